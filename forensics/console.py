@@ -1,0 +1,118 @@
+"""The command `kafka-forensics`: each file of jobs/ is one of its commands.
+
+A file is loaded when its command is called. `--help` only reads the first line of each docstring,
+so it starts neither Spark nor Java, and a broken file cannot take the others with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from forensics import __version__
+from forensics.errors import ForensicsError
+
+__all__ = ["group", "jobs_folder", "main", "run"]
+
+NAME = "kafka-forensics"
+PREFIX = "KAFKA_FORENSICS"
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
+    """Run a command line and end the process with its exit code."""
+    group(jobs or jobs_folder()).main(arguments, prog_name=NAME, auto_envvar_prefix=PREFIX)
+
+
+def run(file: str) -> None:
+    """Run one file of jobs/ by itself: `spark-submit jobs/postmortem.py ARCHIVE...`.
+
+    The file's last lines are `if __name__ == "__main__": run(__file__)`.
+    """
+    path = Path(file)
+    main([_command_name(path), *sys.argv[1:]], jobs=path.parent)
+
+
+def group(jobs: Path) -> click.Group:
+    """Make the group whose commands are the files of one folder."""
+    return click.version_option(__version__, prog_name=NAME)(_Jobs(jobs))
+
+
+def jobs_folder() -> Path:
+    """Say where the commands are: in the installed package, or beside it in a checkout."""
+    package = Path(__file__).parent
+    installed = package / "_data" / "jobs"
+    return installed if installed.is_dir() else package.parent / "jobs"
+
+
+class _Jobs(click.Group):
+    """A group that knows its commands by name, and loads the one that is called."""
+
+    def __init__(self, folder: Path) -> None:
+        paths = [path for path in sorted(folder.glob("*.py")) if not path.name.startswith("_")]
+        self.files = {_command_name(path): path for path in paths}
+        # Placeholders: enough for click's list of commands and its "Did you mean".
+        listed = {
+            name: click.Command(name, short_help=_first_line(path))
+            for name, path in self.files.items()
+        }
+        super().__init__(
+            name=NAME,
+            commands=listed,
+            help="Read archives of Apache Kafka logs and say what happened.",
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed and _load(self.files[str(name)]), rest
+
+    def invoke(self, ctx: click.Context) -> object:
+        with _told_plainly():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _told_plainly() -> Iterator[None]:
+    """Turn what a person can put right into one sentence, and Ctrl-C into the shell's own code."""
+    try:
+        yield
+    except ForensicsError as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt as stop:
+        raise click.exceptions.Exit(INTERRUPTED) from stop
+
+
+def _load(path: Path) -> click.Command:
+    name = f"kafka_forensics_jobs.{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ForensicsError(f"{path} cannot be loaded as Python.")
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses and pickles look their module up by its name.
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    command = getattr(module, "command", None)
+    if not isinstance(command, click.Command):
+        raise ForensicsError(f"{path} must define a click command with the name `command`.")
+    return command
+
+
+def _first_line(path: Path) -> str:
+    try:
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    except SyntaxError:
+        return "(this file has a syntax error)"
+    return (text or "").partition("\n")[0]
+
+
+def _command_name(path: Path) -> str:
+    return path.stem.replace("_", "-")

@@ -1,0 +1,89 @@
+"""Log layouts: where a line of one kind of log keeps its time, level, logger and message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forensics.archives.starts import PADDING, Signature
+from forensics.entries.times import TimeFormat, TimeFormatError
+from forensics.errors import Problem, RuleError
+from forensics.patterns import Template, TemplateError, compile_template
+from forensics.yamls import line_of, read, shipped
+
+__all__ = ["Layout", "load_layouts"]
+
+# What may stand before the time: fixed text and single digits, so that the time has a fixed place.
+_BEFORE_TIME = re.compile(r"\{\w*:digit\}")
+_KEYS = {"id", "about", "log4j", "match", "time", "logger", "examples", "refuses"}
+_NAMES = {"time", "level", "logger", "message", "client"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One layout, ready to use; `origin` says where it is written."""
+
+    id: str
+    template: Template
+    time: TimeFormat
+    time_at: int
+    signature: Signature
+    logger: str | None
+    examples: tuple[Mapping[str, Any], ...]
+    refuses: tuple[str, ...]
+    origin: Problem
+
+    @property
+    def logger_last(self) -> bool:
+        """Whether a first line ends with the logger in parentheses, which a sieve can use."""
+        return self.template.source.endswith("({logger:logger})")
+
+
+def load_layouts(paths: Sequence[Path] | None = None) -> tuple[Layout, ...]:
+    """Read the layouts, longest signature first; raises one error with every problem found."""
+    layouts, problems = [], []
+    for path in shipped("layouts") if paths is None else paths:
+        try:
+            layouts.append(_layout(path, read(path)))
+        except RuleError as error:
+            problems += error.problems
+        except (TemplateError, TimeFormatError) as error:
+            problems.append(Problem(str(path), 1, str(error)))
+    if problems:
+        raise RuleError(problems)
+    # A longer signature says more: it must be asked before a shorter one that would also fit.
+    return tuple(sorted(layouts, key=lambda layout: (-layout.signature.width, layout.id)))
+
+
+def _layout(path: Path, node: Mapping[str, Any]) -> Layout:
+    unknown = sorted(set(node) - _KEYS)
+    missing = sorted({"id", "match", "time", "examples"} - set(node))
+    if unknown or missing:
+        word = f"unknown key {unknown[0]!r}" if unknown else f"no {missing[0]!r}"
+        line = line_of(node, unknown[0]) if unknown else 1
+        raise RuleError([Problem(str(path), line, f"layout has {word}")])
+    time = TimeFormat.of(node["time"])
+    template = compile_template(node["match"], {"time": time.pattern})
+    if extra := set(template.fields) - _NAMES:
+        says = f"a layout cannot capture {sorted(extra)}; it may capture {sorted(_NAMES)}"
+        raise RuleError([Problem(str(path), line_of(node, "match"), says)])
+    before, found, _ = node["match"].partition("{time:time}")
+    before = _BEFORE_TIME.sub("\0", before)
+    if not found or "{" in before or len(before) + len(time.shape) > PADDING:
+        says = "'match' must hold {time:time}, with only fixed text and {:digit} before it"
+        raise RuleError([Problem(str(path), line_of(node, "match"), says)])
+    shape = before + time.shape.replace("d", "\0")
+    return Layout(
+        id=node["id"],
+        template=template,
+        time=time,
+        time_at=len(before),
+        signature=Signature.of(shape, digits="\0"),
+        logger=node.get("logger"),
+        examples=tuple(node["examples"]),
+        refuses=tuple(node.get("refuses", ())),
+        origin=Problem(str(path), 1, node["id"]),
+    )

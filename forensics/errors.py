@@ -1,0 +1,43 @@
+"""The errors a person meets: each says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ArchiveError", "ForensicsError", "JavaError", "Problem", "RuleError"]
+
+
+class ForensicsError(Exception):
+    """Something a person can put right; the command prints the sentence and ends with 1."""
+
+
+class ArchiveError(ForensicsError):
+    """An archive that cannot be read at all."""
+
+
+class JavaError(ForensicsError):
+    """No Java that Spark can use."""
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing that is wrong in one place of one file.
+
+    >>> str(Problem("rules/events/isr.yaml", 7, "rule has no match"))
+    'rules/events/isr.yaml:7: rule has no match'
+    """
+
+    file: str
+    line: int
+    says: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.says}"
+
+
+class RuleError(ForensicsError):
+    """Rules that do not hold together; carries every problem, not the first."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = sorted(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))

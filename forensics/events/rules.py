@@ -1,0 +1,168 @@
+"""Event rules: what one line of a log says, as YAML whose examples are its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forensics.errors import Problem, RuleError
+from forensics.patterns import Template, TemplateError, compile_template
+from forensics.tables import FACTS
+from forensics.yamls import line_of, read, shipped
+
+__all__ = ["Example", "Extra", "Rule", "Wording", "load_rules"]
+
+_RULE_KEYS = {"id", "kind", "logger", "means", "set", "restates", "also", "wordings", "refuses"}
+_WORDING_KEYS = {"versions", "match", "examples", "refuses", "restates", "set", "also"}
+_RESTATES = (None, "fresh", "replay", "always")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A whole log line and the facts it must give."""
+
+    line: str
+    gives: Mapping[str, Any]
+    at: int
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A second event of the same line, with facts taken from other names."""
+
+    kind: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Wording:
+    """One wording of a rule, with the versions that write it so."""
+
+    versions: tuple[str, ...]
+    template: Template
+    settings: Mapping[str, Any]
+    restates: str | None
+    also: tuple[Extra, ...]
+    examples: tuple[Example, ...]
+    refuses: tuple[str, ...]
+    at: int
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One fact that Kafka logs, in all its wordings."""
+
+    id: str
+    kind: str
+    loggers: tuple[str, ...]
+    means: str
+    wordings: tuple[Wording, ...]
+    path: str
+
+
+def load_rules(paths: Sequence[Path] | None = None) -> tuple[Rule, ...]:
+    """Read all rules; raises one error that holds every problem, with file and line."""
+    rules: list[Rule] = []
+    problems: list[Problem] = []
+    seen: dict[str, str] = {}
+    for path in shipped("events") if paths is None else paths:
+        try:
+            rule = _rule(path, read(path), problems)
+        except RuleError as error:
+            problems += error.problems
+            continue
+        if rule.id in seen:
+            problems.append(Problem(rule.path, 1, f"id {rule.id!r} is taken by {seen[rule.id]}"))
+        seen[rule.id] = rule.path
+        rules.append(rule)
+    if problems:
+        raise RuleError(problems)
+    return tuple(rules)
+
+
+def _rule(path: Path, node: Mapping[str, Any], problems: list[Problem]) -> Rule:
+    _keys(path, node, _RULE_KEYS, {"id", "kind", "logger", "wordings"})
+    loggers = node["logger"]
+    wordings = [
+        wording
+        for part in node["wordings"]
+        for wording in _wordings(path, part, node, problems)
+    ]
+    return Rule(
+        id=str(node["id"]),
+        kind=str(node["kind"]),
+        loggers=(loggers,) if isinstance(loggers, str) else tuple(loggers),
+        means=str(node.get("means", "")),
+        wordings=tuple(wordings),
+        path=str(path),
+    )
+
+
+def _wordings(
+    path: Path, part: Mapping[str, Any], rule: Mapping[str, Any], problems: list[Problem]
+) -> Iterator[Wording]:
+    try:
+        _keys(path, part, _WORDING_KEYS, {"versions", "match"})
+        at = line_of(part, "match")
+        wording = Wording(
+            versions=tuple(str(version) for version in part["versions"]),
+            template=compile_template(part["match"]),
+            settings=dict(rule.get("set", {})) | dict(part.get("set", {})),
+            restates=part.get("restates", rule.get("restates")),
+            also=tuple(
+                Extra(str(extra["kind"]), {k: v for k, v in extra.items() if k != "kind"})
+                for extra in part.get("also", rule.get("also", ()))
+            ),
+            examples=tuple(
+                Example(str(one["line"]), one.get("gives", {}), line_of(one, "line"))
+                for one in part.get("examples", ())
+            ),
+            refuses=(*part.get("refuses", ()), *rule.get("refuses", ())),
+            at=at,
+        )
+        problems += [Problem(str(path), at, says) for says in _faults(wording)]
+        yield wording
+    except RuleError as error:
+        problems += error.problems
+    except TemplateError as error:
+        problems.append(Problem(str(path), line_of(part, "match"), str(error)))
+    except (KeyError, TypeError) as error:
+        problems.append(Problem(str(path), line_of(part), f"not understood: {error!r}"))
+
+
+def _faults(wording: Wording) -> Iterator[str]:
+    """Yield what is wrong with one wording: names that no column has, an unknown restatement."""
+    known = set(FACTS.names)
+    also = [name for extra in wording.also for name in extra.facts]
+    for name in (*wording.settings, *also):
+        if name not in known:
+            yield f"there is no fact {name!r}; the facts are {', '.join(FACTS.names)}"
+    sources = [value for extra in wording.also for value in extra.facts.values()]
+    wanted = {str(v)[1:-1] for v in (*wording.settings.values(), *sources) if _is_name(v)}
+    for name in sorted(wanted - set(wording.template.fields)):
+        yield f"'match' captures no {name!r}"
+    for name in wording.template.fields:
+        if name not in known and name not in wanted:
+            yield f"{name!r} is captured for nothing; it is no fact: write {{:type}} instead"
+    if wording.restates not in _RESTATES:
+        yield f"'restates' is {wording.restates!r}; it may be fresh, replay or always"
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("{") and value.endswith("}")
+
+
+def _keys(path: Path, node: Mapping[str, Any], known: set[str], needed: set[str]) -> None:
+    problems = [
+        Problem(str(path), line_of(node, key), f"unknown key {key!r}; known: {sorted(known)}")
+        for key in node
+        if key not in known
+    ]
+    problems += [
+        Problem(str(path), line_of(node), f"there is no {key!r}")
+        for key in sorted(needed - set(node))
+    ]
+    if problems:
+        raise RuleError(problems)

@@ -1,0 +1,135 @@
+"""The verdict sentence, by a fixed grammar, from what findings.json says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forensics.report.saved import Finding, Saved
+from forensics.report.words import clock, count, listed, named, share, span
+
+__all__ = ["Loss", "ledger", "loss", "scope", "sentence"]
+
+# Below this share of understood lines, silence proves nothing.
+ENOUGH = 0.95
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What the unclean elections took, summed over their partitions."""
+
+    partitions: int
+    at_least: int
+    at_most: int
+    unbounded: int
+    sure: bool
+
+    def __str__(self) -> str:
+        on = f"on {count(self.partitions, 'partition')}"
+        if self.unbounded:
+            return "possible, not bounded"
+        if not self.at_most:
+            return "none seen"
+        if self.at_least and self.sure:
+            return f"confirmed {self.at_least:,}..{self.at_most:,} records {on}"
+        return f"possible, at most {count(self.at_most, 'record')} {on}"
+
+
+def ledger(findings: Sequence[Finding]) -> list[tuple[Finding, dict[str, Any]]]:
+    """Give every partition of every unclean election, with the finding it belongs to."""
+    return [
+        (finding, row)
+        for finding in findings
+        if finding.detector == "unclean-election"
+        for row in finding.measures.get("partitions") or ()
+        if isinstance(row, dict)
+    ]
+
+
+def loss(findings: Sequence[Finding]) -> Loss | None:
+    """Sum up the ledger; None where no partition is in it."""
+    rows = ledger(findings)
+    if not rows:
+        return None
+    most = [row.get("lost_records_max") for _, row in rows]
+    return Loss(
+        partitions=sum(1 for bound in most if bound != 0),
+        at_least=sum(row.get("lost_records_min") or 0 for _, row in rows),
+        at_most=sum(bound or 0 for bound in most),
+        unbounded=sum(1 for bound in most if bound is None),
+        sure=all(finding.confidence != "possible" for finding, _ in rows),
+    )
+
+
+def scope(finding: Finding) -> str:
+    """Say what a finding is about: partitions first, then brokers, then clients."""
+    if finding.partitions:
+        if len(finding.partitions) <= 3:
+            return ", ".join(finding.partitions)
+        topics = sorted({name.rpartition("-")[0] for name in finding.partitions})
+        return f"{count(len(finding.partitions), 'partition')} of {listed(topics)}"
+    if finding.brokers:
+        word = "broker" if len(finding.brokers) == 1 else "brokers"
+        return f"{word} {listed([str(broker) for broker in finding.brokers], 6)}"
+    if finding.clients:
+        return listed(list(finding.clients))
+    return "the cluster"
+
+
+def sentence(saved: Saved) -> str:
+    """Say what happened in one sentence, or which of the three other things is the case."""
+    verdict = saved.document.get("verdict")
+    if verdict == "incident" and saved.incidents:
+        return _incident(saved)
+    understood = f"{_understood(saved)} of {count(_lines(saved), 'line')} understood"
+    if verdict == "clear":
+        return f"Nothing of level medium or higher found{_window(saved)}; {understood}."
+    if not _lines(saved) or not (saved.document.get("archive") or {}).get("events"):
+        return "Cannot tell: nothing in the input could be used as a Kafka log."
+    holes = count(sum(1 for row in saved.files if row["damaged"]), "damaged file")
+    return (
+        f"Cannot tell: nothing of level medium or higher found{_window(saved)}, but the logs "
+        f"cover too little to say that nothing happened; {understood}, {holes}."
+    )
+
+
+def _incident(saved: Saved) -> str:
+    worst = saved.incidents[0]
+    return (
+        f"{named(worst.detector)} on {scope(worst)}, {span(worst.start, worst.end)}; "
+        f"data loss {_loss_words(saved)}; confidence {worst.confidence}."
+    )
+
+
+def _loss_words(saved: Saved) -> str:
+    taken = loss(saved.findings)
+    if taken:
+        return str(taken)
+    if any(finding.detector == "unclean-election" for finding in saved.findings):
+        return "possible, not bounded"
+    return "none seen" if _enough(saved) else "cannot tell"
+
+
+def _enough(saved: Saved) -> bool:
+    unread = sum(row["unparsed_lines"] for row in saved.files)
+    whole = not any(row["damaged"] for row in saved.files)
+    return whole and 0 < _lines(saved) and unread <= (1 - ENOUGH) * _lines(saved)
+
+
+def _lines(saved: Saved) -> int:
+    counted = (saved.document.get("archive") or {}).get("lines")
+    return int(counted or sum(row["lines"] for row in saved.files))
+
+
+def _understood(saved: Saved) -> str:
+    total = sum(row["lines"] for row in saved.files)
+    if not total:
+        return "an unknown share"
+    return share(total - sum(row["unparsed_lines"] for row in saved.files), total)
+
+
+def _window(saved: Saved) -> str:
+    if not saved.window:
+        return ""
+    return f" between {clock(saved.window[0])} and {clock(saved.window[1])} UTC"

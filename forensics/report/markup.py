@@ -1,0 +1,141 @@
+"""HTML that cannot be forged: a plain string is always escaped, only Markup is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from forensics.report import escape
+
+__all__ = [
+    "Child", "Markup", "anchor", "code", "data", "figure", "join", "prose", "table", "tag",
+    "trusted",
+]  # fmt: skip
+
+SHORT = 28
+VOID = frozenset({"br", "hr", "link", "meta"})
+
+
+class Markup(str):
+    """Text that is HTML already; made by this module alone."""
+
+    __slots__ = ()
+
+
+Child = str | int | None
+
+
+def trusted(source: str) -> Markup:
+    """Take our own source (style, script, escaped JSON) as it stands; never for log text."""
+    return Markup(source)
+
+
+def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -> Markup:
+    """Build one element; strings are escaped, None is left out, `class_` means class.
+
+    >>> tag("a", "x < y", href="#top", hidden=False)
+    '<a href="#top">x &lt; y</a>'
+    """
+    opened = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>"
+    if name in VOID:
+        return Markup(opened)
+    return Markup(f"{opened}{join(children)}</{name}>")
+
+
+def _attribute(key: str, value: str | int | bool | None) -> str:
+    name = key.rstrip("_").replace("_", "-")
+    if value is None or value is False:
+        return ""
+    if value is True:
+        return f" {name}"
+    return f' {name}="{escape.attribute(str(value))}"'
+
+
+def join(children: Iterable[Child], between: Child = None) -> Markup:
+    """Put children one after the other, each escaped unless it is Markup."""
+    return Markup(_safe(between).join(_safe(child) for child in children if child is not None))
+
+
+def _safe(child: Child) -> str:
+    if child is None:
+        return ""
+    return child if isinstance(child, Markup) else escape.html(str(child))
+
+
+def code(text: str) -> Markup:
+    """Set one short string as code."""
+    return tag("code", text)
+
+
+def anchor(text: str) -> str:
+    """Make a fragment id out of a name: letters, digits, dash and underscore only.
+
+    >>> anchor('F-3f2a"><b>')
+    'F-3f2a-b-'
+    """
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text)
+
+
+def prose(text: str) -> Markup:
+    """Set paragraphs, split at empty lines; what stands between backticks is code."""
+    paragraphs = (part.strip() for part in text.split("\n\n"))
+    return join(tag("p", _inline(part)) for part in paragraphs if part)
+
+
+def _inline(text: str) -> Markup:
+    pieces = re.split(r"`([^`]+)`", text)
+    return join(code(piece) if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+def data(value: object, **attributes: str) -> Markup:
+    """Set JSON into the page, where a script or a machine can find it."""
+    inside = trusted(escape.script_json(value))
+    return tag("script", inside, type="application/json", **attributes)
+
+
+def figure(name: str, drawing: object, says: str, *after: Child) -> Markup:
+    """Set one figure: what it says in a sentence, a box to draw into, and its data."""
+    return tag(
+        "figure",
+        tag("figcaption", says, id=f"{name}-says"),
+        tag("div", tag("div", class_="plot", id=name), class_="scroll"),
+        data(drawing, data_figure=name),
+        *after,
+        role="group",
+        aria_describedby=f"{name}-says",
+    )
+
+
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[Child]],
+    *,
+    caption: str,
+    numbers: Sequence[str] = (),
+) -> Markup:
+    """Build a table in its own scrolling box; `numbers` names the columns set to the right."""
+    right = [name in numbers for name in head]
+    heads = (
+        tag("th", name, scope="col", class_="number" if is_number else None)
+        for name, is_number in zip(head, right, strict=True)
+    )
+    body = tag("tbody", *(_row(row, right) for row in rows))
+    inside = tag("table", tag("caption", caption), tag("thead", tag("tr", *heads)), body)
+    # A box that scrolls must be reachable by keyboard, hence the tabindex and the name.
+    return tag("div", inside, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def _row(row: Sequence[Child], right: Sequence[bool]) -> Markup:
+    cells = [
+        tag("td" if place else "th", cell, scope=None if place else "row", class_=_kind(cell, far))
+        for place, (cell, far) in enumerate(zip(row, right, strict=True))
+    ]
+    return tag("tr", *cells)
+
+
+def _kind(cell: Child, is_number: bool) -> str | None:
+    if is_number:
+        return "number"
+    # Times and names stay on one line; only sentences may wrap.
+    is_short = not isinstance(cell, Markup) and len(str(cell)) <= SHORT
+    return "short" if is_short or (isinstance(cell, Markup) and cell.startswith("<a ")) else None

@@ -1,0 +1,142 @@
+"""Draws report.html out of one saved run: sections in order, style and script inside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import os
+import pkgutil
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from forensics.report import figures, sections
+from forensics.report.markup import Markup, join, tag, trusted
+from forensics.report.saved import Saved, load
+
+__all__ = ["Section", "draw", "found"]
+
+NAME = "report.html"
+POLICY = (
+    "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; "
+    "font-src data:; base-uri 'none'; form-action 'none'"
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page, as its file declares it."""
+
+    id: str
+    order: int
+    title: str
+    render: Callable[[Saved], Markup]
+
+
+def found() -> list[Section]:
+    """Give every section that has a file, in page order."""
+    every = []
+    for module in pkgutil.iter_modules(sections.__path__):
+        loaded = importlib.import_module(f"{sections.__name__}.{module.name}")
+        every.append(Section(module.name, loaded.ORDER, loaded.TITLE, loaded.render))
+    return sorted(every, key=lambda section: (section.order, section.id))
+
+
+def draw(out: Path) -> Path:
+    """Draw `out/report.html` from what is saved in `out`, and give its path."""
+    saved = load(out)
+    parts = [(section, section.render(saved)) for section in found()]
+    # A section with nothing to say leaves no heading and no link behind.
+    parts = [(section, body) for section, body in parts if body]
+    page = out / NAME
+    half = page.with_name(f".{NAME}.{os.getpid()}")
+    half.write_text(_document(saved, parts), encoding="utf-8", newline="\n")
+    os.replace(half, page)
+    return page
+
+
+def _document(saved: Saved, parts: list[tuple[Section, Markup]]) -> str:
+    body = tag(
+        "body",
+        tag("a", "Skip to the verdict", href="#verdict", class_="skip"),
+        _header(parts),
+        tag("main", join(_part(section, inside) for section, inside in parts)),
+        tag("footer", _footer(saved)),
+        _scripts(),
+    )
+    return "<!doctype html>\n" + tag("html", _head(), "\n", body, lang="en") + "\n"
+
+
+def _head() -> Markup:
+    policy = POLICY.format(scripts=" ".join(map(_hash, (_asset("page.js"), _library()))))
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        # Before anything else can load: what comes ahead of it is not covered by it.
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", "Kafka incident postmortem"),
+        tag("style", trusted(_asset("page.css"))),
+    )
+
+
+def _header(parts: list[tuple[Section, Markup]]) -> Markup:
+    links = join(
+        tag("li", tag("a", section.title, href=f"#{section.id}")) for section, _ in parts[1:]
+    )
+    return tag(
+        "header",
+        tag("h1", "Kafka incident postmortem"),
+        tag("nav", tag("ul", links), aria_label="Parts of this page"),
+    )
+
+
+def _part(section: Section, inside: Markup) -> Markup:
+    title = f"{section.id}-title"
+    heading = tag("h2", section.title, id=title)
+    return tag("section", heading, inside, "\n", id=section.id, aria_labelledby=title, tabindex=-1)
+
+
+def _footer(saved: Saved) -> Markup:
+    schema = saved.document.get("schema", "not known")
+    return tag("p", f"All times are UTC. Drawn from findings.json, schema {schema}.")
+
+
+def _scripts() -> Markup:
+    return join(
+        [
+            tag("noscript", tag("p", "The figures need JavaScript; all else reads without it.")),
+            tag("script", trusted(_packed()), type="application/gzip", id="plotly-js"),
+            tag("script", trusted(_asset("page.js"))),
+        ],
+        "\n",
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files("forensics.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _library() -> str:
+    return figures.library()
+
+
+@cache
+def _packed() -> str:
+    # Wrapped by hand: the gzip module writes the time and, by version, the system into its header.
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    packed = packer.compress(_library().encode()) + packer.flush()
+    return base64.b64encode(packed).decode("ascii")
+
+
+def _hash(source: str) -> str:
+    digest = hashlib.sha256(source.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

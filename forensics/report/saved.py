@@ -1,0 +1,184 @@
+"""What one run has saved: findings.json and the tables, read no further than asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from forensics.report.words import LEVELS, millis
+
+__all__ = ["Finding", "Proof", "Saved", "load"]
+
+INCIDENT = frozenset({"critical", "high", "medium"})
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One line of one input file, quoted."""
+
+    file: str
+    line: int | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding as the page needs it; times are milliseconds in UTC."""
+
+    id: str
+    detector: str
+    severity: str
+    confidence: str
+    title: str
+    start: int | None
+    end: int | None
+    brokers: tuple[int, ...] = ()
+    partitions: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    evidence: tuple[Proof, ...] = ()
+    explanation: str = ""
+    actions: tuple[str, ...] = ()
+
+    @property
+    def is_incident(self) -> bool:
+        """Whether this alone makes the verdict an incident."""
+        return self.severity in INCIDENT
+
+    @property
+    def rank(self) -> tuple[int, int, str]:
+        """Worst first, then by time, then by id."""
+        place = LEVELS.index(self.severity) if self.severity in LEVELS else len(LEVELS)
+        return place, self.start or 0, self.id
+
+
+@dataclass(frozen=True)
+class Saved:
+    """One output folder; a table that is missing reads as empty."""
+
+    out: Path
+    document: Mapping[str, Any]
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings, worst first."""
+        found = (_finding(row) for row in self.document.get("findings") or ())
+        return tuple(sorted(found, key=lambda finding: finding.rank))
+
+    @property
+    def incidents(self) -> tuple[Finding, ...]:
+        """The findings of level medium and above."""
+        return tuple(finding for finding in self.findings if finding.is_incident)
+
+    @cached_property
+    def window(self) -> tuple[int, int] | None:
+        """From when to when there are log lines at all."""
+        named = self.document.get("window") or {}
+        start, end = millis(named.get("from")), millis(named.get("to"))
+        return (start, end) if start is not None and end is not None and start < end else None
+
+    @cached_property
+    def offsets(self) -> dict[str, int]:
+        """How far each node's clock is from the reference, in milliseconds."""
+        rows = self.rows("clocks", ["node", "offset_ms"])
+        return {str(row["node"]): row["offset_ms"] or 0 for row in rows}
+
+    @cached_property
+    def files(self) -> list[Row]:
+        """Every input file, by node and name; counts that are missing are zero."""
+        rows = self.rows("files", FILE_COLUMNS)
+        for row in rows:
+            row.update({name: row[name] or 0 for name in COUNTS})
+        return sorted(rows, key=lambda row: (row["node"] or "", row["file"] or ""))
+
+    def has(self, name: str) -> bool:
+        """Whether a table of that name was saved."""
+        return (self.out / "tables" / name).is_dir()
+
+    def columns(self, name: str) -> list[str]:
+        """The columns that a saved table has."""
+        data = self._dataset(name)
+        return list(data.schema.names) if data else []
+
+    def table(
+        self, name: str, columns: Sequence[str], where: ds.Expression | None = None
+    ) -> pa.Table:
+        """Read some columns and rows; times come as milliseconds, missing columns as nulls."""
+        data = self._dataset(name)
+        if data is None:
+            return pa.table({column: pa.nulls(0) for column in columns})
+        have = set(data.schema.names)
+        read = data.to_table(columns=[column for column in columns if column in have], filter=where)
+        values = [
+            _in_millis(read.column(column)) if column in have else pa.nulls(read.num_rows)
+            for column in columns
+        ]
+        return pa.table(values, names=list(columns))
+
+    def rows(
+        self, name: str, columns: Sequence[str], where: ds.Expression | None = None
+    ) -> list[Row]:
+        """Read some columns and rows as dictionaries."""
+        rows: list[Row] = self.table(name, columns, where).to_pylist()
+        return rows
+
+    def _dataset(self, name: str) -> ds.Dataset | None:
+        if not self.has(name):
+            return None
+        data = ds.dataset(self.out / "tables" / name, format="parquet", partitioning="hive")
+        return data if data.schema.names else None
+
+
+COUNTS = (
+    "bytes", "lines", "records", "continuation_lines", "blank_lines", "unparsed_lines",
+    "duplicate_lines", "events",
+)  # fmt: skip
+FILE_COLUMNS = (
+    "file", "node", "role", "layout", "kafka_version", "first_ts", "last_ts", "damaged", "sha256",
+    *COUNTS,
+)  # fmt: skip
+
+
+def load(out: Path) -> Saved:
+    """Open one output folder."""
+    return Saved(out, json.loads((out / "findings.json").read_text(encoding="utf-8")))
+
+
+def _in_millis(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_timestamp(column.type):
+        return column
+    # Floor, so that a microsecond never moves a line into the next bin.
+    coarse = pc.floor_temporal(column, unit="millisecond")
+    return coarse.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64())
+
+
+def _finding(row: Mapping[str, Any]) -> Finding:
+    return Finding(
+        id=str(row.get("id") or ""),
+        detector=str(row.get("detector") or ""),
+        severity=str(row.get("severity") or "info"),
+        confidence=str(row.get("confidence") or "possible"),
+        title=str(row.get("title") or ""),
+        start=millis(row.get("from")),
+        end=millis(row.get("to")),
+        brokers=tuple(row.get("brokers") or ()),
+        partitions=tuple(map(str, row.get("partitions") or ())),
+        clients=tuple(map(str, row.get("clients") or ())),
+        measures=row.get("measures") or {},
+        evidence=tuple(map(_proof, row.get("evidence") or ())),
+        explanation=str(row.get("explanation") or ""),
+        actions=tuple(map(str, row.get("actions") or ())),
+    )
+
+
+def _proof(row: Mapping[str, Any]) -> Proof:
+    return Proof(str(row.get("file") or ""), row.get("line"), str(row.get("text") or ""))

@@ -1,0 +1,68 @@
+"""The accounts of every line, the words, and findings.json for machines."""
+
+from __future__ import annotations
+
+from forensics.report.markup import Child, Markup, data, join, table, tag
+from forensics.report.saved import COUNTS, Row, Saved
+from forensics.report.words import bytes_, count
+
+__all__ = ["ORDER", "TITLE", "render"]
+
+ORDER = 110
+TITLE = "Appendix"
+MOST = 300
+HEAD = ("File", "Bytes", "Lines", "Records", "Continued", "Blank", "Not understood", "Duplicate",
+        "Events", "SHA-256")  # fmt: skip
+RIGHT = HEAD[1:9]
+PARTS = ("records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines")
+GLOSSARY = (
+    ("ISR", "In-sync replicas: the replicas that hold everything the leader has committed. Only "
+     "they can be elected without loss."),
+    ("HW", "High watermark: the offset up to which every replica in the ISR has the records; "
+     "consumers read no further."),
+    ("LEO", "Log end offset: the offset after the last record that a replica has written."),
+    ("ELR", "Eligible leader replicas: out of the ISR, but known to hold all that is committed "
+     "(KRaft, Kafka 4.0 and later)."),
+    ("Leader epoch", "A number that grows by one with every new leader of a partition. It orders "
+     "history whatever the clocks say."),
+    ("Unclean election", "A replica from outside the ISR becomes leader; what it does not have is "
+     "cut from all others."),
+)  # fmt: skip
+
+
+def render(saved: Saved) -> Markup:
+    """Account for every line, explain the words, hold the data."""
+    return join(
+        [
+            tag("h3", "Every line accounted for"),
+            _accounts(saved.files),
+            tag("h3", "Glossary"),
+            tag("dl", *(_word(name, says) for name, says in GLOSSARY), class_="glossary"),
+            tag("h3", "For machines"),
+            tag("p", "findings.json stands in this page, in the element with the id report-data."),
+            data(saved.document, id="report-data"),
+        ]
+    )
+
+
+def _accounts(files: list[Row]) -> Markup:
+    if not files:
+        return tag("p", "No table of input files was saved.")
+    total = {name: sum(row[name] for row in files) for name in COUNTS}
+    odd = sum(1 for row in files if row["lines"] != sum(row[part] for part in PARTS))
+    says = f"{count(odd, 'file')} do not add up." if odd else "Every row adds up."
+    rows = [_row("All files", total)]
+    rows += [_row(str(row["file"]), row) for row in files[:MOST]]
+    more = len(files) - MOST
+    rest = tag("p", f"{count(more, 'file')} more in tables/files.") if more > 0 else None
+    return join([tag("p", says), table(HEAD, rows, caption="Lines", numbers=RIGHT), rest])
+
+
+def _row(name: str, row: Row) -> list[Child]:
+    digest = tag("code", str(row["sha256"])[:16]) if row.get("sha256") else ""
+    numbers = ("lines", *PARTS, "events")
+    return [name, bytes_(row["bytes"]), *(count(row[key]) for key in numbers), digest]
+
+
+def _word(name: str, says: str) -> Markup:
+    return tag("div", tag("dt", name), tag("dd", says))

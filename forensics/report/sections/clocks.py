@@ -1,0 +1,49 @@
+"""How far the nodes' clocks are apart, and what that leaves undecided."""
+
+from __future__ import annotations
+
+from forensics.report.markup import Child, Markup, join, table, tag
+from forensics.report.saved import Row, Saved
+from forensics.report.words import count, lasting
+
+__all__ = ["ORDER", "TITLE", "render"]
+
+ORDER = 80
+TITLE = "Clocks"
+COLUMNS = ("node", "offset_ms", "uncertainty_ms", "anchors", "zone_shift_minutes", "reference")
+HEAD = ("Node", "Offset", "Uncertainty", "Anchors", "Zone shift", "Reference")
+
+
+def render(saved: Saved) -> Markup:
+    """List every node's offset against the reference."""
+    rows = sorted(saved.rows("clocks", COLUMNS), key=lambda row: row["node"] or "")
+    if not rows:
+        return tag("p", "No two nodes' clocks could be compared; times are as logged.")
+    listing = table(HEAD, map(_row, rows), caption="Clock offsets", numbers=HEAD[1:4])
+    return join([tag("p", _says(rows)), listing])
+
+
+def _says(rows: list[Row]) -> str:
+    known = [row for row in rows if row["anchors"] or row["reference"]]
+    apart = max((abs(row["offset_ms"] or 0) for row in known), default=0)
+    doubt = max((row["uncertainty_ms"] or 0 for row in known), default=0)
+    missing = len(rows) - len(known)
+    tail = f" {count(missing, 'node')} could not be compared." if missing else ""
+    return (
+        f"Clocks are up to {lasting(apart)} off the reference; times in the findings are "
+        f"corrected. What lies closer together than {lasting(2 * doubt)} on two nodes may have "
+        f"happened in the other order.{tail}"
+    )
+
+
+def _row(row: Row) -> list[Child]:
+    zone = row["zone_shift_minutes"]
+    offset, doubt = row["offset_ms"], row["uncertainty_ms"]
+    return [
+        row["node"] or "node not known",
+        "not known" if offset is None else f"{offset:+,} ms",
+        "not known" if doubt is None else f"{doubt:,} ms",
+        count(row["anchors"] or 0),
+        f"{zone:+} min" if zone else "none",
+        "reference" if row["reference"] else "",
+    ]

@@ -1,0 +1,147 @@
+"""Which logs there are, from when to when, and how well they could be read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from forensics.report.markup import Child, Markup, join, table, tag
+from forensics.report.saved import Row, Saved
+from forensics.report.tracks import gaps
+from forensics.report.words import clock, count, lasting, listed, share
+
+__all__ = ["ORDER", "TITLE", "render"]
+
+ORDER = 20
+TITLE = "Coverage"
+MOST = 400
+HEAD = ("Node", "Log", "From window start to end", "First line", "Last line", "Layout", "Kafka",
+        "Understood", "Clock", "Damaged")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The files of one node and one kind of log, taken together."""
+
+    node: str
+    kind: str
+    files: tuple[Row, ...]
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """From when to when each file has lines."""
+        times = ((row["first_ts"], row["last_ts"]) for row in self.files)
+        return [(start, end) for start, end in times if start is not None and end is not None]
+
+    def words(self, column: str) -> str:
+        """The different values of one column, or a dash."""
+        return listed(sorted({str(row[column]) for row in self.files if row[column]}), 2) or "-"
+
+    def total(self, column: str) -> int:
+        """The sum of one column."""
+        return sum(row[column] for row in self.files)
+
+
+def render(saved: Saved) -> Markup:
+    """Show one row for each node and kind of log."""
+    strips = _strips(saved.files)
+    if not strips:
+        return tag("p", "No table of input files was saved: nothing can be said about coverage.")
+    rows = (_row(saved, strip) for strip in strips[:MOST])
+    more = len(strips) - MOST
+    return join(
+        [
+            tag("p", _says(saved, strips)),
+            *(tag("p", line, class_="warning") for line in _silences(saved, strips)),
+            table(HEAD, rows, caption="Logs by node and kind", numbers=("Understood",)),
+            tag("p", f"{count(more, 'row')} more are not shown.") if more > 0 else None,
+        ]
+    )
+
+
+def _strips(files: list[Row]) -> list[Strip]:
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in files:
+        node = row["node"] or "node not known"
+        groups.setdefault((node, _kind(row["file"] or "")), []).append(row)
+    return [Strip(node, kind, tuple(rows)) for (node, kind), rows in sorted(groups.items())]
+
+
+def _kind(file: str) -> str:
+    """Name the kind of log: the file name up to its first dot.
+
+    >>> _kind("all.tgz!broker-1/state-change.log.2026-03-01-14.gz")
+    'state-change'
+    """
+    return re.split(r"[/!\\]", file)[-1].split(".")[0] or file
+
+
+def _row(saved: Saved, strip: Strip) -> list[Child]:
+    spans = strip.spans
+    lines = strip.total("lines")
+    damaged = [str(row["damaged"]) for row in strip.files if row["damaged"]]
+    return [
+        strip.node,
+        strip.kind,
+        _bar(saved, spans),
+        clock(min((start for start, _ in spans), default=None)),
+        clock(max((end for _, end in spans), default=None)),
+        strip.words("layout"),
+        strip.words("kafka_version"),
+        share(lines - strip.total("unparsed_lines"), lines),
+        _offset(saved, strip.node),
+        tag("strong", f"damaged: {listed(damaged, 2)}") if damaged else "no",
+    ]
+
+
+def _offset(saved: Saved, node: str) -> str:
+    return f"{saved.offsets[node]:+,} ms" if node in saved.offsets else "-"
+
+
+def _bar(saved: Saved, spans: list[tuple[int, int]]) -> Markup:
+    if not saved.window or not spans:
+        return tag("span", "no time could be read", class_="strip")
+    start, end = saved.window
+    pieces = []
+    for first, last in spans:
+        left = min(max((first - start) / (end - start), 0.0), 1.0) * 100
+        right = min(max((last - start) / (end - start), 0.0), 1.0) * 100
+        style = f"left:{left:.2f}%;width:{max(right - left, 0.6):.2f}%"
+        pieces.append(tag("span", style=style))
+    return tag("span", *pieces, class_="strip", role="img", aria_label=_covered(spans, start, end))
+
+
+def _covered(spans: list[tuple[int, int]], start: int, end: int) -> str:
+    hidden = sum(last - first for first, last in gaps(spans, (start, end)))
+    return f"{share(end - start - hidden, end - start)} of the window lies between its lines"
+
+
+def _says(saved: Saved, strips: list[Strip]) -> str:
+    files = saved.files
+    lines = sum(row["lines"] for row in files)
+    unread = sum(row["unparsed_lines"] for row in files)
+    hurt = sum(1 for row in files if row["damaged"])
+    nodes = len({strip.node for strip in strips})
+    return (
+        f"{count(len(files), 'file')} of {count(nodes, 'node')}, {count(lines, 'line')}, "
+        f"{share(lines - unread, lines)} understood; "
+        f"{count(hurt, 'file') if hurt else 'no file'} damaged."
+    )
+
+
+def _silences(saved: Saved, strips: list[Strip]) -> list[str]:
+    """Name the nodes that no log speaks for during a part of the window."""
+    if not saved.window:
+        return []
+    whole = saved.window
+    floor = max(60_000, (whole[1] - whole[0]) // 20)
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for strip in strips:
+        spans.setdefault(strip.node, []).extend(strip.spans)
+    return [
+        f"We cannot speak for {node} between {clock(start)} and {clock(end)} UTC "
+        f"({lasting(end - start)})."
+        for node, known in sorted(spans.items())
+        for start, end in gaps(known, whole)
+        if end - start >= floor
+    ]

@@ -1,0 +1,147 @@
+"""Every table of the flow, as an Arrow schema with a plural noun for a name."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+__all__ = ["CLOCKS", "EVENTS", "EVIDENCE", "FACTS", "FILES", "ISR", "LANES", "LEADERSHIP"]
+
+TIME = pa.timestamp("us", tz="UTC")
+IDS = pa.list_(pa.int32())
+EVIDENCE = pa.list_(pa.struct([("file", pa.string()), ("line", pa.int64())]))
+
+# What a rule can read from one line: the names that rules may use in a match.
+FACTS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("leader", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("partition_epoch", pa.int32()),
+        ("isr", IDS),
+        ("replicas", IDS),
+        ("broker", pa.int32()),
+        ("client", pa.string()),
+        ("error", pa.string()),
+        ("previous_leader", pa.int32()),
+        ("previous_epoch", pa.int32()),
+        ("previous_isr", IDS),
+        ("elr", IDS),
+        ("recovery", pa.string()),
+        ("log_end", pa.int64()),
+        ("high_watermark", pa.int64()),
+        ("cut_to", pa.int64()),
+        ("controller", pa.int32()),
+        ("controller_epoch", pa.int32()),
+        ("broker_epoch", pa.int64()),
+        ("from_state", pa.string()),
+        ("to_state", pa.string()),
+        ("added", IDS),
+        ("removed", IDS),
+        ("bounced", IDS),
+        ("alive", IDS),
+        ("epoch_ms", pa.int64()),
+        ("count", pa.int64()),
+        ("detail", pa.string()),
+    ]
+)
+
+EVENTS = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("ts", TIME),
+        ("node", pa.string()),
+        ("file", pa.string()),
+        ("line", pa.int64()),
+        ("offset", pa.int64()),
+        *FACTS,
+        ("rule", pa.string()),
+        ("level", pa.string()),
+        ("logger", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+
+LEADERSHIP = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("leader", pa.int32()),
+        ("started_at", TIME),
+        ("ended_at", TIME),
+        ("how", pa.string()),
+        ("election", pa.string()),
+        ("clean", pa.bool_()),
+        ("previous_leader", pa.int32()),
+        ("isr", IDS),
+        ("previous_isr", IDS),
+        ("replicas", IDS),
+        ("log_end", pa.int64()),
+        ("high_watermark", pa.int64()),
+        ("evidence", EVIDENCE),
+    ]
+)
+
+ISR = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("partition_epoch", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("leader", pa.int32()),
+        ("isr", IDS),
+        ("replicas", IDS),
+        ("started_at", TIME),
+        ("ended_at", TIME),
+        ("how", pa.string()),
+        ("evidence", EVIDENCE),
+    ]
+)
+
+FILES = pa.schema(
+    [
+        ("file", pa.string()),
+        ("node", pa.string()),
+        ("role", pa.string()),
+        ("layout", pa.string()),
+        ("kafka_version", pa.string()),
+        ("first_ts", TIME),
+        ("last_ts", TIME),
+        ("bytes", pa.int64()),
+        ("lines", pa.int64()),
+        ("records", pa.int64()),
+        ("continuation_lines", pa.int64()),
+        ("blank_lines", pa.int64()),
+        ("unparsed_lines", pa.int64()),
+        ("duplicate_lines", pa.int64()),
+        ("events", pa.int64()),
+        ("damaged", pa.string()),
+        ("sha256", pa.string()),
+        ("duplicate_of", pa.string()),
+    ]
+)
+
+CLOCKS = pa.schema(
+    [
+        ("node", pa.string()),
+        ("offset_ms", pa.int64()),
+        ("uncertainty_ms", pa.int64()),
+        ("anchors", pa.int32()),
+        ("zone_shift_minutes", pa.int32()),
+        ("reference", pa.bool_()),
+    ]
+)
+
+# One stretch of one node's life; times are corrected by CLOCKS.
+LANES = pa.schema(
+    [
+        ("node", pa.string()),
+        ("role", pa.string()),
+        ("broker", pa.int32()),
+        ("state", pa.string()),
+        ("started_at", TIME),
+        ("ended_at", TIME),
+        ("evidence", EVIDENCE),
+    ]
+)
