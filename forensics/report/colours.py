@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["LEVEL", "STATE", "broker", "ink"]
+__all__ = ["DARK", "DEBT", "HATCH", "LEVEL", "STATE", "VERDICT", "broker", "ink"]
 
 # Okabe and Ito's set, told apart by colour-blind people too; black is left for "no leader".
 OKABE_ITO = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
+DARK, HATCH = "#20242a", "#8a929b"
+DEBT = {"no leader": "#D55E00", "under-replicated": "#56B4E9"}
+VERDICT = {"stuck": "#D55E00", "sustained": "#E69F00", "transient": "#56B4E9", "other": HATCH}
 LEVEL = {
     "critical": "#b3261e", "high": "#c2410c", "medium": "#a16207", "low": "#33658a",
     "info": "#5f6b76",

@@ -54,19 +54,27 @@ def attribute(text: str) -> str:
 
 
 def plotly(text: str) -> str:
-    """Escape for labels and hovers: Plotly draws <b>, <i> and <a> out of plain strings.
+    r"""Escape for labels and hovers: Plotly draws <b>, <i> and <a> out of plain strings.
 
-    >>> plotly("<b>up</b>\\n")
+    >>> plotly("<b>up</b>\n")
     '&lt;b&gt;up&lt;/b&gt; '
     """
     return _html.escape(visible(text).replace("\n", " "), quote=False)
 
 
 def script_json(value: object) -> str:
-    """Write JSON that can stand inside a script element and never close it.
+    r"""Write JSON that can stand inside a script element and never close it.
 
     >>> script_json(["</script>"])
-    '["\\\\u003c/script\\\\u003e"]'
+    '["\\u003c/script\\u003e"]'
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return BROKEN.sub("\ufffd", text).translate(IN_SCRIPT)
+    text = BROKEN.sub("\ufffd", text).translate(IN_SCRIPT)
+    return text if text.isprintable() else "".join(map(_coded, text))
+
+
+def _coded(mark: str) -> str:
+    if unicodedata.category(mark) not in UNSEEN:
+        return mark
+    pair = mark.encode("utf-16-be")
+    return "".join(f"\\u{pair[at : at + 2].hex()}" for at in range(0, len(pair), 2))

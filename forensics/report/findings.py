@@ -36,7 +36,7 @@ def write(document: Mapping[str, Any], path: Path) -> None:
     text = RAW.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)
     half = path.with_name(f".{path.name}.{os.getpid()}")
     half.write_text(text + "\n", encoding="utf-8")
-    os.replace(half, path)
+    half.replace(path)
 
 
 def _harm(finding: Mapping[str, Any]) -> tuple[int, str, str]:

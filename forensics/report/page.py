@@ -55,7 +55,7 @@ def draw(out: Path) -> Path:
     page = out / NAME
     half = page.with_name(f".{NAME}.{os.getpid()}")
     half.write_text(_document(saved, parts), encoding="utf-8", newline="\n")
-    os.replace(half, page)
+    half.replace(page)
     return page
 
 

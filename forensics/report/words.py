@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 __all__ = [
-    "LEVELS", "bytes_", "clock", "count", "listed", "lasting", "millis", "named", "share", "span",
+    "LEVELS",
+    "bytes_",
+    "clock",
+    "count",
+    "lasting",
+    "listed",
+    "millis",
+    "named",
+    "share",
+    "span",
 ]  # fmt: skip
 
 LEVELS = ("critical", "high", "medium", "low", "info")

@@ -15,19 +15,29 @@ HEAD = ("File", "Bytes", "Lines", "Records", "Continued", "Blank", "Not understo
         "Events", "SHA-256")  # fmt: skip
 RIGHT = HEAD[1:9]
 PARTS = ("records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines")
-GLOSSARY = (
-    ("ISR", "In-sync replicas: the replicas that hold everything the leader has committed. Only "
-     "they can be elected without loss."),
-    ("HW", "High watermark: the offset up to which every replica in the ISR has the records; "
-     "consumers read no further."),
-    ("LEO", "Log end offset: the offset after the last record that a replica has written."),
-    ("ELR", "Eligible leader replicas: out of the ISR, but known to hold all that is committed "
-     "(KRaft, Kafka 4.0 and later)."),
-    ("Leader epoch", "A number that grows by one with every new leader of a partition. It orders "
-     "history whatever the clocks say."),
-    ("Unclean election", "A replica from outside the ISR becomes leader; what it does not have is "
-     "cut from all others."),
-)  # fmt: skip
+GLOSSARY = {
+    "ISR": (
+        "In-sync replicas: the replicas that hold everything the leader has committed. Only "
+        "they can be elected without loss."
+    ),
+    "HW": (
+        "High watermark: the offset up to which every replica in the ISR has the records; "
+        "consumers read no further."
+    ),
+    "LEO": "Log end offset: the offset after the last record that a replica has written.",
+    "ELR": (
+        "Eligible leader replicas: out of the ISR, but known to hold all that is committed "
+        "(KRaft, Kafka 4.0 and later)."
+    ),
+    "Leader epoch": (
+        "A number that grows by one with every new leader of a partition. It orders history "
+        "whatever the clocks say."
+    ),
+    "Unclean election": (
+        "A replica from outside the ISR becomes leader; what it does not have is cut from all "
+        "others."
+    ),
+}
 
 
 def render(saved: Saved) -> Markup:
@@ -37,7 +47,7 @@ def render(saved: Saved) -> Markup:
             tag("h3", "Every line accounted for"),
             _accounts(saved.files),
             tag("h3", "Glossary"),
-            tag("dl", *(_word(name, says) for name, says in GLOSSARY), class_="glossary"),
+            tag("dl", *(_word(name, says) for name, says in GLOSSARY.items()), class_="glossary"),
             tag("h3", "For machines"),
             tag("p", "findings.json stands in this page, in the element with the id report-data."),
             data(saved.document, id="report-data"),

@@ -15,8 +15,8 @@ __all__ = ["ORDER", "TITLE", "render"]
 ORDER = 20
 TITLE = "Coverage"
 MOST = 400
-HEAD = ("Node", "Log", "From window start to end", "First line", "Last line", "Layout", "Kafka",
-        "Understood", "Clock", "Damaged")  # fmt: skip
+HEAD = ("Node", "Log", "From window start to end", "First line", "Last line", "Understood",
+        "Damaged", "Clock", "Layout", "Kafka")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,21 @@ def _row(saved: Saved, strip: Strip) -> list[Child]:
         strip.node,
         strip.kind,
         _bar(saved, spans),
-        clock(min((start for start, _ in spans), default=None)),
-        clock(max((end for _, end in spans), default=None)),
+        _time(saved, min((start for start, _ in spans), default=None)),
+        _time(saved, max((end for _, end in spans), default=None)),
+        share(lines - strip.total("unparsed_lines"), lines),
+        tag("strong", f"damaged: {listed(damaged, 2)}") if damaged else "no",
+        _offset(saved, strip.node),
         strip.words("layout"),
         strip.words("kafka_version"),
-        share(lines - strip.total("unparsed_lines"), lines),
-        _offset(saved, strip.node),
-        tag("strong", f"damaged: {listed(damaged, 2)}") if damaged else "no",
     ]
+
+
+def _time(saved: Saved, moment: int | None) -> str:
+    """Leave out the date where the whole window is of one day; the sentence above has it."""
+    text = clock(moment)
+    days = {clock(edge)[:10] for edge in saved.window or ()}
+    return text[11:] if moment is not None and days == {text[:10]} else text
 
 
 def _offset(saved: Saved, node: str) -> str:
@@ -122,8 +129,10 @@ def _says(saved: Saved, strips: list[Strip]) -> str:
     unread = sum(row["unparsed_lines"] for row in files)
     hurt = sum(1 for row in files if row["damaged"])
     nodes = len({strip.node for strip in strips})
+    window = saved.window
+    during = f", {clock(window[0])} to {clock(window[1])} UTC" if window else ""
     return (
-        f"{count(len(files), 'file')} of {count(nodes, 'node')}, {count(lines, 'line')}, "
+        f"{count(len(files), 'file')} of {count(nodes, 'node')}, {count(lines, 'line')}{during}, "
         f"{share(lines - unread, lines)} understood; "
         f"{count(hurt, 'file') if hurt else 'no file'} damaged."
     )

@@ -16,8 +16,9 @@ ORDER = 40
 TITLE = "Findings"
 PROOFS, NAMES, VALUES = 40, 12, 8
 COMMAND = re.compile(
-    r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh)?( |$)|(sudo )?(kcat|zcat|cat|"
-    r"sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|jstat|iostat|curl|ssh) )"
+    r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh)?( |$)|"
+    r"(sudo )?(kcat|zcat|cat|sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|"
+    r"jstat|iostat|curl|ssh) )"
 )
 
 

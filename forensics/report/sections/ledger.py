@@ -15,6 +15,10 @@ __all__ = ["ORDER", "TITLE", "render"]
 
 ORDER = 50
 TITLE = "Data-loss ledger"
+HINT = (
+    "Set LOG_DIR to the broker's log.dirs; choose the segment that holds the first lost offset "
+    "where there is more than one."
+)
 MOST, COMMANDS = 1000, 5
 HEAD = ("Partition", "Epoch", "Unclean leader", "Leader before", "Lost from", "Lost to (exclusive)",
         "Records, at least", "Records, at most", "Also cut", "Note", "Finding")  # fmt: skip
@@ -53,18 +57,21 @@ def _row(finding: Finding, row: dict[str, Any]) -> list[Child]:
     bounds = ("lost_from", "lost_to", "lost_records_min", "lost_records_max")
     return [
         str(row.get("partition")),
-        *(_number(row.get(name)) for name in ("leader_epoch", "leader", "previous_leader")),
-        *(_number(row.get(name), missing="not bounded") for name in bounds),
+        *(_id(row.get(name)) for name in ("leader_epoch", "leader", "previous_leader")),
+        *(_number(row.get(name)) for name in bounds),
         _also(row.get("also_cut")),
         str(row.get("note") or ""),
         link,
     ]
 
 
-def _number(value: object, missing: str = "not known") -> str:
-    if value is None:
-        return missing
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def _id(value: object) -> str:
+    # Only a number may stand in a command, and an id has no thousands.
+    return str(value) if isinstance(value, int) else "not known"
+
+
+def _number(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else "not bounded"
 
 
 def _also(cuts: object) -> str:
@@ -85,7 +92,7 @@ def _check(rows: list[tuple[Finding, dict[str, Any]]]) -> Markup:
     for _, row in rows[:COMMANDS]:
         folder = shlex.quote(visible(str(row.get("partition"))))
         base = f'"$LOG_DIR"/{folder}'
-        leader, epoch = _number(row.get("leader")), row.get("leader_epoch")
+        leader, epoch = _id(row.get("leader")), _id(row.get("leader_epoch"))
         lines += [
             f"# on broker {leader}: the line of epoch {epoch} holds the offset it began at",
             f"cat {base}/leader-epoch-checkpoint",
@@ -95,8 +102,7 @@ def _check(rows: list[tuple[Finding, dict[str, Any]]]) -> Markup:
     return join(
         [
             tag("h3", "How to check"),
-            tag("p", "Set LOG_DIR to the broker's log.dirs; choose the segment that holds ",
-                "the first lost offset where there is more than one."),
+            tag("p", HINT),
             tag("pre", code("\n".join(lines)), class_="command", tabindex=0),
         ]
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forensics.report import figures, tracks
+from forensics.report import figures, marks, tracks
 from forensics.report.markup import Markup, figure, table, tag
 from forensics.report.saved import Saved
 from forensics.report.words import clock, count, lasting, listed
@@ -12,6 +12,7 @@ __all__ = ["ORDER", "TITLE", "render"]
 ORDER = 30
 TITLE = "Timeline"
 AWAY = frozenset({"crashed", "fenced", "paused", "stopped", "stopping", "starting"})
+DEBT = {"no leader": "without a leader"}
 LANES, ROWS = 40, 100
 
 
@@ -22,7 +23,7 @@ def render(saved: Saved) -> Markup:
         return tag("p", "No log line with a time was read, so there is no timeline.")
     bin_ms, errors = tracks.client_errors(saved)
     brokers = tracks.lanes(saved, "broker")
-    drawn = figures.Tracks(
+    drawn = marks.Tracks(
         view=view,
         findings=saved.findings[:200],
         controller=tracks.lanes(saved, "controller"),
@@ -43,10 +44,10 @@ def _worst(lanes: list[tracks.Lane]) -> list[tracks.Lane]:
     return [lane for lane in lanes if lane.name in set(ranked)]
 
 
-def _says(drawn: figures.Tracks) -> str:
+def _says(drawn: marks.Tracks) -> str:
     away = sorted({lane.name for lane in drawn.brokers if lane.state in AWAY})
     peaks = [
-        f"{count(max(level for _, level in points), 'partition')} {name}"
+        f"{count(max(level for _, level in points), 'partition')} {DEBT.get(name, name)}"
         for name, points in sorted(drawn.debt.items())
         if points
     ]

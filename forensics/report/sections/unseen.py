@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow.dataset as ds
 
 from forensics.report.answer import loss
 from forensics.report.markup import Child, Markup, join, tag
-from forensics.report.saved import Saved
+from forensics.report.saved import Row, Saved
 from forensics.report.words import count, share
 
 __all__ = ["ORDER", "TITLE", "render"]
@@ -28,16 +28,17 @@ def render(saved: Saved) -> Markup:
 
 
 def _files(saved: Saved) -> Iterator[Child]:
-    checks = (
-        ("damaged", [r for r in saved.files if r["damaged"]], lambda r: r["damaged"]),
-        ("without a node", [r for r in saved.files if not r["node"]], lambda r: "no node found"),
+    checks: tuple[tuple[str, Callable[[Row], object], Callable[[Row], str]], ...] = (
+        ("damaged", lambda row: row["damaged"], lambda row: str(row["damaged"])),
+        ("without a node", lambda row: not row["node"], lambda row: count(row["lines"], "line")),
         (
             "with more than 5 % of its lines not understood",
-            [r for r in saved.files if r["unparsed_lines"] * 20 > r["lines"]],
-            lambda r: f"{share(r['unparsed_lines'], r['lines'])} not understood",
+            lambda row: row["unparsed_lines"] * 20 > row["lines"],
+            lambda row: f"{share(row['unparsed_lines'], row['lines'])} not understood",
         ),
     )
-    for what, rows, why in checks:
+    for what, is_so, why in checks:
+        rows = [row for row in saved.files if is_so(row)]
         if rows:
             named = (tag("li", f"{row['file']}: {why(row)}") for row in rows[:MOST])
             more = len(rows) - MOST

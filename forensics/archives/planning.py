@@ -1,0 +1,159 @@
+"""Plans the reading: which files there are, and who reads which bytes of them."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from forensics.archives.compression import SNIFFED, sniff
+from forensics.errors import ArchiveError
+
+__all__ = ["SPLIT_SIZE", "Plan", "Split", "plan", "tasks"]
+
+SPLIT_SIZE = 64 << 20
+_ROLES = {"range", "stream", "digest"}
+
+
+@dataclass(frozen=True)
+class Split:
+    """A piece of work: a range of plain bytes, a whole stream, or the digest of a whole file."""
+
+    file: str
+    path: str
+    role: str = "stream"
+    number: int = 0
+    begin: int = 0
+    end: int = 0
+    size: int = 0
+    at: int = 0
+    member: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.role not in _ROLES or self.end < self.begin:
+            message = f"impossible split: {self}"
+            raise ValueError(message)
+
+    @property
+    def cost(self) -> int:
+        """How many bytes are read; no file is free."""
+        return (self.end - self.begin) + (64 << 10)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All splits, and the paths that could not be read at all, with the reason."""
+
+    splits: tuple[Split, ...]
+    problems: tuple[tuple[str, str], ...]
+
+
+def plan(archives: Sequence[str], split_size: int = SPLIT_SIZE) -> Plan:
+    """List the files of all archives and split the large plain ones."""
+    splits: list[Split] = []
+    problems: list[tuple[str, str]] = []
+    for label, path in _files(archives):
+        try:
+            splits += _file(label, path, split_size)
+        except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+            problems.append((label, _reason(path, error)))
+    if not splits:
+        why = "; ".join(f"{label}: {says}" for label, says in problems) or "no files in them"
+        message = f"nothing to read in {', '.join(archives)} ({why})"
+        raise ArchiveError(message)
+    return Plan(tuple(splits), tuple(problems))
+
+
+def tasks(splits: Iterable[Split], workers: int) -> list[tuple[Split, ...]]:
+    """Bundle splits, so that small files share a task and every worker has some."""
+    ordered = sorted(splits, key=lambda split: (-split.cost, split.file, split.number, split.role))
+    total = sum(split.cost for split in ordered)
+    count = max(1, min(len(ordered), 2000, max(workers, total // SPLIT_SIZE + 1)))
+    bundles: list[list[Split]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for split in ordered:
+        lightest = loads.index(min(loads))
+        bundles[lightest].append(split)
+        loads[lightest] += split.cost
+    return [tuple(bundle) for bundle in bundles if bundle]
+
+
+def _files(archives: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Name every file on disk; a name begins with the archive's own, made different if need be."""
+    taken: dict[str, int] = {}
+    for archive in archives:
+        root = Path(archive)
+        name = root.resolve().name
+        taken[name] = taken.get(name, 0) + 1
+        label = name if taken[name] == 1 else f"{name}#{taken[name]}"
+        if not root.is_dir():
+            yield label, str(root)
+            continue
+        for folder, folders, names in os.walk(root):
+            folders.sort()
+            for one in sorted(names):
+                path = Path(folder, one)
+                if path.is_file():
+                    yield f"{label}/{path.relative_to(root).as_posix()}", str(path)
+
+
+def _file(label: str, path: str, split_size: int) -> Iterator[Split]:
+    size = os.stat(path).st_size
+    with open(path, "rb") as file:
+        head = file.read(SNIFFED)
+    kind = sniff(head)
+    if kind == "plain":
+        yield from _ranges(label, path, 0, size, split_size)
+    elif kind == "tar":
+        yield from _members(label, path, split_size)
+    elif kind == "zip":
+        yield from _zipped(label, path)
+    else:
+        yield Split(label, path, end=size, size=size)
+
+
+def _ranges(label: str, path: str, at: int, size: int, split_size: int) -> Iterator[Split]:
+    begins = range(0, size, split_size) if size else (0,)
+    for number, begin in enumerate(begins):
+        end = min(begin + split_size, size)
+        yield Split(label, path, "range", number, begin, end, size, at)
+    if size > split_size:
+        # A digest is read in one go, so a file of several splits has a reader for it alone.
+        yield Split(label, path, "digest", 0, 0, size, size, at)
+
+
+def _members(label: str, path: str, split_size: int) -> Iterator[Split]:
+    """Plan an uncompressed tar: plain members are ranges of it, the others streams."""
+    with tarfile.open(path, "r:") as archive, open(path, "rb") as file:
+        try:
+            members = [member for member in archive if member.isreg()]
+        except tarfile.TarError:
+            yield Split(label, path, end=os.stat(path).st_size)
+            return
+        for member in members:
+            file.seek(member.offset_data)
+            name = f"{label}!{member.name}"
+            if sniff(file.read(min(SNIFFED, member.size))) == "plain":
+                yield from _ranges(name, path, member.offset_data, member.size, split_size)
+            else:
+                size = member.size
+                yield Split(name, path, end=size, size=size, at=member.offset_data)
+
+
+def _zipped(label: str, path: str) -> Iterator[Split]:
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            if not info.is_dir():
+                name, size = f"{label}!{info.filename}", info.compress_size
+                yield Split(name, path, end=size, size=size, member=info.filename)
+
+
+def _reason(path: str, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"there is no file or folder {path}"
+    if isinstance(error, PermissionError):
+        return f"{path} may not be read; check its permissions"
+    return f"cannot be opened: {error}"

@@ -1,0 +1,108 @@
+"""Reads splits: yields the files of a split as blocks of bytes, with where they stand."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from forensics.archives.cutting import HEAD
+from forensics.archives.planning import Split
+from forensics.archives.unpacking import BLOCK, Unpacked, blocks, unpack, zip_member
+
+__all__ = ["Piece", "digest", "pieces"]
+
+
+@dataclass
+class Piece:
+    """A part of one file: its blocks, and what a cutter must know about the part."""
+
+    file: str
+    number: int
+    begin: int
+    limit: int | None
+    blocks: Iterator[bytes]
+    head: bytes | None
+    item: Unpacked
+    whole: bool
+
+
+def pieces(split: Split) -> Iterator[Piece]:
+    """Open a split: one piece for a range, one for every file inside a stream."""
+    if split.role == "range":
+        with open(split.path, "rb") as file:
+            yield _range(split, file)
+        return
+    with open(split.path, "rb") as file:
+        source = zip_member(split.path, split.member) if split.member else _at(file, split)
+        for item in unpack(split.file, source):
+            yield Piece(item.file, 0, 0, None, blocks(item), None, item, whole=True)
+
+
+def digest(split: Split) -> str:
+    """Compute the digest of a whole plain file."""
+    found = hashlib.sha256()
+    with open(split.path, "rb") as file:
+        for block in _stretch(file, split.at, split.size):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _range(split: Split, file: IO[bytes]) -> Piece:
+    begin = split.begin
+    if begin:
+        begin = _line_after(file, split)
+    whole = split.end - split.begin == split.size
+    head = None if whole else b"".join(_stretch(file, split.at, min(split.size, HEAD)))
+    stretch = _beyond(file, split, begin)
+    limit = None if split.end == split.size else split.end
+    item = Unpacked(split.file, file)
+    return Piece(split.file, split.number, begin, limit, stretch, head, item, whole)
+
+
+def _beyond(file: IO[bytes], split: Split, begin: int) -> Iterator[bytes]:
+    """Read a split, and then small blocks beyond it until the reader has what it owns."""
+    yield from _stretch(file, split.at + begin, split.end - begin)
+    begin = max(begin, split.end)
+    yield from _stretch(file, split.at + begin, split.size - begin, 64 << 10)
+
+
+def _line_after(file: IO[bytes], split: Split) -> int:
+    """Find where the first line of a split starts: after the break that ends the line before."""
+    at = split.begin - 1
+    for block in _stretch(file, split.at + at, split.size - at, 64 << 10):
+        found = block.find(b"\n")
+        if found >= 0:
+            return at + found + 1
+        at += len(block)
+    return split.size
+
+
+def _stretch(file: IO[bytes], at: int, length: int, size: int = BLOCK) -> Iterator[bytes]:
+    while length > 0:
+        file.seek(at)
+        block = file.read(min(size, length))
+        if not block:
+            return
+        yield block
+        at += len(block)
+        length -= len(block)
+
+
+class _Part:
+    """A stretch of an open file as a stream."""
+
+    def __init__(self, file: IO[bytes], at: int, size: int) -> None:
+        self._file, self._at, self._left = file, at, size
+
+    def read(self, size: int = -1, /) -> bytes:
+        self._file.seek(self._at)
+        part = self._file.read(self._left if size < 0 else min(size, self._left))
+        self._at += len(part)
+        self._left -= len(part)
+        return part
+
+
+def _at(file: IO[bytes], split: Split) -> _Part:
+    return _Part(file, split.at, split.size or split.end)

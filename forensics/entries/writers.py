@@ -1,0 +1,44 @@
+"""Who wrote a line: the process that its message names at its beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.patterns import compile_template
+from forensics.yamls import read, shipped
+
+__all__ = ["ROLES", "Writers"]
+
+ROLES = ("broker", "controller", "client")
+
+
+class Writers:
+    """Counts, for each role and id, the lines that name it as their writer."""
+
+    def __init__(self, document: Mapping[str, Any] | None = None) -> None:
+        """Take the templates of rules/nodes/writers.yaml, or others of the same shape."""
+        if document is None:
+            document = read(next(shipped("nodes")))
+        self._patterns = [
+            (role, compile_template(source).pattern)
+            for role in ROLES
+            for source in document.get(role, ())
+        ]
+
+    def count(self, messages: pa.Array) -> dict[str, int]:
+        """Count writers as `role:id`."""
+        found: dict[str, int] = {}
+        for role, pattern in self._patterns:
+            if not len(messages):
+                break
+            fields = pc.extract_regex(messages, pattern)
+            named = fields.is_valid()
+            for entry in fields.filter(named).field("id").value_counts().to_pylist():
+                key = f"{role}:{entry['values'].decode('utf-8', 'replace')}"
+                found[key] = found.get(key, 0) + entry["counts"]
+            messages = messages.filter(pc.invert(named))
+        return found

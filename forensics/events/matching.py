@@ -1,0 +1,133 @@
+"""Matches entries to rules, by logger first, and yields events column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.events.converting import convert, text
+from forensics.events.rules import Rule, Wording
+from forensics.tables import EVENTS, FACTS
+
+__all__ = ["Matcher"]
+
+_PLACES = ("ts", "line", "offset", "level", "logger", "text")
+_CAST = {"ts": EVENTS.field("ts").type}
+
+
+class Matcher:
+    """All rules, sorted by the logger they listen to."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        """Take rules; what they listen to and look for also feeds the sieve."""
+        self._by_logger: dict[str, list[tuple[Rule, Wording]]] = {}
+        for rule in rules:
+            for wording in rule.wordings:
+                for logger in rule.loggers:
+                    self._by_logger.setdefault(logger, []).append((rule, wording))
+
+    @property
+    def loggers(self) -> list[str]:
+        """The loggers that some rule listens to."""
+        return list(self._by_logger)
+
+    @property
+    def literals(self) -> set[str]:
+        """One piece of fixed text for each wording, which its lines must hold."""
+        return {w.template.longest for pairs in self._by_logger.values() for _, w in pairs}
+
+    def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
+        """Give the events of some entries, in the order of the entries."""
+        parts = [part for logger in self._present(entries) for part in self._logger(entries, logger)]
+        if not parts:
+            return pa.RecordBatch.from_pylist([], schema=EVENTS)
+        events = pa.concat_batches(parts)
+        return events.take(pc.sort_indices(events, [("offset", "ascending"), ("rule", "ascending")]))
+
+    def _present(self, entries: pa.RecordBatch) -> list[str]:
+        found = {name.decode("utf-8", "replace") for name in entries["logger"].unique().to_pylist() if name}
+        return sorted(found & set(self._by_logger))
+
+    def _logger(self, entries: pa.RecordBatch, logger: str) -> Iterator[pa.RecordBatch]:
+        mine = entries.filter(pc.equal(entries["logger"], pa.scalar(logger.encode(), pa.binary())))
+        for rule, wording in self._by_logger[logger]:
+            if not len(mine):
+                return
+            taken = pc.match_substring(mine["message"], wording.template.longest)
+            if not pc.any(taken).as_py():
+                continue
+            rows = np.flatnonzero(taken.to_numpy(zero_copy_only=False))
+            some = mine.take(pa.array(rows))
+            fields = pc.extract_regex(some["message"], wording.template.pattern)
+            fits = fields.is_valid().to_numpy(zero_copy_only=False)
+            if not fits.any():
+                continue
+            yield from _events(some.filter(fits), fields.filter(fits), rule, wording)
+            left = np.ones(len(mine), np.bool_)
+            left[rows[fits]] = False
+            mine = mine.filter(left)
+
+
+def _events(
+    entries: pa.RecordBatch, fields: pa.StructArray, rule: Rule, wording: Wording
+) -> Iterator[pa.RecordBatch]:
+    captured = {field.name: fields.field(field.name) for field in fields.type}
+    if "client" not in captured:
+        captured["client"] = entries["client"]
+    facts = dict(captured) | _chosen(wording.settings, captured)
+    yield _batch(entries, rule.kind, facts, rule, wording)
+    shared = {name: facts[name] for name in ("topic", "partition", "controller") if name in facts}
+    for extra in wording.also:
+        yield _batch(entries, extra.kind, shared | _chosen(extra.facts, captured), rule, wording)
+
+
+def _chosen(wanted: Mapping[str, Any], captured: Mapping[str, pa.Array]) -> dict[str, Any]:
+    """Resolve `{name}` to what was captured; anything else is a constant."""
+    return {
+        name: captured[value[1:-1]]
+        if isinstance(value, str) and value.startswith("{")
+        else value
+        for name, value in wanted.items()
+    }
+
+
+def _batch(
+    entries: pa.RecordBatch, kind: str, facts: Mapping[str, Any], rule: Rule, wording: Wording
+) -> pa.RecordBatch:
+    count = len(entries)
+    columns: dict[str, pa.Array] = {
+        "kind": pa.repeat(pa.scalar(kind), count),
+        "rule": pa.repeat(pa.scalar(f"{rule.id}@{wording.versions[0]}"), count),
+    }
+    for name in _PLACES:
+        column = entries[name]
+        columns[name] = column.cast(_CAST[name]) if name in _CAST else column
+        if pa.types.is_binary(column.type):
+            columns[name] = text(column)
+    for name, value in facts.items():
+        if name in FACTS.names:
+            columns[name] = _column(value, FACTS.field(name).type, count)
+    columns["telling"] = _telling(wording, columns, count)
+    arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in EVENTS]
+    return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)
+
+
+def _column(value: Any, wanted: pa.DataType, count: int) -> pa.Array:  # noqa: ANN401
+    if isinstance(value, pa.Array):
+        return convert(value, wanted)
+    return pa.array([value] * count, wanted) if pa.types.is_list(wanted) else pa.repeat(pa.scalar(value, wanted), count)
+
+
+def _telling(wording: Wording, columns: Mapping[str, pa.Array], count: int) -> pa.Array:
+    """Mark the lines that may re-tell an older fact under today's time."""
+    if wording.restates == "fresh":
+        epochs = columns.get("previous_epoch", pa.nulls(count, pa.int32()))
+        again = pc.fill_null(pc.equal(epochs, -1), False)  # noqa: FBT003
+        return pc.if_else(again, pa.scalar("fresh"), pa.scalar(None, pa.string()))
+    if wording.restates:
+        return pa.repeat(pa.scalar(wording.restates), count)
+    return pa.nulls(count, pa.string())

@@ -1,0 +1,70 @@
+"""What a mark on a figure says and where it stands, before anything is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from forensics.report.escape import plotly as shown
+from forensics.report.folds import Reign, Strand
+from forensics.report.saved import Finding
+from forensics.report.tracks import Lane, stagger
+from forensics.report.words import clock, lasting
+
+__all__ = ["Tracks", "epoch", "levels", "pieces", "reach", "story", "word"]
+
+
+@dataclass(frozen=True)
+class Tracks:
+    """Everything that the master timeline shows on its one time axis."""
+
+    view: tuple[int, int]
+    findings: Sequence[Finding]
+    controller: Sequence[Lane]
+    brokers: Sequence[Lane]
+    debt: Mapping[str, Sequence[tuple[int, int]]]
+    errors: Mapping[str, Mapping[int, int]]
+    bin_ms: int
+
+
+def reach(found: Finding, view: tuple[int, int]) -> tuple[int, int]:
+    """Say from when to when a finding reaches, an open side being the edge of the view."""
+    start = view[0] if found.start is None else found.start
+    return start, max(start, view[1] if found.end is None else found.end)
+
+
+def levels(tracks: Tracks) -> list[int]:
+    """Give each finding's flag a row of its own where two would stand on each other."""
+    apart = (tracks.view[1] - tracks.view[0]) // 40
+    spans = [reach(found, tracks.view) for found in tracks.findings]
+    order = sorted(range(len(spans)), key=lambda at: (spans[at], at))
+    rows = dict(zip(order, stagger([spans[at] for at in order], apart), strict=True))
+    return [rows[at] for at in range(len(spans))]
+
+
+def pieces(start: int, end: int, view: tuple[int, int]) -> list[tuple[int, int]]:
+    """Cut a bar at the edges of the view: its words stand in a piece that can be seen."""
+    edges = [start, *(edge for edge in view if start < edge < end), end]
+    return list(pairwise(edges))
+
+
+def epoch(reign: Reign) -> str:
+    """Say the leader epoch, or the first and last where a row holds several."""
+    first, last = reign.epochs
+    if first < 0:
+        return ""
+    return str(first) if first == last else f"{first}..{last}"
+
+
+def word(reign: Reign) -> str:
+    """Say what stands in a leader's bar."""
+    # The letter says what the red edge says, for eyes that see no red.
+    return f"U {epoch(reign)}" if reign.unclean else epoch(reign)
+
+
+def story(row: Strand, reign: Reign, name: str) -> str:
+    """Say what hovering over a leader's bar shows."""
+    kind = f"{shown(reign.election)}{', inferred' if reign.inferred else ''}"
+    when = f"{clock(reign.start, exact=True)} for {lasting(reign.end - reign.start)}"
+    return f"{shown(row.label)}: {name}, epoch {epoch(reign) or 'not known'} ({kind})<br>{when}"

@@ -1,0 +1,193 @@
+"""One pass over one piece of work: bytes to records to entries to events, with every line counted.
+
+Runs in the executors, knows nothing of Spark, and holds one block of text at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from forensics.archives.cutting import HEAD, Account, Cut, Cutter
+from forensics.archives.planning import Split
+from forensics.archives.reading import Piece, digest, pieces
+from forensics.entries.layouts import load_layouts
+from forensics.entries.parsing import grouped, layout_of, parse, signatures, times
+from forensics.entries.sieve import Sieve
+from forensics.entries.times import NO_TIME
+from forensics.entries.writers import Writers
+from forensics.events.matching import Matcher
+from forensics.events.rules import load_rules
+from forensics.tables import EVENTS
+
+__all__ = ["STAGED", "Scanner", "scanner"]
+
+# What a scan yields: events with line numbers of their split, and one account for each piece.
+STAGED = pa.schema([*EVENTS, ("split", pa.int32()), ("account", pa.string())])
+_BINARY_SHARE = 0.01
+
+
+@functools.cache
+def scanner() -> Scanner:
+    """Give the scanner of this process; rules and layouts are read once."""
+    return Scanner()
+
+
+class Scanner:
+    """All layouts and rules, ready to scan."""
+
+    def __init__(self) -> None:
+        """Load what rules/ holds."""
+        self.groups = grouped(load_layouts())
+        self.matcher = Matcher(load_rules())
+        self.sieve = Sieve(self.matcher.loggers, self.matcher.literals)
+        self.writers = Writers()
+        self.signatures = signatures(self.groups)
+
+    def scan(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """Scan a split; yields events, and one row of account for every file in it."""
+        if split.role == "digest":
+            yield _account_row(split.file, -1, {"sha256": digest(split)})
+            return
+        for piece in pieces(split):
+            yield from self._piece(piece)
+
+    def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        summary = _Summary(piece)
+        head, rest = _head(piece)
+        headless = not self._has_record(piece.head if piece.head is not None else head)
+        cutter = Cutter(
+            self.signatures,
+            offset=piece.begin,
+            limit=piece.limit,
+            orphan=piece.number > 0,
+            headless=headless,
+        )
+        for block, final in _with_last(head, rest):
+            summary.update(block)
+            cut = cutter.feed(block, final=final)
+            if cut is not None:
+                yield from self._cut(cut, piece, summary)
+            if cutter.done:
+                break
+        if headless and cutter.account.lines and piece.number == 0:
+            summary.explain(head)
+        yield _account_row(piece.file, piece.number, summary.close(cutter.account, self))
+
+    def _has_record(self, head: bytes) -> bool:
+        probe = Cutter(self.signatures)
+        probe.feed(head[:HEAD], final=True)
+        return probe.account.records > 0
+
+    def _cut(self, cut: Cut, piece: Piece, summary: _Summary) -> Iterator[pa.RecordBatch]:
+        summary.times(cut, self)
+        rows = self.sieve.keep(cut, self.groups)
+        if not len(rows):
+            return
+        entries = parse(cut, rows, self.groups)
+        summary.writers(self.writers.count(entries["message"]))
+        events = self.matcher.match(entries)
+        summary.events += len(events)
+        if len(events):
+            yield _staged(events, piece)
+
+
+class _Summary:
+    """What is told about one piece beside its events."""
+
+    def __init__(self, piece: Piece) -> None:
+        self.events = 0
+        self._piece = piece
+        self._digest = hashlib.sha256() if piece.whole else None
+        self._writers: dict[str, int] = {}
+        self._named: dict[int, str | None] = {}
+        self._first: int | None = None
+        self._last: int | None = None
+        self._notes: list[str] = []
+
+    def update(self, block: bytes) -> None:
+        if self._digest:
+            self._digest.update(block)
+
+    def writers(self, found: dict[str, int]) -> None:
+        for key, count in found.items():
+            self._writers[key] = self._writers.get(key, 0) + count
+
+    def times(self, cut: Cut, scan: Scanner) -> None:
+        import numpy as np
+
+        ends = times(cut, np.array([0, len(cut.starts) - 1], np.int64), scan.groups)
+        known = [int(moment) for moment in ends if moment != NO_TIME]
+        if known:
+            self._first = known[0] if self._first is None else self._first
+            self._last = known[-1]
+        for kind in set(cut.kinds.tolist()) - set(self._named):
+            row = int(np.flatnonzero(cut.kinds == kind)[0])
+            self._named[kind] = layout_of(cut, row, scan.groups[kind - 1])
+
+    def explain(self, head: bytes) -> None:
+        if head.count(0) > len(head) * _BINARY_SHARE:
+            self._notes.append("binary data, not a log")
+        else:
+            self._notes.append("no known log layout at its beginning")
+
+    def close(self, account: Account, scan: Scanner) -> dict[str, Any]:
+        if account.long_lines:
+            self._notes.append(f"{account.long_lines} line(s) longer than 1 MB, read in part")
+        if self._piece.item.damaged:
+            self._notes.append(self._piece.item.damaged)
+        counts = vars(account) | {
+            "layouts": {
+                self._named.get(kind) or scan.groups[kind - 1][0].id: count
+                for kind, count in sorted(account.layouts.items())
+            }
+        }
+        return counts | {
+            "first": self._first,
+            "last": self._last,
+            "events": self.events,
+            "writers": self._writers,
+            "notes": self._notes,
+            "broken": self._piece.item.damaged is not None,
+            "sha256": self._digest.hexdigest() if self._digest else None,
+        }
+
+
+def _head(piece: Piece) -> tuple[bytes, Iterator[bytes]]:
+    """Read enough of a piece to judge it by its head, when the plan has not brought the head."""
+    head = b""
+    if piece.head is None:
+        for block in piece.blocks:
+            head += block
+            if len(head) >= HEAD:
+                break
+    return head, piece.blocks
+
+
+def _with_last(head: bytes, rest: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Yield blocks, each with whether it is the last one."""
+    held = head
+    for block in rest:
+        if held:
+            yield held, False
+        held = block
+    yield held, True
+
+
+def _staged(events: pa.RecordBatch, piece: Piece) -> pa.RecordBatch:
+    count = len(events)
+    file_at = EVENTS.get_field_index("file")
+    columns = list(events.columns)
+    columns[file_at] = pa.repeat(pa.scalar(piece.file), count)
+    columns += [pa.repeat(pa.scalar(piece.number, pa.int32()), count), pa.nulls(count, pa.string())]
+    return pa.RecordBatch.from_arrays(columns, schema=STAGED)
+
+
+def _account_row(file: str, number: int, account: dict[str, Any]) -> pa.RecordBatch:
+    row = {"file": file, "split": number, "account": json.dumps(account, sort_keys=True)}
+    return pa.RecordBatch.from_pylist([row], schema=STAGED)

@@ -1,0 +1,237 @@
+"""The page as a whole: it draws, always the same, speaks to nobody, and lets nothing in."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics.report import draw, figures, page, write
+from tests.report.samples import document, finding, proof, save, unclean_findings
+
+Rewrite = Callable[[Path, dict[str, Any]], None]
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "\x1b[31mred\x1b[0m",
+    "safe\u202egnp.exe",
+    '"><b>bold</b>',
+    "<a href='https://evil.example/'>x</a>",
+    "%{customdata} ${1} {{7*7}}",
+    "half \udc80 pair",
+)
+OURS = {
+    "a", "article", "body", "caption", "code", "dd", "details", "div", "dl", "dt", "figcaption",
+    "figure", "footer", "h1", "h2", "h3", "h4", "head", "header", "html", "li", "main", "meta",
+    "nav", "noscript", "ol", "p", "pre", "script", "section", "small", "b", "span", "strong",
+    "style", "summary", "table", "tbody", "td", "th", "thead", "title", "tr", "ul",
+}  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """Collects the tags, attributes, ids, headings and text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def drawings(html: str) -> Iterator[dict[str, Any]]:
+    """Give every figure of a page."""
+    for block in re.findall(r'data-figure="[^"]+">(.*?)</script>', html):
+        yield json.loads(block)
+
+
+def own(html: str) -> str:
+    """Leave out the packed library."""
+    return re.sub(r'(id="plotly-js">)[^<]*', r"\1", html)
+
+
+def test_the_page_of_an_unclean_election_answers_at_once(unclean: Path) -> None:
+    """What, who, how long, what was lost and how sure stand in the first sentence."""
+    html = draw(unclean).read_text(encoding="utf-8")
+
+    assert (
+        "Unclean election on metrics-firehose-0, metrics-firehose-1, metrics-firehose-2, "
+        "2026-11-18 11:38:51-11:39:29 UTC (38.3 s); data loss confirmed 2,535..3,400 records "
+        "on 3 partitions; confidence confirmed."
+    ) in html
+    assert html.index("Unclean election on") < html.index("<table")
+
+
+def test_every_section_has_its_place_and_headings_step_down_by_one(unclean: Path) -> None:
+    """A screen reader can walk the page: one h1, no level left out, every link has an end."""
+    html = draw(unclean).read_text(encoding="utf-8")
+    tags = Reader(own(html)).tags
+    levels = [int(tag[1]) for tag, _ in tags if re.fullmatch(r"h\d", tag)]
+    ids = [attrs["id"] for _, attrs in tags if "id" in attrs]
+    ends = {str(attrs["href"])[1:] for tag, attrs in tags if tag == "a"}
+
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert len(ids) == len(set(ids))
+    assert ends <= set(ids)
+    assert [part.order for part in page.found()] == sorted(part.order for part in page.found())
+    assert {part.id for part in page.found()} - set(ids) == {"quality"}
+
+
+def test_the_same_input_gives_the_same_bytes(unclean: Path, tmp_path: Path) -> None:
+    """Neither the clock nor the place nor a second run changes the page."""
+    first = draw(unclean).read_bytes()
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(unclean, copy)
+
+    assert draw(unclean).read_bytes() == first
+    assert draw(copy).read_bytes() == first
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_hostile_text_stays_text(unclean: Path, hostile: str) -> None:
+    """No tag, attribute, link or hidden character of a log becomes one of the page."""
+    found = [
+        finding(
+            hostile, "unclean-election", "critical", title=hostile, clients=[hostile],
+            partitions=[hostile], explanation=hostile, actions=[hostile], confidence=hostile,
+            evidence=[proof(1, 1, hostile) | {"file": hostile}],
+            measures={hostile: hostile, "partitions": [{"partition": hostile, "lost_from": 1}]},
+        ),
+        finding("F-2", hostile, hostile, measures={"verdict": hostile}),
+        finding("F-3", "stale-metadata", "low", clients=[hostile],
+                measures={"verdict": hostile, "cause": hostile}),
+    ]  # fmt: skip
+    text = hostile.encode("utf-8", "replace").decode()
+    lane = {"node": text, "role": "broker", "state": text}
+    write(document(found), unclean / "findings.json")
+    save(unclean, "lanes", [lane])
+    save(unclean, "files", [{"file": text, "node": text, "layout": text, "damaged": text}])
+    save(unclean, "leadership", [{"topic": text, "partition": 0, "leader": 1, "election": text}])
+
+    html = own(draw(unclean).read_text(encoding="utf-8"))
+    tags = Reader(html).tags
+
+    assert {tag for tag, _ in tags} <= OURS
+    assert not [name for _, attrs in tags for name in attrs if name.startswith("on")]
+    assert all(str(attrs["href"]).startswith("#") for tag, attrs in tags if tag == "a")
+    assert html.count("<script") == html.count("</script>") == 5
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", html)
+    for drawing in drawings(html):
+        words = json.dumps(drawing["data"]) + json.dumps(drawing["layout"])
+        assert not re.search(r"<(?!br>|extra>|/extra>)", words)
+        assert not re.search(r"hovertemplate[^,]*evil", words)
+
+
+def test_the_page_asks_nobody_for_anything(unclean: Path) -> None:
+    """No address stands where a browser would load it, and the policy forbids the rest."""
+    html = draw(unclean).read_text(encoding="utf-8")
+    tags = Reader(own(html)).tags
+    policy = next(attrs["content"] for _, attrs in tags if "http-equiv" in attrs)
+
+    assert not [attrs for tag, attrs in tags if tag in {"link", "img", "iframe", "base"}]
+    assert not [attrs for _, attrs in tags if "src" in attrs]
+    assert not re.search(r"url\(|@import|https?://", own(html))
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-eval" not in policy
+    assert "connect-src" not in policy
+
+
+def test_the_policy_names_the_very_scripts_that_run(unclean: Path) -> None:
+    """Each script's hash is in the policy, the packed library's after unpacking."""
+    html = draw(unclean).read_text(encoding="utf-8")
+    packed = re.search(r'id="plotly-js">([^<]+)<', html)
+    plain = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    assert packed
+
+    sources = [gzip.decompress(base64.b64decode(packed[1])), *(text.encode() for text in plain)]
+    hashes = [base64.b64encode(hashlib.sha256(source).digest()).decode() for source in sources]
+
+    assert len(hashes) == 2
+    policy = next(str(attrs["content"]) for _, attrs in Reader(own(html)).tags if len(attrs) == 2)
+    assert all(f"'sha256-{digest}'" in policy for digest in hashes)
+
+
+def test_figures_use_three_traces_and_no_cloud(unclean: Path) -> None:
+    """Only scatter, bar and heatmap; nothing to share; UTC on every time axis."""
+    drawn = list(drawings(draw(unclean).read_text(encoding="utf-8")))
+
+    assert len(drawn) == 2
+    assert {trace["type"] for one in drawn for trace in one["data"]} <= {
+        "scatter",
+        "bar",
+        "heatmap",
+    }
+    for one in drawn:
+        assert one["config"] == figures.CONFIG
+        titles = [axis["title"]["text"] for axis in one["layout"].values() if _titled(axis)]
+        assert titles == ["time, UTC (2026-11-18)"]
+    assert figures.CONFIG["plotlyServerURL"] == ""
+    assert figures.CONFIG["showSendToCloud"] is False
+    assert figures.CONFIG["displaylogo"] is False
+
+
+def _titled(axis: object) -> bool:
+    return isinstance(axis, dict) and "text" in axis.get("title", {})
+
+
+def test_findings_json_stands_in_the_page(unclean: Path) -> None:
+    """A machine that has the page alone has everything that it says."""
+    html = draw(unclean).read_text(encoding="utf-8")
+    block = re.search(r'<script type="application/json" id="report-data">(.*?)</script>', html)
+    assert block
+
+    assert json.loads(block[1]) == json.loads((unclean / "findings.json").read_text("utf-8"))
+
+
+def test_without_any_table_the_page_is_still_drawn(tmp_path: Path) -> None:
+    """Findings alone make a page; what is missing is said."""
+    write(document(unclean_findings()), tmp_path / "findings.json")
+
+    html = draw(tmp_path).read_text(encoding="utf-8")
+
+    assert "Tables that were not saved: events, leadership, isr, lanes, clocks, files." in html
+    assert "No leader epoch of any partition was read." in html
+
+
+def test_empty_tables_and_an_empty_document_are_drawn(quiet: Path, rewrite: Rewrite) -> None:
+    """No rows, no window, no archive: a page all the same."""
+    for name in ("leadership", "files"):
+        save(quiet, name, [])
+    rewrite(quiet, {"window": None, "archive": None})
+
+    assert "No finding." in draw(quiet).read_text(encoding="utf-8")
+
+
+def test_a_folder_without_any_file_counts_as_an_empty_table(quiet: Path) -> None:
+    """Spark leaves such a folder when a job writes no rows."""
+    shutil.rmtree(quiet / "tables" / "lanes")
+    (quiet / "tables" / "lanes").mkdir()
+
+    assert draw(quiet).exists()
+
+
+def test_damage_and_silence_are_said_aloud(unclean: Path) -> None:
+    """A cut file is named in the coverage and among what could not be seen."""
+    html = draw(unclean).read_text(encoding="utf-8")
+
+    assert html.count("gzip ends early, after 812 lines") >= 2
+    assert "We cannot speak for controller-1 between" in html
+    assert "1 file without a node" in html
+    assert "Every row adds up." in html
