@@ -90,7 +90,7 @@ class Scanner:
         if not len(rows):
             return
         entries = parse(cut, rows, self.groups)
-        summary.writers(self.writers.count(entries["message"]))
+        summary.writers(self.writers.count(entries["message"], entries["client"]))
         events = self.matcher.match(entries)
         summary.events += len(events)
         if len(events):

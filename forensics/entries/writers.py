@@ -29,16 +29,20 @@ class Writers:
             for source in document.get(role, ())
         ]
 
-    def count(self, messages: pa.Array) -> dict[str, int]:
-        """Count writers as `role:id`."""
-        found: dict[str, int] = {}
+    def count(self, messages: pa.Array, clients: pa.Array) -> dict[str, int]:
+        """Count writers as `role:id`; `clients` are those that a layout names itself."""
+        found = _counted("client", clients.drop_null())
         for role, pattern in self._patterns:
             if not len(messages):
                 break
             fields = pc.extract_regex(messages, pattern)
             named = fields.is_valid()
-            for entry in fields.filter(named).field("id").value_counts().to_pylist():
-                key = f"{role}:{entry['values'].decode('utf-8', 'replace')}"
-                found[key] = found.get(key, 0) + entry["counts"]
+            for key, count in _counted(role, fields.filter(named).field("id")).items():
+                found[key] = found.get(key, 0) + count
             messages = messages.filter(pc.invert(named))
         return found
+
+
+def _counted(role: str, ids: pa.Array) -> dict[str, int]:
+    entries = ids.value_counts().to_pylist()
+    return {f"{role}:{e['values'].decode('utf-8', 'replace')}": e["counts"] for e in entries}

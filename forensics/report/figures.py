@@ -68,7 +68,7 @@ def timeline(tracks: marks.Tracks) -> Figure:
     if tracks.brokers:
         tall = 20 + 24 * len({lane.name for lane in tracks.brokers})
         rows.append(("Brokers", tall, lambda f, row: _lanes(f, row, tracks.brokers, tracks.view)))
-    if tracks.debt:
+    if any(level for points in tracks.debt.values() for _, level in points):
         rows.append(("Partitions in debt", 110, lambda f, row: _debt(f, row, tracks)))
     if tracks.errors:
         width = lasting(tracks.bin_ms)
@@ -159,10 +159,7 @@ def _lanes(figure: go.Figure, row: int, lanes: Sequence[Lane], view: tuple[int, 
         figure.add_trace(
             _lane_trace([lane for lane in lanes if lane.state == state], view), row=row, col=1
         )
-    labels = [shown(name) for name in reversed(names)]
-    figure.update_yaxes(
-        type="category", categoryorder="array", categoryarray=labels, row=row, col=1
-    )
+    figure.update_yaxes(**_named(names), row=row, col=1)
 
 
 def _bars(
@@ -201,12 +198,29 @@ def _pattern(shape: str, fill: str) -> Figure:
     return {"color": fill, "pattern": look} if shape else {}
 
 
+def _named(names: Sequence[str]) -> Figure:
+    """Set rows from the top, their names cut to what fits; hovering gives them whole."""
+    upwards = list(reversed(names))
+    return {
+        "type": "category", "categoryorder": "array", "categoryarray": list(map(shown, upwards)),
+        "tickmode": "array", "tickvals": list(range(len(upwards))),
+        "ticktext": [shown(marks.short(name)) for name in upwards],
+    }  # fmt: skip
+
+
+def _counted(most: int) -> Figure:
+    """Set an axis of counts: whole numbers from zero."""
+    every = {"dtick": 1} if most <= 4 else {"nticks": 4}
+    return {"rangemode": "tozero", "tickformat": ",d", **every}
+
+
 def _lane_trace(lanes: Sequence[Lane], view: tuple[int, int]) -> go.Bar:
     state = lanes[0].state
     plain, shape = colours.STATE.get(state, ("", ""))
     numbers = [lane.broker for lane in lanes]
     fills = [plain or (colours.HATCH if n is None else colours.broker(n)) for n in numbers]
-    words = [f"node {n}" if state == "active" else shown(state) for n in numbers]
+    leads = ["node not known" if n is None else f"node {n}" for n in numbers]
+    words = leads if state == "active" else [shown(state)] * len(leads)
     bars = [
         (lane.start, lane.end, shown(lane.name), word,
          f"{shown(lane.name)}: {word}, {clock(lane.start)} for {lasting(lane.end - lane.start)}")
@@ -225,7 +239,8 @@ def _debt(figure: go.Figure, row: int, tracks: marks.Tracks) -> None:
             hovertemplate=f"%{{y}} {name}<extra></extra>", legendgroup="debt",
         )  # fmt: skip
         figure.add_trace(trace, row=row, col=1)
-    figure.update_yaxes(rangemode="tozero", nticks=4, tickformat=",d", row=row, col=1)
+    most = max((level for points in tracks.debt.values() for _, level in points), default=0)
+    figure.update_yaxes(**_counted(most), row=row, col=1)
 
 
 def _errors(figure: go.Figure, row: int, tracks: marks.Tracks) -> None:
@@ -238,7 +253,8 @@ def _errors(figure: go.Figure, row: int, tracks: marks.Tracks) -> None:
             hovertemplate=f"%{{y}} {shown(verdict)}<extra></extra>",
         )  # fmt: skip
         figure.add_trace(trace, row=row, col=1)
-    figure.update_yaxes(rangemode="tozero", nticks=4, tickformat=",d", row=row, col=1)
+    most = max((number for bins in tracks.errors.values() for number in bins.values()), default=0)
+    figure.update_yaxes(**_counted(most), row=row, col=1)
 
 
 def swimlanes(rows: Sequence[Strand], view: tuple[int, int]) -> Figure:
@@ -251,8 +267,7 @@ def swimlanes(rows: Sequence[Strand], view: tuple[int, int]) -> Figure:
     unclean = [pair for pair in reigns if pair[1].unclean]
     if unclean:
         figure.add_trace(_unclean_trace(unclean))
-    labels = [shown(row.label) for row in reversed(rows)]
-    figure.update_yaxes(type="category", categoryorder="array", categoryarray=labels, dtick=1)
+    figure.update_yaxes(**_named([row.label for row in rows]))
     figure.update_layout(barmode="overlay", bargap=0.2, showlegend=True)
     return _dressed(figure, view, 150 + 24 * len(rows))
 

@@ -12,7 +12,12 @@ from forensics.report.saved import Finding
 from forensics.report.tracks import Lane, stagger
 from forensics.report.words import clock, lasting
 
-__all__ = ["Tracks", "epoch", "levels", "pieces", "reach", "story", "word"]
+__all__ = ["Tracks", "epoch", "levels", "pieces", "reach", "short", "story", "word"]
+
+
+LETTERS = 28
+# More rows of flags than this would push the rest of the figure off the screen.
+DEEPEST = 11
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,16 @@ def levels(tracks: Tracks) -> list[int]:
     spans = [reach(found, tracks.view) for found in tracks.findings]
     order = sorted(range(len(spans)), key=lambda at: (spans[at], at))
     rows = dict(zip(order, stagger([spans[at] for at in order], apart), strict=True))
-    return [rows[at] for at in range(len(spans))]
+    return [min(rows[at], DEEPEST) for at in range(len(spans))]
+
+
+def short(name: str) -> str:
+    """Cut a long name in the middle: topics may have 249 letters, and tell at both ends.
+
+    >>> short("a-topic-with-a-very-long-name-indeed-17")
+    'a-topic-with-a…e-indeed-17'
+    """
+    return name if len(name) <= LETTERS else f"{name[: LETTERS // 2]}…{name[-LETTERS // 2 + 3 :]}"
 
 
 def pieces(start: int, end: int, view: tuple[int, int]) -> list[tuple[int, int]]:

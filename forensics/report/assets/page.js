@@ -67,7 +67,10 @@
   const repaint = (paper) => {
     for (const name of drawn) {
       const box = document.getElementById(name);
-      if (box.layout) Plotly.relayout(box, theme(box.layout, paper));
+      if (!box.layout) continue;
+      // Paper is narrower than most windows; a null width follows the box again.
+      const size = paper ? { width: 680, autosize: false } : { width: null, autosize: true };
+      Plotly.relayout(box, { ...theme(box.layout, paper), ...size });
     }
   };
 

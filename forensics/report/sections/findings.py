@@ -14,7 +14,8 @@ __all__ = ["ORDER", "TITLE", "render"]
 
 ORDER = 40
 TITLE = "Findings"
-PROOFS, NAMES, VALUES = 40, 12, 8
+# At most 40 lines a card, and 3,000 on the page, to keep it small; findings.json has them all.
+PROOFS, LINES, FEWEST, NAMES, VALUES = 40, 3000, 5, 12, 8
 COMMAND = re.compile(
     r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh)?( |$)|"
     r"(sudo )?(kcat|zcat|cat|sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|"
@@ -25,10 +26,12 @@ COMMAND = re.compile(
 def render(saved: Saved) -> Markup:
     """Show every finding; those below medium are folded away but counted."""
     numbered = list(enumerate(saved.findings, 1))
-    loud = [_card(number, finding) for number, finding in numbered if finding.is_incident]
-    quiet = [_card(number, finding) for number, finding in numbered if not finding.is_incident]
     if not numbered:
         return tag("p", "No finding.")
+    most = max(FEWEST, min(PROOFS, LINES // len(numbered)))
+    cards = [(finding, _card(number, finding, most)) for number, finding in numbered]
+    loud = [card for finding, card in cards if finding.is_incident]
+    quiet = [card for finding, card in cards if not finding.is_incident]
     below = f"{count(len(quiet), 'finding')} of level low or info"
     folded = tag("details", tag("summary", below), *quiet, class_="below") if quiet else None
     return join([tag("p", _says(saved)), *loud, folded], "\n")
@@ -40,7 +43,7 @@ def _says(saved: Saved) -> str:
     return f"{count(len(levels), 'finding')}: {', '.join(counts)}."
 
 
-def _card(number: int, finding: Finding) -> Markup:
+def _card(number: int, finding: Finding, most: int) -> Markup:
     badge = tag("span", finding.severity, class_="badge")
     title = f"{number}. {finding.title or named(finding.detector)}"
     return tag(
@@ -52,7 +55,7 @@ def _card(number: int, finding: Finding) -> Markup:
         prose(finding.explanation),
         _measures(finding.measures),
         _actions(finding.actions),
-        _evidence(finding),
+        _evidence(finding, most),
         id=anchor(finding.id),
         class_=f"card level-{anchor(finding.severity)}",
     )  # fmt: skip
@@ -120,12 +123,12 @@ def _action(action: str) -> Markup:
     )
 
 
-def _evidence(finding: Finding) -> Markup:
+def _evidence(finding: Finding, most: int) -> Markup:
     if not finding.evidence:
         return tag("p", "No line of evidence was kept.")
-    more = len(finding.evidence) - PROOFS
+    more = len(finding.evidence) - most
     rest = tag("p", f"And {count(more, 'line')} more in findings.json.") if more > 0 else None
-    chips = (_chip(proof) for proof in finding.evidence[:PROOFS])
+    chips = (_chip(proof) for proof in finding.evidence[:most])
     summary = tag("summary", f"Evidence: {count(len(finding.evidence), 'line')}")
     return tag("details", summary, *chips, rest, class_="evidence", open=finding.is_incident)
 

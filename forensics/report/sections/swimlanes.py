@@ -34,7 +34,7 @@ def _says(rows: list[folds.Strand], partitions: int, folded: int) -> str:
     dark = max((row.harm[1] for row in rows), default=0)
     worst = f"longest without a leader {lasting(dark)}" if dark else "none was without a leader"
     histories = count(folded, "different history", "different histories")
-    torn = count(unclean, "partition")
+    torn = count(unclean, "partition") if unclean else "no partition"
     return (
         f"{count(partitions, 'partition')} with {histories}; {torn} with an unclean election; "
         f"{worst}. The number in a bar is the leader epoch."

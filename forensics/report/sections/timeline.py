@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forensics.report import figures, marks, tracks
-from forensics.report.markup import Markup, figure, table, tag
+from forensics.report.markup import Markup, figure, join, table, tag
 from forensics.report.saved import Saved
 from forensics.report.words import clock, count, lasting, listed
 
@@ -32,7 +32,10 @@ def render(saved: Saved) -> Markup:
         errors=errors,
         bin_ms=bin_ms,
     )
-    return figure("figure-timeline", figures.timeline(drawn), _says(drawn), _states(brokers))
+    drawing = figures.timeline(drawn)
+    if not drawing["data"]:
+        return join([tag("p", _says(drawn)), _states(brokers)])
+    return figure("figure-timeline", drawing, _says(drawn), _states(brokers))
 
 
 def _worst(lanes: list[tracks.Lane]) -> list[tracks.Lane]:
@@ -45,7 +48,8 @@ def _worst(lanes: list[tracks.Lane]) -> list[tracks.Lane]:
 
 
 def _says(drawn: marks.Tracks) -> str:
-    away = sorted({lane.name for lane in drawn.brokers if lane.state in AWAY})
+    # The lanes come in the order of their numbers; a set would not keep it.
+    away = list(dict.fromkeys(lane.name for lane in drawn.brokers if lane.state in AWAY))
     peaks = [
         f"{count(max(level for _, level in points), 'partition')} {DEBT.get(name, name)}"
         for name, points in sorted(drawn.debt.items())

@@ -30,7 +30,8 @@ def _lost(saved: Saved) -> Markup | None:
     taken = loss(saved.findings)
     if not taken:
         return None
-    parts = [f"At least {count(taken.at_least, 'record')} lost"]
+    sure = f"At least {count(taken.at_least, 'record')} lost"
+    parts = [sure if taken.at_least else "No loss is certain"]
     if taken.unbounded:
         of = count(taken.partitions, "partition")
         parts.append(f"no upper bound for {taken.unbounded:,} of {of}")

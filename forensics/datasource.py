@@ -1,0 +1,58 @@
+"""The Spark data source `kafka-logs`: hands splits to the scanner, and its batches to Spark."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from forensics.archives.planning import Split, tasks
+from forensics.scan import STAGED, scanner
+
+__all__ = ["KafkaLogs", "packed"]
+
+
+def packed(splits: Sequence[Split]) -> str:
+    """Write splits as an option, which Spark can only carry as text."""
+    return json.dumps([dataclasses.astuple(split) for split in splits])
+
+
+class _Task(InputPartition):
+    def __init__(self, splits: tuple[Split, ...]) -> None:
+        self.splits = splits
+
+
+class KafkaLogs(DataSource):
+    """Reads the splits named by its option `splits`, in `workers` tasks or more."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Give the name that `spark.read.format` takes."""
+        return "kafka-logs"
+
+    def schema(self) -> StructType:
+        """Give the columns of a scan."""
+        return from_arrow_schema(STAGED)
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        """Give the reader of the splits."""
+        splits = [Split(*row) for row in json.loads(self.options["splits"])]
+        return _Reader(tasks(splits, int(self.options.get("workers", "1"))))
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, bundles: list[tuple[Split, ...]]) -> None:
+        self._bundles = bundles
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [_Task(bundle) for bundle in self._bundles]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        assert isinstance(partition, _Task)  # noqa: S101
+        for split in partition.splits:
+            yield from scanner().scan(split)

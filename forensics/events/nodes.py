@@ -1,0 +1,64 @@
+"""Which process a file comes from: what its lines say first, then its neighbours, then its name."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+from forensics.entries.writers import ROLES
+from forensics.events.accounting import FileAccount
+
+__all__ = ["assign"]
+
+_NAMED = re.compile(r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d+)", re.IGNORECASE)
+
+
+def assign(files: Mapping[str, FileAccount]) -> None:
+    """Give every file its node and role.
+
+    A broker is named by its id. Controllers and clients are named by their folder where it is
+    theirs alone, since people know them by it, and several clients may share one client id.
+    """
+    writers = {name: _writer(one) for name, one in files.items()}
+    folders: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for name, writer in writers.items():
+        if writer:
+            folders[_folder(name)].add(writer)
+    for name, one in files.items():
+        tenants = folders[_folder(name)]
+        writer = writers[name] or (next(iter(tenants)) if len(tenants) == 1 else None)
+        one.role, one.node = _named(name, writer, alone=len(tenants) == 1)
+
+
+def _writer(one: FileAccount) -> tuple[str, str] | None:
+    """Find who wrote a file: the first role that its lines name, and the id they name most."""
+    for role in ROLES:
+        named = {key: n for key, n in one.writers.items() if key.startswith(role + ":")}
+        if named:
+            best = min(named, key=lambda key: (-named[key], key))
+            return role, best.partition(":")[2]
+    return None
+
+
+def _named(name: str, writer: tuple[str, str] | None, *, alone: bool) -> tuple[str | None, str]:
+    folder = _folder(name).rpartition("/")[2].rpartition("!")[2]
+    if writer is None:
+        found = _NAMED.search(name.rpartition("!")[2])
+        if not found:
+            return None, f"file:{name}"
+        role = "controller" if found["role"].lower() == "controller" else "broker"
+        return role, f"{role}-{int(found['id'])}"
+    role, identity = writer
+    if role == "controller" and alone and "controller" in folder.lower():
+        return role, folder
+    if role == "client":
+        # A folder at the top of an archive says nothing about one client.
+        own = alone and "/" in _folder(name)
+        return role, folder if own else identity.rstrip(",")
+    return role, f"{role}-{identity}"
+
+
+def _folder(name: str) -> str:
+    head, _, _ = name.rpartition("/")
+    return head or name.rpartition("!")[0]

@@ -1,0 +1,194 @@
+"""The life of every broker and the reign of every controller, from what they and others say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["AWAY", "LANE_KINDS", "Absence", "Span", "absences", "broker_lanes", "controller_lanes"]
+
+LANE_KINDS = (
+    "process_starting",
+    "process_started",
+    "process_stopping",
+    "process_stopped",
+    "process_failed",
+    "stopped_unclean",
+    "broker_fenced",
+    "broker_unfenced",
+    "broker_registered",
+    "brokers_changed",
+    "controlled_shutdown_granted",
+    "controller_elected",
+    "controller_resigned",
+)
+AWAY = ("starting", "fenced", "stopping", "stopped", "crashed")
+
+Place = Mapping[str, Any]
+
+
+@dataclass
+class Span:
+    """One stretch of a lane; times in microseconds on the reference clock."""
+
+    state: str
+    begin: int
+    end: int | None
+    evidence: list[Place] = field(default_factory=list)
+    epoch: int | None = None
+
+
+@dataclass(frozen=True)
+class Absence:
+    """A time in which a broker did not serve, and how it came about."""
+
+    broker: int
+    kind: str
+    begin: int
+    end: int | None
+    evidence: tuple[Place, ...]
+
+
+def broker_lanes(
+    events: Iterable[Mapping[str, Any]], last_words: Mapping[tuple[str, int], Mapping[str, Any]]
+) -> dict[int, list[Span]]:
+    """Follow every broker through its own lines and the controllers'.
+
+    `events` have corrected times in `at`; `last_words` holds, for a node and the time of its start,
+    the last line it wrote before: a process that was killed says nothing of it.
+    """
+    lanes: dict[int, _Lane] = {}
+    for event in sorted(events, key=_order):
+        for broker, what in _about(event):
+            lane = lanes.setdefault(broker, _Lane())
+            lane.take(what, event, last_words.get((event["node"], event["ts"])))
+    return {broker: lane.spans for broker, lane in sorted(lanes.items())}
+
+
+def absences(broker: int, spans: Sequence[Span]) -> list[Absence]:
+    """Join what lies between two times of being up; the first start is no absence."""
+    found: list[Absence] = []
+    run: list[Span] = []
+    served = False
+    for span in spans:
+        if span.state in AWAY:
+            run.append(span)
+            continue
+        if served and run:
+            found.append(_absence(broker, run, span.begin))
+        run, served = [], True
+    if served and run:
+        found.append(_absence(broker, run, None))
+    return found
+
+
+def controller_lanes(events: Iterable[Mapping[str, Any]]) -> list[tuple[str, int | None, Span]]:
+    """Say which node was the active controller, by epoch; a node's reign ends with the next."""
+    reigns: dict[int, tuple[str, int | None, Span]] = {}
+    for event in sorted(events, key=_order):
+        epoch = event["controller_epoch"]
+        if event["kind"] != "controller_elected" or epoch is None or epoch in reigns:
+            continue
+        span = Span("active", event["at"], None, [_place(event)], epoch)
+        reigns[epoch] = (event["node"], event["controller"], span)
+    ordered = [reigns[epoch] for epoch in sorted(reigns)]
+    for (_, _, span), (_, _, after) in zip(ordered, ordered[1:], strict=False):
+        span.end = after.begin
+    return ordered
+
+
+class _Lane:
+    """One broker's state, changed by one piece of news after another."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+
+    def take(self, what: str, event: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
+        """Take one piece of news."""
+        now = self.spans[-1].state if self.spans else "unknown"
+        if what == "starting":
+            self._start(now, event, before)
+        elif what == "up" and now != "up":
+            self._enter("up", event)
+        elif what == "fenced" and now not in ("stopping", "stopped", "crashed", "starting"):
+            self._enter("fenced", event)
+        elif what in ("fenced", "unclean") and self.spans:
+            self.spans[-1].evidence.append(_place(event))
+        elif what == "stopping" and now not in ("stopping", "stopped"):
+            self._enter("stopping", event)
+        elif what in ("stopped", "failed") and now != "stopped":
+            self._enter("stopped" if what == "stopped" or now == "stopping" else "crashed", event)
+
+    def _start(
+        self, now: str, event: Mapping[str, Any], before: Mapping[str, Any] | None
+    ) -> None:
+        """Begin a start; a process that did not say that it stops was killed before."""
+        if now == "starting" and not before:
+            return
+        if now in ("up", "starting", "stopping") and before:
+            death = before | {"at": max(before["at"], self.spans[-1].begin)}
+            self._enter("crashed", death)
+        elif now == "fenced" and before and before["at"] <= event["at"]:
+            # It was fenced because it was dead: the death came before the fence, or in it.
+            fence = self.spans[-1]
+            fence.state = "crashed"
+            fence.evidence.append(_place(before))
+            if len(self.spans) > 1 and self.spans[-2].begin <= before["at"] < fence.begin:
+                fence.begin = self.spans[-2].end = before["at"]
+        self._enter("starting", event)
+
+    def _enter(self, state: str, event: Mapping[str, Any]) -> None:
+        moment = event["at"]
+        if self.spans:
+            moment = max(moment, self.spans[-1].begin)
+            self.spans[-1].end = moment
+        self.spans.append(Span(state, moment, None, [_place(event)]))
+
+
+_OWN = {
+    "process_starting": "starting",
+    "process_started": "up",
+    "process_stopping": "stopping",
+    "process_stopped": "stopped",
+    "process_failed": "failed",
+    "stopped_unclean": "unclean",
+}
+_TOLD = {"broker_fenced": "fenced", "broker_unfenced": "up", "controlled_shutdown_granted": "stopping"}
+
+
+def _about(event: Mapping[str, Any]) -> Iterable[tuple[int, str]]:
+    """Say which brokers an event speaks of, and what it says."""
+    kind, own = event["kind"], event["node_broker"]
+    if kind in _OWN and own is not None:
+        yield own, _OWN[kind]
+    elif kind in _TOLD and event["broker"] is not None:
+        yield event["broker"], _TOLD[kind]
+    elif kind == "brokers_changed":
+        for name, what in (("removed", "fenced"), ("added", "up"), ("bounced", "fenced")):
+            for broker in event[name] or ():
+                yield broker, what
+        for broker in event["bounced"] or ():
+            yield broker, "up"
+
+
+def _absence(broker: int, run: Sequence[Span], end: int | None) -> Absence:
+    states = [span.state for span in run]
+    if "crashed" in states:
+        kind = "crash"
+    elif "stopping" in states or "stopped" in states:
+        kind = "controlled"
+    elif "starting" in states:
+        kind = "unknown"
+    else:
+        kind = "pause"
+    evidence = [place for span in run for place in span.evidence]
+    return Absence(broker, kind, run[0].begin, end, tuple(evidence))
+
+
+def _place(event: Mapping[str, Any]) -> Place:
+    return {name: event[name] for name in ("file", "line", "text", "at")}
+
+
+def _order(event: Mapping[str, Any]) -> tuple[Any, ...]:
+    return event["at"], event["node"] or "", event["line"], event["kind"], event["file"]

@@ -1,0 +1,62 @@
+"""When a process was starting: what it says then about partitions is old news."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["PHASE_KINDS", "Phases"]
+
+PHASE_KINDS = ("process_starting", "replaying", "caught_up", "process_started")
+
+_MICROS = 1_000_000
+# A broker under ZooKeeper says "started" before the controller tells it what it holds.
+_SETTLING = 30 * _MICROS
+# No start takes longer; a file that ends in the middle of one must not silence what follows.
+_LONGEST = 900 * _MICROS
+
+
+@dataclass(frozen=True)
+class Phases:
+    """For each node the stretches, in microseconds as logged, in which it was catching up."""
+
+    starting: Mapping[str, list[tuple[int, int]]]
+    replaying: Mapping[str, list[tuple[int, int]]]
+
+    @classmethod
+    def of(cls, events: Iterable[Mapping[str, Any]]) -> Phases:
+        """Collect phases from events of PHASE_KINDS."""
+        ordered = sorted(events, key=lambda e: (e["node"], e["ts"], e["file"], e["line"]))
+        starting = _stretches(ordered, ("process_starting", "replaying"), "process_started")
+        replaying = _stretches(ordered, ("process_starting", "replaying"), "caught_up", settling=0)
+        return cls(starting, replaying)
+
+    def is_starting(self, node: str, moment: int) -> bool:
+        """Whether a broker was starting at a moment."""
+        return _inside(self.starting.get(node, ()), moment)
+
+    def is_replaying(self, node: str, moment: int) -> bool:
+        """Whether a controller was still reading the metadata log at a moment."""
+        return _inside(self.replaying.get(node, ()), moment)
+
+
+def _stretches(
+    events: list[Mapping[str, Any]], opens: tuple[str, ...], closes: str, settling: int = _SETTLING
+) -> dict[str, list[tuple[int, int]]]:
+    found: dict[str, list[tuple[int, int]]] = {}
+    begun: dict[str, int] = {}
+    for event in events:
+        node, moment = event["node"], event["ts"]
+        if event["kind"] in opens:
+            begun.setdefault(node, moment)
+        elif event["kind"] == closes and node in begun:
+            begin = begun.pop(node)
+            found.setdefault(node, []).append((begin, min(moment + settling, begin + _LONGEST)))
+    for node, begin in begun.items():
+        found.setdefault(node, []).append((begin, begin + _LONGEST))
+    return found
+
+
+def _inside(stretches: Iterable[tuple[int, int]], moment: int) -> bool:
+    return any(begin <= moment <= end for begin, end in stretches)

@@ -1,0 +1,102 @@
+"""What lines say about one partition, and whether they tell its moment or only its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forensics.history.clocks import Clocks
+from forensics.history.phases import Phases
+
+__all__ = ["FOLD_KINDS", "Statement", "statements"]
+
+FOLD_KINDS = ("partition_state", "recovering", "log_created")
+# A replica that is created says so just before or after it says what it is.
+_CREATED_NEAR = 10_000_000
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One line's word on one partition; `at` is corrected, and `news` says whether it counts."""
+
+    at: int
+    news: bool
+    node: str
+    file: str
+    line: int
+    kind: str
+    leader: int | None
+    leader_epoch: int | None
+    partition_epoch: int | None
+    isr: tuple[int, ...] | None
+    replicas: tuple[int, ...] | None
+    elr: tuple[int, ...] | None
+    recovery: str | None
+    previous_leader: int | None
+    previous_epoch: int | None
+    log_end: int | None
+    high_watermark: int | None
+    leads: bool
+
+    @property
+    def place(self) -> tuple[int, str, int]:
+        """How evidence is ordered: by time first, so that file names do not matter."""
+        return self.at, self.file, self.line
+
+
+def statements(
+    rows: Iterable[Mapping[str, Any]], clocks: Clocks, phases: Phases
+) -> list[Statement]:
+    """Read the events of one partition (FOLD_KINDS) as statements, oldest first."""
+    rows = list(rows)
+    created = [(row["node"], row["ts"]) for row in rows if row["kind"] == "log_created"]
+    said = [
+        _statement(row, clocks, news=_is_news(row, phases, created))
+        for row in rows
+        if row["kind"] != "log_created" and row["ts"] is not None
+    ]
+    return sorted(said, key=lambda one: (one.at, one.node, one.line, one.kind, one.file))
+
+
+def _is_news(
+    row: Mapping[str, Any], phases: Phases, created: Sequence[tuple[str, int]]
+) -> bool:
+    telling, node, moment = row["telling"], row["node"] or "", row["ts"]
+    if telling == "replay":
+        return not phases.is_replaying(node, moment)
+    if telling == "fresh":
+        young = not (row["leader_epoch"] or row["partition_epoch"] or row["log_end"])
+        if any(one == node and abs(at - moment) < _CREATED_NEAR for one, at in created):
+            return young
+        return young and not phases.is_starting(node, moment)
+    return telling is None
+
+
+def _statement(row: Mapping[str, Any], clocks: Clocks, *, news: bool) -> Statement:
+    return Statement(
+        at=clocks.correct(row["node"], row["ts"]),
+        news=news,
+        node=row["node"] or "",
+        file=row["file"],
+        line=row["line"],
+        kind=row["kind"],
+        leader=row["leader"],
+        leader_epoch=row["leader_epoch"],
+        partition_epoch=row["partition_epoch"],
+        isr=_ids(row["isr"], order=False),
+        replicas=_ids(row["replicas"]),
+        elr=_ids(row["elr"], order=False),
+        recovery=row["recovery"],
+        previous_leader=row["previous_leader"],
+        previous_epoch=row["previous_epoch"],
+        log_end=row["log_end"],
+        high_watermark=row["high_watermark"],
+        leads=row["broker"] is not None and row["broker"] == row["leader"],
+    )
+
+
+def _ids(values: Sequence[int] | None, *, order: bool = True) -> tuple[int, ...] | None:
+    if values is None:
+        return None
+    return tuple(values) if order else tuple(sorted(set(values)))

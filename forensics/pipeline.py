@@ -1,0 +1,135 @@
+"""The order of the work: archives, entries, events, history, incidents, quality, report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from forensics import history, incidents, quality, report
+from forensics.archives.planning import Plan, plan
+from forensics.events.accounting import FileAccount, add_up, mark_duplicates
+from forensics.events.nodes import assign
+from forensics.events.settling import settler
+from forensics.settings import Settings
+from forensics.spark import Cluster
+from forensics.tables import CLOCKS, EVENTS, FILES, ISR, LEADERSHIP
+
+__all__ = ["postmortem"]
+
+Say = Callable[[str], None]
+
+
+def postmortem(settings: Settings, say: Say) -> dict[str, Any]:
+    """Read archives and leave tables, findings and the page in the output folder."""
+    work = plan(settings.archives, settings.split_size)
+    for label, problem in work.problems:
+        say(f"warning: {label}: {problem}; the rest is read")
+    shutil.rmtree(settings.staging, ignore_errors=True)
+    settings.tables.mkdir(parents=True, exist_ok=True)
+    cluster = Cluster(settings.master)
+    try:
+        files = read(cluster, work, settings, say)
+        past = rebuild(cluster, files, settings, say)
+    finally:
+        cluster.stop()
+        shutil.rmtree(settings.staging, ignore_errors=True)
+    found = incidents.find(settings.tables, past)
+    document = incidents.document(settings.tables, files.values(), found)
+    say(f"incidents  {len(found)} findings, verdict: {document['verdict']}")
+    checks = quality.check(settings.tables, document)
+    write(checks, settings.tables / "checks")
+    report.write_findings(document, settings.out / "findings.json")
+    page = report.draw(settings.out)
+    say(f"report     {page}")
+    return document
+
+
+def read(
+    cluster: Cluster, work: Plan, settings: Settings, say: Say
+) -> dict[str, FileAccount]:
+    """Turn archives into the tables of events and files."""
+    say(f"archives   {len(work.splits)} pieces of work")
+    staged = settings.staging / "scan"
+    cluster.scan(work.splits, staged)
+    files = accounts(staged, work)
+    mark_duplicates(files)
+    assign(files)
+    events = settings.tables / "events"
+    cluster.each_batch(staged, events, settler(files), EVENTS)
+    name_versions(files, events)
+    rows = [files[name].row() for name in sorted(files)]
+    write(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
+    lines, found = (sum(row[name] for row in rows) for name in ("lines", "events"))
+    say(f"events     {found:,} in {lines:,} lines of {len(rows)} files")
+    for row in rows:
+        if row["damaged"]:
+            say(f"warning: {row['file']}: {row['damaged']}; the rest is read")
+    return files
+
+
+def rebuild(
+    cluster: Cluster, files: Mapping[str, FileAccount], settings: Settings, say: Say
+) -> history.Past:
+    """Turn events into clocks, lanes, leadership and ISR."""
+    tables, events = settings.tables, settings.tables / "events"
+    nodes = {one.node: one.role for one in files.values() if one.node and one.role}
+    pairs = cluster.each_partition(
+        events, history.ANCHOR_KINDS, history.clock_anchors, history.ANCHORS
+    )
+    quartiles = cluster.quartiles(pairs, ["node", "other"], "delta")
+    clocks = history.solve_clocks(quartiles, events, sorted(nodes))
+    write(pa.Table.from_pylist(list(clocks.rows), schema=CLOCKS), tables / "clocks")
+    lanes = history.lanes(events, clocks, nodes)
+    write(lanes.table(), tables / "lanes")
+    known = history.context(events, clocks, lanes.away)
+    folded = settings.staging / "folded"
+    fold = cluster.each_partition(
+        events, history.FOLD_KINDS, history.folder(known), history.FOLDED
+    )
+    cluster.write(fold, folded, None, history.FOLDED.names)
+    for name, schema in (("leadership", LEADERSHIP), ("isr", ISR)):
+        split_off(folded, name, schema, tables / name)
+    epochs = ds.dataset(tables / "leadership", format="parquet").count_rows()
+    say(f"history    {epochs:,} leader epochs, {len(lanes.away)} absences of brokers")
+    return history.Past(clocks, lanes, known)
+
+
+def accounts(staged: Path, work: Plan) -> dict[str, FileAccount]:
+    """Read the accounts of all splits, and give unreadable paths one too."""
+    table = ds.dataset(staged, format="parquet").to_table(
+        columns=["file", "split", "account"], filter=ds.field("account").is_valid()
+    )
+    rows = [row | {"account": json.loads(row["account"])} for row in table.to_pylist()]
+    files = add_up(rows)
+    for label, problem in work.problems:
+        files[label] = FileAccount(label, notes=[problem], broken=True)
+    return files
+
+
+def name_versions(files: Mapping[str, FileAccount], events: Path) -> None:
+    """Name the Kafka version that each file says, the newest one if there are several."""
+    for row in history.events_of(events, ["kafka_version"]):
+        files[row["file"]].version = row["detail"]
+
+
+def split_off(folded: Path, name: str, schema: pa.Schema, target: Path) -> None:
+    """Write one of the folded tables, in the order of partitions and epochs."""
+    table = ds.dataset(folded, format="parquet").to_table(
+        columns=schema.names, filter=ds.field("table") == name
+    )
+    order = [n for n in ("topic", "partition", "leader_epoch", "partition_epoch") if n in schema.names]
+    write(table.sort_by([(n, "ascending") for n in order]).cast(schema), target)
+
+
+def write(table: pa.Table, target: Path) -> None:
+    """Write a small table as a folder of one Parquet file."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    pq.write_table(table, target / "part-0.parquet", compression="zstd")

@@ -1,0 +1,100 @@
+"""The one place that runs Spark: a session, and a thin method for each wide stage."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from forensics import java
+from forensics.archives.planning import Split
+from forensics.datasource import KafkaLogs, packed
+
+__all__ = ["Cluster"]
+
+Batches = Iterator[pa.RecordBatch]
+
+
+class Cluster:
+    """A Spark session and the few things this package asks of it."""
+
+    def __init__(self, master: str | None = None) -> None:
+        """Open a session: on `master`, or as spark-submit says, or on this machine."""
+        submitted = "SPARK_ENV_LOADED" in os.environ and "PYSPARK_GATEWAY_PORT" in os.environ
+        if not submitted:
+            os.environ.update(java.find(os.environ).environment)
+        # Workers would otherwise start PATH's python3, which has none of our packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName("kafka-forensics")
+        if master or not submitted:
+            builder = builder.master(master or "local[*]")
+        for key, value in _SETTINGS.items():
+            builder = builder.config(key, value)
+        self.session = builder.getOrCreate()
+        self.session.sparkContext.setLogLevel("ERROR")
+        self.session.dataSource.register(KafkaLogs)
+
+    @property
+    def workers(self) -> int:
+        """How many tasks can run at once."""
+        return int(self.session.sparkContext.defaultParallelism)
+
+    def scan(self, splits: Sequence[Split], target: Path) -> None:
+        """Read splits, and leave events and accounts as Parquet."""
+        reader = self.session.read.format("kafka-logs")
+        reader = reader.option("splits", packed(splits)).option("workers", str(self.workers))
+        reader.load().write.mode("overwrite").parquet(str(target))
+
+    def each_batch(
+        self, source: Path, target: Path, work: Callable[[Batches], Batches], schema: pa.Schema
+    ) -> None:
+        """Pass a table through a function of batches."""
+        table = self.session.read.parquet(str(source))
+        result = table.mapInArrow(work, from_arrow_schema(schema))
+        result.write.mode("overwrite").parquet(str(target))
+
+    def each_partition(
+        self,
+        source: Path,
+        kinds: Sequence[str],
+        work: Callable[[pa.Table], pa.Table],
+        schema: pa.Schema,
+    ) -> DataFrame:
+        """Fold the events of some kinds, partition by partition."""
+        events = self.session.read.parquet(str(source))
+        chosen = events.where(F.col("kind").isin(*kinds) & F.col("partition").isNotNull())
+        grouped = chosen.groupBy("topic", "partition")
+        return grouped.applyInArrow(work, from_arrow_schema(schema))
+
+    def write(self, table: DataFrame, target: Path, where: str | None, columns: list[str]) -> None:
+        """Write some rows and columns of a table."""
+        chosen = table.where(where) if where else table
+        chosen.select(*columns).write.mode("overwrite").parquet(str(target))
+
+    def quartiles(self, table: DataFrame, keys: list[str], value: str) -> pa.Table:
+        """Give count and quartiles of a value for each combination of keys."""
+        quartiles = F.percentile(F.col(value), F.array(F.lit(0.25), F.lit(0.5), F.lit(0.75)))
+        return table.groupBy(*keys).agg(F.count("*").alias("count"), quartiles.alias("at")).toArrow()
+
+    def stop(self) -> None:
+        """End the session."""
+        self.session.stop()
+
+
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    # Microseconds that pyarrow and Spark both read; the default is an old twelve-byte form.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}

@@ -1,0 +1,163 @@
+"""What single sections say, and how much of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from forensics.report import draw, write
+from forensics.report.saved import load
+from forensics.report.sections import findings, ledger, quality, swimlanes, verdict
+from tests.report.samples import (
+    document,
+    file,
+    finding,
+    iso,
+    lost,
+    proof,
+    reign,
+    save,
+    unclean_findings,
+)
+
+HOUR = 3_600_000
+
+
+def test_the_six_cells_say_who_and_how_long(unclean: Path) -> None:
+    """Started, ended, partitions of all, brokers, clients, first sign."""
+    cells = verdict.render(load(unclean))
+
+    for words in ("11:38:25", "11:39:29", "after 1 min 4 s", "of 11 partitions", "1, 2",
+                  "app-metrics", "after 24.1 s"):  # fmt: skip
+        assert words in cells
+
+
+def test_an_action_keeps_prose_and_commands_apart(unclean: Path) -> None:
+    """A command is a block to copy; a sentence is not."""
+    html = findings.render(load(unclean))
+
+    assert (
+        '<p>Compare the producers\' counts with the topic.</p><pre class="command" tabindex="0">'
+        "<code>kafka-get-offsets.sh --bootstrap-server $BOOTSTRAP --topic metrics-firehose</code>"
+    ) in html
+    assert (
+        "<p>Set <code>unclean.leader.election.enable=false</code> where loss matters.</p>" in html
+    )
+
+
+def test_every_evidence_chip_opens_the_line_itself(unclean: Path) -> None:
+    """File and line outside, the raw text inside."""
+    html = findings.render(load(unclean))
+
+    assert (
+        "<summary><code>incident.tgz!broker-1/server.log:19001</code></summary>"
+        "<pre>[2026-11-18 11:39:29,101] INFO Truncating to 0 has effect</pre>"
+    ) in html
+
+
+def test_the_ledger_adds_up_and_says_what_has_no_bound(unclean: Path) -> None:
+    """Rows without a bound are counted apart; optional columns are shown."""
+    rows = [
+        lost(0, 2, 900) | {"note": "seen by broker 3", "also_cut": [{"broker": 3, "to": 0}]},
+        lost(1, 1002, None) | {"leader": 1002},
+    ]
+    write(
+        document([finding("F-1", "unclean-election", "high", measures={"partitions": rows})]),
+        unclean / "findings.json",
+    )
+    html = ledger.render(load(unclean))
+
+    assert (
+        "Total: at least 1,690 records lost; at most 900 on the 1 partition that could be "
+        "bounded; 1 partition could not be bounded."
+    ) in html
+    assert "seen by broker 3" in html
+    assert "broker 3, to 0" in html
+    assert "# on broker 1002: the line of epoch 1002" in html
+    assert "1,002" not in html
+
+
+def test_a_command_holds_no_word_of_a_log_unquoted(unclean: Path) -> None:
+    """Names are quoted for the shell; ids are numbers or nothing."""
+    row = lost(0, 2, 1) | {"partition": "a; rm -rf /", "leader": "$(x)", "leader_epoch": "`x`"}
+    write(
+        document([finding("F-1", "unclean-election", "high", measures={"partitions": [row]})]),
+        unclean / "findings.json",
+    )
+    html = ledger.render(load(unclean))
+
+    assert "\"$LOG_DIR\"/'a; rm -rf /'/leader-epoch-checkpoint" in html
+    assert "$(x)" not in html
+    assert "`x`" not in html
+
+
+def test_the_unclean_start_is_marked_with_the_letter(unclean: Path) -> None:
+    """Red edge and U: seen without colour too."""
+    html = swimlanes.render(load(unclean))
+
+    assert '"U 2"' in html
+    assert "U, red edge: unclean election" in html
+    assert "3 partitions with an unclean election; longest without a leader 2.4 s." in html
+
+
+def test_checks_are_shown_failed_ones_first_whatever_their_columns(unclean: Path) -> None:
+    """The section needs no schema, and is left out where no check was run."""
+    assert quality.render(load(unclean)) == ""
+
+    folder = unclean / "tables" / "checks"
+    folder.mkdir()
+    rows = [{"name": "good", "success": True}, {"name": "bad", "success": False}]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "part-0.parquet")
+    html = quality.render(load(unclean))
+
+    assert "2 checks, 1 failed." in html
+    assert html.index("bad") < html.index("good")
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A day of 10,000 partitions, 30 brokers and 200 findings of 40 lines each."""
+    rows = []
+    for number in range(10_000):
+        pattern = number % 400
+        moved = pattern * 200_000
+        rows += reign(f"topic-{number // 100}", number % 100, (0, pattern % 30, 0, moved),
+                      (1, -1, moved, moved + 3_000), (2, 7, moved + 3_000, None))  # fmt: skip
+    save(tmp_path, "leadership", rows)
+    save(tmp_path, "files", [file(f"broker-{n}", f"server.log.{h}") for n in range(30)
+                             for h in range(24)])  # fmt: skip
+    lines = [proof(1, number, "x" * 150) for number in range(40)]
+    many = [
+        finding(f"F-{number:08x}", "offline-partitions", "high", evidence=lines,
+                partitions=[f"topic-{number}-{at}" for at in range(50)],
+                **{"from": iso(number * 400_000), "to": iso(number * 400_000 + 90_000)})
+        for number in range(200)
+    ]  # fmt: skip
+    whole = {"window": {"from": iso(0), "to": iso(24 * HOUR)}}
+    write(document(many) | whole, tmp_path / "findings.json")
+    return tmp_path
+
+
+def test_a_large_cluster_stays_within_the_budget(large: Path) -> None:
+    """At most 6 MB, 200 rows and 4,000 bars, and what is left out is counted."""
+    html = draw(large).read_text(encoding="utf-8")
+    block = html.split('data-figure="figure-leaders">')[1].split("</script>")[0]
+    bars = [trace for trace in json.loads(block)["data"] if trace["type"] == "bar"]
+
+    assert len(html.encode()) <= 6_000_000
+    assert len({row for trace in bars for row in trace["y"]}) <= 200
+    assert sum(len(trace["y"]) for trace in bars) <= 4_000
+    assert "rows with less harm are not drawn." in html
+    assert "more in findings.json." in html
+
+
+def test_unclean_findings_are_all_in_the_page(unclean: Path) -> None:
+    """Low ones are folded away, never left out."""
+    html = findings.render(load(unclean))
+
+    assert all(f'id="{found["id"]}"' in html for found in unclean_findings())
+    assert "1 finding of level low or info" in html
