@@ -83,8 +83,8 @@ def rebuild(
     pairs = cluster.each_partition(
         events, history.ANCHOR_KINDS, history.clock_anchors, history.ANCHORS
     )
-    quartiles = cluster.quartiles(pairs, ["node", "other"], "delta")
-    clocks = history.solve_clocks(quartiles, events, sorted(nodes))
+    settled = cluster.each_group(pairs, ["node", "other"], history.settle_pair, history.PAIRS)
+    clocks = history.solve_clocks(settled, events, sorted(nodes))
     write(pa.Table.from_pylist(list(clocks.rows), schema=CLOCKS), tables / "clocks")
     lanes = history.lanes(events, clocks, nodes)
     write(lanes.table(), tables / "lanes")

@@ -78,10 +78,16 @@ class Cluster:
         chosen = table.where(where) if where else table
         chosen.select(*columns).write.mode("overwrite").parquet(str(target))
 
-    def quartiles(self, table: DataFrame, keys: list[str], value: str) -> pa.Table:
-        """Give count and quartiles of a value for each combination of keys."""
-        quartiles = F.percentile(F.col(value), F.array(F.lit(0.25), F.lit(0.5), F.lit(0.75)))
-        return table.groupBy(*keys).agg(F.count("*").alias("count"), quartiles.alias("at")).toArrow()
+    def each_group(
+        self,
+        table: DataFrame,
+        keys: list[str],
+        work: Callable[[pa.Table], pa.Table],
+        schema: pa.Schema,
+    ) -> pa.Table:
+        """Reduce groups of rows to a table small enough to hold here."""
+        grouped = table.groupBy(*keys)
+        return grouped.applyInArrow(work, from_arrow_schema(schema)).toArrow()
 
     def stop(self) -> None:
         """End the session."""

@@ -16,6 +16,7 @@ from forensics.tables import EVENTS, FACTS
 __all__ = ["Matcher"]
 
 _PLACES = ("ts", "line", "offset", "level", "logger", "text")
+_TELLING = EVENTS.get_field_index("telling")
 _CAST = {"ts": EVENTS.field("ts").type}
 
 
@@ -82,7 +83,9 @@ def _events(
     yield _batch(entries, rule.kind, facts, rule, wording)
     shared = {name: facts[name] for name in ("topic", "partition", "controller") if name in facts}
     for extra in wording.also:
-        yield _batch(entries, extra.kind, shared | _chosen(extra.facts, captured), rule, wording)
+        told = _batch(entries, extra.kind, shared | _chosen(extra.facts, captured), rule, wording)
+        # What a line says beside its news, such as the state before, was so at some earlier time.
+        yield told.set_column(_TELLING, "telling", pa.repeat(pa.scalar("always"), len(entries)))
 
 
 def _chosen(wanted: Mapping[str, Any], captured: Mapping[str, pa.Array]) -> dict[str, Any]:

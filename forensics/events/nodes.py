@@ -17,6 +17,7 @@ _NAMED = re.compile(r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d+)", re.IG
 def assign(files: Mapping[str, FileAccount]) -> None:
     """Give every file its node and role.
 
+    A process that is broker and controller at once, with one folder for both, is one node.
     A broker is named by its id. Controllers and clients are named by their folder where it is
     theirs alone, since people know them by it, and several clients may share one client id.
     """
@@ -25,6 +26,13 @@ def assign(files: Mapping[str, FileAccount]) -> None:
     for name, writer in writers.items():
         if writer:
             folders[_folder(name)].add(writer)
+    writers |= {
+        name: ("broker", writer[1])
+        for name, writer in writers.items()
+        if writer and ("broker", writer[1]) in folders[_folder(name)]
+    }
+    for folder, tenants in folders.items():
+        folders[folder] = {one for one in tenants if ("broker", one[1]) not in tenants - {one}}
     for name, one in files.items():
         tenants = folders[_folder(name)]
         writer = writers[name] or (next(iter(tenants)) if len(tenants) == 1 else None)
@@ -38,7 +46,7 @@ def _writer(one: FileAccount) -> tuple[str, str] | None:
         if named:
             best = min(named, key=lambda key: (-named[key], key))
             return role, best.partition(":")[2]
-    return None
+    return ("client", "") if "librdkafka" in one.layouts else None
 
 
 def _named(name: str, writer: tuple[str, str] | None, *, alone: bool) -> tuple[str | None, str]:
@@ -55,7 +63,8 @@ def _named(name: str, writer: tuple[str, str] | None, *, alone: bool) -> tuple[s
     if role == "client":
         # A folder at the top of an archive says nothing about one client.
         own = alone and "/" in _folder(name)
-        return role, folder if own else identity.rstrip(",")
+        stem = name.rpartition("/")[2].partition(".")[0]
+        return role, folder if own else identity.rstrip(",") or stem
     return role, f"{role}-{identity}"
 
 

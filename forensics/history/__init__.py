@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from forensics.history.clocks import ANCHORS, Clocks
+from forensics.history.clocks import ANCHORS, PAIRS, Clocks, settle_pair
 from forensics.history.folding import FOLDED, Context
 from forensics.history.rebuilding import (
     ANCHOR_KINDS,
@@ -23,6 +23,7 @@ __all__ = [
     "ANCHOR_KINDS",
     "FOLDED",
     "FOLD_KINDS",
+    "PAIRS",
     "Context",
     "Lanes",
     "Past",
@@ -31,6 +32,7 @@ __all__ = [
     "events_of",
     "folder",
     "lanes",
+    "settle_pair",
     "solve_clocks",
 ]
 

@@ -10,10 +10,20 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["ANCHORS", "Clocks", "anchors", "solve", "zone_shifts"]
+__all__ = ["ANCHORS", "PAIRS", "Clocks", "anchors", "densest", "settle_pair", "solve", "zone_shifts"]
 
 # One row: two nodes saw the same state, the first `delta` milliseconds after the second.
 ANCHORS = pa.schema([("node", pa.string()), ("other", pa.string()), ("delta", pa.float64())])
+# One row: how far apart two clocks are by all their anchors, and how closely these agree.
+PAIRS = pa.schema(
+    [
+        ("node", pa.string()),
+        ("other", pa.string()),
+        ("count", pa.int64()),
+        ("delta", pa.float64()),
+        ("spread", pa.float64()),
+    ]
+)
 _ZONE_STEP = 15
 _MINUTE_MS = 60_000
 # A zone is off by whole quarters of an hour; what is left over must be drift, and small.
@@ -50,6 +60,35 @@ def anchors(sightings: Iterable[tuple[object, str, int]]) -> list[tuple[str, str
     ]
 
 
+def densest(values: Sequence[float]) -> tuple[float, float]:
+    """Find where values crowd: the middle of the narrowest half, again and again, and its width.
+
+    A node that was paused sees things late, never early, so its deltas have a long tail on one
+    side; a median is drawn into it, the place where they crowd is not.
+
+    >>> densest([1.0, 1.0, 1.0, 9.0, 20.0])[0]
+    1.0
+    """
+    ordered = sorted(values)
+    width = ordered[-1] - ordered[0]
+    while len(ordered) > 2:  # noqa: PLR2004
+        half = (len(ordered) + 1) // 2
+        starts = range(len(ordered) - half + 1)
+        best = min(starts, key=lambda at: ordered[at + half - 1] - ordered[at])
+        ordered = ordered[best : best + half]
+        if half > len(values) // 4:
+            width = ordered[-1] - ordered[0]
+    return sum(ordered) / len(ordered), width
+
+
+def settle_pair(deltas: pa.Table) -> pa.Table:
+    """Reduce the anchors of one pair of nodes to one row of PAIRS."""
+    middle, width = densest(deltas["delta"].to_pylist())
+    row = {"node": deltas["node"][0].as_py(), "other": deltas["other"][0].as_py()}
+    row |= {"count": len(deltas), "delta": middle, "spread": width}
+    return pa.Table.from_pylist([row], schema=PAIRS)
+
+
 def zone_shifts(moments: Iterable[tuple[str, int, int]]) -> dict[str, int]:
     """Read zones off lines that hold the epoch time: (node, logged micros, epoch ms) to minutes."""
     found: dict[str, list[float]] = defaultdict(list)
@@ -64,7 +103,7 @@ def zone_shifts(moments: Iterable[tuple[str, int, int]]) -> dict[str, int]:
 def solve(
     pairs: Sequence[Mapping[str, Any]], zones: Mapping[str, int], nodes: Sequence[str]
 ) -> Clocks:
-    """Solve all clocks from pairs (`node`, `other`, `count`, quartiles `at`), strongest first."""
+    """Solve all clocks from PAIRS, strongest first."""
     zones = dict(zones)
     relative, counts, spread = _walk(pairs, zones)
     offsets: dict[str, float] = {}
@@ -99,13 +138,13 @@ def _walk(
     counts: dict[str, int] = defaultdict(int)
     spread: dict[str, float] = {}
     for pair in sorted(pairs, key=lambda p: (-p["count"], p["node"], p["other"])):
-        node, other, (low, middle, high) = pair["node"], pair["other"], pair["at"]
+        node, other, middle = pair["node"], pair["other"], pair["delta"]
         counts[node] += pair["count"]
         counts[other] += pair["count"]
         mine = groups.setdefault(node, {node: 0.0})
         theirs = groups.setdefault(other, {other: 0.0})
         for one in (node, other):
-            spread.setdefault(one, max(high - low, 1.0))
+            spread.setdefault(one, max(pair["spread"], 1.0))
         if mine is theirs:
             continue
         zone = (zones.get(node, 0) - zones.get(other, 0)) * _MINUTE_MS

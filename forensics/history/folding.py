@@ -55,11 +55,27 @@ def fold(rows: Iterable[Mapping[str, Any]], context: Context) -> list[dict[str, 
     key = {"topic": rows[0]["topic"], "partition": rows[0]["partition"]}
     said = statements(rows, context.clocks, context.phases)
     states = in_order(said, elr=context.elr)
+    _time_leaderless(states, context.away)
     reigns = _reigns(said, states)
     return [
         *(key | row for row in _leadership(reigns, context)),
         *(key | row for row in _versions(states, said)),
     ]
+
+
+def _time_leaderless(states: Sequence[State], away: Sequence[Absence]) -> None:
+    """Date the loss of a leader by the line that fenced it, where no replica was left to tell."""
+    for before, state, after in zip(states, states[1:], [*states[2:], None], strict=False):
+        if state.leader != -1 or state.at is not None or before.at is None:
+            continue
+        end = after.at if after is not None else None
+        for absence in away:
+            fence = absence.fenced
+            if absence.broker != before.leader or fence is None or fence["at"] < before.at:
+                continue
+            if end is None or fence["at"] <= end:
+                state.at, state.inferred, state.fence = fence["at"], True, fence
+                break
 
 
 def _reigns(said: Sequence[Statement], states: Sequence[State]) -> list[_Reign]:
@@ -121,7 +137,7 @@ def _leadership(reigns: Sequence[_Reign], context: Context) -> Iterable[dict[str
             "replicas": change.replicas,
             "log_end": starts[0].log_end if starts else None,
             "high_watermark": starts[0].high_watermark if starts else None,
-            "evidence": _evidence(lines),
+            "evidence": _evidence(lines, reign.first.fence if reign.first else None),
         }
 
 
@@ -172,9 +188,10 @@ def _version(state: State, ended: int | None) -> dict[str, Any]:
         "started_at": state.at,
         "ended_at": ended,
         "how": "inferred" if state.inferred else "observed",
-        "evidence": _evidence(state.said),
+        "evidence": _evidence(state.said, state.fence),
     }
 
 
-def _evidence(said: Sequence[Statement]) -> list[dict[str, Any]]:
-    return [{"file": one.file, "line": one.line} for one in said[:_EVIDENCE_KEPT]]
+def _evidence(said: Sequence[Statement], fence: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    lines = [{"file": one.file, "line": one.line} for one in said[:_EVIDENCE_KEPT]]
+    return lines + ([{"file": fence["file"], "line": fence["line"]}] if fence else [])

@@ -49,6 +49,11 @@ class Absence:
     end: int | None
     evidence: tuple[Place, ...]
 
+    @property
+    def fenced(self) -> Place | None:
+        """Where the cluster noticed that the broker was gone, if some line says so."""
+        return next((place for place in self.evidence if place["what"] == "fenced"), None)
+
 
 def broker_lanes(
     events: Iterable[Mapping[str, Any]], last_words: Mapping[tuple[str, int], Mapping[str, Any]]
@@ -112,9 +117,9 @@ class _Lane:
         elif what == "up" and now != "up":
             self._enter("up", event)
         elif what == "fenced" and now not in ("stopping", "stopped", "crashed", "starting"):
-            self._enter("fenced", event)
+            self._enter("fenced", event, what)
         elif what in ("fenced", "unclean") and self.spans:
-            self.spans[-1].evidence.append(_place(event))
+            self.spans[-1].evidence.append(_place(event, what))
         elif what == "stopping" and now not in ("stopping", "stopped"):
             self._enter("stopping", event)
         elif what in ("stopped", "failed") and now != "stopped":
@@ -126,7 +131,7 @@ class _Lane:
         """Begin a start; a process that did not say that it stops was killed before."""
         if now == "starting" and not before:
             return
-        if now in ("up", "starting", "stopping") and before:
+        if now in ("up", "starting") and before:
             death = before | {"at": max(before["at"], self.spans[-1].begin)}
             self._enter("crashed", death)
         elif now == "fenced" and before and before["at"] <= event["at"]:
@@ -138,12 +143,12 @@ class _Lane:
                 fence.begin = self.spans[-2].end = before["at"]
         self._enter("starting", event)
 
-    def _enter(self, state: str, event: Mapping[str, Any]) -> None:
+    def _enter(self, state: str, event: Mapping[str, Any], what: str | None = None) -> None:
         moment = event["at"]
         if self.spans:
             moment = max(moment, self.spans[-1].begin)
             self.spans[-1].end = moment
-        self.spans.append(Span(state, moment, None, [_place(event)]))
+        self.spans.append(Span(state, moment, None, [_place(event, what)]))
 
 
 _OWN = {
@@ -186,8 +191,8 @@ def _absence(broker: int, run: Sequence[Span], end: int | None) -> Absence:
     return Absence(broker, kind, run[0].begin, end, tuple(evidence))
 
 
-def _place(event: Mapping[str, Any]) -> Place:
-    return {name: event[name] for name in ("file", "line", "text", "at")}
+def _place(event: Mapping[str, Any], what: str | None = None) -> Place:
+    return {name: event[name] for name in ("file", "line", "text", "at")} | {"what": what}
 
 
 def _order(event: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -8,9 +8,9 @@ possibility, and is then called inferred.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from forensics.history.statements import Statement
 
@@ -32,6 +32,7 @@ class State:
     recovery: str | None = None
     at: int | None = None
     inferred: bool = False
+    fence: Mapping[str, Any] | None = None
     said: list[Statement] = field(default_factory=list)
 
 
@@ -48,6 +49,7 @@ def in_order(said: Sequence[Statement], *, elr: bool | None) -> list[State]:
     _fill_leader_epochs(states, said)
     _fill_replicas(states)
     _fill_leaderless(states, elr=elr)
+    _fill_between_elections(states)
     return states
 
 
@@ -121,3 +123,25 @@ def _fill_leaderless(states: list[State], *, elr: bool | None) -> None:
             state.isr, state.inferred = (), True
         elif next_version and before.isr is not None and len(before.isr) == 1:
             state.isr, state.inferred = before.isr, True
+
+
+def _fill_between_elections(states: list[State]) -> None:
+    """Give the ISR of a leader that came and went before it could log anything.
+
+    A record that changes the leader never adds to the ISR, and a clean leader is a member: so the
+    ISR lies between the one before and the one after with the leader. Where these are the same,
+    there is one possibility.
+    """
+    for before, state, after in zip(states, states[1:], states[2:], strict=False):
+        if state.isr is not None or before.isr is None or after.isr is None:
+            continue
+        versions = [one.partition_epoch - before.partition_epoch for one in (state, after)]
+        leaders = [one.leader for one in (before, state, after)]
+        changed = leaders[0] != leaders[1] != leaders[2]
+        alive = all(leader is not None and leader >= 0 for leader in leaders)
+        same_replicas = before.replicas == state.replicas == after.replicas
+        recovering = "RECOVERING" in (state.recovery, after.recovery)
+        if versions == [1, 2] and changed and alive and same_replicas and not recovering:
+            least = tuple(sorted({*after.isr, int(leaders[1] or 0)}))
+            if least == before.isr:
+                state.isr, state.inferred = before.isr, True

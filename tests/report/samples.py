@@ -14,6 +14,10 @@ START = 1_795_001_860_000
 KILLED_2, NOTICED_2, KILLED_1, NOTICED_1 = 45_700, 55_403, 59_900, 68_922
 ELECTED, BACK, PREFERRED, END = 71_318, 109_666, 126_936, 150_000
 FILE = "incident.tgz!broker-{}/server.log"
+COMPARE = (
+    "Compare the producers' counts with the topic.\n"
+    "kafka-get-offsets.sh --bootstrap-server $BOOTSTRAP --topic metrics-firehose"
+)
 Row = dict[str, Any]
 
 
@@ -81,13 +85,11 @@ def unclean_findings() -> list[Row]:
             **{"from": iso(ELECTED), "to": iso(BACK)},
             measures={"partitions": [lost(0, 2, 845), lost(1, 3, 1262), lost(2, 2, 1293)]},
             evidence=[
-                proof(1, 18244, "[2026-11-18 11:38:51,318] INFO [Partition metrics-firehose-0 "
-                      "broker=2] metrics-firehose-0 starts at leader epoch 2 from offset 0"),
+                proof(1, 18244, "[2026-11-18 11:38:51,318] INFO metrics-firehose-0 is at epoch 2"),
                 proof(1, 19001, "[2026-11-18 11:39:29,101] INFO Truncating to 0 has effect")],
             explanation="Broker 1 was alone in the ISR when it died. `unclean.leader.election"
             ".enable` let broker 2 lead without the records it had missed.",
-            actions=["Compare the producers' counts with the topic.\n"
-                     "kafka-get-offsets.sh --bootstrap-server $BOOTSTRAP --topic metrics-firehose",
+            actions=[COMPARE,
                      "Set `unclean.leader.election.enable=false` where loss matters."],
         ),
         finding("F-1b", "offline-partitions", "high", brokers=[1], partitions=hit,

@@ -19,6 +19,7 @@ HINT = (
     "Set LOG_DIR to the broker's log.dirs; choose the segment that holds the first lost offset "
     "where there is more than one."
 )
+FIRST = "00000000000000000000.log"
 MOST, COMMANDS = 1000, 5
 HEAD = ("Partition", "Epoch", "Unclean leader", "Leader before", "Lost from", "Lost to (exclusive)",
         "Records, at least", "Records, at most", "Also cut", "Note", "Finding")  # fmt: skip
@@ -93,11 +94,11 @@ def _check(rows: list[tuple[Finding, dict[str, Any]]]) -> Markup:
         folder = shlex.quote(visible(str(row.get("partition"))))
         base = f'"$LOG_DIR"/{folder}'
         leader, epoch = _id(row.get("leader")), _id(row.get("leader_epoch"))
+        grep = f"grep 'partitionLeaderEpoch: {epoch} '"
         lines += [
             f"# on broker {leader}: the line of epoch {epoch} holds the offset it began at",
             f"cat {base}/leader-epoch-checkpoint",
-            f"kafka-dump-log.sh --files {base}/00000000000000000000.log"
-            f" | grep 'partitionLeaderEpoch: {epoch} ' | head -n 1",
+            f"kafka-dump-log.sh --files {base}/{FIRST} | {grep} | head -n 1",
         ]
     return join(
         [
