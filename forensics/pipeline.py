@@ -45,7 +45,7 @@ def postmortem(settings: Settings, say: Say) -> dict[str, Any]:
     say(f"incidents  {len(found)} findings, verdict: {document['verdict']}")
     checks = quality.check(settings.tables, document)
     write(checks, settings.tables / "checks")
-    report.write_findings(document, settings.out / "findings.json")
+    report.write(document, settings.out / "findings.json")
     page = report.draw(settings.out)
     say(f"report     {page}")
     return document

@@ -10,10 +10,17 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["ANCHORS", "PAIRS", "Clocks", "anchors", "densest", "settle_pair", "solve", "zone_shifts"]
+__all__ = ["ANCHORS", "PAIRS", "Clocks", "anchors", "bursts", "offset_of", "settle_pair", "solve", "zone_shifts"]
 
 # One row: two nodes saw the same state, the first `delta` milliseconds after the second.
-ANCHORS = pa.schema([("node", pa.string()), ("other", pa.string()), ("delta", pa.float64())])
+ANCHORS = pa.schema(
+    [
+        ("node", pa.string()),
+        ("other", pa.string()),
+        ("delta", pa.float64()),
+        ("at", pa.int64()),
+    ]
+)
 # One row: how far apart two clocks are by all their anchors, and how closely these agree.
 PAIRS = pa.schema(
     [
@@ -26,6 +33,9 @@ PAIRS = pa.schema(
 )
 _ZONE_STEP = 15
 _MINUTE_MS = 60_000
+_BURST = 1_000_000
+# How much longer one tail must be than the other to be called a tail.
+_SKEWED = 2.0
 # A zone is off by whole quarters of an hour; what is left over must be drift, and small.
 _ZONE_REST_MS = 5 * _MINUTE_MS
 
@@ -45,14 +55,14 @@ class Clocks:
         return int(micros - offset * 1000) - zone * _MINUTE_MS * 1000
 
 
-def anchors(sightings: Iterable[tuple[object, str, int]]) -> list[tuple[str, str, float]]:
-    """Pair up who saw the same state when: (state, node, micros) to (node, other, delta in ms)."""
+def anchors(sightings: Iterable[tuple[object, str, int]]) -> list[tuple[str, str, float, int]]:
+    """Pair up who saw the same state when: (state, node, micros) to rows of ANCHORS."""
     first: dict[object, dict[str, int]] = defaultdict(dict)
     for state, node, micros in sightings:
         seen = first[state]
         seen[node] = min(micros, seen.get(node, micros))
     return [
-        (node, other, (seen[node] - seen[other]) / 1000)
+        (node, other, (seen[node] - seen[other]) / 1000, seen[other])
         for seen in first.values()
         for node in sorted(seen)
         for other in sorted(seen)
@@ -60,32 +70,45 @@ def anchors(sightings: Iterable[tuple[object, str, int]]) -> list[tuple[str, str
     ]
 
 
-def densest(values: Sequence[float]) -> tuple[float, float]:
-    """Find where values crowd: the middle of the narrowest half, again and again, and its width.
+def offset_of(deltas: Sequence[float]) -> tuple[float, float]:
+    """Read the offset of two clocks off how far apart they saw the same states, and its doubt.
 
-    A node that was paused sees things late, never early, so its deltas have a long tail on one
-    side; a median is drawn into it, the place where they crowd is not.
+    A node that hangs sees things late, never early. So where the deltas have a long tail on one
+    side, the truth lies at the other, sharp edge; without a tail it lies in the middle.
 
-    >>> densest([1.0, 1.0, 1.0, 9.0, 20.0])[0]
-    1.0
+    >>> offset_of([5.0, 5.1, 5.2, 5.3, 9.0, 14.0, 30.0, 31.0])[0]
+    5.0
+    >>> offset_of([-2.0, -1.0, 0.0, 1.0, 2.0])[0]
+    0.0
     """
-    ordered = sorted(values)
-    width = ordered[-1] - ordered[0]
-    while len(ordered) > 2:  # noqa: PLR2004
-        half = (len(ordered) + 1) // 2
-        starts = range(len(ordered) - half + 1)
-        best = min(starts, key=lambda at: ordered[at + half - 1] - ordered[at])
-        ordered = ordered[best : best + half]
-        if half > len(values) // 4:
-            width = ordered[-1] - ordered[0]
-    return sum(ordered) / len(ordered), width
+    ordered = sorted(deltas)
+    low, middle, high = (ordered[int(len(ordered) * share)] for share in (0.1, 0.5, 0.9))
+    below, above = middle - low, high - middle
+    if above > _SKEWED * below:
+        return low, max(below, 1.0)
+    if below > _SKEWED * above:
+        return high, max(above, 1.0)
+    return middle, max((high - low) / 2, 1.0)
+
+
+def bursts(deltas: Iterable[tuple[int, float]]) -> list[float]:
+    """Keep the first of the anchors that came within a second: they are one, seen many times."""
+    kept: list[float] = []
+    begun = None
+    for at, delta in sorted(deltas):
+        if begun is None or at - begun > _BURST:
+            begun = at
+            kept.append(delta)
+    return kept
 
 
 def settle_pair(deltas: pa.Table) -> pa.Table:
     """Reduce the anchors of one pair of nodes to one row of PAIRS."""
-    middle, width = densest(deltas["delta"].to_pylist())
+    pairs = zip(deltas["at"].to_pylist(), deltas["delta"].to_pylist(), strict=True)
+    few = bursts(pairs)
+    middle, width = offset_of(few)
     row = {"node": deltas["node"][0].as_py(), "other": deltas["other"][0].as_py()}
-    row |= {"count": len(deltas), "delta": middle, "spread": width}
+    row |= {"count": len(few), "delta": middle, "spread": width}
     return pa.Table.from_pylist([row], schema=PAIRS)
 
 

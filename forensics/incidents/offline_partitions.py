@@ -1,0 +1,95 @@
+"""Partitions without a leader: nobody can write to them or read from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow.compute as pc
+
+from forensics.incidents.case import Case, Row, name_of, strokes
+from forensics.incidents.finding import Finding
+
+__all__ = ["find"]
+
+NAME = "offline-partitions"
+_MICROS = 1_000_000
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each stroke by which partitions lost their leader."""
+    rows = case.rows("leadership", pc.field("leader") == -1)
+    for row in rows:
+        row["since"] = row["started_at"] if row["started_at"] is not None else row["ended_at"]
+    timed = [row for row in rows if row["since"] is not None]
+    for group in strokes(timed, case.limits[NAME]["stroke"], "since"):
+        planned = [row for row in group if _is_planned(case, row)]
+        unplanned = [row for row in group if row not in planned]
+        for part, is_planned in ((planned, True), (unplanned, False)):
+            if part:
+                yield _finding(case, part, planned=is_planned)
+
+
+def _is_planned(case: Case, row: Row) -> bool:
+    """Whether every replica that could have led was on its way down, on purpose."""
+    stopping = {
+        absence.broker
+        for absence in case.away
+        if absence.kind == "controlled"
+        and absence.begin - 5 * _MICROS <= row["since"]
+        and (absence.end is None or row["since"] <= absence.end)
+    }
+    return row["previous_leader"] in stopping
+
+
+def _finding(case: Case, group: list[Row], *, planned: bool) -> Finding:
+    lengths = [
+        ((row["ended_at"] if row["ended_at"] is not None else case.end) - row["since"]) / _MICROS
+        for row in group
+    ]
+    longest = max(lengths)
+    names = sorted({name_of(row) for row in group})
+    begin = min(row["since"] for row in group)
+    return Finding(
+        detector=NAME,
+        severity=_severity(case, group, longest, planned=planned),
+        confidence="confirmed",
+        title=_title(names, longest, planned=planned),
+        begin=begin,
+        end=max([begin, *(row["ended_at"] or case.end for row in group)]),
+        evidence=case.places(one for row in group for one in row["evidence"]),
+        brokers=sorted({row["previous_leader"] for row in group if (row["previous_leader"] or -1) >= 0}),
+        partitions=names,
+        measures={
+            "partitions": len(names),
+            "partition_seconds": round(sum(max(0.0, length) for length in lengths), 1),
+            "longest_s": round(longest, 1),
+        },
+        explanation=_PLANNED if planned else _UNPLANNED,
+        actions=[] if planned else [_ACTION.format(topic=names[0].rpartition("-")[0])],
+    )
+
+
+def _severity(case: Case, group: list[Row], longest: float, *, planned: bool) -> str:
+    if planned:
+        return "info"
+    if any(row["ended_at"] is None for row in group):
+        return "critical"
+    return "high" if longest > case.limits[NAME]["short"] else "medium"
+
+
+def _title(names: list[str], longest: float, *, planned: bool) -> str:
+    count = f"{len(names)} partition{'s' if len(names) > 1 else ''}"
+    if planned:
+        return f"{count} without a leader while their brokers were shut down in order"
+    return f"{count} without a leader, up to {longest:.1f} s"
+
+
+_PLANNED = "Their leader stopped in order and no other replica in sync was left to take over."
+_UNPLANNED = (
+    "No replica that could lead was alive, so the controller left these partitions without a leader. "
+    "Producers and consumers of them waited."
+)
+_ACTION = (
+    "kafka-topics.sh --bootstrap-server BROKER:9092 --describe --topic {topic}   "
+    "# is there a leader now, and are all replicas in sync?"
+)

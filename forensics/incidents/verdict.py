@@ -1,0 +1,68 @@
+"""The verdict over all findings, and the document that machines read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from forensics.events.accounting import FileAccount
+from forensics.incidents.finding import Finding, iso
+
+__all__ = ["document"]
+
+_INCIDENT = ("medium", "high", "critical")
+# With less than this share of lines in a known layout, silence proves nothing.
+_READ_SHARE = 0.5
+
+
+def document(
+    tables: Path, files: Iterable[FileAccount], findings: Sequence[Finding]
+) -> dict[str, Any]:
+    """Build findings.json."""
+    files = list(files)
+    verdict = _verdict(tables, files, findings)
+    moments = [m for one in files for m in (one.first, one.last) if m is not None]
+    rows = [one.row() for one in files]
+    return {
+        "schema": 1,
+        "verdict": verdict,
+        "summary": _summary(verdict, findings),
+        "window": {
+            "from": iso(min(moments)) if moments else None,
+            "to": iso(max(moments)) if moments else None,
+        },
+        "archive": {
+            "files": len(rows),
+            "bytes": sum(row["bytes"] for row in rows),
+            "lines": sum(row["lines"] for row in rows),
+            "events": sum(row["events"] for row in rows),
+        },
+        "findings": [finding.document() for finding in findings],
+    }
+
+
+def _verdict(tables: Path, files: Sequence[FileAccount], findings: Sequence[Finding]) -> str:
+    if any(finding.severity in _INCIDENT for finding in findings):
+        return "incident"
+    lines = sum(one.counts["lines"] for one in files)
+    loose = sum(one.counts["unparsed_lines"] for one in files)
+    broken = any(one.broken for one in files)
+    known = pc.field("how") == "observed"
+    epochs = ds.dataset(tables / "leadership", format="parquet").count_rows(filter=known)
+    if not lines or not epochs or broken or loose > lines * _READ_SHARE:
+        return "cannot_tell"
+    return "clear"
+
+
+def _summary(verdict: str, findings: Sequence[Finding]) -> str:
+    if verdict == "incident":
+        count = sum(finding.severity in _INCIDENT for finding in findings)
+        more = f" ({count - 1} more)" if count > 1 else ""
+        return findings[0].title + more
+    if verdict == "clear":
+        return "Nothing above routine was found, and the logs were good enough to tell."
+    return "Nothing was found, but these logs are not enough to say that nothing happened."
