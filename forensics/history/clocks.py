@@ -142,7 +142,7 @@ def solve(
     rows = [
         {
             "node": node,
-            "offset_ms": round(offsets.get(node, 0.0)),
+            "offset_ms": round(offsets[node]) if node in offsets else None,
             "uncertainty_ms": round(spread[node]) if node in spread else None,
             "anchors": counts.get(node, 0),
             "zone_shift_minutes": zones.get(node, 0),
@@ -150,7 +150,9 @@ def solve(
         }
         for node in sorted(nodes)
     ]
-    return Clocks(offsets, zones, tuple(rows))
+    # An offset within its own doubt is no offset: correcting by it would only add noise.
+    sure = {node: value for node, value in offsets.items() if abs(value) > spread.get(node, 0.0)}
+    return Clocks(sure, zones, tuple(rows))
 
 
 def _walk(

@@ -108,6 +108,7 @@ class _Lane:
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
+        self._start_rules: set[str] = set()
 
     def take(self, what: str, event: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
         """Take one piece of news."""
@@ -129,8 +130,11 @@ class _Lane:
         self, now: str, event: Mapping[str, Any], before: Mapping[str, Any] | None
     ) -> None:
         """Begin a start; a process that did not say that it stops was killed before."""
-        if now == "starting" and not before:
+        if now == "starting" and event["rule"] not in self._start_rules:
+            # One start says so in several ways; the same words again are another start.
+            self._start_rules.add(event["rule"])
             return
+        self._start_rules = {event["rule"]}
         if now in ("up", "starting") and before:
             death = before | {"at": max(before["at"], self.spans[-1].begin)}
             self._enter("crashed", death)

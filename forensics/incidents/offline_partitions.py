@@ -13,6 +13,8 @@ __all__ = ["find"]
 
 NAME = "offline-partitions"
 _MICROS = 1_000_000
+# Brokers that are stopped together do not say so in the same second.
+_NEAR = 10 * _MICROS
 
 
 def find(case: Case) -> Iterator[Finding]:
@@ -30,15 +32,19 @@ def find(case: Case) -> Iterator[Finding]:
 
 
 def _is_planned(case: Case, row: Row) -> bool:
-    """Whether every replica that could have led was on its way down, on purpose."""
+    """Whether who led was on its way down on purpose, or everyone who could have led, if unknown."""
     stopping = {
         absence.broker
         for absence in case.away
         if absence.kind == "controlled"
-        and absence.begin - 5 * _MICROS <= row["since"]
+        and absence.begin - _NEAR <= row["since"]
         and (absence.end is None or row["since"] <= absence.end)
     }
-    return row["previous_leader"] in stopping
+    leader = row["previous_leader"]
+    if leader is not None and leader >= 0:
+        return leader in stopping
+    could = set(row["previous_isr"] or row["replicas"] or case.past.lanes.brokers)
+    return could <= stopping
 
 
 def _finding(case: Case, group: list[Row], *, planned: bool) -> Finding:
