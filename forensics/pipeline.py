@@ -43,7 +43,7 @@ def postmortem(settings: Settings, say: Say) -> dict[str, Any]:
     found = incidents.find(settings.tables, past)
     document = incidents.document(settings.tables, files.values(), found)
     say(f"incidents  {len(found)} findings, verdict: {document['verdict']}")
-    checks = quality.check(settings.tables, document)
+    checks = quality.check(settings.tables)
     write(checks, settings.tables / "checks")
     report.write(document, settings.out / "findings.json")
     page = report.draw(settings.out)

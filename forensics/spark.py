@@ -26,8 +26,12 @@ class Cluster:
 
     def __init__(self, master: str | None = None) -> None:
         """Open a session: on `master`, or as spark-submit says, or on this machine."""
-        submitted = "SPARK_ENV_LOADED" in os.environ and "PYSPARK_GATEWAY_PORT" in os.environ
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        settings = dict(_SETTINGS)
         if not submitted:
+            # Before the JVM starts: which Java, and nothing but this machine's own addresses.
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG4J}"
             os.environ.update(java.find(os.environ).environment)
         # Workers would otherwise start PATH's python3, which has none of our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -35,7 +39,7 @@ class Cluster:
         builder = SparkSession.builder.appName("kafka-forensics")
         if master or not submitted:
             builder = builder.master(master or "local[*]")
-        for key, value in _SETTINGS.items():
+        for key, value in settings.items():
             builder = builder.config(key, value)
         self.session = builder.getOrCreate()
         self.session.sparkContext.setLogLevel("ERROR")
@@ -94,6 +98,7 @@ class Cluster:
         self.session.stop()
 
 
+_LOG4J = Path(__file__).parent / "assets" / "log4j2.properties"
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",

@@ -1,0 +1,206 @@
+"""Tries every rule on its own example lines, the way a scan reads them.
+
+Each example goes through the cutter, the sieve, the layouts and the matcher, so that a rule that
+holds here also holds in a log. Nothing stops at the first problem: each is one line to put right.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.archives.cutting import Cut, Cutter
+from forensics.entries.checking import check_layouts, line_of_refused, rows, starts
+from forensics.entries.layouts import Layout
+from forensics.entries.parsing import grouped, parse, signatures
+from forensics.entries.sieve import Sieve
+from forensics.errors import Problem, RuleError
+from forensics.events.matching import Matcher
+from forensics.events.rules import Example, Rule, Wording, load_rules
+from forensics.tables import FACTS
+from forensics.yamls import shipped
+
+__all__ = ["Book", "check", "gather"]
+
+
+class Book:
+    """Layouts and rules, put together as a scan puts them together."""
+
+    def __init__(self, layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> None:
+        """Sort layouts by how they start, and rules by what they listen to."""
+        self.groups = grouped(layouts)
+        self.signatures = signatures(self.groups)
+        self.matcher = Matcher(rules)
+        self.sieve = Sieve(self.matcher.loggers, self.matcher.literals)
+
+    def cut(self, lines: Sequence[str]) -> Cut | None:
+        """Cut lines into records."""
+        text = "\n".join(lines).encode("utf-8", "replace")
+        return Cutter(self.signatures).feed(text, final=True)
+
+    def entries(self, cut: Cut) -> pa.RecordBatch:
+        """Parse all records of a cut, whether a rule listens to them or not."""
+        return parse(cut, np.arange(len(cut.starts)), self.groups)
+
+    def events(self, cut: Cut) -> pa.RecordBatch:
+        """Give what a scan makes of a cut: only records that pass the sieve meet the rules."""
+        return self.matcher.match(parse(cut, self.sieve.keep(cut, self.groups), self.groups))
+
+
+@dataclass
+class _Trial:
+    """Lines that were tried: what they are as entries and events, and which wordings take them."""
+
+    entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    takers: Mapping[str, list[int]] = field(default_factory=dict)
+
+
+def gather(paths: Sequence[Path] = ()) -> tuple[tuple[Rule, ...], list[Problem]]:
+    """Read the shipped event rules and others; one with the id of a shipped rule replaces it.
+
+    What cannot be read is a problem, and the rest is given all the same.
+    """
+    rules: dict[str, Rule] = {}
+    problems: list[Problem] = []
+    for origin in (shipped("events"), _files(paths, problems)):
+        taken: dict[str, str] = {}
+        for path in origin:
+            rule = _rule(path, problems)
+            if rule is None:
+                continue
+            if rule.id in taken:
+                says = f"id {rule.id!r} is taken by {taken[rule.id]}"
+                problems.append(Problem(rule.path, 1, says))
+            taken[rule.id] = rule.path
+            rules[rule.id] = rule
+    return tuple(rules.values()), problems
+
+
+def check(layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> list[Problem]:
+    """Find everything that does not hold in some layouts and rules, in the order of the files."""
+    wordings = [(rule, wording) for rule in rules for wording in rule.wordings]
+    trial = _try(Book(layouts, rules), wordings)
+    problems = [*check_layouts(layouts), *_shape(rules)]
+    for number, (rule, wording) in enumerate(wordings):
+        for example in wording.examples:
+            for says in _example(example, number, wordings, trial):
+                problems.append(Problem(rule.path, example.at, says))  # noqa: PERF401
+        for line in wording.refuses:
+            if number in trial.takers.get(line, ()):
+                at = line_of_refused(rule.path, line)
+                says = f"{rule.id} takes a line that it must refuse (by the match of line"
+                problems.append(Problem(rule.path, at, f"{says} {wording.at})"))
+    return sorted(set(problems))
+
+
+def _rule(path: Path, problems: list[Problem]) -> Rule | None:
+    try:
+        (rule,) = load_rules([path])
+    except RuleError as error:
+        problems += error.problems
+    except UnicodeDecodeError as error:
+        problems.append(Problem(str(path), 1, f"not written in UTF-8: {error.reason}"))
+    except (AttributeError, TypeError) as error:
+        # A list where a mapping belongs, and the like: YAML that is no rule at all.
+        problems.append(Problem(str(path), 1, f"not understood as a rule: {error}"))
+    else:
+        if all(wording.versions for wording in rule.wordings):
+            return rule
+        problems.append(Problem(str(path), 1, "'versions' is empty; write the first and the last"))
+    return None
+
+
+def _files(paths: Sequence[Path], problems: list[Problem]) -> Iterator[Path]:
+    for path in paths:
+        found = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+        if not found:
+            problems.append(Problem(str(path), 1, "no rules here: there is no file *.yaml"))
+        yield from found
+
+
+def _shape(rules: Sequence[Rule]) -> Iterator[Problem]:
+    """Yield what a rule must have before anything can be tried."""
+    for rule in rules:
+        if not any(wording.refuses for wording in rule.wordings):
+            says = f"{rule.id} has no 'refuses'; give a line that is near, and not meant"
+            yield Problem(rule.path, 1, says)
+        for wording in rule.wordings:
+            if not wording.examples:
+                says = "wording has no example; give a whole line of a log and what it gives"
+                yield Problem(rule.path, wording.at, says)
+
+
+def _try(book: Book, wordings: Sequence[tuple[Rule, Wording]]) -> _Trial:
+    lines = [one.line for _, wording in wordings for one in wording.examples]
+    lines += [line for _, wording in wordings for line in wording.refuses]
+    lines = list(dict.fromkeys(lines))
+    cut = book.cut(lines)
+    if cut is None:
+        return _Trial()
+    firsts = starts(lines)
+    entries = {firsts[row["line"]]: row for row in rows(book.entries(cut)) if row["line"] in firsts}
+    events: dict[str, Mapping[str, Any]] = {}
+    for row in book.events(cut).to_pylist():
+        if row["line"] in firsts:
+            # A line's own event comes first; what it says beside its news comes after.
+            events.setdefault(firsts[row["line"]], row)
+    return _Trial(entries, events, _takers(entries, wordings))
+
+
+def _takers(
+    entries: Mapping[str, Mapping[str, Any]], wordings: Sequence[tuple[Rule, Wording]]
+) -> dict[str, list[int]]:
+    """Ask every wording about every line of its loggers, whoever would come first in a scan."""
+    heard: dict[str, list[str]] = defaultdict(list)
+    for line, entry in entries.items():
+        heard[entry["logger"]].append(line)
+    takers: dict[str, list[int]] = defaultdict(list)
+    for number, (rule, wording) in enumerate(wordings):
+        lines = [line for logger in rule.loggers for line in heard.get(logger, ())]
+        messages = [(entries[line]["message"] or "").encode() for line in lines]
+        fields = pc.extract_regex(pa.array(messages, pa.binary()), wording.template.pattern)
+        for at in np.flatnonzero(fields.is_valid().to_numpy(zero_copy_only=False)):
+            takers[lines[at]].append(number)
+    return takers
+
+
+def _example(
+    example: Example, number: int, wordings: Sequence[tuple[Rule, Wording]], trial: _Trial
+) -> Iterator[str]:
+    rule, _ = wordings[number]
+    entry = trial.entries.get(example.line)
+    takers = trial.takers.get(example.line, [])
+    for other in takers:
+        if other != number:
+            whose, wording = wordings[other]
+            yield f"the example is also taken by {whose.id} ({whose.path}:{wording.at})"
+    if entry is None:
+        yield "no layout reads the example"
+    elif entry["logger"] not in rule.loggers:
+        yield f"the example's logger is {entry['logger']}, not {' or '.join(rule.loggers)}"
+    elif number not in takers:
+        yield "'match' does not take its own example"
+    elif example.line not in trial.events:
+        yield "a scan would pass over the example: 'match' has no fixed text to look for"
+    elif takers == [number]:
+        yield from _facts(example.gives, trial.events[example.line])
+
+
+def _facts(gives: Mapping[str, Any], event: Mapping[str, Any]) -> Iterator[str]:
+    if not isinstance(gives, Mapping):
+        yield "'gives' is no mapping; write facts and their values, such as {topic: orders}"
+        return
+    for name, value in gives.items():
+        wanted = list(value) if isinstance(value, list) else value
+        if name not in FACTS.names:
+            yield f"gives {name}: there is no such fact"
+        elif event[name] != wanted:
+            yield f"gives {name}: expected {wanted!r}, got {event[name]!r}"

@@ -1,0 +1,118 @@
+"""Says which rule takes which line of a log, and what the lines look like that no rule takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.archives.cutting import Cut, Cutter
+from forensics.archives.planning import Split
+from forensics.archives.reading import Piece, pieces
+from forensics.events.checking import Book
+from forensics.tables import FACTS
+
+__all__ = ["Tally", "explain", "plain"]
+
+_DIGITS = re.compile(r"[0-9]+")
+_BARE = re.compile(r"[\w.:,+@/#-]+")
+# A shape is for the eye: longer ones are cut.
+_SHAPE = 240
+
+
+@dataclass
+class Tally:
+    """What was counted on the way."""
+
+    records: int = 0
+    claimed: int = 0
+    nowhere: int = 0
+    rules: Counter[str] = field(default_factory=Counter)
+    shapes: Counter[str] = field(default_factory=Counter)
+    damaged: list[str] = field(default_factory=list)
+
+
+def explain(splits: Iterable[Split], book: Book, tally: Tally) -> Iterator[str]:
+    """Yield one line of text for each event that the rules find, and count in `tally`.
+
+    Splits must hold whole files (a plan with a huge split size), since line numbers start anew in
+    each of them.
+    """
+    for split in splits:
+        if split.role == "digest":
+            continue
+        for piece in pieces(split):
+            yield from _piece(piece, book, tally)
+            if piece.item.damaged:
+                tally.damaged.append(f"{plain(piece.file)}: {plain(piece.item.damaged)}")
+
+
+def plain(text: str) -> str:
+    """Show every character that a terminal would obey or hide as its code; log text is hostile.
+
+    >>> plain("red " + chr(27) + "[31m")
+    'red <U+001B>[31m'
+    """
+    if text.isprintable():
+        return text
+    return "".join(mark if mark.isprintable() else f"<U+{ord(mark):04X}>" for mark in text)
+
+
+def _piece(piece: Piece, book: Book, tally: Tally) -> Iterator[str]:
+    cutter = Cutter(book.signatures)
+    for block in piece.blocks:
+        yield from _cut(cutter.feed(block), piece, book, tally)
+    yield from _cut(cutter.feed(b"", final=True), piece, book, tally)
+    tally.records += cutter.account.records
+    tally.nowhere += cutter.account.unparsed_lines
+
+
+def _cut(cut: Cut | None, piece: Piece, book: Book, tally: Tally) -> Iterator[str]:
+    if cut is None:
+        return
+    events = book.events(cut)
+    tally.claimed += len(events["offset"].unique())
+    tally.rules.update(rule for _, rule in _pairs(events))
+    tally.shapes.update(_shapes(book, cut, events))
+    for event in events.to_pylist():
+        yield f"{plain(piece.file)}:{event['line']} {_told(event)}"
+
+
+def _pairs(events: pa.RecordBatch) -> set[tuple[int, str]]:
+    """Count a rule once for each line, however many events it makes of it."""
+    return set(zip(events["offset"].to_pylist(), events["rule"].to_pylist(), strict=True))
+
+
+def _told(event: Mapping[str, Any]) -> str:
+    names = [*FACTS.names, "telling"]
+    facts = [f"{name}={_value(event[name])}" for name in names if event[name] is not None]
+    return " ".join([event["rule"], event["kind"], *facts])
+
+
+def _value(value: Any) -> str:
+    r"""Write a fact so that its end can be seen.
+
+    >>> _value([1, 2]), _value("orders-v2"), _value("two words")
+    ('[1,2]', 'orders-v2', '"two words"')
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value if isinstance(value, str) and _BARE.fullmatch(value) else plain(text)
+
+
+def _shapes(book: Book, cut: Cut, events: pa.RecordBatch) -> Iterator[str]:
+    """Yield the masked text of records whose logger some rule knows, and that no rule took."""
+    entries = book.entries(cut)
+    loggers = pa.array([name.encode() for name in book.matcher.loggers], pa.binary())
+    left = pc.and_(
+        pc.is_in(entries["logger"], loggers),
+        pc.invert(pc.is_in(entries["offset"], events["offset"])),
+    )
+    for row in entries.select(["logger", "level", "message"]).filter(left).to_pylist():
+        logger, level, message = ((part or b"").decode("utf-8", "replace") for part in row.values())
+        yield plain(f"{logger} {level} {_DIGITS.sub('#', message)[:_SHAPE]}")
