@@ -67,9 +67,10 @@ def read(
     rows = [files[name].row() for name in sorted(files)]
     write(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
     lines, found = (sum(row[name] for row in rows) for name in ("lines", "events"))
-    say(f"events     {found:,} in {lines:,} lines of {len(rows)} files")
+    empty = sum(not row["bytes"] and not row["damaged"] for row in rows)
+    say(f"events     {found:,} in {lines:,} lines of {len(rows)} files, {empty} of them empty")
     for row in rows:
-        if row["damaged"]:
+        if row["damaged"] and row["file"] not in dict(work.problems):
             say(f"warning: {row['file']}: {row['damaged']}; the rest is read")
     return files
 

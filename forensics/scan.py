@@ -29,7 +29,8 @@ __all__ = ["STAGED", "Scanner", "scanner"]
 
 # What a scan yields: events with line numbers of their split, and one account for each piece.
 STAGED = pa.schema([*EVENTS, ("split", pa.int32()), ("account", pa.string())])
-_BINARY_SHARE = 0.01
+# Text holds no zero bytes; one in a thousand is already too many for a log.
+_BINARY_SHARE = 0.001
 
 
 @functools.cache

@@ -61,8 +61,9 @@ def _named(name: str, writer: tuple[str, str] | None, *, alone: bool) -> tuple[s
     if role == "controller" and alone and "controller" in folder.lower():
         return role, folder
     if role == "client":
-        # A folder at the top of an archive says nothing about one client.
-        own = alone and "/" in _folder(name)
+        # The top of an archive says nothing about one client; a folder inside it does.
+        inside = name.rpartition("!")[2] if "!" in name else name.partition("/")[2]
+        own = alone and "/" in inside
         stem = name.rpartition("/")[2].partition(".")[0]
         return role, folder if own else identity.rstrip(",") or stem
     return role, f"{role}-{identity}"

@@ -53,7 +53,9 @@ def events_of(path: Path, kinds: Iterable[str], columns: Sequence[str] | None = 
         table.schema.get_field_index("ts"), "ts", table["ts"].cast(pa.int64())
     )
     rows: list[dict[str, Any]] = [row for row in table.to_pylist() if row["ts"] is not None]
-    return sorted(rows, key=lambda row: (row["ts"], row["node"] or "", row["line"], row["kind"]))
+    return sorted(
+        rows, key=lambda row: (row["ts"], row["node"] or "", row["line"], row["kind"], row["file"])
+    )
 
 
 def clock_anchors(events: pa.Table) -> pa.Table:

@@ -40,9 +40,9 @@ class Statement:
     leads: bool
 
     @property
-    def place(self) -> tuple[int, str, int]:
-        """How evidence is ordered: by time first, so that file names do not matter."""
-        return self.at, self.file, self.line
+    def place(self) -> tuple[int, str, int, str, str]:
+        """How evidence is ordered: by time first, so that file names hardly ever matter."""
+        return self.at, self.node, self.line, self.kind, self.file
 
 
 def statements(

@@ -46,7 +46,9 @@ class Case:
         chosen = pc.field("kind").isin(list(kinds))
         rows = self.rows("events", chosen if where is None else chosen & where)
         timed = [row for row in rows if "at" in row]
-        return sorted(timed, key=lambda row: (row["at"], row["node"] or "", row["line"], row["text"]))
+        return sorted(
+            timed, key=lambda row: (row["at"], row["node"] or "", row["line"], row["text"], row["file"])
+        )
 
     def places(self, evidence: Iterable[Mapping[str, Any]]) -> list[Row]:
         """Look up the text of places that a table names."""

@@ -1,0 +1,24 @@
+"""The shipped layouts and rules, read once for all tests of events."""
+
+from __future__ import annotations
+
+import pytest
+
+from forensics.entries.layouts import Layout, load_layouts
+from forensics.events.checking import Book
+from forensics.events.rules import Rule, load_rules
+
+
+@pytest.fixture(scope="session")
+def layouts() -> tuple[Layout, ...]:
+    return load_layouts()
+
+
+@pytest.fixture(scope="session")
+def rules() -> tuple[Rule, ...]:
+    return load_rules()
+
+
+@pytest.fixture(scope="session")
+def book(layouts: tuple[Layout, ...], rules: tuple[Rule, ...]) -> Book:
+    return Book(layouts, rules)
