@@ -51,9 +51,7 @@ def postmortem(settings: Settings, say: Say) -> dict[str, Any]:
     return document
 
 
-def read(
-    cluster: Cluster, work: Plan, settings: Settings, say: Say
-) -> dict[str, FileAccount]:
+def read(cluster: Cluster, work: Plan, settings: Settings, say: Say) -> dict[str, FileAccount]:
     """Turn archives into the tables of events and files."""
     say(f"archives   {len(work.splits)} pieces of work")
     staged = settings.staging / "scan"
@@ -91,9 +89,7 @@ def rebuild(
     write(lanes.table(), tables / "lanes")
     known = history.context(events, clocks, lanes.away)
     folded = settings.staging / "folded"
-    fold = cluster.each_partition(
-        events, history.FOLD_KINDS, history.folder(known), history.FOLDED
-    )
+    fold = cluster.each_partition(events, history.FOLD_KINDS, history.folder(known), history.FOLDED)
     cluster.write(fold, folded, None, history.FOLDED.names)
     for name, schema in (("leadership", LEADERSHIP), ("isr", ISR)):
         split_off(folded, name, schema, tables / name)
@@ -125,7 +121,9 @@ def split_off(folded: Path, name: str, schema: pa.Schema, target: Path) -> None:
     table = ds.dataset(folded, format="parquet").to_table(
         columns=schema.names, filter=ds.field("table") == name
     )
-    order = [n for n in ("topic", "partition", "leader_epoch", "partition_epoch") if n in schema.names]
+    order = [
+        n for n in ("topic", "partition", "leader_epoch", "partition_epoch") if n in schema.names
+    ]
     write(table.sort_by([(n, "ascending") for n in order]).cast(schema), target)
 
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from forensics.archives.cutting import HEAD, Account, Cut, Cutter
@@ -120,8 +121,6 @@ class _Summary:
             self._writers[key] = self._writers.get(key, 0) + count
 
     def times(self, cut: Cut, scan: Scanner) -> None:
-        import numpy as np
-
         ends = times(cut, np.array([0, len(cut.starts) - 1], np.int64), scan.groups)
         known = [int(moment) for moment in ends if moment != NO_TIME]
         if known:

@@ -30,7 +30,7 @@ from forensics.console import run
 def command(
     archives: tuple[str, ...], out: Path, master: str | None, split_size: int, *, quiet: bool
 ) -> None:
-    """Read log archives and write the postmortem page, findings.json and tables.
+    r"""Read log archives and write the postmortem page, findings.json and tables.
 
     ARCHIVE is a folder, a log file, or a .gz, .tar, .tar.gz, .zip (told by content, not by name);
     several are read as one cluster's.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import importlib
 import lzma
 import zlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from isal import isal_zlib
 
@@ -16,6 +17,13 @@ __all__ = ["SNIFFED", "Damage", "Inflated", "Peekable", "Readable", "Transcoded"
 # How many bytes are looked at; the mark of a tar stands at 257.
 SNIFFED = 512
 _CHUNK = 256 << 10
+_BROKEN: tuple[type[Exception], ...] = (
+    cast("type[Exception]", isal_zlib.error),
+    zlib.error,
+    OSError,
+    EOFError,
+    lzma.LZMAError,
+)
 _TAR_MARK = slice(257, 262)
 # Deflate cannot do better than 1:1032; text that shrinks so far beyond a few GB is no log.
 _BOMB_RATIO, _BOMB_SIZE = 500, 8 << 30
@@ -94,7 +102,7 @@ class Inflated:
                 return b""
             try:
                 out: bytes = self._inflate(size)
-            except (isal_zlib.error, zlib.error, OSError, EOFError, lzma.LZMAError) as error:
+            except _BROKEN as error:
                 message = f"{self._kind} data broken after {self._given} bytes of text: {error}"
                 raise Damage(message) from None
             if self._engine.eof:
@@ -148,9 +156,9 @@ class Transcoded:
         return self._decoder.decode(b"", final=True).encode()
 
 
-def _zstd() -> Any:  # noqa: ANN401
+def _zstd() -> Any:
     try:
-        from compression import zstd  # type: ignore[import-not-found, unused-ignore]
+        zstd = importlib.import_module("compression.zstd")
     except ImportError:
         message = "zstd is read from Python 3.14 on; unpack it first (zstd -d)"
         raise Damage(message) from None

@@ -177,7 +177,7 @@ class Cutter:
         if self._limit is None:
             return len(lines)
         beyond = lines.starts + self._offset >= self._limit
-        if not (self._headless or self._skipping and not lines.kinds[~beyond].any()):
+        if not (self._headless or (self._skipping and not lines.kinds[~beyond].any())):
             beyond &= lines.kinds > 0
         foreign = np.flatnonzero(beyond)
         self.done = bool(len(foreign))
@@ -236,7 +236,6 @@ def _blank(data: Bytes, starts: Places, ends: Places) -> npt.NDArray[np.bool_]:
     second = data[np.minimum(starts + 1, np.maximum(ends - 1, starts))]
     maybe = np.flatnonzero(~blank & (data[starts] <= _SPACE) & (second <= _SPACE))
     if len(maybe):
-        raw = memoryview(data)
-        texts = pa.array([bytes(raw[starts[at] : ends[at]]) for at in maybe], pa.binary())
+        texts = pa.array([data[starts[at] : ends[at]].tobytes() for at in maybe], pa.binary())
         blank[maybe] = pc.match_substring_regex(texts, r"^\s*$").to_numpy(zero_copy_only=False)
     return blank

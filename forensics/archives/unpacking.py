@@ -75,7 +75,7 @@ def zip_member(path: str, member: str) -> Readable:
     """Open one member of a zip file; reads the bytes themselves, so that a cut loses nothing."""
     with zipfile.ZipFile(path) as archive:
         info = archive.getinfo(member)
-    return _zip_stream(open(path, "rb"), info)  # noqa: SIM115
+    return _zip_stream(open(path, "rb"), info)
 
 
 def _tar(name: str, source: Readable, depth: int) -> Iterator[Unpacked]:
@@ -165,7 +165,7 @@ class _Broken:
 
     why: str
 
-    def read(self, size: int = -1, /) -> bytes:
+    def read(self, _size: int = -1, /) -> bytes:
         raise Damage(self.why)
 
 

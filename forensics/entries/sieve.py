@@ -54,7 +54,9 @@ class Sieve:
                 continue
             if all(layout.logger_last for layout in layouts):
                 passed[rows] = self._heard(cut, rows)
-            elif not all(layout.logger and layout.logger not in self._loggers for layout in layouts):
+            elif not all(
+                layout.logger and layout.logger not in self._loggers for layout in layouts
+            ):
                 found = pc.match_substring_regex(texts(cut, rows), self._pattern)
                 passed[rows] = found.to_numpy(zero_copy_only=False)
         return np.flatnonzero(passed)
@@ -69,7 +71,8 @@ class Sieve:
             for value in values:
                 heard |= part == np.uint64(value)
         # A message of several lines has its logger further down: it is looked at closely.
-        return heard | (cut.data[ends - 1] != _CLOSING)
+        heard |= cut.data[ends - 1] != _CLOSING
+        return heard
 
 
 def texts(cut: Cut, rows: Places, *, whole: bool = False) -> pa.Array:

@@ -90,16 +90,18 @@ class TimeFormat:
     def _micros(self, value: dict[str, npt.NDArray[np.int64]], count: int) -> npt.NDArray[np.int64]:
         width = next((width for letter, _, width in self.parts if letter == "S"), 0)
         fraction: npt.NDArray[np.int64] = value.get("S", np.zeros(count, np.int64))
-        return fraction * 10 ** (6 - width) if width <= 6 else fraction // 10 ** (width - 6)  # noqa: PLR2004
+        scale = 10 ** abs(6 - width)
+        micros: npt.NDArray[np.int64] = fraction * scale if width <= 6 else fraction // scale
+        return micros
 
 
 def _days(
     year: npt.NDArray[np.int64], month: npt.NDArray[np.int64], day: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Count days since 1970-01-01; the year starts in March, so that leap days come last."""
-    year = year - (month <= 2)  # noqa: PLR2004
+    year = year - (month <= 2)
     era, of_era = year // 400, year % 400
-    of_year = (153 * (month + np.where(month > 2, -3, 9)) + 2) // 5 + day - 1  # noqa: PLR2004
+    of_year = (153 * (month + np.where(month > 2, -3, 9)) + 2) // 5 + day - 1
     return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
 
 

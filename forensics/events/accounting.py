@@ -10,7 +10,15 @@ from typing import Any
 
 __all__ = ["FileAccount", "add_up", "mark_duplicates"]
 
-_SUMS = ("bytes", "lines", "records", "continuation_lines", "blank_lines", "unparsed_lines", "events")
+_SUMS = (
+    "bytes",
+    "lines",
+    "records",
+    "continuation_lines",
+    "blank_lines",
+    "unparsed_lines",
+    "events",
+)
 
 
 @dataclass
@@ -36,7 +44,9 @@ class FileAccount:
         """Give the row of the table of files."""
         counts = dict(self.counts)
         duplicate = self.duplicate_of is not None
-        lines = {name: 0 if duplicate and name != "lines" else counts.get(name, 0) for name in _SUMS}
+        lines = {
+            name: 0 if duplicate and name != "lines" else counts.get(name, 0) for name in _SUMS
+        }
         layout = max(self.layouts, key=lambda name: (self.layouts[name], name), default=None)
         return lines | {
             "file": self.file,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,7 +31,9 @@ def text(raw: pa.Array) -> pa.Array:
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        values = [None if one is None else one.decode("utf-8", "replace") for one in raw.to_pylist()]
+        values = [
+            None if one is None else one.decode("utf-8", "replace") for one in raw.to_pylist()
+        ]
         return pa.array(values, pa.string())
 
 
@@ -60,8 +63,6 @@ def _regrouped(
     parents: pa.Array | None, numbers: pa.Array, captured: pa.Array, wanted: pa.DataType
 ) -> pa.Array:
     """Put numbers back into the lists they came from, an empty text being an empty list."""
-    import numpy as np
-
     counts = np.zeros(len(captured), np.int32)
     if parents is not None:
         np.add.at(counts, parents.to_numpy(), 1)

@@ -43,14 +43,22 @@ class Matcher:
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Give the events of some entries, in the order of the entries."""
-        parts = [part for logger in self._present(entries) for part in self._logger(entries, logger)]
+        parts = [
+            part for logger in self._present(entries) for part in self._logger(entries, logger)
+        ]
         if not parts:
             return pa.RecordBatch.from_pylist([], schema=EVENTS)
         events = pa.concat_batches(parts)
-        return events.take(pc.sort_indices(events, [("offset", "ascending"), ("rule", "ascending")]))
+        return events.take(
+            pc.sort_indices(events, [("offset", "ascending"), ("rule", "ascending")])
+        )
 
     def _present(self, entries: pa.RecordBatch) -> list[str]:
-        found = {name.decode("utf-8", "replace") for name in entries["logger"].unique().to_pylist() if name}
+        found = {
+            name.decode("utf-8", "replace")
+            for name in entries["logger"].unique().to_pylist()
+            if name
+        }
         return sorted(found & set(self._by_logger))
 
     def _logger(self, entries: pa.RecordBatch, logger: str) -> Iterator[pa.RecordBatch]:
@@ -91,9 +99,7 @@ def _events(
 def _chosen(wanted: Mapping[str, Any], captured: Mapping[str, pa.Array]) -> dict[str, Any]:
     """Resolve `{name}` to what was captured; anything else is a constant."""
     return {
-        name: captured[value[1:-1]]
-        if isinstance(value, str) and value.startswith("{")
-        else value
+        name: captured[value[1:-1]] if isinstance(value, str) and value.startswith("{") else value
         for name, value in wanted.items()
     }
 
@@ -119,17 +125,21 @@ def _batch(
     return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)
 
 
-def _column(value: Any, wanted: pa.DataType, count: int) -> pa.Array:  # noqa: ANN401
+def _column(value: Any, wanted: pa.DataType, count: int) -> pa.Array:
     if isinstance(value, pa.Array):
         return convert(value, wanted)
-    return pa.array([value] * count, wanted) if pa.types.is_list(wanted) else pa.repeat(pa.scalar(value, wanted), count)
+    return (
+        pa.array([value] * count, wanted)
+        if pa.types.is_list(wanted)
+        else pa.repeat(pa.scalar(value, wanted), count)
+    )
 
 
 def _telling(wording: Wording, columns: Mapping[str, pa.Array], count: int) -> pa.Array:
     """Mark the lines that may re-tell an older fact under today's time."""
     if wording.restates == "fresh":
         epochs = columns.get("previous_epoch", pa.nulls(count, pa.int32()))
-        again = pc.fill_null(pc.equal(epochs, -1), False)  # noqa: FBT003
+        again = pc.fill_null(pc.equal(epochs, -1), False)
         return pc.if_else(again, pa.scalar("fresh"), pa.scalar(None, pa.string()))
     if wording.restates:
         return pa.repeat(pa.scalar(wording.restates), count)

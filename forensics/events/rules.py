@@ -86,9 +86,7 @@ def _rule(path: Path, node: Mapping[str, Any], problems: list[Problem]) -> Rule:
     _keys(path, node, _RULE_KEYS, {"id", "kind", "logger", "wordings"})
     loggers = node["logger"]
     wordings = [
-        wording
-        for part in node["wordings"]
-        for wording in _wordings(path, part, node, problems)
+        wording for part in node["wordings"] for wording in _wordings(path, part, node, problems)
     ]
     return Rule(
         id=str(node["id"]),

@@ -10,7 +10,17 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["ANCHORS", "PAIRS", "Clocks", "anchors", "bursts", "offset_of", "settle_pair", "solve", "zone_shifts"]
+__all__ = [
+    "ANCHORS",
+    "PAIRS",
+    "Clocks",
+    "anchors",
+    "bursts",
+    "offset_of",
+    "settle_pair",
+    "solve",
+    "zone_shifts",
+]
 
 # One row: two nodes saw the same state, the first `delta` milliseconds after the second.
 ANCHORS = pa.schema(

@@ -12,8 +12,8 @@ from forensics.history.clocks import Clocks
 from forensics.history.elections import Change, is_clean, kind_of
 from forensics.history.lanes import Absence
 from forensics.history.phases import Phases
-from forensics.history.states import State, in_order
 from forensics.history.statements import Statement, statements
+from forensics.history.states import State, in_order
 from forensics.tables import ISR, LEADERSHIP
 
 __all__ = ["FOLDED", "Context", "fold"]

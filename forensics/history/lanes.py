@@ -126,9 +126,7 @@ class _Lane:
         elif what in ("stopped", "failed") and now != "stopped":
             self._enter("stopped" if what == "stopped" or now == "stopping" else "crashed", event)
 
-    def _start(
-        self, now: str, event: Mapping[str, Any], before: Mapping[str, Any] | None
-    ) -> None:
+    def _start(self, now: str, event: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
         """Begin a start; a process that did not say that it stops was killed before."""
         if now == "starting" and event["rule"] not in self._start_rules:
             # One start says so in several ways; the same words again are another start.
@@ -136,7 +134,7 @@ class _Lane:
             return
         self._start_rules = {event["rule"]}
         if now in ("up", "starting") and before:
-            death = before | {"at": max(before["at"], self.spans[-1].begin)}
+            death = {**before, "at": max(before["at"], self.spans[-1].begin)}
             self._enter("crashed", death)
         elif now == "fenced" and before and before["at"] <= event["at"]:
             # It was fenced because it was dead: the death came before the fence, or in it.
@@ -163,7 +161,11 @@ _OWN = {
     "process_failed": "failed",
     "stopped_unclean": "unclean",
 }
-_TOLD = {"broker_fenced": "fenced", "broker_unfenced": "up", "controlled_shutdown_granted": "stopping"}
+_TOLD = {
+    "broker_fenced": "fenced",
+    "broker_unfenced": "up",
+    "controlled_shutdown_granted": "stopping",
+}
 
 
 def _about(event: Mapping[str, Any]) -> Iterable[tuple[int, str]]:

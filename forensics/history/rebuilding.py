@@ -44,14 +44,14 @@ ANCHOR_KINDS = ("partition_state",)
 _SEEN = ["kind", "ts", "node", "file", "line"]
 
 
-def events_of(path: Path, kinds: Iterable[str], columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Read the events of some kinds, times as microseconds, in an order that does not depend on files."""
+def events_of(
+    path: Path, kinds: Iterable[str], columns: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Read the events of some kinds, times as microseconds, in the order of time."""
     table = ds.dataset(path, format="parquet").to_table(
         columns=list(columns) if columns else None, filter=pc.field("kind").isin(list(kinds))
     )
-    table = table.set_column(
-        table.schema.get_field_index("ts"), "ts", table["ts"].cast(pa.int64())
-    )
+    table = table.set_column(table.schema.get_field_index("ts"), "ts", table["ts"].cast(pa.int64()))
     rows: list[dict[str, Any]] = [row for row in table.to_pylist() if row["ts"] is not None]
     return sorted(
         rows, key=lambda row: (row["ts"], row["node"] or "", row["line"], row["kind"], row["file"])
@@ -60,12 +60,13 @@ def events_of(path: Path, kinds: Iterable[str], columns: Sequence[str] | None = 
 
 def clock_anchors(events: pa.Table) -> pa.Table:
     """Find, in the events of one partition, the states that several nodes saw at first hand."""
-    sightings = []
-    for row in _micros(events):
-        if row["telling"] is None and row["node"] and row["ts"] is not None:
-            for name in ("leader_epoch", "partition_epoch"):
-                if row[name] is not None:
-                    sightings.append(((name, row[name]), row["node"], row["ts"]))
+    sightings = [
+        ((name, row[name]), row["node"], row["ts"])
+        for row in _micros(events)
+        if row["telling"] is None and row["node"] and row["ts"] is not None
+        for name in ("leader_epoch", "partition_epoch")
+        if row[name] is not None
+    ]
     rows = [dict(zip(ANCHORS.names, row, strict=True)) for row in anchors(sightings)]
     return pa.Table.from_pylist(rows, schema=ANCHORS)
 
@@ -175,8 +176,8 @@ def _last_words(
                 if last is None or (best and best["ts"] > last):
                     continue
                 rows = batch.filter(pc.and_(before, pc.equal(moments, last))).to_pylist()
-                row = max(rows, key=lambda one: (one["line"], one["file"]))
-                row |= {"ts": last, "at": clocks.correct(node, last)}
+                row: dict[str, Any] = max(rows, key=lambda one: (one["line"], one["file"]))
+                row.update(ts=last, at=clocks.correct(node, last))
                 if best is None or (last, row["line"]) >= (best["ts"], best["line"]):
                     found[node, start] = row
     return found

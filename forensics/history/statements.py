@@ -59,9 +59,7 @@ def statements(
     return sorted(said, key=lambda one: (one.at, one.node, one.line, one.kind, one.file))
 
 
-def _is_news(
-    row: Mapping[str, Any], phases: Phases, created: Sequence[tuple[str, int]]
-) -> bool:
+def _is_news(row: Mapping[str, Any], phases: Phases, created: Sequence[tuple[str, int]]) -> bool:
     telling, node, moment = row["telling"], row["node"] or "", row["ts"]
     if telling == "replay":
         return not phases.is_replaying(node, moment)

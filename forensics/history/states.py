@@ -68,9 +68,7 @@ def _merged(epoch: int, said: list[Statement]) -> State:
     )
 
 
-def _agreed(
-    said: Iterable[Statement], value: Callable[[Statement], Value | None]
-) -> Value | None:
+def _agreed(said: Iterable[Statement], value: Callable[[Statement], Value | None]) -> Value | None:
     """Give what most lines say; a tie goes to the smaller, so that the order does not matter."""
     counts = Counter(v for v in map(value, said) if v is not None)
     return min(counts, key=lambda v: (-counts[v], str(v)), default=None)

@@ -56,14 +56,16 @@ def _title(absence: Absence, away: float | None) -> str:
         "pause": "hung and was fenced",
         "unknown": "was restarted, in a way that the logs do not tell",
     }[absence.kind]
-    back = f" and was back after {away} s" if away is not None else "; these logs do not see it back"
+    back = (
+        f" and was back after {away} s" if away is not None else "; these logs do not see it back"
+    )
     return f"Broker {absence.broker} {what}{back}"
 
 
 _EXPLANATIONS = {
     "controlled": "The broker announced its stop, handed its partitions over and stopped. Expected "
     "in every upgrade and restart.",
-    "crash": "The broker's log ends without an orderly stop, and its next start finds no mark of one: "
+    "crash": "The broker's log ends without an orderly stop, and what follows is a new start: "
     "the process was killed or fell over. Its partitions had no leader until others took over.",
     "pause": "The cluster gave the broker up although its process went on: it did not answer for "
     "longer than its session allows, and came back without a restart.",

@@ -28,8 +28,10 @@ class Case:
     past: Past
     limits: Mapping[str, Mapping[str, Any]]
 
-    def rows(self, table: str, where: pc.Expression, columns: Sequence[str] | None = None) -> list[Row]:
-        """Read some rows of a table; times as microseconds; events get `at`, their corrected time."""
+    def rows(
+        self, table: str, where: pc.Expression, columns: Sequence[str] | None = None
+    ) -> list[Row]:
+        """Read some rows of a table, times as microseconds; events get `at`, the corrected time."""
         data = ds.dataset(self.tables / table, format="parquet")
         found = data.to_table(columns=list(columns) if columns else None, filter=where)
         for at, field in enumerate(found.schema):
@@ -47,7 +49,8 @@ class Case:
         rows = self.rows("events", chosen if where is None else chosen & where)
         timed = [row for row in rows if "at" in row]
         return sorted(
-            timed, key=lambda row: (row["at"], row["node"] or "", row["line"], row["text"], row["file"])
+            timed,
+            key=lambda row: (row["at"], row["node"] or "", row["line"], row["text"], row["file"]),
         )
 
     def places(self, evidence: Iterable[Mapping[str, Any]]) -> list[Row]:

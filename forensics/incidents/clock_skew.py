@@ -50,8 +50,8 @@ def _finding(case: Case, row: Mapping[str, Any]) -> Iterator[Finding]:
             "uncertainty_ms": row["uncertainty_ms"],
             "node": node,
         },
-        explanation=f"The same changes of partitions, which Kafka numbers, stand in the log of {node} "
-        "at other times than in the logs of the other nodes. All times here are corrected for it.",
+        explanation=f"The same changes of partitions, numbered by Kafka, stand in the log of {node}"
+        " at other times than in the logs of other nodes. All times here are corrected for it.",
         actions=[f"Check the time service on the host of {node}: chronyc tracking"],
     )
 

@@ -25,7 +25,7 @@ def find(case: Case) -> Iterator[Finding]:
     ]
     run: list[Span] = []
     for span in [*changes, None]:
-        far = span is None or run and span.begin - run[0].begin > limits["window"] * _MICROS
+        far = span is None or (run and span.begin - run[0].begin > limits["window"] * _MICROS)
         if far and len(run) >= limits["changes"]:
             yield _finding(run)
         run = [] if far else run
@@ -44,8 +44,7 @@ def _finding(run: list[Span]) -> Finding:
         end=run[-1].begin,
         evidence=[place for span in run for place in span.evidence],
         measures={"changes": len(run), "epochs": epochs},
-        explanation="While controllers change, no leader is elected and no broker is fenced or let in: "
-        "every failure in that time takes longer.",
-        actions=["Look at the nodes that lost the role, just before each change: a crash, a pause, "
-                 "or a quorum that timed out."],
+        explanation="While controllers change, no leader is elected and no broker is fenced or let"
+        " in: every failure in that time takes longer.",
+        actions=["Look at the nodes that lost the role, just before each change."],
     )

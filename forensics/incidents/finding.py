@@ -90,7 +90,8 @@ def _evidence(places: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Order evidence by time and text first: the names of files differ between archives."""
     unique = {(one["file"], one["line"]): one for one in places}
     kept = sorted(
-        unique.values(), key=lambda one: (one.get("at") or 0, one["text"] or "", one["line"], one["file"])
+        unique.values(),
+        key=lambda one: (one.get("at") or 0, one["text"] or "", one["line"], one["file"]),
     )
     return [
         {"file": one["file"], "line": one["line"], "text": one["text"]}

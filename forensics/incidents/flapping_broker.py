@@ -41,7 +41,11 @@ def _finding(case: Case, broker: int, run: Sequence[Absence]) -> Finding:
     away = [(a.end - a.begin) / _MICROS for a in run if a.end is not None]
     moved = _moved(case, broker, run)
     kinds = {absence.kind for absence in run}
-    how = "mixed" if len(kinds) > 1 else {"crash": "crash", "pause": "pause"}.get(kinds.pop(), "mixed")
+    how = (
+        "mixed"
+        if len(kinds) > 1
+        else {"crash": "crash", "pause": "pause"}.get(kinds.pop(), "mixed")
+    )
     last = run[-1].end
     median = round(statistics.median(away), 1) if away else None
     return Finding(
@@ -62,18 +66,22 @@ def _finding(case: Case, broker: int, run: Sequence[Absence]) -> Finding:
             "how": how,
         },
         explanation=_EXPLANATIONS[how].format(broker=broker, cycles=len(run), moved=len(moved)),
-        actions=[
-            f"grep -E 'OutOfMemory|SIGTERM|Killed process' on the host of broker {broker}, and look "
-            "at its memory, its disk and its pauses at the times of the evidence",
-            f"Until it is stable, keep leadership off broker {broker}: do not run preferred "
-            "elections, and set auto.leader.rebalance.enable=false while you look",
-        ],
+        actions=[action.format(broker=broker) for action in _ACTIONS],
     )
 
 
+_LOOK = (
+    "On the host of broker {broker}, look at memory, disk and pauses at the times of the evidence: "
+    "journalctl -k | grep -i 'killed process'"
+)
+_SPARE = (
+    "Until it is stable, keep leadership off broker {broker}: do not run preferred elections, and "
+    "set auto.leader.rebalance.enable=false while you look."
+)
+_ACTIONS = (_LOOK, _SPARE)
 _EXPLANATIONS = {
-    "crash": "Broker {broker} died and was started again {cycles} times, without a word of an orderly "
-    "stop. Leadership of {moved} partitions moved away and back each time.",
+    "crash": "Broker {broker} died and was started again {cycles} times, without a word of an "
+    "orderly stop. Leadership of {moved} partitions moved away and back each time.",
     "pause": "Broker {broker} lost its session {cycles} times and came back without a restart: the "
     "process hung (a long pause, a stalled disk, a frozen host). {moved} partitions moved.",
     "mixed": "Broker {broker} left {cycles} times, in different ways. {moved} partitions moved.",

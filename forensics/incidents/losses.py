@@ -88,9 +88,7 @@ def _cut(old: Sequence[Row], start: int) -> Row | None:
     return min(cuts, key=lambda row: row["at"], default=None)
 
 
-def _tail(
-    election: Row, events: Sequence[Row], brokers: Mapping[str, int]
-) -> list[dict[str, Any]]:
+def _tail(election: Row, events: Sequence[Row], brokers: Mapping[str, int]) -> list[dict[str, Any]]:
     """Find what the unclean leader itself cut when the next leader took over."""
     epoch = election["leader_epoch"]
     mine = [row for row in events if brokers.get(row["node"]) == election["leader"]]

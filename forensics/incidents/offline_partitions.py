@@ -32,7 +32,7 @@ def find(case: Case) -> Iterator[Finding]:
 
 
 def _is_planned(case: Case, row: Row) -> bool:
-    """Whether who led was on its way down on purpose, or everyone who could have led, if unknown."""
+    """Whether who led was on its way down on purpose; if unknown, everyone who could have led."""
     stopping = {
         absence.broker
         for absence in case.away
@@ -63,7 +63,9 @@ def _finding(case: Case, group: list[Row], *, planned: bool) -> Finding:
         begin=begin,
         end=max([begin, *(row["ended_at"] or case.end for row in group)]),
         evidence=case.places(one for row in group for one in row["evidence"]),
-        brokers=sorted({row["previous_leader"] for row in group if (row["previous_leader"] or -1) >= 0}),
+        brokers=sorted(
+            {row["previous_leader"] for row in group if (row["previous_leader"] or -1) >= 0}
+        ),
         partitions=names,
         measures={
             "partitions": len(names),
@@ -92,8 +94,8 @@ def _title(names: list[str], longest: float, *, planned: bool) -> str:
 
 _PLANNED = "Their leader stopped in order and no other replica in sync was left to take over."
 _UNPLANNED = (
-    "No replica that could lead was alive, so the controller left these partitions without a leader. "
-    "Producers and consumers of them waited."
+    "No replica that could lead was alive, so the controller left these partitions without a "
+    "leader. Producers and consumers of them waited."
 )
 _ACTION = (
     "kafka-topics.sh --bootstrap-server BROKER:9092 --describe --topic {topic}   "

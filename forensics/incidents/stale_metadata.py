@@ -60,9 +60,7 @@ def _episodes(rows: Sequence[Row], gap: float) -> Iterator[list[Row]]:
         yield episode
 
 
-def _finding(
-    case: Case, node: str, client: str, episode: list[Row], flaps: set[int]
-) -> Finding:
+def _finding(case: Case, node: str, client: str, episode: list[Row], flaps: set[int]) -> Finding:
     begin, end = episode[0]["at"], episode[-1]["at"]
     moves = _moves(case, episode)
     cause = _cause(case, moves, begin, flaps)
@@ -73,7 +71,8 @@ def _finding(
         severity=_SEVERITIES[verdict],
         confidence="likely" if moves else "possible",
         title=f"{client}: {len(episode)} stale-metadata errors in {seconds} s, {verdict} ("
-        + _WORDS[cause] + ")",
+        + _WORDS[cause]
+        + ")",
         begin=begin,
         end=end,
         evidence=[*episode, *case.places(e for row in moves[:5] for e in row["evidence"][:1])],
@@ -163,7 +162,7 @@ _EXPLANATIONS = {
     "end within seconds of the new leader: expected, nothing to do.",
     "sustained": "The errors went on well after a new leader was there: the client kept asking the "
     "wrong broker longer than a refresh of its metadata takes.",
-    "stuck": "The errors go on to the end of the client's log: it does not find the leader by itself.",
+    "stuck": "The errors go on to the end of the client's log: it does not find the leader.",
 }
 _ACTIONS = {
     "transient": ["Nothing to do."],

@@ -107,9 +107,14 @@ def _explanation(entries: list[dict[str, Any]]) -> str:
 def _actions(entries: list[dict[str, Any]]) -> list[str]:
     hurt = [entry for entry in entries if entry["lost_records_max"] != 0] or entries
     topics = sorted({entry["partition"].rpartition("-")[0] for entry in hurt})
-    return [
-        f"kafka-configs.sh --bootstrap-server BROKER:9092 --describe --entity-type topics "
-        f"--entity-name {topics[0]}   # is unclean.leader.election.enable=true meant?",
-        "Ask the producers of these partitions to send again what they sent between the last ISR "
-        "shrink and the election; consumers' committed offsets beyond lost_from need a reset.",
-    ]
+    return [_CONFIG.format(topic=topics[0]), _SEND_AGAIN]
+
+
+_CONFIG = (
+    "kafka-configs.sh --bootstrap-server BROKER:9092 --describe --entity-type topics "
+    "--entity-name {topic}   # is unclean.leader.election.enable=true meant?"
+)
+_SEND_AGAIN = (
+    "Ask the producers of these partitions to send again what they sent between the last ISR "
+    "shrink and the election; consumers' committed offsets beyond lost_from need a reset."
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import warnings
@@ -37,7 +38,7 @@ def check(tables: Path, expectations: Iterable[Expectation] = EXPECTATIONS) -> p
 
 
 def _files(tables: Path) -> pd.DataFrame:
-    frame = ds.dataset(tables / "files", format="parquet").to_table().to_pandas()
+    frame: pd.DataFrame = ds.dataset(tables / "files", format="parquet").to_table().to_pandas()
     buckets = ["records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines"]
     frame["lines_left_over"] = frame["lines"] - frame[buckets].sum(axis=1)
     frame["parsed_share"] = 1.0 - frame["unparsed_lines"] / frame["lines"].clip(lower=1)
@@ -47,7 +48,7 @@ def _files(tables: Path) -> pd.DataFrame:
 def _leadership(tables: Path) -> pd.DataFrame:
     columns = ["topic", "partition", "leader_epoch", "started_at", "ended_at"]
     data = ds.dataset(tables / "leadership", format="parquet").to_table(columns=columns)
-    frame = data.to_pandas()
+    frame: pd.DataFrame = data.to_pandas()
     frame["seconds"] = (frame["ended_at"] - frame["started_at"]).dt.total_seconds()
     return frame
 
@@ -73,8 +74,8 @@ def _validated(expectation: Expectation, frame: pd.DataFrame) -> Mapping[str, An
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import great_expectations as gx
-
+        # Half a second of imports, wanted only once there is something to check.
+        gx: Any = importlib.import_module("great_expectations")
         context = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = {"globally": False}
         source = context.data_sources.add_or_update_pandas(expectation.table)

@@ -1,4 +1,4 @@
-"""Reads archives as the program does, without Spark: plan, scan, add up, settle."""
+"""Reads archives as the program does, without Spark: plan, scan, add up, assign, settle."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from forensics.archives.planning import SPLIT_SIZE, plan, tasks
 from forensics.events.accounting import FileAccount, add_up
+from forensics.events.nodes import assign
 from forensics.events.settling import settler
 from forensics.scan import STAGED, scanner
 
@@ -61,5 +62,6 @@ def scan(*archives: Path, split_size: int = SPLIT_SIZE) -> Scanned:
     staged = pa.Table.from_batches(batches, schema=STAGED).select(["file", "split", "account"])
     rows = [row for row in staged.to_pylist() if row["account"] is not None]
     files = add_up([row | {"account": json.loads(row["account"])} for row in rows])
+    assign(files)
     events = [row for batch in settler(files)(batches) for row in batch.to_pylist()]
     return Scanned(files, events, work.problems)

@@ -22,7 +22,7 @@ LINES = [
     b"",
     b"  ",
     "größe \U0001f600".encode(),
-    b"\xff\xfe not UTF-8",
+    b"\xc3 not UTF-8",
 ]
 texts = st.builds(
     lambda lines, ends, end: ends.join(lines) + end,
