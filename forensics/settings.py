@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from forensics.archives.planning import SPLIT_SIZE
+__all__ = ["SPLIT_SIZE", "Settings"]
 
-__all__ = ["Settings"]
+# What one task reads of a plain file: long enough to be worth a task, short enough to share.
+SPLIT_SIZE = 64 << 20
 
 
 @dataclass(frozen=True)

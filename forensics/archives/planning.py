@@ -11,10 +11,10 @@ from pathlib import Path
 
 from forensics.archives.compression import SNIFFED, sniff
 from forensics.errors import ArchiveError
+from forensics.settings import SPLIT_SIZE
 
-__all__ = ["SPLIT_SIZE", "Plan", "Split", "plan", "tasks"]
+__all__ = ["Plan", "Split", "plan", "tasks"]
 
-SPLIT_SIZE = 64 << 20
 _ROLES = {"range", "stream", "digest"}
 
 
@@ -90,14 +90,14 @@ def _files(archives: Sequence[str]) -> Iterator[tuple[str, str]]:
         taken[name] = taken.get(name, 0) + 1
         label = name if taken[name] == 1 else f"{name}#{taken[name]}"
         if not root.is_dir():
-            yield label, str(root)
+            yield label, str(root.absolute())
             continue
         for folder, folders, names in os.walk(root):
             folders.sort()
             for one in sorted(names):
                 path = Path(folder, one)
                 if path.is_file():
-                    yield f"{label}/{path.relative_to(root).as_posix()}", str(path)
+                    yield f"{label}/{path.relative_to(root).as_posix()}", str(path.absolute())
 
 
 def _file(label: str, path: str, split_size: int) -> Iterator[Split]:

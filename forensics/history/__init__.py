@@ -24,6 +24,7 @@ __all__ = [
     "FOLDED",
     "FOLD_KINDS",
     "PAIRS",
+    "Clocks",
     "Context",
     "Lanes",
     "Past",

@@ -176,10 +176,10 @@ def _last_words(
                 if last is None or (best and best["ts"] > last):
                     continue
                 rows = batch.filter(pc.and_(before, pc.equal(moments, last))).to_pylist()
-                row: dict[str, Any] = max(rows, key=lambda one: (one["line"], one["file"]))
-                row.update(ts=last, at=clocks.correct(node, last))
-                if best is None or (last, row["line"]) >= (best["ts"], best["line"]):
-                    found[node, start] = row
+                final = max(rows, key=lambda one: (one["line"], one["file"]))
+                final.update(ts=last, at=clocks.correct(node, last))
+                if best is None or (last, final["line"]) >= (best["ts"], best["line"]):
+                    found[node, start] = final
     return found
 
 

@@ -67,8 +67,10 @@ class Case:
     @cached_property
     def end(self) -> int:
         """The last moment that any file speaks of."""
-        moments = [row["last_ts"] for row in self.rows("files", pc.field("last_ts").is_valid())]
-        return max(moments, default=0)
+        columns = ["node", "last_ts"]
+        rows = self.rows("files", pc.field("last_ts").is_valid(), columns)
+        clocks = self.past.clocks
+        return max((clocks.correct(row["node"], row["last_ts"]) for row in rows), default=0)
 
     @property
     def away(self) -> Sequence[Absence]:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.events.accounting import FileAccount
+from forensics.history import Clocks
 from forensics.incidents.finding import Finding, iso
 
 __all__ = ["document"]
@@ -20,12 +21,17 @@ _READ_SHARE = 0.5
 
 
 def document(
-    tables: Path, files: Iterable[FileAccount], findings: Sequence[Finding]
+    tables: Path, files: Iterable[FileAccount], clocks: Clocks, findings: Sequence[Finding]
 ) -> dict[str, Any]:
     """Build findings.json."""
     files = list(files)
     verdict = _verdict(tables, files, findings)
-    moments = [m for one in files for m in (one.first, one.last) if m is not None]
+    moments = [
+        clocks.correct(one.node, moment)
+        for one in files
+        for moment in (one.first, one.last)
+        if moment is not None
+    ]
     rows = [one.row() for one in files]
     return {
         "schema": 1,

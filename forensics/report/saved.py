@@ -89,8 +89,9 @@ class Saved:
     @cached_property
     def offsets(self) -> dict[str, int]:
         """How far each node's clock is from the reference, in milliseconds."""
-        rows = self.rows("clocks", ["node", "offset_ms"])
-        return {str(row["node"]): row["offset_ms"] or 0 for row in rows}
+        rows = self.rows("clocks", ["node", "offset_ms", "zone_shift_minutes"])
+        zone = {str(row["node"]): (row["zone_shift_minutes"] or 0) * 60_000 for row in rows}
+        return {str(row["node"]): (row["offset_ms"] or 0) + zone[str(row["node"])] for row in rows}
 
     @cached_property
     def files(self) -> list[Row]:
@@ -98,6 +99,9 @@ class Saved:
         rows = self.rows("files", FILE_COLUMNS)
         for row in rows:
             row.update({name: row[name] or 0 for name in COUNTS})
+            shift = self.offsets.get(row["node"] or "", 0)
+            for name in ("first_ts", "last_ts"):
+                row[name] = None if row[name] is None else row[name] - shift
         return sorted(rows, key=lambda row: (row["node"] or "", row["file"] or ""))
 
     def has(self, name: str) -> bool:

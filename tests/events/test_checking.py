@@ -156,9 +156,12 @@ wordings:
         gives: {count: 12}
 refuses: ["2026-11-18 11:38:17.373 INFO  [main] a.Odd - twelve"]
 """
-    says = found(write(tmp_path, text), layouts)
+    paths = [write(tmp_path, text, "bare.yaml"), write(tmp_path, RULE)]
 
-    assert [one[:40] for one in says] == ["8: a scan would pass over the example: '"]
+    (problem,) = check(layouts, load_rules(paths))
+
+    assert (problem.file, problem.line) == (str(paths[0]), 8)
+    assert problem.says.startswith("a scan would pass over the example")
 
 
 def test_a_rule_of_ones_own_stands_beside_the_shipped_ones_or_in_place_of_one(
@@ -204,7 +207,7 @@ def test_what_cannot_be_read_as_a_rule_is_a_problem_and_the_rest_is_given(tmp_pa
 def test_a_folder_without_rules_is_a_problem(tmp_path: Path) -> None:
     _, problems = gather([tmp_path])
 
-    assert ["no rules here: there is no file *.yaml"] == [one.says for one in problems]
+    assert [one.says for one in problems] == ["no rules here: there is no file *.yaml"]
 
 
 def test_the_layout_of_these_tests_holds(tmp_path: Path) -> None:

@@ -60,8 +60,10 @@ def test_explain_shows_the_rule_and_its_facts_and_counts_at_the_end(log: Path) -
     done = rules("explain", str(log))
 
     assert done.stdout.splitlines() == [
-        "server.log:3 isr.updated@3.1 partition_state topic=a-b partition=3 leader=1"
-        " partition_epoch=7 isr=[1,2] broker=1",
+        (
+            "server.log:3 isr.updated@3.1 partition_state topic=a-b partition=3 leader=1"
+            " partition_epoch=7 isr=[1,2] broker=1"
+        ),
         "       1  isr.updated@3.1",
         "5 records, 1 claimed, 1 lines in no known layout",
     ]

@@ -12,7 +12,7 @@ from forensics.history.lanes import Absence
 from forensics.history.phases import PHASE_KINDS, Phases
 from forensics.tables import EVENTS
 
-__all__ = ["NO_CLOCKS", "SECOND", "event", "given", "told"]
+__all__ = ["NO_CLOCKS", "SECOND", "event", "given", "read", "told"]
 
 SECOND = 1_000_000
 NO_CLOCKS = Clocks({}, {}, ())
@@ -52,7 +52,7 @@ def given(lines: Sequence[str]) -> tuple[list[Row], Context]:
         elif found := _ABSENCE.fullmatch(line):
             away.append(_absence(found))
         else:
-            rows.append(_event(line))
+            rows.append(read(line))
     phases = Phases.of(row for row in rows if row["kind"] in PHASE_KINDS)
     elr = {"elr": True, "no-elr": False}.get(words[-1])
     kraft = words[0] == "kraft"
@@ -60,7 +60,8 @@ def given(lines: Sequence[str]) -> tuple[list[Row], Context]:
     return [row for row in rows if row["kind"] not in PHASE_KINDS], known
 
 
-def _event(line: str) -> Row:
+def read(line: str) -> Row:
+    """Read one compact event: second, node, perhaps a kind, facts."""
     second, node, *facts = line.split()
     kind = facts.pop(0) if facts and "=" not in facts[0] else "partition_state"
     pairs = dict(fact.split("=") for fact in facts)

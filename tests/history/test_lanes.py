@@ -1,0 +1,129 @@
+"""The life of brokers and controllers: golden pairs, and the reigns of controllers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+
+from forensics.history.lanes import absences, broker_lanes, controller_lanes
+from tests.golden.pairs import Pair, pairs
+from tests.history.telling import SECOND, event, read
+
+Row = dict[str, Any]
+PAIRS = pairs("lanes.txt")
+
+
+def told(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Write lanes and absences as the second half of a golden pair does."""
+    words = {
+        (start["node"], start["ts"]): max(before, key=lambda row: row["ts"])
+        for start in rows
+        if start["kind"] == "process_starting"
+        and (before := [r for r in rows if r["node"] == start["node"] and r["ts"] < start["ts"]])
+    }
+    lanes = broker_lanes([row for row in rows if row["kind"] != "line"], words)
+    lines = []
+    for broker, spans in lanes.items():
+        text = ", ".join(f"{span.state} {span_of(span)}" for span in spans)
+        lines.append(f"broker {broker}: {text}")
+        lines += [f"broker {broker} away: {a.kind} {span_of(a)}" for a in absences(broker, spans)]
+    return tuple(lines)
+
+
+def span_of(span: Any) -> str:
+    end = "" if span.end is None else f"{span.end / SECOND:g}"
+    return f"{span.begin / SECOND:g}..{end}"
+
+
+def events(lines: Sequence[str]) -> list[Row]:
+    rows = [read(line) for line in lines]
+    for row in rows:
+        row["at"] = row["ts"]
+        row["node_broker"] = int(row["node"][-1]) if row["node"].startswith("broker-") else None
+    return rows
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.title)
+def test_events_become_the_lanes_beside_them(pair: Pair) -> None:
+    assert pair.expected == told(events(pair.given))
+
+
+@drawn(st.sampled_from(PAIRS), st.randoms(use_true_random=False))
+def test_lanes_do_not_depend_on_the_order_of_the_events(pair: Pair, order: random.Random) -> None:
+    rows = events(pair.given)
+    order.shuffle(rows)
+
+    assert pair.expected == told(rows)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.title)
+def test_lanes_have_no_holes_and_every_span_has_evidence(pair: Pair) -> None:
+    for spans in broker_lanes([row for row in events(pair.given) if row["kind"] != "line"], {}).values():
+        assert [span.begin for span in spans[1:]] == [span.end for span in spans[:-1]]
+        assert spans[-1].end is None
+        assert all(span.evidence for span in spans)
+        assert all(span.end is None or span.begin <= span.end for span in spans)
+
+
+def test_an_absence_knows_the_line_that_fenced_the_broker() -> None:
+    rows = events(["1 broker-1 process_started", "12 controller-1 broker_fenced broker=1"])
+    away = absences(1, broker_lanes(rows, {})[1])
+
+    assert away[0].fenced is not None
+    assert ("controller-1/state-change.log", 120) == (away[0].fenced["file"], away[0].fenced["line"])
+
+
+def states(broker: int, *lines: str) -> list[tuple[str, str]]:
+    return [(span.state, span_of(span)) for span in broker_lanes(events(lines), {})[broker]]
+
+
+def test_under_zookeeper_the_controller_tells_who_came_and_went() -> None:
+    lines = [
+        "1 broker-3 brokers_changed added=1,2,3",
+        "9 broker-3 brokers_changed removed=2",
+        "15 broker-3 brokers_changed added=2",
+    ]
+
+    assert [("up", "1..")] == states(1, *lines)
+    assert [("up", "1..9"), ("fenced", "9..15"), ("up", "15..")] == states(2, *lines)
+
+
+def test_a_broker_that_bounced_was_away_and_back_at_once() -> None:
+    lines = ["1 broker-3 brokers_changed added=1,2", "9 broker-3 brokers_changed bounced=2"]
+
+    assert [("up", "1..9"), ("fenced", "9..9"), ("up", "9..")] == states(2, *lines)
+
+
+def test_a_broker_that_is_fenced_and_not_seen_again_stays_away() -> None:
+    lines = ["1 broker-1 process_started", "12 controller-1 broker_fenced broker=1"]
+
+    assert [("up", "1..12"), ("fenced", "12..")] == states(1, *lines)
+
+
+def elected(second: float, node: str, term: int | None) -> Row:
+    row = event(second, node, "controller_elected", controller_epoch=term, controller=int(node[-1]))
+    return row | {"at": row["ts"]}
+
+
+def test_a_reign_ends_with_the_next() -> None:
+    """Several nodes tell of an election; whoever told first gave its time."""
+    rows = [elected(9, "controller-2", 5), elected(9.5, "controller-3", 5), elected(1, "controller-1", 4)]
+
+    assert [("controller-1", 1, 4, "1..9"), ("controller-2", 2, 5, "9..")] == [
+        (node, owner, span.epoch, span_of(span)) for node, owner, span in controller_lanes(rows)
+    ]
+
+
+def test_an_election_without_an_epoch_is_no_reign() -> None:
+    assert [] == controller_lanes([elected(9, "controller-2", None)])
+
+
+def test_reigns_follow_epochs_and_not_clocks() -> None:
+    rows = [elected(9, "controller-2", 4), elected(5, "controller-1", 5)]
+
+    assert [4, 5] == [span.epoch for _, _, span in controller_lanes(rows)]
