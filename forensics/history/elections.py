@@ -32,15 +32,17 @@ class Change:
 
 def is_clean(change: Change) -> bool | None:
     """Whether no record that counted as committed could be lost; null when it cannot be told."""
-    if change.recovering:
-        return False
     if change.new is None or change.new == -1:
         return None
-    if change.epoch == 0 or change.new == change.old:
+    if change.epoch == 0 or change.new == change.old or change.new in (change.old_isr or ()):
         return True
+    # A partition stays marked as recovering for a while, so the mark alone proves nothing about a
+    # leader that was in sync; about one that was not known to be, it does.
+    if change.recovering:
+        return False
     if change.old_isr is None:
         return None
-    if change.new in change.old_isr or change.new in (change.elr or ()):
+    if change.new in (change.elr or ()):
         return True
     # A KRaft controller marks an unclean leader as recovering, which every replica logs.
     return None if change.kraft and not change.old_isr else False

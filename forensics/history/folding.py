@@ -21,6 +21,7 @@ __all__ = ["FOLDED", "Context", "fold"]
 # Both tables in one: `table` says which; a fold yields both, and Spark writes them apart.
 FOLDED = pa.unify_schemas([pa.schema([("table", pa.string())]), LEADERSHIP, ISR])
 _EVIDENCE_KEPT = 4
+_JUST = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def _reign(epoch: int, said: Sequence[Statement], states: Sequence[State]) -> _R
     leader = first.leader if first is not None and first.leader is not None else None
     moments = [one.at for one in lines if one.news] + [s.at for s in mine if s.at is not None]
     recovering = first is not None and first.recovery == "RECOVERING"
+    recovering = recovering or _marked(said, [one for one in lines if one.leads and one.news])
     return _Reign(
         epoch,
         leader if leader is not None else (own[0] if own else None),
@@ -110,6 +112,15 @@ def _reign(epoch: int, said: Sequence[Statement], states: Sequence[State]) -> _R
         first,
         before,
         recovering,
+    )
+
+
+def _marked(said: Sequence[Statement], starts: Sequence[Statement]) -> bool:
+    """Whether the leader said, just before it began, that the partition was recovering."""
+    return any(
+        one.kind == "recovering" and one.node == start.node and 0 <= start.at - one.at <= _JUST
+        for start in starts
+        for one in said
     )
 
 

@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 ANCHOR_KINDS = ("partition_state",)
+_FIRST_WITH_ELR = 4
 _SEEN = ["kind", "ts", "node", "file", "line"]
 
 
@@ -128,9 +129,17 @@ def context(events: Path, clocks: Clocks, away: Sequence[Absence]) -> Context:
     features = events_of(events, ["feature_set"])
     levels = [row["count"] for row in features if "eligible.leader" in (row["detail"] or "")]
     kraft = bool(events_of(events, ["caught_up", "broker_unfenced", "feature_set"], _SEEN))
-    # Only brokers that can have it name the feature; without a word it is not known.
-    elr = bool(levels[-1]) if levels else (False if kraft and features else None)
-    return Context(clocks, phases, tuple(away), elr if kraft else False, kraft)
+    elr = bool(levels[-1]) if levels else (None if kraft and _may_keep_elr(events) else False)
+    return Context(clocks, phases, tuple(away), elr, kraft)
+
+
+def _may_keep_elr(events: Path) -> bool:
+    """Whether the brokers are new enough for eligible leader replicas, which came with 4.0."""
+    named = events_of(events, ["kafka_version"])
+    majors = [(row["detail"] or "").partition(".")[0] for row in named]
+    return not any(major.isdigit() for major in majors) or any(
+        major.isdigit() and int(major) >= _FIRST_WITH_ELR for major in majors
+    )
 
 
 def folder(known: Context) -> Callable[[pa.Table], pa.Table]:

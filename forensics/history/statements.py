@@ -16,6 +16,10 @@ FOLD_KINDS = ("partition_state", "recovering", "log_created")
 _CREATED_NEAR = 10_000_000
 
 
+# Requests number what registrations spell out.
+_RECOVERY = {"0": "RECOVERED", "1": "RECOVERING"}
+
+
 @dataclass(frozen=True)
 class Statement:
     """One line's word on one partition; `at` is corrected, and `news` says whether it counts."""
@@ -85,7 +89,7 @@ def _statement(row: Mapping[str, Any], clocks: Clocks, *, news: bool) -> Stateme
         isr=_ids(row["isr"], order=False),
         replicas=_ids(row["replicas"]),
         elr=_ids(row["elr"], order=False),
-        recovery=row["recovery"],
+        recovery=_RECOVERY.get(row["recovery"], row["recovery"]),
         previous_leader=row["previous_leader"],
         previous_epoch=row["previous_epoch"],
         log_end=row["log_end"],
