@@ -71,8 +71,11 @@ def broker_lanes(
     return {broker: lane.spans for broker, lane in sorted(lanes.items())}
 
 
-def absences(broker: int, spans: Sequence[Span]) -> list[Absence]:
-    """Join what lies between two times of being up; the first start is no absence."""
+def absences(broker: int, spans: Sequence[Span], *, speaks: bool = True) -> list[Absence]:
+    """Join what lies between two times of being up; the first start is no absence.
+
+    `speaks` says whether the broker's own log is there: without it, being fenced may be anything.
+    """
     found: list[Absence] = []
     run: list[Span] = []
     served = False
@@ -81,10 +84,10 @@ def absences(broker: int, spans: Sequence[Span]) -> list[Absence]:
             run.append(span)
             continue
         if served and run:
-            found.append(_absence(broker, run, span.begin))
+            found.append(_absence(broker, run, span.begin, speaks=speaks))
         run, served = [], True
     if served and run:
-        found.append(_absence(broker, run, None))
+        found.append(_absence(broker, run, None, speaks=speaks))
     return found
 
 
@@ -183,13 +186,13 @@ def _about(event: Mapping[str, Any]) -> Iterable[tuple[int, str]]:
             yield broker, "up"
 
 
-def _absence(broker: int, run: Sequence[Span], end: int | None) -> Absence:
+def _absence(broker: int, run: Sequence[Span], end: int | None, *, speaks: bool) -> Absence:
     states = [span.state for span in run]
     if "crashed" in states:
         kind = "crash"
     elif "stopping" in states or "stopped" in states:
         kind = "controlled"
-    elif "starting" in states:
+    elif "starting" in states or not speaks:
         kind = "unknown"
     else:
         kind = "pause"

@@ -90,12 +90,15 @@ class Lanes:
         self,
         brokers: Mapping[int, list[Span]],
         controllers: Sequence[tuple[str, int | None, Span]],
+        speaking: frozenset[int] = frozenset(),
     ) -> None:
-        """Take what was followed."""
+        """Take what was followed; `speaking` are the brokers whose own logs are there."""
         self.brokers = brokers
         self.controllers = controllers
         self.away: list[Absence] = [
-            absence for broker, spans in brokers.items() for absence in absences(broker, spans)
+            absence
+            for broker, spans in brokers.items()
+            for absence in absences(broker, spans, speaks=broker in speaking)
         ]
 
     def table(self) -> pa.Table:
@@ -120,7 +123,9 @@ def lanes(events: Path, clocks: Clocks, roles: Mapping[str, str | None]) -> Lane
     news = [row for row in told if row["telling"] is None or row["kind"] not in live]
     starts = [row for row in news if row["kind"] == "process_starting"]
     words = _last_words(events, starts, clocks)
-    return Lanes(broker_lanes(news, words), controller_lanes(news))
+    own = (_broker(node, roles) for node in roles)
+    speaking = frozenset(broker for broker in own if broker is not None)
+    return Lanes(broker_lanes(news, words), controller_lanes(news), speaking)
 
 
 def context(events: Path, clocks: Clocks, away: Sequence[Absence]) -> Context:

@@ -12,6 +12,7 @@ from forensics.incidents.flapping_broker import flapping
 __all__ = ["find"]
 
 NAME = "broker-restart"
+_CONFIDENCES = {"pause": "likely", "unknown": "possible"}
 _KINDS = {"controlled": "controlled", "crash": "crash"}
 
 
@@ -29,7 +30,7 @@ def _finding(case: Case, absence: Absence) -> Finding:
     return Finding(
         detector=NAME,
         severity=_severity(case, absence),
-        confidence="likely" if absence.kind in ("unknown", "pause") else "confirmed",
+        confidence=_CONFIDENCES.get(absence.kind, "confirmed"),
         title=_title(absence, away),
         begin=absence.begin,
         end=max(end, absence.begin),
@@ -43,8 +44,8 @@ def _finding(case: Case, absence: Absence) -> Finding:
 
 def _severity(case: Case, absence: Absence) -> str:
     limits = case.limits[NAME]
-    if absence.kind == "controlled":
-        return str(limits["planned"])
+    if absence.kind in ("controlled", "unknown"):
+        return str(limits["planned" if absence.kind == "controlled" else "unknown"])
     gone = absence.kind == "crash" and absence.end is None
     return str(limits["gone"] if gone else limits["unplanned"])
 
@@ -54,7 +55,7 @@ def _title(absence: Absence, away: float | None) -> str:
         "controlled": "was shut down in order",
         "crash": "died without a shutdown",
         "pause": "hung and was fenced",
-        "unknown": "was restarted, in a way that the logs do not tell",
+        "unknown": "was away, in a way that the logs do not tell",
     }[absence.kind]
     back = (
         f" and was back after {away} s" if away is not None else "; these logs do not see it back"
@@ -69,7 +70,7 @@ _EXPLANATIONS = {
     "the process was killed or fell over. Its partitions had no leader until others took over.",
     "pause": "The cluster gave the broker up although its process went on: it did not answer for "
     "longer than its session allows, and came back without a restart.",
-    "unknown": "A new start was logged, but nothing that tells how the process before it ended.",
+    "unknown": "Nothing here tells how the broker left: its own log is missing or silent.",
 }
 _ACTIONS = {
     "controlled": ["Nothing to do if somebody restarted it on purpose."],
