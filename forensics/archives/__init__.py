@@ -1,0 +1,1 @@
+"""Bytes become records: archives are opened, planned, unpacked and cut."""

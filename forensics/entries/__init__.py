@@ -1,0 +1,1 @@
+"""Records become entries: layouts, times, loggers, and who wrote them."""

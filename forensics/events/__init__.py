@@ -1,0 +1,1 @@
+"""Entries become events: one fact that one log line states."""
