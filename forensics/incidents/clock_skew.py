@@ -13,6 +13,8 @@ from forensics.incidents.finding import Finding
 __all__ = ["find"]
 
 NAME = "clock-skew"
+# Beside a wrong time zone, a clock that is right to a tenth of a second is right.
+_MENTIONED_MS = 100
 
 
 def find(case: Case) -> Iterator[Finding]:
@@ -62,7 +64,7 @@ def _examples(case: Case, node: str) -> list[dict[str, Any]]:
 
 def _title(node: str, offset: int, zone: int) -> str:
     parts = []
-    if offset:
+    if not zone or abs(offset) >= _MENTIONED_MS:
         parts.append(f"{abs(offset) / 1000:.1f} s {'ahead' if offset > 0 else 'behind'}")
     if zone:
         parts.append(f"logs in another time zone ({zone / 60:+g} h)")

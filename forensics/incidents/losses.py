@@ -7,7 +7,14 @@ from typing import Any
 
 __all__ = ["LOSS_KINDS", "loss"]
 
-LOSS_KINDS = ("partition_state", "log_loaded", "isr_proposed", "truncated", "fetch_reset")
+LOSS_KINDS = (
+    "partition_state",
+    "log_loaded",
+    "high_watermark_loaded",
+    "isr_proposed",
+    "truncated",
+    "fetch_reset",
+)
 
 Row = Mapping[str, Any]
 
@@ -22,8 +29,8 @@ def loss(
     """
     start, kept = election["started_at"], election["log_end"]
     old = [row for row in events if brokers.get(row["node"]) == previous]
-    own_end, seen_end, places = _old_end(old, start)
     cut = _cut(old, start)
+    own_end, seen_end, places = _old_end(old, start, cut)
     if cut is not None:
         places.append(cut)
         kept = cut["cut_to"] if kept is None else min(kept, cut["cut_to"])
@@ -58,26 +65,53 @@ def _bounds(
         entry |= {"lost_to": max(own_end, kept), "lost_records_min": lost, "lost_records_max": lost}
     else:
         entry["lost_records_min"] = max(0, seen_end - kept) if seen_end is not None else 0
-        entry["note"] = "the leader before did not come back, so its log's end is not known"
+        entry["note"] = "no line says where the log of the leader before ended"
     return entry
 
 
-def _old_end(old: Sequence[Row], start: int) -> tuple[int | None, int | None, list[Row]]:
-    """Find where the old leader's log ended: as it says on its return, or as last seen before."""
-    before = [row for row in old if row["at"] < start and row["log_end"] is not None]
-    after = [
+def _old_end(
+    old: Sequence[Row], start: int, cut: Row | None
+) -> tuple[int | None, int | None, list[Row]]:
+    """Find where the old leader's log ended: as it says on its return, or as last seen before.
+
+    What it says after it cut its log, or after it leads again, is about another history.
+    """
+    leads = (row["at"] for row in old if row["at"] > start and _is_lead(row))
+    until = min([*leads, *([cut["at"]] if cut else [])], default=None)
+    here = [row for row in old if until is None or row["at"] <= until]
+    back = [
         row
-        for row in old
-        if row["at"] >= start and row["log_end"] is not None and row["kind"] != "isr_proposed"
+        for row in here
+        if row["at"] >= start
+        and row["log_end"] is not None
+        and row["kind"] in ("log_loaded", "partition_state")
+        and not _is_lead(row)
     ]
-    seen = max(before, key=lambda row: row["at"], default=None)
-    back = min(after, key=lambda row: row["at"], default=None)
-    places = [row for row in (seen, back) if row is not None]
+    seen = [row for row in here if _reach(row) is not None]
+    best = max(seen, key=lambda row: (row["at"], _reach(row) or 0), default=None)
+    first = back[0] if back else None
+    places = [row for row in (best, first) if row is not None]
     return (
-        back["log_end"] if back is not None else None,
-        seen["log_end"] if seen is not None else None,
+        first["log_end"] if first is not None else None,
+        _reach(best) if best is not None else None,
         places,
     )
+
+
+def _is_lead(row: Row) -> bool:
+    leads = row["broker"] is not None and row["broker"] == row["leader"]
+    return bool(leads and row["kind"] == "partition_state")
+
+
+def _reach(row: Row) -> int | None:
+    """The offset up to which a line proves that there were records."""
+    if row["kind"] == "high_watermark_loaded":
+        return _number(row["high_watermark"])
+    return _number(row["log_end"]) if row["kind"] in ("partition_state", "isr_proposed") else None
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _cut(old: Sequence[Row], start: int) -> Row | None:

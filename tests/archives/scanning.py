@@ -9,11 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from forensics.archives.planning import SPLIT_SIZE, plan, tasks
+from forensics.archives.planning import plan, tasks
 from forensics.events.accounting import FileAccount, add_up
 from forensics.events.nodes import assign
 from forensics.events.settling import settler
 from forensics.scan import STAGED, scanner
+from forensics.settings import SPLIT_SIZE
 
 __all__ = ["KINDS_OF_LINES", "Scanned", "scan"]
 
@@ -45,7 +46,11 @@ class Scanned:
 
     def notes(self) -> dict[str, str]:
         """Say what is damaged, by the last part of its name."""
-        return {name.rpartition("/")[2]: "; ".join(one.notes) for name, one in self.files.items() if one.notes}
+        return {
+            name.rpartition("/")[2]: "; ".join(one.notes)
+            for name, one in self.files.items()
+            if one.notes
+        }
 
 
 def account_of(one: FileAccount) -> Row:

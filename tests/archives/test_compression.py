@@ -62,7 +62,9 @@ def test_a_stream_is_the_same_whatever_is_asked_for_at_once(kind: str, size: int
 
 
 @pytest.mark.parametrize(("kind", "compress"), COMPRESSIONS.items())
-def test_a_cut_is_told_after_the_last_good_byte(kind: str, compress: Callable[[bytes], bytes]) -> None:
+def test_a_cut_is_told_after_the_last_good_byte(
+    kind: str, compress: Callable[[bytes], bytes]
+) -> None:
     stream = Inflated(io.BytesIO(compress(LOG)[:-20]), kind)
     got = b""
 

@@ -14,7 +14,9 @@ lines = st.sampled_from(
     [b"[12] hello", b"[34] x", b"7|rd", b"\tat java", b"", b"   ", b"loose", b"[1", b"\r", b" \t\r"]
 )
 texts = st.builds(
-    lambda parts, end: b"\n".join(parts) + end, st.lists(lines, max_size=30), st.sampled_from([b"", b"\n"])
+    lambda parts, end: b"\n".join(parts) + end,
+    st.lists(lines, max_size=30),
+    st.sampled_from([b"", b"\n"]),
 )
 
 
@@ -57,7 +59,14 @@ def test_any_split_and_any_block_give_the_same_records_and_the_same_account(
     for begin, end in zip(bounds, bounds[1:], strict=False):
         part, account = run(text, begin, end, block, total.lines, headless=headless)
         found += part
-        for name in ("bytes", "lines", "records", "continuation_lines", "blank_lines", "unparsed_lines"):
+        for name in (
+            "bytes",
+            "lines",
+            "records",
+            "continuation_lines",
+            "blank_lines",
+            "unparsed_lines",
+        ):
             setattr(total, name, getattr(total, name) + getattr(account, name))
         for kind, count in account.layouts.items():
             total.layouts[kind] = total.layouts.get(kind, 0) + count

@@ -37,7 +37,9 @@ def test_every_line_before_the_cut_of_a_gzip_is_read(share: float, tmp_path: Pat
     assert len(left) - 10 <= found.counts["bytes"] <= len(left)
     assert abs(found.counts["lines"] - left.count(b"\n")) <= 1
     assert found.broken
-    assert f"gzip data cut off after {found.counts['bytes']} bytes of text" == found.row()["damaged"]
+    assert (
+        f"gzip data cut off after {found.counts['bytes']} bytes of text" == found.row()["damaged"]
+    )
 
 
 def test_a_cut_xz_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -138,7 +140,9 @@ def test_what_is_no_log_is_counted_and_said(content: bytes, says: str, tmp_path:
 
 @pytest.mark.parametrize("split_size", [100_000, 1 << 20, 64 << 20])
 @pytest.mark.parametrize("first", [b"", LOG[: LOG.index(b"\n")]])
-def test_a_line_of_three_megabytes_is_one_line(first: bytes, split_size: int, tmp_path: Path) -> None:
+def test_a_line_of_three_megabytes_is_one_line(
+    first: bytes, split_size: int, tmp_path: Path
+) -> None:
     """Only its first megabyte is looked at, and that is said; what comes after it is read."""
     assert 3 << 20 > LONGEST
     text = first + b"x" * (3 << 20) + b"\n" + LOG

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forensics.archives.planning import SPLIT_SIZE, Split, plan, tasks
+from forensics.archives.planning import Split, plan, tasks
+from forensics.settings import SPLIT_SIZE
 from tests.archives.trees import LOG, gzipped, tarred, write, zipped
 
 splits = st.builds(

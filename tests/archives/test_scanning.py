@@ -46,7 +46,11 @@ def test_any_split_size_gives_the_same_accounts_and_events(text: bytes, split_si
 
     assert whole.accounts() == split.accounts()
     assert whole.events == split.events
-    assert [] == [one for one in split.files.values() if one.row()["damaged"] != whole.files["server.log"].row()["damaged"]]
+    assert [] == [
+        one
+        for one in split.files.values()
+        if one.row()["damaged"] != whole.files["server.log"].row()["damaged"]
+    ]
     assert hashlib.sha256(text).hexdigest() == split.files["server.log"].sha256
 
 
@@ -59,7 +63,9 @@ def whole() -> Scanned:
 def counted(split_size: int) -> tuple[dict[str, int], Scanned]:
     """Give how many lines `wc -l` and one for an unfinished last line say there are."""
     texts = {f"logs/{path.relative_to(LOGS)}": path.read_bytes() for path in LOGS.rglob("*.log*")}
-    wanted = {name: text.count(b"\n") + (text[-1:] not in (b"", b"\n")) for name, text in texts.items()}
+    wanted = {
+        name: text.count(b"\n") + (text[-1:] not in (b"", b"\n")) for name, text in texts.items()
+    }
     return wanted, scan(LOGS, split_size=split_size)
 
 

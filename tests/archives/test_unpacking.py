@@ -22,9 +22,9 @@ def test_a_folder_is_read_file_by_file(plain: Scanned) -> None:
     accounts = plain.accounts(after="plain0/")
 
     assert set(TREE) == set(accounts)
-    assert {name: text.count(b"\n") + (text[-1:] not in (b"", b"\n")) for name, text in TREE.items()} == {
-        name: one["lines"] for name, one in accounts.items()
-    }
+    assert {
+        name: text.count(b"\n") + (text[-1:] not in (b"", b"\n")) for name, text in TREE.items()
+    } == {name: one["lines"] for name, one in accounts.items()}
     assert {name: len(text) for name, text in TREE.items()} == {
         name: one["bytes"] for name, one in accounts.items()
     }
@@ -33,7 +33,9 @@ def test_a_folder_is_read_file_by_file(plain: Scanned) -> None:
 
 
 @pytest.mark.parametrize("kind", ARCHIVES)
-def test_every_archive_gives_what_the_folder_gives(kind: str, plain: Scanned, tmp_path: Path) -> None:
+def test_every_archive_gives_what_the_folder_gives(
+    kind: str, plain: Scanned, tmp_path: Path
+) -> None:
     path = tmp_path / "logs"
     path.write_bytes(ARCHIVES[kind]())
 

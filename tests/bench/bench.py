@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import shutil
@@ -127,19 +128,25 @@ def weight(folder: Path) -> int:
 def measure(
     name: str, work: Callable[[Path, Path], None], sizes: Sequence[Path], out: Path
 ) -> Speed:
-    """Time a way of reading on two archives: a warm-up, then the best of some rounds each."""
+    """Time a way of reading on two archives: a warm-up, then the best of some rounds each.
+
+    The rounds take turns, so that what else the machine does falls on both sizes.
+    """
     work(sizes[0], out)
-    best = []
-    for folder in sizes:
-        times = []
-        for _ in range(ROUNDS):
+    times: list[list[float]] = [[], []]
+    for _ in range(ROUNDS):
+        for number, folder in enumerate(sizes):
             started = time.perf_counter()
             work(folder, out)
-            times.append(time.perf_counter() - started)
-        best.append(min(times))
-        print(f"  {name}: {weight(folder) / MB:.0f} MB in {min(times):.1f} s", file=sys.stderr)
-    first, second = (weight(folder) / MB for folder in sizes)
-    return Speed(name, (first, second), (best[0], best[1]))
+            times[number].append(time.perf_counter() - started)
+    small, large = (weight(folder) / MB for folder in sizes)
+    print(f"  {name}: {small:.0f} MB in {_told(times[0])} s", file=sys.stderr)
+    print(f"  {name}: {large:.0f} MB in {_told(times[1])} s", file=sys.stderr)
+    return Speed(name, (small, large), (min(times[0]), min(times[1])))
+
+
+def _told(times: Sequence[float]) -> str:
+    return ", ".join(f"{one:.1f}" for one in times)
 
 
 def plainly(
@@ -190,6 +197,8 @@ def bench(folder: Path, megabytes: tuple[int, int], plain_mb: tuple[int, int]) -
     """Make the archives and measure both ways in one Spark session."""
     from forensics.spark import Cluster  # noqa: PLC0415
 
+    load = os.getloadavg()[0]
+    print(f"  load of the machine before the start: {load:.1f}", file=sys.stderr)
     book = Book(load_layouts(), load_rules())
     pool = records(book)
     sizes = [make(folder / f"logs-{mb}", mb * MB, pool) for mb in megabytes]
@@ -228,6 +237,9 @@ def main() -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     scan, full, *_ = speeds
+    if any(one.seconds[0] >= one.seconds[1] for one in speeds):
+        print("More bytes took less time: the machine was busy. Run it again.", file=sys.stderr)
+        return 1
     print(f"{'way of reading':<34} {'MB':>12} {'seconds':>14} {'MB/s':>8} {'ratio':>7}")
     for one in speeds:
         sizes = "{:.0f} {:.0f}".format(*one.megabytes)

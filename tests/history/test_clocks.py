@@ -86,7 +86,9 @@ def test_what_came_within_a_second_counts_once() -> None:
 
 def test_the_anchors_of_a_pair_become_one_row() -> None:
     rows = [("a", "b", 37_000.0 + n % 3, n * 2_000_000) for n in range(9)]
-    table = pa.Table.from_pylist([dict(zip(ANCHORS.names, row, strict=True)) for row in rows], ANCHORS)
+    table = pa.Table.from_pylist(
+        [dict(zip(ANCHORS.names, row, strict=True)) for row in rows], ANCHORS
+    )
 
     found = settle_pair(table)
 
@@ -104,7 +106,9 @@ def test_a_zone_is_read_off_lines_that_hold_the_epoch_time() -> None:
 
 def test_a_node_that_is_37_seconds_ahead_is_found() -> None:
     """Most agree; who differs is off."""
-    found = solve([pair("a", "b", -37_000), pair("a", "c", 0), pair("b", "c", 37_000)], {}, ["a", "b", "c"])
+    found = solve(
+        [pair("a", "b", -37_000), pair("a", "c", 0), pair("b", "c", 37_000)], {}, ["a", "b", "c"]
+    )
 
     assert {"a": (0, 0), "b": (37_000, 0), "c": (0, 0)} == offsets(found)
     assert [True, False, True] == [row["reference"] for row in found.rows]
@@ -163,7 +167,9 @@ def test_a_sure_offset_and_a_zone_are_taken_off() -> None:
     assert seen == found.correct(None, seen)
 
 
-@given(st.permutations([pair("a", "b", -9_000, 5), pair("b", "c", 9_000, 7), pair("c", "d", 500, 9)]))
+@given(
+    st.permutations([pair("a", "b", -9_000, 5), pair("b", "c", 9_000, 7), pair("c", "d", 500, 9)])
+)
 def test_the_order_of_the_pairs_does_not_matter(pairs: list[Pair]) -> None:
     found = offsets(solve(pairs, {}, ["a", "b", "c", "d"]))
 

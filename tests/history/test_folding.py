@@ -132,7 +132,9 @@ def test_the_order_of_real_events_does_not_matter(which: int, order: random.Rand
     assert fold(PARTITIONS[which], KNOWN) == fold(rows, KNOWN)
 
 
-@pytest.mark.parametrize("rows", PARTITIONS, ids=lambda rows: f"{rows[0]['topic']}-{rows[0]['partition']}")
+@pytest.mark.parametrize(
+    "rows", PARTITIONS, ids=lambda rows: f"{rows[0]['topic']}-{rows[0]['partition']}"
+)
 def test_every_real_partition_s_epochs_follow_each_other(rows: list[Row]) -> None:
     found = [row for row in fold(rows, KNOWN) if row["table"] == "leadership"]
 

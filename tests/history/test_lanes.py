@@ -63,7 +63,9 @@ def test_lanes_do_not_depend_on_the_order_of_the_events(pair: Pair, order: rando
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.title)
 def test_lanes_have_no_holes_and_every_span_has_evidence(pair: Pair) -> None:
-    for spans in broker_lanes([row for row in events(pair.given) if row["kind"] != "line"], {}).values():
+    for spans in broker_lanes(
+        [row for row in events(pair.given) if row["kind"] != "line"], {}
+    ).values():
         assert [span.begin for span in spans[1:]] == [span.end for span in spans[:-1]]
         assert spans[-1].end is None
         assert all(span.evidence for span in spans)
@@ -75,7 +77,10 @@ def test_an_absence_knows_the_line_that_fenced_the_broker() -> None:
     away = absences(1, broker_lanes(rows, {})[1])
 
     assert away[0].fenced is not None
-    assert ("controller-1/state-change.log", 120) == (away[0].fenced["file"], away[0].fenced["line"])
+    assert ("controller-1/state-change.log", 120) == (
+        away[0].fenced["file"],
+        away[0].fenced["line"],
+    )
 
 
 def states(broker: int, *lines: str) -> list[tuple[str, str]]:
@@ -112,7 +117,11 @@ def elected(second: float, node: str, term: int | None) -> Row:
 
 def test_a_reign_ends_with_the_next() -> None:
     """Several nodes tell of an election; whoever told first gave its time."""
-    rows = [elected(9, "controller-2", 5), elected(9.5, "controller-3", 5), elected(1, "controller-1", 4)]
+    rows = [
+        elected(9, "controller-2", 5),
+        elected(9.5, "controller-3", 5),
+        elected(1, "controller-1", 4),
+    ]
 
     assert [("controller-1", 1, 4, "1..9"), ("controller-2", 2, 5, "9..")] == [
         (node, owner, span.epoch, span_of(span)) for node, owner, span in controller_lanes(rows)

@@ -20,7 +20,9 @@ def test_a_broker_is_starting_until_half_a_minute_after_it_says_started() -> Non
 
 
 def test_a_controller_replays_until_it_has_caught_up() -> None:
-    found = phases((10, "process_starting"), (11, "replaying"), (15, "caught_up"), (16, "process_started"))
+    found = phases(
+        (10, "process_starting"), (11, "replaying"), (15, "caught_up"), (16, "process_started")
+    )
 
     assert [False, True, True, False] == [
         found.is_replaying("n", int(second * SECOND)) for second in (9.9, 10, 15, 15.1)
@@ -42,7 +44,10 @@ def test_an_end_that_comes_too_late_does_not_lengthen_a_start() -> None:
 
 def test_every_start_counts() -> None:
     found = phases(
-        (10, "process_starting"), (12, "process_started"), (100, "process_starting"), (110, "process_started")
+        (10, "process_starting"),
+        (12, "process_started"),
+        (100, "process_starting"),
+        (110, "process_started"),
     )
 
     assert [True, False, True] == [found.is_starting("n", n * SECOND) for n in (11, 90, 105)]

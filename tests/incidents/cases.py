@@ -86,7 +86,9 @@ def reign(node: str, owner: int, term: int, begin: float) -> Reign:
 
 def logs(node: str, last: float, **more: Any) -> Row:
     """Make the row of one file."""
-    plain = row("files", file=f"{node}/server.log", node=node, last_ts=int(last * SECOND), lines=100)
+    plain = row(
+        "files", file=f"{node}/server.log", node=node, last_ts=int(last * SECOND), lines=100
+    )
     return plain | more
 
 

@@ -20,7 +20,13 @@ from tests.spark.unpacked import contents, quoted, shuffled_tar
 pytestmark = pytest.mark.spark
 
 Recorded = Callable[[str], Run]
-KINDS_OF_LINES = ("records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines")
+KINDS_OF_LINES = (
+    "records",
+    "continuation_lines",
+    "blank_lines",
+    "unparsed_lines",
+    "duplicate_lines",
+)
 
 
 def test_every_leader_epoch_is_right_and_none_is_invented(run: Run) -> None:
@@ -31,7 +37,9 @@ def test_every_leader_epoch_is_right_and_none_is_invented(run: Run) -> None:
 def test_in_sync_replicas_are_right_where_they_are_known(run: Run) -> None:
     wanted, found = run.truth.isr, claimed_isr(run.out)
 
-    assert {} == {key: found[key] for key, isr in wanted.items() if key in found and found[key] != isr}
+    assert {} == {
+        key: found[key] for key, isr in wanted.items() if key in found and found[key] != isr
+    }
     assert len(found.keys() & wanted.keys()) >= 0.98 * len(wanted)
 
 
@@ -87,11 +95,13 @@ def test_tables_have_the_columns_that_were_promised(name: str, run: Run) -> None
 
 
 def test_clocks_that_are_right_are_said_to_be_right(run: Run) -> None:
-    """All three clusters ran on one machine."""
+    """All three clusters ran on one machine; what is found lies within its own doubt."""
     known = [row for row in table(run.out, "clocks") if row["offset_ms"] is not None]
 
     assert len(known) >= 2
-    assert all(abs(row["offset_ms"]) < 200 and row["zone_shift_minutes"] == 0 for row in known)
+    assert {0} == {row["zone_shift_minutes"] for row in known}
+    assert all(abs(row["offset_ms"]) <= max(200, row["uncertainty_ms"]) for row in known)
+    assert "clock-skew" not in {one["detector"] for one in run.document["findings"]}
 
 
 def test_every_unclean_election_is_found_and_no_other(run: Run) -> None:
@@ -141,7 +151,9 @@ def test_a_shuffled_tar_on_one_core_gives_the_same_bytes(
 ) -> None:
     """Only the names of the files differ, since the archive has another one."""
     plain = recorded("430-unclean")
-    packed = postmortem(shuffled_tar(plain.archive, tmp_path / "x.tgz"), tmp_path / "out", "local[1]")
+    packed = postmortem(
+        shuffled_tar(plain.archive, tmp_path / "x.tgz"), tmp_path / "out", "local[1]"
+    )
 
     assert plain.findings == re.sub(rb'"file": "x.tgz!', b'"file": "logs/', packed.findings)
 

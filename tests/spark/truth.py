@@ -55,14 +55,20 @@ class Truth:
     def isr(self) -> dict[Key, list[int]]:
         """The in-sync replicas of each version."""
         return {
-            (row["topic"], row["partition"], row.get("partition_epoch", row.get("version"))): sorted(row["isr"])
+            (
+                row["topic"],
+                row["partition"],
+                row.get("partition_epoch", row.get("version")),
+            ): sorted(row["isr"])
             for row in self.states
         }
 
     @cached_property
     def last_epochs(self) -> dict[tuple[str, int], int]:
         """The last leader epoch of each partition before the teardown."""
-        return {key[:2]: max(k[2] for k in self.leaders if k[:2] == key[:2]) for key in self.leaders}
+        return {
+            key[:2]: max(k[2] for k in self.leaders if k[:2] == key[:2]) for key in self.leaders
+        }
 
     @cached_property
     def unclean(self) -> set[Key]:

@@ -45,7 +45,9 @@ def quoted(text: bytes, line: int) -> str:
 
 def shuffled_tar(folder: Path, target: Path) -> Path:
     """Pack a folder as tar.gz, its members in an order that no listing would give."""
-    files = sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda p: p.name[::-1])
+    files = sorted(
+        (path for path in folder.rglob("*") if path.is_file()), key=lambda p: p.name[::-1]
+    )
     with tarfile.open(target, "w:gz") as packed:
         for path in files[::2] + files[1::2]:
             member = tarfile.TarInfo(path.relative_to(folder).as_posix())
