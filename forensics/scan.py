@@ -18,7 +18,7 @@ from forensics.archives.cutting import HEAD, Account, Cut, Cutter
 from forensics.archives.planning import Split
 from forensics.archives.reading import Piece, digest, pieces
 from forensics.entries.layouts import load_layouts
-from forensics.entries.parsing import grouped, layout_of, parse, signatures, times
+from forensics.entries.parsing import grouped, layout_of, lift, read, signatures, times
 from forensics.entries.sieve import Sieve
 from forensics.entries.times import NO_TIME
 from forensics.entries.writers import Writers
@@ -30,6 +30,8 @@ __all__ = ["STAGED", "Scanner", "scanner"]
 
 # What a scan yields: events with line numbers of their split, and one account for each piece.
 STAGED = pa.schema([*EVENTS, ("split", pa.int32()), ("account", pa.string())])
+# So much sieved text is matched in one go: a pattern is compiled anew each time it is used.
+_ENOUGH = 16 << 20
 # Text holds no zero bytes; one in a thousand is already too many for a log.
 _BINARY_SHARE = 0.001
 
@@ -47,7 +49,7 @@ class Scanner:
         """Load what rules/ holds."""
         self.groups = grouped(load_layouts())
         self.matcher = Matcher(load_rules())
-        self.sieve = Sieve(self.matcher.loggers, self.matcher.literals)
+        self.sieve = Sieve(self.matcher.texts)
         self.writers = Writers()
         self.signatures = signatures(self.groups)
 
@@ -70,13 +72,19 @@ class Scanner:
             orphan=piece.number > 0,
             headless=headless,
         )
+        lifted: list[pa.RecordBatch] = []
         for block, final in _with_last(head, rest):
             summary.update(block)
             cut = cutter.feed(block, final=final)
             if cut is not None:
-                yield from self._cut(cut, piece, summary)
+                summary.times(cut, self)
+                lifted.append(lift(cut, self.sieve.keep(cut, self.groups), self.groups))
+            if sum(one.nbytes for one in lifted) > _ENOUGH:
+                yield from self._events(lifted, piece, summary)
+                lifted = []
             if cutter.done:
                 break
+        yield from self._events(lifted, piece, summary)
         if headless and cutter.account.lines and piece.number == 0:
             summary.explain(head)
         yield _account_row(piece.file, piece.number, summary.close(cutter.account, self))
@@ -86,12 +94,13 @@ class Scanner:
         probe.feed(head[:HEAD], final=True)
         return probe.account.records > 0
 
-    def _cut(self, cut: Cut, piece: Piece, summary: _Summary) -> Iterator[pa.RecordBatch]:
-        summary.times(cut, self)
-        rows = self.sieve.keep(cut, self.groups)
-        if not len(rows):
+    def _events(
+        self, lifted: list[pa.RecordBatch], piece: Piece, summary: _Summary
+    ) -> Iterator[pa.RecordBatch]:
+        """Read and match what was lifted from many blocks at once."""
+        if not any(len(one) for one in lifted):
             return
-        entries = parse(cut, rows, self.groups)
+        entries = read(self.sieve.narrow(pa.concat_batches(lifted), self.groups), self.groups)
         summary.writers(self.writers.count(entries["message"], entries["client"]))
         events = self.matcher.match(entries)
         summary.events += len(events)

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.archives.cutting import Cut
-from forensics.archives.starts import Places, Signature
+from forensics.archives.starts import Places, Signature, words_at
 from forensics.entries.layouts import Layout
 from forensics.entries.sieve import texts
+from forensics.entries.splitting import can_split, split
 from forensics.entries.times import NO_TIME
 
-__all__ = ["ENTRIES", "grouped", "layout_of", "parse", "signatures", "times"]
+__all__ = [
+    "ENTRIES",
+    "LIFTED",
+    "grouped",
+    "layout_of",
+    "lift",
+    "parse",
+    "read",
+    "signatures",
+    "times",
+]
 
+# Records as they stand in the log; `kind` is the number of the signature they begin with, `tail`
+# the last eight bytes of their first line.
+LIFTED = pa.schema(
+    [
+        ("kind", pa.uint8()),
+        ("line", pa.int64()),
+        ("offset", pa.int64()),
+        ("ts", pa.int64()),
+        ("tail", pa.uint64()),
+        ("text", pa.binary()),
+    ]
+)
 ENTRIES = pa.schema(
     [
         ("line", pa.int64()),
@@ -55,22 +80,45 @@ def times(cut: Cut, rows: Places, groups: list[list[Layout]]) -> np.typing.NDArr
     return found
 
 
+def lift(cut: Cut, rows: Places, groups: list[list[Layout]]) -> pa.RecordBatch:
+    """Lift some records out of a cut, so that many can be read at once: a pattern has a price."""
+    moments = times(cut, rows, groups)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(cut.kinds[rows]),
+            pa.array(cut.lines[rows]),
+            pa.array(cut.starts[rows] + cut.offset),
+            pa.array(moments, mask=moments == NO_TIME),
+            pa.array(words_at(cut.data, cut.heads[rows] - 8)),
+            texts(cut, rows),
+        ],
+        schema=LIFTED,
+    )
+
+
 def parse(cut: Cut, rows: Places, groups: list[list[Layout]]) -> pa.RecordBatch:
-    """Parse some records of a cut; those that no layout fits entirely are left out."""
+    """Lift and read some records of a cut."""
+    return read(lift(cut, rows, groups), groups)
+
+
+def read(lifted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
+    """Read lifted records as entries; those that no layout fits entirely are left out."""
     parts = []
     for kind, layouts in enumerate(groups, 1):
-        mine = rows[cut.kinds[rows] == kind]
+        mine = lifted.filter(pc.equal(lifted["kind"], pa.scalar(kind, pa.uint8())))
         for layout in layouts:
             if not len(mine):
                 break
-            lines = texts(cut, mine)
-            fields = pc.extract_regex(lines, layout.template.pattern)
-            fits = fields.is_valid().to_numpy(zero_copy_only=False)
-            if fits.any():
-                chosen = mine[fits]
-                moments = times(cut, chosen, groups)
-                parts.append(_entries(cut, chosen, layout, fields.filter(fits), moments))
-            mine = mine[~fits]
+            if can_split(layout):
+                fits, columns = split(layout, mine["text"])
+                parts += _found(mine, layout, fits, columns)
+                mine = mine.filter(pc.invert(fits))
+            fields = pc.extract_regex(mine["text"], layout.template.pattern)
+            fits = fields.is_valid()
+            some = fields.filter(fits)
+            columns = {field.name: some.field(field.name) for field in some.type}
+            parts += _found(mine, layout, fits, columns)
+            mine = mine.filter(pc.invert(fits))
     if not parts:
         return pa.RecordBatch.from_pylist([], schema=ENTRIES)
     return pa.concat_batches(parts) if len(parts) > 1 else parts[0]
@@ -86,35 +134,26 @@ def layout_of(cut: Cut, row: int, layouts: list[Layout]) -> str | None:
     return layouts[0].id
 
 
-def _entries(
-    cut: Cut,
-    rows: Places,
-    layout: Layout,
-    fields: pa.StructArray,
-    moments: np.typing.NDArray[np.int64],
-) -> pa.RecordBatch:
-    nothing = pa.nulls(len(rows), pa.binary())
-    names = [field.name for field in fields.type]
-
-    def column(name: str) -> pa.Array:
-        return fields.field(name) if name in names else nothing
-
-    logger = column("logger")
+def _found(
+    lifted: pa.RecordBatch, layout: Layout, fits: pa.Array, columns: Mapping[str, pa.Array]
+) -> list[pa.RecordBatch]:
+    mine = lifted.filter(fits)
+    if not len(mine):
+        return []
+    nothing = pa.nulls(len(mine), pa.binary())
+    logger = columns.get("logger", nothing)
     if layout.logger:
-        logger = pa.repeat(pa.scalar(layout.logger.encode(), pa.binary()), len(rows))
+        logger = pa.repeat(pa.scalar(layout.logger.encode(), pa.binary()), len(mine))
     else:
         logger = pc.replace_substring_regex(logger, r"^.*\.", "")
-    lines = texts(cut, rows)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(cut.lines[rows]),
-            pa.array(cut.starts[rows] + cut.offset),
-            pa.array(moments, mask=moments == NO_TIME),
-            column("level"),
-            logger,
-            column("message"),
-            column("client"),
-            pc.binary_slice(lines, 0, TEXT_KEPT),
-        ],
-        schema=ENTRIES,
-    )
+    arrays = [
+        mine["line"],
+        mine["offset"],
+        mine["ts"],
+        columns.get("level", nothing),
+        logger,
+        columns.get("message", nothing),
+        columns.get("client", nothing),
+        pc.binary_slice(mine["text"], 0, TEXT_KEPT),
+    ]
+    return [pa.RecordBatch.from_arrays(arrays, schema=ENTRIES)]

@@ -1,14 +1,14 @@
 """Lets through the records that can hold a fact: a cheap question before the dear one.
 
 Where a layout ends a line with its logger, the last eight bytes of the line say whether any rule
-listens to that logger: one look per line, whatever the number of rules. Elsewhere one scan for the
-fixed texts of all rules decides.
+listens to that logger: one look per line, whatever the number of rules. What is left is scanned,
+many blocks at once, for the fixed texts of the rules of that very logger.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -30,36 +30,59 @@ _CLOSING = ord(")")
 class Sieve:
     """What passes may hold a fact; what does not pass cannot."""
 
-    def __init__(self, loggers: Iterable[str], literals: Iterable[str]) -> None:
-        """Listen to `loggers` (their last part) and look for `literals`."""
+    def __init__(self, texts_by_logger: Mapping[str, Iterable[str]]) -> None:
+        """Listen to loggers (their last part); each has the texts that its rules look for."""
         self._table = np.zeros(1 << 16, np.bool_)
         self._short: dict[int, set[int]] = {}
-        for name in sorted(set(loggers)):
+        self._texts: dict[bytes, set[str]] = {}
+        self._loggers = frozenset(texts_by_logger)
+        for name in sorted(texts_by_logger):
             tail = (name + ")").encode()[-_WORD:]
             value = int.from_bytes(tail, "little")
+            self._texts.setdefault(tail, set()).update(texts_by_logger[name])
             if len(tail) == _WORD:
                 self._table[_hashed(np.array([value], np.uint64))] = True
             else:
                 self._short.setdefault(len(tail), set()).add(value)
-        words = sorted({text for text in literals if text})
-        self._pattern = "|".join(re.escape(word) for word in words)
-        self._loggers = frozenset(loggers)
+        self._any = _pattern({text for texts in self._texts.values() for text in texts})
+        self._patterns: dict[int, str] = {}
 
     def keep(self, cut: Cut, groups: list[list[Layout]]) -> Places:
-        """Give the numbers of the records of a cut that pass."""
-        passed = np.zeros(len(cut.starts), np.bool_)
+        """Give the numbers of the records of a cut whose logger some rule listens to."""
+        parts = []
         for kind, layouts in enumerate(groups, 1):
             rows = np.flatnonzero(cut.kinds == kind)
-            if not len(rows):
-                continue
             if all(layout.logger_last for layout in layouts):
-                passed[rows] = self._heard(cut, rows)
-            elif not all(
-                layout.logger and layout.logger not in self._loggers for layout in layouts
-            ):
-                found = pc.match_substring_regex(texts(cut, rows), self._pattern)
-                passed[rows] = found.to_numpy(zero_copy_only=False)
-        return np.flatnonzero(passed)
+                parts.append(rows[self._heard(cut, rows)])
+            elif not all(one.logger and one.logger not in self._loggers for one in layouts):
+                parts.append(rows)
+        return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
+
+    def narrow(self, lifted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
+        """Keep the records that hold a text which some rule of their logger looks for."""
+        tails = lifted["tail"].to_numpy()
+        last = [all(layout.logger_last for layout in layouts) for layouts in groups]
+        tells = np.array([False, *last])[lifted["kind"].to_numpy()]
+        tails = np.where(tells, tails, 0)
+        parts = []
+        for tail in np.unique(tails):
+            rows = np.flatnonzero(tails == tail)
+            some = lifted["text"].take(pa.array(rows))
+            found = pc.match_substring_regex(some, self._pattern_of(int(tail)))
+            parts.append(rows[found.to_numpy(zero_copy_only=False)])
+        rows = np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
+        return lifted.take(pa.array(rows))
+
+    def _pattern_of(self, tail: int) -> str:
+        """Build the pattern for lines that end so: the texts of all loggers whose names fit."""
+        if tail not in self._patterns:
+            end = tail.to_bytes(_WORD, "little")
+            wanted = {
+                text for name, texts in self._texts.items() if end.endswith(name) for text in texts
+            }
+            # A message of several lines does not end with its logger, and may be of any.
+            self._patterns[tail] = _pattern(wanted) if wanted else self._any
+        return self._patterns[tail]
 
     def _heard(self, cut: Cut, rows: Places) -> npt.NDArray[np.bool_]:
         ends = cut.heads[rows]
@@ -86,6 +109,10 @@ def texts(cut: Cut, rows: Places, *, whole: bool = False) -> pa.Array:
         pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(cut.data)]
     )
     return both.take(pa.array(2 * rows))
+
+
+def _pattern(wanted: Iterable[str]) -> str:
+    return "|".join(re.escape(text) for text in sorted(set(wanted)) if text)
 
 
 def _hashed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

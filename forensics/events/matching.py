@@ -37,9 +37,12 @@ class Matcher:
         return list(self._by_logger)
 
     @property
-    def literals(self) -> set[str]:
-        """One piece of fixed text for each wording, which its lines must hold."""
-        return {w.template.longest for pairs in self._by_logger.values() for _, w in pairs}
+    def texts(self) -> dict[str, set[str]]:
+        """For each logger the fixed texts, of which its lines must hold one to be claimed."""
+        return {
+            logger: {wording.template.longest for _, wording in pairs}
+            for logger, pairs in self._by_logger.items()
+        }
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Give the events of some entries, in the order of the entries."""

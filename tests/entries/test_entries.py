@@ -116,9 +116,9 @@ def test_the_first_line_of_a_record_is_its_text_and_whole_gives_the_rest() -> No
 def test_what_nobody_listens_to_does_not_pass() -> None:
     sieve = Sieve(["KafkaController", "Partition"], ["ISR updated to "])
     lines = [
-        f"[{NOON},001] INFO a (kafka.controller.KafkaController)",
+        f"[{NOON},001] INFO ISR updated to 1 (kafka.controller.KafkaController)",
         f"[{NOON},002] INFO Cleaner 0: ISR updated to (kafka.log.LogCleaner)",
-        f"[{NOON},003] INFO b (kafka.cluster.Partition)",
+        f"[{NOON},003] INFO then ISR updated to 2 (kafka.cluster.Partition)",
         f"{NOON}.004 INFO  [main] a.Partition - ISR updated to 1",
         f"{NOON}.005 INFO  [main] a.Partition - nothing",
         "[2026-11-18T11:24:42.957+0000][gc          ] GC(0) ISR updated to nothing",

@@ -20,7 +20,9 @@ SECOND = 1_000_000
 def row(file: str, split: int, lines: int = 0, **more: Any) -> dict[str, Any]:
     counts = {"bytes": 10 * lines, "lines": lines, "records": lines}
     rest = ("continuation_lines", "blank_lines", "unparsed_lines", "events")
-    account: dict[str, Any] = counts | dict.fromkeys(rest, 0) | {"layouts": {"apache": lines}, "writers": {}}
+    account: dict[str, Any] = (
+        counts | dict.fromkeys(rest, 0) | {"layouts": {"apache": lines}, "writers": {}}
+    )
     account |= {"notes": [], "broken": False, "first": None, "last": None} | more
     return {"file": file, "split": split, "account": account}
 

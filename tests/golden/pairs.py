@@ -1,4 +1,4 @@
-"""Reads golden pairs: a title, what is given, a line `=>`, what must come out; blank lines between."""
+"""Reads golden pairs: a title, what is given, a line `=>`, what must come out."""
 
 from __future__ import annotations
 

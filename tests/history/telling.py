@@ -94,8 +94,8 @@ def told(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 def _epoch(row: Mapping[str, Any]) -> str:
     clean = {True: "clean", False: "unclean", None: "clean?"}[row["clean"]]
     return (
-        f"epoch {row['leader_epoch']}: leader {_or(row['leader'])}, {_span(row)}, {row['election']}, "
-        f"{clean}, {row['how']}"
+        f"epoch {row['leader_epoch']}: leader {_or(row['leader'])}, {_span(row)}, "
+        f"{row['election']}, {clean}, {row['how']}"
     )
 
 

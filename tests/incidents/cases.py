@@ -102,7 +102,7 @@ def case(
     controllers: Sequence[Reign] = (),
     clocks: Clocks | None = None,
 ) -> Case:
-    """Save tables, and put the case together; what leadership calls evidence stands in the events."""
+    """Save tables and put the case together; events hold what leadership calls evidence."""
     told = [
         event(one["started_at"] / SECOND, "broker-9", "partition_state") | place
         for one in leadership

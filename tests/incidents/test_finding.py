@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,9 @@ from forensics.incidents.finding import Finding, iso, ordered
 PLACE = {"file": "a.log", "line": 7, "text": "x", "at": 5}
 
 
-def finding(severity: str = "high", begin: int = 1_000_000, **more: object) -> Finding:
+def finding(severity: str = "high", begin: int = 1_000_000, **more: Any) -> Finding:
     plain = Finding("flapping-broker", severity, "confirmed", "It flaps", begin, begin, [PLACE])
-    return replace(plain, **more)  # type: ignore[arg-type]
+    return replace(plain, **more)
 
 
 def test_a_finding_without_evidence_cannot_be_made() -> None:
@@ -26,7 +27,7 @@ def test_a_finding_without_evidence_cannot_be_made() -> None:
 
 
 @pytest.mark.parametrize("more", [{"severity": "grave"}, {"confidence": "sure"}])
-def test_severities_and_confidences_are_those_of_the_contract(more: dict[str, str]) -> None:
+def test_severities_and_confidences_are_those_of_the_contract(more: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="no such severity or confidence"):
         finding(**more)
 
@@ -49,7 +50,7 @@ def test_an_id_does_not_change_with_words_or_within_a_second() -> None:
         {"detector": "x"},
     ],
 )
-def test_an_id_changes_with_who_and_when(more: dict[str, object]) -> None:
+def test_an_id_changes_with_who_and_when(more: dict[str, Any]) -> None:
     assert finding().id != finding(**more).id
 
 

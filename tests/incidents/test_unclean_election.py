@@ -1,4 +1,4 @@
-"""Unclean elections, and what they cost: exact where the old leader came back, bounded where not."""
+"""Unclean elections, and their cost: exact where the old leader came back, else bounded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BROKERS = {"broker-1": 1, "broker-2": 2}
 
 def unclean(begin: float | None = 100, number: int = 2, **more: Any) -> Row:
     """Make the epoch in which broker 2 leads uncleanly, after broker 1."""
-    plain = {"clean": False, "election": "unclean", "previous_leader": 1, "log_end": 400}
+    plain: Row = {"clean": False, "election": "unclean", "previous_leader": 1, "log_end": 400}
     return epoch(number, 2, begin, **(plain | more))
 
 
@@ -56,7 +56,7 @@ def test_an_old_leader_that_never_comes_back_leaves_the_loss_open_above() -> Non
     assert (400, None, 100, None) == tuple(
         found[name] for name in ("lost_from", "lost_to", "lost_records_min", "lost_records_max")
     )
-    assert "did not come back" in found["note"]
+    assert "leader before" in found["note"]
 
 
 def test_without_a_word_of_the_old_leader_nothing_is_sure() -> None:
@@ -123,7 +123,7 @@ def test_what_the_unclean_leader_itself_cut_widens_the_upper_bound_only() -> Non
     ],
 )
 def test_other_cuts_of_that_leader_widen_nothing(more: Row) -> None:
-    follows = {"leader": 1, "leader_epoch": 3, "log_end": 700} | more
+    follows: Row = {"leader": 1, "leader_epoch": 3, "log_end": 700} | more
     tail = [said(200, "broker-2", **follows), said(201, "broker-2", "truncated", cut_to=650)]
 
     assert 600 == cost(BACK, CUT, *tail)["lost_records_max"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from forensics.settings import Settings
 from tests.spark.truth import Truth
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
@@ -42,9 +44,8 @@ Postmortem = Callable[..., Run]
 @pytest.fixture(scope="session")
 def postmortem() -> Iterator[Postmortem]:
     """Run the program in this process; it opens a session of Spark and closes it again."""
-    from forensics.pipeline import postmortem as work
-    from forensics.settings import Settings
-
+    # Spark is wanted only when the first run is.
+    work = importlib.import_module("forensics.pipeline").postmortem
     before = dict(os.environ)
 
     def run(archive: Path, out: Path, master: str = "local[2]") -> Run:

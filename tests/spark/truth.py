@@ -53,15 +53,12 @@ class Truth:
 
     @cached_property
     def isr(self) -> dict[Key, list[int]]:
-        """The in-sync replicas of each version."""
-        return {
-            (
-                row["topic"],
-                row["partition"],
-                row.get("partition_epoch", row.get("version")),
-            ): sorted(row["isr"])
-            for row in self.states
-        }
+        """The in-sync replicas of each version, which KRaft calls a partition epoch."""
+        found: dict[Key, list[int]] = {}
+        for row in self.states:
+            version = row["version"] if "version" in row else row["partition_epoch"]
+            found[row["topic"], row["partition"], version] = sorted(row["isr"])
+        return found
 
     @cached_property
     def last_epochs(self) -> dict[tuple[str, int], int]:
@@ -91,7 +88,7 @@ class Truth:
 
     @cached_property
     def flapping(self) -> set[int]:
-        """Brokers taken away three times or more; a pause counts when their session ran out in it."""
+        """Brokers taken away three times or more; a pause counts when the session ran out."""
         paused: dict[str, float] = {}
         away: Counter[str] = Counter()
         for one in self.run["actions"]:
