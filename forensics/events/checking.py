@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from forensics.archives.cutting import Cut, Cutter
 from forensics.entries.checking import check_layouts, line_of_refused, rows, starts
 from forensics.entries.layouts import Layout
-from forensics.entries.parsing import grouped, parse, signatures
+from forensics.entries.parsing import grouped, lift, parse, read, signatures
 from forensics.entries.sieve import Sieve
 from forensics.errors import Problem, RuleError
 from forensics.events.matching import Matcher
@@ -51,7 +51,12 @@ class Book:
 
     def events(self, cut: Cut) -> pa.RecordBatch:
         """Give what a scan makes of a cut: only records that pass the sieve meet the rules."""
-        return self.matcher.match(parse(cut, self.sieve.keep(cut, self.groups), self.groups))
+        return self.matcher.match(read(self.passed(cut), self.groups))
+
+    def passed(self, cut: Cut) -> pa.RecordBatch:
+        """Give the records of a cut that pass the sieve."""
+        lifted = lift(cut, self.sieve.keep(cut, self.groups), self.groups)
+        return self.sieve.narrow(lifted, self.groups)
 
 
 @dataclass

@@ -86,11 +86,11 @@ def records(book: Book) -> Pool:
         if cut is None:
             continue
         taken = set(book.events(cut)["offset"].to_pylist())
-        kept = set(book.sieve.keep(cut, book.groups).tolist())
+        kept = set(book.passed(cut)["line"].to_pylist())
         for number, (start, end) in enumerate(zip(cut.starts, cut.ends, strict=True)):
             record = cut.data[start:end].tobytes().rstrip(b"\n") + b"\n"
             (claimed if int(start) in taken else others).append(record)
-            heard += number in kept and int(start) not in taken
+            heard += int(cut.lines[number]) in kept and int(start) not in taken
         entries = book.entries(cut)
         for number, (rule, wording) in enumerate(wordings):
             mine = entries.filter(

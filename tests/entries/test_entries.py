@@ -11,7 +11,7 @@ import pytest
 
 from forensics.archives.cutting import Cut, Cutter
 from forensics.entries.layouts import Layout, load_layouts
-from forensics.entries.parsing import ENTRIES, grouped, layout_of, parse, signatures
+from forensics.entries.parsing import ENTRIES, grouped, layout_of, lift, parse, signatures
 from forensics.entries.sieve import Sieve, texts
 from forensics.entries.writers import Writers
 
@@ -38,7 +38,9 @@ def entries(text: str | bytes) -> list[dict[str, Any]]:
 
 def kept(sieve: Sieve, *lines: str) -> list[int]:
     """Say which of some lines pass a sieve."""
-    return [int(row) for row in sieve.keep(cut("\n".join(lines)), GROUPS)]
+    found = cut("\n".join(lines))
+    lifted = sieve.narrow(lift(found, sieve.keep(found, GROUPS), GROUPS), GROUPS)
+    return [found.lines.tolist().index(line) for line in lifted["line"].to_pylist()]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,8 @@ def test_the_first_line_of_a_record_is_its_text_and_whole_gives_the_rest() -> No
 
 
 def test_what_nobody_listens_to_does_not_pass() -> None:
-    sieve = Sieve(["KafkaController", "Partition"], ["ISR updated to "])
+    texts_wanted = ["ISR updated to "]
+    sieve = Sieve({"KafkaController": texts_wanted, "Partition": texts_wanted})
     lines = [
         f"[{NOON},001] INFO ISR updated to 1 (kafka.controller.KafkaController)",
         f"[{NOON},002] INFO Cleaner 0: ISR updated to (kafka.log.LogCleaner)",
@@ -129,7 +132,7 @@ def test_what_nobody_listens_to_does_not_pass() -> None:
 
 @pytest.mark.parametrize("logger", ["a", "FAIL", "seven77", "eight888", "nine99999"])
 def test_a_logger_of_any_length_is_heard(logger: str) -> None:
-    sieve = Sieve([logger], [])
+    sieve = Sieve({logger: ["a"]})
 
     assert kept(sieve, f"[{NOON},001] INFO a (x.{logger})", f"[{NOON},001] INFO a (x.Other)") == [0]
 
@@ -138,7 +141,7 @@ def test_a_message_of_several_lines_is_looked_at_closely() -> None:
     """Its logger stands further down, where one look does not reach."""
     text = f"[{NOON},001] INFO first\nsecond (kafka.log.LogCleaner)\n"
 
-    assert kept(Sieve(["Partition"], []), text) == [0]
+    assert kept(Sieve({"Partition": ["first"]}), text) == [0]
 
 
 @pytest.mark.parametrize(
