@@ -47,6 +47,16 @@ class Template:
     literals: tuple[str, ...]
 
     @property
+    def probe(self) -> str:
+        r"""A cheap pattern that every fitting text holds: its two longest fixed texts, in order.
+
+        >>> compile_template("[Broker id={:int}] Leader {} starts").probe
+        '\\[Broker\\ id=.*\\]\\ Leader\\ '
+        """
+        ranked = sorted(range(len(self.literals)), key=lambda at: -len(self.literals[at]))
+        return ".*".join(re.escape(self.literals[at]) for at in sorted(ranked[:2]))
+
+    @property
     def longest(self) -> str:
         """The longest piece of fixed text: the cheap question before the dear one."""
         return max(self.literals, key=len, default="")
@@ -72,6 +82,10 @@ def compile_template(source: str, types: dict[str, str] | None = None) -> Templa
 
 def _piece(name: str, kind: str, known: dict[str, str], fields: list[str]) -> str:
     if kind == "tp":
+        taken = {"topic", "partition"} & set(fields)
+        if taken:
+            message = f"{{:tp}} captures {sorted(taken)} a second time; write {{}} for one of them"
+            raise TemplateError(message)
         fields += ["topic", "partition"]
         return TOPIC_PARTITION
     if kind not in known:

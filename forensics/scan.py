@@ -31,7 +31,7 @@ __all__ = ["STAGED", "Scanner", "scanner"]
 # What a scan yields: events with line numbers of their split, and one account for each piece.
 STAGED = pa.schema([*EVENTS, ("split", pa.int32()), ("account", pa.string())])
 # So much sieved text is matched in one go: a pattern is compiled anew each time it is used.
-_ENOUGH = 16 << 20
+_ENOUGH = 32 << 20
 # Text holds no zero bytes; one in a thousand is already too many for a log.
 _BINARY_SHARE = 0.001
 
@@ -49,7 +49,7 @@ class Scanner:
         """Load what rules/ holds."""
         self.groups = grouped(load_layouts())
         self.matcher = Matcher(load_rules())
-        self.sieve = Sieve(self.matcher.texts)
+        self.sieve = Sieve(self.matcher.probes)
         self.writers = Writers()
         self.signatures = signatures(self.groups)
 
@@ -73,15 +73,17 @@ class Scanner:
             headless=headless,
         )
         lifted: list[pa.RecordBatch] = []
+        held = 0
         for block, final in _with_last(head, rest):
             summary.update(block)
             cut = cutter.feed(block, final=final)
             if cut is not None:
                 summary.times(cut, self)
                 lifted.append(lift(cut, self.sieve.keep(cut, self.groups), self.groups))
-            if sum(one.nbytes for one in lifted) > _ENOUGH:
+                held += lifted[-1].nbytes
+            if held > _ENOUGH:
                 yield from self._events(lifted, piece, summary)
-                lifted = []
+                lifted, held = [], 0
             if cutter.done:
                 break
         yield from self._events(lifted, piece, summary)

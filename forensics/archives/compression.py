@@ -17,6 +17,7 @@ __all__ = ["SNIFFED", "Damage", "Inflated", "Peekable", "Readable", "Transcoded"
 # How many bytes are looked at; the mark of a tar stands at 257.
 SNIFFED = 512
 _CHUNK = 256 << 10
+_STEP = 16 << 10
 _BROKEN: tuple[type[Exception], ...] = (
     cast("type[Exception]", isal_zlib.error),
     zlib.error,
@@ -93,15 +94,34 @@ class Inflated:
         self._engine: Any = None
         self._input = b""
         self._read = self._given = 0
+        self._full = False
+        self._damage: Damage | None = None
 
     def read(self, size: int = -1, /) -> bytes:
         """Read at most `size` bytes; raises Damage after the last good one."""
-        size = _CHUNK if size < 0 else size
+        left = _CHUNK if size < 0 else size
+        parts: list[bytes] = []
+        while left and self._damage is None:
+            try:
+                # In small steps: an engine that fails gives nothing of the step it fails in.
+                part = self._step(min(left, _STEP))
+            except Damage as damage:
+                self._damage = damage
+                break
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+        if self._damage is not None and not parts:
+            raise self._damage
+        return b"".join(parts)
+
+    def _step(self, size: int) -> bytes:
         while True:
             if self._engine is None and not self._begin():
                 return b""
             try:
-                out: bytes = self._inflate(size)
+                out = self._inflate(size)
             except _BROKEN as error:
                 message = f"{self._kind} data broken after {self._given} bytes of text: {error}"
                 raise Damage(message) from None
@@ -123,13 +143,14 @@ class Inflated:
         done = self._given and (self._kind == "deflate" or not self._input.strip(b"\0"))
         if done or not self._input:
             return False
-        self._engine = self._make()
+        self._engine, self._full = self._make(), False
         return True
 
     def _inflate(self, size: int) -> bytes:
         engine = self._engine
         held = getattr(engine, "unconsumed_tail", b"")
-        starved = getattr(engine, "needs_input", not held)
+        # An engine that gave all it was asked for may hold more, though it took all input.
+        starved = getattr(engine, "needs_input", not held and not self._full)
         if not held and not self._input and starved:
             self._input = self._source.read(_CHUNK)
             self._read += len(self._input)
@@ -137,7 +158,9 @@ class Inflated:
                 message = f"{self._kind} data cut off after {self._given} bytes of text"
                 raise Damage(message)
         data, self._input = held + self._input, b""
-        return bytes(engine.decompress(data, size))
+        out = bytes(engine.decompress(data, size))
+        self._full = len(out) == size
+        return out
 
 
 class Transcoded:

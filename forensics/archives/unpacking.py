@@ -79,15 +79,19 @@ def zip_member(path: str, member: str) -> Readable:
 
 
 def _tar(name: str, source: Readable, depth: int) -> Iterator[Unpacked]:
+    calm = _Calm(source)
     try:
-        with tarfile.open(fileobj=cast("IO[bytes]", source), mode="r|") as archive:
+        with tarfile.open(fileobj=cast("IO[bytes]", calm), mode="r|", bufsize=BLOCK) as archive:
             for member in archive:
-                content = archive.extractfile(member) if member.isreg() else None
-                if content is not None:
-                    whole = _Whole(cast("Readable", content), member.size)
+                if member.isreg() and not member.issparse():
+                    # The stream stands at the member's first byte; its own reader gives nothing
+                    # of what it cannot give entirely.
+                    whole = _Whole(cast("Readable", archive.fileobj), member.size, calm)
                     yield from unpack(f"{name}!{member.name}", whole, depth + 1)
-    except (tarfile.TarError, Damage, OSError, EOFError) as error:
-        yield Unpacked(name, _Nothing(), f"the archive breaks off: {error}")
+    except (tarfile.TarError, OSError, EOFError) as error:
+        calm.damage = calm.damage or Damage(str(error))
+    if calm.damage:
+        yield Unpacked(name, _Nothing(), f"the archive breaks off: {calm.damage}")
 
 
 def _nested_zip(name: str, source: Readable, depth: int) -> Iterator[Unpacked]:
@@ -144,17 +148,35 @@ class _Region:
 
 
 @dataclass
+class _Calm:
+    """A stream that ends where it breaks: tarfile would throw away what it has read so far."""
+
+    source: Readable
+    damage: Damage | None = None
+
+    def read(self, size: int = -1, /) -> bytes:
+        if self.damage is None:
+            try:
+                return self.source.read(size)
+            except Damage as damage:
+                self.damage = damage
+        return b""
+
+
+@dataclass
 class _Whole:
     """A member that must have the length its archive promises."""
 
     source: Readable
     left: int
+    archive: _Calm
 
     def read(self, size: int = -1, /) -> bytes:
-        part = self.source.read(size)
+        part = self.source.read(self.left if size < 0 else min(size, self.left))
         self.left -= len(part)
         if not part and self.left > 0 and size:
-            message = f"the archive ends {self.left} bytes before this file does"
+            why = f": {self.archive.damage}" if self.archive.damage else ""
+            message = f"the archive ends {self.left} bytes before this file does{why}"
             raise Damage(message)
         return part
 

@@ -2,12 +2,11 @@
 
 Where a layout ends a line with its logger, the last eight bytes of the line say whether any rule
 listens to that logger: one look per line, whatever the number of rules. What is left is scanned,
-many blocks at once, for the fixed texts of the rules of that very logger.
+many blocks at once, with one cheap pattern made of the rules of that very logger.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -30,21 +29,21 @@ _CLOSING = ord(")")
 class Sieve:
     """What passes may hold a fact; what does not pass cannot."""
 
-    def __init__(self, texts_by_logger: Mapping[str, Iterable[str]]) -> None:
-        """Listen to loggers (their last part); each has the texts that its rules look for."""
+    def __init__(self, probes_by_logger: Mapping[str, Iterable[str]]) -> None:
+        """Listen to loggers (their last part); each has the cheap patterns of its rules."""
         self._table = np.zeros(1 << 16, np.bool_)
         self._short: dict[int, set[int]] = {}
-        self._texts: dict[bytes, set[str]] = {}
-        self._loggers = frozenset(texts_by_logger)
-        for name in sorted(texts_by_logger):
+        self._probes: dict[bytes, set[str]] = {}
+        self._loggers = frozenset(probes_by_logger)
+        for name in sorted(probes_by_logger):
             tail = (name + ")").encode()[-_WORD:]
             value = int.from_bytes(tail, "little")
-            self._texts.setdefault(tail, set()).update(texts_by_logger[name])
+            self._probes.setdefault(tail, set()).update(probes_by_logger[name])
             if len(tail) == _WORD:
                 self._table[_hashed(np.array([value], np.uint64))] = True
             else:
                 self._short.setdefault(len(tail), set()).add(value)
-        self._any = _pattern({text for texts in self._texts.values() for text in texts})
+        self._any = _pattern({one for probes in self._probes.values() for one in probes})
         self._patterns: dict[int, str] = {}
 
     def keep(self, cut: Cut, groups: list[list[Layout]]) -> Places:
@@ -59,7 +58,7 @@ class Sieve:
         return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
     def narrow(self, lifted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
-        """Keep the records that hold a text which some rule of their logger looks for."""
+        """Keep the records that meet the cheap pattern of some rule of their logger."""
         tails = lifted["tail"].to_numpy()
         last = [all(layout.logger_last for layout in layouts) for layouts in groups]
         tells = np.array([False, *last])[lifted["kind"].to_numpy()]
@@ -74,11 +73,11 @@ class Sieve:
         return lifted.take(pa.array(rows))
 
     def _pattern_of(self, tail: int) -> str:
-        """Build the pattern for lines that end so: the texts of all loggers whose names fit."""
+        """Build the pattern for lines that end so: those of all loggers whose names fit."""
         if tail not in self._patterns:
             end = tail.to_bytes(_WORD, "little")
             wanted = {
-                text for name, texts in self._texts.items() if end.endswith(name) for text in texts
+                one for name, probes in self._probes.items() if end.endswith(name) for one in probes
             }
             # A message of several lines does not end with its logger, and may be of any.
             self._patterns[tail] = _pattern(wanted) if wanted else self._any
@@ -112,7 +111,7 @@ def texts(cut: Cut, rows: Places, *, whole: bool = False) -> pa.Array:
 
 
 def _pattern(wanted: Iterable[str]) -> str:
-    return "|".join(re.escape(text) for text in sorted(set(wanted)) if text)
+    return "|".join(sorted(set(wanted)))
 
 
 def _hashed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

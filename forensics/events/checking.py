@@ -38,7 +38,7 @@ class Book:
         self.groups = grouped(layouts)
         self.signatures = signatures(self.groups)
         self.matcher = Matcher(rules)
-        self.sieve = Sieve(self.matcher.texts)
+        self.sieve = Sieve(self.matcher.probes)
 
     def cut(self, lines: Sequence[str]) -> Cut | None:
         """Cut lines into records."""

@@ -37,10 +37,10 @@ class Matcher:
         return list(self._by_logger)
 
     @property
-    def texts(self) -> dict[str, set[str]]:
-        """For each logger the fixed texts, of which its lines must hold one to be claimed."""
+    def probes(self) -> dict[str, set[str]]:
+        """For each logger the cheap patterns, one of which a line must meet to be claimed."""
         return {
-            logger: {wording.template.longest for _, wording in pairs}
+            logger: {wording.template.probe for _, wording in pairs}
             for logger, pairs in self._by_logger.items()
         }
 
