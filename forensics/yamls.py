@@ -21,6 +21,9 @@ def read(path: Path) -> Mapping[str, Any]:
     """
     try:
         document = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        says = f"not UTF-8 text: {error.reason} at byte {error.start}"
+        raise RuleError([Problem(str(path), 1, says)]) from None
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         says = f"not readable as YAML: {getattr(error, 'problem', error)}"

@@ -55,7 +55,7 @@ def plan(archives: Sequence[str], split_size: int = SPLIT_SIZE) -> Plan:
     """List the files of all archives and split the large plain ones."""
     splits: list[Split] = []
     problems: list[tuple[str, str]] = []
-    for label, path in _files(archives):
+    for label, path in _files(archives, problems):
         try:
             splits += _file(label, path, split_size)
         except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
@@ -81,18 +81,22 @@ def tasks(splits: Iterable[Split], workers: int) -> list[tuple[Split, ...]]:
     return [tuple(bundle) for bundle in bundles if bundle]
 
 
-def _files(archives: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _files(archives: Sequence[str], problems: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Name every file on disk; a name begins with the archive's own, made different if need be."""
+
+    def closed(error: OSError) -> None:
+        problems.append((str(error.filename), _reason(str(error.filename), error)))
+
     taken: dict[str, int] = {}
     for archive in archives:
         root = Path(archive)
-        name = root.resolve().name
+        name = Path(os.path.normpath(root.absolute())).name or "archive"
         taken[name] = taken.get(name, 0) + 1
         label = name if taken[name] == 1 else f"{name}#{taken[name]}"
         if not root.is_dir():
             yield label, str(root.absolute())
             continue
-        for folder, folders, names in os.walk(root):
+        for folder, folders, names in os.walk(root, onerror=closed):
             folders.sort()
             for one in sorted(names):
                 path = Path(folder, one)

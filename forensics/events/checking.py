@@ -194,7 +194,7 @@ def _example(
     elif number not in takers:
         yield "'match' does not take its own example"
     elif example.line not in trial.events:
-        yield "a scan would pass over the example: 'match' has no fixed text to look for"
+        yield "a scan would pass over the example"
     elif takers == [number]:
         yield from _facts(example.gives, trial.events[example.line])
 

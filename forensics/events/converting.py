@@ -38,8 +38,9 @@ def text(raw: pa.Array) -> pa.Array:
 
 
 def _integers(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
-    digits = pc.extract_regex(captured, r"(?P<n>-?[0-9]{1,18})").field("n")
-    known = pc.and_(captured.is_valid(), pc.match_substring_regex(captured, r"[0-9]"))
+    digits = pc.extract_regex(captured, r"(?P<n>-?[0-9]+)").field("n")
+    sane = pc.match_substring_regex(digits, r"^-?[0-9]{1,18}$")
+    known = pc.fill_null(sane, False)
     digits = pc.if_else(known, digits, pa.scalar(None, pa.binary()))
     numbers = pc.cast(text(digits), pa.int64())
     if wanted in _WIDEST:
@@ -53,7 +54,7 @@ def _lists(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
     bare = pc.replace_substring_regex(captured, r"[^-0-9,]", "")
     parts = pc.split_pattern(bare, ",")
     values = parts.flatten()
-    filled = pc.match_substring_regex(values, r"^-?[0-9]{1,9}$")
+    filled = pc.match_substring_regex(values, r"^-?[0-9]{1,9}$|^[01][0-9]{9}$")
     parents = parts.value_parent_indices().filter(filled) if len(values) else None
     numbers = pc.cast(text(values.filter(filled)), wanted.value_type)
     return _regrouped(parents, numbers, captured, wanted)

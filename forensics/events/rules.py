@@ -73,6 +73,9 @@ def load_rules(paths: Sequence[Path] | None = None) -> tuple[Rule, ...]:
         except RuleError as error:
             problems += error.problems
             continue
+        except (TypeError, AttributeError) as error:
+            problems.append(Problem(str(path), 1, f"not of the shape of a rule: {error}"))
+            continue
         if rule.id in seen:
             problems.append(Problem(rule.path, 1, f"id {rule.id!r} is taken by {seen[rule.id]}"))
         seen[rule.id] = rule.path

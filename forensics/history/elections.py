@@ -66,6 +66,8 @@ def kind_of(change: Change, away: Sequence[Absence]) -> str:
 
 
 def _kind_among_the_living(change: Change, gone: str | None) -> str:
+    if change.old is None:
+        return "unknown"
     preferred = change.replicas[0] if change.replicas else None
     if change.new == change.old:
         return "controlled_shutdown" if gone == "controlled" else "failover" if gone else "unknown"

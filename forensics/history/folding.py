@@ -13,7 +13,7 @@ from forensics.history.elections import Change, is_clean, kind_of
 from forensics.history.lanes import Absence
 from forensics.history.phases import Phases
 from forensics.history.statements import Statement, statements
-from forensics.history.states import State, in_order
+from forensics.history.states import State, begun, in_order
 from forensics.tables import ISR, LEADERSHIP
 
 __all__ = ["FOLDED", "Context", "fold"]
@@ -102,12 +102,13 @@ def _reign(epoch: int, said: Sequence[Statement], states: Sequence[State]) -> _R
     own = [one.leader for one in named if one.leads] or [one.leader for one in named]
     leader = first.leader if first is not None and first.leader is not None else None
     moments = [one.at for one in lines if one.news] + [s.at for s in mine if s.at is not None]
+    start = begun(min(moments, default=None), lines)
     recovering = first is not None and first.recovery == "RECOVERING"
     recovering = recovering or _marked(said, [one for one in lines if one.leads and one.news])
     return _Reign(
         epoch,
         leader if leader is not None else (own[0] if own else None),
-        min(moments, default=None),
+        start,
         sorted(lines, key=lambda one: (not one.news, not one.leads, one.place)),
         first,
         before,
@@ -127,7 +128,6 @@ def _marked(said: Sequence[Statement], starts: Sequence[Statement]) -> bool:
 def _leadership(reigns: Sequence[_Reign], context: Context) -> Iterable[dict[str, Any]]:
     for at, reign in enumerate(reigns):
         previous = reigns[at - 1] if at else None
-        after = reigns[at + 1] if at + 1 < len(reigns) else None
         change = _change(reign, previous, context)
         starts = [one for one in reign.said if one.leads and one.log_end is not None and one.news]
         lines = starts[:1] + [one for one in reign.said if one not in starts[:1]]
@@ -138,7 +138,7 @@ def _leadership(reigns: Sequence[_Reign], context: Context) -> Iterable[dict[str
             "leader_epoch": reign.epoch,
             "leader": reign.leader,
             "started_at": reign.at,
-            "ended_at": after.at if after else None,
+            "ended_at": next((one.at for one in reigns[at + 1 :] if one.at is not None), None),
             "how": "observed" if reign.said or reign.first else "inferred",
             "election": kind_of(change, context.away) if reign.leader is not None else "unknown",
             "clean": is_clean(change),
@@ -176,8 +176,8 @@ def _change(reign: _Reign, previous: _Reign | None, context: Context) -> Change:
 
 def _versions(states: Sequence[State], said: Sequence[Statement]) -> Iterable[dict[str, Any]]:
     for at, state in enumerate(states):
-        after = states[at + 1] if at + 1 < len(states) else None
-        yield _version(state, after.at if after else None)
+        later = (one.at for one in states[at + 1 :] if one.at is not None)
+        yield _version(state, next(later, None))
     known = {state.leader_epoch for state in states}
     for one in said:
         # Lines without a partition epoch still tell the ISR of an epoch that nothing else tells.

@@ -195,7 +195,7 @@ def _absence(broker: int, run: Sequence[Span], end: int | None, *, speaks: bool)
     elif "starting" in states or not speaks:
         kind = "unknown"
     else:
-        kind = "pause"
+        kind = "pause" if end is not None else "gone"
     evidence = [place for span in run for place in span.evidence]
     return Absence(broker, kind, run[0].begin, end, tuple(evidence))
 

@@ -14,7 +14,10 @@ from typing import Any, TypeVar
 
 from forensics.history.statements import Statement
 
-__all__ = ["State", "in_order"]
+__all__ = ["State", "begun", "in_order"]
+
+# Nodes hear of a change within seconds of each other.
+_SLACK = 2_000_000
 
 Value = TypeVar("Value")
 
@@ -53,6 +56,14 @@ def in_order(said: Sequence[Statement], *, elr: bool | None) -> list[State]:
     return states
 
 
+def begun(first: int | None, said: Iterable[Statement]) -> int | None:
+    """Give the moment of the first news, unless somebody knew before that it was so."""
+    known = min((one.at for one in said if not one.news), default=None)
+    if first is None or (known is not None and known < first - _SLACK):
+        return None
+    return first
+
+
 def _merged(epoch: int, said: list[Statement]) -> State:
     news = [one.at for one in said if one.news]
     return State(
@@ -63,7 +74,7 @@ def _merged(epoch: int, said: list[Statement]) -> State:
         replicas=_agreed(said, lambda one: one.replicas),
         elr=_agreed(said, lambda one: one.elr),
         recovery=_agreed(said, lambda one: one.recovery),
-        at=min(news, default=None),
+        at=begun(min(news, default=None), said),
         said=sorted(said, key=lambda one: (not one.news, one.place)),
     )
 

@@ -12,7 +12,7 @@ from forensics.incidents.flapping_broker import flapping
 __all__ = ["find"]
 
 NAME = "broker-restart"
-_CONFIDENCES = {"pause": "likely", "unknown": "possible"}
+_CONFIDENCES = {"pause": "likely", "gone": "likely", "unknown": "possible"}
 _KINDS = {"controlled": "controlled", "crash": "crash"}
 
 
@@ -46,7 +46,7 @@ def _severity(case: Case, absence: Absence) -> str:
     limits = case.limits[NAME]
     if absence.kind in ("controlled", "unknown"):
         return str(limits["planned" if absence.kind == "controlled" else "unknown"])
-    gone = absence.kind == "crash" and absence.end is None
+    gone = absence.kind in ("crash", "gone") and absence.end is None
     return str(limits["gone"] if gone else limits["unplanned"])
 
 
@@ -55,6 +55,7 @@ def _title(absence: Absence, away: float | None) -> str:
         "controlled": "was shut down in order",
         "crash": "died without a shutdown",
         "pause": "hung and was fenced",
+        "gone": "fell silent and was fenced",
         "unknown": "was away, in a way that the logs do not tell",
     }[absence.kind]
     back = (
@@ -70,6 +71,7 @@ _EXPLANATIONS = {
     "the process was killed or fell over. Its partitions had no leader until others took over.",
     "pause": "The cluster gave the broker up although its process went on: it did not answer for "
     "longer than its session allows, and came back without a restart.",
+    "gone": "The cluster gave the broker up, and nothing more is heard of it: its log just ends.",
     "unknown": "Nothing here tells how the broker left: its own log is missing or silent.",
 }
 _ACTIONS = {
@@ -79,5 +81,6 @@ _ACTIONS = {
         "Look for hs_err_pid*.log in the broker's working folder.",
     ],
     "pause": ["Look at the broker's garbage collection log and its disk latency at that time."],
+    "gone": ["Look whether the process is alive, and what its host did at that time."],
     "unknown": ["Collect the broker's server.log from before the start."],
 }

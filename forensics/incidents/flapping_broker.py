@@ -44,7 +44,7 @@ def _finding(case: Case, broker: int, run: Sequence[Absence]) -> Finding:
     how = (
         "mixed"
         if len(kinds) > 1
-        else {"crash": "crash", "pause": "pause"}.get(kinds.pop(), "mixed")
+        else {"crash": "crash", "pause": "pause", "gone": "pause"}.get(kinds.pop(), "mixed")
     )
     last = run[-1].end
     median = round(statistics.median(away), 1) if away else None

@@ -31,6 +31,9 @@ def loss(
     old = [row for row in events if brokers.get(row["node"]) == previous]
     cut = _cut(old, start)
     own_end, seen_end, places = _old_end(old, start, cut)
+    if previous == election["leader"]:
+        # It comes back to lead what it led: its log is the one that is kept.
+        own_end, cut = kept, None
     if cut is not None:
         places.append(cut)
         kept = cut["cut_to"] if kept is None else min(kept, cut["cut_to"])

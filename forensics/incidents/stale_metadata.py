@@ -95,7 +95,7 @@ def _moves(case: Case, episode: Sequence[Row]) -> list[Row]:
     begin, end = episode[0]["at"] - near, episode[-1]["at"] + near
     topics = sorted({row["topic"] for row in episode if row["topic"]})
     names = {name_of(row) for row in episode if row["partition"] is not None}
-    rows = case.rows("leadership", pc.field("topic").isin(topics))
+    rows = case.rows("leadership", pc.field("topic").isin(topics)) if topics else []
     return sorted(
         (
             row
