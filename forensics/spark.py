@@ -54,7 +54,9 @@ class Cluster:
         """Read splits, and leave events and accounts as Parquet."""
         reader = self.session.read.format("kafka-logs")
         reader = reader.option("splits", packed(splits)).option("workers", str(self.workers))
-        reader.load().write.mode("overwrite").parquet(str(target))
+        # Read once and thrown away: quickly written matters more than small.
+        written = reader.load().write.mode("overwrite").option("compression", "snappy")
+        written.parquet(str(target))
 
     def each_batch(
         self, source: Path, target: Path, work: Callable[[Batches], Batches], schema: pa.Schema

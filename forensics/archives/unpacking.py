@@ -24,7 +24,7 @@ from forensics.archives.compression import (
 __all__ = ["BLOCK", "Unpacked", "blocks", "unpack", "zip_member"]
 
 # Small enough to stay in the processor's cache while it is looked at again and again.
-BLOCK = 2 << 20
+BLOCK = 4 << 20
 # An archive in an archive in an archive is enough for anybody.
 _DEEPEST = 5
 _LOCAL_HEADER = struct.Struct("<4s22xHH")

@@ -30,6 +30,7 @@ class Matcher:
             for wording in rule.wordings:
                 for logger in rule.loggers:
                     self._by_logger.setdefault(logger, []).append((rule, wording))
+        self._hits = {logger: [0] * len(pairs) for logger, pairs in self._by_logger.items()}
 
     @property
     def loggers(self) -> list[str]:
@@ -66,9 +67,13 @@ class Matcher:
 
     def _logger(self, entries: pa.RecordBatch, logger: str) -> Iterator[pa.RecordBatch]:
         mine = entries.filter(pc.equal(entries["logger"], pa.scalar(logger.encode(), pa.binary())))
-        for rule, wording in self._by_logger[logger]:
+        hits = self._hits[logger]
+        # No line is claimed twice, so the order is free: what was frequent so far comes first, and
+        # leaves little for the others.
+        for number in sorted(range(len(hits)), key=lambda at: (-hits[at], at)):
             if not len(mine):
                 return
+            rule, wording = self._by_logger[logger][number]
             taken = pc.match_substring(mine["message"], wording.template.longest)
             if not pc.any(taken).as_py():
                 continue
@@ -79,6 +84,7 @@ class Matcher:
             if not fits.any():
                 continue
             yield from _events(some.filter(fits), fields.filter(fits), rule, wording)
+            hits[number] += int(fits.sum())
             left = np.ones(len(mine), np.bool_)
             left[rows[fits]] = False
             mine = mine.filter(left)
