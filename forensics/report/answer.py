@@ -32,7 +32,8 @@ class Loss:
         if not self.at_most:
             return "none seen"
         if self.at_least and self.sure:
-            return f"confirmed {self.at_least:,}..{self.at_most:,} records {on}"
+            least, most = f"{self.at_least:,}", f"{self.at_most:,}"
+            return f"confirmed {least if least == most else f'{least}..{most}'} records {on}"
         return f"possible, at most {count(self.at_most, 'record')} {on}"
 
 

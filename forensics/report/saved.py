@@ -90,8 +90,12 @@ class Saved:
     def offsets(self) -> dict[str, int]:
         """How far each node's clock is from the reference, in milliseconds."""
         rows = self.rows("clocks", ["node", "offset_ms", "zone_shift_minutes"])
-        zone = {str(row["node"]): (row["zone_shift_minutes"] or 0) * 60_000 for row in rows}
-        return {str(row["node"]): (row["offset_ms"] or 0) + zone[str(row["node"])] for row in rows}
+        # A clock that nothing tells of is no clock that is right; a zone can be known without it.
+        return {
+            str(row["node"]): (row["offset_ms"] or 0) + (row["zone_shift_minutes"] or 0) * 60_000
+            for row in rows
+            if row["offset_ms"] is not None or row["zone_shift_minutes"]
+        }
 
     @cached_property
     def files(self) -> list[Row]:

@@ -102,12 +102,12 @@ def _time(saved: Saved, moment: int | None) -> str:
 
 
 def _offset(saved: Saved, node: str) -> str:
-    return f"{saved.offsets[node]:+,} ms" if node in saved.offsets else "-"
+    return f"{saved.offsets[node]:+,} ms" if node in saved.offsets else "not known"
 
 
 def _bar(saved: Saved, spans: list[tuple[int, int]]) -> Markup:
     if not saved.window or not spans:
-        return tag("span", "no time could be read", class_="strip")
+        return tag("span", "no lines with a time", class_="strip")
     start, end = saved.window
     pieces = []
     for first, last in spans:
