@@ -48,7 +48,7 @@ def test_every_topic_name_that_kafka_allows_is_read(topic: str) -> None:
         ("text", ["", "any thing"], ["two\nlines"]),
         ("rest", ["", "two\nlines"], []),
         ("word", ["INFO", "a-b.c"], ["", "two words", "a,b", "(a)"]),
-        ("int", ["0", "-1", "9" * 18], ["", "1.5", "9" * 19, "--1", "0x1"]),
+        ("int", ["0", "-1", "9" * 18], ["", "1.5", "--1", "0x1"]),
         ("digit", ["7"], ["", "77", "a"]),
         ("ints", ["", "1", "1,2", "[1, 2]", "List(1, 2)", "Set()", "-1"], ["a", "1;2", "[a]"]),
         ("maybe", ["None", "Some(3)", "Optional[3]", "Optional.empty", "-1", "4"], ["", "Some(x)"]),
