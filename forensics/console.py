@@ -87,6 +87,12 @@ def _told_plainly() -> Iterator[None]:
         yield
     except ForensicsError as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        # A file that cannot be written or read is named; anything else is not for a person.
+        if error.filename is None:
+            raise
+        message = f"{error.filename}: {error.strerror}"
+        raise click.ClickException(message) from error
     except KeyboardInterrupt as stop:
         raise click.exceptions.Exit(INTERRUPTED) from stop
 

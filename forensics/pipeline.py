@@ -18,7 +18,7 @@ from forensics.events.accounting import FileAccount, add_up, mark_duplicates
 from forensics.events.nodes import assign
 from forensics.events.settling import settler
 from forensics.settings import Settings
-from forensics.spark import Cluster
+from forensics.spark import Cluster, told_plainly
 from forensics.tables import CLOCKS, EVENTS, FILES, ISR, LEADERSHIP
 
 __all__ = ["postmortem"]
@@ -33,13 +33,14 @@ def postmortem(settings: Settings, say: Say) -> dict[str, Any]:
         say(f"warning: {label}: {problem}; the rest is read")
     shutil.rmtree(settings.staging, ignore_errors=True)
     settings.tables.mkdir(parents=True, exist_ok=True)
-    cluster = Cluster(settings.master)
-    try:
-        files = read(cluster, work, settings, say)
-        past = rebuild(cluster, files, settings, say)
-    finally:
-        cluster.stop()
-        shutil.rmtree(settings.staging, ignore_errors=True)
+    with told_plainly():
+        cluster = Cluster(settings.master)
+        try:
+            files = read(cluster, work, settings, say)
+            past = rebuild(cluster, files, settings, say)
+        finally:
+            cluster.stop()
+            shutil.rmtree(settings.staging, ignore_errors=True)
     found = incidents.find(settings.tables, past)
     document = incidents.document(settings.tables, files.values(), past.clocks, found)
     say(f"incidents  {len(found)} findings, verdict: {document['verdict']}")

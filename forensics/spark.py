@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -15,10 +18,22 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from forensics import java
 from forensics.archives.planning import Split
 from forensics.datasource import KafkaLogs, packed
+from forensics.errors import ForensicsError
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "told_plainly"]
 
 Batches = Iterator[pa.RecordBatch]
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """Turn what Spark throws, pages long, into its first sentence."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        first = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
+        message = f"Spark could not finish: {first.strip()}"
+        raise ForensicsError(message) from error
 
 
 class Cluster:
