@@ -44,6 +44,8 @@ PAIRS = pa.schema(
 _ZONE_STEP = 15
 _MINUTE_MS = 60_000
 _BURST = 1_000_000
+# How far apart healthy nodes hear of a change.
+_NEAR_MS = 100.0
 # How much longer one tail must be than the other to be called a tail.
 _SKEWED = 2.0
 # A zone is off by whole quarters of an hour; what is left over must be drift, and small.
@@ -83,22 +85,27 @@ def anchors(sightings: Iterable[tuple[object, str, int]]) -> list[tuple[str, str
 def offset_of(deltas: Sequence[float]) -> tuple[float, float]:
     """Read the offset of two clocks off how far apart they saw the same states, and its doubt.
 
-    A node that hangs sees things late, never early. So where the deltas have a long tail on one
-    side, the truth lies at the other, sharp edge; without a tail it lies in the middle.
+    Nodes that are well see a change within a tenth of a second of each other, so the truth lies
+    where the deltas crowd. A node that hangs sees things late, never early: of several crowds the
+    one away from the long tail is believed.
 
-    >>> offset_of([5.0, 5.1, 5.2, 5.3, 9.0, 14.0, 30.0, 31.0])[0]
-    5.0
+    >>> offset_of([5000.0, 5010.0, 5200.0, 5300.0, 9000.0, 14000.0, 30000.0, 31000.0])[0]
+    5000.0
     >>> offset_of([-2.0, -1.0, 0.0, 1.0, 2.0])[0]
     0.0
     """
     ordered = sorted(deltas)
+    crowd = [sum(abs(other - one) <= _NEAR_MS for other in ordered) for one in ordered]
+    dense = [one for one, count in zip(ordered, crowd, strict=True) if 2 * count > max(crowd)]
     low, middle, high = (ordered[int(len(ordered) * share)] for share in (0.1, 0.5, 0.9))
     below, above = middle - low, high - middle
     if above > _SKEWED * below:
-        return low, max(below, 1.0)
-    if below > _SKEWED * above:
-        return high, max(above, 1.0)
-    return middle, max((high - low) / 2, 1.0)
+        chosen = dense[0]
+    elif below > _SKEWED * above:
+        chosen = dense[-1]
+    else:
+        chosen = min(dense, key=lambda one: (-crowd[ordered.index(one)], abs(one - middle)))
+    return chosen, abs(middle - chosen) + _NEAR_MS
 
 
 def bursts(deltas: Iterable[tuple[int, float]]) -> list[float]:
@@ -114,11 +121,14 @@ def bursts(deltas: Iterable[tuple[int, float]]) -> list[float]:
 
 def settle_pair(deltas: pa.Table) -> pa.Table:
     """Reduce the anchors of one pair of nodes to one row of PAIRS."""
-    pairs = zip(deltas["at"].to_pylist(), deltas["delta"].to_pylist(), strict=True)
-    few = bursts(pairs)
-    middle, width = offset_of(few)
+    pairs = list(zip(deltas["at"].to_pylist(), deltas["delta"].to_pylist(), strict=True))
+    theirs = [(at + int(delta * 1000), delta) for at, delta in pairs]
+    # What one node writes in a moment may take the other, if it hangs, many seconds, and either may
+    # be the one that hangs: bursts are taken by both clocks.
+    mine, other = bursts(pairs), bursts(theirs)
+    middle, width = offset_of(mine + other)
     row = {"node": deltas["node"][0].as_py(), "other": deltas["other"][0].as_py()}
-    row |= {"count": len(few), "delta": middle, "spread": width}
+    row |= {"count": min(len(mine), len(other)), "delta": middle, "spread": width}
     return pa.Table.from_pylist([row], schema=PAIRS)
 
 
