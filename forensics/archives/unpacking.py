@@ -9,7 +9,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import IO, cast
 
 from forensics.archives.compression import (
@@ -37,7 +37,6 @@ class Unpacked:
     file: str
     source: Readable
     damaged: str | None = None
-    notes: list[str] = field(default_factory=list)
 
 
 def unpack(name: str, source: Readable, depth: int = 0) -> Iterator[Unpacked]:

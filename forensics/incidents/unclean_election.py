@@ -24,7 +24,9 @@ def find(case: Case) -> Iterator[Finding]:
     unclean = case.rows("leadership", pc.field("clean") == False)  # noqa: E712
     for row in unclean:
         if row["started_at"] is None:
-            row["started_at"] = case.end
+            # Only lines that repeat it are left: it was so at the first of them, at the latest.
+            told = [place["at"] for place in case.places(row["evidence"]) if "at" in place]
+            row["started_at"] = min(told, default=case.end)
     for group in strokes(unclean, case.limits[NAME]["stroke"]):
         yield _finding(case, group)
 
