@@ -40,12 +40,17 @@ class TemplateError(ValueError):
 
 @dataclass(frozen=True)
 class Template:
-    """A compiled template: the pattern, the names it captures, the text that must occur."""
+    """A compiled template: its pattern, the names it captures, the text that must occur."""
 
     source: str
-    pattern: str
+    body: str
     fields: tuple[str, ...]
     literals: tuple[str, ...]
+
+    @property
+    def pattern(self) -> str:
+        """The pattern of the whole text, blanks at its end aside."""
+        return f"^{self.body}\\s*$"
 
     @property
     def probe(self) -> str:
@@ -77,8 +82,8 @@ def compile_template(source: str, types: dict[str, str] | None = None) -> Templa
         end = part.end()
     literals.append(source[end:])
     pieces.append(re.escape(literals[-1]))
-    pattern = "^" + "".join(pieces) + r"\s*$"
-    return Template(source, pattern, tuple(fields), tuple(text for text in literals if text))
+    body = "".join(pieces)
+    return Template(source, body, tuple(fields), tuple(text for text in literals if text))
 
 
 def _piece(name: str, kind: str, known: dict[str, str], fields: list[str]) -> str:

@@ -48,7 +48,7 @@ class Scanner:
     def __init__(self) -> None:
         """Load what rules/ holds."""
         self.groups = grouped(load_layouts())
-        self.matcher = Matcher(load_rules())
+        self.matcher = Matcher(rule for rule in load_rules() if not rule.routine)
         self.sieve = Sieve(self.matcher.probes)
         self.writers = Writers()
         self.signatures = signatures(self.groups)

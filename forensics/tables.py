@@ -43,6 +43,17 @@ FACTS = pa.schema(
         ("epoch_ms", pa.int64()),
         ("count", pa.int64()),
         ("detail", pa.string()),
+        # the other node of a line that tells of two
+        ("peer", pa.int32()),
+        ("group", pa.string()),
+        ("generation", pa.int32()),
+        ("member", pa.string()),
+        ("setting", pa.string()),
+        ("value", pa.string()),
+        ("log_dir", pa.string()),
+        ("position", pa.int64()),
+        ("producer_id", pa.int64()),
+        ("duration_ms", pa.int64()),
     ]
 )
 

@@ -1,50 +1,69 @@
-"""The one place that reads YAML: every mapping and value knows the line it stands on."""
+"""The one place that reads YAML: every mapping and value knows the line it stands on.
+
+The parser is libyaml's, since five hundred rules are read at each start, and the values are those
+of YAML 1.2: `no` and `on` are words here, as everybody who writes them expects.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+import yaml
 
 from forensics.errors import Problem, RuleError
 
 __all__ = ["line_of", "read", "shipped"]
 
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INT = re.compile(r"[-+]?[0-9]+")
+_FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=e))(?:e[-+]?[0-9]+)?", re.IGNORECASE)
+_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+
+
+class _Lined(dict[Any, Any]):
+    """A mapping that knows its line, and the line of each key."""
+
+    line = 1
+    lines: Mapping[Any, int] = {}
+
+
+class _Listed(list[Any]):
+    """A list that knows its line, and the line of each item."""
+
+    line = 1
+    lines: Mapping[Any, int] = {}
+
 
 def read(path: Path) -> Mapping[str, Any]:
     """Read one YAML mapping; a duplicate key or broken syntax names file and line.
 
-    The result keeps ruamel's line numbers, which `line_of` reads.
+    The result keeps line numbers, which `line_of` reads.
     """
     try:
-        document = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
+        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=_Loader)
     except UnicodeDecodeError as error:
         says = f"not UTF-8 text: {error.reason} at byte {error.start}"
         raise RuleError([Problem(str(path), 1, says)]) from None
-    except YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        says = f"not readable as YAML: {getattr(error, 'problem', error)}"
+        says = f"not readable as YAML: {getattr(error, 'problem', None) or error}"
         raise RuleError([Problem(str(path), mark.line + 1 if mark else 1, says)]) from None
-    if not isinstance(document, Mapping):
+    if not isinstance(node, yaml.MappingNode):
         raise RuleError([Problem(str(path), 1, "a mapping was expected, such as 'id: ...'")])
+    document: Mapping[str, Any] = _built(node, path)
     return document
 
 
 def line_of(node: object, key: object = None) -> int:
     """Say on which line of its file a mapping, or one key of it, stands (1 where unknown)."""
-    marks = getattr(node, "lc", None)
-    if marks is None or marks.line is None:
-        return 1
+    line: int = getattr(node, "line", 1)
     if key is None:
-        return int(marks.line) + 1
-    try:
-        position = marks.item(key) if isinstance(node, Sequence) else marks.key(key)
-    except (KeyError, IndexError, TypeError):
-        return int(marks.line) + 1
-    return int(position[0]) + 1
+        return line
+    lines: Mapping[Any, int] = getattr(node, "lines", {})
+    return lines.get(key, line)
 
 
 def shipped(folder: str) -> Iterator[Path]:
@@ -52,5 +71,41 @@ def shipped(folder: str) -> Iterator[Path]:
     package = Path(__file__).parent
     for root in (package / "_data" / "rules", package.parent / "rules"):
         if (root / folder).is_dir():
-            yield from sorted((root / folder).glob("*.yaml"))
+            yield from sorted((root / folder).rglob("*.yaml"))
             return
+
+
+def _built(node: Any, path: Path) -> Any:
+    if isinstance(node, yaml.ScalarNode):
+        return _scalar(node)
+    line = node.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode):
+        items = _Listed(_built(one, path) for one in node.value)
+        items.line = line
+        items.lines = {at: one.start_mark.line + 1 for at, one in enumerate(node.value)}
+        return items
+    mapping = _Lined()
+    lines: dict[Any, int] = {}
+    mapping.line, mapping.lines = line, lines
+    for name, value in node.value:
+        key = _built(name, path)
+        at = name.start_mark.line + 1
+        if not isinstance(key, (str, int)):
+            raise RuleError([Problem(str(path), at, "a key must be a word")])
+        if key in mapping:
+            says = f"not readable as YAML: found duplicate key {key!r}"
+            raise RuleError([Problem(str(path), at, says)])
+        lines[key] = at
+        mapping[key] = _built(value, path)
+    return mapping
+
+
+def _scalar(node: yaml.ScalarNode) -> Any:
+    text = node.value
+    if node.style:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text)
+    return float(text) if _FLOAT.fullmatch(text) else text

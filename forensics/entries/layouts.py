@@ -24,10 +24,16 @@ _NAMES = {"time", "level", "logger", "message", "client"}
 
 @dataclass(frozen=True)
 class Layout:
-    """One layout, ready to use; `origin` says where it is written."""
+    """One layout, ready to use; `origin` says where it is written.
+
+    Where something follows the message, a message of several lines is read in two: its first line
+    by `opening`, and what follows its last line by `closing`.
+    """
 
     id: str
     template: Template
+    opening: Template | None
+    closing: str | None
     time: TimeFormat
     time_at: int
     signature: Signature
@@ -76,9 +82,12 @@ def _layout(path: Path, node: Mapping[str, Any]) -> Layout:
         says = "'match' must hold {time:time}, with only fixed text and {:digit} before it"
         raise RuleError([Problem(str(path), line_of(node, "match"), says)])
     shape = before + time.shape.replace("d", "\0")
+    opening, closing = _ends(node["match"], {"time": time.pattern})
     return Layout(
         id=node["id"],
         template=template,
+        opening=opening,
+        closing=closing,
         time=time,
         time_at=len(before),
         signature=Signature.of(shape, digits="\0"),
@@ -86,4 +95,15 @@ def _layout(path: Path, node: Mapping[str, Any]) -> Layout:
         examples=tuple(node["examples"]),
         refuses=tuple(node.get("refuses", ())),
         origin=Problem(str(path), 1, node["id"]),
+    )
+
+
+def _ends(match: str, types: dict[str, str]) -> tuple[Template | None, str | None]:
+    front, message, after = match.partition("{message}")
+    if not message or not after:
+        return None, None
+    closing = compile_template(after).body
+    return (
+        compile_template(front + message, types),
+        rf"^(?P<more>(?s:.*?)){closing}[ \t\r]*(?:\n|$)",
     )

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from forensics.archives.cutting import Cut
 from forensics.archives.starts import Places, Signature, words_at
 from forensics.entries.layouts import Layout
-from forensics.entries.sieve import texts
+from forensics.entries.sieve import later_lines, texts
 from forensics.entries.splitting import can_split, split
 from forensics.entries.times import NO_TIME
 
@@ -37,6 +37,7 @@ LIFTED = pa.schema(
         ("ts", pa.int64()),
         ("tail", pa.uint64()),
         ("text", pa.binary()),
+        ("more", pa.binary()),
     ]
 )
 ENTRIES = pa.schema(
@@ -49,6 +50,8 @@ ENTRIES = pa.schema(
         ("message", pa.binary()),
         ("client", pa.binary()),
         ("text", pa.binary()),
+        # the lines of the record after its first one
+        ("more", pa.binary()),
     ]
 )
 # As much of a line as is kept as evidence.
@@ -91,6 +94,7 @@ def lift(cut: Cut, rows: Places, groups: list[list[Layout]]) -> pa.RecordBatch:
             pa.array(moments, mask=moments == NO_TIME),
             pa.array(words_at(cut.data, cut.heads[rows] - 8)),
             texts(cut, rows),
+            later_lines(cut, rows),
         ],
         schema=LIFTED,
     )
@@ -119,6 +123,10 @@ def read(lifted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
             columns = {field.name: some.field(field.name) for field in some.type}
             parts += _found(mine, layout, fits, columns)
             mine = mine.filter(pc.invert(fits))
+            if layout.opening and layout.closing:
+                fits, columns = _long_messages(mine, layout, layout.opening.pattern, layout.closing)
+                parts += _found(mine, layout, fits, columns)
+                mine = mine.filter(pc.invert(fits))
     if not parts:
         return pa.RecordBatch.from_pylist([], schema=ENTRIES)
     return pa.concat_batches(parts) if len(parts) > 1 else parts[0]
@@ -132,6 +140,22 @@ def layout_of(cut: Cut, row: int, layouts: list[Layout]) -> str | None:
             return layout.id
     # A message of several lines has its end further down: the beginning has to do.
     return layouts[0].id
+
+
+def _long_messages(
+    lifted: pa.RecordBatch, layout: Layout, opening: str, closing: str
+) -> tuple[pa.Array, dict[str, pa.Array]]:
+    """Read messages of several lines: what the layout puts after a message ends the last line."""
+    first = pc.extract_regex(lifted["text"], opening)
+    last = pc.extract_regex(lifted["more"], closing)
+    fits = pc.and_(first.is_valid(), last.is_valid())
+    columns = {
+        field.name: part.field(field.name).filter(fits)
+        for part in (first, last)
+        for field in part.type
+        if field.name in (*layout.template.fields, "more")
+    }
+    return fits, columns
 
 
 def _found(
@@ -155,5 +179,6 @@ def _found(
         columns.get("message", nothing),
         columns.get("client", nothing),
         pc.binary_slice(mine["text"], 0, TEXT_KEPT),
+        columns.get("more", mine["more"]),
     ]
     return [pa.RecordBatch.from_arrays(arrays, schema=ENTRIES)]

@@ -18,12 +18,15 @@ from forensics.archives.cutting import Cut
 from forensics.archives.starts import Places, words_at
 from forensics.entries.layouts import Layout
 
-__all__ = ["Sieve", "texts"]
+__all__ = ["Sieve", "later_lines", "texts"]
 
 _WORD = 8
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 _HASH_SHIFT = np.uint64(48)
 _CLOSING = ord(")")
+_RETURN = ord("\r")
+# So much is kept of a record's later lines: the settings a broker prints at its start, not a heap.
+_MORE_KEPT = 64 << 10
 
 
 class Sieve:
@@ -97,12 +100,23 @@ class Sieve:
         return heard
 
 
-def texts(cut: Cut, rows: Places, *, whole: bool = False) -> pa.Array:
-    """Give the first lines of records (or the whole records) as one Arrow array of bytes."""
-    ends = cut.ends if whole else cut.heads
+def texts(cut: Cut, rows: Places) -> pa.Array:
+    """Give the first lines of records as one Arrow array of bytes."""
+    return _between(cut, cut.starts, cut.heads, rows)
+
+
+def later_lines(cut: Cut, rows: Places) -> pa.Array:
+    """Give the lines that follow the first lines of records; empty where none does."""
+    breaks = np.minimum(cut.heads, len(cut.data) - 1)
+    begins = cut.heads + 1 + (cut.data[breaks] == _RETURN)
+    ends = np.minimum(cut.ends, begins + _MORE_KEPT)
+    return _between(cut, np.minimum(begins, ends), ends, rows)
+
+
+def _between(cut: Cut, begins: Places, ends: Places, rows: Places) -> pa.Array:
     # Between two wanted texts lies one that is not wanted: both are named by the same offsets.
-    bounds = np.empty(2 * len(cut.starts), np.int32)
-    bounds[0::2] = cut.starts
+    bounds = np.empty(2 * len(begins), np.int32)
+    bounds[0::2] = begins
     bounds[1::2] = ends
     both = pa.Array.from_buffers(
         pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(cut.data)]

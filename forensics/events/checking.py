@@ -64,7 +64,7 @@ class _Trial:
     """Lines that were tried: what they are as entries and events, and which wordings take them."""
 
     entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    events: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     takers: Mapping[str, list[int]] = field(default_factory=dict)
 
 
@@ -152,11 +152,10 @@ def _try(book: Book, wordings: Sequence[tuple[Rule, Wording]]) -> _Trial:
         return _Trial()
     firsts = starts(lines)
     entries = {firsts[row["line"]]: row for row in rows(book.entries(cut)) if row["line"] in firsts}
-    events: dict[str, Mapping[str, Any]] = {}
+    events: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in book.events(cut).to_pylist():
         if row["line"] in firsts:
-            # A line's own event comes first; what it says beside its news comes after.
-            events.setdefault(firsts[row["line"]], row)
+            events[firsts[row["line"]]].append(row)
     return _Trial(entries, events, _takers(entries, wordings))
 
 
@@ -196,10 +195,17 @@ def _example(
     elif example.line not in trial.events:
         yield "a scan would pass over the example"
     elif takers == [number]:
-        yield from _facts(example.gives, trial.events[example.line])
+        # A line's own events come first; what it says beside its news comes after.
+        events = trial.events[example.line]
+        gives = [example.gives] if isinstance(example.gives, Mapping) else example.gives
+        if gives is not example.gives or len(gives) == len(events):
+            for wanted, event in zip(gives, events, strict=False):
+                yield from _facts(wanted, event)
+        else:
+            yield f"gives {len(gives)} events, got {len(events)}"
 
 
-def _facts(gives: Mapping[str, Any], event: Mapping[str, Any]) -> Iterator[str]:
+def _facts(gives: object, event: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(gives, Mapping):
         yield "'gives' is no mapping; write facts and their values, such as {topic: orders}"
         return

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.converting import convert, text
-from forensics.events.rules import Rule, Wording
+from forensics.events.rules import MORE, Each, Rule, Wording
 from forensics.tables import EVENTS, FACTS
 
 __all__ = ["Matcher"]
@@ -96,6 +96,8 @@ def _events(
     captured = {field.name: fields.field(field.name) for field in fields.type}
     if "client" not in captured:
         captured["client"] = entries["client"]
+    if wording.each:
+        entries, captured = _itemised(entries, captured, wording.each)
     facts = dict(captured) | _chosen(wording.settings, captured)
     yield _batch(entries, rule.kind, facts, rule, wording)
     shared = {name: facts[name] for name in ("topic", "partition", "controller") if name in facts}
@@ -103,6 +105,31 @@ def _events(
         told = _batch(entries, extra.kind, shared | _chosen(extra.facts, captured), rule, wording)
         # What a line says beside its news, such as the state before, was so at some earlier time.
         yield told.set_column(_TELLING, "telling", pa.repeat(pa.scalar("always"), len(entries)))
+
+
+def _itemised(
+    entries: pa.RecordBatch, captured: Mapping[str, pa.Array], each: Each
+) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
+    """Give every item of a list its own row; a line whose list holds no item keeps one row."""
+    lists = pc.split_pattern(entries["more"] if each.of == MORE else captured[each.of], each.by)
+    items, parents = lists.flatten(), lists.value_parent_indices()
+    fields = pc.extract_regex(items, each.template.pattern)
+    fits = fields.is_valid()
+    for name, values in each.only.items():
+        wanted = pa.array([value.encode() for value in values], pa.binary())
+        fits = pc.and_(fits, pc.is_in(fields.field(name), wanted))
+    fields, parents = fields.filter(fits), parents.filter(fits)
+    without = np.setdiff1d(np.arange(len(entries)), parents.to_numpy(zero_copy_only=False))
+    rows = np.concatenate([parents.to_numpy(zero_copy_only=False), without]).astype(np.int64)
+    order = np.argsort(rows, kind="stable")
+    rows = pa.array(rows[order])
+    found = {name: column.take(rows) for name, column in captured.items()}
+    for field in fields.type:
+        padded = pa.concat_arrays(
+            [fields.field(field.name), pa.nulls(len(without), pa.binary())]
+        )
+        found[field.name] = padded.take(pa.array(order))
+    return entries.take(rows), found
 
 
 def _chosen(wanted: Mapping[str, Any], captured: Mapping[str, pa.Array]) -> dict[str, Any]:

@@ -8,23 +8,33 @@ from pathlib import Path
 from typing import Any
 
 from forensics.errors import Problem, RuleError
+from forensics.events.kinds import ROUTINE, kinds
 from forensics.patterns import Template, TemplateError, compile_template
 from forensics.tables import FACTS
 from forensics.yamls import line_of, read, shipped
 
-__all__ = ["Example", "Extra", "Rule", "Wording", "load_rules"]
+__all__ = ["Each", "Example", "Extra", "Rule", "Wording", "load_rules"]
 
-_RULE_KEYS = {"id", "kind", "logger", "means", "set", "restates", "also", "wordings", "refuses"}
-_WORDING_KEYS = {"versions", "match", "examples", "refuses", "restates", "set", "also"}
+_RULE_KEYS = {
+    *("id", "kind", "logger", "means", "beware", "set", "restates", "also", "wordings", "refuses")
+}
+_WORDING_KEYS = {"versions", "match", "each", "examples", "refuses", "restates", "set", "also"}
+_EACH_KEYS = {"of", "by", "match", "only"}
+_EXAMPLE_KEYS = {"line", "gives", "seen"}
 _RESTATES = (None, "fresh", "replay", "always")
+# Where an example comes from; without a word it was built from the text in Kafka's source.
+_SEEN = (None, "recorded", "published")
+# The lines of a record after its first one, as an `each` may name them.
+MORE = "more"
 
 
 @dataclass(frozen=True)
 class Example:
-    """A whole log line and the facts it must give."""
+    """A whole log line and the facts it must give, of its first event or of each of them."""
 
     line: str
-    gives: Mapping[str, Any]
+    gives: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    seen: str | None
     at: int
 
 
@@ -37,17 +47,33 @@ class Extra:
 
 
 @dataclass(frozen=True)
+class Each:
+    """A list inside a line, such as a set of partitions: each item becomes an event."""
+
+    of: str
+    by: str
+    template: Template
+    only: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
 class Wording:
     """One wording of a rule, with the versions that write it so."""
 
     versions: tuple[str, ...]
     template: Template
+    each: Each | None
     settings: Mapping[str, Any]
     restates: str | None
     also: tuple[Extra, ...]
     examples: tuple[Example, ...]
     refuses: tuple[str, ...]
     at: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is captured: by the match, and by each item."""
+        return (*self.template.fields, *(self.each.template.fields if self.each else ()))
 
 
 @dataclass(frozen=True)
@@ -58,8 +84,14 @@ class Rule:
     kind: str
     loggers: tuple[str, ...]
     means: str
+    beware: str
     wordings: tuple[Wording, ...]
     path: str
+
+    @property
+    def routine(self) -> bool:
+        """Whether its lines are known and tell nothing: no scan looks for them."""
+        return self.kind == ROUTINE
 
 
 def load_rules(paths: Sequence[Path] | None = None) -> tuple[Rule, ...]:
@@ -88,6 +120,9 @@ def load_rules(paths: Sequence[Path] | None = None) -> tuple[Rule, ...]:
 def _rule(path: Path, node: Mapping[str, Any], problems: list[Problem]) -> Rule:
     _keys(path, node, _RULE_KEYS, {"id", "kind", "logger", "wordings"})
     loggers = node["logger"]
+    if node["kind"] not in kinds():
+        says = f"there is no kind {node['kind']!r}; rules/kinds/ lists them"
+        problems.append(Problem(str(path), line_of(node, "kind"), says))
     wordings = [
         wording for part in node["wordings"] for wording in _wordings(path, part, node, problems)
     ]
@@ -95,7 +130,8 @@ def _rule(path: Path, node: Mapping[str, Any], problems: list[Problem]) -> Rule:
         id=str(node["id"]),
         kind=str(node["kind"]),
         loggers=(loggers,) if isinstance(loggers, str) else tuple(loggers),
-        means=str(node.get("means", "")),
+        means=_sentence(node.get("means")),
+        beware=_sentence(node.get("beware")),
         wordings=tuple(wordings),
         path=str(path),
     )
@@ -110,16 +146,14 @@ def _wordings(
         wording = Wording(
             versions=tuple(str(version) for version in part["versions"]),
             template=compile_template(part["match"]),
+            each=_each(path, part["each"]) if "each" in part else None,
             settings=dict(rule.get("set", {})) | dict(part.get("set", {})),
             restates=part.get("restates", rule.get("restates")),
             also=tuple(
                 Extra(str(extra["kind"]), {k: v for k, v in extra.items() if k != "kind"})
                 for extra in part.get("also", rule.get("also", ()))
             ),
-            examples=tuple(
-                Example(str(one["line"]), one.get("gives", {}), line_of(one, "line"))
-                for one in part.get("examples", ())
-            ),
+            examples=tuple(_example(path, one) for one in part.get("examples", ())),
             refuses=(*part.get("refuses", ()), *rule.get("refuses", ())),
             at=at,
         )
@@ -133,6 +167,21 @@ def _wordings(
         problems.append(Problem(str(path), line_of(part), f"not understood: {error!r}"))
 
 
+def _each(path: Path, node: Mapping[str, Any]) -> Each:
+    _keys(path, node, _EACH_KEYS, {"of", "match"})
+    only = {name: tuple(map(str, values)) for name, values in node.get("only", {}).items()}
+    return Each(str(node["of"]), str(node.get("by", ",")), compile_template(node["match"]), only)
+
+
+def _example(path: Path, node: Mapping[str, Any]) -> Example:
+    _keys(path, node, _EXAMPLE_KEYS, {"line"})
+    return Example(str(node["line"]), node.get("gives", {}), node.get("seen"), line_of(node, "line"))
+
+
+def _sentence(text: object) -> str:
+    return " ".join(str(text or "").split())
+
+
 def _faults(wording: Wording) -> Iterator[str]:
     """Yield what is wrong with one wording: names that no column has, an unknown restatement."""
     known = set(FACTS.names)
@@ -142,13 +191,30 @@ def _faults(wording: Wording) -> Iterator[str]:
             yield f"there is no fact {name!r}; the facts are {', '.join(FACTS.names)}"
     sources = [value for extra in wording.also for value in extra.facts.values()]
     wanted = {str(v)[1:-1] for v in (*wording.settings.values(), *sources) if _is_name(v)}
-    for name in sorted(wanted - set(wording.template.fields)):
+    for name in sorted(wanted - set(wording.names)):
         yield f"'match' captures no {name!r}"
-    for name in wording.template.fields:
+    yield from _faults_of_each(wording)
+    if wording.each:
+        wanted.add(wording.each.of)
+    for name in wording.names:
         if name not in known and name not in wanted:
             yield f"{name!r} is captured for nothing; it is no fact: write {{:type}} instead"
+    for example in wording.examples:
+        if example.seen not in _SEEN:
+            yield f"'seen' is {example.seen!r}; it may be recorded or published, or be left out"
     if wording.restates not in _RESTATES:
         yield f"'restates' is {wording.restates!r}; it may be fresh, replay or always"
+
+
+def _faults_of_each(wording: Wording) -> Iterator[str]:
+    if wording.each is None:
+        return
+    if wording.each.of not in (*wording.template.fields, MORE):
+        yield f"'each' is of {wording.each.of!r}, which 'match' does not capture"
+    for name in {*wording.each.only} - {*wording.each.template.fields}:
+        yield f"'only' names {name!r}, which the match of 'each' does not capture"
+    for name in {*wording.each.template.fields} & {*wording.template.fields}:
+        yield f"{name!r} is captured by 'match' and by the match of 'each'"
 
 
 def _is_name(value: object) -> bool:
