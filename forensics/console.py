@@ -18,11 +18,21 @@ import click
 from forensics import __version__
 from forensics.errors import ForensicsError
 
-__all__ = ["group", "jobs_folder", "main", "run"]
+__all__ = ["RULES", "group", "jobs_folder", "load", "main", "run"]
 
 NAME = "kafka-forensics"
 PREFIX = "KAFKA_FORENSICS"
 INTERRUPTED = 130
+
+# The option of every command that reads logs.
+RULES = click.option(
+    "--rules",
+    "packs",
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(exists=True, path_type=Path),
+    help="A pack of rules of your own, laid over the shipped ones by id; may be repeated.",
+)
 
 
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
@@ -73,7 +83,7 @@ class _Jobs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, listed, rest = super().resolve_command(ctx, args)
-        return name, listed and _load(self.files[str(name)]), rest
+        return name, listed and load(self.files[str(name)]), rest
 
     def invoke(self, ctx: click.Context) -> object:
         with _told_plainly():
@@ -97,7 +107,12 @@ def _told_plainly() -> Iterator[None]:
         raise click.exceptions.Exit(INTERRUPTED) from stop
 
 
-def _load(path: Path) -> click.Command:
+def load(path: Path) -> click.Command:
+    """Load the command of one file of jobs/.
+
+    A group may be written in several files: those whose names begin with an underscore are no
+    commands of their own, and are loaded by the file that is.
+    """
     name = f"kafka_forensics_jobs.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

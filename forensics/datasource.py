@@ -28,7 +28,10 @@ class _Task(InputPartition):
 
 
 class KafkaLogs(DataSource):
-    """Reads the splits named by its option `splits`, in `workers` tasks or more."""
+    """Reads the splits named by its option `splits`, in `workers` tasks or more.
+
+    Its option `rules` holds the packs that lie over the shipped rules.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -42,12 +45,14 @@ class KafkaLogs(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         """Give the reader of the splits."""
         splits = [Split(*row) for row in json.loads(self.options["splits"])]
-        return _Reader(tasks(splits, int(self.options.get("workers", "1"))))
+        bundles = tasks(splits, int(self.options.get("workers", "1")))
+        return _Reader(bundles, self.options.get("rules", ""))
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, bundles: list[tuple[Split, ...]]) -> None:
+    def __init__(self, bundles: list[tuple[Split, ...]], overlays: str) -> None:
         self._bundles = bundles
+        self._overlays = overlays
 
     def partitions(self) -> Sequence[InputPartition]:
         return [_Task(bundle) for bundle in self._bundles]
@@ -55,4 +60,4 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
         for split in partition.splits:
-            yield from scanner().scan(split)
+            yield from scanner(self._overlays).scan(split)

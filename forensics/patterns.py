@@ -10,9 +10,10 @@ r"""Templates of log text, `{name:type}`, compiled to RE2, which runs in linear 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Template", "TemplateError", "compile_template"]
+__all__ = ["Template", "TemplateError", "compile_template", "respell"]
 
 # Every type is linear in RE2, and none of them can match a line break unless it says so. None
 # counts repetitions either: a counted one is unrolled, and long programs run ten times slower.
@@ -84,6 +85,15 @@ def compile_template(source: str, types: dict[str, str] | None = None) -> Templa
     pieces.append(re.escape(literals[-1]))
     body = "".join(pieces)
     return Template(source, body, tuple(fields), tuple(text for text in literals if text))
+
+
+def respell(source: str, spell: Callable[[str, str], str]) -> str:
+    """Write a template otherwise: `spell` says what stands for a part, by its name and type.
+
+    >>> respell("[Broker id={broker:int}] {}", lambda name, kind: name or kind)
+    '[Broker id=broker] text'
+    """
+    return _PART.sub(lambda part: spell(part["name"], part["type"] or "text"), source)
 
 
 def _piece(name: str, kind: str, known: dict[str, str], fields: list[str]) -> str:

@@ -16,6 +16,7 @@ from forensics import history, incidents, quality, report
 from forensics.archives.planning import Plan, plan
 from forensics.events.accounting import FileAccount, add_up, mark_duplicates
 from forensics.events.nodes import assign
+from forensics.events.packs import catalogue, open_pack, packed
 from forensics.events.settling import settler
 from forensics.settings import Settings
 from forensics.spark import Cluster, told_plainly
@@ -28,6 +29,8 @@ Say = Callable[[str], None]
 
 def postmortem(settings: Settings, say: Say) -> dict[str, Any]:
     """Read archives and leave tables, findings and the page in the output folder."""
+    packs = [open_pack(path) for path in settings.packs]
+    rules = catalogue(packs)
     work = plan(settings.archives, settings.split_size)
     for label, problem in work.problems:
         say(f"warning: {label}: {problem}; the rest is read")
@@ -36,13 +39,14 @@ def postmortem(settings: Settings, say: Say) -> dict[str, Any]:
     with told_plainly():
         cluster = Cluster(settings.master)
         try:
-            files = read(cluster, work, settings, say)
+            files = read(cluster, work, packed(packs), settings, say)
             past = rebuild(cluster, files, settings, say)
         finally:
             cluster.stop()
             shutil.rmtree(settings.staging, ignore_errors=True)
     found = incidents.find(settings.tables, past)
     document = incidents.document(settings.tables, files.values(), past.clocks, found)
+    document["rules"] = [dict(pack) for pack in rules.packs]
     say(f"incidents  {len(found)} findings, verdict: {document['verdict']}")
     checks = quality.check(settings.tables)
     write(checks, settings.tables / "checks")
@@ -52,11 +56,13 @@ def postmortem(settings: Settings, say: Say) -> dict[str, Any]:
     return document
 
 
-def read(cluster: Cluster, work: Plan, settings: Settings, say: Say) -> dict[str, FileAccount]:
+def read(
+    cluster: Cluster, work: Plan, overlays: str, settings: Settings, say: Say
+) -> dict[str, FileAccount]:
     """Turn archives into the tables of events and files."""
     say(f"archives   {len(work.splits)} pieces of work")
     staged = settings.staging / "scan"
-    cluster.scan(work.splits, staged)
+    cluster.scan(work.splits, overlays, staged)
     files = accounts(staged, work)
     mark_duplicates(files)
     assign(files)

@@ -17,13 +17,12 @@ import pyarrow as pa
 from forensics.archives.cutting import HEAD, Account, Cut, Cutter
 from forensics.archives.planning import Split
 from forensics.archives.reading import Piece, digest, pieces
-from forensics.entries.layouts import load_layouts
 from forensics.entries.parsing import grouped, layout_of, lift, read, signatures, times
 from forensics.entries.sieve import Sieve
 from forensics.entries.times import NO_TIME
 from forensics.entries.writers import Writers
 from forensics.events.matching import Matcher
-from forensics.events.rules import load_rules
+from forensics.events.packs import catalogue, unpacked
 from forensics.tables import EVENTS
 
 __all__ = ["STAGED", "Scanner", "scanner"]
@@ -37,18 +36,23 @@ _BINARY_SHARE = 0.001
 
 
 @functools.cache
-def scanner() -> Scanner:
-    """Give the scanner of this process; rules and layouts are read once."""
-    return Scanner()
+def scanner(overlays: str = "") -> Scanner:
+    """Give the scanner of this process; rules and layouts are read once.
+
+    `overlays` are the packs that lie over the shipped rules, as `packed` writes them.
+    """
+    return Scanner(overlays)
 
 
 class Scanner:
     """All layouts and rules, ready to scan."""
 
-    def __init__(self) -> None:
-        """Load what rules/ holds."""
-        self.groups = grouped(load_layouts())
-        self.matcher = Matcher(rule for rule in load_rules() if not rule.routine)
+    def __init__(self, overlays: str = "") -> None:
+        """Load what rules/ holds, and what lies over it."""
+        found = catalogue(unpacked(overlays))
+        self.groups = grouped(found.layouts)
+        # Routine lines are known, but nobody asks for them: they cost nothing here.
+        self.matcher = Matcher(rule for rule in found.rules if not rule.routine)
         self.sieve = Sieve(self.matcher.probes)
         self.writers = Writers()
         self.signatures = signatures(self.groups)

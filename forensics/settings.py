@@ -19,6 +19,7 @@ class Settings:
     out: Path
     master: str | None = None
     split_size: int = SPLIT_SIZE
+    packs: tuple[Path, ...] = ()
 
     @property
     def tables(self) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,27 @@ import yaml
 
 from forensics.errors import Problem, RuleError
 
-__all__ = ["line_of", "read", "shipped"]
+__all__ = ["Page", "line_of", "read", "root", "shipped"]
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=e))(?:e[-+]?[0-9]+)?", re.IGNORECASE)
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Page:
+    """A file that was read before, and that this machine may not have."""
+
+    name: str
+    data: bytes
+
+    def __str__(self) -> str:
+        return self.name
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """Give the text, as a path does."""
+        return self.data.decode(encoding)
 
 
 class _Lined(dict[Any, Any]):
@@ -37,7 +53,7 @@ class _Listed(list[Any]):
     lines: Mapping[Any, int] = {}
 
 
-def read(path: Path) -> Mapping[str, Any]:
+def read(path: Path | Page) -> Mapping[str, Any]:
     """Read one YAML mapping; a duplicate key or broken syntax names file and line.
 
     The result keeps line numbers, which `line_of` reads.
@@ -66,16 +82,19 @@ def line_of(node: object, key: object = None) -> int:
     return lines.get(key, line)
 
 
-def shipped(folder: str) -> Iterator[Path]:
-    """Yield the YAML files of one folder of rules/, from the checkout or from the wheel."""
+def root() -> Path:
+    """Say where rules/ is: in the wheel, or in the checkout."""
     package = Path(__file__).parent
-    for root in (package / "_data" / "rules", package.parent / "rules"):
-        if (root / folder).is_dir():
-            yield from sorted((root / folder).rglob("*.yaml"))
-            return
+    inside = package / "_data" / "rules"
+    return inside if inside.is_dir() else package.parent / "rules"
 
 
-def _built(node: Any, path: Path) -> Any:
+def shipped(folder: str) -> Iterator[Path]:
+    """Yield the YAML files below one folder of rules/."""
+    yield from sorted((root() / folder).rglob("*.yaml"))
+
+
+def _built(node: Any, path: Path | Page) -> Any:
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node)
     line = node.start_mark.line + 1

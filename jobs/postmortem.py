@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from forensics.console import run
+from forensics.console import RULES, run
 
 
 @click.command()
@@ -26,9 +26,16 @@ from forensics.console import run
     type=click.IntRange(min=1024),
     help="Bytes of a plain file that one task reads.",
 )
+@RULES
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
 def command(
-    archives: tuple[str, ...], out: Path, master: str | None, split_size: int, *, quiet: bool
+    archives: tuple[str, ...],
+    out: Path,
+    master: str | None,
+    split_size: int,
+    packs: tuple[Path, ...],
+    *,
+    quiet: bool,
 ) -> None:
     r"""Read log archives and write the postmortem page, findings.json and tables.
 
@@ -47,7 +54,7 @@ def command(
         if not quiet or text.startswith("warning"):
             click.echo(text, err=True)
 
-    settings = Settings(archives, out, master, split_size)
+    settings = Settings(archives, out, master, split_size, packs)
     document = postmortem(settings, say)
     if not quiet:
         click.echo(f"{document['verdict']}: {document['summary']}")

@@ -6,6 +6,7 @@ The rules are YAML files; each carries lines of real logs and what they must giv
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Sequence
 from itertools import islice
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.console import run
+from forensics.console import RULES, run
 
 if TYPE_CHECKING:
     from forensics.events.explaining import Tally
@@ -31,32 +32,31 @@ def command() -> None:
     """Check the rules, or see what they make of a log."""
 
 
-@command.command()
+@command.command(name="check")
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
-def check(paths: Sequence[Path]) -> None:
+def check_(paths: Sequence[Path]) -> None:
     """Try all layouts and event rules on their own examples.
 
-    PATH is a YAML file with an event rule, or a folder of them: they are checked together with the
-    shipped rules, and one that has the id of a shipped rule takes its place.
+    PATH is a YAML file with an event rule, or a pack (a folder of them): they are checked together
+    with the shipped rules, and one that has the id of a shipped rule takes its place.
 
     Prints every problem as `file:line: sentence` and ends with 1, or says that all hold.
 
     Example: kafka-forensics rules check my-rules/
     """
-    from forensics.entries.layouts import load_layouts
     from forensics.errors import RuleError
-    from forensics.events import checking
+    from forensics.events.checking import check
+    from forensics.events.packs import assemble, open_pack
 
-    layouts = load_layouts()
-    rules, problems = checking.gather(paths)
-    problems += checking.check(layouts, rules)
+    found, problems = assemble([open_pack(path) for path in paths])
+    problems += check(found.layouts, found.rules)
     if problems:
         raise RuleError(problems)
-    wordings = [wording for rule in rules for wording in rule.wordings]
+    wordings = [wording for rule in found.rules for wording in rule.wordings]
     examples = sum(len(wording.examples) for wording in wordings)
     print(
-        f"{len(rules)} rules, {len(wordings)} wordings, {examples} examples, "
-        f"{len(layouts)} layouts: all hold"
+        f"{len(found.rules)} rules, {len(wordings)} wordings, {examples} examples, "
+        f"{len(found.layouts)} layouts: all hold"
     )
 
 
@@ -68,7 +68,8 @@ def check(paths: Sequence[Path]) -> None:
     type=click.IntRange(min=0),
     help=f"Show at most so many lines (all; with --unclaimed {SHAPES}).",
 )
-def explain(file: str, limit: int | None, *, unclaimed: bool) -> None:
+@RULES
+def explain(file: str, limit: int | None, packs: Sequence[Path], *, unclaimed: bool) -> None:
     """Say which rule takes which line of FILE, and what it reads from it.
 
     FILE is a log, a folder or an archive of any form. After the lines come the counts: records by
@@ -80,10 +81,9 @@ def explain(file: str, limit: int | None, *, unclaimed: bool) -> None:
     Example: kafka-forensics rules explain server.log --limit 20
     """
     from forensics.archives.planning import plan
-    from forensics.entries.layouts import load_layouts
     from forensics.events.checking import Book
     from forensics.events.explaining import Tally, explain, plain
-    from forensics.events.rules import load_rules
+    from forensics.events.packs import catalogue, open_pack
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A log may hold what the terminal's encoding does not.
@@ -92,7 +92,8 @@ def explain(file: str, limit: int | None, *, unclaimed: bool) -> None:
     for label, problem in work.problems:
         click.echo(f"warning: {plain(label)}: {plain(problem)}; the rest is read", err=True)
     tally = Tally()
-    lines = explain(work.splits, Book(load_layouts(), load_rules()), tally)
+    found = catalogue([open_pack(pack) for pack in packs])
+    lines = explain(work.splits, Book(found.layouts, found.rules), tally)
     shown = 0 if unclaimed else limit
     for line in islice(lines, shown):
         print(line)
@@ -100,6 +101,66 @@ def explain(file: str, limit: int | None, *, unclaimed: bool) -> None:
     for _ in lines:
         pass
     _close(tally, SHAPES if limit is None else limit, unclaimed=unclaimed)
+
+
+@command.command(name="coverage")
+@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=SHAPES,
+    show_default=True,
+    help="Show so many loggers, and so many shapes.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write all of it as JSON.")
+@RULES
+def coverage_(archives: Sequence[str], limit: int, packs: Sequence[Path], *, as_json: bool) -> None:
+    """Say which loggers and shapes of ARCHIVE no rule claims.
+
+    Of each logger: its records, those that tell something, those known to tell nothing (routine),
+    and the rest. A shape is a message with its numbers, ids and partitions masked; the first line
+    of each is named, and `rules explain` shows what the rules make of it.
+
+    Example: kafka-forensics rules coverage broker-logs.tar.gz --limit 20
+    """
+    from forensics.archives.planning import plan
+    from forensics.events.checking import Book
+    from forensics.events.coverage import cover
+    from forensics.events.packs import catalogue, open_pack
+
+    found = catalogue([open_pack(pack) for pack in packs])
+    work = plan(archives, WHOLE)
+    for label, problem in work.problems:
+        click.echo(f"warning: {label}: {problem}; the rest is read", err=True)
+    counted = cover(work.splits, Book(found.layouts, found.rules))
+    if as_json:
+        print(json.dumps(counted.document(), indent=2))
+        return
+    for line in counted.lines(limit):
+        print(line)
+
+
+@command.command(name="profile")
+@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=30, show_default=True, help="Show so many rules."
+)
+@RULES
+def profile_(archives: Sequence[str], limit: int, packs: Sequence[Path]) -> None:
+    """Say what the rules cost on ARCHIVE, the dearest first.
+
+    Scans it in this process, without Spark, as one worker would: the seconds of each step of the
+    scan, then of each wording the milliseconds, the records that it was asked about and took.
+
+    Example: kafka-forensics rules profile broker-logs.tar.gz --rules my-rules/
+    """
+    from forensics.archives.planning import plan
+    from forensics.events.packs import catalogue, open_pack
+    from forensics.events.profiling import profile
+
+    found = catalogue([open_pack(pack) for pack in packs])
+    for line in profile(plan(archives, WHOLE).splits, found.layouts, found.rules).lines(limit):
+        print(line)
 
 
 def _close(tally: Tally, limit: int, *, unclaimed: bool) -> None:

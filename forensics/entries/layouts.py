@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from forensics.archives.starts import PADDING, Signature
 from forensics.entries.times import TimeFormat, TimeFormatError
 from forensics.errors import Problem, RuleError
 from forensics.patterns import Template, TemplateError, compile_template
-from forensics.yamls import line_of, read, shipped
+from forensics.yamls import Page, line_of, read, shipped
 
-__all__ = ["Layout", "load_layouts"]
+__all__ = ["Layout", "in_order", "load_layouts"]
 
 # What may stand before the time: fixed text and single digits, so that the time has a fixed place.
 _BEFORE_TIME = re.compile(r"\{\w*:digit\}")
@@ -48,7 +48,7 @@ class Layout:
         return self.template.source.endswith("({logger:logger})")
 
 
-def load_layouts(paths: Sequence[Path] | None = None) -> tuple[Layout, ...]:
+def load_layouts(paths: Sequence[Path | Page] | None = None) -> tuple[Layout, ...]:
     """Read the layouts, longest signature first; raises one error with every problem found."""
     layouts, problems = [], []
     for path in shipped("layouts") if paths is None else paths:
@@ -60,11 +60,15 @@ def load_layouts(paths: Sequence[Path] | None = None) -> tuple[Layout, ...]:
             problems.append(Problem(str(path), 1, str(error)))
     if problems:
         raise RuleError(problems)
-    # A longer signature says more: it must be asked before a shorter one that would also fit.
+    return in_order(layouts)
+
+
+def in_order(layouts: Iterable[Layout]) -> tuple[Layout, ...]:
+    """Put a longer signature first: it says more than a shorter one that would also fit."""
     return tuple(sorted(layouts, key=lambda layout: (-layout.signature.width, layout.id)))
 
 
-def _layout(path: Path, node: Mapping[str, Any]) -> Layout:
+def _layout(path: Path | Page, node: Mapping[str, Any]) -> Layout:
     unknown = sorted(set(node) - _KEYS)
     missing = sorted({"id", "match", "time", "examples"} - set(node))
     if unknown or missing:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,12 @@ from forensics.entries.checking import check_layouts, line_of_refused, rows, sta
 from forensics.entries.layouts import Layout
 from forensics.entries.parsing import grouped, lift, parse, read, signatures
 from forensics.entries.sieve import Sieve
-from forensics.errors import Problem, RuleError
+from forensics.errors import Problem
 from forensics.events.matching import Matcher
-from forensics.events.rules import Example, Rule, Wording, load_rules
+from forensics.events.rules import Example, Rule, Wording
 from forensics.tables import FACTS
-from forensics.yamls import shipped
 
-__all__ = ["Book", "check", "gather"]
+__all__ = ["Book", "check"]
 
 
 class Book:
@@ -37,6 +35,7 @@ class Book:
         """Sort layouts by how they start, and rules by what they listen to."""
         self.groups = grouped(layouts)
         self.signatures = signatures(self.groups)
+        self.rules = tuple(rules)
         self.matcher = Matcher(rules)
         self.sieve = Sieve(self.matcher.probes)
 
@@ -68,27 +67,6 @@ class _Trial:
     takers: Mapping[str, list[int]] = field(default_factory=dict)
 
 
-def gather(paths: Sequence[Path] = ()) -> tuple[tuple[Rule, ...], list[Problem]]:
-    """Read the shipped event rules and others; one with the id of a shipped rule replaces it.
-
-    What cannot be read is a problem, and the rest is given all the same.
-    """
-    rules: dict[str, Rule] = {}
-    problems: list[Problem] = []
-    for origin in (shipped("events"), _files(paths, problems)):
-        taken: dict[str, str] = {}
-        for path in origin:
-            rule = _rule(path, problems)
-            if rule is None:
-                continue
-            if rule.id in taken:
-                says = f"id {rule.id!r} is taken by {taken[rule.id]}"
-                problems.append(Problem(rule.path, 1, says))
-            taken[rule.id] = rule.path
-            rules[rule.id] = rule
-    return tuple(rules.values()), problems
-
-
 def check(layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> list[Problem]:
     """Find everything that does not hold in some layouts and rules, in the order of the files."""
     wordings = [(rule, wording) for rule in rules for wording in rule.wordings]
@@ -104,31 +82,6 @@ def check(layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> list[Problem]:
                 says = f"{rule.id} takes a line that it must refuse (by the match of line"
                 problems.append(Problem(rule.path, at, f"{says} {wording.at})"))
     return sorted(set(problems))
-
-
-def _rule(path: Path, problems: list[Problem]) -> Rule | None:
-    try:
-        (rule,) = load_rules([path])
-    except RuleError as error:
-        problems += error.problems
-    except UnicodeDecodeError as error:
-        problems.append(Problem(str(path), 1, f"not written in UTF-8: {error.reason}"))
-    except (AttributeError, TypeError) as error:
-        # A list where a mapping belongs, and the like: YAML that is no rule at all.
-        problems.append(Problem(str(path), 1, f"not understood as a rule: {error}"))
-    else:
-        if all(wording.versions for wording in rule.wordings):
-            return rule
-        problems.append(Problem(str(path), 1, "'versions' is empty; write the first and the last"))
-    return None
-
-
-def _files(paths: Sequence[Path], problems: list[Problem]) -> Iterator[Path]:
-    for path in paths:
-        found = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
-        if not found:
-            problems.append(Problem(str(path), 1, "no rules here: there is no file *.yaml"))
-        yield from found
 
 
 def _shape(rules: Sequence[Rule]) -> Iterator[Problem]:

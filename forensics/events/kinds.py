@@ -16,5 +16,6 @@ ROUTINE = "routine"
 @functools.cache
 def kinds() -> Mapping[str, str]:
     """Give every kind with what it means."""
-    found = {str(kind): str(means) for path in shipped("kinds") for kind, means in read(path).items()}
-    return found | {ROUTINE: "known, and tells nothing"}
+    pages = [read(path) for path in shipped("kinds")]
+    found = {str(kind): str(means) for page in pages for kind, means in page.items()}
+    return found | {ROUTINE: "a line that is known and tells nothing"}

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.converting import convert, text
-from forensics.events.rules import MORE, Each, Rule, Wording
+from forensics.events.faults import MORE
+from forensics.events.rules import Each, Rule, Wording
 from forensics.tables import EVENTS, FACTS
 
 __all__ = ["Matcher"]
@@ -74,20 +76,27 @@ class Matcher:
             if not len(mine):
                 return
             rule, wording = self._by_logger[logger][number]
-            taken = pc.match_substring(mine["message"], wording.template.longest)
-            if not pc.any(taken).as_py():
+            rows, fields = self._claim(mine["message"], rule, wording)
+            if not len(rows):
                 continue
-            rows = np.flatnonzero(taken.to_numpy(zero_copy_only=False))
-            some = mine.take(pa.array(rows))
-            fields = pc.extract_regex(some["message"], wording.template.pattern)
-            fits = fields.is_valid().to_numpy(zero_copy_only=False)
-            if not fits.any():
-                continue
-            yield from _events(some.filter(fits), fields.filter(fits), rule, wording)
-            hits[number] += int(fits.sum())
+            yield from _events(mine.take(pa.array(rows)), fields, rule, wording)
+            hits[number] += len(rows)
             left = np.ones(len(mine), np.bool_)
-            left[rows[fits]] = False
+            left[rows] = False
             mine = mine.filter(left)
+
+    def _claim(
+        self, messages: pa.Array, rule: Rule, wording: Wording
+    ) -> tuple[npt.NDArray[np.int64], pa.StructArray]:
+        """Give the numbers of the messages that a wording takes, and what it captures there."""
+        del rule  # who measures what each rule costs, asks for it
+        held = pc.match_substring(messages, wording.template.longest)
+        rows = np.flatnonzero(held.to_numpy(zero_copy_only=False))
+        if not len(rows):
+            return rows, None
+        fields = pc.extract_regex(messages.take(pa.array(rows)), wording.template.pattern)
+        fits = fields.is_valid()
+        return rows[fits.to_numpy(zero_copy_only=False)], fields.filter(fits)
 
 
 def _events(
@@ -125,9 +134,7 @@ def _itemised(
     rows = pa.array(rows[order])
     found = {name: column.take(rows) for name, column in captured.items()}
     for field in fields.type:
-        padded = pa.concat_arrays(
-            [fields.field(field.name), pa.nulls(len(without), pa.binary())]
-        )
+        padded = pa.concat_arrays([fields.field(field.name), pa.nulls(len(without), pa.binary())])
         found[field.name] = padded.take(pa.array(order))
     return entries.take(rows), found
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from forensics.errors import Problem, RuleError
+from forensics.events.faults import faults
 from forensics.events.kinds import ROUTINE, kinds
 from forensics.patterns import Template, TemplateError, compile_template
-from forensics.tables import FACTS
-from forensics.yamls import line_of, read, shipped
+from forensics.yamls import Page, line_of, read, shipped
 
 __all__ = ["Each", "Example", "Extra", "Rule", "Wording", "load_rules"]
 
@@ -21,11 +21,6 @@ _RULE_KEYS = {
 _WORDING_KEYS = {"versions", "match", "each", "examples", "refuses", "restates", "set", "also"}
 _EACH_KEYS = {"of", "by", "match", "only"}
 _EXAMPLE_KEYS = {"line", "gives", "seen"}
-_RESTATES = (None, "fresh", "replay", "always")
-# Where an example comes from; without a word it was built from the text in Kafka's source.
-_SEEN = (None, "recorded", "published")
-# The lines of a record after its first one, as an `each` may name them.
-MORE = "more"
 
 
 @dataclass(frozen=True)
@@ -94,14 +89,19 @@ class Rule:
         return self.kind == ROUTINE
 
 
-def load_rules(paths: Sequence[Path] | None = None) -> tuple[Rule, ...]:
-    """Read all rules; raises one error that holds every problem, with file and line."""
+def load_rules(
+    paths: Sequence[Path | Page] | None = None, known: Mapping[str, str] | None = None
+) -> tuple[Rule, ...]:
+    """Read all rules; raises one error that holds every problem, with file and line.
+
+    `known` are the kinds of events that there are; without it, the shipped ones.
+    """
     rules: list[Rule] = []
     problems: list[Problem] = []
     seen: dict[str, str] = {}
     for path in shipped("events") if paths is None else paths:
         try:
-            rule = _rule(path, read(path), problems)
+            rule = _rule(path, read(path), problems, kinds() if known is None else known)
         except RuleError as error:
             problems += error.problems
             continue
@@ -117,10 +117,12 @@ def load_rules(paths: Sequence[Path] | None = None) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _rule(path: Path, node: Mapping[str, Any], problems: list[Problem]) -> Rule:
+def _rule(
+    path: Path | Page, node: Mapping[str, Any], problems: list[Problem], known: Mapping[str, str]
+) -> Rule:
     _keys(path, node, _RULE_KEYS, {"id", "kind", "logger", "wordings"})
     loggers = node["logger"]
-    if node["kind"] not in kinds():
+    if node["kind"] not in known and node["kind"] != ROUTINE:
         says = f"there is no kind {node['kind']!r}; rules/kinds/ lists them"
         problems.append(Problem(str(path), line_of(node, "kind"), says))
     wordings = [
@@ -138,7 +140,7 @@ def _rule(path: Path, node: Mapping[str, Any], problems: list[Problem]) -> Rule:
 
 
 def _wordings(
-    path: Path, part: Mapping[str, Any], rule: Mapping[str, Any], problems: list[Problem]
+    path: Path | Page, part: Mapping[str, Any], rule: Mapping[str, Any], problems: list[Problem]
 ) -> Iterator[Wording]:
     try:
         _keys(path, part, _WORDING_KEYS, {"versions", "match"})
@@ -157,7 +159,7 @@ def _wordings(
             refuses=(*part.get("refuses", ()), *rule.get("refuses", ())),
             at=at,
         )
-        problems += [Problem(str(path), at, says) for says in _faults(wording)]
+        problems += [Problem(str(path), at, says) for says in faults(wording)]
         yield wording
     except RuleError as error:
         problems += error.problems
@@ -167,61 +169,23 @@ def _wordings(
         problems.append(Problem(str(path), line_of(part), f"not understood: {error!r}"))
 
 
-def _each(path: Path, node: Mapping[str, Any]) -> Each:
+def _each(path: Path | Page, node: Mapping[str, Any]) -> Each:
     _keys(path, node, _EACH_KEYS, {"of", "match"})
     only = {name: tuple(map(str, values)) for name, values in node.get("only", {}).items()}
     return Each(str(node["of"]), str(node.get("by", ",")), compile_template(node["match"]), only)
 
 
-def _example(path: Path, node: Mapping[str, Any]) -> Example:
+def _example(path: Path | Page, node: Mapping[str, Any]) -> Example:
     _keys(path, node, _EXAMPLE_KEYS, {"line"})
-    return Example(str(node["line"]), node.get("gives", {}), node.get("seen"), line_of(node, "line"))
+    at = line_of(node, "line")
+    return Example(str(node["line"]), node.get("gives", {}), node.get("seen"), at)
 
 
 def _sentence(text: object) -> str:
     return " ".join(str(text or "").split())
 
 
-def _faults(wording: Wording) -> Iterator[str]:
-    """Yield what is wrong with one wording: names that no column has, an unknown restatement."""
-    known = set(FACTS.names)
-    also = [name for extra in wording.also for name in extra.facts]
-    for name in (*wording.settings, *also):
-        if name not in known:
-            yield f"there is no fact {name!r}; the facts are {', '.join(FACTS.names)}"
-    sources = [value for extra in wording.also for value in extra.facts.values()]
-    wanted = {str(v)[1:-1] for v in (*wording.settings.values(), *sources) if _is_name(v)}
-    for name in sorted(wanted - set(wording.names)):
-        yield f"'match' captures no {name!r}"
-    yield from _faults_of_each(wording)
-    if wording.each:
-        wanted.add(wording.each.of)
-    for name in wording.names:
-        if name not in known and name not in wanted:
-            yield f"{name!r} is captured for nothing; it is no fact: write {{:type}} instead"
-    for example in wording.examples:
-        if example.seen not in _SEEN:
-            yield f"'seen' is {example.seen!r}; it may be recorded or published, or be left out"
-    if wording.restates not in _RESTATES:
-        yield f"'restates' is {wording.restates!r}; it may be fresh, replay or always"
-
-
-def _faults_of_each(wording: Wording) -> Iterator[str]:
-    if wording.each is None:
-        return
-    if wording.each.of not in (*wording.template.fields, MORE):
-        yield f"'each' is of {wording.each.of!r}, which 'match' does not capture"
-    for name in {*wording.each.only} - {*wording.each.template.fields}:
-        yield f"'only' names {name!r}, which the match of 'each' does not capture"
-    for name in {*wording.each.template.fields} & {*wording.template.fields}:
-        yield f"{name!r} is captured by 'match' and by the match of 'each'"
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and value.startswith("{") and value.endswith("}")
-
-
-def _keys(path: Path, node: Mapping[str, Any], known: set[str], needed: set[str]) -> None:
+def _keys(path: Path | Page, node: Mapping[str, Any], known: set[str], needed: set[str]) -> None:
     problems = [
         Problem(str(path), line_of(node, key), f"unknown key {key!r}; known: {sorted(known)}")
         for key in node

@@ -208,7 +208,7 @@ def bench(folder: Path, megabytes: tuple[int, int], plain_mb: tuple[int, int]) -
     try:
 
         def scan(archive: Path, out: Path) -> None:
-            cluster.scan(plan([str(archive)]).splits, out)
+            cluster.scan(plan([str(archive)]).splits, "", out)
 
         all_texts = sorted({w.template.longest for rule in load_rules() for w in rule.wordings})
         few_texts = sorted({wording.template.longest for wording in pool.frequent})

@@ -12,7 +12,7 @@ import pytest
 from forensics.archives.cutting import Cut, Cutter
 from forensics.entries.layouts import Layout, load_layouts
 from forensics.entries.parsing import ENTRIES, grouped, layout_of, lift, parse, signatures
-from forensics.entries.sieve import Sieve, texts
+from forensics.entries.sieve import Sieve, later_lines, texts
 from forensics.entries.writers import Writers
 
 LAYOUTS = load_layouts()
@@ -105,14 +105,12 @@ def test_windows_line_ends_change_no_entry() -> None:
     assert windows == unix
 
 
-def test_the_first_line_of_a_record_is_its_text_and_whole_gives_the_rest() -> None:
+def test_the_first_line_of_a_record_is_its_text_and_the_others_are_beside_it() -> None:
     found = cut(f"[{NOON},123] WARN one (a.B)\n\tat x\n[{NOON},124] INFO two (a.B)\n")
     rows = np.array([0], np.int64)
 
     assert texts(found, rows).to_pylist() == [f"[{NOON},123] WARN one (a.B)".encode()]
-    assert texts(found, rows, whole=True).to_pylist() == [
-        f"[{NOON},123] WARN one (a.B)\n\tat x\n".encode()
-    ]
+    assert later_lines(found, rows).to_pylist() == [b"\tat x\n"]
 
 
 def test_what_nobody_listens_to_does_not_pass() -> None:

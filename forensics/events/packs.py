@@ -1,0 +1,204 @@
+"""Packs of rules: the shipped one, and folders of one's own that are laid over it by id.
+
+A pack is a folder with `pack.yaml` (its name and version), event rules, and where wanted `layouts/`
+and `kinds/`. A rule or layout whose id is taken replaces the one below; `disable` takes ids away.
+Nothing is ever fetched: a pack is what stands in its folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
+
+from forensics import __version__
+from forensics.entries.layouts import Layout, in_order, load_layouts
+from forensics.errors import Problem, RuleError
+from forensics.events.rules import Rule, load_rules
+from forensics.yamls import Page, line_of, read, root
+
+__all__ = ["Catalogue", "Pack", "assemble", "catalogue", "open_pack", "packed", "unpacked"]
+
+T = TypeVar("T")
+
+_PACK_KEYS = {"name", "version", "needs", "about", "disable"}
+_HEAD = "pack.yaml"
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A folder of rules, read once; `pages` are its YAML files by their names inside it."""
+
+    origin: str
+    pages: Mapping[str, Page]
+
+    @cached_property
+    def sha256(self) -> str:
+        """Name exactly these rules: the digest of all files and their names."""
+        digest = sha256()
+        for name, page in sorted(self.pages.items()):
+            digest.update(f"{name}\0{len(page.data)}\0".encode())
+            digest.update(page.data)
+        return digest.hexdigest()
+
+    def folder(self, name: str) -> list[Page]:
+        """Give the files below one folder of the pack, or beside its head for event rules."""
+        loose = name == "events"
+        return [
+            page
+            for path, page in sorted(self.pages.items())
+            if path.startswith(name + "/") or (loose and "/" not in path and path != _HEAD)
+        ]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All layouts and rules that are in force, and the packs they come from."""
+
+    layouts: tuple[Layout, ...]
+    rules: tuple[Rule, ...]
+    packs: tuple[Mapping[str, str], ...]
+
+
+@dataclass
+class _Merged:
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    rules: dict[str, Rule] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)
+    packs: list[Mapping[str, str]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def open_pack(path: Path) -> Pack:
+    """Read a pack from a folder, or a single event rule from a file."""
+    if not path.is_dir():
+        return Pack(str(path), {path.name: Page(str(path), path.read_bytes())})
+    names = (one.relative_to(path).as_posix() for one in path.rglob("*.yaml"))
+    pages = {name: Page(str(path / name), (path / name).read_bytes()) for name in names}
+    return Pack(str(path), pages)
+
+
+def packed(packs: Sequence[Pack]) -> str:
+    """Write packs as text, which is all that an option of Spark can carry."""
+    return json.dumps(
+        [
+            [pack.origin, {name: page.data.decode() for name, page in pack.pages.items()}]
+            for pack in packs
+        ]
+    )
+
+
+def unpacked(text: str) -> list[Pack]:
+    """Read packs that `packed` has written."""
+    return [
+        Pack(
+            origin,
+            {name: Page(f"{origin}/{name}", body.encode()) for name, body in pages.items()},
+        )
+        for origin, pages in json.loads(text or "[]")
+    ]
+
+
+def assemble(overlays: Sequence[Pack] = ()) -> tuple[Catalogue, list[Problem]]:
+    """Lay packs over the shipped one, the last on top; what cannot be read is a problem."""
+    merged = _Merged()
+    for pack in (_shipped(), *overlays):
+        _lay(pack, merged)
+    found = Catalogue(
+        in_order(merged.layouts.values()), tuple(merged.rules.values()), tuple(merged.packs)
+    )
+    return found, sorted(merged.problems)
+
+
+def catalogue(overlays: Sequence[Pack] = ()) -> Catalogue:
+    """Lay packs over the shipped one, or say in one error all that cannot be read."""
+    found, problems = assemble(overlays)
+    if problems:
+        raise RuleError(problems)
+    return found
+
+
+def _shipped() -> Pack:
+    folders = ("events", "layouts", "kinds")
+    whole = open_pack(root())
+    pages = {
+        name: page
+        for name, page in whole.pages.items()
+        if name == _HEAD or name.partition("/")[0] in folders
+    }
+    return Pack(whole.origin, pages)
+
+
+def _lay(pack: Pack, merged: _Merged) -> None:
+    if not pack.pages:
+        says = "no rules here: there is no file *.yaml"
+        merged.problems.append(Problem(pack.origin, 1, says))
+    disabled = _head(pack, merged)
+    for gone in disabled:
+        merged.rules.pop(gone, None)
+        merged.layouts.pop(gone, None)
+    for page in pack.folder("kinds"):
+        try:
+            merged.kinds |= {str(kind): str(means) for kind, means in read(page).items()}
+        except RuleError as error:
+            merged.problems += error.problems
+    taken: dict[str, str] = {}
+    for page in pack.folder("events"):
+        for rule in _read(partial(load_rules, [page], merged.kinds), merged):
+            _once(rule.id, rule.path, taken, merged)
+            merged.rules[rule.id] = rule
+    taken = {}
+    for page in pack.folder("layouts"):
+        for layout in _read(partial(load_layouts, [page]), merged):
+            _once(layout.id, layout.origin.file, taken, merged)
+            merged.layouts[layout.id] = layout
+
+
+def _head(pack: Pack, merged: _Merged) -> list[str]:
+    """Read pack.yaml: note name, version and digest, and give the ids to take away."""
+    page = pack.pages.get(_HEAD)
+    head = next(iter(_read(lambda: [read(page)], merged)), {}) if page else {}
+    name = str(head.get("name", Path(pack.origin).stem))
+    version = str(head.get("version", ""))
+    merged.packs.append({"name": name, "version": version, "sha256": pack.sha256})
+    for says, key in _faults(head, merged):
+        merged.problems.append(Problem(str(page), line_of(head, key), says))
+    return [str(one) for one in head.get("disable") or ()]
+
+
+def _faults(head: Mapping[str, object], merged: _Merged) -> Iterator[tuple[str, str]]:
+    for key in head:
+        if key not in _PACK_KEYS:
+            yield f"unknown key {key!r}; known: {sorted(_PACK_KEYS)}", key
+    needed = str(head.get("needs", __version__))
+    if _numbers(needed) > _numbers(__version__):
+        yield f"needs kafka-forensics {needed} or newer; this is {__version__}", "needs"
+    disable = head.get("disable") or ()
+    if not isinstance(disable, Sequence) or isinstance(disable, str):
+        yield "'disable' must be a list of ids", "disable"
+        return
+    for one in disable:
+        if one not in merged.rules and one not in merged.layouts:
+            yield f"'disable' names {one!r}, which is no rule and no layout", "disable"
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isdigit()]
+
+
+def _read(load: Callable[[], Iterable[T]], merged: _Merged) -> Iterable[T]:
+    try:
+        return load()
+    except RuleError as error:
+        merged.problems += error.problems
+        return ()
+
+
+def _once(name: str, path: str, taken: dict[str, str], merged: _Merged) -> None:
+    if name in taken:
+        merged.problems.append(Problem(path, 1, f"id {name!r} is taken by {taken[name]}"))
+    taken[name] = path
