@@ -45,8 +45,7 @@ def postmortem(settings: Settings, say: Say) -> dict[str, Any]:
             cluster.stop()
             shutil.rmtree(settings.staging, ignore_errors=True)
     found = incidents.find(settings.tables, past)
-    document = incidents.document(settings.tables, files.values(), past.clocks, found)
-    document["rules"] = [dict(pack) for pack in rules.packs]
+    document = incidents.document(settings.tables, files.values(), past.clocks, found, rules)
     say(f"incidents  {len(found)} findings, verdict: {document['verdict']}")
     checks = quality.check(settings.tables)
     write(checks, settings.tables / "checks")

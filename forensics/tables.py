@@ -66,6 +66,8 @@ EVENTS = pa.schema(
         ("line", pa.int64()),
         ("offset", pa.int64()),
         *FACTS,
+        # whether Kafka itself tries again after that error; null: it does not say
+        ("retriable", pa.bool_()),
         # null: the line is news; else it may re-tell an older fact under today's timestamp
         ("telling", pa.string()),
         ("rule", pa.string()),

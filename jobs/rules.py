@@ -1,4 +1,4 @@
-"""Check the rules against their examples, or see what they make of a log.
+"""List, show, write and check the rules, or see what they make of a log.
 
 The rules are YAML files; each carries lines of real logs and what they must give.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.console import RULES, run
+from forensics.console import RULES, load, run
 
 if TYPE_CHECKING:
     from forensics.events.explaining import Tally
@@ -29,7 +29,14 @@ WHOLE = 1 << 62
 
 @click.group()
 def command() -> None:
-    """Check the rules, or see what they make of a log."""
+    """List, show, write and check the rules, or see what they make of a log."""
+
+
+# The commands that need no log.
+catalogue_ = load(Path(__file__).with_name("_catalogue.py"))
+assert isinstance(catalogue_, click.Group)
+for listed in catalogue_.commands.values():
+    command.add_command(listed)
 
 
 @command.command(name="check")

@@ -7,7 +7,7 @@ many blocks at once, with one cheap pattern made of the rules of that very logge
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from forensics.archives.cutting import Cut
 from forensics.archives.starts import Places, words_at
 from forensics.entries.layouts import Layout
+from forensics.entries.splitting import named
 
 __all__ = ["Sieve", "later_lines", "texts"]
 
@@ -37,7 +38,7 @@ class Sieve:
         self._table = np.zeros(1 << 16, np.bool_)
         self._short: dict[int, set[int]] = {}
         self._probes: dict[bytes, set[str]] = {}
-        self._loggers = frozenset(probes_by_logger)
+        self._by_logger = {name: frozenset(probes) for name, probes in probes_by_logger.items()}
         for name in sorted(probes_by_logger):
             tail = (name + ")").encode()[-_WORD:]
             value = int.from_bytes(tail, "little")
@@ -56,24 +57,50 @@ class Sieve:
             rows = np.flatnonzero(cut.kinds == kind)
             if all(layout.logger_last for layout in layouts):
                 parts.append(rows[self._heard(cut, rows)])
-            elif not all(one.logger and one.logger not in self._loggers for one in layouts):
+            elif not all(one.logger and one.logger not in self._by_logger for one in layouts):
                 parts.append(rows)
         return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
     def narrow(self, lifted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
         """Keep the records that meet the cheap pattern of some rule of their logger."""
-        tails = lifted["tail"].to_numpy()
-        last = [all(layout.logger_last for layout in layouts) for layouts in groups]
-        tells = np.array([False, *last])[lifted["kind"].to_numpy()]
-        tails = np.where(tells, tails, 0)
-        parts = []
-        for tail in np.unique(tails):
-            rows = np.flatnonzero(tails == tail)
-            some = lifted["text"].take(pa.array(rows))
-            found = pc.match_substring_regex(some, self._pattern_of(int(tail)))
-            parts.append(rows[found.to_numpy(zero_copy_only=False)])
-        rows = np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
-        return lifted.take(pa.array(rows))
+        kinds = lifted["kind"].to_numpy()
+        parts = [np.zeros(0, np.int64)]
+        for kind, layouts in enumerate(groups, 1):
+            rows = np.flatnonzero(kinds == kind)
+            if not len(rows):
+                continue
+            sorts: Iterable[tuple[str, npt.NDArray[np.bool_]]]
+            if all(layout.logger_last for layout in layouts):
+                tails = lifted["tail"].to_numpy()[rows]
+                sorts = ((self._pattern_of(int(one)), tails == one) for one in np.unique(tails))
+            else:
+                sorts = self._by_name(lifted["text"].take(pa.array(rows)), layouts)
+            for pattern, mine in sorts:
+                some = rows[mine]
+                if pattern and len(some):
+                    texts = lifted["text"].take(pa.array(some))
+                    found = pc.match_substring_regex(texts, pattern)
+                    parts.append(some[found.to_numpy(zero_copy_only=False)])
+        return lifted.take(pa.array(np.unique(np.concatenate(parts))))
+
+    def _by_name(
+        self, texts: pa.Array, layouts: list[Layout]
+    ) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+        """Sort texts by their loggers; each sort comes with the pattern of its rules.
+
+        Layouts that begin alike may name the logger in different places: a text is asked in the
+        name of each, and where none of them can find a name, for everything.
+        """
+        nameless = np.ones(len(texts), np.bool_)
+        for layout in layouts:
+            names = named(texts, layout).dictionary_encode()
+            codes = names.indices.to_numpy(zero_copy_only=False)
+            for code, name in enumerate(names.dictionary.to_pylist()):
+                if name:
+                    nameless &= codes != code
+                    logger = name.decode("utf-8", "replace").rpartition(".")[2]
+                    yield _pattern(self._by_logger.get(logger, ())), codes == code
+        yield self._any, nameless
 
     def _pattern_of(self, tail: int) -> str:
         """Build the pattern for lines that end so: those of all loggers whose names fit."""

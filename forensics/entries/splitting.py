@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from forensics.archives.cutting import LONGEST
 from forensics.entries.layouts import Layout
 
-__all__ = ["can_split", "split"]
+__all__ = ["can_split", "named", "split"]
 
 _SHAPE = "{level:word} {message} ({logger:logger})"
 # No line is kept that far; without an end, Arrow cannot slice lines that are too short.
@@ -52,6 +52,30 @@ def split(layout: Layout, lines: pa.Array) -> tuple[pa.Array, dict[str, pa.Array
         return pa.repeat(pa.scalar(False), len(lines)), {}
     names = pc.binary_slice(logger.filter(fits), 0, -1)
     return fits, dict(zip(_NAMES, (level, message, names), strict=True))
+
+
+def named(lines: pa.Array, layout: Layout) -> pa.Array:
+    """Find the loggers of lines by the fixed texts around them; empty where there is none.
+
+    What stands there in a line of another shape is no logger, and no rule listens to it.
+    """
+    if layout.logger:
+        return pa.repeat(pa.scalar(layout.logger.encode(), pa.binary()), len(lines))
+    before, found, after = layout.template.source.partition("{logger:logger}")
+    if not found:
+        return pa.repeat(pa.scalar(b"", pa.binary()), len(lines))
+    opening = before.rpartition("}")[2] or " "
+    closing = after.removeprefix("{:spaces}").partition("{")[0] or " "
+    # The message may hold anything, so lines are cut on the other side of it.
+    front = _side(lines, closing, 0, last="{message" in before)
+    found = pc.replace_substring_regex(_side(front, opening, 1, last=True), r"\s+$", "")
+    return pc.if_else(pc.match_substring_regex(found, r"^[\w.$-]+$"), found, b"")
+
+
+def _side(lines: pa.Array, mark: str, at: int, *, last: bool) -> pa.Array:
+    """Cut lines once at a mark, the first or the last one, and give one side of it."""
+    parts = pc.split_pattern(lines, pattern=mark, max_splits=1, reverse=last)
+    return _part(parts, at, pc.equal(pc.list_value_length(parts), 2))
 
 
 def _part(lists: pa.Array, at: int, fits: pa.Array) -> pa.Array:

@@ -30,7 +30,7 @@ MEANINGS: Mapping[str, str] = {
     "broker": "the broker that the line is about, most often its writer; for the line of a client "
     "the broker it talked to",
     "client": "the client id",
-    "error": "Kafka's name of the error, or the exception",
+    "error": "the error: Kafka's name of it, or the exception",
     "previous_leader": "the leader before; -1 where there was none",
     "previous_epoch": "the leader epoch before; -1 where the writer knew of none",
     "previous_isr": "the brokers that were in sync before",
@@ -42,7 +42,7 @@ MEANINGS: Mapping[str, str] = {
     "cut_to": "the offset to which a log is cut: what stood from there on is gone",
     "controller": "the controller that the line is about, most often its writer",
     "controller_epoch": "the counter that every change of the active controller raises",
-    "broker_epoch": "the number that a broker is given when it registers; a new start, a new number",
+    "broker_epoch": "the number that a broker gets when it registers, a new one at every start",
     "from_state": "the state before",
     "to_state": "the state after",
     "added": "the nodes that came",
@@ -67,7 +67,7 @@ MEANINGS: Mapping[str, str] = {
     "rule": "the rule that took the line, and the first version of the wording: id@version",
     "level": "the level of the line, such as WARN",
     "logger": "the last part of the logger's name",
-    "text": "the message, without time, level and logger",
+    "text": "the first line of the record as it was logged, cut where it is very long",
 }
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from forensics.events.converting import convert, text
 from forensics.events.faults import MORE
 from forensics.events.rules import Each, Rule, Wording
+from forensics.events.vocabulary import canonical
 from forensics.tables import EVENTS, FACTS
 
 __all__ = ["Matcher"]
@@ -163,6 +164,8 @@ def _batch(
     for name, value in facts.items():
         if name in FACTS.names:
             columns[name] = _column(value, FACTS.field(name).type, count)
+    if "error" in columns:
+        columns["error"], columns["retriable"] = canonical(columns["error"])
     columns["telling"] = _telling(wording, columns, count)
     arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in EVENTS]
     return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)

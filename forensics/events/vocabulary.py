@@ -26,7 +26,7 @@ _NOISE = re.compile(r"[^a-z0-9]+")
 _SUFFIX = re.compile(r"(?:exception|error)$")
 _PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Za-z_])")
 # A word that can only be a name: with an underscore, or ending as the names of errors do.
-_NAME = re.compile(r"^(?:[\w$]+\.)*((?=\w*[a-zA-Z]_)[A-Z_][A-Z0-9_]+|\w+(?:Exception|Error))(?!\w)")
+_NAME = re.compile(r"^(?:[\w$]+\.)*([A-Z]+(?:_[A-Z0-9]+)+|\w+(?:Exception|Error))(?!\w)")
 _NUMBERED = re.compile(r"^\[(?:Error )?(-?[0-9]{1,3})\] (.*)", re.DOTALL)
 _WRAPPED = (
     re.compile(r"^(?:Some|Optional)[(\[](.*)[)\]]$", re.DOTALL),
@@ -62,10 +62,10 @@ class Vocabulary:
         return found or written.strip()
 
     def _within(self, text: str) -> str | None:
-        """Find an error inside a text: the first piece between colons that names one."""
+        """Find an error inside a text: the first one or two pieces between colons that name one."""
         pieces = text.split(": ", _PIECES)
         for start in range(len(pieces)):
-            for end in range(len(pieces), start, -1):
+            for end in (start + 2, start + 1):
                 part = _peeled(": ".join(pieces[start:end]))
                 name = _NAME.match(part)
                 # One plain word says too little: "unknown" and "none" stand in many sentences.
@@ -82,9 +82,9 @@ def canonical(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
 
     Whether an unknown error may be tried again is unknown too, and null.
 
-    >>> names, retriable = canonical(pa.array(["NotLeaderForPartitionError", "no such thing", None]))
+    >>> names, retriable = canonical(pa.array(["NotLeaderForPartition", "out of luck", None]))
     >>> names.to_pylist(), retriable.to_pylist()
-    (['NOT_LEADER_OR_FOLLOWER', 'no such thing', None], [True, None, None])
+    (['NOT_LEADER_OR_FOLLOWER', 'out of luck', None], [True, None, None])
     """
     words = load_vocabulary()
     coded = raw.dictionary_encode()
@@ -136,10 +136,10 @@ def _spellings(node: Mapping[str, Any]) -> Iterator[str]:
 def _key(text: str) -> str:
     """Reduce a spelling to what counts; librdkafka's own errors keep their underscore.
 
-    >>> _key("org.apache.kafka.common.errors.InvalidTopicException"), _key("_TIMED_OUT")
+    >>> _key("org.apache.kafka.common.errors.InvalidTopicException"), _key("Local_TimedOut")
     ('invalidtopic', '_timedout')
     """
-    text = _PACKAGE.sub("", text)
+    text = _PACKAGE.sub("", text).replace("Local_", "_", 1)
     mark = "_" if text.startswith("_") else ""
     return mark + _SUFFIX.sub("", _NOISE.sub("", text.lower()))
 

@@ -201,7 +201,7 @@ def _absence(broker: int, run: Sequence[Span], end: int | None, *, speaks: bool)
 
 
 def _place(event: Mapping[str, Any], what: str | None = None) -> Place:
-    return {name: event[name] for name in ("file", "line", "text", "at")} | {"what": what}
+    return {name: event[name] for name in ("file", "line", "text", "rule", "at")} | {"what": what}
 
 
 def _order(event: Mapping[str, Any]) -> tuple[Any, ...]:

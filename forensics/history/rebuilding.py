@@ -175,7 +175,7 @@ def _last_words(
     wanted: dict[str, list[int]] = {}
     for row in starts:
         wanted.setdefault(row["node"], []).append(row["ts"])
-    columns = ["node", "ts", "file", "line", "text"]
+    columns = ["node", "ts", "file", "line", "text", "rule"]
     scan = ds.dataset(events, format="parquet").scanner(
         columns=columns, filter=pc.field("node").isin(list(wanted))
     )

@@ -60,7 +60,7 @@ class Case:
             return []
         lines = pc.field("line").isin(sorted({line for _, line in wanted}))
         files = pc.field("file").isin(sorted({file for file, _ in wanted}))
-        columns = ["file", "line", "text", "ts", "node"]
+        columns = ["file", "line", "text", "rule", "ts", "node"]
         found = self.rows("events", lines & files, columns)
         return [row for row in found if (row["file"], row["line"]) in wanted]
 

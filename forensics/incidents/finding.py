@@ -94,7 +94,7 @@ def _evidence(places: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         key=lambda one: (one.get("at") or 0, one["text"] or "", one["line"], one["file"]),
     )
     return [
-        {"file": one["file"], "line": one["line"], "text": one["text"]}
+        {name: one.get(name) for name in ("file", "line", "text", "rule")}
         for one in kept[:_EVIDENCE_KEPT]
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.events.accounting import FileAccount
+from forensics.events.packs import Catalogue
 from forensics.history import Clocks
 from forensics.incidents.finding import Finding, iso
 
@@ -21,7 +22,11 @@ _READ_SHARE = 0.5
 
 
 def document(
-    tables: Path, files: Iterable[FileAccount], clocks: Clocks, findings: Sequence[Finding]
+    tables: Path,
+    files: Iterable[FileAccount],
+    clocks: Clocks,
+    findings: Sequence[Finding],
+    catalogue: Catalogue,
 ) -> dict[str, Any]:
     """Build findings.json."""
     files = list(files)
@@ -33,6 +38,7 @@ def document(
         if moment is not None
     ]
     rows = [one.row() for one in files]
+    rows_of_findings = [finding.document() for finding in findings]
     return {
         "schema": 1,
         "verdict": verdict,
@@ -47,7 +53,24 @@ def document(
             "lines": sum(row["lines"] for row in rows),
             "events": sum(row["events"] for row in rows),
         },
-        "findings": [finding.document() for finding in findings],
+        "findings": rows_of_findings,
+        "packs": [dict(pack) for pack in catalogue.packs],
+        "rules": _rules(rows_of_findings, catalogue),
+    }
+
+
+def _rules(findings: Sequence[Mapping[str, Any]], catalogue: Catalogue) -> dict[str, Any]:
+    """Say of each rule that a finding's evidence rests on what its lines mean, and do not mean."""
+    used = {
+        str(one["rule"]).partition("@")[0]
+        for finding in findings
+        for one in finding["evidence"]
+        if one["rule"]
+    }
+    return {
+        rule.id: {"means": rule.means, "beware": rule.beware}
+        for rule in sorted(catalogue.rules, key=lambda rule: rule.id)
+        if rule.id in used
     }
 
 

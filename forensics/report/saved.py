@@ -28,6 +28,7 @@ class Proof:
     file: str
     line: int | None
     text: str
+    rule: str | None = None
 
 
 @dataclass(frozen=True)
@@ -189,4 +190,5 @@ def _finding(row: Mapping[str, Any]) -> Finding:
 
 
 def _proof(row: Mapping[str, Any]) -> Proof:
-    return Proof(str(row.get("file") or ""), row.get("line"), str(row.get("text") or ""))
+    rule = str(row.get("rule") or "").partition("@")[0] or None
+    return Proof(str(row.get("file") or ""), row.get("line"), str(row.get("text") or ""), rule)

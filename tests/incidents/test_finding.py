@@ -84,7 +84,7 @@ def test_evidence_is_in_the_order_of_time_once_each_and_not_endless() -> None:
     found = finding(evidence=places + places).document()["evidence"]
 
     assert list(range(59, 19, -1)) == [place["line"] for place in found]
-    assert {"file", "line", "text"} == set(found[0])
+    assert {"file", "line", "text", "rule"} == set(found[0])
 
 
 def test_moments_are_written_in_milliseconds_of_utc() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from forensics.report.markup import Child, Markup, data, join, table, tag
 from forensics.report.saved import COUNTS, Row, Saved
 from forensics.report.words import bytes_, count
@@ -46,6 +49,8 @@ def render(saved: Saved) -> Markup:
         [
             tag("h3", "Every line accounted for"),
             _accounts(saved.files),
+            tag("h3", "What the quoted lines mean"),
+            _rules(saved.document),
             tag("h3", "Glossary"),
             tag("dl", *(_word(name, says) for name, says in GLOSSARY.items()), class_="glossary"),
             tag("h3", "For machines"),
@@ -66,6 +71,29 @@ def _accounts(files: list[Row]) -> Markup:
     more = len(files) - MOST
     rest = tag("p", f"{count(more, 'file')} more in tables/files.") if more > 0 else None
     return join([tag("p", says), table(HEAD, rows, caption="Lines", numbers=RIGHT), rest])
+
+
+def _rules(document: Mapping[str, Any]) -> Markup:
+    """Say what each rule that a finding rests on reads, and which packs the rules come from."""
+    rules = document.get("rules") or {}
+    packs = [
+        f"{one['name']} {one['version']} ({one['sha256'][:16]})"
+        for one in document.get("packs") or ()
+    ]
+    words = [
+        tag(
+            "div",
+            tag("dt", tag("code", name), id=f"rule-{name}"),
+            tag("dd", f"{rule['means']} {rule['beware']}".strip()),
+        )
+        for name, rule in rules.items()
+    ]
+    return join(
+        [
+            tag("p", f"Rules in force: {', '.join(packs)}.") if packs else None,
+            tag("dl", *words, class_="glossary") if words else tag("p", "No line is quoted."),
+        ]
+    )
 
 
 def _row(name: str, row: Row) -> list[Child]:

@@ -135,4 +135,5 @@ def _evidence(finding: Finding, most: int) -> Markup:
 
 def _chip(proof: Proof) -> Markup:
     place = f"{proof.file}:{proof.line}" if proof.line is not None else proof.file
-    return tag("details", tag("summary", code(place)), tag("pre", proof.text), class_="chip")
+    says = tag("a", f"read by {proof.rule}", href=f"#rule-{proof.rule}") if proof.rule else None
+    return tag("details", tag("summary", code(place)), tag("pre", proof.text), says, class_="chip")

@@ -1,0 +1,121 @@
+r"""Undoes the escapes of JSON strings, of a whole block at once: `\n`, `\"`, `\u003c`.
+
+What an escape says is never longer than the escape, so a block is rewritten in place and what is
+left over is taken out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from forensics.archives.lines import Flags
+from forensics.archives.starts import PADDING, Bytes, Places
+
+__all__ = ["escapes", "string_ends", "unescape"]
+
+_BACKSLASH, _QUOTE, _UNICODE = ord("\\"), ord('"'), ord("u")
+_HEX_DIGITS, _PAIR = 4, 6
+_HIGH, _LOW, _AFTER, _REPLACED = 0xD800, 0xDC00, 0xE000, 0xFFFD
+
+# What the character after a backslash stands for; most stand for themselves.
+_MEANT = np.arange(256, dtype=np.uint8)
+for _char, _code in zip(b"nrtbf", b"\n\r\t\b\f", strict=True):
+    _MEANT[_char] = _code
+_NIBBLE = np.full(256, -1, np.int64)
+for _value, _char in enumerate(b"0123456789abcdef"):
+    _NIBBLE[_char] = _NIBBLE[ord(chr(_char).upper())] = _value
+
+Codes = npt.NDArray[np.int64]
+
+
+def escapes(data: Bytes) -> Places:
+    r"""Find the backslashes that begin an escape: in a row of them every other one.
+
+    >>> escapes(np.frombuffer(rb'a\"b\\"', np.uint8)).tolist()
+    [1, 4]
+    """
+    found = np.flatnonzero(data == _BACKSLASH)
+    if not len(found):
+        return found
+    new = np.ones(len(found), np.bool_)
+    new[1:] = np.diff(found) != 1
+    first = found[new][np.cumsum(new) - 1]
+    return found[(found - first) % 2 == 0]
+
+
+def string_ends(data: Bytes, leads: Places, begins: Places) -> Places:
+    """Find for each string the quote that ends it; behind the buffer where there is none."""
+    quoted = np.zeros(len(data) + 1, np.bool_)
+    quoted[leads + 1] = True
+    quotes = np.flatnonzero(data == _QUOTE)
+    quotes = np.append(quotes[~quoted[quotes]], len(data))
+    return quotes[np.searchsorted(quotes, begins)]
+
+
+def unescape(data: Bytes, bounds: Places, wanted: Flags) -> tuple[Bytes, Places]:
+    """Undo the escapes in the wanted texts of a padded buffer."""
+    size = int(bounds[-1])
+    leads = escapes(data[:size])
+    if not wanted.all():
+        leads = leads[wanted[np.searchsorted(bounds, leads, "right") - 1]]
+    if not len(leads):
+        return data, bounds
+    keep = np.ones(size, np.bool_)
+    unicode = data[leads + 1] == _UNICODE
+    simple = leads[~unicode]
+    data[simple + 1] = _MEANT[data[simple + 1]]
+    keep[simple] = False
+    _unicode(data, leads[unicode], keep)
+    # Bounds move by what is taken out before them.
+    gone = np.flatnonzero(~keep)
+    moved = bounds - np.searchsorted(gone, bounds)
+    text: Bytes = np.zeros(size - len(gone) + PADDING, np.uint8)
+    text[: size - len(gone)] = data[:size][keep]
+    return text, moved
+
+
+def _unicode(data: Bytes, leads: Places, keep: Flags) -> None:
+    """Write UTF-8 over `\\uXXXX`; two halves of a pair become one character."""
+    codes, leads = _codes(data, leads, len(keep))
+    high = (codes >= _HIGH) & (codes < _LOW)
+    low = (codes >= _LOW) & (codes < _AFTER)
+    if not len(codes):
+        return
+    paired = np.zeros(len(codes), np.bool_)
+    paired[:-1] = high[:-1] & low[1:] & (np.diff(leads) == _PAIR)
+    second = np.zeros(len(codes), np.bool_)
+    second[1:] = paired[:-1]
+    following = np.append(codes[1:], 0)
+    whole = ((codes - _HIGH) << 10) + (following - _LOW) + 0x10000
+    codes = np.where(paired, whole, np.where((high | low) & ~second, _REPLACED, codes))
+    for at in range(_PAIR):
+        keep[leads + at] = False
+    _write(data, leads[~second], codes[~second], keep)
+
+
+def _codes(data: Bytes, leads: Places, size: int) -> tuple[Codes, Places]:
+    """Read four hexadecimal digits behind each lead; leads without them are left out."""
+    leads = leads[leads + _PAIR <= size]
+    digits = [_NIBBLE[data[leads + 2 + at]] for at in range(_HEX_DIGITS)]
+    codes = np.zeros(len(leads), np.int64)
+    sound = np.ones(len(leads), np.bool_)
+    for digit in digits:
+        codes = codes * 16 + digit
+        sound &= digit >= 0
+    return codes[sound], leads[sound]
+
+
+def _write(data: Bytes, places: Places, codes: Codes, keep: Flags) -> None:
+    for length, least, most, mark in (
+        (1, 0, 0x80, 0),
+        (2, 0x80, 0x800, 0xC0),
+        (3, 0x800, 0x10000, 0xE0),
+        (4, 0x10000, 0x110000, 0xF0),
+    ):
+        some = (codes >= least) & (codes < most)
+        at, code = places[some], codes[some]
+        for number in range(length):
+            bits = code >> 6 * (length - 1 - number)
+            data[at + number] = bits | mark if number == 0 else (bits & 0x3F) | 0x80
+            keep[at + number] = True

@@ -1,0 +1,142 @@
+"""Reads a file through the wrappers around its lines, such as those of Docker and Kubernetes.
+
+Which wrappers a file has is decided once, by its head. A file without any is read as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forensics.archives.lines import HEAD, LONGEST, Flags, Lines, find_lines
+from forensics.archives.starts import Places, Signature, classify
+from forensics.archives.texts import Texts, gather
+from forensics.archives.wrappers import Codes, Wrapper, load_wrappers
+
+__all__ = ["Unwrapping", "choose", "last_parts"]
+
+# So many lines, spread over the head, tell how a file is wrapped.
+_SAMPLE = 128
+# A collector's collector's collector; nobody has seen more.
+_DEEPEST = 4
+_NEWLINE, _RETURN = 10, 13
+
+
+@dataclass(frozen=True)
+class Unwrapping:
+    """The wrappers of one file, the outermost first."""
+
+    wrappers: tuple[Wrapper, ...]
+
+    @property
+    def name(self) -> str:
+        """Their names, the outermost first."""
+        return "+".join(wrapper.id for wrapper in self.wrappers)
+
+    def open(self, lines: Lines, *, torn_before: bool) -> Lines:
+        """Rewrite the text of some lines; `torn_before`: the line before them goes on in them."""
+        if not len(lines):
+            return lines
+        texts = _texts(lines)
+        for wrapper in self.wrappers:
+            texts = wrapper.open(texts)
+        joined = np.append(torn_before, texts.torn[:-1])
+        origins = texts.origins
+        return Lines(
+            data=texts.data,
+            places=lines.places,
+            reach=lines.reach,
+            size=lines.size,
+            starts=texts.starts,
+            ends=_ends(texts),
+            length=int(texts.bounds[-1]),
+            kinds=lines.kinds,
+            torn=texts.torn,
+            joined=joined,
+            origins=origins,
+        )
+
+    def tears(self, line: bytes) -> bool:
+        """Whether a line, the one before a split, goes on in the next."""
+        if not line or not any(wrapper.tears for wrapper in self.wrappers):
+            return False
+        torn = self.open(find_lines(line, final=True), torn_before=False).torn
+        return torn is not None and bool(torn[-1])
+
+
+def choose(
+    head: bytes, signatures: Sequence[Signature], wrappers: Sequence[Wrapper] | None = None
+) -> Unwrapping | None:
+    """Find the wrappers that most lines of a head carry; none if most carry none."""
+    known = load_wrappers() if wrappers is None else wrappers
+    sample = _sample(head[:HEAD])
+    chosen: list[Wrapper] = []
+    while len(chosen) < _DEEPEST:
+        raw = [
+            sample.data[begin:end].tobytes()
+            for begin, end in zip(sample.starts, sample.stops, strict=True)
+        ]
+        best: tuple[int, bool, Wrapper, Texts] | None = None
+        for wrapper in known:
+            if 2 * sum(map(wrapper.seems, raw)) <= len(raw):
+                continue
+            opened = wrapper.open(sample)
+            saved = int(sample.bounds[-1] - opened.bounds[-1])
+            if 2 * _carriers(wrapper, sample, opened, signatures) > len(raw) and (
+                best is None or (saved, wrapper.tears) > best[:2]
+            ):
+                best = (saved, wrapper.tears, wrapper, opened)
+        if best is None:
+            break
+        chosen.append(best[2])
+        sample = best[3]
+    return Unwrapping(tuple(chosen)) if chosen else None
+
+
+def _carriers(
+    wrapper: Wrapper, before: Texts, after: Texts, signatures: Sequence[Signature]
+) -> int:
+    """Count the lines that were wrapped; one that is a record as it stands must be one inside."""
+    if isinstance(wrapper, Codes):
+        return int(after.carried.sum())
+    outside = classify(before.data, before.starts, before.stops, signatures)
+    inside = classify(after.data, after.starts, after.stops, signatures)
+    return int((after.carried & ((outside == 0) | (inside > 0))).sum())
+
+
+def _sample(head: bytes) -> Texts:
+    lines = find_lines(head, final=b"\n" not in head)
+    some = np.flatnonzero(lines.ends > lines.starts)
+    if len(some) > _SAMPLE:
+        some = some[np.linspace(0, len(some) - 1, _SAMPLE).astype(np.int64)]
+    data, bounds = gather(lines.data, lines.starts[some], lines.stops[some])
+    nothing = np.zeros(len(some), np.bool_)
+    return Texts(data, bounds, nothing, nothing)
+
+
+def _texts(lines: Lines) -> Texts:
+    """Give lines as texts; of an endless line only what is kept."""
+    bounds = np.append(lines.starts, lines.size)
+    data = lines.data
+    if (np.diff(bounds) > LONGEST).any():
+        data, bounds = gather(data, bounds[:-1], np.minimum(bounds[1:], bounds[:-1] + LONGEST))
+    nothing = np.zeros(len(lines), np.bool_)
+    return Texts(data, bounds, nothing, nothing)
+
+
+def _ends(texts: Texts) -> Places:
+    """Find where each line ends: at its first break, which may stand in a later line."""
+    size = int(texts.bounds[-1])
+    breaks = np.append(np.flatnonzero(texts.data[:size] == _NEWLINE), size)
+    ends = breaks[np.searchsorted(breaks, texts.starts)]
+    ends = np.minimum(ends, texts.stops[last_parts(texts.torn)])
+    returns = (ends > texts.starts) & (texts.data[np.maximum(ends - 1, 0)] == _RETURN)
+    return ends - returns
+
+
+def last_parts(torn: Flags) -> Places:
+    """Say for each line which line it ends in."""
+    whole = np.append(np.flatnonzero(~torn), len(torn) - 1)
+    return whole[np.searchsorted(whole[:-1], np.arange(len(torn)))]

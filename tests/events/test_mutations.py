@@ -1,0 +1,105 @@
+"""The examples are worth something: no fixed text of any shipped rule can change unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from forensics.entries.checking import rows, starts
+from forensics.entries.layouts import Layout
+from forensics.events.checking import Book, check
+from forensics.events.rules import Rule, Wording
+from forensics.patterns import _PART, Template, compile_template
+
+
+def mutated(template: Template) -> Iterator[Template]:
+    """Change one character of each piece of fixed text; which one depends on the text alone."""
+    source, begin = template.source, 0
+    pieces = []
+    for part in _PART.finditer(source):
+        pieces.append((begin, part.start()))
+        begin = part.end()
+    for first, last in (*pieces, (begin, len(source))):
+        # Blanks at the end are of no account.
+        length = len(source[first:last].rstrip()) if last == len(source) else last - first
+        if length:
+            at = first + int(sha256(source[first:last].encode()).hexdigest(), 16) % length
+            other = source[at].swapcase() if source[at].isalpha() else "~"
+            yield compile_template(source[:at] + other + source[at + 1 :])
+
+
+def mutants(wording: Wording) -> Iterator[Wording]:
+    """Change what else a wording fixes: constants, and how a list is read."""
+    for name, value in wording.settings.items():
+        if not (isinstance(value, str) and value.startswith("{")):
+            yield replace(wording, settings={**wording.settings, name: changed(value)})
+    each = wording.each
+    if each is None:
+        return
+    yield replace(wording, each=replace(each, by=each.by + "~"))
+    for template in mutated(each.template):
+        yield replace(wording, each=replace(each, template=template))
+    for name, values in each.only.items():
+        for value in values:
+            fewer = [one for one in values if one != value]
+            yield replace(wording, each=replace(each, only={**each.only, name: fewer}))
+
+
+def changed(value: Any) -> Any:
+    if isinstance(value, bool) or value is None:
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    return [*value, 7] if isinstance(value, list) else f"{value}~"
+
+
+@pytest.fixture(scope="session")
+def messages(book: Book, rules: tuple[Rule, ...]) -> dict[str, bytes]:
+    """Give the message of every example, as a layout reads it."""
+    lines = [one.line for rule in rules for wording in rule.wordings for one in wording.examples]
+    lines = list(dict.fromkeys(lines))
+    cut = book.cut(lines)
+    assert cut is not None
+    firsts = starts(lines)
+    return {
+        firsts[row["line"]]: (row["message"] or "").encode()
+        for row in rows(book.entries(cut))
+        if row["line"] in firsts
+    }
+
+
+def test_one_wrong_character_in_any_piece_of_any_match_is_noticed(
+    rules: tuple[Rule, ...], messages: dict[str, bytes]
+) -> None:
+    unseen, tried = [], 0
+    for rule in rules:
+        for wording in rule.wordings:
+            texts = pa.array([messages[one.line] for one in wording.examples], pa.binary())
+            for template in mutated(wording.template):
+                tried += 1
+                if not pc.extract_regex(texts, template.pattern).null_count:
+                    unseen.append(f"{rule.path}:{wording.at}: {template.source}")
+
+    assert unseen == []
+    assert tried > 1000
+
+
+def test_no_constant_and_no_part_of_a_list_can_change_unseen(
+    rules: tuple[Rule, ...], layouts: tuple[Layout, ...]
+) -> None:
+    unseen = []
+    for rule in rules:
+        for at, wording in enumerate(rule.wordings):
+            for mutant in mutants(wording):
+                others = (*rule.wordings[:at], mutant, *rule.wordings[at + 1 :])
+                if not check(layouts, [replace(rule, wordings=others)]):
+                    what = mutant.each if mutant.settings == wording.settings else mutant.settings
+                    unseen.append(f"{rule.path}:{wording.at}: {what}")
+
+    assert unseen == []

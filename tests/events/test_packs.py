@@ -1,0 +1,127 @@
+"""A pack of one's own adds, replaces and takes away by id, and says so in the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forensics.entries.layouts import Layout
+from forensics.errors import RuleError
+from forensics.events.checking import check
+from forensics.events.packs import Pack, assemble, catalogue, open_pack, packed, unpacked
+from forensics.events.rules import Rule
+from forensics.scan import Scanner
+from forensics.yamls import Page
+
+OWN = """\
+id: acme.flag
+kind: acme_flagged
+logger: AcmeInterceptor
+wordings:
+  - versions: ["3.0", "4.3"]
+    match: "flag {detail:word} raised for {:tp}"
+    examples:
+      - line: "[2026-11-18 11:51:22,793] INFO flag late raised for orders-3 (com.acme.AcmeInterceptor)"
+        gives: {detail: late, topic: orders, partition: 3}
+refuses:
+  - "[2026-11-18 11:51:22,793] INFO flag late lowered for orders-3 (com.acme.AcmeInterceptor)"
+"""  # noqa: E501
+HEAD = "name: acme\nversion: '7'\n"
+
+
+def pack(folder: Path, **pages: str) -> Pack:
+    for name, text in pages.items():
+        path = folder / (name.replace("__", "/") + ".yaml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return open_pack(folder)
+
+
+def test_a_pack_adds_rules_with_kinds_of_its_own(
+    tmp_path: Path, layouts: tuple[Layout, ...], rules: tuple[Rule, ...]
+) -> None:
+    own = pack(tmp_path, pack=HEAD, events__flag=OWN, kinds__acme="acme_flagged: a flag\n")
+
+    found = catalogue([own])
+
+    assert {rule.id for rule in found.rules} == {rule.id for rule in rules} | {"acme.flag"}
+    assert check(layouts, found.rules) == []
+    assert [dict(one) for one in found.packs][1] == {
+        "name": "acme",
+        "version": "7",
+        "sha256": own.sha256,
+    }
+
+
+def test_a_rule_may_stand_beside_the_head_of_its_pack(tmp_path: Path) -> None:
+    found = catalogue([pack(tmp_path, flag=OWN, kinds__acme="acme_flagged: a flag\n")])
+
+    assert "acme.flag" in {rule.id for rule in found.rules}
+    assert found.packs[1]["name"] == tmp_path.name
+
+
+def test_a_pack_replaces_by_id_and_takes_away(tmp_path: Path) -> None:
+    mine = OWN.replace("acme.flag", "leader.starts").replace("acme_flagged", "recovering")
+    own = pack(tmp_path, pack=HEAD + "disable: [follower.starts, librdkafka]\n", starts=mine)
+
+    found = catalogue([own])
+
+    (starts,) = (rule for rule in found.rules if rule.id == "leader.starts")
+    assert starts.loggers == ("AcmeInterceptor",)
+    assert "follower.starts" not in {rule.id for rule in found.rules}
+    assert "librdkafka" not in {layout.id for layout in found.layouts}
+
+
+def test_the_last_pack_lies_on_top(tmp_path: Path) -> None:
+    kinds = "acme_flagged: a flag\n"
+    first = pack(tmp_path / "a", flag=OWN, kinds__acme=kinds)
+    second = pack(tmp_path / "b", flag=OWN.replace("AcmeInter", "AcmeOuter"), kinds__acme=kinds)
+
+    (mine,) = (rule for rule in catalogue([first, second]).rules if rule.id == "acme.flag")
+
+    assert mine.loggers == ("AcmeOuterceptor",)
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "says"),
+    [
+        ("nam: acme\n", 1, "unknown key 'nam'"),
+        ("name: acme\nneeds: '99.1'\n", 2, "needs kafka-forensics 99.1 or newer"),
+        ("name: acme\ndisable: [no.such]\n", 2, "'disable' names 'no.such', which is no rule"),
+        ("name: acme\ndisable: everything\n", 2, "'disable' must be a list"),
+    ],
+)
+def test_a_head_that_does_not_hold_is_named(
+    head: str, line: int, says: str, tmp_path: Path
+) -> None:
+    _, problems = assemble([pack(tmp_path, pack=head)])
+
+    assert [(one.line, one.says[: len(says)]) for one in problems] == [(line, says)]
+    assert problems[0].file == str(tmp_path / "pack.yaml")
+
+
+def test_an_unknown_kind_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RuleError, match=r"flag\.yaml:2: there is no kind 'acme_flagged'"):
+        catalogue([pack(tmp_path, flag=OWN)])
+
+
+def test_the_digest_names_the_content_and_nothing_else(tmp_path: Path) -> None:
+    first = pack(tmp_path / "a", pack=HEAD, flag=OWN)
+    second = pack(tmp_path / "b", flag=OWN, pack=HEAD)
+    other = pack(tmp_path / "c", pack=HEAD, flag=OWN + "\n")
+
+    assert first.sha256 == second.sha256 != other.sha256
+    assert catalogue().packs[0]["sha256"] == catalogue().packs[0]["sha256"]
+
+
+def test_packs_travel_to_workers_that_do_not_have_their_folder(tmp_path: Path) -> None:
+    own = pack(tmp_path, pack=HEAD, flag=OWN, kinds__acme="acme_flagged: a flag\n")
+    text = packed([own])
+    for path in tmp_path.rglob("*.yaml"):
+        path.unlink()
+
+    assert "AcmeInterceptor" in Scanner(text).matcher.loggers
+    assert unpacked(text)[0].sha256 == own.sha256
+    assert unpacked("") == []
+    assert Page("x", b"a: 1").read_text() == "a: 1"
