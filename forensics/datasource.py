@@ -30,7 +30,8 @@ class _Task(InputPartition):
 class KafkaLogs(DataSource):
     """Reads the splits named by its option `splits`, in `workers` tasks or more.
 
-    Its option `rules` holds the packs that lie over the shipped rules.
+    Its option `rules` holds the packs that lie over the shipped rules; `context` is "true" where
+    the events that only give context are wanted.
     """
 
     @classmethod
@@ -46,13 +47,15 @@ class KafkaLogs(DataSource):
         """Give the reader of the splits."""
         splits = [Split(*row) for row in json.loads(self.options["splits"])]
         bundles = tasks(splits, int(self.options.get("workers", "1")))
-        return _Reader(bundles, self.options.get("rules", ""))
+        context = self.options.get("context") == "true"
+        return _Reader(bundles, self.options.get("rules", ""), context=context)
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, bundles: list[tuple[Split, ...]], overlays: str) -> None:
+    def __init__(self, bundles: list[tuple[Split, ...]], overlays: str, *, context: bool) -> None:
         self._bundles = bundles
         self._overlays = overlays
+        self._context = context
 
     def partitions(self) -> Sequence[InputPartition]:
         return [_Task(bundle) for bundle in self._bundles]
@@ -60,4 +63,4 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
         for split in partition.splits:
-            yield from scanner(self._overlays).scan(split)
+            yield from scanner(self._overlays, context=self._context).scan(split)

@@ -61,7 +61,7 @@ def read(
     """Turn archives into the tables of events and files."""
     say(f"archives   {len(work.splits)} pieces of work")
     staged = settings.staging / "scan"
-    cluster.scan(work.splits, overlays, staged)
+    cluster.scan(work.splits, overlays, staged, context=settings.context)
     files = accounts(staged, work)
     mark_duplicates(files)
     assign(files)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from forensics.archives.cutting import HEAD, Account, Cut, Cutter
+from forensics.archives.cutting import Account, Cut
 from forensics.archives.planning import Split
-from forensics.archives.reading import Piece, digest, pieces
+from forensics.archives.reading import Opened, Piece, begin, digest, pieces
 from forensics.entries.parsing import grouped, layout_of, lift, read, signatures, times
 from forensics.entries.sieve import Sieve
 from forensics.entries.times import NO_TIME
@@ -36,23 +36,26 @@ _BINARY_SHARE = 0.001
 
 
 @functools.cache
-def scanner(overlays: str = "") -> Scanner:
+def scanner(overlays: str = "", *, context: bool = False) -> Scanner:
     """Give the scanner of this process; rules and layouts are read once.
 
-    `overlays` are the packs that lie over the shipped rules, as `packed` writes them.
+    `overlays` are the packs that lie over the shipped rules, as `packed` writes them; `context`
+    asks for the events that only give context, too.
     """
-    return Scanner(overlays)
+    return Scanner(overlays, context=context)
 
 
 class Scanner:
     """All layouts and rules, ready to scan."""
 
-    def __init__(self, overlays: str = "") -> None:
+    def __init__(self, overlays: str = "", *, context: bool = False) -> None:
         """Load what rules/ holds, and what lies over it."""
         found = catalogue(unpacked(overlays))
         self.groups = grouped(found.layouts)
-        # Routine lines are known, but nobody asks for them: they cost nothing here.
-        self.matcher = Matcher(rule for rule in found.rules if not rule.routine)
+        # What nobody asks for costs nothing here.
+        self.matcher = Matcher(
+            rule for rule in found.rules if not rule.routine and (context or not rule.context)
+        )
         self.sieve = Sieve(self.matcher.probes)
         self.writers = Writers()
         self.signatures = signatures(self.groups)
@@ -66,19 +69,11 @@ class Scanner:
             yield from self._piece(piece)
 
     def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        summary = _Summary(piece)
-        head, rest = _head(piece)
-        headless = not self._has_record(piece.head if piece.head is not None else head)
-        cutter = Cutter(
-            self.signatures,
-            offset=piece.begin,
-            limit=piece.limit,
-            orphan=piece.number > 0,
-            headless=headless,
-        )
+        opened = begin(piece, self.signatures)
+        summary, cutter = _Summary(piece, opened), opened.cutter
         lifted: list[pa.RecordBatch] = []
         held = 0
-        for block, final in _with_last(head, rest):
+        for block, final in opened.blocks:
             summary.update(block)
             cut = cutter.feed(block, final=final)
             if cut is not None:
@@ -91,14 +86,9 @@ class Scanner:
             if cutter.done:
                 break
         yield from self._events(lifted, piece, summary)
-        if headless and cutter.account.lines and piece.number == 0:
-            summary.explain(head)
+        if opened.headless and cutter.account.lines and piece.number == 0:
+            summary.explain(opened.head)
         yield _account_row(piece.file, piece.number, summary.close(cutter.account, self))
-
-    def _has_record(self, head: bytes) -> bool:
-        probe = Cutter(self.signatures)
-        probe.feed(head[:HEAD], final=True)
-        return probe.account.records > 0
 
     def _events(
         self, lifted: list[pa.RecordBatch], piece: Piece, summary: _Summary
@@ -117,8 +107,9 @@ class Scanner:
 class _Summary:
     """What is told about one piece beside its events."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: Piece, opened: Opened) -> None:
         self.events = 0
+        self._wrapper = opened.unwrapping.name if opened.unwrapping else None
         self._piece = piece
         self._digest = hashlib.sha256() if piece.whole else None
         self._writers: dict[str, int] = {}
@@ -168,30 +159,10 @@ class _Summary:
             "events": self.events,
             "writers": self._writers,
             "notes": self._notes,
+            "wrapper": self._wrapper,
             "broken": self._piece.item.damaged is not None,
             "sha256": self._digest.hexdigest() if self._digest else None,
         }
-
-
-def _head(piece: Piece) -> tuple[bytes, Iterator[bytes]]:
-    """Read enough of a piece to judge it by its head, when the plan has not brought the head."""
-    head = b""
-    if piece.head is None:
-        for block in piece.blocks:
-            head += block
-            if len(head) >= HEAD:
-                break
-    return head, piece.blocks
-
-
-def _with_last(head: bytes, rest: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Yield blocks, each with whether it is the last one."""
-    held = head
-    for block in rest:
-        if held:
-            yield held, False
-        held = block
-    yield held, True
 
 
 def _staged(events: pa.RecordBatch, piece: Piece) -> pa.RecordBatch:

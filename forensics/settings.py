@@ -20,6 +20,7 @@ class Settings:
     master: str | None = None
     split_size: int = SPLIT_SIZE
     packs: tuple[Path, ...] = ()
+    context: bool = False
 
     @property
     def tables(self) -> Path:

@@ -65,11 +65,13 @@ class Cluster:
         """How many tasks can run at once."""
         return int(self.session.sparkContext.defaultParallelism)
 
-    def scan(self, splits: Sequence[Split], overlays: str, target: Path) -> None:
+    def scan(
+        self, splits: Sequence[Split], overlays: str, target: Path, *, context: bool = False
+    ) -> None:
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
         reader = self.session.read.format("kafka-logs")
         reader = reader.option("splits", packed(splits)).option("workers", str(self.workers))
-        reader = reader.option("rules", overlays)
+        reader = reader.option("rules", overlays).option("context", str(context).lower())
         # Read once and thrown away: quickly written matters more than small.
         written = reader.load().write.mode("overwrite").option("compression", "snappy")
         written.parquet(str(target))

@@ -15,16 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.archives.starts import PADDING, Bytes, Places, Signature, classify
+from forensics.archives.lines import HEAD, LONGEST, Flags, Lines, find_lines
+from forensics.archives.starts import Bytes, Places, Signature, classify
+from forensics.archives.unwrapping import Unwrapping, last_parts
 
-__all__ = ["HEAD", "LONGEST", "Account", "Cut", "Cutter"]
+__all__ = ["HEAD", "LONGEST", "Account", "Cut", "Cutter", "Part"]
 
-# How much of one record (or one line) is kept; the rest is counted, and said to be too long.
-LONGEST = 1 << 20
-# How much of a file decides whether it has records at all; the same for every split size.
-HEAD = 256 << 10
-
-_NEWLINE, _RETURN, _SPACE = 10, 13, 32
+_SPACE = 32
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -45,10 +42,10 @@ class Account:
 
 @dataclass(frozen=True)
 class Cut:
-    """Records that lie in one buffer: places are relative to it, line numbers to the split."""
+    """Records that lie in one buffer; where they lie in the file, and their lines in the split."""
 
     data: Bytes
-    offset: int
+    places: Places
     starts: Places
     heads: Places
     ends: Places
@@ -57,49 +54,39 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class _Lines:
-    """Whole lines of a buffer: where each starts, where its text ends, how far they all reach."""
+class Part:
+    """What a cutter must know of the part of a file that it reads.
 
-    data: Bytes
-    starts: Places
-    ends: Places
-    kinds: Kinds
-    size: int
+    It starts at `offset` of the file and owns what starts before `limit`.
+    `orphan`: this is not the first split, lines before its first record are a neighbour's.
+    `headless`: the file's head has no record, so a line without a header is nobody's.
+    `unwrapping`: what the lines are wrapped in; `before`: the line that stands before `offset`.
+    """
 
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def part(self, begin: int, end: int) -> _Lines:
-        """Keep the lines from one to another."""
-        size = int(self.starts[end]) if end < len(self) else self.size
-        cut = slice(begin, end)
-        return _Lines(self.data, self.starts[cut], self.ends[cut], self.kinds[cut], size)
+    offset: int = 0
+    limit: int | None = None
+    orphan: bool = False
+    headless: bool = False
+    unwrapping: Unwrapping | None = None
+    before: bytes = b""
 
 
 class Cutter:
     """Feeds on blocks of one file and yields cuts; remembers only an unfinished record."""
 
-    def __init__(
-        self,
-        signatures: Sequence[Signature],
-        *,
-        offset: int = 0,
-        limit: int | None = None,
-        orphan: bool = False,
-        headless: bool = False,
-    ) -> None:
-        """Start at `offset` of the file; own what starts before `limit`.
-
-        `orphan`: this is not the first split, lines before its first record are a neighbour's.
-        `headless`: the file's head has no record, so a line without a header is nobody's.
-        """
+    def __init__(self, signatures: Sequence[Signature], part: Part | None = None) -> None:
+        """Read a part of a file, or a whole one."""
+        part = part or Part()
         self.account = Account()
         self.done = False
         self._signatures = signatures
-        self._offset = offset
-        self._limit = limit
-        self._skipping = orphan and not headless
-        self._headless = headless
+        self._offset = part.offset
+        self._limit = part.limit
+        self._skipping = part.orphan
+        self._headless = part.headless
+        self._unwrapping = part.unwrapping
+        self._torn = part.unwrapping is not None and part.unwrapping.tears(part.before)
+        self._owner: bytes | None = None
         self._seen = False
         self._tail = b""
         self._dropping = False
@@ -120,19 +107,11 @@ class Cutter:
         self._tail = text
         return None
 
-    def _lines(self, text: bytes, *, final: bool) -> _Lines:
-        data: Bytes = np.empty(len(text) + PADDING, np.uint8)
-        data[: len(text)] = np.frombuffer(text, np.uint8)
-        data[len(text) :] = 0
-        breaks = np.flatnonzero(data[: len(text)] == _NEWLINE)
-        size = int(breaks[-1]) + 1 if len(breaks) else 0
-        starts = np.zeros(len(breaks), np.int64)
-        starts[1:] = breaks[:-1] + 1
-        if final and size < len(text):
-            starts, breaks, size = np.append(starts, size), np.append(breaks, len(text)), len(text)
-        returns = (breaks > starts) & (data[np.maximum(breaks - 1, 0)] == _RETURN)
-        ends = breaks - returns
-        return _Lines(data, starts, ends, classify(data, starts, ends, self._signatures), size)
+    def _lines(self, text: bytes, *, final: bool) -> Lines:
+        lines = find_lines(text, final=final)
+        if self._unwrapping:
+            lines = self._unwrapping.open(lines, torn_before=self._torn)
+        return lines.of_kinds(classify(lines.data, lines.starts, lines.parts, self._signatures))
 
     def _drop(self, block: bytes) -> bytes:
         """Skip the rest of a line that is longer than we keep; its bytes still count."""
@@ -157,73 +136,104 @@ class Cutter:
             self.account.long_lines += not self._skipping
         return cut
 
-    def _cut(self, text: bytes, lines: _Lines, *, final: bool) -> Cut | None:
+    def _cut(self, text: bytes, lines: Lines, *, final: bool) -> Cut | None:
         lines = lines.part(0, self._owned(lines))
         begin = self._skipped(lines)
         if not final and not self.done:
             lines = self._without_last_record(lines)
         mine = lines.part(min(begin, len(lines)), len(lines))
-        cut = self._records(mine)
-        self._count(mine)
+        records = np.flatnonzero(mine.kinds)
+        strange = mine.strangers(self._owner)
+        cut = self._records(mine, records, strange)
+        self._count(mine, strange)
         if len(mine):
-            self.account.bytes += mine.size - int(mine.starts[0])
+            self.account.bytes += mine.size - int(mine.places[0])
         if not self.done:
             self._tail = text[lines.size :]
         self._offset += lines.size
+        self._remember(lines, mine, records)
         return cut
 
-    def _owned(self, lines: _Lines) -> int:
+    def _remember(self, lines: Lines, mine: Lines, records: Places) -> None:
+        """Keep what the next block must know of the last line and the last record."""
+        if lines.torn is not None and len(lines):
+            self._torn = bool(lines.torn[-1])
+        if mine.origins is not None and len(records):
+            self._owner = mine.origins[int(records[-1])].as_py()
+
+    def _begins(self, lines: Lines) -> Flags:
+        """Tell the lines at which a split may begin: records, or in a headless file all lines."""
+        if not self._headless:
+            return lines.kinds > 0
+        return np.ones(len(lines), np.bool_) if lines.joined is None else ~lines.joined
+
+    def _owned(self, lines: Lines) -> int:
         """Count the lines up to the first one that belongs to the next split."""
         if self._limit is None:
             return len(lines)
-        beyond = lines.starts + self._offset >= self._limit
-        if not (self._headless or (self._skipping and not lines.kinds[~beyond].any())):
-            beyond &= lines.kinds > 0
+        beyond = lines.places + self._offset >= self._limit
+        begins = self._begins(lines)
+        if not (self._skipping and not begins[~beyond].any()):
+            beyond &= begins
         foreign = np.flatnonzero(beyond)
         self.done = bool(len(foreign))
         return int(foreign[0]) if self.done else len(lines)
 
-    def _skipped(self, lines: _Lines) -> int:
+    def _skipped(self, lines: Lines) -> int:
         """Count the lines at the front that belong to the split before."""
         if not self._skipping:
             return 0
-        records = np.flatnonzero(lines.kinds)
-        self._skipping = not len(records)
-        return int(records[0]) if len(records) else len(lines)
+        begins = np.flatnonzero(self._begins(lines))
+        self._skipping = not len(begins)
+        return int(begins[0]) if len(begins) else len(lines)
 
-    def _without_last_record(self, lines: _Lines) -> _Lines:
+    def _without_last_record(self, lines: Lines) -> Lines:
         """Leave the last record for the next block, which may continue it, unless it is huge."""
         records = np.flatnonzero(lines.kinds)
-        if not len(records) or lines.size - int(lines.starts[records[-1]]) > LONGEST:
+        if not len(records) or lines.size - int(lines.places[records[-1]]) > LONGEST:
             return lines
         return lines.part(0, int(records[-1]))
 
-    def _records(self, lines: _Lines) -> Cut | None:
-        records = np.flatnonzero(lines.kinds)
+    def _records(self, lines: Lines, records: Places, strange: Flags) -> Cut | None:
         if not len(records):
             return None
         starts = lines.starts[records]
+        following = self._following(lines, records, strange)
         # What is looked at must not depend on how the blocks fell: never more than LONGEST.
-        heads = np.minimum(lines.ends[records], starts + LONGEST)
-        following = records + 1 if self._headless else np.append(records[1:], len(lines))
-        ends = np.minimum(np.append(lines.starts, lines.size)[following], starts + LONGEST)
+        ends = np.minimum(np.append(lines.starts, lines.length)[following], starts + LONGEST)
+        heads = np.minimum(lines.ends[records], ends)
+        places = lines.places[records] + self._offset
         numbers = self.account.lines + records + 1
-        kinds = lines.kinds[records]
-        return Cut(lines.data, self._offset, starts, heads, ends, numbers, kinds)
+        return Cut(lines.data, places, starts, heads, ends, numbers, lines.kinds[records])
 
-    def _count(self, lines: _Lines) -> None:
+    def _following(self, lines: Lines, records: Places, strange: Flags) -> Places:
+        """Say for each record which line is the first that is no part of it."""
+        following: Places
+        following = records + 1 if self._headless else np.append(records[1:], len(lines))
+        if lines.torn is None:
+            return following
+        if self._headless:
+            following = last_parts(lines.torn)[records] + 1
+        # Wrapped text is shorter than the file; what is kept goes by what stands in the file.
+        near = np.searchsorted(lines.places, lines.places[records] + LONGEST)
+        others = np.append(np.flatnonzero(strange), len(lines))
+        first = others[np.searchsorted(others, records)]
+        following = np.minimum(np.minimum(following, near), first)
+        return following
+
+    def _count(self, lines: Lines, strange: Flags) -> None:
         account = self.account
         records = np.flatnonzero(lines.kinds)
         account.lines += len(lines)
         account.records += len(records)
-        account.long_lines += int((lines.ends - lines.starts > LONGEST).sum())
+        account.long_lines += int((lines.reach - lines.places > LONGEST).sum())
         for kind, count in zip(*np.unique(lines.kinds, return_counts=True), strict=True):
             if kind:
                 account.layouts[int(kind)] = account.layouts.get(int(kind), 0) + int(count)
         others = np.flatnonzero(lines.kinds == 0)
-        blank = _blank(lines.data, lines.starts[others], lines.ends[others])
+        blank = _blank(lines.data, lines.starts[others], lines.parts[others])
         first = 0 if self._seen else int(records[0]) if len(records) else len(lines)
-        loose = ~blank & ((others < first) | self._headless)
+        loose = ~blank & ((others < first) | strange[others] | self._headless)
         account.blank_lines += int(blank.sum())
         account.unparsed_lines += int(loose.sum())
         account.continuation_lines += int((~loose & ~blank).sum())

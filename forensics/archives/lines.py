@@ -58,6 +58,11 @@ class Lines:
         """Where the text of each line ends, with its line break."""
         return np.append(self.starts, self.length)[1:]
 
+    @property
+    def parts(self) -> Places:
+        """Where each line's own text ends; that of a torn line may go on in the next lines."""
+        return self.ends if self.torn is None else np.minimum(self.ends, self.stops)
+
     def part(self, begin: int, end: int) -> Lines:
         """Keep the lines from one to another."""
         inside = end < len(self)

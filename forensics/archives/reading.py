@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import IO
 
-from forensics.archives.cutting import HEAD
+from forensics.archives.cutting import HEAD, LONGEST, Cutter, Part
 from forensics.archives.planning import Split
+from forensics.archives.starts import Signature
 from forensics.archives.unpacking import BLOCK, Unpacked, blocks, unpack, zip_member
+from forensics.archives.unwrapping import Unwrapping, choose
 
-__all__ = ["Piece", "digest", "pieces"]
+__all__ = ["Opened", "Piece", "begin", "digest", "pieces"]
 
 
 @dataclass
@@ -26,6 +29,37 @@ class Piece:
     head: bytes | None
     item: Unpacked
     whole: bool
+    # the line before the part
+    before: bytes = b""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A piece that is ready to be cut: what its head says, and its blocks with the last marked."""
+
+    head: bytes
+    unwrapping: Unwrapping | None
+    headless: bool
+    cutter: Cutter
+    blocks: Iterator[tuple[bytes, bool]]
+
+
+def begin(piece: Piece, signatures: Sequence[Signature]) -> Opened:
+    """Judge a piece by the head of its file: how its lines are wrapped, if it has records."""
+    head, blocks = (piece.head, piece.blocks) if piece.head is not None else _peeked(piece.blocks)
+    unwrapping = choose(head, signatures)
+    probe = Cutter(signatures, Part(unwrapping=unwrapping))
+    probe.feed(head[:HEAD], final=True)
+    headless = probe.account.records == 0
+    part = Part(
+        offset=piece.begin,
+        limit=piece.limit,
+        orphan=piece.number > 0,
+        headless=headless,
+        unwrapping=unwrapping,
+        before=piece.before,
+    )
+    return Opened(head, unwrapping, headless, Cutter(signatures, part), _with_last(blocks))
 
 
 def pieces(split: Split) -> Iterator[Piece]:
@@ -49,16 +83,37 @@ def digest(split: Split) -> str:
     return found.hexdigest()
 
 
+def _peeked(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """Read enough of a file to judge it by its head; it is the first block of what is given."""
+    head = b""
+    for block in blocks:
+        head += block
+        if len(head) >= HEAD:
+            break
+    return head, chain([head], blocks)
+
+
+def _with_last(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Yield blocks, each with whether it is the last one; there is always one."""
+    held = b""
+    for block in blocks:
+        if held:
+            yield held, False
+        held = block
+    yield held, True
+
+
 def _range(split: Split, file: IO[bytes]) -> Piece:
-    begin = split.begin
+    begin, before = split.begin, b""
     if begin:
         begin = _line_after(file, split)
+        before = _line_before(file, split, begin)
     whole = split.end - split.begin == split.size
     head = None if whole else b"".join(_stretch(file, split.at, min(split.size, HEAD)))
     stretch = _beyond(file, split, begin)
     limit = None if split.end == split.size else split.end
     item = Unpacked(split.file, file)
-    return Piece(split.file, split.number, begin, limit, stretch, head, item, whole)
+    return Piece(split.file, split.number, begin, limit, stretch, head, item, whole, before)
 
 
 def _beyond(file: IO[bytes], split: Split, begin: int) -> Iterator[bytes]:
@@ -77,6 +132,19 @@ def _line_after(file: IO[bytes], split: Split) -> int:
             return at + found + 1
         at += len(block)
     return split.size
+
+
+def _line_before(file: IO[bytes], split: Split, begin: int) -> bytes:
+    """Read the line that ends where the first line of a split starts, as far as a line is kept."""
+    line = b""
+    while begin - len(line) > 0 and len(line) <= LONGEST:
+        size = min(64 << 10, begin - len(line))
+        file.seek(split.at + begin - len(line) - size)
+        line = file.read(size) + line
+        found = line.rfind(b"\n", 0, -1)
+        if found >= 0:
+            return line[found + 1 :]
+    return line
 
 
 def _stretch(file: IO[bytes], at: int, length: int, size: int = BLOCK) -> Iterator[bytes]:

@@ -41,7 +41,8 @@ def escapes(data: Bytes) -> Places:
     new = np.ones(len(found), np.bool_)
     new[1:] = np.diff(found) != 1
     first = found[new][np.cumsum(new) - 1]
-    return found[(found - first) % 2 == 0]
+    leads: Places = found[(found - first) % 2 == 0]
+    return leads
 
 
 def string_ends(data: Bytes, leads: Places, begins: Places) -> Places:
@@ -76,7 +77,7 @@ def unescape(data: Bytes, bounds: Places, wanted: Flags) -> tuple[Bytes, Places]
 
 
 def _unicode(data: Bytes, leads: Places, keep: Flags) -> None:
-    """Write UTF-8 over `\\uXXXX`; two halves of a pair become one character."""
+    r"""Write UTF-8 over `\uXXXX`; two halves of a pair become one character."""
     codes, leads = _codes(data, leads, len(keep))
     high = (codes >= _HIGH) & (codes < _LOW)
     low = (codes >= _LOW) & (codes < _AFTER)

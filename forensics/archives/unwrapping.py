@@ -5,6 +5,7 @@ Which wrappers a file has is decided once, by its head. A file without any is re
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,10 +16,10 @@ from forensics.archives.starts import Places, Signature, classify
 from forensics.archives.texts import Texts, gather
 from forensics.archives.wrappers import Codes, Wrapper, load_wrappers
 
-__all__ = ["Unwrapping", "choose", "last_parts"]
+__all__ = ["Unwrapping", "choose", "last_parts", "texts_of"]
 
 # So many lines, spread over the head, tell how a file is wrapped.
-_SAMPLE = 128
+_SAMPLE = 64
 # A collector's collector's collector; nobody has seen more.
 _DEEPEST = 4
 _NEWLINE, _RETURN = 10, 13
@@ -39,7 +40,7 @@ class Unwrapping:
         """Rewrite the text of some lines; `torn_before`: the line before them goes on in them."""
         if not len(lines):
             return lines
-        texts = _texts(lines)
+        texts = texts_of(lines)
         for wrapper in self.wrappers:
             texts = wrapper.open(texts)
         joined = np.append(torn_before, texts.torn[:-1])
@@ -70,7 +71,7 @@ def choose(
     head: bytes, signatures: Sequence[Signature], wrappers: Sequence[Wrapper] | None = None
 ) -> Unwrapping | None:
     """Find the wrappers that most lines of a head carry; none if most carry none."""
-    known = load_wrappers() if wrappers is None else wrappers
+    known = _shipped() if wrappers is None else wrappers
     sample = _sample(head[:HEAD])
     chosen: list[Wrapper] = []
     while len(chosen) < _DEEPEST:
@@ -84,9 +85,8 @@ def choose(
                 continue
             opened = wrapper.open(sample)
             saved = int(sample.bounds[-1] - opened.bounds[-1])
-            if 2 * _carriers(wrapper, sample, opened, signatures) > len(raw) and (
-                best is None or (saved, wrapper.tears) > best[:2]
-            ):
+            better = best is None or (saved, wrapper.tears) > best[:2]
+            if better and _carried(wrapper, sample, opened, signatures):
                 best = (saved, wrapper.tears, wrapper, opened)
         if best is None:
             break
@@ -95,15 +95,23 @@ def choose(
     return Unwrapping(tuple(chosen)) if chosen else None
 
 
-def _carriers(
+@functools.cache
+def _shipped() -> tuple[Wrapper, ...]:
+    return load_wrappers()
+
+
+def _carried(
     wrapper: Wrapper, before: Texts, after: Texts, signatures: Sequence[Signature]
-) -> int:
-    """Count the lines that were wrapped; one that is a record as it stands must be one inside."""
+) -> bool:
+    """Whether most lines were wrapped, and are not records of some layout as they stand."""
+    if 2 * int(after.carried.sum()) <= len(before):
+        return False
     if isinstance(wrapper, Codes):
-        return int(after.carried.sum())
-    outside = classify(before.data, before.starts, before.stops, signatures)
-    inside = classify(after.data, after.starts, after.stops, signatures)
-    return int((after.carried & ((outside == 0) | (inside > 0))).sum())
+        return True
+    # A wrapper may begin with a time as some layout does: then there must be records inside.
+    outside = classify(before.data, before.starts, before.stops, signatures)[after.carried] > 0
+    inside = classify(after.data, after.starts, after.stops, signatures)[after.carried] > 0
+    return 2 * int(outside.sum()) <= len(outside) or bool(inside.any())
 
 
 def _sample(head: bytes) -> Texts:
@@ -116,7 +124,7 @@ def _sample(head: bytes) -> Texts:
     return Texts(data, bounds, nothing, nothing)
 
 
-def _texts(lines: Lines) -> Texts:
+def texts_of(lines: Lines) -> Texts:
     """Give lines as texts; of an endless line only what is kept."""
     bounds = np.append(lines.starts, lines.size)
     data = lines.data
@@ -130,10 +138,10 @@ def _ends(texts: Texts) -> Places:
     """Find where each line ends: at its first break, which may stand in a later line."""
     size = int(texts.bounds[-1])
     breaks = np.append(np.flatnonzero(texts.data[:size] == _NEWLINE), size)
-    ends = breaks[np.searchsorted(breaks, texts.starts)]
+    ends: Places = breaks[np.searchsorted(breaks, texts.starts)]
     ends = np.minimum(ends, texts.stops[last_parts(texts.torn)])
-    returns = (ends > texts.starts) & (texts.data[np.maximum(ends - 1, 0)] == _RETURN)
-    return ends - returns
+    ends -= (ends > texts.starts) & (texts.data[np.maximum(ends - 1, 0)] == _RETURN)
+    return ends
 
 
 def last_parts(torn: Flags) -> Places:

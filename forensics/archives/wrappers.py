@@ -36,12 +36,18 @@ _TYPES = {
     # Collectors count nanoseconds; a log's own layout does with milliseconds.
     "nanos": rf"{_DATE}T{_CLOCK}\.{'[0-9]' * 6}[0-9]*{_ZONE}",
     "day": rf"[A-Z][a-z]+ [ 0-9]?[0-9] {_CLOCK}(?:\.[0-9]+)?",
-    "name": r"[A-Za-z0-9][\w.-]*",
+    "name": r"[A-Za-z0-9][\w.@-]*",
     "stream": "stdout|stderr",
     "flag": "[FP]",
+    "tags": "(?::[^ \n]*)?",
     "nonblank": "[^ \n]+",
     "tag": r"[^ \n]+ [^ \n:\[]+",
-    "blanks": " *",
+    "pid": r"(?:\[[0-9]+\])?",
+    "priority": "(?:<[0-9]+>)?",
+    "details": r'(?:-|(?:\[(?:[^"\]\n]|"[^"\n]*")*\])+)',
+    "python": rf"{_DATE}T{_CLOCK}\.{'[0-9]' * 6}\+00:00",
+    "unbracketed": r"[^ \n\[]+",
+    "labels": r"\{[^\n]*?\}",
     "gap": " ?",
 }
 _KEYS = {"id", "about", "match", "json", "remove", "torn", "examples", "refuses"}
@@ -101,7 +107,9 @@ class Prefix(Wrapper):
         origins = texts.origins
         if found.type.get_field_index("origin") >= 0:
             named = pc.fill_null(found.field("origin"), b"")
-            origins = named if origins is None else pc.binary_join_element_wise(origins, named, b" ")
+            if origins is not None:
+                named = pc.binary_join_element_wise(origins, named, b" ")
+            origins = named
         return Texts(data, bounds, carried, texts.torn | torn, origins)
 
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.archives.cutting import Cut
-from forensics.archives.starts import Places, Signature, words_at
+from forensics.archives.starts import Places, Signature
 from forensics.entries.layouts import Layout
 from forensics.entries.sieve import later_lines, texts
-from forensics.entries.splitting import can_split, split
+from forensics.entries.splitting import can_split, likely_first, split
 from forensics.entries.times import NO_TIME
 
 __all__ = [
@@ -27,15 +27,13 @@ __all__ = [
     "times",
 ]
 
-# Records as they stand in the log; `kind` is the number of the signature they begin with, `tail`
-# the last eight bytes of their first line.
+# Records as they stand in the log; `kind` is the number of the signature they begin with.
 LIFTED = pa.schema(
     [
         ("kind", pa.uint8()),
         ("line", pa.int64()),
         ("offset", pa.int64()),
         ("ts", pa.int64()),
-        ("tail", pa.uint64()),
         ("text", pa.binary()),
         ("more", pa.binary()),
     ]
@@ -90,9 +88,8 @@ def lift(cut: Cut, rows: Places, groups: list[list[Layout]]) -> pa.RecordBatch:
         [
             pa.array(cut.kinds[rows]),
             pa.array(cut.lines[rows]),
-            pa.array(cut.starts[rows] + cut.offset),
+            pa.array(cut.places[rows]),
             pa.array(moments, mask=moments == NO_TIME),
-            pa.array(words_at(cut.data, cut.heads[rows] - 8)),
             texts(cut, rows),
             later_lines(cut, rows),
         ],
@@ -110,7 +107,7 @@ def read(lifted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
     parts = []
     for kind, layouts in enumerate(groups, 1):
         mine = lifted.filter(pc.equal(lifted["kind"], pa.scalar(kind, pa.uint8())))
-        for layout in layouts:
+        for layout in likely_first(mine["text"], layouts) if len(mine) else ():
             if not len(mine):
                 break
             if can_split(layout):

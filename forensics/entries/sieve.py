@@ -17,11 +17,15 @@ import pyarrow.compute as pc
 from forensics.archives.cutting import Cut
 from forensics.archives.starts import Places, words_at
 from forensics.entries.layouts import Layout
-from forensics.entries.splitting import named
+from forensics.entries.splitting import likely_first, named
 
 __all__ = ["Sieve", "later_lines", "texts"]
 
+# Rows of one sort, each with the one pattern that they are asked.
+_Sorts = Iterator[tuple[str, npt.NDArray[np.bool_]]]
 _WORD = 8
+# Many names end alike in eight bytes (..Manager), hardly any two in so many.
+_TAIL = 16
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 _HASH_SHIFT = np.uint64(48)
 _CLOSING = ord(")")
@@ -40,15 +44,17 @@ class Sieve:
         self._probes: dict[bytes, set[str]] = {}
         self._by_logger = {name: frozenset(probes) for name, probes in probes_by_logger.items()}
         for name in sorted(probes_by_logger):
-            tail = (name + ")").encode()[-_WORD:]
+            whole = (name + ")").encode()
+            tail = whole[-_WORD:]
             value = int.from_bytes(tail, "little")
-            self._probes.setdefault(tail, set()).update(probes_by_logger[name])
+            self._probes.setdefault(whole[-_TAIL:], set()).update(probes_by_logger[name])
             if len(tail) == _WORD:
                 self._table[_hashed(np.array([value], np.uint64))] = True
             else:
                 self._short.setdefault(len(tail), set()).add(value)
         self._any = _pattern({one for probes in self._probes.values() for one in probes})
-        self._patterns: dict[int, str] = {}
+        self._named = {name.encode(): _pattern(one) for name, one in self._by_logger.items()}
+        self._patterns: dict[frozenset[bytes], str] = {}
 
     def keep(self, cut: Cut, groups: list[list[Layout]]) -> Places:
         """Give the numbers of the records of a cut whose logger some rule listens to."""
@@ -69,49 +75,53 @@ class Sieve:
             rows = np.flatnonzero(kinds == kind)
             if not len(rows):
                 continue
-            sorts: Iterable[tuple[str, npt.NDArray[np.bool_]]]
-            if all(layout.logger_last for layout in layouts):
-                tails = lifted["tail"].to_numpy()[rows]
-                sorts = ((self._pattern_of(int(one)), tails == one) for one in np.unique(tails))
-            else:
-                sorts = self._by_name(lifted["text"].take(pa.array(rows)), layouts)
-            for pattern, mine in sorts:
-                some = rows[mine]
+            texts = lifted["text"].take(pa.array(rows))
+            last = all(layout.logger_last for layout in layouts)
+            for pattern, mine in self._by_tail(texts) if last else self._by_name(texts, layouts):
+                some = np.flatnonzero(mine)
                 if pattern and len(some):
-                    texts = lifted["text"].take(pa.array(some))
-                    found = pc.match_substring_regex(texts, pattern)
-                    parts.append(some[found.to_numpy(zero_copy_only=False)])
+                    found = pc.match_substring_regex(texts.take(pa.array(some)), pattern)
+                    parts.append(rows[some[found.to_numpy(zero_copy_only=False)]])
         return lifted.take(pa.array(np.unique(np.concatenate(parts))))
 
-    def _by_name(
-        self, texts: pa.Array, layouts: list[Layout]
-    ) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+    def _by_tail(self, texts: pa.Array) -> _Sorts:
+        """Sort texts by how they end; each sort comes with the pattern of its rules."""
+        tails = pc.binary_slice(texts, -_TAIL, None).dictionary_encode()
+        patterns = [self._pattern_of(tail) for tail in tails.dictionary.to_pylist()]
+        return _sorted(tails.indices.to_numpy(zero_copy_only=False), patterns)
+
+    def _by_name(self, texts: pa.Array, layouts: list[Layout]) -> _Sorts:
         """Sort texts by their loggers; each sort comes with the pattern of its rules.
 
-        Layouts that begin alike may name the logger in different places: a text is asked in the
-        name of each, and where none of them can find a name, for everything.
+        Layouts that begin alike may name the logger in different places: what has no known name by
+        the first is asked by the next, and what nobody finds a name in is asked everything.
         """
+        left = np.arange(len(texts))
         nameless = np.ones(len(texts), np.bool_)
-        for layout in layouts:
-            names = named(texts, layout).dictionary_encode()
-            codes = names.indices.to_numpy(zero_copy_only=False)
-            for code, name in enumerate(names.dictionary.to_pylist()):
-                if name:
-                    nameless &= codes != code
-                    logger = name.decode("utf-8", "replace").rpartition(".")[2]
-                    yield _pattern(self._by_logger.get(logger, ())), codes == code
+        for layout in likely_first(texts, layouts):
+            found = named(texts.take(pa.array(left)), layout).dictionary_encode()
+            codes = found.indices.to_numpy(zero_copy_only=False)
+            names = found.dictionary.to_pylist()
+            patterns = [self._named.get(name.rpartition(b".")[2], "") for name in names]
+            for pattern, mine in _sorted(codes, patterns):
+                if pattern:
+                    yield pattern, np.isin(np.arange(len(texts)), left[mine], assume_unique=True)
+            nameless[left] &= ~np.array([bool(name) for name in names], np.bool_)[codes]
+            left = left[~np.array([bool(one) for one in patterns], np.bool_)[codes]]
+            if not len(left):
+                return
         yield self._any, nameless
 
-    def _pattern_of(self, tail: int) -> str:
-        """Build the pattern for lines that end so: those of all loggers whose names fit."""
-        if tail not in self._patterns:
-            end = tail.to_bytes(_WORD, "little")
-            wanted = {
-                one for name, probes in self._probes.items() if end.endswith(name) for one in probes
-            }
-            # A message of several lines does not end with its logger, and may be of any.
-            self._patterns[tail] = _pattern(wanted) if wanted else self._any
-        return self._patterns[tail]
+    def _pattern_of(self, tail: bytes) -> str:
+        """Give the pattern for lines that end so: that of all loggers whose names fit."""
+        # A message of several lines does not end with its logger, and may be of any.
+        if not tail.endswith(b")"):
+            return self._any
+        fits = frozenset(name for name in self._probes if tail.endswith(name))
+        if fits not in self._patterns:
+            wanted = {one for name in fits for one in self._probes[name]}
+            self._patterns[fits] = _pattern(wanted)
+        return self._patterns[fits]
 
     def _heard(self, cut: Cut, rows: Places) -> npt.NDArray[np.bool_]:
         ends = cut.heads[rows]
@@ -149,6 +159,15 @@ def _between(cut: Cut, begins: Places, ends: Places, rows: Places) -> pa.Array:
         pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(cut.data)]
     )
     return both.take(pa.array(2 * rows))
+
+
+def _sorted(codes: npt.NDArray[np.int32], patterns: list[str]) -> _Sorts:
+    """Sort rows by the pattern of their code; hostile logs hold more codes than patterns."""
+    numbers = {pattern: number for number, pattern in enumerate(dict.fromkeys(patterns))}
+    of_code = np.array([numbers[pattern] for pattern in patterns], np.int64)
+    of_row = of_code[codes]
+    for pattern, number in numbers.items():
+        yield pattern, of_row == number
 
 
 def _pattern(wanted: Iterable[str]) -> str:

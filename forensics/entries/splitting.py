@@ -5,15 +5,17 @@ A pattern that captures reads some tens of megabytes a second, cutting at fixed 
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.archives.cutting import LONGEST
 from forensics.entries.layouts import Layout
 
-__all__ = ["can_split", "named", "split"]
+__all__ = ["can_split", "likely_first", "named", "split"]
 
 _SHAPE = "{level:word} {message} ({logger:logger})"
+_SAMPLE = 16
 # No line is kept that far; without an end, Arrow cannot slice lines that are too short.
 _FAR = 2 * LONGEST
 _NAMES = ("level", "message", "logger")
@@ -52,6 +54,21 @@ def split(layout: Layout, lines: pa.Array) -> tuple[pa.Array, dict[str, pa.Array
         return pa.repeat(pa.scalar(False), len(lines)), {}
     names = pc.binary_slice(logger.filter(fits), 0, -1)
     return fits, dict(zip(_NAMES, (level, message, names), strict=True))
+
+
+def likely_first(lines: pa.Array, layouts: list[Layout]) -> list[Layout]:
+    """Put first, of layouts that begin alike, what reads most of a few lines.
+
+    No line is read by two of them, so the order decides nothing but how long it takes.
+    """
+    if len(layouts) == 1:
+        return layouts
+    places = np.unique(np.linspace(0, len(lines) - 1, _SAMPLE).astype(np.int64))
+    some = lines.take(pa.array(places))
+    misses = {
+        layout.id: pc.extract_regex(some, layout.template.pattern).null_count for layout in layouts
+    }
+    return sorted(layouts, key=lambda layout: (misses[layout.id], layout.id))
 
 
 def named(lines: pa.Array, layout: Layout) -> pa.Array:

@@ -34,6 +34,8 @@ class FileAccount:
     first: int | None = None
     last: int | None = None
     sha256: str | None = None
+    # what the lines are wrapped in, the outermost first
+    wrapper: str | None = None
     broken: bool = False
     duplicate_of: str | None = None
     version: str | None = None
@@ -52,7 +54,7 @@ class FileAccount:
             "file": self.file,
             "node": self.node,
             "role": self.role,
-            "layout": layout,
+            "layout": "+".join(name for name in (self.wrapper, layout) if name) or None,
             "kafka_version": self.version,
             "first_ts": _moment(self.first),
             "last_ts": _moment(self.last),
@@ -74,6 +76,7 @@ def add_up(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         total = files.setdefault(row["file"], FileAccount(row["file"]))
         account = row["account"]
         total.sha256 = account.get("sha256") or total.sha256
+        total.wrapper = account.get("wrapper") or total.wrapper
         if row["split"] < 0:
             continue
         total.bases[row["split"]] = total.counts["lines"]

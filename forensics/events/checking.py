@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.archives.checking import check_wrappers
 from forensics.archives.cutting import Cut, Cutter
 from forensics.entries.checking import check_layouts, line_of_refused, rows, starts
 from forensics.entries.layouts import Layout
@@ -71,11 +72,13 @@ def check(layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> list[Problem]:
     """Find everything that does not hold in some layouts and rules, in the order of the files."""
     wordings = [(rule, wording) for rule in rules for wording in rule.wordings]
     trial = _try(Book(layouts, rules), wordings)
-    problems = [*check_layouts(layouts), *_shape(rules)]
+    plain = [str(one.get("line", "")) for layout in layouts for one in layout.examples]
+    problems = [*check_wrappers(signatures(grouped(layouts)), plain)]
+    problems += [*check_layouts(layouts), *_shape(rules)]
     for number, (rule, wording) in enumerate(wordings):
         for example in wording.examples:
             for says in _example(example, number, wordings, trial):
-                problems.append(Problem(rule.path, example.at, says))  # noqa: PERF401
+                problems.append(Problem(rule.path, example.at, says))
         for line in wording.refuses:
             if number in trial.takers.get(line, ()):
                 at = line_of_refused(rule.path, line)

@@ -30,7 +30,7 @@ MEANINGS: Mapping[str, str] = {
     "broker": "the broker that the line is about, most often its writer; for the line of a client "
     "the broker it talked to",
     "client": "the client id",
-    "error": "the error: Kafka's name of it, or the exception",
+    "error": "the error by Kafka's name of today; what has none stays as it was written",
     "previous_leader": "the leader before; -1 where there was none",
     "previous_epoch": "the leader epoch before; -1 where the writer knew of none",
     "previous_isr": "the brokers that were in sync before",
@@ -62,6 +62,7 @@ MEANINGS: Mapping[str, str] = {
     "position": "an offset that is neither a log's end nor a high watermark",
     "producer_id": "the id that a broker gave to an idempotent or transactional producer",
     "duration_ms": "how long it took, in milliseconds",
+    "retriable": "whether Kafka itself tries again after the error; null where it does not say",
     "telling": "null where the line is news; otherwise it may re-tell an older fact under its own "
     "time: fresh, replay or always",
     "rule": "the rule that took the line, and the first version of the wording: id@version",

@@ -14,19 +14,21 @@ from forensics.errors import ForensicsError
 from forensics.events.columns import MEANINGS
 from forensics.events.explaining import plain
 from forensics.events.faults import MORE
-from forensics.events.kinds import kinds
+from forensics.events.kinds import ROUTINE, Kind, kinds
 from forensics.events.rules import Rule, Wording
 from forensics.tables import FACTS
 
 __all__ = [
     "RETELLING",
     "described",
+    "every_kind",
     "example_of",
     "facts_of",
     "family",
     "find",
     "items_told",
     "kinds_of",
+    "meaning",
     "near",
     "newest",
     "since",
@@ -42,6 +44,16 @@ RETELLING: Mapping[str, str] = {
     "always": "Tells of a state that may be older than the line.",
 }
 _WIDTH = 96
+
+
+def every_kind() -> Mapping[str, Kind]:
+    """Give every shipped kind, and the one of lines that tell nothing."""
+    return {**kinds(), ROUTINE: Kind("a line that is known and tells nothing")}
+
+
+def meaning(kind: Kind) -> str:
+    """Say what a kind means, and whether a scan reads it only when asked to."""
+    return f"{kind.means} (context)" if kind.context else kind.means
 
 
 def family(rule: Rule) -> str:
@@ -111,9 +123,10 @@ def near(name: str, known: Iterable[str]) -> list[str]:
     >>> near("leader", ["isr.updated", "quorum.leader-starts"])
     ['quorum.leader-starts']
     """
-    names = sorted(set(known))
+    names = {one.lower(): one for one in sorted(set(known))}
+    within = [one for one in names if name.lower() in one]
     alike = get_close_matches(name.lower(), names, n=3)
-    return list(dict.fromkeys([*alike, *(one for one in names if name.lower() in one.lower())]))[:5]
+    return [names[one] for one in dict.fromkeys([*alike, *within])][:5]
 
 
 def find(rules: Iterable[Rule], name: str) -> Rule:
@@ -176,8 +189,8 @@ def described(rule: Rule) -> Iterator[str]:
     """Yield the lines that tell everything of a rule."""
     oldest, latest = span(versions_of(rule))
     yield rule.id
-    meaning = kinds().get(rule.kind)
-    yield f"  kind      {rule.kind}" + (f": {meaning}" if meaning else "")
+    kind = every_kind().get(rule.kind)
+    yield f"  kind      {rule.kind}" + (f": {plain(meaning(kind))}" if kind else "")
     yield f"  loggers   {', '.join(rule.loggers)}"
     yield f"  versions  {oldest} to {latest}, wordings: {len(rule.wordings)}"
     yield f"  file      {rule.path}"

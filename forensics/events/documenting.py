@@ -18,10 +18,12 @@ from forensics.events.describing import (
     family,
     items_told,
     kinds_of,
+    meaning,
     newest,
     since,
     versions_of,
 )
+from forensics.events.kinds import Kind
 from forensics.events.markdown import anchor, code, fenced, prose, table
 from forensics.events.rules import Rule, Wording
 from forensics.patterns import respell
@@ -47,12 +49,16 @@ Each rule says of one kind of log line what it means. Of each rule stand here:
 A rule of the kind `routine` knows lines that tell nothing; they are known so that what nobody knows
 stands out. `kafka-forensics rules show ID` tells all of one rule on a terminal."""
 
+_KINDS = """\
+What can have happened: the values of `kind` in the [table of events](../events.md). Those marked as
+context are many, and nothing is built on them: they are kept only with `postmortem --context`."""
+
 _EVENTS = """\
 Each row is one fact that a log line states: what a [rule](rules/README.md) read from it. The table
 is a folder of Parquet files, `tables/events`. What a line does not say is null."""
 
 
-def pages(rules: Iterable[Rule], kinds: Mapping[str, str]) -> dict[str, str]:
+def pages(rules: Iterable[Rule], kinds: Mapping[str, Kind]) -> dict[str, str]:
     """Write all pages; the keys are their places below docs/."""
     ordered = sorted(rules, key=lambda rule: rule.id)
     families: dict[str, list[Rule]] = {}
@@ -85,7 +91,7 @@ def _spelled(name: str, kind: str) -> str:
     return f"<{name}>" if name else unkept.get(kind, "…")
 
 
-def _tellers(rules: Iterable[Rule], kinds: Mapping[str, str]) -> dict[str, list[Rule]]:
+def _tellers(rules: Iterable[Rule], kinds: Mapping[str, Kind]) -> dict[str, list[Rule]]:
     """Give for each kind the rules that tell it, be it beside their news."""
     tellers: dict[str, list[Rule]] = {kind: [] for kind in sorted(kinds)}
     for rule in rules:
@@ -131,17 +137,18 @@ def _index(
     )
 
 
-def _kinds(kinds: Mapping[str, str], tellers: Mapping[str, Sequence[Rule]]) -> str:
+def _kinds(kinds: Mapping[str, Kind], tellers: Mapping[str, Sequence[Rule]]) -> str:
     rows = (
         (
             anchor(kind) + code(kind),
-            prose(kinds.get(kind, "")),
+            prose(meaning(kinds[kind])) if kind in kinds else "",
             ", ".join(_link(one) for one in members) or "no rule yet",
         )
         for kind, members in sorted(tellers.items())
     )
-    says = f"What can have happened: the {len(tellers)} values of `kind` in [events](../events.md)."
-    return _page(["# Kinds of events", "", says, "", *table(("kind", "meaning", "told by"), rows)])
+    return _page(
+        ["# Kinds of events", "", _KINDS, "", *table(("kind", "meaning", "told by"), rows)]
+    )
 
 
 def _events() -> str:

@@ -15,7 +15,7 @@ from forensics.errors import ForensicsError, RuleError
 from forensics.events.checking import Book, check
 from forensics.events.describing import near, newest
 from forensics.events.explaining import plain
-from forensics.events.kinds import kinds
+from forensics.events.kinds import Kind
 from forensics.events.packs import Catalogue
 from forensics.events.rules import Rule, load_rules
 from forensics.patterns import compile_template, respell
@@ -28,12 +28,14 @@ _ID = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
 _LOGGER = re.compile(r"[\w.$-]+")
 
 # Numbers and names stand alone where they are no part of a version, an address, a time or a path.
-_ALONE, _ENDS = r"(?:(?<![\w.:/@+-])|(?<=[A-Za-z]:))", r"(?![\w/@+-]|[.:]\w)"
+_ALONE = r"(?:(?<![\w.:/@+-])(?<!:[0-9]{2},)|(?<=[A-Za-z]:))"
+_ENDS = r"(?![\w/@+-]|[.:]\w)"
 _TP = r"[a-zA-Z0-9._-]*[a-zA-Z_][a-zA-Z0-9._-]*-[0-9]+"
 _TOKENS = re.compile(
     # A partition is called so, or it may be a thread: both look like `name-0`.
-    rf"(?P<partition>(?P<lead>\b(?:[Pp]artitions?(?:\(s\))?(?: [a-z]+){{0,2}}|[Rr]eplica|[Ll]eader"
-    rf"|[Ff]ollower|[Ll]og)[ =:]?[\[({{]?){_TP}(?P<others>(?:, ?{_TP})*){_ENDS})"
+    r"(?P<partition>(?P<lead>\b(?:[Pp]artitions?(?:\(s\))?(?: [a-z]+(?= )){0,2}|[Rr]eplica"
+    rf"|[Ll]eader|[Ff]ollower|[Ll]og)(?:[ =:][\[({{]?|[\[({{])){_TP}"
+    rf"(?P<others>(?:, ?{_TP})*){_ENDS})"
     r"|(?P<client>\bclientId=)(?:[^\s,()\[\]]+)"
     r"|(?P<group>\bgroupId=)(?:[^\s,()\[\]]+)"
     rf"|(?P<uuid>{_ALONE}[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}{_ENDS})"
@@ -56,7 +58,9 @@ _PARTS = {
 }
 _WORD = re.compile(r"[A-Za-z]{2,}")
 
-_SAMPLE = "Something happened to partition orders-0 within 12 ms"
+_SAMPLE = (
+    "[2026-01-01 12:00:00,000] INFO Something ({id}) on partition orders-0 took 12 ms ({logger})"
+)
 
 _TEXT = """\
 # yaml-language-server: $schema={schema}
@@ -93,13 +97,13 @@ class Draft:
     line: str | None = None
 
 
-def draft(wanted: Draft, found: Catalogue, schema: str) -> str:
+def draft(wanted: Draft, found: Catalogue, kinds: Mapping[str, Kind], schema: str) -> str:
     """Write a rule as YAML that `rules check` has nothing against.
 
     `schema` is where an editor finds the JSON Schema of rules.
     """
-    _checked(wanted, found)
-    line = wanted.line or f"[2026-01-01 12:00:00,000] INFO {_SAMPLE} ({wanted.logger})"
+    _checked(wanted, found, kinds)
+    line = wanted.line or _SAMPLE.format(id=wanted.id, logger=wanted.logger)
     # Bytes of a log that are no UTF-8 reach us as halves of letters, which no file can hold.
     line = line.encode("utf-8", "replace").decode()
     logger = wanted.logger.rpartition(".")[2]
@@ -162,15 +166,15 @@ def pointer(file: Path) -> str:
     return f"{up}rules/schema/event-rule.json"
 
 
-def _checked(wanted: Draft, found: Catalogue) -> None:
+def _checked(wanted: Draft, found: Catalogue, kinds: Mapping[str, Kind]) -> None:
     if not _ID.fullmatch(wanted.id):
         says = "an id is lower case words with dots and dashes between, such as fetcher.removed"
         raise ForensicsError(f"{plain(wanted.id)!r} is no id: {says}.")
     if not _LOGGER.fullmatch(wanted.logger):
         says = "give the last part of its name, such as ReplicaFetcherThread"
         raise ForensicsError(f"{plain(wanted.logger)!r} is no logger: {says}.")
-    if wanted.kind not in kinds():
-        guesses = near(wanted.kind, kinds())
+    if wanted.kind not in kinds:
+        guesses = near(wanted.kind, kinds)
         hint = f"did you mean {' or '.join(guesses)}?" if guesses else "rules/kinds/ lists them."
         raise ForensicsError(f"There is no kind {plain(wanted.kind)!r}; {hint}")
     for rule in found.rules:
@@ -217,7 +221,7 @@ def _near_miss(line: str, message: str, match: str) -> str:
 
 
 def _loaded(text: str, wanted: Draft) -> Rule:
-    (rule,) = load_rules([Page(wanted.id, text.encode())], {wanted.kind: ""})
+    (rule,) = load_rules([Page(wanted.id, text.encode())], {wanted.kind: Kind("")})
     return rule
 
 

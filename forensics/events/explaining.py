@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.archives.cutting import Cut, Cutter
+from forensics.archives.cutting import Cut
 from forensics.archives.planning import Split
-from forensics.archives.reading import Piece, pieces
+from forensics.archives.reading import Piece, begin, pieces
 from forensics.events.checking import Book
 from forensics.tables import FACTS
 
@@ -65,12 +65,11 @@ def plain(text: str) -> str:
 
 
 def _piece(piece: Piece, book: Book, tally: Tally) -> Iterator[str]:
-    cutter = Cutter(book.signatures)
-    for block in piece.blocks:
-        yield from _cut(cutter.feed(block), piece, book, tally)
-    yield from _cut(cutter.feed(b"", final=True), piece, book, tally)
-    tally.records += cutter.account.records
-    tally.nowhere += cutter.account.unparsed_lines
+    opened = begin(piece, book.signatures)
+    for block, final in opened.blocks:
+        yield from _cut(opened.cutter.feed(block, final=final), piece, book, tally)
+    tally.records += opened.cutter.account.records
+    tally.nowhere += opened.cutter.account.unparsed_lines
 
 
 def _cut(cut: Cut | None, piece: Piece, book: Book, tally: Tally) -> Iterator[str]:

@@ -18,6 +18,7 @@ from typing import TypeVar
 from forensics import __version__
 from forensics.entries.layouts import Layout, in_order, load_layouts
 from forensics.errors import Problem, RuleError
+from forensics.events.kinds import Kind, read_kinds
 from forensics.events.rules import Rule, load_rules
 from forensics.yamls import Page, line_of, read, root
 
@@ -68,7 +69,7 @@ class Catalogue:
 class _Merged:
     layouts: dict[str, Layout] = field(default_factory=dict)
     rules: dict[str, Rule] = field(default_factory=dict)
-    kinds: dict[str, str] = field(default_factory=dict)
+    kinds: dict[str, Kind] = field(default_factory=dict)
     packs: list[Mapping[str, str]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
@@ -143,7 +144,7 @@ def _lay(pack: Pack, merged: _Merged) -> None:
         merged.layouts.pop(gone, None)
     for page in pack.folder("kinds"):
         try:
-            merged.kinds |= {str(kind): str(means) for kind, means in read(page).items()}
+            merged.kinds |= dict(read_kinds(page))
         except RuleError as error:
             merged.problems += error.problems
     taken: dict[str, str] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.errors import Problem, RuleError
 from forensics.events.faults import faults
-from forensics.events.kinds import ROUTINE, kinds
+from forensics.events.kinds import ROUTINE, Kind, kinds
 from forensics.patterns import Template, TemplateError, compile_template
 from forensics.yamls import Page, line_of, read, shipped
 
@@ -82,6 +82,7 @@ class Rule:
     beware: str
     wordings: tuple[Wording, ...]
     path: str
+    context: bool = False
 
     @property
     def routine(self) -> bool:
@@ -90,7 +91,7 @@ class Rule:
 
 
 def load_rules(
-    paths: Sequence[Path | Page] | None = None, known: Mapping[str, str] | None = None
+    paths: Sequence[Path | Page] | None = None, known: Mapping[str, Kind] | None = None
 ) -> tuple[Rule, ...]:
     """Read all rules; raises one error that holds every problem, with file and line.
 
@@ -118,11 +119,12 @@ def load_rules(
 
 
 def _rule(
-    path: Path | Page, node: Mapping[str, Any], problems: list[Problem], known: Mapping[str, str]
+    path: Path | Page, node: Mapping[str, Any], problems: list[Problem], known: Mapping[str, Kind]
 ) -> Rule:
     _keys(path, node, _RULE_KEYS, {"id", "kind", "logger", "wordings"})
     loggers = node["logger"]
-    if node["kind"] not in known and node["kind"] != ROUTINE:
+    kind = known.get(node["kind"])
+    if kind is None and node["kind"] != ROUTINE:
         says = f"there is no kind {node['kind']!r}; rules/kinds/ lists them"
         problems.append(Problem(str(path), line_of(node, "kind"), says))
     wordings = [
@@ -136,6 +138,7 @@ def _rule(
         beware=_sentence(node.get("beware")),
         wordings=tuple(wordings),
         path=str(path),
+        context=kind is not None and kind.context,
     )
 
 

@@ -1,6 +1,6 @@
 """What errors are called: every spelling that logs hold of one error, as Kafka's name of today.
 
-The spellings stand in rules/errors.yaml. They are compared by their letters and digits alone, so
+The spellings stand in rules/errors.yaml. They are compared without blanks and punctuation, so
 that `NOT_LEADER_OR_FOLLOWER`, `NotLeaderOrFollowerException` and `not leader or follower` are one.
 """
 
@@ -22,11 +22,13 @@ __all__ = ["Vocabulary", "canonical", "load_vocabulary"]
 
 _KEYS = {"name", "code", "retriable", "metadata", "says"}
 
-_NOISE = re.compile(r"[^a-z0-9]+")
+_NOISE = re.compile(r"[\s_.,:;!?'\"()\[\]{}<>/-]+")
 _SUFFIX = re.compile(r"(?:exception|error)$")
 _PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Za-z_])")
 # A word that can only be a name: with an underscore, or ending as the names of errors do.
-_NAME = re.compile(r"^(?:[\w$]+\.)*([A-Z]+(?:_[A-Z0-9]+)+|\w+(?:Exception|Error))(?!\w)")
+_NAME = re.compile(
+    r"^(?:[\w$]+\.)*([A-Z]+(?:_[A-Z0-9]+)+|\w+(?:Exception|Error))(?![^\s.,:;()\[\]{}])"
+)
 _NUMBERED = re.compile(r"^\[(?:Error )?(-?[0-9]{1,3})\] (.*)", re.DOTALL)
 _WRAPPED = (
     re.compile(r"^(?:Some|Optional)[(\[](.*)[)\]]$", re.DOTALL),

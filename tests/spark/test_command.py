@@ -116,3 +116,35 @@ def test_help_needs_no_java_and_is_quick(arguments: list[str], tmp_path: Path) -
         assert done.stdout.startswith("Usage: kafka-forensics ")
 
     assert min(took) < 3
+
+
+@pytest.mark.spark
+def test_a_pack_of_ones_own_is_used_and_named(tmp_path: Path) -> None:
+    pack = tmp_path / "acme"
+    (pack / "kinds").mkdir(parents=True)
+    (pack / "pack.yaml").write_text("name: acme\nversion: '7'\ndisable: [log.loaded]\n")
+    (pack / "kinds/acme.yaml").write_text("acme_flagged: a flag\n")
+    line = "[2026-11-18 11:51:22,793] INFO flag late raised for orders-3 (com.acme.Interceptor)"
+    (pack / "flag.yaml").write_text(
+        "id: acme.flag\nkind: acme_flagged\nlogger: Interceptor\nwordings:\n"
+        '  - versions: ["3.0", "4.3"]\n    match: "flag {detail:word} raised for {:tp}"\n'
+        f'    examples: [{{line: "{line}", gives: {{topic: orders, partition: 3}}}}]\n'
+        f'refuses: ["{line.replace("raised", "lowered")}"]\n'
+    )
+    server = (LOGS / "broker-1/server.log").read_text().splitlines()[:400]
+    (tmp_path / "server.log").write_text("\n".join([*server, line, ""]))
+
+    done = call(
+        tmp_path, "postmortem", "server.log", "-o", "out", "--rules", "acme", "--master", "local[1]"
+    )
+
+    events = table(tmp_path / "out", "events")
+    found = json.loads((tmp_path / "out/findings.json").read_text())
+    assert (0, "") == (done.returncode, done.stderr if done.returncode else "")
+    assert [("orders", 3, 401)] == [
+        (row["topic"], row["partition"], row["line"])
+        for row in events
+        if row["rule"] == "acme.flag@3.0"
+    ]
+    assert "log_loaded" not in {row["kind"] for row in events}
+    assert ["kafka-forensics", "acme"] == [one["name"] for one in found["packs"]]
