@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test lint bench lock dist clean
+.PHONY: help setup java demo test lint docs bench lock dist clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -52,6 +52,10 @@ lint: $(READY) ## Check style (ruff) and types (mypy)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+docs: $(READY) ## Write the pages in docs/ and the schemas in rules/schema/ from the rules
+	@$(BIN)/kafka-forensics rules docs docs
+	@$(BIN)/kafka-forensics rules schema rules/schema
 
 bench: setup ## Measure speed
 	@$(BIN)/python tests/bench/bench.py

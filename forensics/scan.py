@@ -56,7 +56,7 @@ class Scanner:
         self.matcher = Matcher(
             rule for rule in found.rules if not rule.routine and (context or not rule.context)
         )
-        self.sieve = Sieve(self.matcher.probes)
+        self.sieve = Sieve(self.matcher.probes, self.matcher.loud)
         self.writers = Writers()
         self.signatures = signatures(self.groups)
 

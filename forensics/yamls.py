@@ -18,7 +18,7 @@ from forensics.errors import Problem, RuleError
 
 __all__ = ["Page", "line_of", "read", "root", "shipped"]
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=e))(?:e[-+]?[0-9]+)?", re.IGNORECASE)
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
@@ -37,6 +37,21 @@ class Page:
     def read_text(self, encoding: str = "utf-8") -> str:
         """Give the text, as a path does."""
         return self.data.decode(encoding)
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """Leaves it to `_scalar` to say what a plain word is."""
+
+    def resolve(self, kind: object, value: object, implicit: object) -> str:
+        """Give every node the same tag: none is ever asked for."""
+        del kind, value, implicit
+        return ""
+
+    def descend_resolver(self, node: object, index: object) -> None:
+        """Do nothing: there are no tags by path."""
+
+    def ascend_resolver(self) -> None:
+        """Do nothing."""
 
 
 class _Lined(dict[Any, Any]):

@@ -110,10 +110,16 @@ def new(name: str, logger: str, line: str | None, kind: str, folder: Path) -> No
         --line '[2026-11-18 11:51:22,793] INFO Cleaner 0 is slow (kafka.log.LogCleaner)'
     """
     from forensics.errors import ForensicsError
+    from forensics.events.describing import every_kind
     from forensics.events.drafting import Draft, draft, pointer
+    from forensics.events.kinds import read_kinds
 
     file = folder / f"{name.replace('.', '-')}.yaml"
-    text = draft(Draft(name, logger, kind, line), _found(()), pointer(file))
+    # No line may be taken by two rules, and your own count too.
+    mine = [folder] if any(folder.rglob("*.yaml")) else []
+    own = (pair for path in (folder / "kinds").rglob("*.yaml") for pair in read_kinds(path))
+    known = {**every_kind(), **dict(own)}
+    text = draft(Draft(name, logger, kind, line), _found(mine), known, pointer(file))
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with file.open("x", encoding="utf-8") as out:
@@ -136,10 +142,11 @@ def docs(folder: Path) -> None:
     Example: kafka-forensics rules docs docs
     """
     from forensics.errors import ForensicsError
+    from forensics.events.describing import every_kind
     from forensics.events.documenting import MARK, pages
-    from forensics.events.kinds import kinds
 
-    written = {folder / name: text for name, text in pages(_found(()).rules, kinds()).items()}
+    made = pages(_found(()).rules, every_kind())
+    written = {folder / name: text for name, text in made.items()}
     there = {path for path in (*written, *(folder / "rules").glob("*.md")) if path.exists()}
     ours = {path for path in there if path.read_text("utf-8").startswith(MARK)}
     if foreign := sorted(set(written) & (there - ours)):
@@ -161,10 +168,10 @@ def schema(folder: Path) -> None:
 
     Example: kafka-forensics rules schema rules/schema
     """
-    from forensics.events.kinds import kinds
+    from forensics.events.describing import every_kind
     from forensics.events.schemas import schemas
 
-    written = {folder / name: text for name, text in schemas(kinds()).items()}
+    written = {folder / name: text for name, text in schemas(every_kind()).items()}
     _write(written)
     print(f"{len(written)} schemas in {folder}")
 

@@ -27,6 +27,7 @@ from forensics.console import RULES, run
     help="Bytes of a plain file that one task reads.",
 )
 @RULES
+@click.option("--context", is_flag=True, help="Keep also events that only give context; slower.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
 def command(
     archives: tuple[str, ...],
@@ -35,6 +36,7 @@ def command(
     split_size: int,
     packs: tuple[Path, ...],
     *,
+    context: bool,
     quiet: bool,
 ) -> None:
     r"""Read log archives and write the postmortem page, findings.json and tables.
@@ -54,7 +56,7 @@ def command(
         if not quiet or text.startswith("warning"):
             click.echo(text, err=True)
 
-    settings = Settings(archives, out, master, split_size, packs)
+    settings = Settings(archives, out, master, split_size, packs, context)
     document = postmortem(settings, say)
     if not quiet:
         click.echo(f"{document['verdict']}: {document['summary']}")

@@ -100,10 +100,10 @@ class Cutter:
         text = self._tail + block if self._tail else block
         self._tail = b""
         lines = self._lines(text, final=final)
+        if len(text) - lines.size > LONGEST:
+            return self._give_up_line(text, lines.size + LONGEST)
         if len(lines):
             return self._cut(text, lines, final=final)
-        if len(text) > LONGEST:
-            return self._give_up_line(text)
         self._tail = text
         return None
 
@@ -126,13 +126,13 @@ class Cutter:
         if not self._skipping:
             self.account.bytes += count
 
-    def _give_up_line(self, text: bytes) -> Cut | None:
+    def _give_up_line(self, text: bytes, kept: int) -> Cut | None:
         """Give an endless line as far as we keep it, and let the rest of it go by."""
-        lines = self._lines(text[:LONGEST], final=True)
-        cut = self._cut(text[:LONGEST], lines, final=True)
+        lines = self._lines(text[:kept], final=True)
+        cut = self._cut(text[:kept], lines, final=True)
         if not self.done:
             self._dropping = True
-            self._pass(len(text) - LONGEST)
+            self._pass(len(text) - kept)
             self.account.long_lines += not self._skipping
         return cut
 

@@ -43,6 +43,13 @@ class Layout:
     origin: Problem
 
     @property
+    def level_at(self) -> int | None:
+        """Where the level stands, if it has a fixed place after the time."""
+        between, found, _ = self.template.source.partition("{time:time}")[2].partition("{level:")
+        fixed = found and "{" not in between and not self.time.zoned
+        return self.time_at + len(self.time.shape) + len(between) if fixed else None
+
+    @property
     def logger_last(self) -> bool:
         """Whether a first line ends with the logger in parentheses, which a sieve can use."""
         return self.template.source.endswith("({logger:logger})")

@@ -1,13 +1,13 @@
 """Lets through the records that can hold a fact: a cheap question before the dear one.
 
-Where a layout ends a line with its logger, the last eight bytes of the line say whether any rule
-listens to that logger: one look per line, whatever the number of rules. What is left is scanned,
+Where a layout ends a line with its logger, the last bytes of the line say whether any rule listens
+to that logger: one look per line, whatever the number of rules. What is left is scanned,
 many blocks at once, with one cheap pattern made of the rules of that very logger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -15,19 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.archives.cutting import Cut
-from forensics.archives.starts import Places, words_at
+from forensics.archives.starts import Places
 from forensics.entries.layouts import Layout
+from forensics.entries.listening import TAIL, Ears
 from forensics.entries.splitting import likely_first, named
 
-__all__ = ["Sieve", "later_lines", "texts"]
+__all__ = ["LOUD", "Sieve", "later_lines", "texts"]
 
-# Rows of one sort, each with the one pattern that they are asked.
-_Sorts = Iterator[tuple[str, npt.NDArray[np.bool_]]]
-_WORD = 8
-# Many names end alike in eight bytes (..Manager), hardly any two in so many.
-_TAIL = 16
-_HASH = np.uint64(0x9E3779B97F4A7C15)
-_HASH_SHIFT = np.uint64(48)
+# The numbers of patterns: nothing is asked where no rule listens, everything where who knows who.
+_NOTHING, _ANYTHING = -1, 0
+# Levels that tell of trouble, and which first letters they have.
+LOUD = ("WARN", "WARNING", "ERROR", "FATAL")
+_LOUD = np.isin(np.arange(256), [ord(level[0]) for level in LOUD])
 _CLOSING = ord(")")
 _RETURN = ord("\r")
 # So much is kept of a record's later lines: the settings a broker prints at its start, not a heap.
@@ -37,24 +36,24 @@ _MORE_KEPT = 64 << 10
 class Sieve:
     """What passes may hold a fact; what does not pass cannot."""
 
-    def __init__(self, probes_by_logger: Mapping[str, Iterable[str]]) -> None:
-        """Listen to loggers (their last part); each has the cheap patterns of its rules."""
-        self._table = np.zeros(1 << 16, np.bool_)
-        self._short: dict[int, set[int]] = {}
-        self._probes: dict[bytes, set[str]] = {}
-        self._by_logger = {name: frozenset(probes) for name, probes in probes_by_logger.items()}
-        for name in sorted(probes_by_logger):
-            whole = (name + ")").encode()
-            tail = whole[-_WORD:]
-            value = int.from_bytes(tail, "little")
-            self._probes.setdefault(whole[-_TAIL:], set()).update(probes_by_logger[name])
-            if len(tail) == _WORD:
-                self._table[_hashed(np.array([value], np.uint64))] = True
-            else:
-                self._short.setdefault(len(tail), set()).add(value)
-        self._any = _pattern({one for probes in self._probes.values() for one in probes})
-        self._named = {name.encode(): _pattern(one) for name, one in self._by_logger.items()}
-        self._patterns: dict[frozenset[bytes], str] = {}
+    def __init__(
+        self, probes_by_logger: Mapping[str, Iterable[str]], loud: Collection[str] = ()
+    ) -> None:
+        """Listen to loggers (their last part); each has the cheap patterns of its rules.
+
+        To those in `loud` only at the levels of LOUD.
+        """
+        self._ears = Ears(set(probes_by_logger) - set(loud))
+        self._loud = Ears(loud)
+        self._by_logger = frozenset(probes_by_logger)
+        self._probes = {name.encode(): set(probes_by_logger[name]) for name in probes_by_logger}
+        self._ends = [((name + b")")[-TAIL:], name) for name in self._probes]
+        # Patterns by number: the first is for lines of which nothing is known.
+        self._patterns = [_pattern(one for probes in self._probes.values() for one in probes)]
+        self._numbers: dict[frozenset[bytes], int] = {}
+        for name in sorted(self._probes):
+            self._numbers[frozenset([name])] = len(self._patterns)
+            self._patterns.append(_pattern(self._probes[name]))
 
     def keep(self, cut: Cut, groups: list[list[Layout]]) -> Places:
         """Give the numbers of the records of a cut whose logger some rule listens to."""
@@ -62,76 +61,94 @@ class Sieve:
         for kind, layouts in enumerate(groups, 1):
             rows = np.flatnonzero(cut.kinds == kind)
             if all(layout.logger_last for layout in layouts):
-                parts.append(rows[self._heard(cut, rows)])
+                parts.append(rows[self._heard(cut, rows, layouts)])
             elif not all(one.logger and one.logger not in self._by_logger for one in layouts):
                 parts.append(rows)
         return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
     def narrow(self, lifted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
         """Keep the records that meet the cheap pattern of some rule of their logger."""
-        kinds = lifted["kind"].to_numpy()
+        texts = lifted["text"]
+        asked = self._asked(texts, lifted["kind"].to_numpy(), groups)
+        # Put side by side what is asked the same: the texts are copied once, not once for each.
+        order = np.argsort(asked, kind="stable")
+        order = order[np.searchsorted(asked[order], _NOTHING, side="right") :]
+        texts, asked = texts.take(pa.array(order)), asked[order]
+        begins = np.flatnonzero(np.diff(asked, prepend=_NOTHING))
         parts = [np.zeros(0, np.int64)]
+        for begin, end in zip(begins, np.append(begins[1:], len(asked)), strict=False):
+            some = texts.slice(begin, end - begin)
+            found = pc.match_substring_regex(some, self._patterns[asked[begin]])
+            parts.append(order[begin:end][found.to_numpy(zero_copy_only=False)])
+        return lifted.take(pa.array(np.sort(np.concatenate(parts))))
+
+    def _asked(
+        self, texts: pa.Array, kinds: npt.NDArray[np.uint8], groups: list[list[Layout]]
+    ) -> Places:
+        """Give for each record the number of the pattern that it is to meet."""
+        asked = np.full(len(texts), _NOTHING, np.int64)
         for kind, layouts in enumerate(groups, 1):
             rows = np.flatnonzero(kinds == kind)
-            if not len(rows):
-                continue
-            texts = lifted["text"].take(pa.array(rows))
-            last = all(layout.logger_last for layout in layouts)
-            for pattern, mine in self._by_tail(texts) if last else self._by_name(texts, layouts):
-                some = np.flatnonzero(mine)
-                if pattern and len(some):
-                    found = pc.match_substring_regex(texts.take(pa.array(some)), pattern)
-                    parts.append(rows[some[found.to_numpy(zero_copy_only=False)]])
-        return lifted.take(pa.array(np.unique(np.concatenate(parts))))
+            if len(rows):
+                some = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
+                last = all(layout.logger_last for layout in layouts)
+                asked[rows] = self._by_tail(some) if last else self._by_name(some, layouts)
+        return asked
 
-    def _by_tail(self, texts: pa.Array) -> _Sorts:
-        """Sort texts by how they end; each sort comes with the pattern of its rules."""
-        tails = pc.binary_slice(texts, -_TAIL, None).dictionary_encode()
-        patterns = [self._pattern_of(tail) for tail in tails.dictionary.to_pylist()]
-        return _sorted(tails.indices.to_numpy(zero_copy_only=False), patterns)
+    def _by_tail(self, texts: pa.Array) -> Places:
+        """Ask texts by how they end."""
+        tails = pc.binary_slice(texts, -TAIL, None).dictionary_encode()
+        numbers = np.array([self._of_tail(tail) for tail in tails.dictionary.to_pylist()], np.int64)
+        asked: Places = numbers[tails.indices.to_numpy(zero_copy_only=False)]
+        return asked
 
-    def _by_name(self, texts: pa.Array, layouts: list[Layout]) -> _Sorts:
-        """Sort texts by their loggers; each sort comes with the pattern of its rules.
+    def _by_name(self, texts: pa.Array, layouts: list[Layout]) -> Places:
+        """Ask texts by their loggers.
 
         Layouts that begin alike may name the logger in different places: what has no known name by
         the first is asked by the next, and what nobody finds a name in is asked everything.
         """
+        asked = np.full(len(texts), _ANYTHING, np.int64)
         left = np.arange(len(texts))
-        nameless = np.ones(len(texts), np.bool_)
         for layout in likely_first(texts, layouts):
-            found = named(texts.take(pa.array(left)), layout).dictionary_encode()
-            codes = found.indices.to_numpy(zero_copy_only=False)
+            some = texts if len(left) == len(texts) else texts.take(pa.array(left))
+            found = named(some, layout).dictionary_encode()
             names = found.dictionary.to_pylist()
-            patterns = [self._named.get(name.rpartition(b".")[2], "") for name in names]
-            for pattern, mine in _sorted(codes, patterns):
-                if pattern:
-                    yield pattern, np.isin(np.arange(len(texts)), left[mine], assume_unique=True)
-            nameless[left] &= ~np.array([bool(name) for name in names], np.bool_)[codes]
-            left = left[~np.array([bool(one) for one in patterns], np.bool_)[codes]]
+            numbers = np.array([self._of_name(name) for name in names], np.int64)
+            numbers = numbers[found.indices.to_numpy(zero_copy_only=False)]
+            unsure = numbers == _ANYTHING
+            asked[left[~unsure]] = numbers[~unsure]
+            left = left[numbers <= _ANYTHING]
             if not len(left):
-                return
-        yield self._any, nameless
+                break
+        return asked
 
-    def _pattern_of(self, tail: bytes) -> str:
+    def _of_name(self, name: bytes) -> int:
+        known = self._numbers.get(frozenset([name.rpartition(b".")[2]]), _NOTHING)
+        return known if name else _ANYTHING
+
+    def _of_tail(self, tail: bytes) -> int:
         """Give the pattern for lines that end so: that of all loggers whose names fit."""
         # A message of several lines does not end with its logger, and may be of any.
         if not tail.endswith(b")"):
-            return self._any
-        fits = frozenset(name for name in self._probes if tail.endswith(name))
-        if fits not in self._patterns:
-            wanted = {one for name in fits for one in self._probes[name]}
-            self._patterns[fits] = _pattern(wanted)
-        return self._patterns[fits]
+            return _ANYTHING
+        fits = frozenset(name for end, name in self._ends if tail.endswith(end))
+        if fits and fits not in self._numbers:
+            self._numbers[fits] = len(self._patterns)
+            self._patterns.append(_pattern(one for name in fits for one in self._probes[name]))
+        return self._numbers.get(fits, _NOTHING)
 
-    def _heard(self, cut: Cut, rows: Places) -> npt.NDArray[np.bool_]:
+    def _heard(self, cut: Cut, rows: Places, layouts: list[Layout]) -> npt.NDArray[np.bool_]:
         ends = cut.heads[rows]
-        # A signature is longer than a word, so there are always eight bytes before the end.
-        tails = words_at(cut.data, ends - _WORD)
-        heard: npt.NDArray[np.bool_] = self._table[_hashed(tails)]
-        for length, values in self._short.items():
-            part = tails >> np.uint64(8 * (_WORD - length))
-            for value in values:
-                heard |= part == np.uint64(value)
+        # A signature is longer than two words, so they always lie before the end.
+        heard = self._ears.hear(cut.data, ends)
+        asked = np.arange(len(rows))
+        levels = [layout.level_at for layout in layouts if layout.level_at is not None]
+        if len(levels) == len(layouts):
+            begins = cut.starts[rows]
+            shouts = np.array([_LOUD[cut.data[begins + at]] for at in levels]).any(axis=0)
+            asked = np.flatnonzero(shouts)
+        heard[asked] |= self._loud.hear(cut.data, ends[asked])
         # A message of several lines has its logger further down: it is looked at closely.
         heard |= cut.data[ends - 1] != _CLOSING
         return heard
@@ -161,18 +178,5 @@ def _between(cut: Cut, begins: Places, ends: Places, rows: Places) -> pa.Array:
     return both.take(pa.array(2 * rows))
 
 
-def _sorted(codes: npt.NDArray[np.int32], patterns: list[str]) -> _Sorts:
-    """Sort rows by the pattern of their code; hostile logs hold more codes than patterns."""
-    numbers = {pattern: number for number, pattern in enumerate(dict.fromkeys(patterns))}
-    of_code = np.array([numbers[pattern] for pattern in patterns], np.int64)
-    of_row = of_code[codes]
-    for pattern, number in numbers.items():
-        yield pattern, of_row == number
-
-
 def _pattern(wanted: Iterable[str]) -> str:
     return "|".join(sorted(set(wanted)))
-
-
-def _hashed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    return (words * _HASH) >> _HASH_SHIFT

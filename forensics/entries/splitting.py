@@ -77,10 +77,13 @@ def named(lines: pa.Array, layout: Layout) -> pa.Array:
     What stands there in a line of another shape is no logger, and no rule listens to it.
     """
     if layout.logger:
-        return pa.repeat(pa.scalar(layout.logger.encode(), pa.binary()), len(lines))
+        reads = pc.match_substring_regex(lines, layout.template.pattern)
+        return pc.if_else(reads, pa.scalar(layout.logger.encode(), pa.binary()), b"")
     before, found, after = layout.template.source.partition("{logger:logger}")
     if not found:
         return pa.repeat(pa.scalar(b"", pa.binary()), len(lines))
+    # The time holds marks too, and its place is known.
+    lines = pc.binary_slice(lines, layout.time_at + len(layout.time.shape), _FAR)
     opening = before.rpartition("}")[2] or " "
     closing = after.removeprefix("{:spaces}").partition("{")[0] or " "
     # The message may hold anything, so lines are cut on the other side of it.

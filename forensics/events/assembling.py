@@ -38,6 +38,12 @@ class Part:
     telling: str | None
     facts: Mapping[str, Any]
 
+    @property
+    def repeats(self) -> npt.NDArray[np.bool_]:
+        """Which events come from the same entry as the one before: later items of a list."""
+        again: npt.NDArray[np.bool_] = np.diff(self.rows, prepend=-1) == 0
+        return again
+
 
 def assembled(entries: pa.RecordBatch, parts: Sequence[Part]) -> pa.RecordBatch:
     """Give the events of all parts, in the order of the entries."""
@@ -46,7 +52,7 @@ def assembled(entries: pa.RecordBatch, parts: Sequence[Part]) -> pa.RecordBatch:
     rows = np.concatenate([part.rows for part in parts])
     told = entries.take(pa.array(rows))
     columns: dict[str, pa.Array] = {name: told[name] for name in _PLACES}
-    columns["text"] = _shortened(columns["text"], rows)
+    columns["text"] = _shortened(columns["text"], np.concatenate([one.repeats for one in parts]))
     columns = {
         name: text(column) if pa.types.is_binary(column.type) else column
         for name, column in columns.items()
@@ -112,9 +118,8 @@ def _telling(labels: pa.Array, epochs: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(started, False), pa.scalar(None, pa.string()), labels)
 
 
-def _shortened(texts: pa.Array, rows: Rows) -> pa.Array:
-    """Cut the text where the same entry stands in a row again."""
-    again = np.concatenate([[False], rows[1:] == rows[:-1]])
+def _shortened(texts: pa.Array, again: npt.NDArray[np.bool_]) -> pa.Array:
+    """Cut the text where an entry is told of again."""
     if not again.any():
         return texts
     return pc.if_else(pa.array(again), pc.binary_slice(texts, 0, _TEXT_OF_ITEMS), texts)

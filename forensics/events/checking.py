@@ -7,21 +7,21 @@ holds here also holds in a log. Nothing stops at the first problem: each is one 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from forensics.archives.checking import check_wrappers
 from forensics.archives.cutting import Cut, Cutter
 from forensics.entries.checking import check_layouts, line_of_refused, rows, starts
 from forensics.entries.layouts import Layout
 from forensics.entries.parsing import grouped, lift, parse, read, signatures
-from forensics.entries.sieve import Sieve
+from forensics.entries.sieve import LOUD, Sieve
 from forensics.errors import Problem
+from forensics.events.assembling import Part, assembled
 from forensics.events.matching import Matcher
 from forensics.events.rules import Example, Rule, Wording
 from forensics.tables import FACTS
@@ -38,7 +38,7 @@ class Book:
         self.signatures = signatures(self.groups)
         self.rules = tuple(rules)
         self.matcher = Matcher(rules)
-        self.sieve = Sieve(self.matcher.probes)
+        self.sieve = Sieve(self.matcher.probes, self.matcher.loud)
 
     def cut(self, lines: Sequence[str]) -> Cut | None:
         """Cut lines into records."""
@@ -66,6 +66,7 @@ class _Trial:
     entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     events: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     takers: Mapping[str, list[int]] = field(default_factory=dict)
+    passed: Collection[str] = ()
 
 
 def check(layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> list[Problem]:
@@ -107,29 +108,23 @@ def _try(book: Book, wordings: Sequence[tuple[Rule, Wording]]) -> _Trial:
     if cut is None:
         return _Trial()
     firsts = starts(lines)
-    entries = {firsts[row["line"]]: row for row in rows(book.entries(cut)) if row["line"] in firsts}
+    entries = book.entries(cut)
+    known = {firsts[row["line"]]: row for row in rows(entries) if row["line"] in firsts}
+    passed = {firsts[line] for line in book.passed(cut)["line"].to_pylist() if line in firsts}
+    takers: dict[str, list[int]] = defaultdict(list)
+    parts: list[Part] = []
+    numbers = {id(wording): number for number, (_, wording) in enumerate(wordings)}
+    places = entries["line"].to_pylist()
+    for _, wording, found in book.matcher.claims(entries):
+        parts += found
+        for at in dict.fromkeys(found[0].rows.tolist()):
+            if places[at] in firsts:
+                takers[firsts[places[at]]].append(numbers[id(wording)])
     events: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in book.events(cut).to_pylist():
+    for row in assembled(entries, parts).select(["line", *FACTS.names]).to_pylist():
         if row["line"] in firsts:
             events[firsts[row["line"]]].append(row)
-    return _Trial(entries, events, _takers(entries, wordings))
-
-
-def _takers(
-    entries: Mapping[str, Mapping[str, Any]], wordings: Sequence[tuple[Rule, Wording]]
-) -> dict[str, list[int]]:
-    """Ask every wording about every line of its loggers, whoever would come first in a scan."""
-    heard: dict[str, list[str]] = defaultdict(list)
-    for line, entry in entries.items():
-        heard[entry["logger"]].append(line)
-    takers: dict[str, list[int]] = defaultdict(list)
-    for number, (rule, wording) in enumerate(wordings):
-        lines = [line for logger in rule.loggers for line in heard.get(logger, ())]
-        messages = [(entries[line]["message"] or "").encode() for line in lines]
-        fields = pc.extract_regex(pa.array(messages, pa.binary()), wording.template.pattern)
-        for at in np.flatnonzero(fields.is_valid().to_numpy(zero_copy_only=False)):
-            takers[lines[at]].append(number)
-    return takers
+    return _Trial(known, events, takers, passed)
 
 
 def _example(
@@ -138,17 +133,17 @@ def _example(
     rule, _ = wordings[number]
     entry = trial.entries.get(example.line)
     takers = trial.takers.get(example.line, [])
-    for other in takers:
-        if other != number:
-            whose, wording = wordings[other]
-            yield f"the example is also taken by {whose.id} ({whose.path}:{wording.at})"
+    for whose, wording in (wordings[other] for other in takers if other != number):
+        yield f"the example is also taken by {whose.id} ({whose.path}:{wording.at})"
     if entry is None:
         yield "no layout reads the example"
     elif entry["logger"] not in rule.loggers:
         yield f"the example's logger is {entry['logger']}, not {' or '.join(rule.loggers)}"
+    elif rule.loud and entry["level"] not in LOUD:
+        yield f"the example's level is {entry['level']}, and its rule is loud"
     elif number not in takers:
         yield "'match' does not take its own example"
-    elif example.line not in trial.events:
+    elif example.line not in trial.passed:
         yield "a scan would pass over the example"
     elif takers == [number]:
         # A line's own events come first; what it says beside its news comes after.

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.archives.cutting import Cut, Cutter
+from forensics.archives.cutting import Cut
 from forensics.archives.planning import Split
-from forensics.archives.reading import Piece, pieces
+from forensics.archives.reading import Piece, begin, pieces
 from forensics.events.checking import Book
 from forensics.events.explaining import plain
 
@@ -117,11 +117,10 @@ def cover(splits: Iterable[Split], book: Book) -> Coverage:
         if split.role == "digest":
             continue
         for piece in pieces(split):
-            cutter = Cutter(book.signatures)
-            for block in piece.blocks:
-                _count(cutter.feed(block), piece, book, routine, coverage)
-            _count(cutter.feed(b"", final=True), piece, book, routine, coverage)
-            coverage.nowhere += cutter.account.unparsed_lines
+            opened = begin(piece, book.signatures)
+            for block, final in opened.blocks:
+                _count(opened.cutter.feed(block, final=final), piece, book, routine, coverage)
+            coverage.nowhere += opened.cutter.account.unparsed_lines
     return coverage
 
 

@@ -34,6 +34,15 @@ class Matcher:
         return list(self._by_logger)
 
     @property
+    def loud(self) -> set[str]:
+        """The loggers of which only warnings, and worse, are of interest."""
+        return {
+            logger
+            for logger, pairs in self._by_logger.items()
+            if all(rule.loud for rule, _ in pairs)
+        }
+
+    @property
     def probes(self) -> dict[str, set[str]]:
         """For each logger the cheap patterns, one of which a line must meet to be claimed."""
         return {
@@ -48,6 +57,17 @@ class Matcher:
         ]
         return assembled(entries, parts)
 
+    def claims(self, entries: pa.RecordBatch) -> Iterator[tuple[Rule, Wording, list[Part]]]:
+        """Give what every wording takes, whoever else takes it too."""
+        for logger in self._present(entries):
+            numbers = _heard(entries, logger)
+            messages = entries["message"].take(pa.array(numbers))
+            for rule, wording in self._by_logger[logger]:
+                rows, fields = self._claim(messages, rule, wording)
+                if len(rows):
+                    mine = entries.take(pa.array(numbers[rows])) if wording.each else entries
+                    yield rule, wording, list(_parts(numbers[rows], mine, fields, rule, wording))
+
     def _present(self, entries: pa.RecordBatch) -> list[str]:
         found = {
             name.decode("utf-8", "replace")
@@ -57,8 +77,7 @@ class Matcher:
         return sorted(found & set(self._by_logger))
 
     def _logger(self, entries: pa.RecordBatch, logger: str) -> Iterator[Part]:
-        heard = pc.equal(entries["logger"], pa.scalar(logger.encode(), pa.binary()))
-        numbers = np.flatnonzero(pc.fill_null(heard, False).to_numpy(zero_copy_only=False))
+        numbers = _heard(entries, logger)
         messages = entries["message"].take(pa.array(numbers))
         hits = self._hits[logger]
         # No line is claimed twice, so the order is free: what was frequent so far comes first, and
@@ -89,6 +108,11 @@ class Matcher:
         fields = pc.extract_regex(messages.take(pa.array(rows)), wording.template.pattern)
         fits = fields.is_valid()
         return rows[fits.to_numpy(zero_copy_only=False)], fields.filter(fits)
+
+
+def _heard(entries: pa.RecordBatch, logger: str) -> Rows:
+    heard = pc.equal(entries["logger"], pa.scalar(logger.encode(), pa.binary()))
+    return np.flatnonzero(pc.fill_null(heard, False).to_numpy(zero_copy_only=False))
 
 
 def _parts(

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
 from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
 
-from forensics.archives.cutting import Cutter
 from forensics.archives.planning import Split
-from forensics.archives.reading import Piece, pieces
+from forensics.archives.reading import Piece, begin, pieces
 from forensics.entries.layouts import Layout
 from forensics.entries.parsing import lift, read
 from forensics.events.checking import Book
@@ -93,17 +91,17 @@ def profile(splits: Iterable[Split], layouts: tuple[Layout, ...], rules: Sequenc
 
 
 def _scan(piece: Piece, book: Book, found: Profile) -> None:
-    cutter = Cutter(book.signatures)
+    opened = begin(piece, book.signatures)
     lifted: list[pa.RecordBatch] = []
-    for block in chain(piece.blocks, [None]):
+    for block, final in opened.blocks:
         with _watch(found, "cut"):
-            cut = cutter.feed(block or b"", final=block is None)
-        found.bytes += len(block or b"")
+            cut = opened.cutter.feed(block, final=final)
+        found.bytes += len(block)
         if cut is not None:
             found.records += len(cut.starts)
             with _watch(found, "sieve"):
                 lifted.append(lift(cut, book.sieve.keep(cut, book.groups), book.groups))
-        if block is None or sum(one.nbytes for one in lifted) > _ENOUGH:
+        if final or sum(one.nbytes for one in lifted) > _ENOUGH:
             _match(lifted, book, found)
             lifted = []
 

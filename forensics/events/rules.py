@@ -16,7 +16,19 @@ from forensics.yamls import Page, line_of, read, shipped
 __all__ = ["Each", "Example", "Extra", "Rule", "Wording", "load_rules"]
 
 _RULE_KEYS = {
-    *("id", "kind", "logger", "means", "beware", "set", "restates", "also", "wordings", "refuses")
+    *(
+        "id",
+        "kind",
+        "logger",
+        "means",
+        "beware",
+        "set",
+        "restates",
+        "loud",
+        "also",
+        "wordings",
+        "refuses",
+    )
 }
 _WORDING_KEYS = {"versions", "match", "each", "examples", "refuses", "restates", "set", "also"}
 _EACH_KEYS = {"of", "by", "match", "only"}
@@ -83,6 +95,8 @@ class Rule:
     wordings: tuple[Wording, ...]
     path: str
     context: bool = False
+    # Always a warning or worse: in a crowd of lower levels nobody need look for it.
+    loud: bool = False
 
     @property
     def routine(self) -> bool:
@@ -139,6 +153,7 @@ def _rule(
         wordings=tuple(wordings),
         path=str(path),
         context=kind is not None and kind.context,
+        loud=bool(node.get("loud", False)),
     )
 
 

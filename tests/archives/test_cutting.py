@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forensics.archives.cutting import Account, Cut, Cutter
+from forensics.archives.cutting import Account, Cut, Cutter, Part
 from forensics.archives.starts import Signature
 
 SIGNATURES = [Signature.of("[dd] "), Signature.of("d|")]
@@ -24,8 +24,10 @@ def records_of(cut: Cut | None, base: int) -> list[tuple[int, int, bytes]]:
     if cut is None:
         return []
     return [
-        (int(number) + base, int(start) + cut.offset, cut.data[start:end].tobytes())
-        for number, start, end in zip(cut.lines, cut.starts, cut.ends, strict=True)
+        (int(number) + base, int(place), cut.data[start:end].tobytes())
+        for number, place, start, end in zip(
+            cut.lines, cut.places, cut.starts, cut.ends, strict=True
+        )
     ]
 
 
@@ -37,7 +39,7 @@ def run(
     if begin:
         newline = text.find(b"\n", begin - 1)
         at = len(text) if newline < 0 else newline + 1
-    cutter = Cutter(SIGNATURES, offset=at, limit=limit, orphan=begin > 0, headless=headless)
+    cutter = Cutter(SIGNATURES, Part(at, limit, begin > 0, headless))
     found = []
     while at < len(text) and not cutter.done:
         part = text[at : at + block]

@@ -22,7 +22,7 @@ stray words before any record
 [2026-11-18 11:51:22,800] INFO [Partition a-b-3 broker=1] Something \x1b[31m else 12 (kafka.cluster.Partition)
 [2026-11-18 11:51:22,801] INFO [Partition a-b-4 broker=2] Something \x1b[31m else 3 (kafka.cluster.Partition)
 [2026-11-18 11:51:22,802] INFO [Partition a-b-4 broker=2] Only once (kafka.cluster.Partition)
-[2026-11-18 11:51:22,803] INFO Cleaner 0: nobody listens (kafka.log.LogCleaner)
+[2026-11-18 11:51:22,803] INFO Cleaner 0: nobody listens (com.acme.Cleaner)
 """  # noqa: E501
 
 

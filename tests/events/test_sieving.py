@@ -12,10 +12,10 @@ from forensics.events.rules import Rule
 
 SAMPLE = Path(__file__).parents[2] / "sample_logs/430-unclean/logs"
 NOISE = [
-    "[2026-11-18 11:31:58,423] INFO Starting the log cleaner (kafka.log.LogCleaner)",
+    "[2026-11-18 11:31:58,423] INFO Nobody has a rule for this (kafka.log.LogCleaner)",
     "[2026-11-18 11:31:58,423] INFO [GroupCoordinator 1]: x (kafka.coordinator.group.Coordinator)",
-    "[2026-11-18T11:24:42.957+0000][gc          ] GC(0) Pause Young (Normal) 16M->4M(320M)",
-    "2026-11-18 11:38:17.373 INFO  [main] a.b.AbstractConfig - ProducerConfig values",
+    "[2026-11-18T11:24:42.957+0000][gc          ] Nobody has a rule for this",
+    "2026-11-18 11:38:17.373 INFO  [main] a.b.AbstractConfig - nobody has a rule for this",
 ]
 
 
