@@ -103,7 +103,7 @@ class Cluster:
         """Pass a table through a function of batches."""
         table = self.session.read.parquet(str(source))
         result = table.mapInArrow(work, from_arrow_schema(schema))
-        result.write.mode("overwrite").parquet(str(target))
+        result.write.mode("overwrite").options(**_IN_PARTS).parquet(str(target))
 
     def each_partition(
         self,
@@ -148,7 +148,7 @@ class Cluster:
         chosen = self.session.read.parquet(str(source)).where(where).select(*columns)
         by = [F.col(name).asc_nulls_last() for name in order]
         ranged = chosen.repartitionByRange(*by).sortWithinPartitions(*by)
-        ranged.write.mode("overwrite").parquet(str(target))
+        ranged.write.mode("overwrite").options(**_IN_PARTS).parquet(str(target))
 
     def each_group(
         self,
@@ -167,13 +167,17 @@ class Cluster:
 
 
 _LOG4J = Path(__file__).parent / "assets" / "log4j2.properties"
+# Who reads these files holds a group of rows at a time, and needs memory for all of it.
+_IN_PARTS = {"parquet.block.size": str(16 << 20)}
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    # Off: after each row Spark would weigh the whole batch, and so take most of the time.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     # Tasks of so many bytes: all would hang on the largest where there are as few as cores.
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
     # Microseconds that pyarrow and Spark both read; the default is an old twelve-byte form.

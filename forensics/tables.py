@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 __all__ = [
     "BREACHES",
@@ -16,6 +20,7 @@ __all__ = [
     "ISR",
     "LANES",
     "LEADERSHIP",
+    "scanned",
 ]
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -243,3 +248,25 @@ LANES = pa.schema(
         ("evidence", EVIDENCE),
     ]
 )
+
+
+def scanned(
+    table: Path | ds.Dataset,
+    columns: Sequence[str] | None = None,
+    where: ds.Expression | None = None,
+    rows: int = 50_000,
+) -> Iterator[pa.RecordBatch]:
+    """Read a table that grows with the archive, a few thousand rows at a time.
+
+    Arrow would read far ahead and keep what it has read; here it holds a group of rows or two.
+    """
+    data = table if isinstance(table, ds.Dataset) else ds.dataset(table, format="parquet")
+    found: Iterator[pa.RecordBatch] = data.to_batches(
+        columns=None if columns is None else list(columns),
+        filter=where,
+        batch_size=rows,
+        batch_readahead=1,
+        fragment_readahead=1,
+        fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False),
+    )
+    return (batch for batch in found if len(batch))

@@ -5,32 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
-__all__ = ["batched", "partitions", "rows_of", "scanned"]
+__all__ = ["batched", "partitions", "rows_of"]
 
 Row = dict[str, Any]
 
 # Rows held as dictionaries at once; a row of events takes about a kilobyte.
 _HELD = 5000
-_READ = 50_000
-
-
-def scanned(
-    path: Path, columns: Sequence[str] | None = None, where: ds.Expression | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Read a table that grows with the archive: what is read ahead is held, so that is little."""
-    return ds.dataset(path, format="parquet").to_batches(  # type: ignore[no-any-return]
-        columns=None if columns is None else list(columns),
-        filter=where,
-        batch_size=_READ,
-        batch_readahead=2,
-        fragment_readahead=1,
-    )
 
 
 def partitions(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.history.batches import rows_of, scanned
+from forensics.history.batches import rows_of
 from forensics.history.blanks import with_blanks
 from forensics.history.clients import CLIENT_COLUMNS, ClientLanes
 from forensics.history.clocks import Clocks
@@ -28,7 +28,7 @@ from forensics.history.lanes import LANE_KINDS, Absence, Span, absences, broker_
 from forensics.history.pauses import WAKE_KINDS, with_pauses
 from forensics.history.phases import PHASE_KINDS, Phases
 from forensics.history.reading import SEEN, events_of
-from forensics.tables import LANES
+from forensics.tables import LANES, scanned
 
 __all__ = ["Lanes", "lanes"]
 

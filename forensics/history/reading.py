@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.history.batches import rows_of, scanned
-from forensics.tables import EVENTS
+from forensics.history.batches import rows_of
+from forensics.tables import EVENTS, scanned
 
 __all__ = ["SEEN", "events_of"]
 

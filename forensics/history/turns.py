@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.history.anchors import PARTITION_KINDS
-from forensics.history.batches import rows_of, scanned
+from forensics.history.batches import rows_of
 from forensics.history.clocks import Clocks, Step
+from forensics.tables import scanned
 
 __all__ = ["Place", "hidden_steps", "located", "narrowed"]
 

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pyarrow.dataset as ds
 
 from forensics.history import Past
 from forensics.history.lanes import Absence
+from forensics.tables import scanned
 
 __all__ = ["EXEMPLARY", "Case", "Row", "by_time", "name_of", "strokes"]
 
@@ -47,23 +49,14 @@ class Case:
         self, table: str, where: pc.Expression | None, columns: Sequence[str] | None = None
     ) -> Iterator[Row]:
         """Read rows as `rows` does, a few at a time, in the order of the table."""
-        # Few and small batches ahead: what is read ahead is held.
-        scan = self._data(table).scanner(
-            columns=list(columns) if columns else None,
-            filter=where,
-            batch_size=_HELD,
-            batch_readahead=2,
-            fragment_readahead=1,
-        )
-        for batch in scan.to_batches():
-            if len(batch):
-                yield from self._rows(pa.Table.from_batches([batch]))
+        for batch in scanned(self._data(table), columns, where, _HELD):
+            yield from self._rows(pa.Table.from_batches([batch]))
 
     def some(self, table: str, most: int, where: pc.Expression | None = None) -> list[Row]:
         """Read the first rows of a table that may be as long as the archive, or may be missing."""
         if not (self.tables / table).is_dir():
             return []
-        return self._rows(self._data(table).head(most, filter=where))
+        return list(islice(self.each(table, where), most))
 
     def first(self, kind: str, most: int, where: pc.Expression) -> list[Row]:
         """Read the first events of a kind by corrected time, of however many there are."""

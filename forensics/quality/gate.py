@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.quality.expectations import EXPECTATIONS, Expectation
+from forensics.tables import scanned
 
 __all__ = ["CHECKS", "check"]
 
@@ -59,9 +60,8 @@ def _leadership(tables: Path) -> Iterator[pd.DataFrame]:
     """Give the table in parts: a partition's rows stand together, and no part cuts through them."""
     columns = ["topic", "partition", "leader_epoch", "started_at", "ended_at"]
     data = ds.dataset(tables / "leadership", format="parquet")
-    batches = data.to_batches(columns=columns, batch_readahead=2, fragment_readahead=1)
     held = data.schema.empty_table().select(columns)
-    for batch in batches:
+    for batch in scanned(data, columns):
         held = pa.concat_tables([held, pa.Table.from_batches([batch])])
         if len(held) >= _PART:
             whole = _start_of_last(held)

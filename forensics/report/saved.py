@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.report.words import LEVELS, millis
+from forensics.tables import scanned
 
 __all__ = ["Finding", "Proof", "Saved", "load"]
 
@@ -139,12 +140,8 @@ class Saved:
         if data is None:
             return
         have = [column for column in columns if column in set(data.schema.names)]
-        # Few and small batches ahead: what is read ahead is held.
-        for batch in data.to_batches(
-            columns=have, filter=where, batch_size=_PART, batch_readahead=2, fragment_readahead=1
-        ):
-            if len(batch):
-                yield _plain(pa.Table.from_batches([batch]), columns)
+        for batch in scanned(data, have, where, _PART):
+            yield _plain(pa.Table.from_batches([batch]), columns)
 
     def count(self, name: str, where: ds.Expression | None = None) -> int:
         """Count rows without reading them all into memory."""

@@ -163,7 +163,8 @@ def make_events(folder: Path, size: Size) -> int:
         heard = Steps(some.partition[again], some.version[again], some.ts[again] + 30_000)
         follows = tabulated(heard, line + len(lead), heard.replica(heard.epoch + 1))
         table = pa.concat_tables([table, follows, _errors(number, size.partitions // 10)])
-        pq.write_table(table, folder / f"part-{number:05d}.parquet", compression="snappy")
+        part = folder / f"part-{number:05d}.parquet"
+        pq.write_table(table, part, compression="snappy", row_group_size=100_000)
         line += len(table)
     return line - 1
 
@@ -205,9 +206,18 @@ def make_logs(folder: Path, size: Size) -> int:
 def _line(partition: int, version: int, ts: int, node: int, isr: list[int]) -> str:
     name = f"topic-{partition % TOPICS:03d}-{partition // TOPICS}"
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(ts // SECOND))
+    start, members = f"[{moment},{ts // 1000 % 1000:03d}] INFO", ",".join(map(str, isr))
+    if version % 2:
+        return (
+            f"{start} [Partition {name} broker={node}] ISR updated to {members} and version "
+            f"updated to {version} (kafka.cluster.Partition)\n"
+        )
     return (
-        f"[{moment},{ts // 1000 % 1000:03d}] INFO [Partition {name} broker={node}] ISR updated to "
-        f"{','.join(map(str, isr))} and version updated to {version} (kafka.cluster.Partition)\n"
+        f"{start} [Broker id={node}] Leader {name} with topic id Some(Ryr4ARyzTu2whwW6IpwSyw) "
+        f"starts at leader epoch {version // 2} from offset {version} with partition epoch "
+        f"{version}, high watermark {version}, ISR [{members}], adding replicas [] and removing "
+        "replicas [] . Previous leader None and previous leader epoch was -1. "
+        "(state.change.logger)\n"
     )
 
 
