@@ -7,6 +7,7 @@ many blocks at once, with one cheap pattern made of the rules of that very logge
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
@@ -19,6 +20,7 @@ from forensics.archives.starts import Places
 from forensics.entries.layouts import Layout
 from forensics.entries.listening import TAIL, Ears
 from forensics.entries.splitting import likely_first, named
+from forensics.patterns import TYPES
 
 __all__ = ["LOUD", "Sieve", "later_lines", "texts"]
 
@@ -28,6 +30,9 @@ _NOTHING, _ANYTHING = -1, 0
 LOUD = ("WARN", "WARNING", "ERROR", "FATAL")
 _LOUD = np.isin(np.arange(256), [ord(level[0]) for level in LOUD])
 _CLOSING = ord(")")
+# A line number behind the logger, and how long it may be.
+_PLACE = re.compile((TYPES["place"] + r"\)$").encode())
+_NUMBER = 8
 _RETURN = ord("\r")
 # So much is kept of a record's later lines: the settings a broker prints at its start, not a heap.
 _MORE_KEPT = 64 << 10
@@ -97,7 +102,7 @@ class Sieve:
 
     def _by_tail(self, texts: pa.Array) -> Places:
         """Ask texts by how they end."""
-        tails = pc.binary_slice(texts, -TAIL, None).dictionary_encode()
+        tails = pc.binary_slice(texts, -TAIL - _NUMBER, None).dictionary_encode()
         numbers = np.array([self._of_tail(tail) for tail in tails.dictionary.to_pylist()], np.int64)
         asked: Places = numbers[tails.indices.to_numpy(zero_copy_only=False)]
         return asked
@@ -132,6 +137,7 @@ class Sieve:
         # A message of several lines does not end with its logger, and may be of any.
         if not tail.endswith(b")"):
             return _ANYTHING
+        tail = _PLACE.sub(b")", tail)
         fits = frozenset(name for end, name in self._ends if tail.endswith(end))
         if fits and fits not in self._numbers:
             self._numbers[fits] = len(self._patterns)
@@ -140,7 +146,7 @@ class Sieve:
 
     def _heard(self, cut: Cut, rows: Places, layouts: list[Layout]) -> npt.NDArray[np.bool_]:
         ends = cut.heads[rows]
-        # A signature is longer than two words, so they always lie before the end.
+        # A signature is as long as three words, so they always lie before the end.
         heard = self._ears.hear(cut.data, ends)
         asked = np.arange(len(rows))
         levels = [layout.level_at for layout in layouts if layout.level_at is not None]
