@@ -20,7 +20,7 @@ TAIL = 16
 _WORD = 8
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xC2B2AE3D27D4EB4F)
-_SHIFT = np.uint64(46)
+_SHIFT = np.uint64(48)
 # A shift by a whole word is not defined.
 _NONE = np.uint64(0)
 # All bytes of a word but its last, and a closing parenthesis for its last.
@@ -56,18 +56,19 @@ class Ears:
         # A name may be followed by a line number: what closes the line is put behind it again.
         last = (words_at(data, ends - (_WORD - 1)) & _OPEN) | _CLOSED
         heard = np.zeros(len(ends), np.bool_)
+        sizes = self._last[_hashed(last)]
         for length, table in self._short.items():
             heard |= table[_hashed(last >> _bits(_WORD - length))]
-        sizes = self._last[_hashed(last)]
         rows = np.flatnonzero(sizes)
+        sizes, last = sizes[rows], last[rows]
         before = words_at(data, ends[rows] - (TAIL - 1))
+        known = np.zeros(len(rows), np.bool_)
         for size in range(_WORD + 1):
-            mine = np.flatnonzero(sizes[rows] & np.uint16(1 << size))
+            mine = np.flatnonzero(sizes & np.uint16(1 << size))
             if len(mine):
-                places = rows[mine]
                 rest = before[mine] >> _bits(_WORD - size) if size else before[mine] * _NONE
-                pairs = _paired(last[places], rest, size)
-                heard[places] |= self._both[_hashed(pairs)]
+                known[mine] |= self._both[_hashed(_paired(last[mine], rest, size))]
+        heard[rows] |= known
         return heard
 
     def _learn(self, end: bytes) -> None:

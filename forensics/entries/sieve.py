@@ -26,6 +26,9 @@ __all__ = ["LOUD", "Sieve", "later_lines", "texts"]
 
 # The numbers of patterns: nothing is asked where no rule listens, everything where who knows who.
 _NOTHING, _ANYTHING = -1, 0
+# Numbers so small that numpy sorts them by counting; nobody has thirty thousand loggers.
+_SMALL = np.int16
+_Numbers = npt.NDArray[np.int16]
 # Levels that tell of trouble, and which first letters they have.
 LOUD = ("WARN", "WARNING", "ERROR", "FATAL")
 _LOUD = np.isin(np.arange(256), [ord(level[0]) for level in LOUD])
@@ -89,9 +92,9 @@ class Sieve:
 
     def _asked(
         self, texts: pa.Array, kinds: npt.NDArray[np.uint8], groups: list[list[Layout]]
-    ) -> Places:
+    ) -> _Numbers:
         """Give for each record the number of the pattern that it is to meet."""
-        asked = np.full(len(texts), _NOTHING, np.int64)
+        asked = np.full(len(texts), _NOTHING, _SMALL)
         for kind, layouts in enumerate(groups, 1):
             rows = np.flatnonzero(kinds == kind)
             if len(rows):
@@ -100,26 +103,26 @@ class Sieve:
                 asked[rows] = self._by_tail(some) if last else self._by_name(some, layouts)
         return asked
 
-    def _by_tail(self, texts: pa.Array) -> Places:
+    def _by_tail(self, texts: pa.Array) -> _Numbers:
         """Ask texts by how they end."""
         tails = pc.binary_slice(texts, -TAIL - _NUMBER, None).dictionary_encode()
-        numbers = np.array([self._of_tail(tail) for tail in tails.dictionary.to_pylist()], np.int64)
-        asked: Places = numbers[tails.indices.to_numpy(zero_copy_only=False)]
+        numbers = np.array([self._of_tail(tail) for tail in tails.dictionary.to_pylist()], _SMALL)
+        asked: _Numbers = numbers[tails.indices.to_numpy(zero_copy_only=False)]
         return asked
 
-    def _by_name(self, texts: pa.Array, layouts: list[Layout]) -> Places:
+    def _by_name(self, texts: pa.Array, layouts: list[Layout]) -> _Numbers:
         """Ask texts by their loggers.
 
         Layouts that begin alike may name the logger in different places: what has no known name by
         the first is asked by the next, and what nobody finds a name in is asked everything.
         """
-        asked = np.full(len(texts), _ANYTHING, np.int64)
+        asked = np.full(len(texts), _ANYTHING, _SMALL)
         left = np.arange(len(texts))
         for layout in likely_first(texts, layouts):
             some = texts if len(left) == len(texts) else texts.take(pa.array(left))
             found = named(some, layout).dictionary_encode()
             names = found.dictionary.to_pylist()
-            numbers = np.array([self._of_name(name) for name in names], np.int64)
+            numbers = np.array([self._of_name(name) for name in names], _SMALL)
             numbers = numbers[found.indices.to_numpy(zero_copy_only=False)]
             unsure = numbers == _ANYTHING
             asked[left[~unsure]] = numbers[~unsure]
