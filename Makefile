@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test lint docs bench lock dist clean
+.PHONY: help setup java demo test lint docs bench bench-scale lock dist clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ DEMO := demo-out
 CLOSING = The page is $(CURDIR)/$(DEMO)/report.html
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) java ## Install everything into .venv (and a Java, if this machine has none)
 
@@ -59,6 +59,9 @@ docs: $(READY) ## Write the pages in docs/ and the schemas in rules/schema/ from
 
 bench: setup ## Measure speed
 	@$(BIN)/python tests/bench/bench.py
+
+bench-scale: setup ## Fold 5 million transitions of 200,000 partitions with 1 GB
+	@$(BIN)/python tests/bench/scale.py
 
 lock: $(READY) ## Renew requirements.lock and requirements-java.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

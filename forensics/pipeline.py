@@ -16,15 +16,23 @@ from forensics import history, incidents, quality, report
 from forensics.archives.planning import Plan, plan
 from forensics.events.accounting import FileAccount, add_up, mark_duplicates
 from forensics.events.nodes import assign
-from forensics.events.packs import catalogue, open_pack, packed
+from forensics.events.packs import Catalogue, catalogue, open_pack, packed
 from forensics.events.settling import settler
 from forensics.settings import Settings
 from forensics.spark import Cluster, told_plainly
-from forensics.tables import CLOCKS, EVENTS, FILES, ISR, LEADERSHIP
+from forensics.tables import BREACHES, CLOCKS, CUTS, EVENTS, FILES, ISR, LEADERSHIP
 
 __all__ = ["postmortem"]
 
 Say = Callable[[str], None]
+
+_FOLDED = (
+    ("leadership", LEADERSHIP),
+    ("isr", ISR),
+    ("cuts", CUTS),
+    ("breaches", BREACHES),
+)
+_ORDER = ("topic", "partition", "leader_epoch", "partition_epoch")
 
 
 def postmortem(settings: Settings, say: Say) -> dict[str, Any]:
@@ -44,6 +52,17 @@ def postmortem(settings: Settings, say: Say) -> dict[str, Any]:
         finally:
             cluster.stop()
             shutil.rmtree(settings.staging, ignore_errors=True)
+    return conclude(files, past, rules, settings, say)
+
+
+def conclude(
+    files: Mapping[str, FileAccount],
+    past: history.Past,
+    rules: Catalogue,
+    settings: Settings,
+    say: Say,
+) -> dict[str, Any]:
+    """Turn history into findings, check the tables, and draw the page."""
     found = incidents.find(settings.tables, past)
     document = incidents.document(settings.tables, files.values(), past.clocks, found, rules)
     say(f"incidents  {len(found)} findings, verdict: {document['verdict']}")
@@ -85,23 +104,39 @@ def rebuild(
     """Turn events into clocks, lanes, leadership and ISR."""
     tables, events = settings.tables, settings.tables / "events"
     nodes = {one.node: one.role for one in files.values() if one.node and one.role}
-    pairs = cluster.each_partition(
-        events, history.ANCHOR_KINDS, history.clock_anchors, history.ANCHORS
-    )
-    settled = cluster.each_group(pairs, ["node", "other"], history.settle_pair, history.PAIRS)
+    sources = history.anchor_sources(history.phases_of(events))
+    pairs = cluster.together(events, sources, history.ANCHORS)
+    settle = history.pair_settler(len(nodes))
+    settled = cluster.each_group(pairs, ["node", "other"], settle, history.PAIRS)
     clocks = history.solve_clocks(settled, events, sorted(nodes))
     write(pa.Table.from_pylist(list(clocks.rows), schema=CLOCKS), tables / "clocks")
     lanes = history.lanes(events, clocks, nodes)
-    write(lanes.table(), tables / "lanes")
-    known = history.context(events, clocks, lanes.away)
-    folded = settings.staging / "folded"
-    fold = cluster.each_partition(events, history.FOLD_KINDS, history.folder(known), history.FOLDED)
-    cluster.write(fold, folded, None, history.FOLDED.names)
-    for name, schema in (("leadership", LEADERSHIP), ("isr", ISR)):
-        split_off(folded, name, schema, tables / name)
+    covered = history.covered(files.values(), clocks)
+    write(lanes.table(covered), tables / "lanes")
+    named = history.named_nodes(events)
+    write(history.coverage_table(covered, lanes.away, named), tables / "coverage")
+    known = history.context(events, clocks, lanes.away, covered)
+    fold(cluster, known, settings)
     epochs = ds.dataset(tables / "leadership", format="parquet").count_rows()
     say(f"history    {epochs:,} leader epochs, {len(lanes.away)} absences of brokers")
     return history.Past(clocks, lanes, known)
+
+
+def fold(cluster: Cluster, known: history.Context, settings: Settings) -> None:
+    """Fold each partition's events, and write leadership and ISR in the order of partitions."""
+    folded = settings.staging / "folded"
+    both = cluster.each_partition(
+        settings.tables / "events",
+        history.FOLD_KINDS,
+        history.FOLD_COLUMNS,
+        history.folder(known),
+        history.FOLDED,
+    )
+    cluster.write(both, folded)
+    for name, schema in _FOLDED:
+        order = [column for column in _ORDER if column in schema.names]
+        which = f"table = '{name}'"
+        cluster.write_sorted(folded, which, schema.names, order, settings.tables / name)
 
 
 def accounts(staged: Path, work: Plan) -> dict[str, FileAccount]:
@@ -118,19 +153,9 @@ def accounts(staged: Path, work: Plan) -> dict[str, FileAccount]:
 
 def name_versions(files: Mapping[str, FileAccount], events: Path) -> None:
     """Name the Kafka version that each file says, the newest one if there are several."""
-    for row in history.events_of(events, ["kafka_version"]):
+    columns = ["kind", "ts", "node", "file", "line", "detail"]
+    for row in history.events_of(events, ["kafka_version"], columns):
         files[row["file"]].version = row["detail"]
-
-
-def split_off(folded: Path, name: str, schema: pa.Schema, target: Path) -> None:
-    """Write one of the folded tables, in the order of partitions and epochs."""
-    table = ds.dataset(folded, format="parquet").to_table(
-        columns=schema.names, filter=ds.field("table") == name
-    )
-    order = [
-        n for n in ("topic", "partition", "leader_epoch", "partition_epoch") if n in schema.names
-    ]
-    write(table.sort_by([(n, "ascending") for n in order]).cast(schema), target)
 
 
 def write(table: pa.Table, target: Path) -> None:

@@ -18,6 +18,7 @@ from forensics.archives.cutting import Account, Cut
 from forensics.archives.planning import Split
 from forensics.archives.reading import Opened, Piece, begin, digest, pieces
 from forensics.entries.parsing import grouped, layout_of, lift, read, signatures, times
+from forensics.entries.pulse import Pulse
 from forensics.entries.sieve import Sieve
 from forensics.entries.times import NO_TIME
 from forensics.entries.writers import Writers
@@ -70,7 +71,7 @@ class Scanner:
 
     def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         opened = begin(piece, self.signatures)
-        summary, cutter = _Summary(piece, opened), opened.cutter
+        summary, cutter = _Summary(piece, opened, Pulse(self.groups)), opened.cutter
         lifted: list[pa.RecordBatch] = []
         held = 0
         for block, final in opened.blocks:
@@ -78,6 +79,7 @@ class Scanner:
             cut = cutter.feed(block, final=final)
             if cut is not None:
                 summary.times(cut, self)
+                summary.pulse.take(cut)
                 lifted.append(lift(cut, self.sieve.keep(cut, self.groups), self.groups))
                 held += lifted[-1].nbytes
             if held > _ENOUGH:
@@ -107,8 +109,9 @@ class Scanner:
 class _Summary:
     """What is told about one piece beside its events."""
 
-    def __init__(self, piece: Piece, opened: Opened) -> None:
+    def __init__(self, piece: Piece, opened: Opened, pulse: Pulse) -> None:
         self.events = 0
+        self.pulse = pulse
         self._wrapper = opened.unwrapping.name if opened.unwrapping else None
         self._piece = piece
         self._digest = hashlib.sha256() if piece.whole else None
@@ -156,6 +159,8 @@ class _Summary:
         return counts | {
             "first": self._first,
             "last": self._last,
+            "gaps": self.pulse.gaps,
+            "levels": dict(self.pulse.levels),
             "events": self.events,
             "writers": self._writers,
             "notes": self._notes,

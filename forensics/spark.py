@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -23,6 +25,25 @@ from forensics.errors import ForensicsError
 __all__ = ["Cluster", "told_plainly"]
 
 Batches = Iterator[pa.RecordBatch]
+
+
+class Reader(Protocol):
+    """A function of batches of events, sorted by keys, that says which events it wants."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns whose values must be looked at together."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of events."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are read, the keys too."""
+
+    def __call__(self, events: Batches) -> Batches:
+        """Turn batches of events into batches of rows."""
 
 
 @contextmanager
@@ -88,19 +109,46 @@ class Cluster:
         self,
         source: Path,
         kinds: Sequence[str],
-        work: Callable[[pa.Table], pa.Table],
+        columns: Sequence[str],
+        work: Callable[[Batches], Batches],
         schema: pa.Schema,
     ) -> DataFrame:
-        """Fold the events of some kinds, partition by partition."""
+        """Hand the events of some kinds to a function, each partition's together.
+
+        They come in batches, sorted by partition: a group of its own for each would cost more
+        than most partitions' few events are worth, and hold a large one whole.
+        """
         events = self.session.read.parquet(str(source))
         chosen = events.where(F.col("kind").isin(*kinds) & F.col("partition").isNotNull())
-        grouped = chosen.groupBy("topic", "partition")
-        return grouped.applyInArrow(work, from_arrow_schema(schema))
+        together = chosen.select(*columns).repartition("topic", "partition")
+        ordered = together.sortWithinPartitions("topic", "partition")
+        return ordered.mapInArrow(work, from_arrow_schema(schema))
 
-    def write(self, table: DataFrame, target: Path, where: str | None, columns: list[str]) -> None:
-        """Write some rows and columns of a table."""
-        chosen = table.where(where) if where else table
-        chosen.select(*columns).write.mode("overwrite").parquet(str(target))
+    def together(self, source: Path, readers: Iterable[Reader], schema: pa.Schema) -> DataFrame:
+        """Hand events to readers, each of which names its kinds, its columns and its keys."""
+        events = self.session.read.parquet(str(source))
+        parts = []
+        for reader in readers:
+            chosen = events.where(F.col("kind").isin(*reader.kinds))
+            for key in reader.keys:
+                chosen = chosen.where(F.col(key).isNotNull())
+            grouped = chosen.select(*reader.columns).repartition(*reader.keys)
+            ordered = grouped.sortWithinPartitions(*reader.keys)
+            parts.append(ordered.mapInArrow(reader, from_arrow_schema(schema)))
+        return reduce(lambda one, other: one.union(other), parts)
+
+    def write(self, table: DataFrame, target: Path) -> None:
+        """Write a table that is read once and thrown away."""
+        table.write.mode("overwrite").option("compression", "snappy").parquet(str(target))
+
+    def write_sorted(
+        self, source: Path, where: str, columns: Sequence[str], order: Sequence[str], target: Path
+    ) -> None:
+        """Write some rows and columns so that the files, by name, hold them in order."""
+        chosen = self.session.read.parquet(str(source)).where(where).select(*columns)
+        by = [F.col(name).asc_nulls_last() for name in order]
+        ranged = chosen.repartitionByRange(*by).sortWithinPartitions(*by)
+        ranged.write.mode("overwrite").parquet(str(target))
 
     def each_group(
         self,
@@ -126,6 +174,8 @@ _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    # Tasks of so many bytes: all would hang on the largest where there are as few as cores.
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
     # Microseconds that pyarrow and Spark both read; the default is an old twelve-byte form.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }

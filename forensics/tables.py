@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-__all__ = ["CLOCKS", "EVENTS", "EVIDENCE", "FACTS", "FILES", "ISR", "LANES", "LEADERSHIP"]
+__all__ = [
+    "BREACHES",
+    "CLOCKS",
+    "COVERAGE",
+    "CUTS",
+    "EVENTS",
+    "EVIDENCE",
+    "FACTS",
+    "FILES",
+    "ISR",
+    "LANES",
+    "LEADERSHIP",
+]
 
 TIME = pa.timestamp("us", tz="UTC")
 IDS = pa.list_(pa.int32())
@@ -85,8 +97,12 @@ LEADERSHIP = pa.schema(
         ("leader", pa.int32()),
         ("started_at", TIME),
         ("ended_at", TIME),
+        # observed, open, or unknown: then `ended_at` is the last moment at which it surely was so
+        ("ended", pa.string()),
         ("how", pa.string()),
         ("election", pa.string()),
+        # automatic or manual (unclean), elr, epoch_bump (nobody was elected); null: nothing to add
+        ("manner", pa.string()),
         ("clean", pa.bool_()),
         ("previous_leader", pa.int32()),
         ("isr", IDS),
@@ -109,7 +125,50 @@ ISR = pa.schema(
         ("replicas", IDS),
         ("started_at", TIME),
         ("ended_at", TIME),
+        # observed, open, or unknown: then `ended_at` is the last moment at which it surely was so
+        ("ended", pa.string()),
         ("how", pa.string()),
+        ("evidence", EVIDENCE),
+    ]
+)
+
+# One log that was cut so as to follow a new leader: what only it held is gone.
+CUTS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        # the epoch and the leader it follows now, and where that leader's log ended at first
+        ("leader_epoch", pa.int32()),
+        ("leader", pa.int32()),
+        ("kept", pa.int64()),
+        ("broker", pa.int32()),
+        ("started_at", TIME),
+        ("cut_to", pa.int64()),
+        ("log_end", pa.int64()),
+        ("high_watermark", pa.int64()),
+        # whether an unclean leader made it necessary; null: not known
+        ("unclean", pa.bool_()),
+        # between which moments the records were written
+        ("written_from", TIME),
+        ("written_to", TIME),
+        ("evidence", EVIDENCE),
+    ]
+)
+
+# One promise of Kafka's that two lines, or two words of one, break.
+BREACHES = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("invariant", pa.string()),
+        ("detail", pa.string()),
+        ("leader_epoch", pa.int32()),
+        ("partition_epoch", pa.int32()),
+        ("started_at", TIME),
+        # how often this partition breaks it; only a few are kept
+        ("count", pa.int64()),
+        # whether only a node that hung or was away says so
+        ("alone", pa.bool_()),
         ("evidence", EVIDENCE),
     ]
 )
@@ -145,6 +204,30 @@ CLOCKS = pa.schema(
         ("anchors", pa.int32()),
         ("zone_shift_minutes", pa.int32()),
         ("reference", pa.bool_()),
+        # how it was wrong: not at all, by an offset, a zone, a drift, a step; null: nobody knows
+        ("kind", pa.string()),
+        ("drift_ppm", pa.float64()),
+        # when the clock was set anew, on the reference clock, and by how much
+        ("steps", pa.list_(pa.struct([("at", TIME), ("ms", pa.int64())]))),
+    ]
+)
+
+# One stretch that a kind of log of a node covers, or a hole in what a node tells.
+COVERAGE = pa.schema(
+    [
+        ("node", pa.string()),
+        ("role", pa.string()),
+        # null: all logs of the node
+        ("log", pa.string()),
+        # covered, down (the process was away), or a hole: silent, missing, rotated, hidden
+        ("state", pa.string()),
+        ("started_at", TIME),
+        ("ended_at", TIME),
+        # what is missing, in words; null where nothing is
+        ("why", pa.string()),
+        ("files", pa.int64()),
+        ("records", pa.int64()),
+        ("evidence", EVIDENCE),
     ]
 )
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from forensics.entries.pulse import SILENCE, Gap, longest
+
 __all__ = ["FileAccount", "add_up", "mark_duplicates"]
 
 _SUMS = (
@@ -33,6 +35,9 @@ class FileAccount:
     notes: list[str] = field(default_factory=list)
     first: int | None = None
     last: int | None = None
+    # its longest silences, and how many records have a level that begins with which letter
+    gaps: list[Gap] = field(default_factory=list)
+    levels: Counter[str] = field(default_factory=Counter)
     sha256: str | None = None
     # what the lines are wrapped in, the outermost first
     wrapper: str | None = None
@@ -79,7 +84,9 @@ def add_up(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         total.wrapper = account.get("wrapper") or total.wrapper
         if row["split"] < 0:
             continue
-        total.bases[row["split"]] = total.counts["lines"]
+        total.bases[row["split"]] = base = total.counts["lines"]
+        total.gaps = longest([*total.gaps, *_gaps(account, base, total.last)])
+        total.levels.update(account.get("levels", {}))
         for name in _SUMS:
             total.counts[name] += account[name]
         total.layouts.update(account["layouts"])
@@ -89,6 +96,15 @@ def add_up(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         total.first = account["first"] if total.first is None else total.first
         total.last = total.last if account["last"] is None else account["last"]
     return files
+
+
+def _gaps(account: Mapping[str, Any], base: int, last: int | None) -> Iterable[Gap]:
+    """Give the silences of a split by the lines of its file, and the one before the split."""
+    for begin, end, line in account.get("gaps", ()):
+        yield begin, end, base + line
+    first = account["first"]
+    if last is not None and first is not None and first - last >= SILENCE:
+        yield last, first, base + 1
 
 
 def mark_duplicates(files: Mapping[str, FileAccount]) -> None:

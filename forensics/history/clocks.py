@@ -1,201 +1,162 @@
-"""Solves the nodes' clocks from states that several nodes saw, and tells zones from drift."""
+"""What is known of the nodes' clocks, and the moments on one reference clock that follow from it.
+
+A clock is a time zone and a course: stretches with an offset and a drift, and steps between them.
+"""
 
 from __future__ import annotations
 
-import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
+__all__ = ["WANDER_PPM", "Clocks", "Course", "Piece", "Step"]
 
-__all__ = [
-    "ANCHORS",
-    "PAIRS",
-    "Clocks",
-    "anchors",
-    "bursts",
-    "offset_of",
-    "settle_pair",
-    "solve",
-    "zone_shifts",
-]
-
-# One row: two nodes saw the same state, the first `delta` milliseconds after the second.
-ANCHORS = pa.schema(
-    [
-        ("node", pa.string()),
-        ("other", pa.string()),
-        ("delta", pa.float64()),
-        ("at", pa.int64()),
-    ]
-)
-# One row: how far apart two clocks are by all their anchors, and how closely these agree.
-PAIRS = pa.schema(
-    [
-        ("node", pa.string()),
-        ("other", pa.string()),
-        ("count", pa.int64()),
-        ("delta", pa.float64()),
-        ("spread", pa.float64()),
-    ]
-)
-_ZONE_STEP = 15
 _MINUTE_MS = 60_000
-_BURST = 1_000_000
-# How far apart healthy nodes hear of a change.
-_NEAR_MS = 100.0
-# How much longer one tail must be than the other to be called a tail.
-_SKEWED = 2.0
-# A zone is off by whole quarters of an hour; what is left over must be drift, and small.
-_ZONE_REST_MS = 5 * _MINUTE_MS
+# What a clock may do unseen before its first and after its last anchor.
+WANDER_PPM = 50.0
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of a clock, in microseconds of its own time without the zone."""
+
+    at: int
+    offset_ms: float
+    ppm: float
+    doubt_ms: float
+    first: int
+    last: int
+
+    def offset(self, micros: int) -> float:
+        """Give the offset at a moment, in milliseconds."""
+        return self.offset_ms + self.ppm * (micros - self.at) / 1e9
+
+    def taken_off(self, micros: int) -> float:
+        """Give the offset to correct by: one within its own doubt would only add noise."""
+        offset = self.offset(micros)
+        return offset if self.ppm or abs(offset) > self.doubt_ms else 0.0
+
+    def doubt(self, micros: int) -> float:
+        """Give how far off a corrected moment may be, in milliseconds."""
+        beyond = max(self.first - micros, micros - self.last, 0)
+        left = abs(self.offset(micros) - self.taken_off(micros))
+        return self.doubt_ms + left + WANDER_PPM * beyond / 1e9
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a clock was set anew: surely after `low` and before `high`, by its own time.
+
+    Where the clock was set back, its lines tell the same times twice. `turns` names for each file
+    the last line that is surely before the step and the first that is surely after it: there the
+    place of a line decides, and not its time.
+    """
+
+    low: int
+    high: int
+    middle: int
+    size_ms: float
+    at: int
+    turns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # whether the node's own lines show it: a silence, or times that fall back
+    shown: bool = False
+
+    def passed(self, micros: int, file: str | None, line: int | None) -> bool:
+        """Whether a line was written after the step, or more likely was."""
+        if not self.low < micros < self.high:
+            return micros >= self.high
+        before, after = self._turn(file)
+        if line is not None and (line <= before or line >= after):
+            return line >= after
+        return micros >= self.middle
+
+    def hides(self, micros: int, file: str | None, line: int | None) -> bool:
+        """Whether it cannot be told on which side of the step a line was written."""
+        before, after = self._turn(file)
+        known = line is not None and (line <= before or line >= after)
+        return self.low < micros < self.high and not known
+
+    def _turn(self, file: str | None) -> tuple[float, float]:
+        return self.turns.get(file or "", (-math.inf, math.inf))
+
+
+@dataclass(frozen=True)
+class Course:
+    """All that one clock did: pieces, with a step between each two."""
+
+    pieces: Sequence[Piece]
+    steps: Sequence[Step] = ()
+    group: int = 0
+
+    def piece(self, micros: int, file: str | None = None, line: int | None = None) -> Piece:
+        """Give the piece that holds at a moment, by the node's own time."""
+        return self.pieces[sum(step.passed(micros, file, line) for step in self.steps)]
+
+    def doubt(self, micros: int, file: str | None = None, line: int | None = None) -> float:
+        """Give how far off a corrected moment may be, in milliseconds."""
+        hidden = (abs(step.size_ms) for step in self.steps if step.hides(micros, file, line))
+        return self.piece(micros, file, line).doubt(micros) + sum(hidden)
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """Offsets and zone shifts of nodes, to be taken off their logged times."""
+    """Offsets, zone shifts and courses of nodes, to be taken off their logged times."""
 
     offsets_ms: Mapping[str, float]
     zones_min: Mapping[str, int]
     rows: tuple[Mapping[str, Any], ...]
+    courses: Mapping[str, Course] = field(default_factory=dict)
 
-    def correct(self, node: str | None, micros: int) -> int:
-        """Give the moment on the reference clock."""
-        offset = self.offsets_ms.get(node or "", 0.0)
-        zone = self.zones_min.get(node or "", 0)
-        return int(micros - offset * 1000) - zone * _MINUTE_MS * 1000
+    def correct(
+        self, node: str | None, micros: int, file: str | None = None, line: int | None = None
+    ) -> int:
+        """Give the moment on the reference clock; the place decides where a time stands twice."""
+        own = self._own(node, micros)
+        course = self.courses.get(node or "")
+        if course is None:
+            return int(own - self.offsets_ms.get(node or "", 0.0) * 1000)
+        return int(own - course.piece(own, file, line).taken_off(own) * 1000)
 
+    def of(self, row: Mapping[str, Any]) -> int:
+        """Give the moment of an event on the reference clock."""
+        return self.correct(row["node"], row["ts"], row.get("file"), row.get("line"))
 
-def anchors(sightings: Iterable[tuple[object, str, int]]) -> list[tuple[str, str, float, int]]:
-    """Pair up who saw the same state when: (state, node, micros) to rows of ANCHORS."""
-    first: dict[object, dict[str, int]] = defaultdict(dict)
-    for state, node, micros in sightings:
-        seen = first[state]
-        seen[node] = min(micros, seen.get(node, micros))
-    return [
-        (node, other, (seen[node] - seen[other]) / 1000, seen[other])
-        for seen in first.values()
-        for node in sorted(seen)
-        for other in sorted(seen)
-        if node < other
-    ]
+    def doubt(
+        self, node: str | None, micros: int, file: str | None = None, line: int | None = None
+    ) -> int | None:
+        """Give how far off a corrected moment may be, in microseconds; null: nobody knows."""
+        course = self.courses.get(node or "")
+        if course is None:
+            return None
+        return int(course.doubt(self._own(node, micros), file, line) * 1000)
 
+    def order(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> int | None:
+        """Say which of two events was first: -1 the one, 1 the other, null if it cannot be told.
 
-def offset_of(deltas: Sequence[float]) -> tuple[float, float]:
-    """Read the offset of two clocks off how far apart they saw the same states, and its doubt.
+        Events are rows with a node and a time `ts` as logged, and perhaps a file and a line.
+        """
+        if one["node"] == other["node"] and one["node"] is not None:
+            return self._order_at_home(one, other)
+        mine, theirs = (self.courses.get(row["node"] or "") for row in (one, other))
+        if mine is None or theirs is None or mine.group != theirs.group:
+            return None
+        doubts = [
+            self.doubt(row["node"], row["ts"], row.get("file"), row.get("line")) or 0
+            for row in (one, other)
+        ]
+        apart = self.of(one) - self.of(other)
+        return None if abs(apart) <= sum(doubts) else (-1 if apart < 0 else 1)
 
-    Nodes that are well see a change within a tenth of a second of each other, so the truth lies
-    where the deltas crowd. A node that hangs sees things late, never early: of several crowds the
-    one away from the long tail is believed.
+    def _order_at_home(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> int | None:
+        """One clock orders its own lines to the millisecond, but for those around a step."""
+        course = self.courses.get(one["node"])
+        for row in (one, other) if course else ():
+            own = self._own(row["node"], row["ts"])
+            if any(s.hides(own, row.get("file"), row.get("line")) for s in course.steps):  # type: ignore[union-attr]
+                return None
+        apart = self.of(one) - self.of(other)
+        return None if not apart else (-1 if apart < 0 else 1)
 
-    >>> offset_of([5000.0, 5010.0, 5200.0, 5300.0, 9000.0, 14000.0, 30000.0, 31000.0])[0]
-    5000.0
-    >>> offset_of([-2.0, -1.0, 0.0, 1.0, 2.0])[0]
-    0.0
-    """
-    ordered = sorted(deltas)
-    crowd = [sum(abs(other - one) <= _NEAR_MS for other in ordered) for one in ordered]
-    dense = [one for one, count in zip(ordered, crowd, strict=True) if 2 * count > max(crowd)]
-    low, middle, high = (ordered[int(len(ordered) * share)] for share in (0.1, 0.5, 0.9))
-    below, above = middle - low, high - middle
-    if above > _SKEWED * below:
-        chosen = dense[0]
-    elif below > _SKEWED * above:
-        chosen = dense[-1]
-    else:
-        chosen = min(dense, key=lambda one: (-crowd[ordered.index(one)], abs(one - middle)))
-    return chosen, abs(middle - chosen) + _NEAR_MS
-
-
-def bursts(deltas: Iterable[tuple[int, float]]) -> list[float]:
-    """Keep the first of the anchors that came within a second: they are one, seen many times."""
-    kept: list[float] = []
-    begun = None
-    for at, delta in sorted(deltas):
-        if begun is None or at - begun > _BURST:
-            begun = at
-            kept.append(delta)
-    return kept
-
-
-def settle_pair(deltas: pa.Table) -> pa.Table:
-    """Reduce the anchors of one pair of nodes to one row of PAIRS."""
-    pairs = list(zip(deltas["at"].to_pylist(), deltas["delta"].to_pylist(), strict=True))
-    theirs = [(at + int(delta * 1000), delta) for at, delta in pairs]
-    # What one node writes in a moment may take the other, if it hangs, many seconds, and either may
-    # be the one that hangs: bursts are taken by both clocks.
-    mine, other = bursts(pairs), bursts(theirs)
-    middle, width = offset_of(mine + other)
-    row = {"node": deltas["node"][0].as_py(), "other": deltas["other"][0].as_py()}
-    row |= {"count": min(len(mine), len(other)), "delta": middle, "spread": width}
-    return pa.Table.from_pylist([row], schema=PAIRS)
-
-
-def zone_shifts(moments: Iterable[tuple[str, int, int]]) -> dict[str, int]:
-    """Read zones off lines that hold the epoch time: (node, logged micros, epoch ms) to minutes."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for node, logged, epoch_ms in moments:
-        found[node].append((logged / 1000 - epoch_ms) / _MINUTE_MS)
-    return {
-        node: round(statistics.median(shifts) / _ZONE_STEP) * _ZONE_STEP
-        for node, shifts in found.items()
-    }
-
-
-def solve(
-    pairs: Sequence[Mapping[str, Any]], zones: Mapping[str, int], nodes: Sequence[str]
-) -> Clocks:
-    """Solve all clocks from PAIRS, strongest first."""
-    zones = dict(zones)
-    relative, counts, spread = _walk(pairs, zones)
-    offsets: dict[str, float] = {}
-    for group in relative:
-        middle = statistics.median_low(group.values())
-        offsets |= {node: value - middle for node, value in group.items()}
-    for node, offset in offsets.items():
-        if node not in zones:
-            shift = round(offset / _MINUTE_MS / _ZONE_STEP) * _ZONE_STEP
-            if shift and abs(offset - shift * _MINUTE_MS) < _ZONE_REST_MS:
-                zones[node] = shift
-                offsets[node] = offset - shift * _MINUTE_MS
-    rows = [
-        {
-            "node": node,
-            "offset_ms": round(offsets[node]) if node in offsets else None,
-            "uncertainty_ms": round(spread[node]) if node in spread else None,
-            "anchors": counts.get(node, 0),
-            "zone_shift_minutes": zones.get(node, 0),
-            "reference": node in offsets and offsets[node] == 0.0,
-        }
-        for node in sorted(nodes)
-    ]
-    # An offset within its own doubt is no offset: correcting by it would only add noise.
-    sure = {node: value for node, value in offsets.items() if abs(value) > spread.get(node, 0.0)}
-    return Clocks(sure, zones, tuple(rows))
-
-
-def _walk(
-    pairs: Sequence[Mapping[str, Any]], zones: Mapping[str, int]
-) -> tuple[list[dict[str, float]], dict[str, int], dict[str, float]]:
-    """Join nodes by their strongest pair first, so that every offset rests on the best evidence."""
-    groups: dict[str, dict[str, float]] = {}
-    counts: dict[str, int] = defaultdict(int)
-    spread: dict[str, float] = {}
-    for pair in sorted(pairs, key=lambda p: (-p["count"], p["node"], p["other"])):
-        node, other, middle = pair["node"], pair["other"], pair["delta"]
-        counts[node] += pair["count"]
-        counts[other] += pair["count"]
-        mine = groups.setdefault(node, {node: 0.0})
-        theirs = groups.setdefault(other, {other: 0.0})
-        for one in (node, other):
-            spread.setdefault(one, max(pair["spread"], 1.0))
-        if mine is theirs:
-            continue
-        zone = (zones.get(node, 0) - zones.get(other, 0)) * _MINUTE_MS
-        shift = mine[node] - (middle - zone) - theirs[other]
-        for one, value in theirs.items():
-            mine[one] = value + shift
-            groups[one] = mine
-    unique = {id(group): group for group in groups.values()}
-    return list(unique.values()), counts, spread
+    def _own(self, node: str | None, micros: int) -> int:
+        return micros - self.zones_min.get(node or "", 0) * _MINUTE_MS * 1000

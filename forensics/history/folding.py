@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
+from forensics.history.attention import UNKNOWN, Attention, Held, endings, next_known
+from forensics.history.beside import Beside
 from forensics.history.clocks import Clocks
-from forensics.history.elections import Change, is_clean, kind_of
+from forensics.history.elections import Change, Hint, is_clean, kind_of, manner_of
 from forensics.history.lanes import Absence
+from forensics.history.moves import Moves
 from forensics.history.phases import Phases
+from forensics.history.reigns import Reign, isr_at_first, reigns_of
 from forensics.history.statements import Statement, statements
-from forensics.history.states import State, begun, in_order
-from forensics.tables import ISR, LEADERSHIP
+from forensics.history.states import State, in_order
+from forensics.tables import BREACHES, CUTS, ISR, LEADERSHIP
 
-__all__ = ["FOLDED", "Context", "fold"]
+__all__ = ["FOLDED", "Context", "fold", "folded"]
 
-# Both tables in one: `table` says which; a fold yields both, and Spark writes them apart.
-FOLDED = pa.unify_schemas([pa.schema([("table", pa.string())]), LEADERSHIP, ISR])
+# All tables in one: `table` says which; a fold yields all, and Spark writes them apart.
+FOLDED = pa.unify_schemas([pa.schema([("table", pa.string())]), LEADERSHIP, ISR, CUTS, BREACHES])
 _EVIDENCE_KEPT = 4
-_JUST = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -33,114 +39,104 @@ class Context:
     away: Sequence[Absence]
     elr: bool | None
     kraft: bool
+    moves: Moves = field(default_factory=Moves)
+    attention: Attention = field(default_factory=Attention)
 
+    def is_late(self, row: Mapping[str, Any], at: int) -> bool:
+        """Whether a node may tell at a moment what it missed before."""
+        if not self.kraft and row["partition_epoch"] is not None:
+            # Under ZooKeeper who names the version has just written it.
+            return False
+        return self.attention.is_late(row["node"] or "", at, row["ts"], self.phases)
 
-@dataclass
-class _Reign:
-    """One leader epoch."""
+    @cached_property
+    def absences(self) -> Mapping[int, Sequence[tuple[int, Absence]]]:
+        """The absences of each broker, with their places among all."""
+        found: dict[int, list[tuple[int, Absence]]] = defaultdict(list)
+        for place, absence in enumerate(self.away):
+            found[absence.broker].append((place, absence))
+        return found
 
-    epoch: int
-    leader: int | None
-    at: int | None
-    said: list[Statement]
-    first: State | None
-    before: State | None
-    recovering: bool
+    def away_of(self, brokers: Iterable[int | None]) -> list[Absence]:
+        """Give the absences of some brokers, in the order of `away`."""
+        named = {one for one in brokers if one is not None and one in self.absences}
+        found = [pair for broker in named for pair in self.absences[broker]]
+        return [one for _, one in (sorted(found, key=lambda pair: pair[0]) if named else ())]
 
 
 def fold(rows: Iterable[Mapping[str, Any]], context: Context) -> list[dict[str, Any]]:
     """Fold the events of one partition; gives rows of FOLDED."""
-    rows = list(rows)
-    if not rows:
-        return []
-    key = {"topic": rows[0]["topic"], "partition": rows[0]["partition"]}
-    said = statements(rows, context.clocks, context.phases)
+    return list(folded(rows, context))
+
+
+def folded(rows: Iterable[Mapping[str, Any]], context: Context) -> Iterator[dict[str, Any]]:
+    """Fold as `fold` does, row by row: a partition may have a million states."""
+    rows = iter(rows)
+    first = next(rows, None)
+    if first is None:
+        return
+    key = {"topic": first["topic"], "partition": first["partition"]}
+    beside = Beside(context.clocks, context.moves)
+    passing = beside.apart(chain([first], rows))
+    said = statements(passing, context.clocks, context.phases, context.is_late)
     states = in_order(said, elr=context.elr)
-    _time_leaderless(states, context.away)
-    reigns = _reigns(said, states)
-    return [
-        *(key | row for row in _leadership(reigns, context)),
-        *(key | row for row in _versions(states, said)),
-    ]
+    _time_leaderless(states, context)
+    reigns = reigns_of(said, states, kraft=context.kraft)
+    for row in beside.heard(_leadership(reigns, context, beside.hints)):
+        yield key | row
+    for row in _versions(states, said, context):
+        yield key | row
+    for row in beside.rows(key["topic"], said, context.away):
+        yield key | row
 
 
-def _time_leaderless(states: Sequence[State], away: Sequence[Absence]) -> None:
+def _time_leaderless(states: Sequence[State], context: Context) -> None:
     """Date the loss of a leader by the line that fenced it, where no replica was left to tell."""
-    for before, state, after in zip(states, states[1:], [*states[2:], None], strict=False):
+    ends = next_known([state.at for state in states])
+    for before, state, end_at in zip(states, states[1:], ends[1:], strict=False):
         if state.leader != -1 or state.at is not None or before.at is None:
             continue
-        end = after.at if after is not None else None
-        for absence in away:
+        if before.leader is None or state.partition_epoch != before.partition_epoch + 1:
+            # Somebody may have led between these two.
+            continue
+        end = None if end_at is None else states[end_at].at
+        for absence in context.away_of([before.leader]):
             fence = absence.fenced
-            if absence.broker != before.leader or fence is None or fence["at"] < before.at:
+            if fence is None or fence["at"] < before.at:
                 continue
             if end is None or fence["at"] <= end:
                 state.at, state.inferred, state.fence = fence["at"], True, fence
                 break
 
 
-def _reigns(said: Sequence[Statement], states: Sequence[State]) -> list[_Reign]:
-    epochs = {one.leader_epoch for one in said if one.leader_epoch is not None}
-    epochs |= {state.leader_epoch for state in states if state.leader_epoch is not None}
-    epochs -= {epoch for epoch in epochs if epoch < 0}
-    if not epochs:
-        return []
-    # An epoch between two others was, whether or not a line tells of it.
-    return [_reign(epoch, said, states) for epoch in range(min(epochs), max(epochs) + 1)]
-
-
-def _reign(epoch: int, said: Sequence[Statement], states: Sequence[State]) -> _Reign:
-    lines = [one for one in said if one.leader_epoch == epoch]
-    mine = [state for state in states if state.leader_epoch == epoch]
-    first = mine[0] if mine else None
-    before = None
-    if first is not None:
-        at = states.index(first)
-        if at and states[at - 1].partition_epoch == first.partition_epoch - 1:
-            before = states[at - 1]
-    named = [one for one in lines if one.leader is not None]
-    own = [one.leader for one in named if one.leads] or [one.leader for one in named]
-    leader = first.leader if first is not None and first.leader is not None else None
-    moments = [one.at for one in lines if one.news] + [s.at for s in mine if s.at is not None]
-    start = begun(min(moments, default=None), lines)
-    recovering = first is not None and first.recovery == "RECOVERING"
-    recovering = recovering or _marked(said, [one for one in lines if one.leads and one.news])
-    return _Reign(
-        epoch,
-        leader if leader is not None else (own[0] if own else None),
-        start,
-        sorted(lines, key=lambda one: (not one.news, not one.leads, one.place)),
-        first,
-        before,
-        recovering,
-    )
-
-
-def _marked(said: Sequence[Statement], starts: Sequence[Statement]) -> bool:
-    """Whether the leader said, just before it began, that the partition was recovering."""
-    return any(
-        one.kind == "recovering" and one.node == start.node and 0 <= start.at - one.at <= _JUST
-        for start in starts
-        for one in said
-    )
-
-
-def _leadership(reigns: Sequence[_Reign], context: Context) -> Iterable[dict[str, Any]]:
-    for at, reign in enumerate(reigns):
-        previous = reigns[at - 1] if at else None
+def _leadership(
+    reigns: Sequence[Reign], context: Context, said: Sequence[Hint]
+) -> Iterable[dict[str, Any]]:
+    held = [
+        Held(one.at, one.said, one.first.replicas if one.first else None, one.leader)
+        for one in reigns
+    ]
+    ends = endings(held, context.attention, kraft=context.kraft)
+    for previous, reign, (end, ended) in zip([None, *reigns], reigns, ends, strict=False):
         change = _change(reign, previous, context)
+        could = (change.old_isr or change.replicas or ()) if change.old is None else ()
+        concerned = (change.old, *could)
         starts = [one for one in reign.said if one.leads and one.log_end is not None and one.news]
         lines = starts[:1] + [one for one in reign.said if one not in starts[:1]]
-        if not lines and reign.first:
-            lines = reign.first.said
+        if not lines:
+            lines = list(reign.first.said if reign.first else reign.told_after)
         yield {
             "table": "leadership",
             "leader_epoch": reign.epoch,
             "leader": reign.leader,
             "started_at": reign.at,
-            "ended_at": next((one.at for one in reigns[at + 1 :] if one.at is not None), None),
+            "ended_at": end,
+            "ended": ended,
             "how": "observed" if reign.said or reign.first else "inferred",
-            "election": kind_of(change, context.away) if reign.leader is not None else "unknown",
+            "election": kind_of(change, context.away_of(concerned), said, context.moves)
+            if reign.leader is not None
+            else "unknown",
+            "manner": manner_of(change, context.moves),
             "clean": is_clean(change),
             "previous_leader": change.old,
             "isr": change.new_isr,
@@ -152,43 +148,58 @@ def _leadership(reigns: Sequence[_Reign], context: Context) -> Iterable[dict[str
         }
 
 
-def _change(reign: _Reign, previous: _Reign | None, context: Context) -> Change:
+def _change(reign: Reign, previous: Reign | None, context: Context) -> Change:
     first, before = reign.first, reign.before
-    stated = {one.previous_leader for one in reign.said if one.previous_leader is not None}
+    stated = {
+        one.previous_leader
+        for one in reign.said
+        if one.previous_leader is not None and one.previous_epoch == reign.epoch - 1
+    }
     old = previous.leader if previous else next(iter(stated)) if len(stated) == 1 else None
-    isr = first.isr if first else None
-    if isr is None:
-        isr = next((one.isr for one in reign.said if one.isr is not None and one.leads), None)
     return Change(
         epoch=reign.epoch,
         at=reign.at,
         old=old,
         new=reign.leader,
         old_isr=before.isr if before else None,
-        new_isr=isr,
+        new_isr=isr_at_first(reign, kraft=context.kraft),
         old_replicas=before.replicas if before else None,
         replicas=first.replicas if first else None,
         elr=before.elr if before else None,
         recovering=reign.recovering,
         kraft=context.kraft,
+        adjacent=before is not None,
+        told_of=context.attention.tells_of(old, reign.at, context.away_of([old])),
     )
 
 
-def _versions(states: Sequence[State], said: Sequence[Statement]) -> Iterable[dict[str, Any]]:
-    for at, state in enumerate(states):
-        later = (one.at for one in states[at + 1 :] if one.at is not None)
-        yield _version(state, next(later, None))
+def _versions(
+    states: Sequence[State], said: Sequence[Statement], context: Context
+) -> Iterable[dict[str, Any]]:
+    held = [
+        Held(
+            one.at,
+            one.said,
+            one.replicas,
+            one.leader,
+            after is not None and after.partition_epoch == one.partition_epoch + 1,
+        )
+        for one, after in zip(states, [*states[1:], None], strict=False)
+    ]
+    ends = endings(held, context.attention, kraft=context.kraft)
+    for state, (end, ended) in zip(states, ends, strict=True):
+        yield _version(state, end, ended)
     known = {state.leader_epoch for state in states}
     for one in said:
         # Lines without a partition epoch still tell the ISR of an epoch that nothing else tells.
         if one.isr is not None and one.partition_epoch is None and one.leader_epoch not in known:
             known.add(one.leader_epoch)
             alone = State(-1, one.leader, one.leader_epoch, one.isr, one.replicas, said=[one])
-            alone.at = one.at if one.news else None
-            yield _version(alone, None) | {"partition_epoch": None}
+            alone.at = one.at if one.prompt else None
+            yield _version(alone, alone.at, UNKNOWN) | {"partition_epoch": None}
 
 
-def _version(state: State, ended: int | None) -> dict[str, Any]:
+def _version(state: State, end: int | None, ended: str) -> dict[str, Any]:
     return {
         "table": "isr",
         "partition_epoch": state.partition_epoch,
@@ -197,7 +208,8 @@ def _version(state: State, ended: int | None) -> dict[str, Any]:
         "isr": state.isr,
         "replicas": state.replicas,
         "started_at": state.at,
-        "ended_at": ended,
+        "ended_at": end,
+        "ended": ended,
         "how": "inferred" if state.inferred else "observed",
         "evidence": _evidence(state.said, state.fence),
     }

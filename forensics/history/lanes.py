@@ -1,4 +1,4 @@
-"""The life of every broker and the reign of every controller, from what they and others say."""
+"""The life of every broker, from what it says itself and what the others say of it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["AWAY", "LANE_KINDS", "Absence", "Span", "absences", "broker_lanes", "controller_lanes"]
+__all__ = [
+    "AWAY",
+    "LANE_KINDS",
+    "Absence",
+    "Place",
+    "Span",
+    "absences",
+    "broker_lanes",
+    "by_time",
+    "place_of",
+]
 
 LANE_KINDS = (
     "process_starting",
+    "process_recovering",
     "process_started",
     "process_stopping",
     "process_stopped",
@@ -20,10 +31,8 @@ LANE_KINDS = (
     "broker_registered",
     "brokers_changed",
     "controlled_shutdown_granted",
-    "controller_elected",
-    "controller_resigned",
 )
-AWAY = ("starting", "fenced", "stopping", "stopped", "crashed")
+AWAY = ("starting", "recovering", "fenced", "stopping", "stopped", "crashed")
 
 Place = Mapping[str, Any]
 
@@ -64,7 +73,7 @@ def broker_lanes(
     the last line it wrote before: a process that was killed says nothing of it.
     """
     lanes: dict[int, _Lane] = {}
-    for event in sorted(events, key=_order):
+    for event in sorted(events, key=by_time):
         for broker, what in _about(event):
             lane = lanes.setdefault(broker, _Lane())
             lane.take(what, event, last_words.get((event["node"], event["ts"])))
@@ -91,21 +100,6 @@ def absences(broker: int, spans: Sequence[Span], *, speaks: bool = True) -> list
     return found
 
 
-def controller_lanes(events: Iterable[Mapping[str, Any]]) -> list[tuple[str, int | None, Span]]:
-    """Say which node was the active controller, by epoch; a node's reign ends with the next."""
-    reigns: dict[int, tuple[str, int | None, Span]] = {}
-    for event in sorted(events, key=_order):
-        epoch = event["controller_epoch"]
-        if event["kind"] != "controller_elected" or epoch is None or epoch in reigns:
-            continue
-        span = Span("active", event["at"], None, [_place(event)], epoch)
-        reigns[epoch] = (event["node"], event["controller"], span)
-    ordered = [reigns[epoch] for epoch in sorted(reigns)]
-    for (_, _, span), (_, _, after) in zip(ordered, ordered[1:], strict=False):
-        span.end = after.begin
-    return ordered
-
-
 class _Lane:
     """One broker's state, changed by one piece of news after another."""
 
@@ -118,12 +112,14 @@ class _Lane:
         now = self.spans[-1].state if self.spans else "unknown"
         if what == "starting":
             self._start(now, event, before)
+        elif what == "recovering" and now == "starting":
+            self._enter("recovering", event)
         elif what == "up" and now != "up":
             self._enter("up", event)
-        elif what == "fenced" and now not in ("stopping", "stopped", "crashed", "starting"):
+        elif what == "fenced" and now not in (*_DOWN, "fenced"):
             self._enter("fenced", event, what)
         elif what in ("fenced", "unclean") and self.spans:
-            self.spans[-1].evidence.append(_place(event, what))
+            self.spans[-1].evidence.append(place_of(event, what))
         elif what == "stopping" and now not in ("stopping", "stopped"):
             self._enter("stopping", event)
         elif what in ("stopped", "failed") and now != "stopped":
@@ -131,19 +127,19 @@ class _Lane:
 
     def _start(self, now: str, event: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
         """Begin a start; a process that did not say that it stops was killed before."""
-        if now == "starting" and event["rule"] not in self._start_rules:
+        if now in _BEGINNING and event["rule"] not in self._start_rules:
             # One start says so in several ways; the same words again are another start.
             self._start_rules.add(event["rule"])
             return
         self._start_rules = {event["rule"]}
-        if now in ("up", "starting") and before:
+        if now in ("up", *_BEGINNING) and before:
             death = {**before, "at": max(before["at"], self.spans[-1].begin)}
             self._enter("crashed", death)
         elif now == "fenced" and before and before["at"] <= event["at"]:
             # It was fenced because it was dead: the death came before the fence, or in it.
             fence = self.spans[-1]
             fence.state = "crashed"
-            fence.evidence.append(_place(before))
+            fence.evidence.append(place_of(before))
             if len(self.spans) > 1 and self.spans[-2].begin <= before["at"] < fence.begin:
                 fence.begin = self.spans[-2].end = before["at"]
         self._enter("starting", event)
@@ -153,10 +149,13 @@ class _Lane:
         if self.spans:
             moment = max(moment, self.spans[-1].begin)
             self.spans[-1].end = moment
-        self.spans.append(Span(state, moment, None, [_place(event, what)]))
+        self.spans.append(Span(state, moment, None, [place_of(event, what)]))
 
 
+_BEGINNING = ("starting", "recovering")
+_DOWN = ("stopping", "stopped", "crashed", *_BEGINNING)
 _OWN = {
+    "process_recovering": "recovering",
     "process_starting": "starting",
     "process_started": "up",
     "process_stopping": "stopping",
@@ -200,9 +199,11 @@ def _absence(broker: int, run: Sequence[Span], end: int | None, *, speaks: bool)
     return Absence(broker, kind, run[0].begin, end, tuple(evidence))
 
 
-def _place(event: Mapping[str, Any], what: str | None = None) -> Place:
+def place_of(event: Mapping[str, Any], what: str | None = None) -> Place:
+    """Keep of an event what evidence needs, and what it says."""
     return {name: event[name] for name in ("file", "line", "text", "rule", "at")} | {"what": what}
 
 
-def _order(event: Mapping[str, Any]) -> tuple[Any, ...]:
+def by_time(event: Mapping[str, Any]) -> tuple[Any, ...]:
+    """How events are ordered: by corrected time first."""
     return event["at"], event["node"] or "", event["line"], event["kind"], event["file"]

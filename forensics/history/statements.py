@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from forensics.history.clocks import Clocks
 from forensics.history.phases import Phases
 
-__all__ = ["FOLD_KINDS", "Statement", "statements"]
+__all__ = ["FOLD_COLUMNS", "FOLD_KINDS", "Statement", "statements"]
 
 FOLD_KINDS = ("partition_state", "recovering", "log_created")
+# All that is read of an event here: what is not named does not come along.
+FOLD_COLUMNS = (
+    "topic", "partition", "kind", "ts", "node", "file", "line", "telling", "broker", "leader",
+    "leader_epoch", "partition_epoch", "isr", "replicas", "elr", "recovery", "previous_leader",
+    "previous_epoch", "log_end", "high_watermark",
+)  # fmt: skip
+Late = Callable[[Mapping[str, Any], int], bool]
+
 # A replica that is created says so just before or after it says what it is.
 _CREATED_NEAR = 10_000_000
 
@@ -20,7 +28,7 @@ _CREATED_NEAR = 10_000_000
 _RECOVERY = {"0": "RECOVERED", "1": "RECOVERING"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Statement:
     """One line's word on one partition; `at` is corrected, and `news` says whether it counts."""
 
@@ -42,6 +50,8 @@ class Statement:
     log_end: int | None
     high_watermark: int | None
     leads: bool
+    # whether it came when it happened: news, and its speaker had not been away
+    prompt: bool = False
 
     @property
     def place(self) -> tuple[int, str, int, str, str]:
@@ -50,16 +60,26 @@ class Statement:
 
 
 def statements(
-    rows: Iterable[Mapping[str, Any]], clocks: Clocks, phases: Phases
+    rows: Iterable[Mapping[str, Any]], clocks: Clocks, phases: Phases, is_late: Late | None = None
 ) -> list[Statement]:
-    """Read the events of one partition (FOLD_KINDS) as statements, oldest first."""
-    rows = list(rows)
-    created = [(row["node"], row["ts"]) for row in rows if row["kind"] == "log_created"]
-    said = [
-        _statement(row, clocks, news=_is_news(row, phases, created))
-        for row in rows
-        if row["kind"] != "log_created" and row["ts"] is not None
-    ]
+    """Read the events of one partition (FOLD_KINDS) as statements, oldest first.
+
+    `is_late` says of a row and its corrected time whether it may tell what its node missed.
+    """
+    created: list[tuple[str, int]] = []
+    fresh: list[Mapping[str, Any]] = []
+    said: list[Statement] = []
+    # There may be a million rows: each is let go once it is read, unless more must be known first.
+    for row in rows:
+        if row["ts"] is None:
+            continue
+        if row["kind"] == "log_created":
+            created.append((row["node"], row["ts"]))
+        elif row["telling"] == "fresh":
+            fresh.append(row)
+        else:
+            said.append(_statement(row, clocks, is_late, news=_is_news(row, phases, ())))
+    said += [_statement(row, clocks, is_late, news=_is_news(row, phases, created)) for row in fresh]
     return sorted(said, key=lambda one: (one.at, one.node, one.line, one.kind, one.file))
 
 
@@ -75,11 +95,14 @@ def _is_news(row: Mapping[str, Any], phases: Phases, created: Sequence[tuple[str
     return telling is None
 
 
-def _statement(row: Mapping[str, Any], clocks: Clocks, *, news: bool) -> Statement:
+def _statement(
+    row: Mapping[str, Any], clocks: Clocks, is_late: Late | None, *, news: bool
+) -> Statement:
+    node, at = row["node"] or "", clocks.of(row)
     return Statement(
-        at=clocks.correct(row["node"], row["ts"]),
+        at=at,
         news=news,
-        node=row["node"] or "",
+        node=node,
         file=row["file"],
         line=row["line"],
         kind=row["kind"],
@@ -95,6 +118,7 @@ def _statement(row: Mapping[str, Any], clocks: Clocks, *, news: bool) -> Stateme
         log_end=row["log_end"],
         high_watermark=row["high_watermark"],
         leads=row["broker"] is not None and row["broker"] == row["leader"],
+        prompt=news and not (is_late and is_late(row, at)),
     )
 
 

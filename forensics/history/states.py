@@ -7,9 +7,11 @@ possibility, and is then called inferred.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, combinations
 from typing import Any, TypeVar
 
 from forensics.history.statements import Statement
@@ -18,11 +20,13 @@ __all__ = ["State", "begun", "in_order"]
 
 # Nodes hear of a change within seconds of each other.
 _SLACK = 2_000_000
+# More replicas than that in sync leave too many possibilities to look at.
+_MANY = 6
 
 Value = TypeVar("Value")
 
 
-@dataclass
+@dataclass(slots=True)
 class State:
     """One version of one partition."""
 
@@ -52,20 +56,20 @@ def in_order(said: Sequence[Statement], *, elr: bool | None) -> list[State]:
     _fill_leader_epochs(states, said)
     _fill_replicas(states)
     _fill_leaderless(states, elr=elr)
-    _fill_between_elections(states)
+    _fill_between(states, elr=elr)
     return states
 
 
 def begun(first: int | None, said: Iterable[Statement]) -> int | None:
     """Give the moment of the first news, unless somebody knew before that it was so."""
-    known = min((one.at for one in said if not one.news), default=None)
+    known = min((one.at for one in said if not one.prompt), default=None)
     if first is None or (known is not None and known < first - _SLACK):
         return None
     return first
 
 
 def _merged(epoch: int, said: list[Statement]) -> State:
-    news = [one.at for one in said if one.news]
+    news = [one.at for one in said if one.prompt]
     return State(
         epoch,
         leader=_agreed(said, lambda one: one.leader),
@@ -81,34 +85,50 @@ def _merged(epoch: int, said: list[Statement]) -> State:
 
 def _agreed(said: Iterable[Statement], value: Callable[[Statement], Value | None]) -> Value | None:
     """Give what most lines say; a tie goes to the smaller, so that the order does not matter."""
-    counts = Counter(v for v in map(value, said) if v is not None)
-    return min(counts, key=lambda v: (-counts[v], str(v)), default=None)
+    values = [found for one in said if (found := value(one)) is not None]
+    # Mostly they agree, and counting is asked for millions of times.
+    if not values or values.count(values[0]) == len(values):
+        return values[0] if values else None
+    counts = Counter(values)
+    return min(counts, key=lambda v: (-counts[v], str(v)))
 
 
 def _fill_leader_epochs(states: list[State], said: Sequence[Statement]) -> None:
     """Give a state its leader epoch where its neighbours, or its leader's own word, leave one."""
-    leaders: dict[int, set[int]] = {}
+    who: dict[int, set[int]] = {}
     for one in said:
         if one.leader_epoch is not None and one.leader is not None:
-            leaders.setdefault(one.leader_epoch, set()).add(one.leader)
-    known = [state.leader_epoch for state in states]
-    for at, state in enumerate(states):
-        if state.leader_epoch is not None:
+            who.setdefault(one.leader_epoch, set()).add(one.leader)
+    led: dict[int | None, list[int]] = {}
+    for epoch in sorted(who):
+        for leader in who[epoch]:
+            led.setdefault(leader, []).append(epoch)
+    told = sorted(who)
+    for state, (low, high) in zip(states, _neighbours(states), strict=True):
+        if state.leader_epoch is not None or low is None or high is None:
+            # A leader that led once may have led again, in an epoch that no line tells of.
             continue
-        low = next((e for e in reversed(known[:at]) if e is not None), None)
-        high = next((e for e in known[at + 1 :] if e is not None), None)
-        if low is not None and low == high:
+        if low == high:
             state.leader_epoch = low
             continue
-        fits = [
-            epoch
-            for epoch, who in leaders.items()
-            if state.leader in who
-            and (low is None or epoch >= low)
-            and (high is None or epoch <= high)
-        ]
-        if len(fits) == 1:
-            state.leader_epoch = fits[0]
+        if bisect_right(told, high) - bisect_left(told, low) <= high - low:
+            continue
+        epochs = led.get(state.leader, [])
+        first = bisect_left(epochs, low)
+        if bisect_right(epochs, high) == first + 1:
+            state.leader_epoch = epochs[first]
+
+
+def _neighbours(states: list[State]) -> list[tuple[int | None, int | None]]:
+    """Give the stated leader epochs next to each state, before and after."""
+    epochs = [state.leader_epoch for state in states]
+    below = list(accumulate(epochs, _latest))
+    above = list(accumulate(reversed(epochs), _latest))[::-1]
+    return list(zip([None, *below], [*above[1:], None], strict=False))[: len(epochs)]
+
+
+def _latest(known: int | None, next_one: int | None) -> int | None:
+    return known if next_one is None else next_one
 
 
 def _fill_replicas(states: list[State]) -> None:
@@ -134,23 +154,47 @@ def _fill_leaderless(states: list[State], *, elr: bool | None) -> None:
             state.isr, state.inferred = before.isr, True
 
 
-def _fill_between_elections(states: list[State]) -> None:
-    """Give the ISR of a leader that came and went before it could log anything.
+def _fill_between(states: list[State], *, elr: bool | None) -> None:
+    """Give the ISR of a leader that told none, where the states around it leave one possibility.
 
-    A record that changes the leader never adds to the ISR, and a clean leader is a member: so the
-    ISR lies between the one before and the one after with the leader. Where these are the same,
-    there is one possibility.
+    A record that changes the leader never adds to the ISR, and a clean leader is a member. One
+    that leaves the leader changes the ISR, and either adds to it or takes from it; unless it
+    changes no more than the eligible leader replicas, of which a full ISR leaves none.
     """
     for before, state, after in zip(states, states[1:], states[2:], strict=False):
         if state.isr is not None or before.isr is None or after.isr is None:
             continue
         versions = [one.partition_epoch - before.partition_epoch for one in (state, after)]
         leaders = [one.leader for one in (before, state, after)]
-        changed = leaders[0] != leaders[1] != leaders[2]
         alive = all(leader is not None and leader >= 0 for leader in leaders)
         same_replicas = before.replicas == state.replicas == after.replicas
         recovering = "RECOVERING" in (state.recovery, after.recovery)
-        if versions == [1, 2] and changed and alive and same_replicas and not recovering:
-            least = tuple(sorted({*after.isr, int(leaders[1] or 0)}))
-            if least == before.isr:
-                state.isr, state.inferred = before.isr, True
+        if versions != [1, 2] or not alive or not same_replicas or recovering:
+            continue
+        if leaders[0] == leaders[1] or leaders[1] not in before.isr:
+            continue
+        possible = _possible(before.isr, int(leaders[1] or 0))
+        if leaders[1] != leaders[2]:
+            possible = [one for one in possible if set(after.isr) <= set(one)]
+        elif state.leader_epoch is None or state.leader_epoch != after.leader_epoch:
+            continue
+        elif elr is False or set(after.isr) == set(after.replicas or ()):
+            possible = [one for one in possible if _differ_by_one_way(one, after.isr)]
+        if len(possible) == 1:
+            state.isr, state.inferred = possible[0], True
+
+
+def _possible(isr: tuple[int, ...], leader: int) -> list[tuple[int, ...]]:
+    """Give all that may be left of an ISR with a member that leads now; of a large one, none."""
+    others = [one for one in isr if one != leader]
+    if len(others) > _MANY:
+        return []
+    return [
+        tuple(sorted((leader, *some)))
+        for count in range(len(others) + 1)
+        for some in combinations(others, count)
+    ]
+
+
+def _differ_by_one_way(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return set(one) < set(other) or set(one) > set(other)

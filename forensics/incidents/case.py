@@ -1,8 +1,13 @@
-"""What a detector may look at: the saved tables, read in parts, and the small things at hand."""
+"""What a detector may look at: the saved tables, read in parts, and the small things at hand.
+
+Tables of events, leadership and ISR grow with the archive. `rows` and `events` are for what is few
+whatever the size; all else is read with `each`, which holds a few thousand rows at a time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +20,13 @@ import pyarrow.dataset as ds
 from forensics.history import Past
 from forensics.history.lanes import Absence
 
-__all__ = ["Case", "name_of", "strokes"]
+__all__ = ["EXEMPLARY", "Case", "Row", "by_time", "name_of", "strokes"]
 
 Row = dict[str, Any]
+# Of the partitions that one finding is about, so many give it their lines.
+EXEMPLARY = 200
+# Rows held at once by who reads a whole table.
+_HELD = 10_000
 
 
 @dataclass(frozen=True)
@@ -32,15 +41,53 @@ class Case:
         self, table: str, where: pc.Expression, columns: Sequence[str] | None = None
     ) -> list[Row]:
         """Read some rows of a table, times as microseconds; events get `at`, the corrected time."""
-        data = ds.dataset(self.tables / table, format="parquet")
-        found = data.to_table(columns=list(columns) if columns else None, filter=where)
+        return list(self.each(table, where, columns))
+
+    def each(
+        self, table: str, where: pc.Expression | None, columns: Sequence[str] | None = None
+    ) -> Iterator[Row]:
+        """Read rows as `rows` does, a few at a time, in the order of the table."""
+        # Few and small batches ahead: what is read ahead is held.
+        scan = self._data(table).scanner(
+            columns=list(columns) if columns else None,
+            filter=where,
+            batch_size=_HELD,
+            batch_readahead=2,
+            fragment_readahead=1,
+        )
+        for batch in scan.to_batches():
+            if len(batch):
+                yield from self._rows(pa.Table.from_batches([batch]))
+
+    def some(self, table: str, most: int, where: pc.Expression | None = None) -> list[Row]:
+        """Read the first rows of a table that may be as long as the archive, or may be missing."""
+        if not (self.tables / table).is_dir():
+            return []
+        return self._rows(self._data(table).head(most, filter=where))
+
+    def first(self, kind: str, most: int, where: pc.Expression) -> list[Row]:
+        """Read the first events of a kind by corrected time, of however many there are."""
+        columns = ["ts", "node", "file", "line", "text", "rule"]
+        chosen = (pc.field("kind") == kind) & pc.field("ts").is_valid() & where
+        return heapq.nsmallest(most, self.each("events", chosen, columns), key=by_time)
+
+    def _data(self, table: str) -> ds.Dataset:
+        if table not in self._open:
+            self._open[table] = ds.dataset(self.tables / table, format="parquet")
+        return self._open[table]
+
+    @cached_property
+    def _open(self) -> dict[str, ds.Dataset]:
+        return {}
+
+    def _rows(self, found: pa.Table) -> list[Row]:
         for at, field in enumerate(found.schema):
             if pa.types.is_timestamp(field.type):
                 found = found.set_column(at, field.name, found[at].cast(pa.int64()))
         rows: list[Row] = found.to_pylist()
         for row in rows:
             if "ts" in row and row["ts"] is not None:
-                row["at"] = self.past.clocks.correct(row["node"], row["ts"])
+                row["at"] = self.past.clocks.of(row)
         return rows
 
     def events(self, *kinds: str, where: pc.Expression | None = None) -> list[Row]:
@@ -48,21 +95,30 @@ class Case:
         chosen = pc.field("kind").isin(list(kinds))
         rows = self.rows("events", chosen if where is None else chosen & where)
         timed = [row for row in rows if "at" in row]
-        return sorted(
-            timed,
-            key=lambda row: (row["at"], row["node"] or "", row["line"], row["text"], row["file"]),
-        )
+        return sorted(timed, key=by_time)
 
     def places(self, evidence: Iterable[Mapping[str, Any]]) -> list[Row]:
         """Look up the text of places that a table names."""
         wanted = {(one["file"], one["line"]) for one in evidence}
         if not wanted:
             return []
-        lines = pc.field("line").isin(sorted({line for _, line in wanted}))
-        files = pc.field("file").isin(sorted({file for file, _ in wanted}))
+        names, numbers = (sorted(set(one)) for one in zip(*wanted, strict=True))
+        file, line = pc.field("file"), pc.field("line")
+        # The bounds say no more, but whole parts of the table can be passed over by them.
+        where = file.isin(names) & (file >= names[0]) & (file <= names[-1])
+        where &= line.isin(numbers) & (line >= numbers[0]) & (line <= numbers[-1])
         columns = ["file", "line", "text", "rule", "ts", "node"]
-        found = self.rows("events", lines & files, columns)
+        found = self.each("events", where, columns)
         return [row for row in found if (row["file"], row["line"]) in wanted]
+
+    @cached_property
+    def last_words(self) -> Mapping[str, int]:
+        """The last moment that each node's files speak of, as logged."""
+        found: dict[str, int] = {}
+        for row in self.rows("files", pc.field("last_ts").is_valid(), ["node", "last_ts"]):
+            node = row["node"] or ""
+            found[node] = max(row["last_ts"], found.get(node, row["last_ts"]))
+        return found
 
     @cached_property
     def end(self) -> int:
@@ -76,6 +132,11 @@ class Case:
     def away(self) -> Sequence[Absence]:
         """Every absence of every broker."""
         return self.past.lanes.away
+
+
+def by_time(row: Row) -> tuple[Any, ...]:
+    """Order events by corrected time, and by place where that is the same."""
+    return row["at"], row["node"] or "", row["line"], row["text"], row["file"]
 
 
 def strokes(rows: Iterable[Row], gap: float, begin: str = "started_at") -> list[list[Row]]:

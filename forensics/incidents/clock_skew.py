@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.incidents.case import Case
-from forensics.incidents.finding import Finding
+from forensics.incidents.finding import Finding, iso
 
 __all__ = ["find"]
 
 NAME = "clock-skew"
 # Beside a wrong time zone, a clock that is right to a tenth of a second is right.
 _MENTIONED_MS = 100
+_SHOWN = 4
+_MINUTE = 60_000_000
+# What several nodes tell of, the most telling first.
+_TOLD = ("partition_state", "broker_registered", "group_joined", "controller_elected")
 
 
 def find(case: Case) -> Iterator[Finding]:
@@ -29,43 +34,89 @@ def find(case: Case) -> Iterator[Finding]:
 
 
 def _finding(case: Case, row: Mapping[str, Any]) -> Iterator[Finding]:
-    node, offset = row["node"], row["offset_ms"]
-    seen = [one for one in _examples(case, node) if one["telling"] is None][:4]
+    node, offset, zone = row["node"], row["offset_ms"] or 0, row["zone_shift_minutes"]
+    seen = _examples(case, row)
     if not seen:
         return
-    zone = row["zone_shift_minutes"] != 0
-    drift = abs(offset) >= case.limits[NAME]["medium"] * 1000
+    off = abs(offset) >= case.limits[NAME]["medium"] * 1000
+    kind = "step" if row.get("kind") == "step" else "zone" if zone and not off else "drift"
     digits = node.rpartition("-")[2]
     yield Finding(
         detector=NAME,
-        severity="medium" if drift else "low",
-        confidence="confirmed" if drift else "likely",
-        title=_title(node, offset, row["zone_shift_minutes"]),
+        severity="medium" if off else "low",
+        confidence="confirmed" if off else "likely",
+        title=_title(row),
         begin=seen[0]["at"],
         end=seen[-1]["at"],
         evidence=seen,
         brokers=[int(digits)] if node.startswith("broker-") and digits.isdigit() else [],
         measures={
             "offset_ms": offset,
-            "kind": "zone" if zone and not drift else "drift",
-            "zone_shift_minutes": row["zone_shift_minutes"],
+            "kind": kind,
+            "zone_shift_minutes": zone,
             "uncertainty_ms": row["uncertainty_ms"],
+            "drift_ppm": row.get("drift_ppm"),
+            "steps": [{"at": iso(step["at"]), "ms": step["ms"]} for step in row.get("steps") or ()],
             "node": node,
         },
-        explanation=f"The same changes of partitions, numbered by Kafka, stand in the log of {node}"
-        " at other times than in the logs of other nodes. All times here are corrected for it.",
+        explanation=f"The same changes, numbered by Kafka, stand in the log of {node} at other"
+        f" times than in the logs of other nodes{_sentence(row, kind)}."
+        " All times here are corrected for it.",
         actions=[f"Check the time service on the host of {node}: chronyc tracking"],
     )
 
 
-def _examples(case: Case, node: str) -> list[dict[str, Any]]:
-    return case.events("partition_state", where=pc.field("node") == node)
+def _examples(case: Case, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Find lines that other nodes tell too, for a step some on either side of it."""
+    mine = pc.field("node") == row["node"]
+    news = mine & pc.field("telling").is_null()
+    for kind in _TOLD:
+        seen = case.first(kind, _SHOWN, news)
+        course = case.past.clocks.courses.get(row["node"])
+        if seen and course and course.steps:
+            zone = row["zone_shift_minutes"] * _MINUTE
+            turn = pa.scalar(course.steps[-1].high + zone, pa.timestamp("us", "UTC"))
+            after = case.first(kind, _SHOWN // 2, news & (pc.field("ts") > turn))
+            seen = seen[: _SHOWN - len(after)] + [one for one in after if one not in seen]
+        if seen:
+            return seen
+    return []
 
 
-def _title(node: str, offset: int, zone: int) -> str:
+def _title(row: Mapping[str, Any]) -> str:
+    offset, zone = row["offset_ms"] or 0, row["zone_shift_minutes"]
+    steps = row.get("steps") or ()
     parts = []
-    if not zone or abs(offset) >= _MENTIONED_MS:
-        parts.append(f"{abs(offset) / 1000:.1f} s {'ahead' if offset > 0 else 'behind'}")
+    if steps:
+        parts += [
+            f"set {'forward' if step['ms'] > 0 else 'back'} by {_seconds(step['ms'])} at"
+            f" {iso(step['at'])[11:19]}"
+            for step in steps
+        ]
+    elif not zone or abs(offset) >= _MENTIONED_MS:
+        far = f"{_seconds(offset)} {'ahead' if offset > 0 else 'behind'}"
+        rate = row.get("drift_ppm") or 0
+        parts.append(f"{far}, running {_rate(rate)}" if rate else far)
     if zone:
         parts.append(f"logs in another time zone ({zone / 60:+g} h)")
-    return f"The clock of {node}: {', '.join(parts)}"
+    return f"The clock of {row['node']}: {', '.join(parts)}"
+
+
+def _sentence(row: Mapping[str, Any], kind: str) -> str:
+    """Say how they are apart: all along, more and more, or from some moment on."""
+    if kind == "step":
+        return ", and from one line to the next by another amount: the clock was set anew"
+    if kind == "zone":
+        return ", by whole quarters of an hour: the time zone of its log is another one"
+    rate = row.get("drift_ppm") or 0
+    if rate:
+        return f", and more so from hour to hour: the clock runs {_rate(rate)}"
+    return ", always by the same"
+
+
+def _seconds(ms: float) -> str:
+    return f"{abs(ms) / 1000:.1f} s"
+
+
+def _rate(ppm: float) -> str:
+    return f"{abs(ppm) * 3.6:.0f} ms an hour too {'fast' if ppm > 0 else 'slow'}"

@@ -91,7 +91,7 @@ _EXPLANATIONS = {
 def _moved(case: Case, broker: int, run: Sequence[Absence]) -> list[str]:
     """Name the partitions that this broker's absences took their leader from."""
     lost = pc.field("previous_leader") == broker
-    rows = case.rows("leadership", lost, ["topic", "partition", "leader", "started_at"])
+    rows = case.each("leadership", lost, ["topic", "partition", "leader", "started_at"])
     return sorted(
         {
             name_of(row)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["LOSS_KINDS", "loss"]
+from forensics.incidents.checks import check_command
+from forensics.incidents.finding import iso
+
+__all__ = ["LOSS_COLUMNS", "LOSS_KINDS", "loss"]
 
 LOSS_KINDS = (
     "partition_state",
@@ -13,8 +16,13 @@ LOSS_KINDS = (
     "high_watermark_loaded",
     "isr_proposed",
     "truncated",
+    "truncated_below_high_watermark",
     "fetch_reset",
 )
+LOSS_COLUMNS = (
+    "topic", "partition", "kind", "ts", "node", "file", "line", "text", "rule", "telling", "broker",
+    "leader", "leader_epoch", "log_end", "high_watermark", "cut_to",
+)  # fmt: skip
 
 Row = Mapping[str, Any]
 
@@ -38,12 +46,19 @@ def loss(
         places.append(cut)
         kept = cut["cut_to"] if kept is None else min(kept, cut["cut_to"])
     entry = _bounds(election, previous, kept, own_end, seen_end)
+    entry |= _acknowledged(entry, old, None if cut is None else cut["at"])
+    entry |= _window(entry, old, start)
+    entry["manner"] = election.get("manner")
+    entry["check"] = check_command(
+        election["topic"], election["partition"], election["leader_epoch"]
+    )
     tail = _tail(election, events, brokers)
     if tail and entry["lost_records_max"] is not None:
         # Records of the unclean leader's own term went at the next change of leader. Whether they
         # belong to this loss is open, so they widen the upper bound only.
         entry["also_cut"] = [row["entry"] for row in tail]
         entry["lost_records_max"] += sum(row["entry"]["records"] for row in tail)
+        entry["acknowledged_max"] = entry["lost_records_max"]
         places += [row["place"] for row in tail]
     return entry, places
 
@@ -70,6 +85,44 @@ def _bounds(
         entry["lost_records_min"] = max(0, seen_end - kept) if seen_end is not None else 0
         entry["note"] = "no line says where the log of the leader before ended"
     return entry
+
+
+def _acknowledged(entry: Row, old: Sequence[Row], cut_at: int | None) -> dict[str, Any]:
+    """Bound how many of the lost records had been acknowledged.
+
+    What lay below the old leader's high watermark was, to producers with acks=all too; with acks=1
+    all of them may have been. Null: no line tells of a high watermark.
+    """
+    most, lost_from = entry["lost_records_max"], entry["lost_from"]
+    marks = [
+        row["high_watermark"]
+        for row in old
+        if row["high_watermark"] is not None
+        and row["kind"] != "log_loaded"
+        # After the cut it is about another history; the line that warns of it comes just before.
+        and (cut_at is None or row["at"] <= cut_at)
+    ]
+    if lost_from is None or not marks:
+        return {"acknowledged_min": None, "acknowledged_max": most}
+    until = max(marks) if entry["lost_to"] is None else min(max(marks), entry["lost_to"])
+    return {"acknowledged_min": max(0, until - lost_from), "acknowledged_max": most}
+
+
+def _window(entry: Row, old: Sequence[Row], start: int) -> dict[str, Any]:
+    """Say between which moments the old leader wrote what was lost, where its lines tell."""
+    lost_from = entry["lost_from"]
+    if lost_from is None or entry["lost_records_max"] == 0:
+        return {"written_from": None, "written_to": None}
+    short = [
+        row["at"]
+        for row in old
+        if row["at"] <= start
+        and _is_lead(row)
+        and row["log_end"] is not None
+        and row["log_end"] <= lost_from
+    ]
+    # The new leader leads from then on, and nobody writes to the old one.
+    return {"written_from": iso(max(short)) if short else None, "written_to": iso(start)}
 
 
 def _old_end(

@@ -2,33 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow.compute as pc
 
-from forensics.incidents.case import Case, Row, name_of, strokes
+from forensics.incidents.case import EXEMPLARY, Case, Row, name_of, strokes
 from forensics.incidents.finding import Finding
 
 __all__ = ["find"]
 
 NAME = "offline-partitions"
 _MICROS = 1_000_000
+_COLUMNS = (
+    "topic", "partition", "leader_epoch", "started_at", "ended_at", "previous_leader",
+    "previous_isr", "replicas",
+)  # fmt: skip
+_KEPT = (*_COLUMNS[:-2], "since")
 # Brokers that are stopped together do not say so in the same second.
 _NEAR = 10 * _MICROS
 
 
 def find(case: Case) -> Iterator[Finding]:
     """Yield one finding for each stroke by which partitions lost their leader."""
-    rows = case.rows("leadership", pc.field("leader") == -1)
-    for row in rows:
+    parts = [
+        (part, is_planned)
+        for group in strokes(_offline(case), case.limits[NAME]["stroke"], "since")
+        for is_planned in (True, False)
+        if (part := [row for row in group if row["planned"] is is_planned])
+    ]
+    places = _places(case, [row for part, _ in parts for row in part[:EXEMPLARY]])
+    for part, is_planned in parts:
+        told = [place for row in part[:EXEMPLARY] for place in places.get(_key(row), ())]
+        yield _finding(case, part, told, planned=is_planned)
+
+
+def _offline(case: Case) -> Iterator[Row]:
+    """Read the epochs without a leader; of each only what is needed of many."""
+    for row in case.each("leadership", pc.field("leader") == -1, _COLUMNS):
         row["since"] = row["started_at"] if row["started_at"] is not None else row["ended_at"]
-    timed = [row for row in rows if row["since"] is not None]
-    for group in strokes(timed, case.limits[NAME]["stroke"], "since"):
-        planned = [row for row in group if _is_planned(case, row)]
-        unplanned = [row for row in group if row not in planned]
-        for part, is_planned in ((planned, True), (unplanned, False)):
-            if part:
-                yield _finding(case, part, planned=is_planned)
+        if row["since"] is not None:
+            yield {name: row[name] for name in _KEPT} | {"planned": _is_planned(case, row)}
+
+
+def _key(row: Row) -> tuple[str, int, int]:
+    return row["topic"], row["partition"], row["leader_epoch"]
+
+
+def _places(case: Case, rows: Sequence[Row]) -> dict[tuple[str, int, int], list[Row]]:
+    """Look up the lines that tell of some of the epochs."""
+    wanted = {_key(row) for row in rows}
+    columns = ["topic", "partition", "leader_epoch", "evidence"]
+    evidence = {
+        _key(row): [(one["file"], one["line"]) for one in row["evidence"]]
+        for row in case.each("leadership", pc.field("leader") == -1, columns)
+        if _key(row) in wanted
+    }
+    named = ({"file": file, "line": line} for told in evidence.values() for file, line in told)
+    found: dict[tuple[str, int], list[Row]] = {}
+    for place in case.places(named):
+        found.setdefault((place["file"], place["line"]), []).append(place)
+    return {
+        key: [one for at in told for one in found.get(at, ())] for key, told in evidence.items()
+    }
 
 
 def _is_planned(case: Case, row: Row) -> bool:
@@ -47,7 +82,7 @@ def _is_planned(case: Case, row: Row) -> bool:
     return could <= stopping
 
 
-def _finding(case: Case, group: list[Row], *, planned: bool) -> Finding:
+def _finding(case: Case, group: list[Row], evidence: Sequence[Row], *, planned: bool) -> Finding:
     lengths = [
         ((row["ended_at"] if row["ended_at"] is not None else case.end) - row["since"]) / _MICROS
         for row in group
@@ -62,7 +97,7 @@ def _finding(case: Case, group: list[Row], *, planned: bool) -> Finding:
         title=_title(names, longest, planned=planned),
         begin=begin,
         end=max([begin, *(row["ended_at"] or case.end for row in group)]),
-        evidence=case.places(one for row in group for one in row["evidence"]),
+        evidence=evidence,
         brokers=sorted(
             {row["previous_leader"] for row in group if (row["previous_leader"] or -1) >= 0}
         ),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-import pyarrow.compute as pc
-
-from forensics.incidents.case import Case, Row, name_of
+from forensics.incidents.case import Case, Row
+from forensics.incidents.episodes import Episode, episodes, meet_moves
 from forensics.incidents.finding import Finding
 from forensics.incidents.flapping_broker import flapping
 
@@ -39,47 +37,42 @@ _SEVERITIES = {"transient": "info", "sustained": "medium", "stuck": "high"}
 
 def find(case: Case) -> Iterator[Finding]:
     """Yield one finding for each client's episode of errors."""
-    errors = case.events("client_error", where=pc.field("error").isin(STALE))
-    by_client: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in errors:
-        by_client[row["node"] or "", row["client"] or row["node"] or "unknown"].append(row)
+    every = episodes(case, STALE, case.limits[NAME]["gap"])
+    meet_moves(case, every, case.limits[NAME]["near"])
+    told: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for place in case.places(line for one in every for line in _lines(one)):
+        told[place["file"], place["line"]].append(place)
     flaps = set(flapping(case))
-    for (node, client), rows in sorted(by_client.items()):
-        for episode in _episodes(rows, case.limits[NAME]["gap"]):
-            yield _finding(case, node, client, episode, flaps)
+    for one in every:
+        yield _finding(case, one, told, flaps)
 
 
-def _episodes(rows: Sequence[Row], gap: float) -> Iterator[list[Row]]:
-    episode: list[Row] = []
-    for row in rows:
-        if episode and row["at"] - episode[-1]["at"] > gap * _MICROS:
-            yield episode
-            episode = []
-        episode.append(row)
-    if episode:
-        yield episode
+def _lines(episode: Episode) -> Iterator[Row]:
+    """Name a line for each of the first moves."""
+    return (line for row in episode.moves for line in row["evidence"][:1])
 
 
-def _finding(case: Case, node: str, client: str, episode: list[Row], flaps: set[int]) -> Finding:
-    begin, end = episode[0]["at"], episode[-1]["at"]
-    moves = _moves(case, episode)
-    cause = _cause(case, moves, begin, flaps)
-    verdict = _verdict(case, node, begin, end, moves)
+def _finding(
+    case: Case, episode: Episode, told: Mapping[tuple[str, int], list[Row]], flaps: set[int]
+) -> Finding:
+    begin, end = episode.begin, episode.end
+    cause = _cause(case, episode, flaps)
+    verdict = _verdict(case, episode)
     seconds = round((end - begin) / _MICROS, 1)
+    moved = {(line["file"], line["line"]) for line in _lines(episode)}
     return Finding(
         detector=NAME,
         severity=_SEVERITIES[verdict],
-        confidence="likely" if moves else "possible",
-        title=f"{client}: {len(episode)} stale-metadata errors in {seconds} s, {verdict} ("
-        + _WORDS[cause]
-        + ")",
+        confidence="likely" if episode.moves else "possible",
+        title=f"{episode.client}: {episode.errors} stale-metadata errors in {seconds} s, {verdict} "
+        f"({_WORDS[cause]})",
         begin=begin,
         end=end,
-        evidence=[*episode, *case.places(e for row in moves[:5] for e in row["evidence"][:1])],
-        partitions=sorted({name_of(row) for row in episode if row["partition"] is not None}),
-        clients=[client],
+        evidence=[*episode.first, *(one for at in moved for one in told.get(at, ()))],
+        partitions=sorted(episode.partitions),
+        clients=[episode.client],
         measures={
-            "errors": len(episode),
+            "errors": episode.errors,
             "duration_s": seconds,
             "verdict": verdict,
             "cause": cause,
@@ -89,60 +82,36 @@ def _finding(case: Case, node: str, client: str, episode: list[Row], flaps: set[
     )
 
 
-def _moves(case: Case, episode: Sequence[Row]) -> list[Row]:
-    """Find the leader changes of the episode's partitions that lie near it."""
-    near = case.limits[NAME]["near"] * _MICROS
-    begin, end = episode[0]["at"] - near, episode[-1]["at"] + near
-    topics = sorted({row["topic"] for row in episode if row["topic"]})
-    names = {name_of(row) for row in episode if row["partition"] is not None}
-    rows = case.rows("leadership", pc.field("topic").isin(topics)) if topics else []
-    return sorted(
-        (
-            row
-            for row in rows
-            if row["started_at"] is not None
-            and begin <= row["started_at"] <= end
-            and row["leader"] != row["previous_leader"]
-            and row["election"] != "initial"
-            and (not names or name_of(row) in names)
-        ),
-        key=lambda row: (row["started_at"], name_of(row)),
-    )
-
-
-def _cause(case: Case, moves: Sequence[Row], begin: int, flaps: set[int]) -> str:
-    found = {_cause_of(row, flaps) for row in moves}
+def _cause(case: Case, episode: Episode, flaps: set[int]) -> str:
+    found = {_cause_of(election, leader, flaps) for election, leader in episode.elections}
     near = case.limits[NAME]["near"] * _MICROS
     reigns = [span for _, _, span in case.past.lanes.controllers[1:]]
-    if any(abs(span.begin - begin) <= near for span in reigns):
+    if any(abs(span.begin - episode.begin) <= near for span in reigns):
         found.add("controller_change")
     return next((cause for cause in _CAUSES if cause in found), "none_seen")
 
 
-def _cause_of(row: Row, flaps: set[int]) -> str:
-    if row["election"] == "unclean":
+def _cause_of(election: str, previous: int | None, flaps: set[int]) -> str:
+    if election == "unclean":
         return "unclean_election"
-    if row["election"] == "failover":
-        return "flapping" if row["previous_leader"] in flaps else "broker_crash"
+    if election == "failover":
+        return "flapping" if previous in flaps else "broker_crash"
     return {
         "controlled_shutdown": "controlled_restart",
         "preferred": "preferred_election",
         "reassignment": "reassignment",
-    }.get(str(row["election"]), "none_seen")
+    }.get(str(election), "none_seen")
 
 
-def _verdict(case: Case, node: str, begin: int, end: int, moves: Sequence[Row]) -> str:
+def _verdict(case: Case, episode: Episode) -> str:
     """Compare the end of the errors with the moment from which a new leader was there."""
     limits = case.limits[NAME]
-    leaders = [row["started_at"] for row in moves if (row["leader"] or -1) >= 0]
-    settled = max([begin, *(moment for moment in leaders if moment <= end)])
+    begin, end = episode.begin, episode.end
+    settled = begin if episode.settled is None else max(begin, episode.settled)
     if end - settled <= limits["settled"] * _MICROS:
         return "transient"
-    last: Any = max(
-        (row["last_ts"] for row in case.rows("files", pc.field("node") == node) if row["last_ts"]),
-        default=end,
-    )
-    unfinished = case.past.clocks.correct(node, last) - end <= limits["settled"] * _MICROS
+    last = case.last_words.get(episode.node, end)
+    unfinished = case.past.clocks.correct(episode.node, last) - end <= limits["settled"] * _MICROS
     long = end - begin >= limits["stuck"] * _MICROS
     return "stuck" if long and unfinished else "sustained"
 

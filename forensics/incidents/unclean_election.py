@@ -5,39 +5,60 @@ Found in the history, not by a keyword: brokers under ZooKeeper log no word of i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.incidents.case import Case, Row, name_of, strokes
+from forensics.incidents.case import EXEMPLARY, Case, Row, by_time, name_of, strokes
 from forensics.incidents.finding import Finding
-from forensics.incidents.losses import LOSS_KINDS, loss
+from forensics.incidents.losses import LOSS_COLUMNS, LOSS_KINDS, loss
 
 __all__ = ["find"]
 
 NAME = "unclean-election"
+_COLUMNS = (
+    "topic", "partition", "leader_epoch", "leader", "started_at", "log_end", "manner", "evidence",
+)  # fmt: skip
+# So many partitions are looked at in one reading of the events, ...
+_AT_ONCE = 100
+# ... and so many of a partition's events before and after each election.
+_NEAREST = 1000
+Key = tuple[str, int]
+Loss = tuple[dict[str, Any], list[Mapping[str, Any]]]
 
 
 def find(case: Case) -> Iterator[Finding]:
     """Yield one finding for each stroke of unclean elections."""
-    unclean = case.rows("leadership", pc.field("clean") == False)  # noqa: E712
-    for row in unclean:
-        if row["started_at"] is None:
-            # Only lines that repeat it are left: it was so at the first of them, at the latest.
-            told = [place["at"] for place in case.places(row["evidence"]) if "at" in place]
-            row["started_at"] = min(told, default=case.end)
+    unclean = case.rows("leadership", pc.field("clean") == False, _COLUMNS)  # noqa: E712
+    _date(case, [row for row in unclean if row["started_at"] is None])
     for group in strokes(unclean, case.limits[NAME]["stroke"]):
-        yield _finding(case, group)
+        yield _finding(case, sorted(group, key=lambda one: (one["topic"], one["partition"])))
+
+
+def _date(case: Case, timeless: Sequence[Row]) -> None:
+    """Date elections of which only lines that repeat them are left: by the first, at the latest."""
+    told: dict[tuple[str, int], int] = {}
+    for place in case.places(one for row in timeless for one in row["evidence"]):
+        if "at" in place:
+            where = place["file"], place["line"]
+            told[where] = min(place["at"], told.get(where, place["at"]))
+    for row in timeless:
+        places = [(one["file"], one["line"]) for one in row["evidence"]]
+        row["started_at"] = min((told[one] for one in places if one in told), default=case.end)
 
 
 def _finding(case: Case, group: list[Row]) -> Finding:
     entries: list[dict[str, Any]] = []
+    earliest = sorted(group, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
     places: list[Mapping[str, Any]] = []
-    for row in sorted(group, key=lambda one: (one["topic"], one["partition"])):
-        entry, lines = _loss(case, row)
+    places += case.places(one for row in earliest[:EXEMPLARY] for one in row["evidence"])
+    for entry, lines in _losses(case, group):
         entries.append(entry)
-        places += case.places(row["evidence"]) + lines
+        # A finding shows a few lines; those of ten thousand partitions would only be thrown away.
+        places += lines if len(entries) <= EXEMPLARY else []
     leaders = {row["leader"] for row in group}
     before = {entry["previous_leader"] for entry in entries if entry["previous_leader"] is not None}
     begin = min(row["started_at"] for row in group)
@@ -57,19 +78,71 @@ def _finding(case: Case, group: list[Row]) -> Finding:
     )
 
 
-def _loss(case: Case, row: Row) -> tuple[dict[str, Any], list[Mapping[str, Any]]]:
-    here = (pc.field("topic") == row["topic"]) & (pc.field("partition") == row["partition"])
-    events = case.events(*LOSS_KINDS, where=here)
-    before = case.rows("leadership", here & (pc.field("leader_epoch") < row["leader_epoch"]))
-    reigns = sorted(before, key=lambda one: one["leader_epoch"], reverse=True)
-    previous = next((one["leader"] for one in reigns if (one["leader"] or -1) >= 0), None)
-    brokers = {
-        one["node"]: int(one["node"].rpartition("-")[2])
-        for one in events
-        if one["node"] and one["node"].startswith("broker-")
-    }
-    entry, places = loss(row, previous, events, brokers)
-    return entry, list(places)
+def _losses(case: Case, group: Sequence[Row]) -> Iterator[Loss]:
+    """Bound what each partition lost, some partitions in one reading."""
+    for begin in range(0, len(group), _AT_ONCE):
+        some = group[begin : begin + _AT_ONCE]
+        events, leaders = _events(case, some), _leaders(case, some)
+        for row in some:
+            here = sorted(events[row["topic"], row["partition"]], key=by_time)
+            brokers = {
+                one["node"]: int(one["node"].rpartition("-")[2])
+                for one in here
+                if one["node"] and one["node"].startswith("broker-")
+            }
+            previous = leaders.get((row["topic"], row["partition"], row["leader_epoch"]))
+            entry, places = loss(row, previous, here, brokers)
+            yield entry, list(places)
+
+
+def _events(case: Case, some: Sequence[Row]) -> dict[Key, list[Row]]:
+    """Read the events that tell of a loss, of each partition the nearest to its elections."""
+    found: dict[Key, list[Row]] = {(row["topic"], row["partition"]): [] for row in some}
+    starts: dict[Key, list[int]] = {key: [] for key in found}
+    for row in some:
+        starts[row["topic"], row["partition"]].append(row["started_at"])
+    where = pc.field("kind").isin(LOSS_KINDS) & pc.field("ts").is_valid() & _of(found)
+    for row in case.each("events", where, LOSS_COLUMNS):
+        key = row["topic"], row["partition"]
+        if key in found:
+            found[key].append(row)
+            if len(found[key]) > 4 * _NEAREST:
+                found[key] = _nearest(found[key], starts[key])
+    return found
+
+
+def _nearest(rows: list[Row], starts: Sequence[int]) -> list[Row]:
+    ordered = sorted(rows, key=by_time)
+    moments = [row["at"] for row in ordered]
+    kept: set[int] = set()
+    for start in starts:
+        at = bisect_left(moments, start)
+        kept.update(range(max(0, at - _NEAREST), min(len(rows), at + _NEAREST)))
+    return [ordered[at] for at in sorted(kept)]
+
+
+def _leaders(case: Case, some: Sequence[Row]) -> dict[tuple[str, int, int], int]:
+    """Find who led last before each of the elections."""
+    wanted: dict[Key, list[int]] = {}
+    for row in some:
+        wanted.setdefault((row["topic"], row["partition"]), []).append(row["leader_epoch"])
+    found: dict[tuple[str, int, int], tuple[int, int]] = {}
+    columns = ["topic", "partition", "leader_epoch", "leader"]
+    for row in case.each("leadership", _of(wanted) & (pc.field("leader") >= 0), columns):
+        topic, partition, before = row["topic"], row["partition"], row["leader_epoch"]
+        for epoch in wanted.get((topic, partition), ()):
+            last, _ = found.get((topic, partition, epoch), (-1, -1))
+            if last < before < epoch:
+                found[topic, partition, epoch] = before, row["leader"]
+    return {key: leader for key, (_, leader) in found.items()}
+
+
+def _of(keys: Iterable[Key]) -> pc.Expression:
+    """Choose the rows of some partitions, and some more that only share a topic and a number."""
+    topics, numbers = (sorted(set(one)) for one in zip(*keys, strict=True))
+    topic, partition = pc.field("topic"), pc.field("partition")
+    bounds = (topic >= topics[0]) & (topic <= topics[-1])
+    return bounds & topic.isin(topics) & partition.isin(pa.array(numbers, pa.int32()))
 
 
 def _severity(entries: list[dict[str, Any]]) -> str:
@@ -96,9 +169,17 @@ def _loss_words(entries: list[dict[str, Any]]) -> str:
     return f"{least:,} records lost" if least == total else f"{least:,} to {total:,} records lost"
 
 
+_WILLS = {
+    "automatic": "The controller chose it by itself, as unclean.leader.election.enable allows. ",
+    "manual": "Somebody ordered it: the controller was asked for an unclean election. ",
+}
+
+
 def _explanation(entries: list[dict[str, Any]]) -> str:
     hurt = [entry for entry in entries if entry["lost_records_max"] != 0]
-    return (
+    manners = {entry["manner"] for entry in entries}
+    will = _WILLS.get(str(manners.pop()), "") if len(manners) == 1 else ""
+    return will + (
         "No replica of the in-sync set was alive, and a replica outside it became leader. Records "
         "that only the leader before had were cut from its log when it came back to follow. "
         f"{len(hurt)} of {len(entries)} partitions lost records: {_loss_words(entries)}. Producers "
@@ -109,7 +190,7 @@ def _explanation(entries: list[dict[str, Any]]) -> str:
 def _actions(entries: list[dict[str, Any]]) -> list[str]:
     hurt = [entry for entry in entries if entry["lost_records_max"] != 0] or entries
     topics = sorted({entry["partition"].rpartition("-")[0] for entry in hurt})
-    return [_CONFIG.format(topic=topics[0]), _SEND_AGAIN]
+    return [_CONFIG.format(topic=topics[0]), str(hurt[0]["check"]), _SEND_AGAIN]
 
 
 _CONFIG = (

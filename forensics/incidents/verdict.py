@@ -82,9 +82,20 @@ def _verdict(tables: Path, files: Sequence[FileAccount], findings: Sequence[Find
     broken = any(one.broken for one in files)
     known = pc.field("how") == "observed"
     epochs = ds.dataset(tables / "leadership", format="parquet").count_rows(filter=known)
-    if not lines or not epochs or broken or loose > lines * _READ_SHARE:
+    if not lines or not epochs or broken or loose > lines * _READ_SHARE or _lacks_logs(tables):
         return "cannot_tell"
     return "clear"
+
+
+def _lacks_logs(tables: Path) -> bool:
+    """Whether logs are missing that would tell if something happened.
+
+    That a node was silent for long is no such thing: where nothing happens, there is little to say.
+    """
+    if not (tables / "coverage").is_dir():
+        return False
+    lacking = pc.field("state").isin(["missing", "rotated", "hidden"])
+    return bool(ds.dataset(tables / "coverage", format="parquet").count_rows(filter=lacking))
 
 
 def _summary(verdict: str, findings: Sequence[Finding]) -> str:

@@ -21,6 +21,11 @@ STATE = {
     "stopped": ("#cfd4da", ""),
     "crashed": ("#20242a", "x"),
     "paused": ("#8c6bb1", "+"),
+    "recovering": ("#8fcfae", "."),
+    "healthy": ("#d5ebe0", ""),
+    "stale": ("#e69f00", "|"),
+    "disconnected": ("#d55e00", "x"),
+    "vacant": ("#ffffff", "x"),
     "unknown": ("#e3e5e8", "/"),
 }
 

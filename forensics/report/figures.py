@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import plotly.graph_objects as go
@@ -16,7 +17,10 @@ from forensics.report.saved import Finding
 from forensics.report.tracks import Lane
 from forensics.report.words import clock, lasting
 
-__all__ = ["CONFIG", "library", "swimlanes", "timeline"]
+__all__ = [
+    "CONFIG", "Draw", "Figure", "bar_trace", "count_axis", "flags", "lanes", "library", "row_names",
+    "stacked", "swimlanes", "timeline",
+]  # fmt: skip
 
 Figure = dict[str, Any]
 Draw = Callable[[go.Figure, int], None]
@@ -56,27 +60,26 @@ def library() -> str:
 
 
 def timeline(tracks: marks.Tracks) -> Figure:
-    """Draw flags, controller, brokers, replication debt and client errors on one axis."""
+    """Draw flags, lives of nodes, replication debt and client errors on one axis."""
     rows: list[tuple[str, int, Draw]] = []
+    view, lives = tracks.view, [("Active controller", tracks.controller)]
+    lives += [("Brokers", tracks.brokers), ("Clients", tracks.clients)]
     if tracks.findings:
         tall = 34 + 20 * (1 + max(marks.levels(tracks)))
-        rows.append(("Findings, numbered as below", tall, lambda f, row: _flags(f, row, tracks)))
-    if tracks.controller:
-        rows.append(
-            ("Active controller", 44, lambda f, row: _lanes(f, row, tracks.controller, tracks.view))
-        )
-    if tracks.brokers:
-        tall = 20 + 24 * len({lane.name for lane in tracks.brokers})
-        rows.append(("Brokers", tall, lambda f, row: _lanes(f, row, tracks.brokers, tracks.view)))
+        rows.append(("Findings, numbered as below", tall, lambda f, row: flags(f, row, tracks)))
+    for title, life in ((title, life) for title, life in lives if life):
+        tall = 20 + 24 * len({lane.name for lane in life})
+        rows.append((title, tall, partial(lanes, lanes=life, view=view)))
     if any(level for points in tracks.debt.values() for _, level in points):
         rows.append(("Partitions in debt", 110, lambda f, row: _debt(f, row, tracks)))
     if tracks.errors:
         width = lasting(tracks.bin_ms)
         rows.append((f"Client errors per {width}", 100, lambda f, row: _errors(f, row, tracks)))
-    return _stacked(rows, tracks)
+    return stacked(rows, tracks)
 
 
-def _stacked(rows: Sequence[tuple[str, int, Draw]], tracks: marks.Tracks) -> Figure:
+def stacked(rows: Sequence[tuple[str, int, Draw]], tracks: marks.Tracks) -> Figure:
+    """Put (title, height, what draws it) one under the other on one time axis."""
     heights = [height for _, height, _ in rows] or [60]
     gap = 30
     total = sum(heights) + gap * (len(heights) - 1)
@@ -117,16 +120,17 @@ def _band(found: Finding, last: int) -> Figure:
     }  # fmt: skip
 
 
-def _flags(figure: go.Figure, row: int, tracks: marks.Tracks) -> None:
+def flags(figure: go.Figure, row: int, tracks: marks.Tracks) -> None:
+    """Draw a numbered flag for each finding."""
     levels = marks.levels(tracks)
     for level, colour in colours.LEVEL.items():
-        flags = [
+        mine = [
             (number, found, levels[number - 1])
             for number, found in enumerate(tracks.findings, 1)
             if found.severity == level
         ]
-        if flags:
-            for trace in _flag_traces(flags, level, colour, tracks.view):
+        if mine:
+            for trace in _flag_traces(mine, level, colour, tracks.view):
                 figure.add_trace(trace, row=row, col=1)
     figure.update_yaxes(visible=False, range=[max(levels) + 0.6, -0.6], row=row, col=1)
 
@@ -153,16 +157,17 @@ def _flag_traces(
     return lines, heads
 
 
-def _lanes(figure: go.Figure, row: int, lanes: Sequence[Lane], view: tuple[int, int]) -> None:
+def lanes(figure: go.Figure, row: int, lanes: Sequence[Lane], view: tuple[int, int]) -> None:
+    """Draw the lives of nodes, one row a node."""
     names = list(dict.fromkeys(lane.name for lane in lanes))
     for state in sorted({lane.state for lane in lanes}):
         figure.add_trace(
             _lane_trace([lane for lane in lanes if lane.state == state], view), row=row, col=1
         )
-    figure.update_yaxes(**_named(names), row=row, col=1)
+    figure.update_yaxes(**row_names(names), row=row, col=1)
 
 
-def _bars(
+def bar_trace(
     bars: Sequence[tuple[int, int, str, str, str]],
     view: tuple[int, int],
     fills: Sequence[str],
@@ -198,7 +203,7 @@ def _pattern(shape: str, fill: str) -> Figure:
     return {"color": fill, "pattern": look} if shape else {}
 
 
-def _named(names: Sequence[str]) -> Figure:
+def row_names(names: Sequence[str]) -> Figure:
     """Set rows from the top, their names cut to what fits; hovering gives them whole."""
     upwards = list(reversed(names))
     return {
@@ -208,7 +213,7 @@ def _named(names: Sequence[str]) -> Figure:
     }  # fmt: skip
 
 
-def _counted(most: int) -> Figure:
+def count_axis(most: int) -> Figure:
     """Set an axis of counts: whole numbers from zero."""
     every = {"dtick": 1} if most <= 4 else {"nticks": 4}
     return {"rangemode": "tozero", "tickformat": ",d", **every}
@@ -226,7 +231,7 @@ def _lane_trace(lanes: Sequence[Lane], view: tuple[int, int]) -> go.Bar:
          f"{shown(lane.name)}: {word}, {clock(lane.start)} for {lasting(lane.end - lane.start)}")
         for lane, word in zip(lanes, words, strict=True)
     ]  # fmt: skip
-    return _bars(bars, view, fills, shape, name=shown(state), showlegend=False)
+    return bar_trace(bars, view, fills, shape, name=shown(state), showlegend=False)
 
 
 def _debt(figure: go.Figure, row: int, tracks: marks.Tracks) -> None:
@@ -240,7 +245,7 @@ def _debt(figure: go.Figure, row: int, tracks: marks.Tracks) -> None:
         )  # fmt: skip
         figure.add_trace(trace, row=row, col=1)
     most = max((level for points in tracks.debt.values() for _, level in points), default=0)
-    figure.update_yaxes(**_counted(most), row=row, col=1)
+    figure.update_yaxes(**count_axis(most), row=row, col=1)
 
 
 def _errors(figure: go.Figure, row: int, tracks: marks.Tracks) -> None:
@@ -254,7 +259,7 @@ def _errors(figure: go.Figure, row: int, tracks: marks.Tracks) -> None:
         )  # fmt: skip
         figure.add_trace(trace, row=row, col=1)
     most = max((number for bins in tracks.errors.values() for number in bins.values()), default=0)
-    figure.update_yaxes(**_counted(most), row=row, col=1)
+    figure.update_yaxes(**count_axis(most), row=row, col=1)
 
 
 def swimlanes(rows: Sequence[Strand], view: tuple[int, int]) -> Figure:
@@ -267,7 +272,7 @@ def swimlanes(rows: Sequence[Strand], view: tuple[int, int]) -> Figure:
     unclean = [pair for pair in reigns if pair[1].unclean]
     if unclean:
         figure.add_trace(_unclean_trace(unclean))
-    figure.update_yaxes(**_named([row.label for row in rows]))
+    figure.update_yaxes(**row_names([row.label for row in rows]))
     figure.update_layout(barmode="overlay", bargap=0.2, showlegend=True)
     return _dressed(figure, view, 150 + 24 * len(rows))
 
@@ -284,7 +289,7 @@ def _reign_trace(pairs: Sequence[tuple[Strand, Reign]], view: tuple[int, int]) -
         for row, reign in pairs
     ]
     fills = [fill or colours.broker(leader or 0)] * len(bars)
-    return _bars(bars, view, fills, shape, name=name)
+    return bar_trace(bars, view, fills, shape, name=name)
 
 
 def _unclean_trace(pairs: Sequence[tuple[Strand, Reign]]) -> go.Scatter:

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from forensics.report.saved import Row, Saved
+from forensics.report.histories import History, Name, Reign, histories
+from forensics.report.saved import Saved
 
-__all__ = ["Reign", "Strand", "fold", "strands"]
+__all__ = ["Reign", "Strand", "strands"]
 
-COLUMNS = (
-    "topic", "partition", "leader_epoch", "leader", "started_at", "ended_at", "election", "clean",
-    "how",
-)  # fmt: skip
-# Brokers log the same change a little apart; histories this close are the same.
-TICK = 1000
-ROWS, BARS = 200, 4000
-
-
-@dataclass(frozen=True)
-class Reign:
-    """One leader epoch, or the same one of several partitions."""
-
-    leader: int | None
-    epochs: tuple[int, int]
-    start: int
-    end: int
-    unclean: bool
-    election: str
-    inferred: bool
+# Rows of the figure, bars in all of them, and bars in one.
+ROWS, BARS, LONGEST = 200, 4000, 400
 
 
 @dataclass(frozen=True)
@@ -37,12 +19,16 @@ class Strand:
 
     members: tuple[str, ...]
     reigns: tuple[Reign, ...]
+    # the unclean elections, the time without a leader and the changes that are too many to draw
+    beyond: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def harm(self) -> tuple[int, int, int]:
         """How bad: unclean elections, time without a leader, changes."""
         dark = sum(reign.end - reign.start for reign in self.reigns if reign.leader == -1)
-        return sum(reign.unclean for reign in self.reigns), dark, len(self.reigns)
+        unclean = sum(reign.unclean for reign in self.reigns)
+        more = self.beyond
+        return unclean + more[0], dark + more[1], len(self.reigns) + more[2]
 
     @property
     def label(self) -> str:
@@ -51,78 +37,69 @@ class Strand:
         return self.members[0] + (f" +{more}" if more else "")
 
 
+@dataclass
+class _Group:
+    """The partitions that share a history, and how bad it is."""
+
+    harm: tuple[int, int, int]
+    members: list[Name] = field(default_factory=list)
+
+
 def strands(saved: Saved) -> tuple[list[Strand], int, int]:
-    """Read, fold and rank; gives the rows to draw, and partitions and rows in all."""
+    """Read, fold and rank; gives the rows to draw, and partitions and rows in all.
+
+    The table is read twice, a part at a time: first to see which partitions are alike and how bad
+    each history is, then for the few that are drawn.
+    """
     whole = saved.window
     if not whole:
         return [], 0, 0
-    histories: dict[str, list[Reign]] = {}
-    for row in saved.rows("leadership", COLUMNS):
-        name = f"{row['topic']}-{row['partition']}"
-        histories.setdefault(name, []).append(_reign(row, whole))
-    folded = fold(histories.items())
-    return _capped(folded), len(histories), len(folded)
+    groups: dict[bytes, _Group] = {}
+    for one in histories(saved, whole):
+        groups.setdefault(one.key, _Group(one.harm)).members.append(one.name)
+    chosen: dict[bytes, History] = {}
+    wanted = _chosen(groups)
+    for one in histories(saved, whole) if wanted else ():
+        if one.key in wanted:
+            before = chosen.get(one.key)
+            chosen[one.key] = one if before is None else before.joined(one)
+    rows = [_strand(groups[key].members, one) for key, one in chosen.items()]
+    partitions = sum(len(group.members) for group in groups.values())
+    return sorted(rows, key=_rank), partitions, len(groups)
 
 
-def _reign(row: Row, whole: tuple[int, int]) -> Reign:
-    start = whole[0] if row["started_at"] is None else row["started_at"]
-    end = whole[1] if row["ended_at"] is None else row["ended_at"]
-    epoch = -1 if row["leader_epoch"] is None else row["leader_epoch"]
-    return Reign(
-        leader=row["leader"],
-        epochs=(epoch, epoch),
-        start=start,
-        end=max(start, end),
-        unclean=row["clean"] is False,
-        election=row["election"] or "unknown",
-        inferred=row["how"] == "inferred",
+def _chosen(groups: dict[bytes, _Group]) -> set[bytes]:
+    """Choose the worst histories, as many as can be drawn."""
+    ranked = sorted(
+        groups, key=lambda key: ([-part for part in groups[key].harm], min(groups[key].members))
     )
+    found: set[bytes] = set()
+    bars = 0
+    for key in ranked[:ROWS]:
+        bars += min(groups[key].harm[2], LONGEST)
+        if bars > BARS:
+            break
+        found.add(key)
+    return found
 
 
-def fold(histories: Iterable[tuple[str, Sequence[Reign]]]) -> list[Strand]:
-    """Put equal histories together, most harm first."""
-    groups: dict[tuple[object, ...], list[tuple[str, list[Reign]]]] = {}
-    for name, reigns in sorted(histories, key=lambda item: _natural(item[0])):
-        ordered = sorted(reigns, key=lambda reign: (reign.start, reign.epochs))
-        groups.setdefault(tuple(map(_key, ordered)), []).append((name, ordered))
-    rows = [
-        Strand(
-            tuple(name for name, _ in group),
-            tuple(map(_same, zip(*(reigns for _, reigns in group), strict=True))),
-        )
-        for group in groups.values()
-    ]
-    return sorted(rows, key=lambda row: ([-part for part in row.harm], _natural(row.members[0])))
+def _rank(row: Strand) -> tuple[list[int], tuple[str, int, str]]:
+    return [-part for part in row.harm], _natural(row.members[0])
 
 
-def _key(reign: Reign) -> tuple[object, ...]:
-    return reign.leader, reign.start // TICK, reign.end // TICK, reign.unclean, reign.inferred
-
-
-def _same(reigns: Sequence[Reign]) -> Reign:
-    first = reigns[0]
-    epochs = [reign.epochs[0] for reign in reigns]
-    return Reign(
-        leader=first.leader,
-        epochs=(min(epochs), max(epochs)),
-        start=min(reign.start for reign in reigns),
-        end=max(reign.end for reign in reigns),
-        unclean=first.unclean,
-        election=first.election,
-        inferred=first.inferred,
-    )
+def _strand(members: list[Name], one: History) -> Strand:
+    names = tuple(f"{topic}-{number}" for topic, number in sorted(members))
+    whole = Strand(names, tuple(one.reigns()))
+    if len(whole.reigns) <= LONGEST:
+        return whole
+    # Of very many epochs those are drawn that matter most, and the rest is left blank.
+    worst = sorted(whole.reigns, key=lambda r: (not r.unclean, r.leader != -1, r.start - r.end))
+    kept = sorted(worst[:LONGEST], key=lambda reign: (reign.start, reign.epochs))
+    drawn = Strand(names, tuple(kept))
+    unclean, dark, changes = (a - b for a, b in zip(whole.harm, drawn.harm, strict=True))
+    return replace(drawn, beyond=(unclean, dark, changes))
 
 
 def _natural(name: str) -> tuple[str, int, str]:
     topic, _, number = name.rpartition("-")
     return topic, int(number) if number.isdigit() else -1, name
-
-
-def _capped(rows: list[Strand]) -> list[Strand]:
-    kept, bars = [], 0
-    for row in rows[:ROWS]:
-        bars += len(row.reigns)
-        if bars > BARS:
-            break
-        kept.append(row)
-    return kept

@@ -31,6 +31,7 @@ class Tracks:
     debt: Mapping[str, Sequence[tuple[int, int]]]
     errors: Mapping[str, Mapping[int, int]]
     bin_ms: int
+    clients: Sequence[Lane] = ()
 
 
 def reach(found: Finding, view: tuple[int, int]) -> tuple[int, int]:

@@ -15,10 +15,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from forensics.report import figures, sections
-from forensics.report.markup import Markup, join, tag, trusted
+from forensics.report.markup import Child, Markup, join, tag, trusted
 from forensics.report.saved import Saved, load
 
-__all__ = ["Section", "draw", "found"]
+__all__ = ["Section", "draw", "found", "save"]
 
 NAME = "report.html"
 POLICY = (
@@ -52,26 +52,27 @@ def draw(out: Path) -> Path:
     parts = [(section, section.render(saved)) for section in found()]
     # A section with nothing to say leaves no heading and no link behind.
     parts = [(section, body) for section, body in parts if body]
-    page = out / NAME
-    half = page.with_name(f".{NAME}.{os.getpid()}")
-    half.write_text(_document(saved, parts), encoding="utf-8", newline="\n")
-    half.replace(page)
-    return page
-
-
-def _document(saved: Saved, parts: list[tuple[Section, Markup]]) -> str:
-    body = tag(
-        "body",
+    return save(
+        out / NAME,
+        "Kafka incident postmortem",
         tag("a", "Skip to the verdict", href="#verdict", class_="skip"),
         _header(parts),
         tag("main", join(_part(section, inside) for section, inside in parts)),
         tag("footer", _footer(saved)),
-        _scripts(),
     )
-    return "<!doctype html>\n" + tag("html", _head(), "\n", body, lang="en") + "\n"
 
 
-def _head() -> Markup:
+def save(page: Path, title: str, *inside: Child) -> Path:
+    """Write a page around its body, with the style, scripts and policy of every page, and whole."""
+    body = tag("body", *inside, _scripts())
+    document = "<!doctype html>\n" + tag("html", _head(title), "\n", body, lang="en") + "\n"
+    half = page.with_name(f".{page.name}.{os.getpid()}")
+    half.write_text(document, encoding="utf-8", newline="\n")
+    half.replace(page)
+    return page
+
+
+def _head(title: str) -> Markup:
     policy = POLICY.format(scripts=" ".join(map(_hash, (_asset("page.js"), _library()))))
     return tag(
         "head",
@@ -81,7 +82,7 @@ def _head() -> Markup:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("meta", name="color-scheme", content="light dark"),
-        tag("title", "Kafka incident postmortem"),
+        tag("title", title),
         tag("style", trusted(_asset("page.css"))),
     )
 

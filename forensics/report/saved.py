@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,8 @@ __all__ = ["Finding", "Proof", "Saved", "load"]
 
 INCIDENT = frozenset({"critical", "high", "medium"})
 Row = dict[str, Any]
+# Rows held at once by who reads a table in parts.
+_PART = 50_000
 
 
 @dataclass(frozen=True)
@@ -127,11 +129,38 @@ class Saved:
             return pa.table({column: pa.nulls(0) for column in columns})
         have = set(data.schema.names)
         read = data.to_table(columns=[column for column in columns if column in have], filter=where)
-        values = [
-            _in_millis(read.column(column)) if column in have else pa.nulls(read.num_rows)
-            for column in columns
-        ]
-        return pa.table(values, names=list(columns))
+        return _plain(read, columns)
+
+    def parts(
+        self, name: str, columns: Sequence[str], where: ds.Expression | None = None
+    ) -> Iterator[pa.Table]:
+        """Read as `table` does, part by part: for tables that grow with the archive."""
+        data = self._dataset(name)
+        if data is None:
+            return
+        have = [column for column in columns if column in set(data.schema.names)]
+        # Few and small batches ahead: what is read ahead is held.
+        for batch in data.to_batches(
+            columns=have, filter=where, batch_size=_PART, batch_readahead=2, fragment_readahead=1
+        ):
+            if len(batch):
+                yield _plain(pa.Table.from_batches([batch]), columns)
+
+    def count(self, name: str, where: ds.Expression | None = None) -> int:
+        """Count rows without reading them all into memory."""
+        data = self._dataset(name)
+        return data.count_rows(filter=where) if data is not None else 0
+
+    @cached_property
+    def partitions(self) -> int:
+        """How many partitions there are whose leaders are known or asked for."""
+        keys = ["topic", "partition"]
+        found = pa.table(
+            {"topic": pa.array([], pa.string()), "partition": pa.array([], pa.int32())}
+        )
+        for part in self.parts("leadership", keys):
+            found = pa.concat_tables([found, part.group_by(keys).aggregate([])])
+        return int(found.group_by(keys).aggregate([]).num_rows)
 
     def rows(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
@@ -160,6 +189,16 @@ FILE_COLUMNS = (
 def load(out: Path) -> Saved:
     """Open one output folder."""
     return Saved(out, json.loads((out / "findings.json").read_text(encoding="utf-8")))
+
+
+def _plain(read: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Give the columns that were asked for, times as milliseconds, what is missing as nulls."""
+    have = set(read.column_names)
+    values = [
+        _in_millis(read.column(column)) if column in have else pa.nulls(read.num_rows)
+        for column in columns
+    ]
+    return pa.table(values, names=list(columns))
 
 
 def _in_millis(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -17,6 +19,13 @@ __all__ = ["Lane", "client_errors", "debt", "gaps", "lanes", "stagger", "steps",
 BINS = 180
 POINTS = 1500
 SECOND = 1000
+# Spans that wait to be put in order together.
+_HELD = 500_000
+Ints = npt.NDArray[np.int64]
+
+
+# Who is deposed and does not know it stands beside the next one, not on its lane.
+_OFFICE = ("active", "vacant")
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ def gaps(spans: Iterable[tuple[int, int]], whole: tuple[int, int]) -> list[tuple
 
 
 def lanes(saved: Saved, role: str) -> list[Lane]:
-    """Read the lanes of brokers or controllers; what no line covers is there as unknown."""
+    """Read the lanes of one role; what no line covers is there as unknown."""
     whole = saved.window
     if not whole:
         return []
@@ -68,7 +77,7 @@ def lanes(saved: Saved, role: str) -> list[Lane]:
     rows = saved.rows("lanes", columns, ds.field("role") == role)
     if role == "controller":
         # One lane for them all: only one node may lead at a time.
-        rows = [row | {"name": "controller"} for row in rows if row["state"] == "active"]
+        rows = [row | {"name": "controller"} for row in rows if row["state"] in _OFFICE]
     known: dict[str, list[Lane]] = {}
     for row in rows:
         name = row.get("name") or _name(row["broker"], row["node"])
@@ -105,28 +114,51 @@ def steps(spans: Iterable[tuple[int, int]], whole: tuple[int, int]) -> list[tupl
     >>> steps([(1, 3), (1, 5)], (0, 9))
     [(0, 0), (1, 2), (3, 1), (5, 0), (9, 0)]
     """
-    changes: Counter[int] = Counter({whole[0]: 0, whole[1]: 0})
-    for start, end in spans:
-        changes[max(start, whole[0])] += 1
-        changes[min(end, whole[1])] -= 1
-    level, out = 0, []
-    for moment in sorted(changes):
-        level += changes[moment]
-        out.append((moment, level))
-    return _thinned(out, whole)
+    changes = Changes(whole)
+    pairs = np.array(list(spans), np.int64).reshape(-1, 2)
+    changes.take(pairs[:, 0], pairs[:, 1])
+    return changes.points()
 
 
-def _thinned(points: list[tuple[int, int]], whole: tuple[int, int]) -> list[tuple[int, int]]:
-    if len(points) <= POINTS:
-        return points
-    # Of each slice the highest point stays, so a short peak never disappears.
-    width = max(1, (whole[1] - whole[0]) // POINTS)
-    best: dict[int, tuple[int, int]] = {}
-    for moment, level in points:
-        slot = moment // width
-        if slot not in best or level > best[slot][1]:
-            best[slot] = (moment, level)
-    return [best[slot] for slot in sorted(best)]
+class Changes:
+    """How many spans open and close at each moment; holds moments, however many spans there are."""
+
+    def __init__(self, whole: tuple[int, int]) -> None:
+        """Begin with nothing open in all of `whole`."""
+        self._whole = whole
+        self._moments = np.array(whole, np.int64)
+        self._levels = np.zeros(2, np.int64)
+        self._waiting: list[tuple[Ints, Ints]] = []
+        self._held = 0
+
+    def take(self, starts: Ints, ends: Ints) -> None:
+        """Take spans."""
+        begun, over = np.maximum(starts, self._whole[0]), np.minimum(ends, self._whole[1])
+        ones = np.ones(len(begun), np.int64)
+        self._waiting += [(begun, ones), (over, -ones)]
+        self._held += len(begun)
+        if self._held > max(_HELD, len(self._moments)):
+            self._settle()
+
+    def _settle(self) -> None:
+        both = [(self._moments, self._levels), *self._waiting]
+        moments, levels = (np.concatenate(one) for one in zip(*both, strict=True))
+        self._moments, places = np.unique(moments, return_inverse=True)
+        self._levels = np.zeros(len(self._moments), np.int64)
+        np.add.at(self._levels, places, levels)
+        self._waiting, self._held = [], 0
+
+    def points(self) -> list[tuple[int, int]]:
+        """Give moments and how many spans are open from then on."""
+        self._settle()
+        moments, levels = self._moments, np.cumsum(self._levels)
+        if len(moments) > POINTS:
+            # Of each slice the highest point stays, so a short peak never disappears.
+            slots = moments // max(1, (self._whole[1] - self._whole[0]) // POINTS)
+            order = np.lexsort((moments, -levels, slots))
+            kept = order[np.unique(slots[order], return_index=True)[1]]
+            moments, levels = moments[kept], levels[kept]
+        return list(zip(moments.tolist(), levels.tolist(), strict=True))
 
 
 def debt(saved: Saved) -> dict[str, list[tuple[int, int]]]:
@@ -135,25 +167,27 @@ def debt(saved: Saved) -> dict[str, list[tuple[int, int]]]:
     if not whole:
         return {}
     times = ["started_at", "ended_at"]
-    offline = saved.rows("leadership", times, ds.field("leader") == -1)
-    if not {"isr", "replicas"} <= set(saved.columns("isr")):
-        return {"no leader": steps(_spans(offline, whole), whole)}
-    states = saved.table("isr", [*times, "isr", "replicas"])
-    short = pc.less(pc.list_value_length(states["isr"]), pc.list_value_length(states["replicas"]))
-    thin = states.filter(pc.fill_null(short, fill_value=False)).select(times).to_pylist()
-    return {
-        "no leader": steps(_spans(offline, whole), whole),
-        "under-replicated": steps(_spans(thin, whole), whole),
-    }
-
-
-def _spans(rows: Iterable[dict[str, int | None]], whole: tuple[int, int]) -> list[tuple[int, int]]:
-    found = []
-    for row in rows:
-        start, end = row["started_at"], row["ended_at"]
-        begun = whole[0] if start is None else start
-        found.append((begun, max(begun, whole[1] if end is None else end)))
+    offline = saved.parts("leadership", times, ds.field("leader") == -1)
+    found = {"no leader": _level(offline, whole)}
+    if {"isr", "replicas"} <= set(saved.columns("isr")):
+        states = saved.parts("isr", [*times, "isr", "replicas"])
+        found["under-replicated"] = _level(map(_thin, states), whole)
     return found
+
+
+def _thin(states: pa.Table) -> pa.Table:
+    """Choose the states with fewer replicas in sync than there are."""
+    short = pc.less(pc.list_value_length(states["isr"]), pc.list_value_length(states["replicas"]))
+    return states.filter(pc.fill_null(short, fill_value=False))
+
+
+def _level(parts: Iterable[pa.Table], whole: tuple[int, int]) -> list[tuple[int, int]]:
+    changes = Changes(whole)
+    for part in parts:
+        starts = pc.fill_null(part["started_at"].cast(pa.int64()), whole[0]).to_numpy()
+        ends = pc.fill_null(part["ended_at"].cast(pa.int64()), whole[1]).to_numpy()
+        changes.take(starts, np.maximum(starts, ends))
+    return changes.points()
 
 
 def client_errors(saved: Saved) -> tuple[int, dict[str, dict[int, int]]]:
@@ -162,28 +196,31 @@ def client_errors(saved: Saved) -> tuple[int, dict[str, dict[int, int]]]:
     if not shown:
         return SECOND, {}
     width = max(SECOND, -(-(shown[1] - shown[0]) // BINS // SECOND) * SECOND)
-    table = saved.table("events", ["ts", "node", "client"], ds.field("kind") == "client_error")
+    counts: Counter[tuple[str | None, int]] = Counter()
+    is_error = ds.field("kind") == "client_error"
+    for part in saved.parts("events", ["ts", "node", "client"], is_error):
+        counts.update(_binned(part, saved.offsets, width))
+    stories: dict[str, list[Finding]] = {}
+    for finding in saved.findings:
+        for name in finding.clients:
+            stories.setdefault(name, []).append(finding)
     counted: dict[str, dict[int, int]] = {}
-    for client, moment, number in _binned(table, saved.offsets, width):
-        verdict = _verdict(saved.findings, client, moment, moment + width)
+    for (client, moment), number in counts.items():
+        verdict = _verdict(stories.get(client or "", ()), client, moment, moment + width)
         bins = counted.setdefault(verdict, {})
         bins[moment] = bins.get(moment, 0) + number
     return width, counted
 
 
-def _binned(
-    table: pa.Table, offsets: dict[str, int], width: int
-) -> list[tuple[str | None, int, int]]:
+def _binned(part: pa.Table, offsets: dict[str, int], width: int) -> Counter[tuple[str | None, int]]:
     out: Counter[tuple[str | None, int]] = Counter()
-    if not table.num_rows:
-        return []
-    counts = table.group_by(["node", "client", "ts"]).aggregate([([], "count_all")])
+    counts = part.group_by(["node", "client", "ts"]).aggregate([([], "count_all")])
     for row in counts.to_pylist():
         if row["ts"] is not None:
             # Events carry the node's own time; the figure is in the reference's.
             moment = (row["ts"] - offsets.get(row["node"] or "", 0)) // width * width
             out[row["client"] or row["node"], moment] += row["count_all"]
-    return [(client, moment, number) for (client, moment), number in out.items()]
+    return out
 
 
 def _verdict(findings: Sequence[Finding], client: str | None, start: int, end: int) -> str:

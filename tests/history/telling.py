@@ -25,6 +25,8 @@ _SHORT = {
     "wasepoch": "previous_epoch",
     "end": "log_end",
     "term": "controller_epoch",
+    "hw": "high_watermark",
+    "cut": "cut_to",
 }
 _LISTS = {"isr", "replicas", "elr", "added", "removed", "bounced"}
 _WORDS = {"telling", "recovery", "rule"}
@@ -88,14 +90,16 @@ def _absence(found: re.Match[str]) -> Absence:
 
 def told(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Write rows of a fold as the second half of a golden pair does."""
-    return tuple(_epoch(row) if row["table"] == "leadership" else _version(row) for row in rows)
+    words = {"leadership": _epoch, "isr": _version, "breaches": _breach, "cuts": _cut}
+    return tuple(words[row["table"]](row) for row in rows)
 
 
 def _epoch(row: Mapping[str, Any]) -> str:
     clean = {True: "clean", False: "unclean", None: "clean?"}[row["clean"]]
+    manner = f" ({row['manner']})" if row["manner"] else ""
     return (
         f"epoch {row['leader_epoch']}: leader {_or(row['leader'])}, {_span(row)}, "
-        f"{row['election']}, {clean}, {row['how']}"
+        f"{row['election']}{manner}, {clean}, {row['how']}"
     )
 
 
@@ -104,6 +108,18 @@ def _version(row: Mapping[str, Any]) -> str:
     return (
         f"version {_or(row['partition_epoch'])}: epoch {_or(row['leader_epoch'])}, "
         f"leader {_or(row['leader'])}, isr {isr}, {_span(row)}, {row['how']}"
+    )
+
+
+def _breach(row: Mapping[str, Any]) -> str:
+    return f"breach: {row['detail']}" + (", told by one that hung" if row["alone"] else "")
+
+
+def _cut(row: Mapping[str, Any]) -> str:
+    unclean = {True: "unclean", False: "clean", None: "clean?"}[row["unclean"]]
+    return (
+        f"cut on {_or(row['broker'])}: from {row['cut_to']} to {_or(row['log_end'])}, "
+        f"epoch {_or(row['leader_epoch'])} kept {_or(row['kept'])}, {unclean}"
     )
 
 

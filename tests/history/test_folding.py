@@ -63,7 +63,13 @@ def test_an_epoch_that_no_line_tells_of_still_was() -> None:
         found[name]
         for name in ("leader_epoch", "leader", "started_at", "how", "election", "clean", "evidence")
     )
-    assert 9 * SECOND == found["ended_at"]
+    assert (None, "unknown") == (found["ended_at"], found["ended"])
+
+
+def test_an_epoch_that_no_line_tells_of_ends_where_the_next_begins() -> None:
+    found = epochs(state(1, 1, 0, 0), state(9, 3, 2, 2, previous_epoch=0))[1]
+
+    assert (9 * SECOND, "observed") == (found["ended_at"], found["ended"])
 
 
 def test_whether_an_election_was_clean_is_not_known_when_the_state_before_is_not() -> None:
@@ -141,6 +147,9 @@ def test_every_real_partition_s_epochs_follow_each_other() -> None:
         assert list(range(len(found))) == [row["leader_epoch"] for row in found]
         for at, row in enumerate(found):
             later = (one["started_at"] for one in found[at + 1 :] if one["started_at"] is not None)
-            assert row["ended_at"] == next(later, None)
+            if row["ended"] == "observed":
+                assert row["ended_at"] == next(later)
+            else:
+                assert (row["ended"] == "open") == (row is found[-1])
         assert all(row["evidence"] for row in found if row["how"] == "observed")
         assert all(set(row) <= set(FOLDED.names) for row in found)

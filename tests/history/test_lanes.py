@@ -1,4 +1,4 @@
-"""The life of brokers and controllers: golden pairs, and the reigns of controllers."""
+"""The life of brokers: golden pairs, and what they leave out."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from forensics.history.lanes import absences, broker_lanes, controller_lanes
+from forensics.history.lanes import absences, broker_lanes
 from tests.golden.pairs import Pair, pairs
-from tests.history.telling import SECOND, event, read
+from tests.history.telling import SECOND, read
 
 Row = dict[str, Any]
 PAIRS = pairs("lanes.txt")
@@ -108,31 +108,3 @@ def test_a_broker_that_is_fenced_and_not_seen_again_stays_away() -> None:
     lines = ["1 broker-1 process_started", "12 controller-1 broker_fenced broker=1"]
 
     assert [("up", "1..12"), ("fenced", "12..")] == states(1, *lines)
-
-
-def elected(second: float, node: str, term: int | None) -> Row:
-    row = event(second, node, "controller_elected", controller_epoch=term, controller=int(node[-1]))
-    return row | {"at": row["ts"]}
-
-
-def test_a_reign_ends_with_the_next() -> None:
-    """Several nodes tell of an election; whoever told first gave its time."""
-    rows = [
-        elected(9, "controller-2", 5),
-        elected(9.5, "controller-3", 5),
-        elected(1, "controller-1", 4),
-    ]
-
-    assert [("controller-1", 1, 4, "1..9"), ("controller-2", 2, 5, "9..")] == [
-        (node, owner, span.epoch, span_of(span)) for node, owner, span in controller_lanes(rows)
-    ]
-
-
-def test_an_election_without_an_epoch_is_no_reign() -> None:
-    assert [] == controller_lanes([elected(9, "controller-2", None)])
-
-
-def test_reigns_follow_epochs_and_not_clocks() -> None:
-    rows = [elected(9, "controller-2", 4), elected(5, "controller-1", 5)]
-
-    assert [4, 5] == [span.epoch for _, _, span in controller_lanes(rows)]

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 from forensics import tables
 from forensics.history import Context, Lanes, Past
 from forensics.history.clocks import Clocks
+from forensics.history.controllers import Office, Rivalry
 from forensics.history.lanes import Absence, Span
 from forensics.history.phases import Phases
 from forensics.incidents import Case
 from forensics.limits import load_limits
 
-__all__ = ["SECOND", "absence", "case", "epoch", "event", "logs", "reign"]
+__all__ = ["SECOND", "absence", "case", "epoch", "event", "logs", "reign", "row"]
 
 SECOND = 1_000_000
 Row = dict[str, Any]
@@ -101,23 +102,28 @@ def case(
     away: Iterable[Absence] = (),
     controllers: Sequence[Reign] = (),
     clocks: Clocks | None = None,
+    cuts: Sequence[Row] = (),
+    breaches: Sequence[Row] = (),
+    rivalries: Sequence[Rivalry] = (),
 ) -> Case:
     """Save tables and put the case together; events hold what leadership calls evidence."""
     told = [
         event(one["started_at"] / SECOND, "broker-9", "partition_state") | place
-        for one in leadership
+        for one in (*leadership, *cuts, *breaches)
         for place in one["evidence"]
         if one["started_at"] is not None
     ]
     for name, rows in (
         ("leadership", leadership),
         ("events", [*events, *told]),
+        ("cuts", cuts),
+        ("breaches", breaches),
         ("files", files or [logs("broker-1", 10_000)]),
     ):
         (folder / name).mkdir(exist_ok=True)
         found = pa.Table.from_pylist(list(rows), schema=getattr(tables, name.upper()))
         pq.write_table(found, folder / name / "part-0.parquet")
-    lanes = Lanes({1: [], 2: [], 3: []}, list(controllers))
+    lanes = Lanes({1: [], 2: [], 3: []}, list(controllers), frozenset(), Office((), rivalries))
     lanes.away = list(away)
     known = clocks or Clocks({}, {}, ())
     context = Context(known, Phases({}, {}), (), elr=False, kraft=True)

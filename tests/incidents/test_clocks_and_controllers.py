@@ -76,6 +76,26 @@ def test_a_zone_of_its_own_is_told_and_is_no_incident(tmp_path: Path) -> None:
     assert "-5 h" in found.title
 
 
+def test_a_clock_that_was_set_anew_is_told_with_the_moment(tmp_path: Path) -> None:
+    steps = [{"at": 1_795_000_000 * SECOND, "ms": -20_000}]
+    [found] = skews(tmp_path, -20_000, kind="step", steps=steps)
+
+    assert ("medium", "step") == (found.severity, found.measures["kind"])
+    assert "set back by 20.0 s at 11:06:40" in found.title
+    assert "set anew" in found.explanation
+
+
+def test_a_clock_that_runs_fast_is_told_with_its_rate(tmp_path: Path) -> None:
+    [found] = skews(tmp_path, 6_000, kind="drift", drift_ppm=200.0)
+
+    assert ("medium", "drift", 200.0) == (
+        found.severity,
+        found.measures["kind"],
+        found.measures["drift_ppm"],
+    )
+    assert "6.0 s ahead, running 720 ms an hour too fast" in found.title
+
+
 def test_a_zone_that_all_share_is_not_told(tmp_path: Path) -> None:
     rows = tuple(
         {

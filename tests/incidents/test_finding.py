@@ -96,9 +96,11 @@ def test_every_detector_is_found_by_being_there() -> None:
     assert [
         "broker_restart",
         "clock_skew",
+        "contradiction",
         "controller_churn",
         "flapping_broker",
         "offline_partitions",
         "stale_metadata",
+        "truncation",
         "unclean_election",
     ] == [name for name, _ in detectors()]

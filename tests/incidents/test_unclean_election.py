@@ -187,3 +187,52 @@ def test_the_leader_before_is_the_last_one_there_was(tmp_path: Path) -> None:
 
     assert 1 == found.measures["partitions"][0]["previous_leader"]
     assert 600 == found.measures["partitions"][0]["lost_records_max"]
+
+
+def acknowledged(*events: Row) -> tuple[int | None, int | None]:
+    found = cost(*events)
+    return found["acknowledged_min"], found["acknowledged_max"]
+
+
+def test_what_lay_below_the_high_watermark_had_been_acknowledged() -> None:
+    marked = said(95, "broker-1", "isr_proposed", log_end=900, high_watermark=850)
+
+    assert (450, 600) == acknowledged(marked, BACK, CUT)
+
+
+def test_without_a_high_watermark_nothing_is_known_to_be_acknowledged() -> None:
+    assert (None, 600) == acknowledged(BACK, CUT)
+    assert (None, None) == acknowledged(BEFORE)
+
+
+def test_the_line_that_warns_of_the_high_watermark_counts() -> None:
+    warning = said(154.9, "broker-1", "truncated_below_high_watermark", high_watermark=990)
+
+    assert (590, 600) == acknowledged(BACK, warning, CUT)
+
+
+def test_a_high_watermark_after_the_cut_is_about_another_history() -> None:
+    later = said(200, "broker-1", high_watermark=5000)
+
+    assert (None, 600) == acknowledged(BACK, CUT, later)
+
+
+def test_the_loss_was_written_while_the_old_leader_led() -> None:
+    led = said(60, "broker-1", broker=1, leader=1, leader_epoch=1, log_end=400)
+    found = cost(led, BACK, CUT)
+
+    assert ("1970-01-01T00:01:00.000Z", "1970-01-01T00:01:40.000Z") == (
+        found["written_from"],
+        found["written_to"],
+    )
+    assert cost(BACK, CUT)["written_from"] is None
+
+
+def test_the_finding_says_whose_will_it_was_and_how_to_check(tmp_path: Path) -> None:
+    rows = [epoch(1, 1, 1), unclean(manner="manual")]
+
+    [found] = find(case(tmp_path, leadership=rows))
+
+    assert "Somebody ordered it" in found.explanation
+    assert "manual" == found.measures["partitions"][0]["manner"]
+    assert any("t-0/leader-epoch-checkpoint" in action for action in found.actions)

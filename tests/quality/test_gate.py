@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from forensics import tables
-from forensics.quality import check
+from forensics.quality import check, gate
 from forensics.quality.expectations import EXPECTATIONS
 from forensics.quality.gate import CHECKS
 
@@ -91,3 +91,16 @@ def test_an_epoch_without_a_time_is_not_judged_by_it(tmp_path: Path) -> None:
 
 def test_nothing_read_is_a_failure_although_no_row_is_wrong(tmp_path: Path) -> None:
     assert ["nothing was read"] == list(failures(tmp_path, [], []))
+
+
+def test_a_long_table_is_checked_in_parts_that_never_cut_a_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two epochs lie on both sides of what would be a cut."""
+    monkeypatch.setattr(gate, "_PART", 2)
+    rows = [epoch(0), epoch(0, partition=1), epoch(3, partition=1), epoch(3, partition=1)]
+    rows += [epoch(0, 9, 5, partition=2), epoch(0, partition=3)]
+    failed = failures(tmp_path, [file()], rows)
+
+    assert 2 == len(failed)
+    assert "-4.0" in failed.values()

@@ -2,34 +2,61 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-from forensics.report import tracks
-from forensics.report.folds import Reign, fold, strands
+import pytest
+
+from forensics.report import saved, tracks
+from forensics.report.folds import LONGEST, Reign, Strand, strands
 from forensics.report.saved import load
-from tests.report.samples import END, START, reign, save
+from tests.report.samples import ELECTED, END, START, Row, reign, save
 
-WHOLE = Reign(1, (4, 4), 0, 9000, unclean=False, election="initial", inferred=False)
+WHOLE = (4, 1, 0, 9000)
 
 
-def test_equal_histories_are_one_row_that_lists_them() -> None:
+def drawn(out: Path, *rows: list[Row]) -> list[Strand]:
+    save(out, "leadership", [one for some in rows for one in some])
+    return strands(load(out))[0]
+
+
+def test_equal_histories_are_one_row_that_lists_them(unclean: Path) -> None:
     """Epoch numbers may differ; the row gives their range."""
-    rows = fold([("a-10", [WHOLE]), ("a-9", [replace(WHOLE, epochs=(7, 7))])])
+    rows = drawn(unclean, reign("a", 9, (7, 1, 0, 9000)), reign("a", 10, (4, 1, 300, 9400)))
 
     assert [row.members for row in rows] == [("a-9", "a-10")]
-    assert rows[0].reigns[0].epochs == (4, 7)
+    assert rows[0].reigns[0] == Reign(
+        1, (4, 7), START, START + 9400, unclean=False, election="failover", inferred=False
+    )
     assert rows[0].label == "a-9 +1"
 
 
-def test_most_harm_comes_first() -> None:
+def test_most_harm_comes_first(unclean: Path) -> None:
     """Unclean before leaderless before moved before still."""
-    dark = replace(WHOLE, leader=-1)
-    torn = replace(WHOLE, unclean=True)
-    moved = [WHOLE, replace(WHOLE, leader=2, start=5000)]
-    rows = fold([("a-0", [WHOLE]), ("b-0", moved), ("c-0", [dark]), ("d-0", [torn])])
+    torn = reign("d", 0, (5, 2, ELECTED, 90_000))
+    dark, moved = reign("c", 0, (4, -1, 0, 9000)), reign("b", 0, WHOLE, (5, 2, 5000, 9000))
+    rows = drawn(unclean, reign("a", 0, WHOLE), moved, dark, torn)
 
     assert [row.label for row in rows] == ["d-0", "c-0", "b-0", "a-0"]
+
+
+def test_of_a_partition_with_very_many_epochs_the_worst_are_drawn(unclean: Path) -> None:
+    """It is the first of all rows, and says how much there is in all."""
+    spans = [(e, -1 if e % 100 == 7 else e % 3, e * 40, e * 40 + 40) for e in range(3000)]
+    rows = drawn(unclean, reign("a", 0, *spans), reign("b", 0, WHOLE))
+
+    assert [row.label for row in rows] == ["a-0", "b-0"]
+    assert [len(row.reigns) for row in rows] == [LONGEST, 1]
+    assert rows[0].harm == (0, 30 * 40, 3000)
+    assert 30 == sum(one.leader == -1 for one in rows[0].reigns)
+
+
+def test_a_history_may_go_on_in_the_next_part_of_the_table(
+    unclean: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = strands(load(unclean))
+    monkeypatch.setattr(saved, "_PART", 2)
+
+    assert whole == strands(load(unclean))
 
 
 def test_at_most_two_hundred_rows_and_four_thousand_bars(unclean: Path) -> None:

@@ -10,8 +10,11 @@ __all__ = ["ORDER", "TITLE", "render"]
 
 ORDER = 80
 TITLE = "Clocks"
-COLUMNS = ("node", "offset_ms", "uncertainty_ms", "anchors", "zone_shift_minutes", "reference")
-HEAD = ("Node", "Offset", "Uncertainty", "Anchors", "Zone shift", "Reference")
+COLUMNS = (
+    "node", "offset_ms", "uncertainty_ms", "anchors", "zone_shift_minutes", "reference", "kind",
+    "drift_ppm", "steps",
+)  # fmt: skip
+HEAD = ("Node", "Offset", "Uncertainty", "Anchors", "Zone shift", "Course")
 
 
 def render(saved: Saved) -> Markup:
@@ -32,7 +35,8 @@ def _says(rows: list[Row]) -> str:
     return (
         f"Clocks are up to {lasting(apart)} off the reference; times in the findings are "
         f"corrected. What lies closer together than {lasting(2 * doubt)} on two nodes may have "
-        f"happened in the other order.{tail}"
+        f"happened in the other order. Where a clock was set or drifts, the offset given is the "
+        f"largest.{tail}"
     )
 
 
@@ -45,5 +49,20 @@ def _row(row: Row) -> list[Child]:
         "not known" if doubt is None else f"{doubt:,} ms",
         count(row["anchors"] or 0),
         f"{zone:+} min" if zone else "none",
-        "reference" if row["reference"] else "",
+        _course(row),
     ]
+
+
+def _course(row: Row) -> str:
+    """Say in a few words what the clock did."""
+    if row["reference"]:
+        return "reference"
+    if row["steps"]:
+        return "; ".join(
+            f"set {'forward' if step['ms'] > 0 else 'back'} by {lasting(abs(step['ms']))}"
+            for step in row["steps"]
+        )
+    rate = row["drift_ppm"] or 0
+    if rate:
+        return f"drifts, {abs(rate) * 3.6:.0f} ms an hour too {'fast' if rate > 0 else 'slow'}"
+    return "steady" if row["offset_ms"] is not None else ""

@@ -22,6 +22,10 @@ def render(saved: Saved) -> Markup:
         return tag("p", "No leader epoch of any partition was read.")
     left = folded - len(rows)
     more = f"{count(left, 'row')} with less harm are not drawn." if left else ""
+    long = [row for row in rows if row.beyond[2]]
+    if long:
+        more += f" {count(len(long), 'row')} with too many leader epochs to draw: of "
+        more += f"{long[0].harm[2]:,} of {long[0].label} the worst and longest are drawn."
     says = f"{_says(rows, partitions, folded)} {more}".strip()
     drawn = figures.swimlanes(rows, view)
     summary = tag("summary", "Rows of the figure, with all their partitions")

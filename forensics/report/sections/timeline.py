@@ -11,9 +11,12 @@ __all__ = ["ORDER", "TITLE", "render"]
 
 ORDER = 30
 TITLE = "Timeline"
-AWAY = frozenset({"crashed", "fenced", "paused", "stopped", "stopping", "starting"})
+AWAY = frozenset({
+    "crashed", "fenced", "paused", "stopped", "stopping", "starting", "recovering",
+})  # fmt: skip
+TROUBLED = frozenset({"stale", "disconnected"})
 DEBT = {"no leader": "without a leader"}
-LANES, ROWS = 40, 100
+LANES, CLIENTS, ROWS = 40, 12, 100
 
 
 def render(saved: Saved) -> Markup:
@@ -27,10 +30,11 @@ def render(saved: Saved) -> Markup:
         view=view,
         findings=saved.findings[:200],
         controller=tracks.lanes(saved, "controller"),
-        brokers=_worst(brokers),
+        brokers=_worst(brokers, AWAY, LANES),
         debt=tracks.debt(saved),
         errors=errors,
         bin_ms=bin_ms,
+        clients=_worst(tracks.lanes(saved, "client"), TROUBLED, CLIENTS),
     )
     drawing = figures.timeline(drawn)
     if not drawing["data"]:
@@ -38,12 +42,12 @@ def render(saved: Saved) -> Markup:
     return figure("figure-timeline", drawing, _says(drawn), _states(brokers))
 
 
-def _worst(lanes: list[tracks.Lane]) -> list[tracks.Lane]:
-    """Keep as many broker lanes as one can read, those that were away first."""
+def _worst(lanes: list[tracks.Lane], bad: frozenset[str], most: int) -> list[tracks.Lane]:
+    """Keep as many lanes as one can read, those that were longest in a bad state first."""
     away: dict[str, int] = {lane.name: 0 for lane in lanes}
     for lane in lanes:
-        away[lane.name] += (lane.end - lane.start) * (lane.state in AWAY)
-    ranked = sorted(away, key=lambda name: -away[name])[:LANES]
+        away[lane.name] += (lane.end - lane.start) * (lane.state in bad)
+    ranked = sorted(away, key=lambda name: -away[name])[:most]
     return [lane for lane in lanes if lane.name in set(ranked)]
 
 

@@ -56,7 +56,7 @@ def _loss(saved: Saved) -> Iterator[Child]:
 
 
 def _leaders(saved: Saved) -> Iterator[Child]:
-    blank = saved.table("leadership", ["topic"], ds.field("leader").is_null()).num_rows
+    blank = saved.count("leadership", ds.field("leader").is_null())
     if blank:
         yield f"Who led during {count(blank, 'leader epoch')}: known to exist, stated by no line."
 

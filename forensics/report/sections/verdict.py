@@ -65,8 +65,7 @@ def _cell(name: str, value: str, note: str) -> Markup:
 
 def _partitions(saved: Saved, found: tuple[Finding, ...]) -> Markup:
     hit = {name for finding in found for name in finding.partitions}
-    names = saved.table("leadership", ["topic", "partition"])
-    known = names.group_by(["topic", "partition"]).aggregate([]).num_rows
+    known = saved.partitions
     note = f"of {count(known, 'partition')}" if known else "of an unknown number"
     return _cell("Partitions hit", f"{len(hit):,}", note)
 

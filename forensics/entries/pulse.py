@@ -1,0 +1,129 @@
+"""The pulse of a log: its longest silences, and how many of its records have which level.
+
+Every record counts, also those that no rule reads, so it must cost next to nothing: a record whose
+time reads `HH:mm:ss` like the one before is settled by one look at eight bytes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from forensics.archives.cutting import Cut
+from forensics.archives.starts import Bytes, Places, words_at
+from forensics.entries.layouts import Layout
+from forensics.entries.parsing import times
+from forensics.entries.times import NO_TIME, TimeFormat
+
+__all__ = ["SILENCE", "Gap", "Pulse", "longest"]
+
+# Shorter silences are not told of, and no more than the longest few of a file.
+SILENCE = 10_000_000
+_KEPT = 32
+# Begin and end in microseconds as logged, and the line that ends it, counted from its split.
+Gap = tuple[int, int, int]
+
+# What each of the eight digits of `HH:mm:ss` counts, in seconds; the colons count nothing.
+_SECOND = np.array([3600 * 10, 3600, 0, 60 * 10, 60, 0, 10, 1], np.float64)
+_NEAR = SILENCE // 1_000_000 - 1
+_DAY = 86_400
+
+
+class Pulse:
+    """Takes the records of one split, cut by cut."""
+
+    def __init__(self, groups: list[list[Layout]]) -> None:
+        """Find out where the layouts keep time and level."""
+        self.gaps: list[Gap] = []
+        self.levels: Counter[str] = Counter()
+        self._groups = groups
+        self._clock = [_clock_at(group[0]) for group in groups]
+        self._level = [_level_at(group) for group in groups]
+        self._last: int | None = None
+
+    def take(self, cut: Cut) -> None:
+        """Count the records of a cut."""
+        count = len(cut.starts)
+        if not count:
+            return
+        kinds = [int(one) for one in np.flatnonzero(np.bincount(cut.kinds))]
+        places, sure = cut.starts.copy(), np.ones(count, bool)
+        for kind in kinds:
+            mine = slice(None) if len(kinds) == 1 else np.flatnonzero(cut.kinds == kind)
+            starts, at = cut.starts[mine], self._clock[kind - 1]
+            if at is None:
+                sure[mine] = False
+            else:
+                places[mine] += at
+            self._count_levels(cut.data, starts, kind)
+        self._find_gaps(cut, places, sure)
+
+    def _count_levels(self, data: Bytes, starts: Places, kind: int) -> None:
+        at = self._level[kind - 1]
+        if at is None:
+            return
+        found = np.bincount(data[starts + at])
+        for letter in np.flatnonzero(found):
+            self.levels[chr(letter)] += int(found[letter])
+
+    def _find_gaps(self, cut: Cut, places: Places, sure: npt.NDArray[np.bool_]) -> None:
+        """Compare each record with the one before; only what may be a silence is read entirely."""
+        words = words_at(cut.data, places)
+        # What stands before the time of day is the date.
+        dates = words_at(cut.data, np.maximum(places - 8, 0))
+        differs = (words[1:] != words[:-1]) | (dates[1:] != dates[:-1])
+        pairs = np.flatnonzero(differs | ~sure[1:] | ~sure[:-1]) + 1
+        apart = (_seconds(words[pairs]) - _seconds(words[pairs - 1])) % _DAY
+        maybe = (apart >= _NEAR) | (dates[pairs] != dates[pairs - 1])
+        maybe |= ~sure[pairs] | ~sure[pairs - 1]
+        # Backwards is nearly a whole day forwards: it is read entirely, and then left out.
+        pairs = pairs[maybe]
+        begins, ends = (times(cut, rows, self._groups) for rows in (pairs - 1, pairs))
+        edges = times(cut, np.array([0, len(words) - 1], np.int64), self._groups)
+        first, last = (int(edge) for edge in edges)
+        found = [
+            (int(begin), int(end), int(line))
+            for begin, end, line in zip(begins, ends, cut.lines[pairs], strict=True)
+            if begin != NO_TIME and end - begin >= SILENCE
+        ]
+        if self._last is not None and first != NO_TIME and first - self._last >= SILENCE:
+            found.append((self._last, first, int(cut.lines[0])))
+        self.gaps = longest([*self.gaps, *found])
+        self._last = last if last != NO_TIME else self._last
+
+
+def longest(gaps: Iterable[Gap]) -> list[Gap]:
+    """Keep the longest of some silences, in the order of time."""
+    kept = heapq.nsmallest(_KEPT, gaps, key=lambda gap: (gap[0] - gap[1], gap))
+    return sorted(kept)
+
+
+def _seconds(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """Read words that hold `HH:mm:ss` as seconds of a day."""
+    digits = np.ascontiguousarray(words).view(np.uint8).reshape(-1, 8) & np.uint8(0x0F)
+    seconds: npt.NDArray[np.int64] = (digits.astype(np.float64) @ _SECOND).astype(np.int64)
+    return seconds
+
+
+def _clock_at(layout: Layout) -> int | None:
+    """Find where `HH:mm:ss` stands in a line, if the layout writes that."""
+    time: TimeFormat = layout.time
+    places = {letter: at for letter, at, _ in time.parts}
+    hour = places.get("H")
+    if hour is None or time.shape[hour : hour + 8] != "dd:dd:dd" or time.zoned:
+        return None
+    return layout.time_at + hour
+
+
+def _level_at(group: list[Layout]) -> int | None:
+    """Find where the first letter of the level stands, if it is a fixed place."""
+    found = set()
+    for layout in group:
+        between, level, _ = layout.template.source.partition("{time:time}")[2].partition("{level:")
+        fixed = level and "{" not in between
+        found.add(layout.time_at + len(layout.time.shape) + len(between) if fixed else None)
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,202 @@
+"""Show the history of partitions or brokers, with the lines that tell it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from forensics.console import RULES, run
+
+if TYPE_CHECKING:
+    from forensics.report.saved import Saved
+    from forensics.report.timelines import Wanted
+    from forensics.report.timelines.steps import Story
+
+__all__ = ["command"]
+
+COLOURS = {
+    "summary": {"bold": True},
+    "main": {"fg": "cyan", "bold": True},
+    "alarm": {"fg": "red", "bold": True},
+    "unknown": {"fg": "yellow"},
+    "evidence": {"dim": True},
+    "quote": {"dim": True},
+}
+
+
+@click.command()
+@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...")
+@click.option(
+    "--partition", "partitions", multiple=True, metavar="TOPIC-N",
+    help="Show this partition, such as orders-v2-3; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC",
+    help="Show all partitions of this topic; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--broker", "brokers", multiple=True, type=click.IntRange(min=0), metavar="ID",
+    help="Show this broker, or controller; may be repeated.",
+)  # fmt: skip
+@click.option("--from", "since", metavar="TIME", help="Show nothing before this time, in UTC.")
+@click.option("--to", "till", metavar="TIME", help="Show nothing after this time, in UTC.")
+@click.option("--lines", "quote", is_flag=True, help="Quote the lines of evidence, too.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+@click.option(
+    "--html", "page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Draw it into one self-contained page, too.",
+)  # fmt: skip
+@click.option(
+    "-o", "--out", type=click.Path(file_okay=False, path_type=Path),
+    help="Of an archive: keep the page, findings.json and tables of its postmortem here.",
+)  # fmt: skip
+@click.option("--master", help="Of an archive: Spark master; default: local[*].")
+@RULES
+def command(
+    archives: tuple[str, ...],
+    *,
+    partitions: tuple[str, ...],
+    topics: tuple[str, ...],
+    brokers: tuple[int, ...],
+    since: str | None,
+    till: str | None,
+    page: Path | None,
+    out: Path | None,
+    master: str | None,
+    packs: tuple[Path, ...],
+    quote: bool,
+    as_json: bool,
+) -> None:
+    """Show the history of partitions or brokers, with the lines that tell it.
+
+    ARCHIVE is what `postmortem` has left in its output folder: then neither Spark nor Java is
+    needed, and the answer is there at once. Or it is what `postmortem` reads, a folder of logs or
+    an archive, several being one cluster's: then that is read first.
+
+    Of a partition: each leader epoch, and between them the versions of the in-sync replicas, cuts,
+    losses and offsets. Of a broker: its life, its reigns as controller, what it took over and lost,
+    and its findings. FILE:LINE under a sentence is the evidence for it.
+
+    TIME is as 2026-11-18T11:38:51; where the logs are of one day, 11:38:51 is enough.
+
+    \b
+    Example:
+      kafka-forensics timeline out --partition orders-v2-3
+      kafka-forensics timeline out --broker 2 --from 11:38 --to 11:41 --lines
+      kafka-forensics timeline logs.tar.gz -o out --topic orders-v2 --html orders.html
+    """  # noqa: D301 - click wants the character itself, not its two letters
+    from forensics.report.saved import load
+    from forensics.report.timelines import Wanted, tell
+
+    wanted = Wanted(partitions, topics, brokers, since, till)
+    _check(wanted, page)
+    with _read(archives, out, master, packs) as folder:
+        saved = load(folder)
+        stories = tell(saved, wanted)
+        _write(saved, stories, as_json=as_json, quote=quote)
+        if page:
+            _draw(saved, stories, page, as_json=as_json)
+
+
+def _check(wanted: Wanted, page: Path | None) -> None:
+    """Refuse what cannot be meant: it should not cost the reading of an archive."""
+    from forensics.errors import ForensicsError
+    from forensics.report.timelines import check
+
+    if not (wanted.partitions or wanted.topics or wanted.brokers):
+        raise click.UsageError(
+            "Say whose history: --partition orders-v2-3, --topic orders-v2 or --broker 2."
+        )
+    check(wanted)
+    if page and not page.parent.is_dir():
+        raise ForensicsError(f"--html {page}: there is no folder {page.parent}; make it first.")
+
+
+def _draw(saved: Saved, stories: list[Story], page: Path, *, as_json: bool) -> None:
+    from forensics.report.timelines.page import draw
+
+    draw(saved, stories, page)
+    # Nothing but JSON belongs where JSON was asked for.
+    click.echo(f"page: {page}", err=as_json)
+
+
+@contextmanager
+def _read(
+    archives: Sequence[str], out: Path | None, master: str | None, packs: tuple[Path, ...]
+) -> Iterator[Path]:
+    """Give the output folder of a postmortem: the one that is named, or one made for this."""
+    from forensics.errors import ForensicsError
+
+    done = [path for path in map(Path, archives) if _is_output(path)]
+    if done:
+        if len(archives) > 1:
+            raise ForensicsError(
+                f"{done[0]} is the output of a postmortem, and is read alone; "
+                "name either one such folder or archives."
+            )
+        if out:
+            raise ForensicsError(f"{done[0]} is read as it is; leave -o out.")
+        yield done[0]
+    elif out:
+        yield _postmortem(archives, out, master, packs)
+    else:
+        with tempfile.TemporaryDirectory(prefix="kafka-forensics-") as folder:
+            yield _postmortem(archives, Path(folder), master, packs)
+
+
+def _is_output(path: Path) -> bool:
+    return (path / "findings.json").is_file() and (path / "tables").is_dir()
+
+
+def _postmortem(
+    archives: Sequence[str], out: Path, master: str | None, packs: tuple[Path, ...]
+) -> Path:
+    from forensics.pipeline import postmortem
+    from forensics.settings import Settings
+
+    def say(text: str) -> None:
+        # A person who waits wants to know; a pipe gets only what may be wrong.
+        if text.startswith("warning") or sys.stdout.isatty():
+            click.echo(text, err=True)
+
+    postmortem(Settings(tuple(archives), out, master, packs=packs), say)
+    return out
+
+
+def _write(saved: Saved, stories: list[Story], *, as_json: bool, quote: bool) -> None:
+    from forensics.report.timelines.text import lines, plain, values
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A line of a log may hold what the terminal's encoding does not.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    if as_json:
+        print(json.dumps(values(saved, stories), indent=1))
+        return
+    paint = _paint if _in_colour() else plain
+    for number, story in enumerate(stories):
+        if number:
+            print()
+        for line in lines(story, paint, quote=quote):
+            print(line)
+
+
+def _in_colour() -> bool:
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not is_plain
+
+
+def _paint(what: str, text: str) -> str:
+    return click.style(text, **COLOURS.get(what, {}))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    run(__file__)

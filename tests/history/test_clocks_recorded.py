@@ -1,0 +1,198 @@
+"""Recordings whose nodes get wrong clocks: these are recovered, and leadership stays the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pytest
+
+from forensics import history, pipeline
+from forensics.archives.planning import plan
+from forensics.events.accounting import mark_duplicates
+from forensics.events.nodes import assign
+from forensics.events.settling import settler
+from forensics.scan import STAGED, scanner
+from forensics.tables import EVENTS
+from tests.history.wrong_clocks import (
+    Wrong,
+    by,
+    drifting,
+    rewritten,
+    rewritten_copy,
+    stepping,
+    unpacked,
+)
+
+SAMPLES = Path(__file__).parents[2] / "sample_logs"
+SECOND = 1_000_000
+Row = dict[str, Any]
+Place = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was made of an archive: clocks, events, and who led each epoch since when."""
+
+    clocks: history.Clocks
+    events: Mapping[Place, Row]
+    leaders: Mapping[Place, tuple[int | None, int | None]]
+
+    def row(self, node: str) -> Mapping[str, Any]:
+        return next(row for row in self.clocks.rows if row["node"] == node)
+
+
+def read(logs: Path, out: Path) -> Read:
+    """Do in one process what Spark does in many, as far as leadership."""
+    work = plan([str(logs)])
+    scan = scanner()
+    staged = pa.Table.from_batches([one for s in work.splits for one in scan.scan(s)], STAGED)
+    pipeline.write(staged, out / "staged")
+    files = pipeline.accounts(out / "staged", work)
+    mark_duplicates(files)
+    assign(files)
+    events = pa.Table.from_batches(settler(files)(iter(staged.to_batches())), EVENTS)
+    pipeline.write(events, out / "events")
+    roles = {one.node: one.role for one in files.values() if one.node and one.role}
+    clocks = history.solve_clocks(pairs(events, out), out / "events", sorted(roles))
+    away = history.lanes(out / "events", clocks, roles).away
+    covered = history.covered(files.values(), clocks)
+    known = history.context(out / "events", clocks, away, covered)
+    chosen = sorted_by(events, history.FOLD_KINDS, ("topic", "partition"))
+    folded = pa.Table.from_batches(history.folder(known)(chosen.to_batches()), history.FOLDED)
+    led = folded.filter(pc.field("table") == "leadership")
+    led = led.set_column(0, "at", led["started_at"].cast(pa.int64()))
+    leaders = {
+        (row["topic"], row["partition"], row["leader_epoch"]): (row["leader"], row["at"])
+        for row in led.to_pylist()
+    }
+    return Read(clocks, placed(out / "events"), leaders)
+
+
+def pairs(events: pa.Table, out: Path) -> pa.Table:
+    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for source in history.anchor_sources(history.phases_of(out / "events")):
+        rows = sorted_by(events, source.kinds, source.keys).select(list(source.columns))
+        for batch in source(rows.to_batches()):
+            for row in batch.to_pylist():
+                found[row["node"], row["other"]].append(row)
+    settled = [history.settle_pair(pa.Table.from_pylist(rows)) for rows in found.values()]
+    return pa.concat_tables(settled)
+
+
+def sorted_by(events: pa.Table, kinds: tuple[str, ...], keys: tuple[str, ...]) -> pa.Table:
+    chosen = events.filter(pc.field("kind").isin(list(kinds)))
+    for key in keys:
+        chosen = chosen.filter(pc.field(key).is_valid())
+    return chosen.sort_by([(key, "ascending") for key in keys])
+
+
+def placed(events: Path) -> dict[Place, Row]:
+    columns = ["node", "file", "line", "ts", "kind", "topic", "partition"]
+    table = ds.dataset(events, format="parquet").to_table(columns=columns)
+    table = table.set_column(3, "ts", table["ts"].cast(pa.int64()))
+    return {
+        (
+            *row["file"].split("/")[-2:],
+            row["line"],
+            row["kind"],
+            row["topic"],
+            row["partition"],
+        ): row
+        for row in table.to_pylist()
+        if row["ts"] is not None
+    }
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Read]]:
+    """Unpack and read each recording once."""
+    known: dict[str, tuple[Path, Read]] = {}
+
+    def give(name: str) -> tuple[Path, Read]:
+        if name not in known:
+            logs = unpacked(SAMPLES / name, tmp_path_factory.mktemp(name))
+            known[name] = (logs, read(logs, tmp_path_factory.mktemp(f"{name}-out")))
+        return known[name]
+
+    return give
+
+
+def middle(told: Read) -> int:
+    moments = sorted(row["ts"] for row in told.events.values() if "broker" in row["node"])
+    between: int = (moments[0] + moments[-1]) // 2
+    return between
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "make"),
+    [
+        ("430-unclean broker-1", "offset", lambda _: by(-420)),
+        ("430-unclean controller-1", "offset", lambda _: by(95)),
+        ("430-unclean broker-2", "step", lambda at: stepping(20, at)),
+        ("430-unclean broker-3", "step", lambda at: stepping(-20, at)),
+        ("282-flapping broker-1", "offset", lambda _: by(0.3)),
+        ("282-flapping broker-3", "step", lambda at: stepping(20, at)),
+        ("391-rolling broker-2", None, lambda at: drifting(200, at)),
+        ("391-rolling broker-3", "zone", lambda _: by(-5 * 3600)),
+        ("391-rolling broker-1", "step", lambda at: stepping(-20, at)),
+    ],
+)
+def test_a_wrong_clock_is_recovered_and_leadership_stays(
+    case: str,
+    kind: str | None,
+    make: Callable[[int], Wrong],
+    recorded: Callable[[str], tuple[Path, Read]],
+    tmp_path: Path,
+) -> None:
+    """Every event of every node is corrected within the doubt that is stated for it."""
+    name, node = case.split()
+    logs, true = recorded(name)
+    wrong = make(middle(true))
+    told = read(rewritten_copy(logs, tmp_path / "logs", {node: wrong}), tmp_path / "out")
+
+    # A drift of 40 ms in these three minutes is no more than the doubt.
+    assert kind in (None, told.row(node)["kind"])
+    assert true.events.keys() == told.events.keys()
+    for place, row in told.events.items():
+        doubt = told.clocks.doubt(row["node"], row["ts"], row["file"], row["line"])
+        if doubt is not None:
+            assert abs(told.clocks.of(row) - true.events[place]["ts"]) <= doubt + 1000, place
+    assert {key: leader for key, (leader, _) in true.leaders.items()} == {
+        key: leader for key, (leader, _) in told.leaders.items()
+    }
+    for key, (_, at) in true.leaders.items():
+        _, now = told.leaders[key]
+        assert (at is None) == (now is None)
+        assert at is None or now is None or abs(at - now) < SECOND, key
+
+
+@pytest.mark.parametrize("name", ["430-unclean", "282-flapping", "391-rolling"])
+def test_all_brokers_and_controllers_are_tied_and_right(
+    name: str, recorded: Callable[[str], tuple[Path, Read]]
+) -> None:
+    """Each recording was made on one machine."""
+    _, true = recorded(name)
+    servers = [row for row in true.clocks.rows if not row["node"].startswith("app-")]
+
+    assert servers
+    assert {"none"} == {row["kind"] for row in servers}
+    assert all(abs(row["offset_ms"]) <= row["uncertainty_ms"] < 1_500 for row in servers)
+
+
+def test_times_are_rewritten_where_lines_begin_and_nowhere_else() -> None:
+    log = (
+        "[2026-11-18 11:59:59,900] INFO since [2026-11-18 11:00:00,000] (x)\n\tat 2026-11-18\n"
+        "2026-11-18T11:59:59.900+0000  INFO 1 ---\n%7|1795001891.950|FAIL|rd| 1795001891.950\n"
+    )
+
+    assert rewritten(log, by(0.2)) == (
+        "[2026-11-18 12:00:00,100] INFO since [2026-11-18 11:00:00,000] (x)\n\tat 2026-11-18\n"
+        "2026-11-18T12:00:00.100+0000  INFO 1 ---\n%7|1795001892.150|FAIL|rd| 1795001891.950\n"
+    )
