@@ -29,6 +29,8 @@ TYPES = {
     "maybe": r"(?:[A-Za-z.]+(?:[\[(]-?[0-9]+[\])])?|-?[0-9]+)",
     "spaces": r" +",
     "logger": r"[\w.$-]+",
+    # the line of the source behind a logger (log4j's %L, which some templates print as it is)
+    "place": r"(?::(?:[0-9]+|%L|\?))?",
     "topic": r"[a-zA-Z0-9._-]+",
 }
 # Kafka joins topic and partition with a dash, and topic names hold dashes: the last one counts.

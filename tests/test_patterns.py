@@ -56,6 +56,7 @@ def test_every_topic_name_that_kafka_allows_is_read(topic: str) -> None:
         ("maybe", ["None", "Some(3)", "Optional[3]", "Optional.empty", "-1", "4"], ["", "Some(x)"]),
         ("spaces", [" ", "   "], ["", "\t", "a"]),
         ("logger", ["kafka.log.Log$", "a_b-c"], ["", "a b", "(a)"]),
+        ("place", ["", ":7", ":1024", ":%L", ":?"], [":", "7", ":a"]),
         ("topic", ["a.b_c-d"], ["", "a b", "ä", "a/b"]),
     ],
 )

@@ -52,7 +52,7 @@ class Layout:
     @property
     def logger_last(self) -> bool:
         """Whether a first line ends with the logger in parentheses, which a sieve can use."""
-        return self.template.source.endswith("({logger:logger})")
+        return self.template.source.endswith(("({logger:logger})", "({logger:logger}{:place})"))
 
 
 def load_layouts(paths: Sequence[Path | Page] | None = None) -> tuple[Layout, ...]:

@@ -20,9 +20,15 @@ TAIL = 16
 _WORD = 8
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xC2B2AE3D27D4EB4F)
-_SHIFT = np.uint64(46)
+_SHIFT = np.uint64(48)
 # A shift by a whole word is not defined.
 _NONE = np.uint64(0)
+# All bytes of a word but its last, and a closing parenthesis for its last.
+_OPEN = np.uint64(0x00FFFFFFFFFFFFFF)
+_CLOSED = np.uint64(ord(")") << 56)
+# What a line number is made of, where it is one: log4j prints ? or, ill configured, %L.
+_NUMBER = np.isin(np.arange(256), list(b"0123456789%L?"))
+_LONGEST_NUMBER = 6
 # What may stand before the last part of a logger's name.
 _BEFORE = b".("
 
@@ -45,21 +51,24 @@ class Ears:
                 self._learn(bytes([before]) + name.encode() + b")")
 
     def hear(self, data: Bytes, ends: Places) -> npt.NDArray[np.bool_]:
-        """Say of lines that end so whether somebody listens; two words lie before each end."""
-        last = words_at(data, ends - _WORD)
+        """Say of lines that end so whether somebody listens; three words lie before each end."""
+        ends = _names_end(data, ends)
+        # A name may be followed by a line number: what closes the line is put behind it again.
+        last = (words_at(data, ends - (_WORD - 1)) & _OPEN) | _CLOSED
         heard = np.zeros(len(ends), np.bool_)
+        sizes = self._last[_hashed(last)]
         for length, table in self._short.items():
             heard |= table[_hashed(last >> _bits(_WORD - length))]
-        sizes = self._last[_hashed(last)]
         rows = np.flatnonzero(sizes)
-        before = words_at(data, ends[rows] - TAIL)
+        sizes, last = sizes[rows], last[rows]
+        before = words_at(data, ends[rows] - (TAIL - 1))
+        known = np.zeros(len(rows), np.bool_)
         for size in range(_WORD + 1):
-            mine = np.flatnonzero(sizes[rows] & np.uint16(1 << size))
+            mine = np.flatnonzero(sizes & np.uint16(1 << size))
             if len(mine):
-                places = rows[mine]
                 rest = before[mine] >> _bits(_WORD - size) if size else before[mine] * _NONE
-                pairs = _paired(last[places], rest, size)
-                heard[places] |= self._both[_hashed(pairs)]
+                known[mine] |= self._both[_hashed(_paired(last[mine], rest, size))]
+        heard[rows] |= known
         return heard
 
     def _learn(self, end: bytes) -> None:
@@ -72,6 +81,20 @@ class Ears:
         before = np.array([int.from_bytes(rest, "little")], np.uint64)
         self._last[_hashed(last)] |= np.uint16(1 << len(rest))
         self._both[_hashed(_paired(last, before, len(rest)))] = True
+
+
+def _names_end(data: Bytes, ends: Places) -> Places:
+    """Say where the loggers' names end: before the parenthesis, or before a line number."""
+    ends = ends - 1
+    numbered = np.flatnonzero(_NUMBER[data[ends - 1]])
+    if not len(numbered):
+        return ends
+    at = ends[numbered] - 1
+    for _ in range(_LONGEST_NUMBER):
+        at = at - _NUMBER[data[at]]
+    colon = data[at] == ord(":")
+    ends[numbered[colon]] = at[colon]
+    return ends
 
 
 def _paired(last: Words, before: Words, size: int) -> Words:

@@ -7,6 +7,7 @@ many blocks at once, with one cheap pattern made of the rules of that very logge
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
@@ -19,15 +20,22 @@ from forensics.archives.starts import Places
 from forensics.entries.layouts import Layout
 from forensics.entries.listening import TAIL, Ears
 from forensics.entries.splitting import likely_first, named
+from forensics.patterns import TYPES
 
 __all__ = ["LOUD", "Sieve", "later_lines", "texts"]
 
 # The numbers of patterns: nothing is asked where no rule listens, everything where who knows who.
 _NOTHING, _ANYTHING = -1, 0
+# Numbers so small that numpy sorts them by counting; nobody has thirty thousand loggers.
+_SMALL = np.int16
+_Numbers = npt.NDArray[np.int16]
 # Levels that tell of trouble, and which first letters they have.
 LOUD = ("WARN", "WARNING", "ERROR", "FATAL")
 _LOUD = np.isin(np.arange(256), [ord(level[0]) for level in LOUD])
 _CLOSING = ord(")")
+# A line number behind the logger, and how long it may be.
+_PLACE = re.compile((TYPES["place"] + r"\)$").encode())
+_NUMBER = 8
 _RETURN = ord("\r")
 # So much is kept of a record's later lines: the settings a broker prints at its start, not a heap.
 _MORE_KEPT = 64 << 10
@@ -84,9 +92,9 @@ class Sieve:
 
     def _asked(
         self, texts: pa.Array, kinds: npt.NDArray[np.uint8], groups: list[list[Layout]]
-    ) -> Places:
+    ) -> _Numbers:
         """Give for each record the number of the pattern that it is to meet."""
-        asked = np.full(len(texts), _NOTHING, np.int64)
+        asked = np.full(len(texts), _NOTHING, _SMALL)
         for kind, layouts in enumerate(groups, 1):
             rows = np.flatnonzero(kinds == kind)
             if len(rows):
@@ -95,26 +103,26 @@ class Sieve:
                 asked[rows] = self._by_tail(some) if last else self._by_name(some, layouts)
         return asked
 
-    def _by_tail(self, texts: pa.Array) -> Places:
+    def _by_tail(self, texts: pa.Array) -> _Numbers:
         """Ask texts by how they end."""
-        tails = pc.binary_slice(texts, -TAIL, None).dictionary_encode()
-        numbers = np.array([self._of_tail(tail) for tail in tails.dictionary.to_pylist()], np.int64)
-        asked: Places = numbers[tails.indices.to_numpy(zero_copy_only=False)]
+        tails = pc.binary_slice(texts, -TAIL - _NUMBER, None).dictionary_encode()
+        numbers = np.array([self._of_tail(tail) for tail in tails.dictionary.to_pylist()], _SMALL)
+        asked: _Numbers = numbers[tails.indices.to_numpy(zero_copy_only=False)]
         return asked
 
-    def _by_name(self, texts: pa.Array, layouts: list[Layout]) -> Places:
+    def _by_name(self, texts: pa.Array, layouts: list[Layout]) -> _Numbers:
         """Ask texts by their loggers.
 
         Layouts that begin alike may name the logger in different places: what has no known name by
         the first is asked by the next, and what nobody finds a name in is asked everything.
         """
-        asked = np.full(len(texts), _ANYTHING, np.int64)
+        asked = np.full(len(texts), _ANYTHING, _SMALL)
         left = np.arange(len(texts))
         for layout in likely_first(texts, layouts):
             some = texts if len(left) == len(texts) else texts.take(pa.array(left))
             found = named(some, layout).dictionary_encode()
             names = found.dictionary.to_pylist()
-            numbers = np.array([self._of_name(name) for name in names], np.int64)
+            numbers = np.array([self._of_name(name) for name in names], _SMALL)
             numbers = numbers[found.indices.to_numpy(zero_copy_only=False)]
             unsure = numbers == _ANYTHING
             asked[left[~unsure]] = numbers[~unsure]
@@ -132,6 +140,7 @@ class Sieve:
         # A message of several lines does not end with its logger, and may be of any.
         if not tail.endswith(b")"):
             return _ANYTHING
+        tail = _PLACE.sub(b")", tail)
         fits = frozenset(name for end, name in self._ends if tail.endswith(end))
         if fits and fits not in self._numbers:
             self._numbers[fits] = len(self._patterns)
@@ -140,7 +149,7 @@ class Sieve:
 
     def _heard(self, cut: Cut, rows: Places, layouts: list[Layout]) -> npt.NDArray[np.bool_]:
         ends = cut.heads[rows]
-        # A signature is longer than two words, so they always lie before the end.
+        # A signature is as long as three words, so they always lie before the end.
         heard = self._ears.hear(cut.data, ends)
         asked = np.arange(len(rows))
         levels = [layout.level_at for layout in layouts if layout.level_at is not None]

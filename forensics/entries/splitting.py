@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 
 from forensics.archives.cutting import LONGEST
 from forensics.entries.layouts import Layout
+from forensics.patterns import TYPES
 
 __all__ = ["can_split", "likely_first", "named", "split"]
 
-_SHAPE = "{level:word} {message} ({logger:logger})"
+_SHAPE = "{level:word} {message} ({logger:logger}"
+_PLACE = TYPES["place"]
 _SAMPLE = 16
 # No line is kept that far; without an end, Arrow cannot slice lines that are too short.
 _FAR = 2 * LONGEST
@@ -44,7 +46,7 @@ def split(layout: Layout, lines: pa.Array) -> tuple[pa.Array, dict[str, pa.Array
     front, logger = (_part(rest, at, fits) for at in (0, 1))
     words = pc.split_pattern(front, pattern=" ", max_splits=1)
     whole = pc.and_(
-        pc.match_substring_regex(logger, r"^[\w.$-]+\)$"),
+        pc.match_substring_regex(logger, rf"^[\w.$-]+{_PLACE}\)$"),
         pc.equal(pc.fill_null(pc.list_value_length(words), 0), 2),
     )
     fits = pc.fill_null(pc.and_(fits, whole), False)
@@ -53,6 +55,8 @@ def split(layout: Layout, lines: pa.Array) -> tuple[pa.Array, dict[str, pa.Array
     if not pc.all(named).as_py():
         return pa.repeat(pa.scalar(False), len(lines)), {}
     names = pc.binary_slice(logger.filter(fits), 0, -1)
+    if pc.any(pc.match_substring(names, ":")).as_py():
+        names = pc.replace_substring_regex(names, _PLACE + "$", "")
     return fits, dict(zip(_NAMES, (level, message, names), strict=True))
 
 

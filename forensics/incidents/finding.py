@@ -88,7 +88,9 @@ def iso(micros: int) -> str:
 
 def _evidence(places: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Order evidence by time and text first: the names of files differ between archives."""
-    unique = {(one["file"], one["line"]): one for one in places}
+    # A line that tells of many things is quoted in full by the first of them only.
+    fullest = sorted(places, key=lambda one: len(one["text"] or ""))
+    unique = {(one["file"], one["line"]): one for one in fullest}
     kept = sorted(
         unique.values(),
         key=lambda one: (one.get("at") or 0, one["text"] or "", one["line"], one["file"]),

@@ -71,7 +71,9 @@ def test_events_and_histories_point_at_lines_of_the_archive(run: Run) -> None:
     said = {(row["file"], row["line"]) for row in table(run.out, "events")}
 
     for row in events:
-        assert quoted(texts[row["file"]], row["line"]) == row["text"].split("\n")[0]
+        whole, text = quoted(texts[row["file"]], row["line"]), row["text"].split("\n")[0]
+        # A line that names thousands of partitions is quoted in full only once.
+        assert whole == text or (whole.startswith(text) and len(text) == 240)
         assert texts[row["file"]][row["offset"] :].startswith(row["text"].encode()[:200])
     for name in ("leadership", "isr"):
         for row in table(run.out, name):
