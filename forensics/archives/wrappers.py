@@ -7,6 +7,7 @@ object, and to colour it. Which collector does what is said in rules/wrappers/.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,7 +59,7 @@ _COLONS = ('":"', '": "', '" : "')
 
 
 @dataclass(frozen=True)
-class Wrapper:
+class Wrapper(ABC):
     """One wrapper; `origin` says where it is written."""
 
     id: str
@@ -68,13 +69,13 @@ class Wrapper:
     # Whether a line may go on in the next one.
     tears: bool
 
+    @abstractmethod
     def seems(self, line: bytes) -> bool:
         """Whether one line looks wrapped: the cheap question before the dear one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def open(self, texts: Texts) -> Texts:
         """Take the wrapper off all texts that have it; the others stay as they are."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

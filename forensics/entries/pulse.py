@@ -120,10 +120,6 @@ def _clock_at(layout: Layout) -> int | None:
 
 
 def _level_at(group: list[Layout]) -> int | None:
-    """Find where the first letter of the level stands, if it is a fixed place."""
-    found = set()
-    for layout in group:
-        between, level, _ = layout.template.source.partition("{time:time}")[2].partition("{level:")
-        fixed = level and "{" not in between
-        found.add(layout.time_at + len(layout.time.shape) + len(between) if fixed else None)
+    """Find where the first letter of the level stands, if it is the same fixed place for all."""
+    found = {layout.level_at for layout in group}
     return found.pop() if len(found) == 1 else None

@@ -15,7 +15,7 @@ from forensics.entries.pulse import SILENCE
 from forensics.events.accounting import FileAccount
 from forensics.history.clocks import Clocks
 
-__all__ = ["SERVERS", "Coverage", "Log", "Silence", "covered", "kind_of_log"]
+__all__ = ["SERVERS", "TELLING", "Coverage", "Log", "Silence", "covered", "kind_of_log"]
 
 SERVERS = ("broker", "controller")
 # The logs of a broker or controller in the order of what they tell of partitions.
@@ -66,7 +66,10 @@ class Log:
 
     @property
     def hides(self) -> bool:
-        """Whether a level above INFO keeps the routine lines out."""
+        """Whether a level above INFO keeps out the lines that a history is made of."""
+        if self.kind not in TELLING:
+            # Others, such as that of requests, are kept at WARN by Kafka's own settings.
+            return False
         loud = sum(self.levels.get(letter, 0) for letter in "WEF")
         quiet = sum(self.levels.get(letter, 0) for letter in "IDT")
         return loud > 0 and quiet == 0

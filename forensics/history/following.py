@@ -26,8 +26,8 @@ from forensics.history.controllers import (
 from forensics.history.coverage import Coverage
 from forensics.history.lanes import LANE_KINDS, Absence, Span, absences, broker_lanes
 from forensics.history.pauses import WAKE_KINDS, with_pauses
-from forensics.history.phases import PHASE_KINDS, Phases
-from forensics.history.reading import SEEN, events_of
+from forensics.history.phases import Phases
+from forensics.history.reading import SEEN, events_of, phases_of
 from forensics.tables import LANES, scanned
 
 __all__ = ["Lanes", "lanes"]
@@ -84,7 +84,7 @@ class Lanes:
 
 def lanes(events: Path, clocks: Clocks, roles: Mapping[str, str | None]) -> Lanes:
     """Follow every broker, controller and client."""
-    news = _news(events_of(events, LANE_KINDS), _phases(events), clocks, roles)
+    news = _news(events_of(events, LANE_KINDS), phases_of(events), clocks, roles)
     starts = [row for row in news if row["kind"] == "process_starting"]
     words = _last_words(events, starts, clocks)
     own = (_broker(node, roles) for node in roles)
@@ -127,10 +127,6 @@ def _news(
 def _is_old(row: Row, phases: Phases) -> bool:
     stretches = phases.replaying.get(row["node"] or "", ())
     return any(begin <= row["ts"] <= end + _BEHIND for begin, end in stretches)
-
-
-def _phases(events: Path) -> Phases:
-    return Phases.of(row for row in events_of(events, PHASE_KINDS, SEEN) if row["node"])
 
 
 def _told_of_controllers(events: Path, clocks: Clocks) -> list[Row]:

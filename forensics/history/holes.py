@@ -9,11 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
-from forensics.history.coverage import Coverage, Log, kind_of_log
+from forensics.history.coverage import TELLING, Coverage, Log, kind_of_log
 from forensics.history.lanes import Absence
-from forensics.tables import COVERAGE
+from forensics.tables import COVERAGE, scanned
 
 __all__ = ["HOLES", "coverage_table", "named_nodes"]
 
@@ -65,7 +64,7 @@ def coverage_table(
 def named_nodes(events: Path) -> dict[str, str]:
     """Read which brokers are named as leaders, in one streaming read of one column."""
     found: set[int] = set()
-    for batch in ds.dataset(events, format="parquet").scanner(columns=["leader"]).to_batches():
+    for batch in scanned(events, ["leader"]):
         found.update(one for one in pc.unique(batch["leader"]).to_pylist() if one is not None)
     return {f"broker-{one}": "broker" for one in sorted(found) if one >= 0}
 
@@ -85,7 +84,9 @@ def _of_log(log: Log, coverage: Coverage) -> Iterator[Row]:
     if log.hides:
         why = _WHY[HIDDEN]
         yield _row(log.node, log.role, log.kind, HIDDEN, log.first, log.last, why, log, evidence)
-    yield from _rotations(log)
+    if log.kind in TELLING:
+        # The JVM's log, for one, is written over in a ring.
+        yield from _rotations(log)
 
 
 def _holes_of(node: str, coverage: Coverage, gone: Sequence[Absence]) -> Iterator[Row]:

@@ -21,8 +21,8 @@ from forensics.history.folding import FOLDED, Context, folded
 from forensics.history.following import Lanes, lanes
 from forensics.history.lanes import Absence
 from forensics.history.moves import MOVE_KINDS, Moves
-from forensics.history.phases import PHASE_KINDS, Phases
-from forensics.history.reading import SEEN, events_of
+from forensics.history.phases import Phases
+from forensics.history.reading import SEEN, events_of, phases_of
 from forensics.history.solving import solve, zone_shifts
 from forensics.history.turns import hidden_steps, located
 
@@ -59,11 +59,6 @@ def solve_clocks(pairs: pa.Table, events: Path, nodes: Sequence[str]) -> Clocks:
     first = {row["node"] for row in clocks.rows if row["reference"]}
     other = located(solve(rows, zones, nodes, first), events)
     return min(clocks, other, key=hidden_steps)
-
-
-def phases_of(events: Path) -> Phases:
-    """Read when each process was starting and catching up."""
-    return Phases.of(row for row in events_of(events, PHASE_KINDS, SEEN) if row["node"])
 
 
 def context(

@@ -18,8 +18,8 @@ from forensics.report.tracks import Lane
 from forensics.report.words import clock, lasting
 
 __all__ = [
-    "CONFIG", "Draw", "Figure", "bar_trace", "count_axis", "flags", "lanes", "library", "row_names",
-    "stacked", "swimlanes", "timeline",
+    "CONFIG", "Draw", "Figure", "bar_trace", "count_axis", "flags",
+    "lanes", "plotly_js", "row_names", "stacked", "swimlanes", "timeline",
 ]  # fmt: skip
 
 Figure = dict[str, Any]
@@ -54,7 +54,7 @@ TEMPLATE = go.layout.Template(
 BANDS = 50
 
 
-def library() -> str:
+def plotly_js() -> str:
     """Give the source of plotly.js as the installed package carries it."""
     return str(get_plotlyjs())
 

@@ -73,7 +73,7 @@ def save(page: Path, title: str, *inside: Child) -> Path:
 
 
 def _head(title: str) -> Markup:
-    policy = POLICY.format(scripts=" ".join(map(_hash, (_asset("page.js"), _library()))))
+    policy = POLICY.format(scripts=" ".join(map(_hash, (_asset("page.js"), _plotly_js()))))
     return tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -126,15 +126,15 @@ def _asset(name: str) -> str:
 
 
 @cache
-def _library() -> str:
-    return figures.library()
+def _plotly_js() -> str:
+    return figures.plotly_js()
 
 
 @cache
 def _packed() -> str:
     # Wrapped by hand: the gzip module writes the time and, by version, the system into its header.
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    packed = packer.compress(_library().encode()) + packer.flush()
+    packed = packer.compress(_plotly_js().encode()) + packer.flush()
     return base64.b64encode(packed).decode("ascii")
 
 
