@@ -54,9 +54,7 @@ class Scanner:
         found = catalogue(unpacked(overlays))
         self.groups = grouped(found.layouts)
         # What nobody asks for costs nothing here.
-        self.matcher = Matcher(
-            rule for rule in found.rules if not rule.routine and (context or not rule.context)
-        )
+        self.matcher = Matcher(found.heard(context=context))
         self.sieve = Sieve(self.matcher.probes, self.matcher.loud)
         self.writers = Writers()
         self.signatures = signatures(self.groups)

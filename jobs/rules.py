@@ -188,7 +188,7 @@ def profile_(archives: Sequence[str], limit: int, packs: Sequence[Path]) -> None
     from forensics.events.profiling import profile
 
     found = catalogue([open_pack(pack) for pack in packs])
-    for line in profile(plan(archives, WHOLE).splits, found.layouts, found.rules).lines(limit):
+    for line in profile(plan(archives, WHOLE).splits, found.layouts, found.heard()).lines(limit):
         print(line)
 
 

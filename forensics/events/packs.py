@@ -64,6 +64,12 @@ class Catalogue:
     rules: tuple[Rule, ...]
     packs: tuple[Mapping[str, str], ...]
 
+    def heard(self, *, context: bool = False) -> tuple[Rule, ...]:
+        """Give the rules that a scan asks: those that tell something, and context if wanted."""
+        return tuple(
+            rule for rule in self.rules if not rule.routine and (context or not rule.context)
+        )
+
 
 @dataclass
 class _Merged:

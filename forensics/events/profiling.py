@@ -77,10 +77,9 @@ class _Timed(Matcher):
         return rows, fields
 
 
-def profile(splits: Iterable[Split], layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> Profile:
+def profile(splits: Iterable[Split], layouts: tuple[Layout, ...], heard: Sequence[Rule]) -> Profile:
     """Scan splits without Spark, as one worker does, and note where the time goes."""
     found = Profile()
-    heard = [rule for rule in rules if not rule.routine]
     book = Book(layouts, heard)
     book.matcher = _Timed(heard, found)
     for split in splits:

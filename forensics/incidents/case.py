@@ -58,6 +58,12 @@ class Case:
             return []
         return list(islice(self.each(table, where), most))
 
+    def beyond(self, table: str, most: int, where: pc.Expression | None = None) -> int:
+        """Count the rows that `some` leaves out: what is not looked at must be said."""
+        if not (self.tables / table).is_dir():
+            return 0
+        return max(0, int(self._data(table).count_rows(filter=where)) - most)
+
     def first(self, kind: str, most: int, where: pc.Expression) -> list[Row]:
         """Read the first events of a kind by corrected time, of however many there are."""
         columns = ["ts", "node", "file", "line", "text", "rule"]

@@ -15,10 +15,12 @@ NAME = "contradiction"
 def find(case: Case) -> Iterator[Finding]:
     """Yield one finding for each promise that is broken, and for each epoch with two rulers."""
     groups: dict[tuple[str, bool], list[Row]] = {}
-    for row in case.some("breaches", case.limits[NAME]["most"]):
+    most = case.limits[NAME]["most"]
+    unread = case.beyond("breaches", most)
+    for row in case.some("breaches", most):
         groups.setdefault((row["invariant"], bool(row["alone"])), []).append(row)
     for invariant, alone in sorted(groups):
-        yield _finding(case, invariant, groups[invariant, alone], alone=alone)
+        yield _finding(case, invariant, groups[invariant, alone], unread, alone=alone)
     for rivalry in case.past.lanes.office.rivalries:
         begin = min(place["at"] for place in rivalry.evidence)
         yield Finding(
@@ -35,7 +37,9 @@ def find(case: Case) -> Iterator[Finding]:
         )
 
 
-def _finding(case: Case, invariant: str, rows: Sequence[Row], *, alone: bool) -> Finding:
+def _finding(
+    case: Case, invariant: str, rows: Sequence[Row], unread: int, *, alone: bool
+) -> Finding:
     ordered = sorted(rows, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
     names = sorted({name_of(row) for row in ordered})
     first = ordered[0]
@@ -53,11 +57,14 @@ def _finding(case: Case, invariant: str, rows: Sequence[Row], *, alone: bool) ->
         measures={
             "invariant": invariant,
             "breaches": sum(_breaches(ordered).values()),
+            "rows_not_looked_at": unread,
             "examples": [
                 {"partition": name_of(row), "detail": row["detail"]} for row in ordered[:_SHOWN]
             ],
         },
-        explanation=_EXPLANATIONS[invariant] + (_ALONE if alone else ""),
+        explanation=_EXPLANATIONS[invariant]
+        + (_ALONE if alone else "")
+        + (_UNREAD.format(unread) if unread else ""),
         actions=[_ACTION],
     )
 
@@ -78,6 +85,7 @@ _EXPLANATIONS = {
     "one controller per epoch": "A controller epoch belongs to one node. Two that claim the same "
     "one are two clusters, or a quorum that was torn apart.",
 }
+_UNREAD = " {:,} further rows of tables/breaches were not looked at, so there may be more."
 _ALONE = " Only a node that hung or was away then says so: it may have spoken of the past."
 _ACTION = (
     "Look whether the archive mixes two clusters, or holds the logs of a topic from before it was "

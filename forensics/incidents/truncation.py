@@ -26,12 +26,13 @@ def find(case: Case) -> Iterator[Finding]:
     """Yield one finding for each stroke of cuts that no unclean leader made necessary."""
     limits = case.limits[NAME]
     clean = pc.field("unclean").is_null() | (pc.field("unclean") == False)  # noqa: E712
+    unread = case.beyond("cuts", limits["most"], clean)
     for group in strokes(case.some("cuts", limits["most"], clean), limits["stroke"]):
         losses = [_entry(rows) for rows in _by_epoch(group)]
         for deep in (True, False):
             part = [loss for loss in losses if (loss[0]["below_high_watermark"] > 0) is deep]
             if part:
-                yield _finding(case, part, deep=deep)
+                yield _finding(case, part, unread, deep=deep)
 
 
 def _by_epoch(group: Sequence[Row]) -> Iterator[list[Row]]:
@@ -81,7 +82,9 @@ def _least(row: Row) -> int:
     return int(max(0, end - kept))
 
 
-def _finding(case: Case, losses: list[tuple[Entry, list[Row]]], *, deep: bool) -> Finding:
+def _finding(
+    case: Case, losses: list[tuple[Entry, list[Row]]], unread: int, *, deep: bool
+) -> Finding:
     entries = [entry for entry, _ in losses]
     rows = [row for _, rows in losses for row in rows]
     begin = min(row["started_at"] for row in rows)
@@ -101,8 +104,11 @@ def _finding(case: Case, losses: list[tuple[Entry, list[Row]]], *, deep: bool) -
             "partitions": entries,
             "lost_records_min": sum(entry["lost_records_min"] for entry in entries),
             "lost_records_max": _sum([entry["lost_records_max"] for entry in entries]),
+            "cuts_not_looked_at": unread,
         },
-        explanation=(_DEEP if deep else _PLAIN) + ("" if known else _OPEN),
+        explanation=(_DEEP if deep else _PLAIN)
+        + ("" if known else _OPEN)
+        + (_UNREAD.format(unread) if unread else ""),
         actions=_actions(entries, deep=deep),
     )
 
@@ -136,6 +142,7 @@ _DEEP = (
     "The log was cut below its own high watermark: records that were committed, acknowledged to "
     "producers with acks=all, and that consumers may have read. No unclean election is seen here."
 )
+_UNREAD = " {:,} further rows of tables/cuts were not looked at, so there may be more than this."
 _OPEN = " Not all leaders between are known: whether every election was clean cannot be told."
 
 

@@ -30,9 +30,9 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from forensics.archives.planning import plan  # noqa: E402
-from forensics.entries.layouts import load_layouts  # noqa: E402
 from forensics.events.checking import Book  # noqa: E402
-from forensics.events.rules import Wording, load_rules  # noqa: E402
+from forensics.events.packs import catalogue  # noqa: E402
+from forensics.events.rules import Wording  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -199,9 +199,9 @@ def bench(folder: Path, megabytes: tuple[int, int], plain_mb: tuple[int, int]) -
 
     load = os.getloadavg()[0]
     print(f"  load of the machine before the start: {load:.1f}", file=sys.stderr)
-    # What a scan asks for: neither what is routine nor what only gives context.
-    rules = [rule for rule in load_rules() if not rule.routine and not rule.context]
-    book = Book(load_layouts(), rules)
+    found = catalogue()
+    rules = found.heard()
+    book = Book(found.layouts, rules)
     pool = records(book)
     sizes = [make(folder / f"logs-{mb}", mb * MB, pool) for mb in megabytes]
     plain = [make(folder / f"plain-{mb}", mb * MB, pool) for mb in plain_mb]
