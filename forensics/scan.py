@@ -17,12 +17,12 @@ import pyarrow as pa
 from forensics.archives.cutting import Account, Cut
 from forensics.archives.planning import Split
 from forensics.archives.reading import Opened, Piece, begin, digest, pieces
-from forensics.entries.parsing import grouped, layout_of, lift, read, signatures, times
+from forensics.entries.layouts import Layout
+from forensics.entries.parsing import layout_of, times
 from forensics.entries.pulse import Pulse
-from forensics.entries.sieve import Sieve
 from forensics.entries.times import NO_TIME
 from forensics.entries.writers import Writers
-from forensics.events.matching import Matcher
+from forensics.events.book import Book
 from forensics.events.packs import catalogue, unpacked
 from forensics.tables import EVENTS
 
@@ -43,21 +43,18 @@ def scanner(overlays: str = "", *, context: bool = False) -> Scanner:
     `overlays` are the packs that lie over the shipped rules, as `packed` writes them; `context`
     asks for the events that only give context, too.
     """
-    return Scanner(overlays, context=context)
+    found = catalogue(unpacked(overlays))
+    # What nobody asks for costs nothing here.
+    return Scanner(Book(found.layouts, found.heard(context=context)))
 
 
 class Scanner:
-    """All layouts and rules, ready to scan."""
+    """Scans one split after the other by the same layouts and rules."""
 
-    def __init__(self, overlays: str = "", *, context: bool = False) -> None:
-        """Load what rules/ holds, and what lies over it."""
-        found = catalogue(unpacked(overlays))
-        self.groups = grouped(found.layouts)
-        # What nobody asks for costs nothing here.
-        self.matcher = Matcher(found.heard(context=context))
-        self.sieve = Sieve(self.matcher.probes, self.matcher.loud)
+    def __init__(self, book: Book) -> None:
+        """Take the layouts and rules."""
+        self.book = book
         self.writers = Writers()
-        self.signatures = signatures(self.groups)
 
     def scan(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Scan a split; yields events, and one row of account for every file in it."""
@@ -68,17 +65,16 @@ class Scanner:
             yield from self._piece(piece)
 
     def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        opened = begin(piece, self.signatures)
-        summary, cutter = _Summary(piece, opened, Pulse(self.groups)), opened.cutter
+        opened = begin(piece, self.book.signatures)
+        summary, cutter = _Summary(piece, opened, self.book.groups), opened.cutter
         lifted: list[pa.RecordBatch] = []
         held = 0
         for block, final in opened.blocks:
             summary.update(block)
             cut = cutter.feed(block, final=final)
             if cut is not None:
-                summary.times(cut, self)
-                summary.pulse.take(cut)
-                lifted.append(lift(cut, self.sieve.keep(cut, self.groups), self.groups))
+                summary.take(cut)
+                lifted.append(self.book.lift(cut))
                 held += lifted[-1].nbytes
             if held > _ENOUGH:
                 yield from self._events(lifted, piece, summary)
@@ -88,7 +84,7 @@ class Scanner:
         yield from self._events(lifted, piece, summary)
         if opened.headless and cutter.account.lines and piece.number == 0:
             summary.explain(opened.head)
-        yield _account_row(piece.file, piece.number, summary.close(cutter.account, self))
+        yield _account_row(piece.file, piece.number, summary.close(cutter.account))
 
     def _events(
         self, lifted: list[pa.RecordBatch], piece: Piece, summary: _Summary
@@ -96,9 +92,9 @@ class Scanner:
         """Read and match what was lifted from many blocks at once."""
         if not any(len(one) for one in lifted):
             return
-        entries = read(self.sieve.narrow(pa.concat_batches(lifted), self.groups), self.groups)
+        entries = self.book.read(self.book.narrow(pa.concat_batches(lifted)))
         summary.writers(self.writers.count(entries["message"], entries["client"]))
-        events = self.matcher.match(entries)
+        events = self.book.match(entries)
         summary.events += len(events)
         if len(events):
             yield _staged(events, piece)
@@ -107,9 +103,10 @@ class Scanner:
 class _Summary:
     """What is told about one piece beside its events."""
 
-    def __init__(self, piece: Piece, opened: Opened, pulse: Pulse) -> None:
+    def __init__(self, piece: Piece, opened: Opened, groups: list[list[Layout]]) -> None:
         self.events = 0
-        self.pulse = pulse
+        self._groups = groups
+        self._pulse = Pulse(groups)
         self._wrapper = opened.unwrapping.name if opened.unwrapping else None
         self._piece = piece
         self._digest = hashlib.sha256() if piece.whole else None
@@ -127,15 +124,16 @@ class _Summary:
         for key, count in found.items():
             self._writers[key] = self._writers.get(key, 0) + count
 
-    def times(self, cut: Cut, scan: Scanner) -> None:
-        ends = times(cut, np.array([0, len(cut.starts) - 1], np.int64), scan.groups)
+    def take(self, cut: Cut) -> None:
+        self._pulse.take(cut)
+        ends = times(cut, np.array([0, len(cut.starts) - 1], np.int64), self._groups)
         known = [int(moment) for moment in ends if moment != NO_TIME]
         if known:
             self._first = known[0] if self._first is None else self._first
             self._last = known[-1]
         for kind in set(cut.kinds.tolist()) - set(self._named):
             row = int(np.flatnonzero(cut.kinds == kind)[0])
-            self._named[kind] = layout_of(cut, row, scan.groups[kind - 1])
+            self._named[kind] = layout_of(cut, row, self._groups[kind - 1])
 
     def explain(self, head: bytes) -> None:
         if head.count(0) > len(head) * _BINARY_SHARE:
@@ -143,22 +141,22 @@ class _Summary:
         else:
             self._notes.append("no known log layout at its beginning")
 
-    def close(self, account: Account, scan: Scanner) -> dict[str, Any]:
+    def close(self, account: Account) -> dict[str, Any]:
         if account.long_lines:
             self._notes.append(f"{account.long_lines} line(s) longer than 1 MB, read in part")
         if self._piece.item.damaged:
             self._notes.append(self._piece.item.damaged)
         counts = vars(account) | {
             "layouts": {
-                self._named.get(kind) or scan.groups[kind - 1][0].id: count
+                self._named.get(kind) or self._groups[kind - 1][0].id: count
                 for kind, count in sorted(account.layouts.items())
             }
         }
         return counts | {
             "first": self._first,
             "last": self._last,
-            "gaps": self.pulse.gaps,
-            "levels": dict(self.pulse.levels),
+            "gaps": self._pulse.gaps,
+            "levels": dict(self._pulse.levels),
             "events": self.events,
             "writers": self._writers,
             "notes": self._notes,

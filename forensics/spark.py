@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -21,29 +20,9 @@ from forensics import java
 from forensics.archives.planning import Split
 from forensics.datasource import KafkaLogs, packed
 from forensics.errors import ForensicsError
+from forensics.flow import Batches, Reader
 
 __all__ = ["Cluster", "told_plainly"]
-
-Batches = Iterator[pa.RecordBatch]
-
-
-class Reader(Protocol):
-    """A function of batches of events, sorted by keys, that says which events it wants."""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The columns whose values must be looked at together."""
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds of events."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """All columns that are read, the keys too."""
-
-    def __call__(self, events: Batches) -> Batches:
-        """Turn batches of events into batches of rows."""
 
 
 @contextmanager
@@ -142,10 +121,11 @@ class Cluster:
         table.write.mode("overwrite").option("compression", "snappy").parquet(str(target))
 
     def write_sorted(
-        self, source: Path, where: str, columns: Sequence[str], order: Sequence[str], target: Path
+        self, source: Path, table: str, columns: Sequence[str], order: Sequence[str], target: Path
     ) -> None:
-        """Write some rows and columns so that the files, by name, hold them in order."""
-        chosen = self.session.read.parquet(str(source)).where(where).select(*columns)
+        """Write the rows of one folded table so that the files, by name, hold them in order."""
+        folded = self.session.read.parquet(str(source))
+        chosen = folded.where(F.col("table") == table).select(*columns)
         by = [F.col(name).asc_nulls_last() for name in order]
         ranged = chosen.repartitionByRange(*by).sortWithinPartitions(*by)
         ranged.write.mode("overwrite").options(**_IN_PARTS).parquet(str(target))

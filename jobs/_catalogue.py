@@ -47,9 +47,11 @@ def list_(
     The columns are: id, kind of event, loggers, oldest to newest version, and number of wordings.
     They are aligned on a terminal; in a pipe or a file there are tabs between them.
 
-    Example: kafka-forensics rules list --kind partition_state --logger ReplicaManager
+    \b
+    Example:
+      kafka-forensics rules list --kind partition_state --logger ReplicaManager
     """
-    from forensics.events import describing
+    from forensics.events.authoring import describing
 
     rules: Sequence[Rule] = _found(packs).rules
     last = logger and logger.rpartition(".")[2]
@@ -73,9 +75,11 @@ def show(name: str, packs: Sequence[Path]) -> None:
     What it means, its wordings with their versions, the facts it gives, its examples, and the lines
     it refuses. ID may also be what an event says of its rule, such as isr.updated@3.1.
 
-    Example: kafka-forensics rules show isr.updated
+    \b
+    Example:
+      kafka-forensics rules show isr.updated
     """
-    from forensics.events.describing import described, find
+    from forensics.events.authoring.describing import described, find
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A line of a log may hold what the terminal's encoding does not.
@@ -98,7 +102,7 @@ def show(name: str, packs: Sequence[Path]) -> None:
     help="The folder of your rules; it is made where there is none.",
 )
 def new(name: str, logger: str, line: str | None, kind: str, folder: Path) -> None:
-    r"""Write a draft of a rule with this ID.
+    """Write a draft of a rule with this ID.
 
     The draft passes `rules check DIR` as it is. Of --line it makes the example, the match (numbers
     and partitions become parts of a template) and a line that is near and refused. What the line
@@ -106,12 +110,12 @@ def new(name: str, logger: str, line: str | None, kind: str, folder: Path) -> No
 
     \b
     Example:
-      kafka-forensics rules new cleaner.slow --logger LogCleaner \
+      kafka-forensics rules new cleaner.slow --logger LogCleaner \\
         --line '[2026-11-18 11:51:22,793] INFO Cleaner 0 is slow (kafka.log.LogCleaner)'
     """
     from forensics.errors import ForensicsError
-    from forensics.events.describing import every_kind
-    from forensics.events.drafting import Draft, draft, pointer
+    from forensics.events.authoring.describing import every_kind
+    from forensics.events.authoring.drafting import Draft, draft, pointer
     from forensics.events.kinds import read_kinds
 
     file = folder / f"{name.replace('.', '-')}.yaml"
@@ -139,11 +143,13 @@ def docs(folder: Path) -> None:
     DIR/events.md is about the table of events. Pages of families that are gone are deleted. Files
     that this command has not written are left alone.
 
-    Example: kafka-forensics rules docs docs
+    \b
+    Example:
+      kafka-forensics rules docs docs
     """
     from forensics.errors import ForensicsError
-    from forensics.events.describing import every_kind
-    from forensics.events.documenting import MARK, pages
+    from forensics.events.authoring.describing import every_kind
+    from forensics.events.authoring.documenting import MARK, pages
 
     made = pages(_found(()).rules, every_kind())
     written = {folder / name: text for name, text in made.items()}
@@ -163,13 +169,17 @@ def docs(folder: Path) -> None:
 def schema(folder: Path) -> None:
     """Write the JSON Schemas of rules, layouts and kinds into DIR.
 
-    Editors check and complete YAML by them: let the first line of a rule be
-    `# yaml-language-server: $schema=DIR/event-rule.json`.
+    Editors check and complete YAML by them. Let the first line of a rule be:
 
-    Example: kafka-forensics rules schema rules/schema
+    \b
+      # yaml-language-server: $schema=DIR/event-rule.json
+
+    \b
+    Example:
+      kafka-forensics rules schema rules/schema
     """
-    from forensics.events.describing import every_kind
-    from forensics.events.schemas import schemas
+    from forensics.events.authoring.describing import every_kind
+    from forensics.events.authoring.schemas import schemas
 
     written = {folder / name: text for name, text in schemas(every_kind()).items()}
     _write(written)
@@ -188,7 +198,7 @@ def _only(
 ) -> Sequence[Rule]:
     """Keep the rules that have something; what none has is most often misspelt."""
     from forensics.errors import ForensicsError
-    from forensics.events.describing import near
+    from forensics.events.authoring.describing import near
 
     if wanted is None:
         return rules

@@ -39,7 +39,7 @@ def command(
     context: bool,
     quiet: bool,
 ) -> None:
-    r"""Read log archives and write the postmortem page, findings.json and tables.
+    """Read log archives and write the postmortem page, findings.json and tables.
 
     ARCHIVE is a folder, a log file, or a .gz, .tar, .tar.gz, .zip (told by content, not by name);
     several are read as one cluster's.

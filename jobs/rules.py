@@ -9,7 +9,6 @@ import io
 import json
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,10 @@ import click
 from forensics.console import RULES, load, run
 
 if TYPE_CHECKING:
-    from forensics.events.explaining import Tally
+    from forensics.archives.planning import Split
+    from forensics.events.authoring.explaining import Tally
+    from forensics.events.authoring.walking import Walk
+    from forensics.events.book import Book
 
 __all__ = ["command"]
 
@@ -41,7 +43,9 @@ for listed in catalogue_.commands.values():
 
 
 @command.command(name="check")
-@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.argument(
+    "paths", nargs=-1, metavar="[PATH]...", type=click.Path(exists=True, path_type=Path)
+)
 def check_(paths: Sequence[Path]) -> None:
     """Try all layouts and event rules on their own examples.
 
@@ -50,11 +54,12 @@ def check_(paths: Sequence[Path]) -> None:
 
     Prints every problem as `file:line: sentence` and ends with 1, or says that all hold.
 
-    Example: kafka-forensics rules check my-rules/
+    \b
+    Example:
+      kafka-forensics rules check my-rules/
     """
-    _spare_pandas()
     from forensics.errors import RuleError
-    from forensics.events.checking import check
+    from forensics.events.authoring.checking import check
     from forensics.events.packs import assemble, open_pack
 
     found, problems = assemble([open_pack(path) for path in paths])
@@ -69,26 +74,6 @@ def check_(paths: Sequence[Path]) -> None:
     )
 
 
-class _Hidden(MetaPathFinder):
-    """Finds no pandas: Arrow imports it with the first list that it is given.
-
-    That takes half a second, a quarter of a check of all rules, and nothing here needs it.
-    """
-
-    def find_spec(self, fullname: str, *_: object) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(fullname)
-
-
-def _spare_pandas() -> None:
-    import pyarrow as pa
-
-    hidden = _Hidden()
-    sys.meta_path.insert(0, hidden)
-    pa.array([b""])
-    sys.meta_path.remove(hidden)
-
-
 @command.command()
 @click.argument("file", type=click.Path(exists=True))
 @click.option("--unclaimed", is_flag=True, help="Show the shapes of the records no rule takes.")
@@ -99,30 +84,26 @@ def _spare_pandas() -> None:
 )
 @RULES
 def explain(file: str, limit: int | None, packs: Sequence[Path], *, unclaimed: bool) -> None:
-    """Say which rule takes which line of FILE, and what it reads from it.
+    """Say which rule takes which line of FILE.
 
-    FILE is a log, a folder or an archive of any form. After the lines come the counts: records by
-    rule, records in all, and lines that no layout reads.
+    FILE is a log, a folder or an archive of any form. Beside each rule stands what it reads from
+    the line. After the lines come the counts: records by rule, records in all, and lines that no
+    layout reads.
 
     With --unclaimed: the messages of loggers that the rules know, and that no rule takes, with
     digits as #, the most frequent first.
 
-    Example: kafka-forensics rules explain server.log --limit 20
+    \b
+    Example:
+      kafka-forensics rules explain server.log --limit 20
     """
-    from forensics.archives.planning import plan
-    from forensics.events.checking import Book
-    from forensics.events.explaining import Tally, explain, plain
-    from forensics.events.packs import catalogue, open_pack
+    from forensics.events.authoring.explaining import Tally, explain
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A log may hold what the terminal's encoding does not.
         sys.stdout.reconfigure(errors="backslashreplace")
-    work = plan([file], WHOLE)
-    for label, problem in work.problems:
-        click.echo(f"warning: {plain(label)}: {plain(problem)}; the rest is read", err=True)
     tally = Tally()
-    found = catalogue([open_pack(pack) for pack in packs])
-    lines = explain(work.splits, Book(found.layouts, found.rules), tally)
+    lines = explain(_splits([file]), _book(packs), tally)
     shown = 0 if unclaimed else limit
     for line in islice(lines, shown):
         print(line)
@@ -150,18 +131,14 @@ def coverage_(archives: Sequence[str], limit: int, packs: Sequence[Path], *, as_
     and the rest. A shape is a message with its numbers, ids and partitions masked; the first line
     of each is named, and `rules explain` shows what the rules make of it.
 
-    Example: kafka-forensics rules coverage broker-logs.tar.gz --limit 20
+    \b
+    Example:
+      kafka-forensics rules coverage broker-logs.tar.gz --limit 20
     """
-    from forensics.archives.planning import plan
-    from forensics.events.checking import Book
-    from forensics.events.coverage import cover
-    from forensics.events.packs import catalogue, open_pack
+    from forensics.events.authoring.coverage import cover
 
-    found = catalogue([open_pack(pack) for pack in packs])
-    work = plan(archives, WHOLE)
-    for label, problem in work.problems:
-        click.echo(f"warning: {label}: {problem}; the rest is read", err=True)
-    counted = cover(work.splits, Book(found.layouts, found.rules))
+    counted = cover(_splits(archives), _book(packs))
+    _warn(counted)
     if as_json:
         print(json.dumps(counted.document(), indent=2))
         return
@@ -178,26 +155,51 @@ def coverage_(archives: Sequence[str], limit: int, packs: Sequence[Path], *, as_
 def profile_(archives: Sequence[str], limit: int, packs: Sequence[Path]) -> None:
     """Say what the rules cost on ARCHIVE, the dearest first.
 
-    Scans it in this process, without Spark, as one worker would: the seconds of each step of the
-    scan, then of each wording the milliseconds, the records that it was asked about and took.
+    Scans it in this process, without Spark, as one worker would. First come the seconds of each
+    step of the scan; `cut` is all that is not sieving, reading or matching. Then come the wordings:
+    the milliseconds of each, the records that it was asked about, and those that it took.
 
-    Example: kafka-forensics rules profile broker-logs.tar.gz --rules my-rules/
+    \b
+    Example:
+      kafka-forensics rules profile broker-logs.tar.gz --rules my-rules/
     """
-    from forensics.archives.planning import plan
     from forensics.events.packs import catalogue, open_pack
-    from forensics.events.profiling import profile
+    from forensics.profiling import profile
 
     found = catalogue([open_pack(pack) for pack in packs])
-    for line in profile(plan(archives, WHOLE).splits, found.layouts, found.heard()).lines(limit):
+    for line in profile(_splits(archives), found.layouts, found.heard()).lines(limit):
         print(line)
+
+
+def _splits(archives: Sequence[str]) -> Sequence[Split]:
+    """Plan to read whole files, and warn of what cannot be read."""
+    from forensics.archives.planning import plan
+    from forensics.events.authoring.showing import plain
+
+    work = plan(archives, WHOLE)
+    for label, problem in work.problems:
+        click.echo(f"warning: {plain(label)}: {plain(problem)}; the rest is read", err=True)
+    return work.splits
+
+
+def _book(packs: Sequence[Path]) -> Book:
+    from forensics.events.book import Book
+    from forensics.events.packs import catalogue, open_pack
+
+    found = catalogue([open_pack(pack) for pack in packs])
+    return Book(found.layouts, found.rules)
+
+
+def _warn(walk: Walk) -> None:
+    for damage in walk.damaged:
+        click.echo(f"warning: {damage}; what came before was read", err=True)
 
 
 def _close(tally: Tally, limit: int, *, unclaimed: bool) -> None:
     counts = tally.shapes.most_common(limit) if unclaimed else sorted(tally.rules.items())
     for name, count in counts:
         print(f"{count:>8}  {name}")
-    for damage in tally.damaged:
-        click.echo(f"warning: {damage}; what came before was read", err=True)
+    _warn(tally)
     print(
         f"{tally.records} records, {tally.claimed} claimed, "
         f"{tally.nowhere} lines in no known layout"

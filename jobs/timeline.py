@@ -93,7 +93,7 @@ def command(
       kafka-forensics timeline out --partition orders-v2-3
       kafka-forensics timeline out --broker 2 --from 11:38 --to 11:41 --lines
       kafka-forensics timeline logs.tar.gz -o out --topic orders-v2 --html orders.html
-    """  # noqa: D301 - click wants the character itself, not its two letters
+    """
     from forensics.report.saved import load
     from forensics.report.timelines import Wanted, tell
 

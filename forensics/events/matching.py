@@ -63,7 +63,7 @@ class Matcher:
             numbers = _heard(entries, logger)
             messages = entries["message"].take(pa.array(numbers))
             for rule, wording in self._by_logger[logger]:
-                rows, fields = self._claim(messages, rule, wording)
+                rows, fields = self._claim(messages, wording)
                 if len(rows):
                     mine = entries.take(pa.array(numbers[rows])) if wording.each else entries
                     yield rule, wording, list(_parts(numbers[rows], mine, fields, rule, wording))
@@ -86,7 +86,7 @@ class Matcher:
             if not len(numbers):
                 return
             rule, wording = self._by_logger[logger][number]
-            rows, fields = self._claim(messages, rule, wording)
+            rows, fields = self._claim(messages, wording)
             if not len(rows):
                 continue
             mine = entries.take(pa.array(numbers[rows])) if wording.each else entries
@@ -96,11 +96,8 @@ class Matcher:
             left[rows] = False
             numbers, messages = numbers[left], messages.filter(pa.array(left))
 
-    def _claim(
-        self, messages: pa.Array, rule: Rule, wording: Wording
-    ) -> tuple[Rows, pa.StructArray]:
+    def _claim(self, messages: pa.Array, wording: Wording) -> tuple[Rows, pa.StructArray]:
         """Give the numbers of the messages that a wording takes, and what it captures there."""
-        del rule  # who measures what each rule costs, asks for it
         held = pc.match_substring(messages, wording.template.longest)
         rows = np.flatnonzero(held.to_numpy(zero_copy_only=False))
         if not len(rows):

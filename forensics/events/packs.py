@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 _PACK_KEYS = {"name", "version", "needs", "about", "disable"}
 _HEAD = "pack.yaml"
+LIMITS = "limits.yaml"
+_NO_RULES = (_HEAD, LIMITS)
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Pack:
         return [
             page
             for path, page in sorted(self.pages.items())
-            if path.startswith(name + "/") or (loose and "/" not in path and path != _HEAD)
+            if path.startswith(name + "/") or (loose and "/" not in path and path not in _NO_RULES)
         ]
 
 

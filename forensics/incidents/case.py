@@ -20,6 +20,7 @@ import pyarrow.dataset as ds
 
 from forensics.history import Past
 from forensics.history.lanes import Absence
+from forensics.incidents.needs import Sight
 from forensics.tables import scanned
 
 __all__ = ["EXEMPLARY", "Case", "Row", "by_time", "name_of", "strokes"]
@@ -126,6 +127,19 @@ class Case:
         rows = self.rows("files", pc.field("last_ts").is_valid(), columns)
         clocks = self.past.clocks
         return max((clocks.correct(row["node"], row["last_ts"]) for row in rows), default=0)
+
+    @cached_property
+    def sight(self) -> Sight:
+        """What the archive lets anyone see."""
+        return Sight(self.tables)
+
+    def node_of(self, file: str) -> str | None:
+        """Name the node that wrote a file."""
+        return self._nodes.get(file)
+
+    @cached_property
+    def _nodes(self) -> Mapping[str, str | None]:
+        return {row["file"]: row["node"] for row in self.sight.files}
 
     @property
     def away(self) -> Sequence[Absence]:

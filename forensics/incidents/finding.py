@@ -33,6 +33,11 @@ class Finding:
     measures: Mapping[str, Any] = field(default_factory=dict)
     explanation: str = ""
     actions: Sequence[str] = ()
+    # the limits that were passed and by how much, why it is as sure as it says, and what would
+    # make it wrong
+    why: str = ""
+    reason: str = ""
+    doubts: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES or self.confidence not in CONFIDENCES:
@@ -66,6 +71,9 @@ class Finding:
             "evidence": _evidence(self.evidence),
             "explanation": self.explanation,
             "actions": list(self.actions),
+            "why": self.why,
+            "confidence_reason": self.reason,
+            "doubts": list(self.doubts),
         }
 
 

@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 from forensics.events.accounting import FileAccount
 from forensics.events.packs import Catalogue
 from forensics.history import Clocks
+from forensics.incidents.detecting import Answers
 from forensics.incidents.finding import Finding, iso
 
 __all__ = ["document"]
@@ -25,11 +26,11 @@ def document(
     tables: Path,
     files: Iterable[FileAccount],
     clocks: Clocks,
-    findings: Sequence[Finding],
+    answers: Answers,
     catalogue: Catalogue,
 ) -> dict[str, Any]:
     """Build findings.json."""
-    files = list(files)
+    files, findings = list(files), answers.findings
     verdict = _verdict(tables, files, findings)
     moments = [
         clocks.correct(one.node, moment)
@@ -54,6 +55,9 @@ def document(
             "events": sum(row["events"] for row in rows),
         },
         "findings": rows_of_findings,
+        "chains": [dict(chain) for chain in answers.chains],
+        "suppressed": [one.document() for one in answers.suppressed],
+        "detectors": [one.document() for one in answers.outcomes],
         "packs": [dict(pack) for pack in catalogue.packs],
         "rules": _rules(rows_of_findings, catalogue),
     }

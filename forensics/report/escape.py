@@ -56,10 +56,13 @@ def attribute(text: str) -> str:
 def plotly(text: str) -> str:
     r"""Escape for labels and hovers: Plotly draws <b>, <i> and <a> out of plain strings.
 
-    >>> plotly("<b>up</b>\n")
-    '&lt;b&gt;up&lt;/b&gt; '
+    It also takes $...$ for a formula, and fills in %{...} where a text lands in a template.
+
+    >>> plotly("<b>up</b>\n"), plotly("%{x} $y$")
+    ('&lt;b&gt;up&lt;/b&gt; ', '&#37;{x} &#36;y&#36;')
     """
-    return _html.escape(visible(text).replace("\n", " "), quote=False)
+    plain = _html.escape(visible(text).replace("\n", " "), quote=False)
+    return plain.replace("$", "&#36;").replace("%{", "&#37;{")
 
 
 def script_json(value: object) -> str:

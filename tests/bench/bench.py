@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from forensics.archives.planning import plan  # noqa: E402
-from forensics.events.checking import Book  # noqa: E402
+from forensics.events.book import Book  # noqa: E402
 from forensics.events.packs import catalogue  # noqa: E402
 from forensics.events.rules import Wording  # noqa: E402
 

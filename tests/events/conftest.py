@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forensics.entries.layouts import Layout, load_layouts
-from forensics.events.checking import Book
+from forensics.events.book import Book
 from forensics.events.rules import Rule, load_rules
 
 

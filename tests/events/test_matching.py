@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.archives.cutting import Cutter
-from forensics.events.checking import Book
+from forensics.events.book import Book
 from forensics.events.rules import Rule
 from forensics.tables import EVENTS
 

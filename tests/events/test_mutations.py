@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pytest
 
 from forensics.entries.checking import starts
-from forensics.events.checking import Book, _facts
+from forensics.events.authoring.checking import _facts
+from forensics.events.book import Book
 from forensics.events.matching import Matcher
 from forensics.events.rules import Rule, Wording
 from forensics.patterns import _PART, Template, compile_template

@@ -8,10 +8,10 @@ import pytest
 
 from forensics.entries.layouts import Layout
 from forensics.errors import RuleError
-from forensics.events.checking import check
+from forensics.events.authoring.checking import check
 from forensics.events.packs import Pack, assemble, catalogue, open_pack, packed, unpacked
 from forensics.events.rules import Rule
-from forensics.scan import Scanner
+from forensics.scan import scanner
 from forensics.yamls import Page
 
 OWN = """\
@@ -121,7 +121,7 @@ def test_packs_travel_to_workers_that_do_not_have_their_folder(tmp_path: Path) -
     for path in tmp_path.rglob("*.yaml"):
         path.unlink()
 
-    assert "AcmeInterceptor" in Scanner(text).matcher.loggers
+    assert "AcmeInterceptor" in scanner(text).book.matcher.loggers
     assert unpacked(text)[0].sha256 == own.sha256
     assert unpacked("") == []
     assert Page("x", b"a: 1").read_text() == "a: 1"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forensics.archives.cutting import Cutter
-from forensics.events.checking import Book
+from forensics.events.book import Book
 from forensics.events.rules import Rule
 
 SAMPLE = Path(__file__).parents[2] / "sample_logs/430-unclean/logs"

@@ -137,6 +137,68 @@ def test_a_log_with_nothing_below_warn_hides_info() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "hides"),
+    [
+        ("state-change.log", True),
+        ("stdout.log", True),
+        ("controller.log", True),
+        ("server.log", True),
+        ("kafka-request.log", False),
+        ("log-cleaner.log", False),
+        ("kafka-authorizer.log", False),
+        ("kafkaServer-gc.log", False),
+    ],
+)
+def test_only_logs_that_tell_of_partitions_hide_something(name: str, *, hides: bool) -> None:
+    """Kafka's own settings keep the log of requests, for one, at WARN."""
+    coverage = cover(log(f"broker-1/{name}", 0, 100, levels=Counter(W=5, E=1)))
+
+    assert [one.hides for one in coverage.logs] == [hides]
+    assert [row[3:] for row in rows(coverage) if row[2] == "hidden"] == [(0, 100)] * hides
+
+
+@pytest.mark.parametrize(
+    ("levels", "hides"),
+    [
+        ({"W": 1}, True),
+        ({"F": 1}, True),
+        ({"W": 9, "I": 1}, False),
+        ({"W": 9, "D": 1}, False),
+        ({"W": 9, "T": 1}, False),
+        # Where no layout tells the level, nothing is known of it.
+        ({}, False),
+        ({"": 9}, False),
+    ],
+)
+def test_one_line_below_warn_is_enough_to_hide_nothing(
+    levels: dict[str, int], *, hides: bool
+) -> None:
+    (one,) = cover(log("broker-1/server.log", 0, 100, levels=Counter(levels))).logs
+
+    assert one.hides is hides
+
+
+@pytest.mark.parametrize(
+    ("name", "rotated"),
+    [
+        ("server.log", 1),
+        ("state-change.log", 1),
+        ("stdout.log", 1),
+        ("kafkaServer-gc.log", 0),
+        ("kafka-request.log", 0),
+        ("log-cleaner.log", 0),
+    ],
+)
+def test_only_logs_that_tell_of_partitions_miss_rotated_files(name: str, rotated: int) -> None:
+    """The JVM writes its log over in a ring: a number that is gone says nothing."""
+    files = [log(f"broker-1/{name}.{n}", at, at + 90) for n, at in ((0, 300), (1, 200), (4, 0))]
+
+    found = [row[3:] for row in rows(cover(*files)) if row[2] == "rotated"]
+
+    assert found == [(90, 200)] * rotated
+
+
 def test_missing_rotations_are_found_by_number_and_by_hour() -> None:
     numbered = [
         log(f"broker-1/stdout.log{n}", at, at + 90) for n, at in (("", 300), (".1", 200), (".3", 0))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from forensics.history.clocks import Clocks
-from forensics.incidents.clock_skew import find as find_skew
-from forensics.incidents.controller_churn import find as find_churn
+from forensics.incidents.detectors.clock_skew import find as find_skew
+from forensics.incidents.detectors.controller_churn import find as find_churn
 from forensics.incidents.finding import Finding
 from tests.incidents.cases import SECOND, case, event, reign
 

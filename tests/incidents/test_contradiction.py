@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.history.controllers import Rivalry
-from forensics.incidents.contradiction import find
+from forensics.incidents.detectors.contradiction import find
 from tests.incidents.cases import SECOND, case, row
 
 Row = dict[str, Any]

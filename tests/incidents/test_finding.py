@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from forensics.incidents import detectors
 from forensics.incidents.finding import Finding, iso, ordered
 
 PLACE = {"file": "a.log", "line": 7, "text": "x", "at": 5}
@@ -90,17 +89,3 @@ def test_evidence_is_in_the_order_of_time_once_each_and_not_endless() -> None:
 def test_moments_are_written_in_milliseconds_of_utc() -> None:
     assert "2026-11-18T11:38:25.007Z" == iso(1_795_001_905_007_999)
     assert "2026-11-18T11:38:25.999Z" == iso(1_795_001_905_999_999)
-
-
-def test_every_detector_is_found_by_being_there() -> None:
-    assert [
-        "broker_restart",
-        "clock_skew",
-        "contradiction",
-        "controller_churn",
-        "flapping_broker",
-        "offline_partitions",
-        "stale_metadata",
-        "truncation",
-        "unclean_election",
-    ] == [name for name, _ in detectors()]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from forensics.incidents.broker_restart import find as find_restarts
-from forensics.incidents.flapping_broker import find
+from forensics.incidents.detectors.broker_restart import find as find_restarts
+from forensics.incidents.detectors.flapping_broker import find
 from tests.incidents.cases import absence, case, epoch
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forensics.incidents.offline_partitions import find
+from forensics.incidents.detectors.offline_partitions import find
 from tests.incidents.cases import SECOND, absence, case, epoch
 
 

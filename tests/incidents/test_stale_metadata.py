@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.incidents import Case
-from forensics.incidents.stale_metadata import STALE, find
+from forensics.incidents.detectors.stale_metadata import STALE, find
 from tests.incidents.cases import SECOND, absence, case, epoch, event, logs, reign
 
 Row = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forensics.incidents.truncation import find
+from forensics.incidents.detectors.truncation import find
 from tests.incidents.cases import SECOND, case, row
 
 Row = dict[str, Any]

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from forensics.events.columns import MEANINGS, type_name
-from forensics.events.describing import (
+from forensics.events.authoring.columns import MEANINGS, type_name
+from forensics.events.authoring.describing import (
     RETELLING,
     example_of,
     facts_of,
@@ -23,8 +23,8 @@ from forensics.events.describing import (
     since,
     versions_of,
 )
+from forensics.events.authoring.markdown import anchor, code, fenced, prose, table
 from forensics.events.kinds import Kind
-from forensics.events.markdown import anchor, code, fenced, prose, table
 from forensics.events.rules import Rule, Wording
 from forensics.patterns import respell
 from forensics.tables import EVENTS

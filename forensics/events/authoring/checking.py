@@ -11,52 +11,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from forensics.archives.checking import check_wrappers
-from forensics.archives.cutting import Cut, Cutter
 from forensics.entries.checking import check_layouts, line_of_refused, rows, starts
 from forensics.entries.layouts import Layout
-from forensics.entries.parsing import grouped, lift, parse, read, signatures
-from forensics.entries.sieve import LOUD, Sieve
+from forensics.entries.sieve import LOUD
 from forensics.errors import Problem
 from forensics.events.assembling import Part, assembled
-from forensics.events.matching import Matcher
+from forensics.events.book import Book
 from forensics.events.rules import Example, Rule, Wording
 from forensics.tables import FACTS
 
-__all__ = ["Book", "check"]
-
-
-class Book:
-    """Layouts and rules, put together as a scan puts them together."""
-
-    def __init__(self, layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> None:
-        """Sort layouts by how they start, and rules by what they listen to."""
-        self.groups = grouped(layouts)
-        self.signatures = signatures(self.groups)
-        self.rules = tuple(rules)
-        self.matcher = Matcher(rules)
-        self.sieve = Sieve(self.matcher.probes, self.matcher.loud)
-
-    def cut(self, lines: Sequence[str]) -> Cut | None:
-        """Cut lines into records."""
-        text = "\n".join(lines).encode("utf-8", "replace")
-        return Cutter(self.signatures).feed(text, final=True)
-
-    def entries(self, cut: Cut) -> pa.RecordBatch:
-        """Parse all records of a cut, whether a rule listens to them or not."""
-        return parse(cut, np.arange(len(cut.starts)), self.groups)
-
-    def events(self, cut: Cut) -> pa.RecordBatch:
-        """Give what a scan makes of a cut: only records that pass the sieve meet the rules."""
-        return self.matcher.match(read(self.passed(cut), self.groups))
-
-    def passed(self, cut: Cut) -> pa.RecordBatch:
-        """Give the records of a cut that pass the sieve."""
-        lifted = lift(cut, self.sieve.keep(cut, self.groups), self.groups)
-        return self.sieve.narrow(lifted, self.groups)
+__all__ = ["check"]
 
 
 @dataclass
@@ -72,9 +37,10 @@ class _Trial:
 def check(layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> list[Problem]:
     """Find everything that does not hold in some layouts and rules, in the order of the files."""
     wordings = [(rule, wording) for rule in rules for wording in rule.wordings]
-    trial = _try(Book(layouts, rules), wordings)
+    book = Book(layouts, rules)
+    trial = _try(book, wordings)
     plain = [str(one.get("line", "")) for layout in layouts for one in layout.examples]
-    problems = [*check_wrappers(signatures(grouped(layouts)), plain)]
+    problems = [*check_wrappers(book.signatures, plain)]
     problems += [*check_layouts(layouts), *_shape(rules)]
     for number, (rule, wording) in enumerate(wordings):
         for example in wording.examples:

@@ -11,9 +11,17 @@ import pytest
 from forensics.entries.checking import rows
 from forensics.entries.layouts import Layout
 from forensics.errors import ForensicsError
-from forensics.events.checking import Book, check
-from forensics.events.describing import every_kind
-from forensics.events.drafting import Draft, _near_miss, _quoted, draft, pointer, template_of
+from forensics.events.authoring.checking import check
+from forensics.events.authoring.describing import every_kind
+from forensics.events.authoring.drafting import (
+    Draft,
+    _near_miss,
+    _quoted,
+    draft,
+    pointer,
+    template_of,
+)
+from forensics.events.book import Book
 from forensics.events.packs import Catalogue
 from forensics.events.rules import Rule, load_rules
 from forensics.patterns import compile_template

@@ -12,7 +12,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from forensics.events.explaining import plain
+from forensics.events.authoring.showing import plain
 
 __all__ = ["anchor", "cell", "code", "fenced", "prose", "table"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from forensics.incidents.case import Case, Row
 from forensics.incidents.episodes import Episode, episodes, meet_moves
 from forensics.incidents.finding import Finding
-from forensics.incidents.flapping_broker import flapping
+from forensics.incidents.detectors.flapping_broker import flapping
 
 __all__ = ["find"]
 

@@ -12,9 +12,10 @@ from typing import Any
 from forensics.entries.checking import rows
 from forensics.entries.layouts import Layout
 from forensics.errors import ForensicsError, RuleError
-from forensics.events.checking import Book, check
-from forensics.events.describing import near, newest
-from forensics.events.explaining import plain
+from forensics.events.authoring.checking import check
+from forensics.events.authoring.describing import near, newest
+from forensics.events.authoring.showing import plain
+from forensics.events.book import Book
 from forensics.events.kinds import Kind
 from forensics.events.packs import Catalogue
 from forensics.events.rules import Rule, load_rules

@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 
 from forensics.archives.cutting import Cut
 from forensics.archives.planning import Split
-from forensics.archives.reading import Piece, begin, pieces
-from forensics.events.checking import Book
+from forensics.events.authoring.showing import plain
+from forensics.events.authoring.walking import Walk
+from forensics.events.book import Book
 from forensics.tables import FACTS
 
-__all__ = ["Tally", "explain", "plain"]
+__all__ = ["Tally", "explain"]
 
 _DIGITS = re.compile(r"[0-9]+")
 _BARE = re.compile(r"[\w.:,+@/#-]+")
@@ -27,60 +28,27 @@ _SHAPE = 240
 
 
 @dataclass
-class Tally:
+class Tally(Walk):
     """What was counted on the way."""
 
-    records: int = 0
     claimed: int = 0
-    nowhere: int = 0
     rules: Counter[str] = field(default_factory=Counter)
     shapes: Counter[str] = field(default_factory=Counter)
-    damaged: list[str] = field(default_factory=list)
 
 
 def explain(splits: Iterable[Split], book: Book, tally: Tally) -> Iterator[str]:
-    """Yield one line of text for each event that the rules find, and count in `tally`.
-
-    Splits must hold whole files (a plan with a huge split size), since line numbers start anew in
-    each of them.
-    """
-    for split in splits:
-        if split.role == "digest":
-            continue
-        for piece in pieces(split):
-            yield from _piece(piece, book, tally)
-            if piece.item.damaged:
-                tally.damaged.append(f"{plain(piece.file)}: {plain(piece.item.damaged)}")
+    """Yield one line of text for each event that the rules find, and count in `tally`."""
+    for file, cut in tally.cuts(splits, book.signatures):
+        yield from _cut(cut, file, book, tally)
 
 
-def plain(text: str) -> str:
-    """Show every character that a terminal would obey or hide as its code; log text is hostile.
-
-    >>> plain("red " + chr(27) + "[31m")
-    'red <U+001B>[31m'
-    """
-    if text.isprintable():
-        return text
-    return "".join(mark if mark.isprintable() else f"<U+{ord(mark):04X}>" for mark in text)
-
-
-def _piece(piece: Piece, book: Book, tally: Tally) -> Iterator[str]:
-    opened = begin(piece, book.signatures)
-    for block, final in opened.blocks:
-        yield from _cut(opened.cutter.feed(block, final=final), piece, book, tally)
-    tally.records += opened.cutter.account.records
-    tally.nowhere += opened.cutter.account.unparsed_lines
-
-
-def _cut(cut: Cut | None, piece: Piece, book: Book, tally: Tally) -> Iterator[str]:
-    if cut is None:
-        return
+def _cut(cut: Cut, file: str, book: Book, tally: Tally) -> Iterator[str]:
     events = book.events(cut)
     tally.claimed += len(events["offset"].unique())
     tally.rules.update(rule for _, rule in _pairs(events))
     tally.shapes.update(_shapes(book, cut, events))
     for event in events.to_pylist():
-        yield f"{plain(piece.file)}:{event['line']} {_told(event)}"
+        yield f"{plain(file)}:{event['line']} {_told(event)}"
 
 
 def _pairs(events: pa.RecordBatch) -> set[tuple[int, str]]:

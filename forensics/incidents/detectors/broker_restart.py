@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from forensics.history.lanes import Absence
 from forensics.incidents.case import Case
 from forensics.incidents.finding import Finding
-from forensics.incidents.flapping_broker import flapping
+from forensics.incidents.detectors.flapping_broker import flapping
 
 __all__ = ["find"]
 

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from forensics.console import group, jobs_folder
-from forensics.events.explaining import plain
-from tests.events.test_checking import RULE
+from forensics.events.authoring.showing import plain
+from tests.events.authoring.test_checking import RULE
 
-SAMPLE = Path(__file__).parents[2] / "sample_logs/430-unclean/logs"
+SAMPLE = Path(__file__).parents[3] / "sample_logs/430-unclean/logs"
 LOG = """\
 stray words before any record
 

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from forensics.archives.cutting import Cut
 from forensics.archives.planning import Split
-from forensics.archives.reading import Piece, begin, pieces
-from forensics.events.checking import Book
-from forensics.events.explaining import plain
+from forensics.events.authoring.showing import plain
+from forensics.events.authoring.walking import Walk
+from forensics.events.book import Book
 
 __all__ = ["Coverage", "Shape", "cover"]
 
@@ -42,16 +42,15 @@ class Shape:
 
 
 @dataclass
-class Coverage:
+class Coverage(Walk):
     """What was counted: records by logger and by who claims them, and the rest by shape."""
 
-    records: Counter[str] = field(default_factory=Counter)
+    loggers: Counter[str] = field(default_factory=Counter)
     told: Counter[str] = field(default_factory=Counter)
     routine: Counter[str] = field(default_factory=Counter)
     shapes: Counter[Shape] = field(default_factory=Counter)
     places: dict[Shape, str] = field(default_factory=dict)
     rules: Counter[str] = field(default_factory=Counter)
-    nowhere: int = 0
 
     @property
     def claimed(self) -> int:
@@ -60,33 +59,32 @@ class Coverage:
 
     def unclaimed(self, logger: str) -> int:
         """How many records of one logger no rule takes."""
-        return self.records[logger] - self.told[logger] - self.routine[logger]
+        return self.loggers[logger] - self.told[logger] - self.routine[logger]
 
-    def loggers(self) -> list[str]:
+    def ranked(self) -> list[str]:
         """Name the loggers, those with the most unclaimed records first."""
-        return sorted(self.records, key=lambda name: (-self.unclaimed(name), name))
+        return sorted(self.loggers, key=lambda name: (-self.unclaimed(name), name))
 
     def lines(self, limit: int) -> Iterator[str]:
         """Tell it in lines of text."""
         yield f"{'unclaimed':>10} {'telling':>10} {'routine':>10}  logger"
-        for name in self.loggers()[:limit]:
+        for name in self.ranked()[:limit]:
             told, routine = self.told[name], self.routine[name]
             yield f"{self.unclaimed(name):>10} {told:>10} {routine:>10}  {plain(name)}"
         yield ""
         for shape, count in self._shapes(limit):
             yield f"{count:>10}  {plain(shape.logger)} {plain(shape.level)} {plain(shape.text)}"
             yield f"{'':>12}{plain(self.places[shape])}"
-        records = self.records.total()
-        share = 100 * self.claimed / (records or 1)
+        share = 100 * self.claimed / (self.records or 1)
         yield (
-            f"{records} records, {self.claimed} claimed ({share:.1f} %), "
+            f"{self.records} records, {self.claimed} claimed ({share:.1f} %), "
             f"{self.nowhere} lines in no known layout"
         )
 
     def document(self) -> dict[str, Any]:
         """Tell it for machines."""
         return {
-            "records": self.records.total(),
+            "records": self.records,
             "claimed": self.claimed,
             "nowhere": self.nowhere,
             "loggers": [
@@ -96,7 +94,7 @@ class Coverage:
                     "telling": self.told[name],
                     "routine": self.routine[name],
                 }
-                for name in self.loggers()
+                for name in self.ranked()
             ],
             "shapes": [
                 asdict(shape) | {"count": count, "first": self.places[shape]}
@@ -113,22 +111,12 @@ def cover(splits: Iterable[Split], book: Book) -> Coverage:
     """Count over splits of whole files (a plan with a huge split size)."""
     coverage = Coverage()
     routine = {rule.id for rule in book.rules if rule.routine}
-    for split in splits:
-        if split.role == "digest":
-            continue
-        for piece in pieces(split):
-            opened = begin(piece, book.signatures)
-            for block, final in opened.blocks:
-                _count(opened.cutter.feed(block, final=final), piece, book, routine, coverage)
-            coverage.nowhere += opened.cutter.account.unparsed_lines
+    for file, cut in coverage.cuts(splits, book.signatures):
+        _count(cut, file, book, routine, coverage)
     return coverage
 
 
-def _count(
-    cut: Cut | None, piece: Piece, book: Book, routine: set[str], coverage: Coverage
-) -> None:
-    if cut is None:
-        return
+def _count(cut: Cut, file: str, book: Book, routine: set[str], coverage: Coverage) -> None:
     entries = book.entries(cut)
     events = book.matcher.match(entries)
     takers = pc.list_element(pc.split_pattern(events["rule"], "@"), 0)
@@ -139,10 +127,12 @@ def _count(
     ):
         lines = entries.filter(pc.is_in(entries["offset"], column["offset"]))
         counter.update(_counts(lines["logger"]))
-    coverage.rules.update(_counts(takers))
-    coverage.records.update(_counts(entries["logger"]))
+    # A line counts once, however many events a rule makes of it.
+    claims = set(zip(events["offset"].to_pylist(), takers.to_pylist(), strict=True))
+    coverage.rules.update(rule for _, rule in claims)
+    coverage.loggers.update(_counts(entries["logger"]))
     left = entries.filter(pc.invert(pc.is_in(entries["offset"], events["offset"])))
-    _shapes(left, piece.file, coverage)
+    _shapes(left, file, coverage)
 
 
 def _counts(column: pa.Array) -> dict[str, int]:
@@ -154,13 +144,11 @@ def _shapes(entries: pa.RecordBatch, file: str, coverage: Coverage) -> None:
     for pattern, mark in _MASKS:
         texts = pc.replace_substring_regex(texts, pattern, mark)
     texts = pc.binary_slice(texts, 0, _LONGEST)
-    rows = zip(
-        entries["logger"].to_pylist(), entries["level"].to_pylist(), texts.to_pylist(), strict=True
-    )
-    for at, row in enumerate(rows):
+    columns = (entries["line"], entries["logger"], entries["level"], texts)
+    for line, *row in zip(*(column.to_pylist() for column in columns), strict=True):
         shape = Shape(*map(_text, row))
         coverage.shapes[shape] += 1
-        coverage.places.setdefault(shape, f"{file}:{entries['line'][at].as_py()}")
+        coverage.places.setdefault(shape, f"{file}:{line}")
     if len(coverage.shapes) > _MOST_SHAPES:
         coverage.shapes = Counter(dict(coverage.shapes.most_common(_MOST_SHAPES // 2)))
         coverage.places = {shape: coverage.places[shape] for shape in coverage.shapes}

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from forensics.errors import ForensicsError
-from forensics.events.columns import MEANINGS
-from forensics.events.explaining import plain
+from forensics.events.authoring.columns import MEANINGS
+from forensics.events.authoring.showing import plain
 from forensics.events.faults import MORE
 from forensics.events.kinds import ROUTINE, Kind, kinds
 from forensics.events.rules import Rule, Wording

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from forensics.events.columns import MEANINGS
-from forensics.events.describing import every_kind, newest
-from forensics.events.documenting import MARK, pages, readable
+from forensics.events.authoring.columns import MEANINGS
+from forensics.events.authoring.describing import every_kind, newest
+from forensics.events.authoring.documenting import MARK, pages, readable
+from forensics.events.authoring.markdown import cell, code, fenced, prose, table
 from forensics.events.kinds import Kind
-from forensics.events.markdown import cell, code, fenced, prose, table
 from forensics.events.rules import Rule, load_rules
 from forensics.tables import EVENTS
-from tests.events.test_checking import RULE
+from tests.events.authoring.test_checking import RULE
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 HOSTILE = "a|b <c> *d* _e_ `f` ``g`` [h](i) \\ \x1b[31m &amp; $j$"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from forensics.entries.checking import check_layouts
 from forensics.entries.layouts import Layout, load_layouts
-from forensics.events.checking import check
+from forensics.events.authoring.checking import check
 from forensics.events.packs import assemble, open_pack
 from forensics.events.rules import Rule, load_rules
 

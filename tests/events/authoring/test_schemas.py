@@ -11,11 +11,11 @@ import pytest
 
 from forensics.entries import layouts
 from forensics.events import rules
-from forensics.events.describing import every_kind
-from forensics.events.schemas import schemas
+from forensics.events.authoring.describing import every_kind
+from forensics.events.authoring.schemas import schemas
 from forensics.tables import FACTS
 from forensics.yamls import read, root, shipped
-from tests.events.test_checking import LAYOUT, RULE
+from tests.events.authoring.test_checking import LAYOUT, RULE
 
 FOLDERS = {"event-rule.json": "events", "layout.json": "layouts", "kinds.json": "kinds"}
 

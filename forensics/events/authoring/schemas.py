@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from forensics.events.columns import MEANINGS
-from forensics.events.describing import meaning
+from forensics.events.authoring.columns import MEANINGS
+from forensics.events.authoring.describing import meaning
 from forensics.events.kinds import Kind
 from forensics.tables import FACTS
 from forensics.yamls import root

@@ -1,0 +1,119 @@
+"""Bursts of events of one subject, read in two passes: archives may hold millions of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from forensics.incidents.case import Case, Row, by_time
+
+__all__ = ["PLACE", "Burst", "bursts"]
+
+_MICROS = 1_000_000
+# Of the events of a burst so many of the first are kept, and so many different values of a column.
+_KEPT, _VALUES = 40, 1000
+# What evidence needs of an event.
+PLACE = ("ts", "node", "file", "line", "text", "rule")
+
+Subject = tuple[Any, ...]
+
+
+@dataclass
+class Burst:
+    """Events of one subject that follow each other closely; times are corrected."""
+
+    subject: Subject
+    begin: int
+    end: int
+    count: int
+    # the first events, with the columns that were asked for
+    first: list[Row] = field(default_factory=list)
+    # how often each value of the gathered columns was seen
+    seen: dict[str, Counter[Any]] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """How long it lasted."""
+        return round((self.end - self.begin) / _MICROS, 1)
+
+    def values(self, column: str) -> list[Any]:
+        """Give the values of a gathered column, sorted; null is none."""
+        return sorted(value for value in self.seen.get(column, ()) if value is not None)
+
+    def _take(self, row: Row, gather: Sequence[str]) -> None:
+        self.first.append(row)
+        if len(self.first) > 4 * _KEPT:
+            self.first = sorted(self.first, key=by_time)[:_KEPT]
+        for column in gather:
+            seen = self.seen.setdefault(column, Counter())
+            value = row[column]
+            if value in seen or len(seen) < _VALUES:
+                seen[value] += 1
+
+
+def bursts(
+    case: Case,
+    where: pc.Expression,
+    by: Sequence[str],
+    gap: float,
+    gather: Sequence[str] = (),
+    least: int = 1,
+) -> list[Burst]:
+    """Find the bursts of each subject: events further apart than `gap` seconds are two bursts.
+
+    `by` names the columns that make a subject, `gather` those whose values are wanted; bursts of
+    fewer than `least` events are not looked at any further.
+    """
+    where = where & pc.field("ts").is_valid()
+    found = _spans(case, where, by, round(gap * _MICROS), least)
+    if not found:
+        return []
+    begins = {who: [one.begin for one in mine] for who, mine in found.items()}
+    columns = list(dict.fromkeys([*PLACE, *by, *gather]))
+    for row in case.each("events", where, columns):
+        who = tuple(row[name] for name in by)
+        at = bisect_right(begins.get(who, ()), row["at"]) - 1
+        if at >= 0 and row["at"] <= found[who][at].end:
+            found[who][at]._take(row, gather)  # noqa: SLF001
+    every = [one for who in sorted(found, key=repr) for one in found[who]]
+    for one in every:
+        one.first = sorted(one.first, key=by_time)[:_KEPT]
+    return sorted(every, key=lambda one: (one.begin, repr(one.subject)))
+
+
+def _spans(
+    case: Case, where: pc.Expression, by: Sequence[str], gap: int, least: int
+) -> dict[Subject, list[Burst]]:
+    """Read when each subject had events; within a stretch of `gap` they all belong together."""
+    told: dict[Subject, dict[int, Burst]] = {}
+    for row in case.each("events", where, list(dict.fromkeys(["node", "ts", *by]))):
+        who, at = tuple(row[name] for name in by), row["at"]
+        stretches = told.setdefault(who, {})
+        one = stretches.get(at // max(gap, 1))
+        if one is None:
+            stretches[at // max(gap, 1)] = Burst(who, at, at, 1)
+        else:
+            one.begin, one.end = min(at, one.begin), max(at, one.end)
+            one.count += 1
+    joined = {who: [one for one in _joined(told[who], gap) if one.count >= least] for who in told}
+    return {who: mine for who, mine in joined.items() if mine}
+
+
+def _joined(stretches: dict[int, Burst], gap: int) -> Iterator[Burst]:
+    before: Burst | None = None
+    for at in sorted(stretches):
+        one = stretches[at]
+        if before is not None and one.begin - before.end <= gap:
+            before.end = one.end
+            before.count += one.count
+            continue
+        if before is not None:
+            yield before
+        before = one
+    if before is not None:
+        yield before

@@ -1,0 +1,62 @@
+"""Reads a few logs in this process, from lines to answers: no Spark, no Java, no page.
+
+What a detector makes of an example is found out here, by the very stages that read archives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from forensics import history, incidents
+from forensics.archives.planning import plan
+from forensics.events.accounting import FileAccount
+from forensics.events.packs import Pack, packed
+from forensics.flow import read, rebuild
+from forensics.inprocess import InProcess
+from forensics.limits import load_limits
+from forensics.settings import Settings
+
+__all__ = ["Trial", "tried", "tried_lines"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of some logs: accounts, tables and the past, ready for detectors."""
+
+    files: Mapping[str, FileAccount]
+    past: history.Past
+    tables: Path
+
+    def case(self, limits: Mapping[str, Mapping[str, Any]] | None = None) -> incidents.Case:
+        """Put the case together that detectors look at."""
+        return incidents.Case(self.tables, self.past, limits or load_limits())
+
+
+def tried(archives: Iterable[str], out: Path, packs: Sequence[Pack] = ()) -> Trial:
+    """Read archives and leave their tables in `out`."""
+    settings = Settings(tuple(archives), out)
+    work = plan(settings.archives, settings.split_size)
+    settings.tables.mkdir(parents=True, exist_ok=True)
+    engine = InProcess()
+    files = read(engine, work, packed(packs), settings, _hush)
+    past = rebuild(engine, files, settings, _hush)
+    return Trial(files, past, settings.tables)
+
+
+def tried_lines(logs: Mapping[str, str], out: Path, packs: Sequence[Pack] = ()) -> Trial:
+    """Read logs given as text, each under the name of its file, such as `broker-1/server.log`."""
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "logs"
+        for name, text in logs.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return tried([str(folder)], out, packs)
+
+
+def _hush(text: str) -> None:
+    """Say nothing: nobody waits for so little."""
