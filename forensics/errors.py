@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["ArchiveError", "ForensicsError", "JavaError", "Problem", "RuleError"]
+__all__ = ["ArchiveError", "ForensicsError", "JavaError", "Problem", "RuleError", "taken_twice"]
 
 
 class ForensicsError(Exception):
@@ -41,3 +42,16 @@ class RuleError(ForensicsError):
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = sorted(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def taken_twice(named: Iterable[tuple[str, str]]) -> Iterator[Problem]:
+    """Yield a problem for each id that was taken before; given are ids, and the files they are in.
+
+    >>> [str(one) for one in taken_twice([("isr", "a.yaml"), ("elr", "b.yaml"), ("isr", "c.yaml")])]
+    ["c.yaml:1: id 'isr' is taken by a.yaml"]
+    """
+    seen: dict[str, str] = {}
+    for name, file in named:
+        if name in seen:
+            yield Problem(file, 1, f"id {name!r} is taken by {seen[name]}")
+        seen[name] = file

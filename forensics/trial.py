@@ -5,7 +5,7 @@ What a detector makes of an example is found out here, by the very stages that r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,14 +13,17 @@ from typing import Any
 
 from forensics import history, incidents
 from forensics.archives.planning import plan
+from forensics.errors import Problem, RuleError
 from forensics.events.accounting import FileAccount
 from forensics.events.packs import Pack, packed
 from forensics.flow import read, rebuild
+from forensics.incidents.declared import Declared, detector
+from forensics.incidents.guests import declared, everyone, shipped_declared
 from forensics.inprocess import InProcess
 from forensics.limits import load_limits
 from forensics.settings import Settings
 
-__all__ = ["Trial", "tried", "tried_lines"]
+__all__ = ["Trial", "detector_problems", "sample_problems", "tried", "tried_lines"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,43 @@ def tried_lines(logs: Mapping[str, str], out: Path, packs: Sequence[Pack] = ()) 
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         return tried([str(folder)], out, packs)
+
+
+def detector_problems(packs: Sequence[Pack], *, shipped: bool) -> list[Problem]:
+    """Find what is wrong with the detectors of packs, and with their samples."""
+    problems: list[Problem] = []
+    rules = list(shipped_declared()) if shipped else []
+    for pack in packs:
+        try:
+            rules += declared(pack.folder("detectors"))
+        except RuleError as error:
+            problems += error.problems
+    if not problems:
+        try:
+            everyone(packs)
+        except RuleError as error:
+            problems += error.problems
+    return problems or list(sample_problems(rules, packs))
+
+
+def sample_problems(
+    rules: Iterable[Declared], packs: Sequence[Pack] = ()
+) -> Iterator[Problem]:
+    """Try declared detectors on their own samples: each must find as much as it says."""
+    limits = load_limits()
+    for rule in rules:
+        asked = detector(rule)
+        for sample in rule.samples:
+            with TemporaryDirectory() as scratch:
+                case = tried_lines(sample.logs, Path(scratch), packs).case(limits)
+                found = len(list(asked.find(case)))
+            if found != sample.finds:
+                says = f"sample {sample.name!r} must give {_many(sample.finds)} and gives {found}"
+                yield Problem(rule.origin, sample.line, says)
+
+
+def _many(count: int) -> str:
+    return f"{count} finding" if count == 1 else f"{count} findings"
 
 
 def _hush(text: str) -> None:

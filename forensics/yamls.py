@@ -16,7 +16,7 @@ import yaml
 
 from forensics.errors import Problem, RuleError
 
-__all__ = ["Page", "line_of", "read", "root", "shipped"]
+__all__ = ["Page", "line_of", "line_of_refused", "read", "root", "shipped"]
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?[0-9]+")
@@ -95,6 +95,16 @@ def line_of(node: object, key: object = None) -> int:
         return line
     lines: Mapping[Any, int] = getattr(node, "lines", {})
     return lines.get(key, line)
+
+
+def line_of_refused(file: str, line: str) -> int:
+    """Find where a refused line is written; only asked when there is something to say."""
+    document = read(Path(file))
+    for holder in (document, *document.get("wordings", ())):
+        refused = holder.get("refuses", ())
+        if line in refused:
+            return line_of(refused, list(refused).index(line))
+    return 1
 
 
 def root() -> Path:

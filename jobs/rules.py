@@ -18,6 +18,8 @@ import click
 from forensics.console import RULES, load, run
 
 if TYPE_CHECKING:
+    from forensics.errors import Problem
+    from forensics.events.packs import Pack
     from forensics.archives.planning import Split
     from forensics.events.authoring.explaining import Tally
     from forensics.events.authoring.walking import Walk
@@ -46,11 +48,18 @@ for listed in catalogue_.commands.values():
 @click.argument(
     "paths", nargs=-1, metavar="[PATH]...", type=click.Path(exists=True, path_type=Path)
 )
-def check_(paths: Sequence[Path]) -> None:
-    """Try all layouts and event rules on their own examples.
+@click.option(
+    "--samples",
+    is_flag=True,
+    help="Try the shipped detectors on their samples, too; takes some seconds.",
+)
+def check_(paths: Sequence[Path], *, samples: bool) -> None:
+    """Try all layouts, event rules and detectors on their own examples.
 
     PATH is a YAML file with an event rule, or a pack (a folder of them): they are checked together
-    with the shipped rules, and one that has the id of a shipped rule takes its place.
+    with the shipped rules, and one that has the id of a shipped rule takes its place. A pack's
+    detectors are tried on their samples, and its limits.yaml must fit the detectors there are; what
+    it suppresses for longer than somebody meant it to is a problem, too.
 
     Prints every problem as `file:line: sentence` and ends with 1, or says that all hold.
 
@@ -62,8 +71,14 @@ def check_(paths: Sequence[Path]) -> None:
     from forensics.events.authoring.checking import check
     from forensics.events.packs import assemble, open_pack
 
-    found, problems = assemble([open_pack(path) for path in paths])
+    packs = [open_pack(path) for path in paths]
+    found, problems = assemble(packs)
     problems += check(found.layouts, found.rules)
+    if not problems and (samples or any(pack.folder("detectors") for pack in packs)):
+        from forensics.trial import detector_problems
+
+        problems += detector_problems(packs, shipped=samples)
+    problems += limit_problems(packs)
     if problems:
         raise RuleError(problems)
     wordings = [wording for rule in found.rules for wording in rule.wordings]
@@ -72,6 +87,25 @@ def check_(paths: Sequence[Path]) -> None:
         f"{len(found.rules)} rules, {len(wordings)} wordings, {examples} examples, "
         f"{len(found.layouts)} layouts: all hold"
     )
+
+
+def limit_problems(packs: Sequence[Pack]) -> list[Problem]:
+    """Find what is wrong with the limits of packs, and what they suppress for too long."""
+    from datetime import UTC, datetime
+
+    from forensics.errors import RuleError
+    from forensics.events.packs import LIMITS
+    from forensics.limits import expired, load_limits
+
+    pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
+    own = [
+        Path(page.name).stem.replace("_", "-") for pack in packs for page in pack.folder("detectors")
+    ]
+    try:
+        load_limits(pages, own)
+    except RuleError as error:
+        return error.problems
+    return list(expired(pages, datetime.now(UTC).date()))
 
 
 @command.command()

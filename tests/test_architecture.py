@@ -26,6 +26,9 @@ GUESTS = {
     "yaml": ("forensics/yamls.py",),
 }
 
+# What helps people to write and judge rules; nothing that makes a postmortem needs it.
+AUTHORING = "forensics.events.authoring"
+
 LONGEST_MODULE = 300
 LONGEST_FUNCTION = 50
 
@@ -94,6 +97,13 @@ def looks_ahead(source: Source) -> Iterator[str]:
         there = name[1] if name[0] == "forensics" and len(name) > 1 else ""
         if there in STAGES and (here in GROUND or (here in STAGES and here < there)):
             yield source.at(node, f"{here} must not know {there}")
+
+
+def imports_authoring(source: Source) -> Iterator[str]:
+    for node, name in imports(source):
+        inside = ".".join(source.module).startswith(AUTHORING) or source.path.startswith("jobs/")
+        if ".".join(name).startswith(AUTHORING) and not inside:
+            yield source.at(node, f"{AUTHORING} is for jobs/ alone")
 
 
 def imports_jobs(source: Source) -> Iterator[str]:
@@ -168,6 +178,10 @@ def test_no_stage_imports_a_later_one_and_the_ground_floor_imports_none() -> Non
     assert broken(looks_ahead) == []
 
 
+def test_only_jobs_need_what_helps_to_write_rules() -> None:
+    assert broken(imports_authoring) == []
+
+
 def test_the_package_never_imports_the_jobs() -> None:
     assert broken(imports_jobs) == []
 
@@ -205,6 +219,8 @@ def test_only_jobs_and_the_console_print() -> None:
         (looks_ahead, "forensics/entries/parse.py", "from ..history.isr import fold"),
         (looks_ahead, "forensics/tables.py", "import forensics.archives.cutting"),
         (looks_ahead, "forensics/archives/__init__.py", "from .. import entries"),
+        (imports_authoring, "forensics/events/rules.py", "from .authoring.checking import check"),
+        (imports_authoring, "forensics/scan.py", "from forensics.events import authoring"),
         (imports_jobs, "forensics/pipeline.py", "from jobs.postmortem import command"),
         (long_module, "forensics/spark.py", "\n" * 301),
         (long_function, "jobs/rules.py", "def check() -> None:\n" + "    check\n" * 50),
@@ -227,6 +243,8 @@ def test_a_breach_is_seen(rule: Rule, path: str, text: str) -> None:
         (looks_ahead, "forensics/history/isr.py", "from forensics.events import match"),
         (looks_ahead, "forensics/pipeline.py", "from forensics.report import page"),
         (looks_ahead, "forensics/events/match.py", "from . import reports"),
+        (imports_authoring, "jobs/rules.py", "from forensics.events.authoring import checking"),
+        (imports_authoring, "forensics/events/authoring/checking.py", "from . import showing"),
         (imports_jobs, "jobs/audit.py", "import jobs"),
         (long_module, "forensics/spark.py", "\n" * 300),
         (undocumented, "forensics/tables.py", "class _Row:\n    def read(self) -> None: ..."),

@@ -19,6 +19,7 @@ def commands() -> Iterator[tuple[Call, click.Command]]:
     """Find every command that does something, with the words by which it is called."""
     top = group(jobs_folder())
     with click.Context(top) as context:
+        found: list[tuple[Call, click.Command | None]]
         found = [((name,), top.resolve_command(context, [name])[1]) for name in top.commands]
     while found:
         path, command = found.pop()

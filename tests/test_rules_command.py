@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -328,6 +330,26 @@ def test_schema_writes_the_schemas(tmp_path: Path) -> None:
     assert done.stdout == f"3 schemas in {tmp_path / 'new'}\n"
     names = {path.name: json.loads(path.read_text()) for path in (tmp_path / "new").iterdir()}
     assert set(names) == {"event-rule.json", "kinds.json", "layout.json"}
+
+
+def test_a_check_leaves_pandas_and_arrow_to_whoever_wants_them_later(tmp_path: Path) -> None:
+    """Arrow asks once whether there is pandas: hiding it for speed would last for the process."""
+    (tmp_path / "no-rule.yaml").write_text("id: 3\n")
+    code = """
+import sys
+from click.testing import CliRunner
+from forensics.console import group, jobs_folder
+done = CliRunner().invoke(group(jobs_folder()), ["rules", "check", *sys.argv[1:]])
+assert done.exit_code == len(sys.argv) - 1, done.output
+import pandas as pd, pyarrow as pa
+assert pa.array(pd.Series([1.0, None])).null_count == 1
+assert pa.array([1, pd.NA], from_pandas=True).null_count == 1
+assert pa.array([1, None]).to_pandas().isna().tolist() == [False, True]
+"""
+    for given in ([], [str(tmp_path / "no-rule.yaml")]):
+        command = [sys.executable, "-c", code, *given]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_versions_are_told_by_their_numbers() -> None:

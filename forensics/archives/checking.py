@@ -11,8 +11,8 @@ from forensics.archives.starts import Signature
 from forensics.archives.texts import Texts
 from forensics.archives.unwrapping import choose, texts_of
 from forensics.archives.wrappers import Wrapper, load_wrappers
-from forensics.errors import Problem, RuleError
-from forensics.yamls import line_of, read
+from forensics.errors import Problem, RuleError, taken_twice
+from forensics.yamls import line_of, line_of_refused
 
 __all__ = ["check_wrappers"]
 
@@ -28,20 +28,16 @@ def check_wrappers(
     except RuleError as error:
         yield from error.problems
         return
-    taken: dict[str, str] = {}
+    yield from taken_twice((wrapper.id, wrapper.origin.file) for wrapper in wrappers)
     for wrapper in wrappers:
         file = wrapper.origin.file
-        if wrapper.id in taken:
-            yield Problem(file, 1, f"id {wrapper.id!r} is taken by {taken[wrapper.id]}")
-        taken[wrapper.id] = file
         for example in wrapper.examples:
             for says in _example(example, wrapper, wrappers):
                 yield Problem(file, line_of(example, "line"), says)
-        for number, line in enumerate(wrapper.refuses):
+        for line in wrapper.refuses:
             if _opened(wrapper, line).carried.any():
-                at = line_of(read(Path(file))["refuses"], number)
                 says = f"wrapper {wrapper.id} opens a line that it must refuse"
-                yield Problem(file, at, says)
+                yield Problem(file, line_of_refused(file, line), says)
     for line in plain:
         found = choose(line.encode("utf-8", "replace"), signatures, wrappers)
         if found:

@@ -21,25 +21,33 @@ from forensics.archives.compression import (
     sniff,
 )
 
-__all__ = ["BLOCK", "Unpacked", "blocks", "unpack", "zip_member"]
+__all__ = ["BLOCK", "Step", "Unpacked", "blocks", "unpack", "zip_member"]
 
 # Small enough to stay in the processor's cache while it is looked at again and again.
 BLOCK = 4 << 20
 # An archive in an archive in an archive is enough for anybody.
 _DEEPEST = 5
+# What something is (gzip, tar, zip, utf-16, ..), and which member of it.
+Step = tuple[str, str]
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 
 
 @dataclass
 class Unpacked:
-    """One text file on its way out of an archive; `damaged` is set when its stream breaks."""
+    """One text file on its way out of an archive; `damaged` is set when its stream breaks.
+
+    `steps` say what was opened on the way, and which of its members was taken where it has any.
+    """
 
     file: str
     source: Readable
     damaged: str | None = None
+    steps: tuple[Step, ...] = ()
 
 
-def unpack(name: str, source: Readable, depth: int = 0) -> Iterator[Unpacked]:
+def unpack(
+    name: str, source: Readable, depth: int = 0, steps: tuple[Step, ...] = ()
+) -> Iterator[Unpacked]:
     """Yield the text files of a stream, which may be compressed, an archive, or both."""
     try:
         head = Peekable(source)
@@ -50,15 +58,15 @@ def unpack(name: str, source: Readable, depth: int = 0) -> Iterator[Unpacked]:
     if depth > _DEEPEST and kind != "plain":
         yield Unpacked(name, _Nothing(), f"archives nested more than {_DEEPEST} deep; not opened")
     elif kind == "tar":
-        yield from _tar(name, head, depth)
+        yield from _tar(name, head, depth, steps)
     elif kind == "zip":
-        yield from _nested_zip(name, head, depth)
+        yield from _nested_zip(name, head, depth, steps)
     elif kind == "utf-16":
-        yield Unpacked(name, Transcoded(head))
+        yield Unpacked(name, Transcoded(head), steps=(*steps, (kind, "")))
     elif kind == "plain":
-        yield Unpacked(name, head)
+        yield Unpacked(name, head, steps=steps)
     else:
-        yield from unpack(name, Inflated(head, kind), depth + 1)
+        yield from unpack(name, Inflated(head, kind), depth + 1, (*steps, (kind, "")))
 
 
 def blocks(item: Unpacked, size: int = BLOCK) -> Iterator[bytes]:
@@ -77,7 +85,7 @@ def zip_member(path: str, member: str) -> Readable:
     return _zip_stream(open(path, "rb"), info)
 
 
-def _tar(name: str, source: Readable, depth: int) -> Iterator[Unpacked]:
+def _tar(name: str, source: Readable, depth: int, steps: tuple[Step, ...]) -> Iterator[Unpacked]:
     calm = _Calm(source)
     try:
         with tarfile.open(fileobj=cast("IO[bytes]", calm), mode="r|", bufsize=BLOCK) as archive:
@@ -86,14 +94,17 @@ def _tar(name: str, source: Readable, depth: int) -> Iterator[Unpacked]:
                     # The stream stands at the member's first byte; its own reader gives nothing
                     # of what it cannot give entirely.
                     whole = _Whole(cast("Readable", archive.fileobj), member.size, calm)
-                    yield from unpack(f"{name}!{member.name}", whole, depth + 1)
+                    taken = (*steps, ("tar", member.name))
+                    yield from unpack(f"{name}!{member.name}", whole, depth + 1, taken)
     except (tarfile.TarError, OSError, EOFError) as error:
         calm.damage = calm.damage or Damage(str(error))
     if calm.damage:
         yield Unpacked(name, _Nothing(), f"the archive breaks off: {calm.damage}")
 
 
-def _nested_zip(name: str, source: Readable, depth: int) -> Iterator[Unpacked]:
+def _nested_zip(
+    name: str, source: Readable, depth: int, steps: tuple[Step, ...]
+) -> Iterator[Unpacked]:
     """Read a zip inside something else; its index is at its end, so it goes to a spool first."""
     with tempfile.TemporaryFile() as spool:
         try:
@@ -105,7 +116,8 @@ def _nested_zip(name: str, source: Readable, depth: int) -> Iterator[Unpacked]:
         for info in archive.infolist():
             if not info.is_dir():
                 stream = _zip_stream(spool, info)
-                yield from unpack(f"{name}!{info.filename}", stream, depth + 1)
+                taken = (*steps, ("zip", info.filename))
+                yield from unpack(f"{name}!{info.filename}", stream, depth + 1, taken)
 
 
 def _zip_stream(file: IO[bytes], info: zipfile.ZipInfo) -> Readable:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,10 @@ import pyarrow as pa
 from forensics.archives.cutting import Cutter
 from forensics.entries.layouts import Layout
 from forensics.entries.parsing import grouped, parse, signatures
-from forensics.errors import Problem
-from forensics.yamls import line_of, read
+from forensics.errors import Problem, taken_twice
+from forensics.yamls import line_of, line_of_refused
 
-__all__ = ["check_layouts", "line_of_refused", "rows", "starts"]
+__all__ = ["check_layouts", "rows", "starts"]
 
 _ENTRY = ("time", "level", "logger", "message", "client")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,12 +27,9 @@ def check_layouts(layouts: tuple[Layout, ...]) -> Iterator[Problem]:
     lines = [str(one.get("line", "")) for layout in layouts for one in layout.examples]
     together = _read(layouts, lines)
     alone = {layout.id: _read((layout,), lines) for layout in layouts}
-    taken: dict[str, str] = {}
+    yield from taken_twice((layout.id, layout.origin.file) for layout in layouts)
     for layout in layouts:
         file = layout.origin.file
-        if layout.id in taken:
-            yield Problem(file, 1, f"id {layout.id!r} is taken by {taken[layout.id]}")
-        taken[layout.id] = file
         if not layout.refuses:
             yield Problem(file, 1, f"layout {layout.id} has no 'refuses'")
         for line in _read((layout,), layout.refuses):
@@ -82,16 +78,6 @@ def rows(entries: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         for name in ("level", "logger", "message", "client"):
             row[name] = None if row[name] is None else row[name].decode("utf-8", "replace")
         yield row
-
-
-def line_of_refused(file: str, line: str) -> int:
-    """Find where a refused line is written; only asked when there is something to say."""
-    document = read(Path(file))
-    for holder in (document, *document.get("wordings", ())):
-        refused = holder.get("refuses", ())
-        if line in refused:
-            return line_of(refused, list(refused).index(line))
-    return 1
 
 
 def _read(layouts: tuple[Layout, ...], lines: Sequence[str]) -> dict[str, Mapping[str, Any]]:

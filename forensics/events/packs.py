@@ -17,17 +17,18 @@ from typing import TypeVar
 
 from forensics import __version__
 from forensics.entries.layouts import Layout, in_order, load_layouts
-from forensics.errors import Problem, RuleError
+from forensics.errors import Problem, RuleError, taken_twice
 from forensics.events.kinds import Kind, read_kinds
 from forensics.events.rules import Rule, load_rules
 from forensics.yamls import Page, line_of, read, root
 
-__all__ = ["Catalogue", "Pack", "assemble", "catalogue", "open_pack", "packed", "unpacked"]
+__all__ = ["LIMITS", "Catalogue", "Pack", "assemble", "catalogue", "open_pack", "packed", "unpacked"]
 
 T = TypeVar("T")
 
 _PACK_KEYS = {"name", "version", "needs", "about", "disable"}
 _HEAD = "pack.yaml"
+# The limits of detectors, which the stage of incidents reads.
 LIMITS = "limits.yaml"
 _NO_RULES = (_HEAD, LIMITS)
 
@@ -86,7 +87,8 @@ def open_pack(path: Path) -> Pack:
     """Read a pack from a folder, or a single event rule from a file."""
     if not path.is_dir():
         return Pack(str(path), {path.name: Page(str(path), path.read_bytes())})
-    names = (one.relative_to(path).as_posix() for one in path.rglob("*.yaml"))
+    found = [*path.rglob("*.yaml"), *path.glob("detectors/*.py")]
+    names = (one.relative_to(path).as_posix() for one in found)
     pages = {name: Page(str(path / name), (path / name).read_bytes()) for name in names}
     return Pack(str(path), pages)
 
@@ -132,12 +134,12 @@ def catalogue(overlays: Sequence[Pack] = ()) -> Catalogue:
 
 
 def _shipped() -> Pack:
-    folders = ("events", "layouts", "kinds")
+    folders = ("events", "layouts", "kinds", "detectors")
     whole = open_pack(root())
     pages = {
         name: page
         for name, page in whole.pages.items()
-        if name == _HEAD or name.partition("/")[0] in folders
+        if name in _NO_RULES or name.partition("/")[0] in folders
     }
     return Pack(whole.origin, pages)
 
@@ -155,16 +157,20 @@ def _lay(pack: Pack, merged: _Merged) -> None:
             merged.kinds |= dict(read_kinds(page))
         except RuleError as error:
             merged.problems += error.problems
-    taken: dict[str, str] = {}
-    for page in pack.folder("events"):
-        for rule in _read(partial(load_rules, [page], merged.kinds), merged):
-            _once(rule.id, rule.path, taken, merged)
-            merged.rules[rule.id] = rule
-    taken = {}
-    for page in pack.folder("layouts"):
-        for layout in _read(partial(load_layouts, [page]), merged):
-            _once(layout.id, layout.origin.file, taken, merged)
-            merged.layouts[layout.id] = layout
+    rules = [
+        rule
+        for page in pack.folder("events")
+        for rule in _read(partial(load_rules, [page], merged.kinds), merged)
+    ]
+    merged.problems += taken_twice((rule.id, rule.path) for rule in rules)
+    merged.rules |= {rule.id: rule for rule in rules}
+    layouts = [
+        layout
+        for page in pack.folder("layouts")
+        for layout in _read(partial(load_layouts, [page]), merged)
+    ]
+    merged.problems += taken_twice((layout.id, layout.origin.file) for layout in layouts)
+    merged.layouts |= {layout.id: layout for layout in layouts}
 
 
 def _head(pack: Pack, merged: _Merged) -> list[str]:
@@ -205,9 +211,3 @@ def _read(load: Callable[[], Iterable[T]], merged: _Merged) -> Iterable[T]:
     except RuleError as error:
         merged.problems += error.problems
         return ()
-
-
-def _once(name: str, path: str, taken: dict[str, str], merged: _Merged) -> None:
-    if name in taken:
-        merged.problems.append(Problem(path, 1, f"id {name!r} is taken by {taken[name]}"))
-    taken[name] = path

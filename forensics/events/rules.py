@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forensics.errors import Problem, RuleError
+from forensics.errors import Problem, RuleError, taken_twice
 from forensics.events.faults import faults
 from forensics.events.kinds import ROUTINE, Kind, kinds
 from forensics.patterns import Template, TemplateError, compile_template
@@ -113,7 +113,6 @@ def load_rules(
     """
     rules: list[Rule] = []
     problems: list[Problem] = []
-    seen: dict[str, str] = {}
     for path in shipped("events") if paths is None else paths:
         try:
             rule = _rule(path, read(path), problems, kinds() if known is None else known)
@@ -123,10 +122,8 @@ def load_rules(
         except (TypeError, AttributeError) as error:
             problems.append(Problem(str(path), 1, f"not of the shape of a rule: {error}"))
             continue
-        if rule.id in seen:
-            problems.append(Problem(rule.path, 1, f"id {rule.id!r} is taken by {seen[rule.id]}"))
-        seen[rule.id] = rule.path
         rules.append(rule)
+    problems += taken_twice((rule.id, rule.path) for rule in rules)
     if problems:
         raise RuleError(problems)
     return tuple(rules)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["WANDER_PPM", "Clocks", "Course", "Piece", "Step"]
+__all__ = ["WANDER_PPM", "Clocks", "Course", "Haze", "Piece", "Step"]
 
 _MINUTE_MS = 60_000
 # What a clock may do unseen before its first and after its last anchor.
@@ -82,12 +82,29 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Haze:
+    """A while, by a clock's own time, in which what others saw does not fit what it showed.
+
+    The node hung, or its clock was set anew and too little tells of it: nobody knows which.
+    """
+
+    low: int
+    high: int
+    ms: float
+
+    def covers(self, micros: int) -> bool:
+        """Whether a moment lies in it."""
+        return self.low < micros < self.high
+
+
+@dataclass(frozen=True)
 class Course:
     """All that one clock did: pieces, with a step between each two."""
 
     pieces: Sequence[Piece]
     steps: Sequence[Step] = ()
     group: int = 0
+    hazes: Sequence[Haze] = ()
 
     def piece(self, micros: int, file: str | None = None, line: int | None = None) -> Piece:
         """Give the piece that holds at a moment, by the node's own time."""
@@ -96,7 +113,14 @@ class Course:
     def doubt(self, micros: int, file: str | None = None, line: int | None = None) -> float:
         """Give how far off a corrected moment may be, in milliseconds."""
         hidden = (abs(step.size_ms) for step in self.steps if step.hides(micros, file, line))
-        return self.piece(micros, file, line).doubt(micros) + sum(hidden)
+        hazy = (haze.ms for haze in self.hazes if haze.covers(micros))
+        return self.piece(micros, file, line).doubt(micros) + sum(hidden) + max(hazy, default=0.0)
+
+    def is_known(self, micros: int) -> bool:
+        """Whether other clocks can be told by this one at a moment."""
+        return not any(step.hides(micros, None, None) for step in self.steps) and not any(
+            haze.covers(micros) for haze in self.hazes
+        )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from forensics.history.clocks import Clocks, Course, Piece, Step
 from forensics.history.courses import stretches
+from forensics.history.hazes import common, strays
 from forensics.history.crowds import NEAR_MS, Line, Point, both_ways, noise, thinned
 from forensics.history.describing import described
 
@@ -168,7 +169,7 @@ def _course(
     for other in others:
         course = courses[other]
         for mine, theirs in meetings[node][other]:
-            if any(step.hides(theirs, None, None) for step in course.steps):
+            if not course.is_known(theirs):
                 continue
             piece = course.piece(theirs)
             at = theirs - round(piece.offset(theirs) * 1000)
@@ -187,7 +188,8 @@ def _course(
     ]
     steps = [_step(before[0], before[2], after[0], after[1]) for before, after in pairwise(found)]
     known = sum(len(line.inside) for line, _, _ in found)
-    return known, len(kept), Course(tuple(pieces), tuple(steps))
+    hazes = strays(kept, found, [piece.doubt_ms for piece in pieces])
+    return known, len(kept), Course(tuple(pieces), tuple(steps), hazes=hazes)
 
 
 def _piece(line: Line, first: int, last: int, doubt: float) -> Piece:
@@ -234,9 +236,10 @@ def _most_central(
 
 
 def _doubting(reference: str, courses: Mapping[str, Course]) -> Course:
-    least = min(_doubt(course) for node, course in courses.items() if node != reference)
+    others = [course for node, course in courses.items() if node != reference]
     piece = courses[reference].pieces[0]
-    return Course((replace(piece, doubt_ms=least),))
+    # Where most others do not fit, it is the reference that does not.
+    return Course((replace(piece, doubt_ms=min(map(_doubt, others))),), hazes=common(others))
 
 
 def _zone_of(course: Course) -> int:
@@ -258,4 +261,5 @@ def _moved(course: Course, shift: int) -> Course:
         last=piece.last - micros,
         offset_ms=piece.offset_ms - shift * _MINUTE_MS,
     )
-    return replace(course, pieces=(moved,))
+    hazes = [replace(haze, low=haze.low - micros, high=haze.high - micros) for haze in course.hazes]
+    return replace(course, pieces=(moved,), hazes=tuple(hazes))

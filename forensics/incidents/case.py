@@ -20,6 +20,7 @@ import pyarrow.dataset as ds
 
 from forensics.history import Past
 from forensics.history.lanes import Absence
+from forensics.incidents.commands import Commands
 from forensics.incidents.needs import Sight
 from forensics.tables import scanned
 
@@ -97,6 +98,15 @@ class Case:
         timed = [row for row in rows if "at" in row]
         return sorted(timed, key=by_time)
 
+    def is_news(self, row: Mapping[str, Any]) -> bool:
+        """Whether an event is told as it happened, by who is not just reading up on the past.
+
+        The row needs `telling`, `node` and `ts` (as `each` reads them).
+        """
+        told = row["telling"]
+        replaying = self.past.context.phases.is_replaying(row["node"] or "", row["ts"])
+        return told is None or (told == "replay" and not replaying)
+
     def places(self, evidence: Iterable[Mapping[str, Any]]) -> list[Row]:
         """Look up the text of places that a table names."""
         wanted = {(one["file"], one["line"]) for one in evidence}
@@ -132,6 +142,13 @@ class Case:
     def sight(self) -> Sight:
         """What the archive lets anyone see."""
         return Sight(self.tables)
+
+    @cached_property
+    def commands(self) -> Commands:
+        """What to type on this cluster."""
+        servers = (row for row in self.sight.files if row["role"] in ("broker", "controller"))
+        versions = (row["kafka_version"] for row in servers)
+        return Commands.of(versions, kraft=self.past.context.kraft)
 
     def node_of(self, file: str) -> str | None:
         """Name the node that wrote a file."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from forensics.report.saved import Finding, Saved
 from forensics.report.words import clock, count, listed, named, share, span
+from forensics.report.zones import current
 
 __all__ = ["Loss", "ledger", "loss", "scope", "sentence"]
 
@@ -133,4 +134,4 @@ def _understood(saved: Saved) -> str:
 def _window(saved: Saved) -> str:
     if not saved.window:
         return ""
-    return f" between {clock(saved.window[0])} and {clock(saved.window[1])} UTC"
+    return f" between {clock(saved.window[0])} and {clock(saved.window[1])} {current().label}"

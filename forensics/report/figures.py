@@ -16,6 +16,7 @@ from forensics.report.folds import Reign, Strand
 from forensics.report.saved import Finding
 from forensics.report.tracks import Lane
 from forensics.report.words import clock, lasting
+from forensics.report.zones import current, shifted
 
 __all__ = [
     "CONFIG", "Draw", "Figure", "bar_trace", "count_axis", "flags",
@@ -102,14 +103,14 @@ def stacked(rows: Sequence[tuple[str, int, Draw]], tracks: marks.Tracks) -> Figu
 def _dressed(figure: go.Figure, view: tuple[int, int], height: int, last: int = 1) -> Figure:
     figure.update_xaxes(type="date", range=list(view), showspikes=True, spikemode="across")
     figure.update_xaxes(spikethickness=1, spikedash="dot", spikecolor=colours.HATCH)
-    day = clock(view[0])[:10]
-    figure.update_xaxes(title_text=f"time, UTC ({day})", title_standoff=6, row=last, col=1)
+    title = f"time, {current().label} ({clock(view[0])[:10]})"
+    figure.update_xaxes(title_text=title, title_standoff=6, row=last, col=1)
     figure.update_layout(
         template=TEMPLATE, height=height, uirevision="fixed", uniformtext={"minsize": 9,
         "mode": "hide"}, margin_b=96, dragmode="zoom", hovermode="closest",
     )  # fmt: skip
     plain: Figure = figure.to_plotly_json()
-    return {"data": plain["data"], "layout": plain["layout"], "config": CONFIG}
+    return shifted({"data": plain["data"], "layout": plain["layout"], "config": CONFIG})
 
 
 def _band(found: Finding, last: int) -> Figure:
@@ -161,9 +162,8 @@ def lanes(figure: go.Figure, row: int, lanes: Sequence[Lane], view: tuple[int, i
     """Draw the lives of nodes, one row a node."""
     names = list(dict.fromkeys(lane.name for lane in lanes))
     for state in sorted({lane.state for lane in lanes}):
-        figure.add_trace(
-            _lane_trace([lane for lane in lanes if lane.state == state], view), row=row, col=1
-        )
+        mine = [lane for lane in lanes if lane.state == state]
+        figure.add_trace(_lane_trace(mine, view), row=row, col=1)
     figure.update_yaxes(**row_names(names), row=row, col=1)
 
 

@@ -16,9 +16,11 @@ from pathlib import Path
 
 from forensics.report import figures, sections
 from forensics.report.markup import Child, Markup, join, tag, trusted
+from forensics.report.narrowing import Narrowed
 from forensics.report.saved import Saved, load
+from forensics.report.zones import current
 
-__all__ = ["Section", "draw", "found", "save"]
+__all__ = ["Section", "draw", "found", "render", "save"]
 
 NAME = "report.html"
 POLICY = (
@@ -48,18 +50,34 @@ def found() -> list[Section]:
 
 def draw(out: Path) -> Path:
     """Draw `out/report.html` from what is saved in `out`, and give its path."""
-    saved = load(out)
+    return render(load(out), out / NAME)
+
+
+def render(saved: Saved, target: Path) -> Path:
+    """Draw a run, or a window of one, as one page, and give its path."""
     parts = [(section, section.render(saved)) for section in found()]
     # A section with nothing to say leaves no heading and no link behind.
     parts = [(section, body) for section, body in parts if body]
     return save(
-        out / NAME,
+        target,
         "Kafka incident postmortem",
         tag("a", "Skip to the verdict", href="#verdict", class_="skip"),
         _header(parts),
+        _notes(saved),
         tag("main", join(_part(section, inside) for section, inside in parts)),
         tag("footer", _footer(saved)),
     )
+
+
+def _notes(saved: Saved) -> Markup | None:
+    """Say before all else that a page shows less than there is, or time in a peculiar way."""
+    zone = current()
+    notes = [saved.says] if isinstance(saved, Narrowed) else []
+    notes += [zone.note] if zone.label.startswith("UTC") and zone.note else []
+    if not notes:
+        return None
+    lines = (tag("p", note, class_="warning") for note in notes)
+    return tag("aside", *lines, aria_label="About this page")
 
 
 def save(page: Path, title: str, *inside: Child) -> Path:
@@ -106,7 +124,9 @@ def _part(section: Section, inside: Markup) -> Markup:
 
 def _footer(saved: Saved) -> Markup:
     schema = saved.document.get("schema", "not known")
-    return tag("p", f"All times are UTC. Drawn from findings.json, schema {schema}.")
+    zone = current()
+    own = "" if zone.is_utc else f" {zone.note} Log lines are quoted as they stand."
+    return tag("p", f"All times are {zone.label}.{own} Drawn from findings.json, schema {schema}.")
 
 
 def _scripts() -> Markup:

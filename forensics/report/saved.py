@@ -90,6 +90,11 @@ class Saved:
         start, end = millis(named.get("from")), millis(named.get("to"))
         return (start, end) if start is not None and end is not None and start < end else None
 
+    @property
+    def is_part(self) -> bool:
+        """Whether only a window of the run is looked at, as a person has chosen."""
+        return False
+
     @cached_property
     def offsets(self) -> dict[str, int]:
         """How far each node's clock is from the reference, in milliseconds."""

@@ -45,7 +45,7 @@ def view(saved: Saved) -> tuple[int, int] | None:
     if not whole:
         return None
     starts = [finding.start for finding in saved.incidents if finding.start is not None]
-    if not starts:
+    if not starts or saved.is_part:
         return whole
     ends = [finding.end or whole[1] for finding in saved.incidents if finding.start is not None]
     around = max((max(ends) - min(starts)) // 4, 15 * SECOND)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from forensics.report.zones import current
+
 __all__ = [
     "LEVELS",
     "bytes_",
@@ -40,11 +42,11 @@ def millis(text: object) -> int | None:
 
 
 def _moment(ms: int) -> datetime:
-    return EPOCH + timedelta(milliseconds=ms)
+    return EPOCH + timedelta(milliseconds=ms + current().offset)
 
 
 def clock(ms: int | None, *, exact: bool = False) -> str:
-    """Say one time in UTC, to the second or to the millisecond.
+    """Say one time in the page's zone, to the second or to the millisecond.
 
     >>> clock(1500, exact=True)
     '1970-01-01 00:00:01.500'
@@ -64,10 +66,11 @@ def span(start: int | None, end: int | None) -> str:
     if start is None:
         return "at a time not known"
     if end is None:
-        return f"{clock(start)} UTC, still going on at the end of the logs"
+        return f"{clock(start)} {current().label}, still going on at the end of the logs"
     last = clock(end)
     same_day = clock(start)[:10] == last[:10]
-    return f"{clock(start)}-{last[11:] if same_day else last} UTC ({lasting(end - start)})"
+    till = f"{last[11:] if same_day else last} {current().label}"
+    return f"{clock(start)}-{till} ({lasting(end - start)})"
 
 
 def lasting(ms: float | None) -> str:

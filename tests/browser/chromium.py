@@ -42,7 +42,7 @@ def executable() -> str | None:
     return next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
-class Failed(AssertionError):
+class Failed(AssertionError):  # noqa: N818 - a test that meets it has failed
     """The browser did not do what it was asked."""
 
 

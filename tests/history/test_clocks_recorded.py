@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
-from forensics import history, pipeline
-from forensics.archives.planning import plan
-from forensics.events.accounting import mark_duplicates
-from forensics.events.nodes import assign
-from forensics.events.settling import settler
-from forensics.scan import STAGED, scanner
-from forensics.tables import EVENTS
+from forensics import history
+from forensics.trial import tried
 from tests.history.wrong_clocks import (
     Wrong,
     by,
@@ -49,48 +42,15 @@ class Read:
 
 
 def read(logs: Path, out: Path) -> Read:
-    """Do in one process what Spark does in many, as far as leadership."""
-    work = plan([str(logs)])
-    scan = scanner()
-    staged = pa.Table.from_batches([one for s in work.splits for one in scan.scan(s)], STAGED)
-    pipeline.write(staged, out / "staged")
-    files = pipeline.accounts(out / "staged", work)
-    mark_duplicates(files)
-    assign(files)
-    events = pa.Table.from_batches(settler(files)(iter(staged.to_batches())), EVENTS)
-    pipeline.write(events, out / "events")
-    roles = {one.node: one.role for one in files.values() if one.node and one.role}
-    clocks = history.solve_clocks(pairs(events, out), out / "events", sorted(roles))
-    away = history.lanes(out / "events", clocks, roles).away
-    covered = history.covered(files.values(), clocks)
-    known = history.context(out / "events", clocks, away, covered)
-    chosen = sorted_by(events, history.FOLD_KINDS, ("topic", "partition"))
-    folded = pa.Table.from_batches(history.folder(known)(chosen.to_batches()), history.FOLDED)
-    led = folded.filter(pc.field("table") == "leadership")
-    led = led.set_column(0, "at", led["started_at"].cast(pa.int64()))
+    """Read an archive as far as leadership."""
+    found = tried([str(logs)], out)
+    led = ds.dataset(found.tables / "leadership", format="parquet").to_table()
+    led = led.append_column("at", led["started_at"].cast(pa.int64()))
     leaders = {
         (row["topic"], row["partition"], row["leader_epoch"]): (row["leader"], row["at"])
         for row in led.to_pylist()
     }
-    return Read(clocks, placed(out / "events"), leaders)
-
-
-def pairs(events: pa.Table, out: Path) -> pa.Table:
-    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for source in history.anchor_sources(history.phases_of(out / "events")):
-        rows = sorted_by(events, source.kinds, source.keys).select(list(source.columns))
-        for batch in source(rows.to_batches()):
-            for row in batch.to_pylist():
-                found[row["node"], row["other"]].append(row)
-    settled = [history.settle_pair(pa.Table.from_pylist(rows)) for rows in found.values()]
-    return pa.concat_tables(settled)
-
-
-def sorted_by(events: pa.Table, kinds: tuple[str, ...], keys: tuple[str, ...]) -> pa.Table:
-    chosen = events.filter(pc.field("kind").isin(list(kinds)))
-    for key in keys:
-        chosen = chosen.filter(pc.field(key).is_valid())
-    return chosen.sort_by([(key, "ascending") for key in keys])
+    return Read(found.past.clocks, placed(found.tables / "events"), leaders)
 
 
 def placed(events: Path) -> dict[Place, Row]:

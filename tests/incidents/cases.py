@@ -105,6 +105,7 @@ def case(
     cuts: Sequence[Row] = (),
     breaches: Sequence[Row] = (),
     rivalries: Sequence[Rivalry] = (),
+    coverage: Sequence[Row] = (),
 ) -> Case:
     """Save tables and put the case together; events hold what leadership calls evidence."""
     told = [
@@ -118,6 +119,7 @@ def case(
         ("events", [*events, *told]),
         ("cuts", cuts),
         ("breaches", breaches),
+        ("coverage", coverage),
         ("files", files or [logs("broker-1", 10_000)]),
     ):
         (folder / name).mkdir(exist_ok=True)

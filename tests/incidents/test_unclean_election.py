@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from forensics.incidents.losses import loss
 from forensics.incidents.detectors.unclean_election import find
+from forensics.incidents.losses import loss
 from tests.incidents.cases import SECOND, case, epoch, event
 
 Row = dict[str, Any]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forensics.archives.checking import check_wrappers
-from forensics.entries.checking import check_layouts, line_of_refused, rows, starts
+from forensics.entries.checking import check_layouts, rows, starts
 from forensics.entries.layouts import Layout
 from forensics.entries.sieve import LOUD
 from forensics.errors import Problem
@@ -20,6 +20,7 @@ from forensics.events.assembling import Part, assembled
 from forensics.events.book import Book
 from forensics.events.rules import Example, Rule, Wording
 from forensics.tables import FACTS
+from forensics.yamls import line_of_refused
 
 __all__ = ["check"]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from forensics.report.markup import Child, Markup, anchor, join, table, tag
 from forensics.report.saved import Finding, Saved
 from forensics.report.words import clock, count, lasting, listed
+from forensics.report.zones import current
 
 __all__ = ["ORDER", "TITLE", "render"]
 
 ORDER = 70
 TITLE = "Clients"
-HEAD = ("Client", "Verdict", "Cause", "Errors", "Lasted", "From, UTC", "Partitions", "Finding")
+HEAD = ("Client", "Verdict", "Cause", "Errors", "Lasted", "From", "Partitions", "Finding")
 MOST = 300
 
 
@@ -24,11 +25,12 @@ def render(saved: Saved) -> Markup:
     caption = "Episodes of stale metadata"
     if len(found) > MOST:
         caption += f", the worst {MOST} of {len(found):,}"
+    head = [f"{name}, {current().label}" if name == "From" else name for name in HEAD]
     rows = (_row(finding) for finding in found[:MOST])
     return join(
         [
             tag("p", f"{count(len(found), 'episode')}: {', '.join(counts)}."),
-            table(HEAD, rows, caption=caption, numbers=("Errors",)),
+            table(head, rows, caption=caption, numbers=("Errors",)),
         ]
     )
 

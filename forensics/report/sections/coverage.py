@@ -9,6 +9,7 @@ from forensics.report.markup import Child, Markup, join, table, tag
 from forensics.report.saved import Row, Saved
 from forensics.report.tracks import gaps
 from forensics.report.words import clock, count, lasting, listed, share
+from forensics.report.zones import current
 
 __all__ = ["ORDER", "TITLE", "render"]
 
@@ -130,7 +131,7 @@ def _says(saved: Saved, strips: list[Strip]) -> str:
     hurt = sum(1 for row in files if row["damaged"])
     nodes = len({strip.node for strip in strips})
     window = saved.window
-    during = f", {clock(window[0])} to {clock(window[1])} UTC" if window else ""
+    during = f", {clock(window[0])} to {clock(window[1])} {current().label}" if window else ""
     return (
         f"{count(len(files), 'file')} of {count(nodes, 'node')}, {count(lines, 'line')}{during}, "
         f"{share(lines - unread, lines)} understood; "
@@ -148,7 +149,7 @@ def _silences(saved: Saved, strips: list[Strip]) -> list[str]:
     for strip in strips:
         spans.setdefault(strip.node, []).extend(strip.spans)
     return [
-        f"We cannot speak for {node} between {clock(start)} and {clock(end)} UTC "
+        f"We cannot speak for {node} between {clock(start)} and {clock(end)} {current().label} "
         f"({lasting(end - start)})."
         for node, known in sorted(spans.items())
         for start, end in gaps(known, whole)

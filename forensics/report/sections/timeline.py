@@ -6,6 +6,7 @@ from forensics.report import figures, marks, tracks
 from forensics.report.markup import Markup, figure, join, table, tag
 from forensics.report.saved import Saved
 from forensics.report.words import clock, count, lasting, listed
+from forensics.report.zones import current
 
 __all__ = ["ORDER", "TITLE", "render"]
 
@@ -66,7 +67,7 @@ def _says(drawn: marks.Tracks) -> str:
         f"at worst {' and '.join(peaks)} at once" if peaks else "",
         f"{count(errors, 'client error')}",
     ]
-    shown = f"Shown: {clock(drawn.view[0])} to {clock(drawn.view[1])} UTC"
+    shown = f"Shown: {clock(drawn.view[0])} to {clock(drawn.view[1])} {current().label}"
     return f"{'; '.join(part for part in parts if part)}. {shown}. Hatched: not known."
 
 
@@ -81,5 +82,7 @@ def _states(brokers: list[tracks.Lane]) -> Markup | None:
     caption = "Broker states other than up"
     if len(rows) > ROWS:
         caption += f", the first {ROWS} of {len(rows):,}"
-    shown = table(["Broker", "State", "From, UTC", "To, UTC", "For"], rows[:ROWS], caption=caption)
+    label = current().label
+    head = ["Broker", "State", f"From, {label}", f"To, {label}", "For"]
+    shown = table(head, rows[:ROWS], caption=caption)
     return tag("details", tag("summary", "Broker states as a table"), shown) if rows else None

@@ -6,6 +6,7 @@ from forensics.report.answer import loss, sentence
 from forensics.report.markup import Markup, tag
 from forensics.report.saved import Finding, Saved
 from forensics.report.words import clock, count, lasting, listed
+from forensics.report.zones import current
 
 __all__ = ["ORDER", "TITLE", "render"]
 
@@ -49,8 +50,12 @@ def _cells(saved: Saved) -> list[Markup]:
     whole = lasting(end - start) if start is not None and end is not None else ""
     brokers = sorted({broker for finding in found for broker in finding.brokers})
     return [
-        _cell("Started", clock(start), "UTC, first incident finding"),
-        _cell("Ended", "not over" if going else clock(end), whole and f"UTC, after {whole}"),
+        _cell("Started", clock(start), f"{current().label}, first incident finding"),
+        _cell(
+            "Ended",
+            "not over" if going else clock(end),
+            whole and f"{current().label}, after {whole}",
+        ),
         _partitions(saved, found),
         _cell("Brokers", listed([str(broker) for broker in brokers], 6) or "none named", ""),
         _clients(found),
@@ -92,4 +97,4 @@ def _first_sign(found: tuple[Finding, ...], start: int | None) -> Markup:
         return _cell("First visible to clients", "not seen", "no client error is an incident")
     first = min(signs)
     value = f"after {lasting(first - start)}" if first > start else "at once"
-    return _cell("First visible to clients", value, f"{clock(first)} UTC")
+    return _cell("First visible to clients", value, f"{clock(first)} {current().label}")

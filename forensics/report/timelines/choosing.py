@@ -16,7 +16,7 @@ from forensics.report.timelines.saying import runs
 from forensics.report.timelines.steps import Shown
 from forensics.report.words import clock, millis
 
-__all__ = ["Wanted", "check", "choose", "shown"]
+__all__ = ["CLOCK", "Wanted", "check", "choose", "read_moment", "shown"]
 
 CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?")
 NAME = re.compile(r"(?P<topic>.+)-(?P<number>\d{1,9})")
@@ -53,8 +53,8 @@ def shown(saved: Saved, wanted: Wanted) -> Shown:
     if not saved.window:
         raise ForensicsError(f"{saved.out}: no line in it has a time, so there is no timeline.")
     first, last = saved.window
-    since = _moment("--from", wanted.since, saved.window)
-    till = _moment("--to", wanted.till, saved.window)
+    since = read_moment("--from", wanted.since, saved.window)
+    till = read_moment("--to", wanted.till, saved.window)
     start = first if since is None else max(first, since)
     end = last if till is None else min(last, till)
     if since is not None and till is not None and since > till:
@@ -65,7 +65,8 @@ def shown(saved: Saved, wanted: Wanted) -> Shown:
     return Shown(start, end, last)
 
 
-def _moment(option: str, text: str | None, window: tuple[int, int]) -> int | None:
+def read_moment(option: str, text: str | None, window: tuple[int, int]) -> int | None:
+    """Read a time; where it is only one of the day, find the day."""
     if text is None:
         return None
     if not CLOCK.fullmatch(text):

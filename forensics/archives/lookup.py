@@ -1,0 +1,239 @@
+"""Finds single lines again in archives, in whatever form these come, with the lines around them.
+
+A file is known by the name that the tables give it. An archive that was renamed, unpacked or
+packed anew since has other names for the same files; those are found by the end of their names.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import numpy as np
+
+from forensics.archives.compression import SNIFFED, sniff
+from forensics.archives.lines import HEAD
+from forensics.archives.planning import Plan, Split
+from forensics.archives.reading import pieces
+from forensics.archives.shell import steps_of
+from forensics.archives.unpacking import Step, blocks
+
+__all__ = ["Line", "Opened", "Place", "digest_and_head", "look_up", "tail"]
+
+# How much of one line is kept; the rest counts for its digest.
+KEPT = 1 << 20
+_NEWLINE = 10
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line as it stands in the unpacked file, without its line break."""
+
+    number: int
+    offset: int
+    text: bytes
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A file of an archive: its name, and how to come to it."""
+
+    file: str
+    split: Split
+    steps: tuple[Step, ...]
+
+
+@dataclass
+class Place:
+    """What was found of one file: the lines that were asked for, and those around them."""
+
+    opened: Opened
+    lines: dict[int, Line] = field(default_factory=dict)
+    # how many lines there are, where the file was read to its end
+    count: int | None = None
+    damaged: str | None = None
+
+
+def look_up(
+    plan: Plan, wanted: Mapping[str, Iterable[int]], context: int = 0
+) -> dict[str, list[Place]]:
+    """Read the wanted lines of the wanted files, and as many lines before and after each.
+
+    A file is given as often as there are files that may be the one that is meant, the one whose
+    whole name is the wanted one alone.
+    """
+    spans = {
+        file: [(max(1, number - context), number + context) for number in numbers]
+        for file, numbers in wanted.items()
+    }
+    found: dict[str, list[Place]] = {file: [] for file in wanted}
+    for split in _whole(plan):
+        done = {name for name, places in found.items() if _is_there(name, places)}
+        meant = _meant(split, set(wanted) - done)
+        if not meant:
+            continue
+        for piece in pieces(split):
+            names = [name for name in meant if alike(name, piece.file)]
+            if not names:
+                continue
+            numbers = _merged(chain.from_iterable(spans[name] for name in names))
+            opened = Opened(piece.file, split, steps_of(split, piece.item.steps))
+            place = Place(opened)
+            place.lines, place.count = _read(piece.blocks, numbers)
+            place.damaged = piece.item.damaged
+            for name in names:
+                found[name].append(place)
+            done |= {name for name in names if name == piece.file}
+            if done >= set(meant):
+                break
+    return {name: _nearest(name, places) for name, places in found.items()}
+
+
+def tail(name: str) -> tuple[str, ...]:
+    """Give the parts of a file's name below the archive that it came from.
+
+    >>> tail("logs.tar.gz!broker-1/server.log")
+    ('broker-1', 'server.log')
+    """
+    parts = tuple(part for part in re.split(r"[/!]", name) if part not in ("", "."))
+    return parts[1:] or parts
+
+
+def alike(wanted: str, name: str) -> bool:
+    """Whether one name can stand for the same file as the other, once archives have moved."""
+    one, other = tail(wanted), tail(name)
+    most = min(len(one), len(other))
+    return wanted == name or one[-most:] == other[-most:]
+
+
+def _is_there(name: str, places: Sequence[Place]) -> bool:
+    return any(place.opened.file == name for place in places)
+
+
+def _nearest(name: str, places: Sequence[Place]) -> list[Place]:
+    exact = [place for place in places if place.opened.file == name]
+    return exact or sorted(places, key=lambda place: -len(_common(name, place.opened.file)))
+
+
+def _common(one: str, other: str) -> list[str]:
+    pairs = zip(reversed(tail(one)), reversed(tail(other)), strict=False)
+    same: list[str] = []
+    for mine, theirs in pairs:
+        if mine != theirs:
+            break
+        same.append(mine)
+    return same
+
+
+def _whole(plan: Plan) -> Iterator[Split]:
+    """Give every file of a plan once, to be read from its begin to its end."""
+    for split in plan.splits:
+        if split.role != "digest" and split.number == 0:
+            yield replace(split, role="stream", begin=0, end=split.size or split.end)
+
+
+def _meant(split: Split, wanted: Iterable[str]) -> list[str]:
+    """Choose the wanted files that a split can hold: it is one of them, or may unpack to one."""
+    # What a stream unpacks to is not known before; its own name is the beginning of theirs.
+    return [
+        name
+        for name in wanted
+        if alike(name, split.file) or name.startswith(f"{split.file}!") or _may_unpack(split)
+    ]
+
+
+def _may_unpack(split: Split) -> bool:
+    if split.member:
+        return True
+    with open(split.path, "rb") as file:
+        file.seek(split.at)
+        return sniff(file.read(SNIFFED)) not in ("plain", "utf-16")
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> list[int]:
+    return sorted({number for first, last in spans for number in range(first, last + 1)})
+
+
+def _read(stream: Iterator[bytes], wanted: Sequence[int]) -> tuple[dict[int, Line], int | None]:
+    """Read some lines of a file; gives how many it has where it was read to its end."""
+    reader = _Reader(wanted)
+    for block in stream:
+        reader.feed(block)
+        if reader.done:
+            return reader.lines, None
+    return reader.lines, reader.close()
+
+
+class _Held:
+    """A line that is being read."""
+
+    def __init__(self, offset: int) -> None:
+        self.size = 0
+        self._offset, self._text, self._digest = offset, b"", hashlib.sha256()
+
+    def take(self, part: bytes) -> None:
+        self.size += len(part)
+        self._text += part[: KEPT - len(self._text)]
+        self._digest.update(part)
+
+    def line(self, number: int) -> Line:
+        return Line(number, self._offset, self._text, self.size, self._digest.hexdigest())
+
+
+class _Reader:
+    """Counts the lines of a stream, and keeps those that are wanted."""
+
+    def __init__(self, wanted: Sequence[int]) -> None:
+        self.lines: dict[int, Line] = {}
+        self._wanted = wanted
+        self._number, self._offset = 1, 0
+        self._held: _Held | None = None
+        self._is_open = False
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is wanted."""
+        return not self._wanted or self._number > self._wanted[-1]
+
+    def feed(self, block: bytes) -> None:
+        """Take the next block."""
+        breaks = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE)
+        first, last = self._number, self._number + len(breaks)
+        begin = bisect.bisect_left(self._wanted, first)
+        held = None
+        for number in self._wanted[begin : bisect.bisect_right(self._wanted, last)]:
+            at = int(breaks[number - first - 1]) + 1 if number > first else 0
+            line = self._held if number == first and self._held else _Held(self._offset + at)
+            if number < last:
+                line.take(block[at : int(breaks[number - first])])
+                self.lines[number] = line.line(number)
+            else:
+                line.take(block[at:])
+                held = line
+        self._held, self._number = held, last
+        self._offset += len(block)
+        self._is_open = not block.endswith(b"\n")
+
+    def close(self) -> int:
+        """Take the last line, which may have no line break; give how many there are."""
+        if self._is_open and self._held:
+            self.lines[self._number] = self._held.line(self._number)
+        return self._number - (not self._is_open)
+
+
+def digest_and_head(opened: Opened) -> tuple[str, bytes]:
+    """Read a whole file once more: its digest, as the table of files has it, and its head."""
+    digest, head = hashlib.sha256(), b""
+    for piece in pieces(opened.split):
+        if piece.file == opened.file:
+            for block in piece.blocks:
+                digest.update(block)
+                head += block[: HEAD - len(head)]
+            break
+    return digest.hexdigest(), head

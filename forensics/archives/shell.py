@@ -1,0 +1,104 @@
+"""The plain command that shows some lines of a file in an archive, for people without this tool."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tarfile
+from collections.abc import Sequence
+
+from forensics.archives.compression import SNIFFED, sniff
+from forensics.archives.planning import Split
+from forensics.archives.unpacking import Step
+
+__all__ = ["command", "steps_of"]
+
+# What reads a compressed file, and what reads it from a pipe.
+_READERS = {
+    "gzip": ("zcat", "gzip -dc"),
+    "bzip2": ("bzcat", "bzip2 -dc"),
+    "xz": ("xzcat", "xz -dc"),
+    "zstd": ("zstdcat", "zstd -dc"),
+    "utf-16": ("iconv -f UTF-16 -t UTF-8", "iconv -f UTF-16 -t UTF-8"),
+}
+
+
+def steps_of(split: Split, inside: Sequence[Step]) -> tuple[Step, ...]:
+    """Say how to come from the file on disk to the text: what the plan opened, and what followed.
+
+    A plan opens a zip, and a tar that is not compressed, by itself.
+    """
+    if split.member:
+        return (("zip", split.member), *inside)
+    with open(split.path, "rb") as file:
+        is_tar = sniff(file.read(SNIFFED)) == "tar"
+    if is_tar and not (inside and inside[0][0] == "tar"):
+        return (("tar", _member_at(split)), *inside)
+    return tuple(inside)
+
+
+def _member_at(split: Split) -> str:
+    with tarfile.open(split.path, "r:") as archive:
+        return next((one.name for one in archive if one.offset_data == split.at), "")
+
+
+def command(path: str, steps: Sequence[Step], first: int, last: int) -> str | None:
+    """Write the command that prints lines of a file; None where no plain tool can.
+
+    >>> command("logs.tar.gz", [("gzip", ""), ("tar", "b/server.log")], 5, 7)
+    "tar -xOf logs.tar.gz -- b/server.log | sed -n '5,7p;7q'"
+    >>> command("it's.log.gz", [("gzip", "")], 5, 5)
+    'zcat "it\\'s.log.gz" | sed -n \\'5p;5q\\''
+    """
+    wanted = f"{first}p" if first == last else f"{first},{last}p"
+    sed = f"sed -n '{wanted};{last}q'"
+    parts: list[str] = []
+    left = list(steps)
+    while left:
+        kind, member = left.pop(0)
+        if kind in _READERS and left and left[0][0] == "tar" and not parts:
+            # tar sees by itself how a file is compressed, but not how a pipe is.
+            continue
+        part = _part(kind, member, "" if parts else quoted(path))
+        if part is None:
+            return None
+        parts.append(part)
+    return " | ".join([*parts, sed]) if parts else f"{sed} {quoted(path)}"
+
+
+def _part(kind: str, member: str, path: str) -> str | None:
+    if kind in _READERS:
+        plain, piped = _READERS[kind]
+        return f"{plain} {path}" if path else piped
+    if kind == "tar":
+        return f"tar -xOf {path or '-'} -- {quoted(member)}"
+    if kind == "zip" and path:
+        return f"unzip -p {path} {quoted(_literal(member))}"
+    # A zip has its index at its end: no plain tool reads it from a pipe.
+    return None
+
+
+def _literal(name: str) -> str:
+    """Keep unzip from taking a name for a pattern."""
+    return re.sub(r"([\[*?\\])", r"[\1]", name)
+
+
+def quoted(name: str) -> str:
+    r"""Quote a name for a shell; what cannot be seen is written as its code.
+
+    >>> print(quoted("a\x1b[31m b"))
+    $'a\x1b[31m b'
+    """
+    if not name.startswith("-") and name.isprintable():
+        return shlex.quote(name) if "'" not in name else f'"{_double(name)}"'
+    if name.isprintable():
+        return shlex.quote(name)
+    codes = (
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in "'\\" else f"\\x{byte:02x}"
+        for byte in name.encode("utf-8", "surrogateescape")
+    )
+    return f"$'{''.join(codes)}'"
+
+
+def _double(name: str) -> str:
+    return re.sub(r'([$`"\\])', r"\\\1", name)

@@ -1,0 +1,49 @@
+"""Draw the page again from what a postmortem has saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from forensics.console import run
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.argument("out", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--from", "since", metavar="TIME", help="Leave out what was over before this time.")
+@click.option("--to", "till", metavar="TIME", help="Leave out what began after this time.")
+@click.option(
+    "--report-tz", "zone", default="UTC", show_default=True, metavar="ZONE",
+    help="Write all times in this IANA time zone, such as Europe/Berlin.",
+)  # fmt: skip
+@click.option(
+    "--html", "target", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Where the page goes; else into OUT, as report.html when nothing is left out.",
+)  # fmt: skip
+def command(out: Path, since: str | None, till: str | None, zone: str, target: Path | None) -> None:
+    """Draw the page again from what a postmortem has saved.
+
+    OUT is the output folder of `postmortem`: its findings.json and tables are read, and no log, so
+    neither Spark nor Java is needed. Nothing in OUT but the page is written.
+
+    With --from or --to the page tells only of what reaches into that time, and says so; its
+    verdict is that window's own. It gets a name of its own, beside report.html.
+
+    TIME is as 2026-11-18T11:38:51, in ZONE; where the logs are of one day, 11:38:51 is enough.
+
+    \b
+    Example:
+      kafka-forensics report out
+      kafka-forensics report out --report-tz Asia/Kolkata
+      kafka-forensics report out --from 11:38 --to 11:41 --html election.html
+    """
+    from forensics.report.redrawing import redraw
+
+    click.echo(f"page: {redraw(out, since=since, till=till, zone=zone, target=target)}")
+
+
+if __name__ == "__main__":
+    run(__file__)
