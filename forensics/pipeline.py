@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from forensics import history, incidents, quality, report
 from forensics.archives.planning import plan
 from forensics.events.accounting import FileAccount
-from forensics.events.packs import Catalogue, Pack, catalogue, open_pack, packed
+from forensics.events.packs import Catalogue, catalogue, open_pack, packed
 from forensics.flow import Say, read, rebuild, write
 from forensics.settings import Settings
 from forensics.spark import Cluster, told_plainly
@@ -34,7 +34,7 @@ def postmortem(settings: Settings, say: Say) -> dict[str, Any]:
         finally:
             cluster.stop()
             shutil.rmtree(settings.staging, ignore_errors=True)
-    return conclude(files, past, rules, settings, say, packs)
+    return conclude(files, past, rules, settings, say)
 
 
 def conclude(
@@ -43,9 +43,9 @@ def conclude(
     rules: Catalogue,
     settings: Settings,
     say: Say,
-    packs: Sequence[Pack] = (),
 ) -> dict[str, Any]:
     """Turn history into findings, check the tables, and draw the page."""
+    packs = [open_pack(path) for path in settings.packs]
     answers = incidents.find(settings.tables, past, packs)
     document = incidents.document(settings.tables, files.values(), past.clocks, answers, rules)
     say(f"incidents  {len(answers.findings)} findings, verdict: {document['verdict']}")

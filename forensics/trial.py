@@ -78,9 +78,7 @@ def detector_problems(packs: Sequence[Pack], *, shipped: bool) -> list[Problem]:
     return problems or list(sample_problems(rules, packs))
 
 
-def sample_problems(
-    rules: Iterable[Declared], packs: Sequence[Pack] = ()
-) -> Iterator[Problem]:
+def sample_problems(rules: Iterable[Declared], packs: Sequence[Pack] = ()) -> Iterator[Problem]:
     """Try declared detectors on their own samples: each must find as much as it says."""
     limits = load_limits()
     for rule in rules:

@@ -18,12 +18,12 @@ import click
 from forensics.console import RULES, load, run
 
 if TYPE_CHECKING:
-    from forensics.errors import Problem
-    from forensics.events.packs import Pack
     from forensics.archives.planning import Split
+    from forensics.errors import Problem
     from forensics.events.authoring.explaining import Tally
     from forensics.events.authoring.walking import Walk
     from forensics.events.book import Book
+    from forensics.events.packs import Pack
 
 __all__ = ["command"]
 
@@ -98,9 +98,8 @@ def limit_problems(packs: Sequence[Pack]) -> list[Problem]:
     from forensics.limits import expired, load_limits
 
     pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
-    own = [
-        Path(page.name).stem.replace("_", "-") for pack in packs for page in pack.folder("detectors")
-    ]
+    files = [Path(page.name) for pack in packs for page in pack.folder("detectors")]
+    own = [path.stem.replace("_", "-") for path in files]
     try:
         load_limits(pages, own)
     except RuleError as error:

@@ -7,7 +7,6 @@ import shlex
 import tarfile
 from collections.abc import Sequence
 
-from forensics.archives.compression import SNIFFED, sniff
 from forensics.archives.planning import Split
 from forensics.archives.unpacking import Step
 
@@ -30,16 +29,11 @@ def steps_of(split: Split, inside: Sequence[Step]) -> tuple[Step, ...]:
     """
     if split.member:
         return (("zip", split.member), *inside)
-    with open(split.path, "rb") as file:
-        is_tar = sniff(file.read(SNIFFED)) == "tar"
-    if is_tar and not (inside and inside[0][0] == "tar"):
-        return (("tar", _member_at(split)), *inside)
+    if split.at:
+        with tarfile.open(split.path, "r:") as archive:
+            member = next((one.name for one in archive if one.offset_data == split.at), "")
+        return (("tar", member), *inside)
     return tuple(inside)
-
-
-def _member_at(split: Split) -> str:
-    with tarfile.open(split.path, "r:") as archive:
-        return next((one.name for one in archive if one.offset_data == split.at), "")
 
 
 def command(path: str, steps: Sequence[Step], first: int, last: int) -> str | None:
@@ -89,8 +83,6 @@ def quoted(name: str) -> str:
     >>> print(quoted("a\x1b[31m b"))
     $'a\x1b[31m b'
     """
-    if not name.startswith("-") and name.isprintable():
-        return shlex.quote(name) if "'" not in name else f'"{_double(name)}"'
     if name.isprintable():
         return shlex.quote(name)
     codes = (
@@ -98,7 +90,3 @@ def quoted(name: str) -> str:
         for byte in name.encode("utf-8", "surrogateescape")
     )
     return f"$'{''.join(codes)}'"
-
-
-def _double(name: str) -> str:
-    return re.sub(r'([$`"\\])', r"\\\1", name)

@@ -56,7 +56,7 @@ class Burst:
                 seen[value] += 1
 
 
-def bursts(
+def bursts(  # noqa: PLR0913, PLR0917
     case: Case,
     where: pc.Expression,
     by: Sequence[str],

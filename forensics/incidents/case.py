@@ -54,6 +54,12 @@ class Case:
         for batch in scanned(self._data(table), columns, where, _HELD):
             yield from self._rows(pa.Table.from_batches([batch]))
 
+    def batches(
+        self, table: str, where: pc.Expression | None, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read a table as Arrow does: for questions about so many rows that each costs too much."""
+        yield from scanned(self._data(table), columns, where, _HELD)
+
     def some(self, table: str, most: int, where: pc.Expression | None = None) -> list[Row]:
         """Read the first rows of a table that may be as long as the archive, or may be missing."""
         if not (self.tables / table).is_dir():

@@ -18,7 +18,7 @@ __all__ = ["sureness"]
 _MS = 1000
 
 
-def sureness(
+def sureness(  # noqa: PLR0913
     case: Case,
     begin: int,
     end: int,
@@ -52,7 +52,7 @@ def sureness(
 def _doubt(case: Case, nodes: Iterable[str], at: int) -> int | None:
     """Give how far two of these nodes' clocks may be apart; null where one of them is not known."""
     nodes = list(nodes)
-    if len(nodes) < 2:  # noqa: PLR2004
+    if len(nodes) < 2:
         return 0 if nodes else None
     clocks = case.past.clocks
     # Doubt is asked for by the time as logged.

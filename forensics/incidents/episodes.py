@@ -1,105 +1,198 @@
-"""Episodes of errors in clients, read in two passes: archives may hold millions of errors."""
+"""Episodes of errors in clients: those of one client behind one stroke of moves belong together.
+
+Errors behind which no move is seen belong together while they follow each other closely. Errors are
+read twice, and never held: archives may hold millions of them.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.history.lanes import Absence
 from forensics.incidents.case import Case, Row, by_time, name_of
+from forensics.incidents.moved import Key, Move, Moved
 
-__all__ = ["Episode", "episodes", "meet_moves"]
+__all__ = ["Episode", "Reach", "episodes"]
 
 _MICROS = 1_000_000
 # Of errors and of moves so many of the first are kept as evidence.
 _ERRORS, _MOVES = 40, 5
-_ERROR_COLUMNS = ("node", "client", "ts", "topic", "partition", "file", "line", "text", "rule")
-_MOVE_COLUMNS = (
-    "topic", "partition", "leader_epoch", "leader", "previous_leader", "started_at", "election",
-    "evidence",
-)  # fmt: skip
+_COLUMNS = ("node", "client", "ts", "topic", "partition", "error", "file", "line", "text", "rule")
+# An answer about a topic that is not known is not about who leads its partitions.
+_UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far things may lie apart and still belong together, in seconds."""
+
+    # errors behind which no move is seen, of one episode
+    gap: float
+    # how long after a move a client that had nothing to ask may stumble over it
+    late: float
+    # how much before the first line about a move a client may hear of it
+    ahead: float
+    # moves of one stroke
+    stroke: float
+    # a broker that came back, for errors that do not say which topic they are about
+    near: float
 
 
 @dataclass
 class Episode:
-    """Errors of one client that follow each other closely, and the moves of leaders near them."""
+    """Errors of one client, and the moves of leaders behind them."""
 
     node: str
     client: str
     begin: int
     end: int
-    errors: int
+    errors: int = 0
     topics: set[str] = field(default_factory=set)
     partitions: set[str] = field(default_factory=set)
+    names: Counter[str] = field(default_factory=Counter)
     first: list[Row] = field(default_factory=list)
-    # the first moves, how any of them came about, and the last new leader before the end
-    moves: list[Row] = field(default_factory=list)
+    # the first moves as (partition, moment), how any of them came about, the last new leader
+    moves: set[tuple[Key, int]] = field(default_factory=set)
     elections: set[tuple[str, int | None]] = field(default_factory=set)
     settled: int | None = None
+    # errors that came while the partition had no leader at all
+    leaderless: int = 0
+    # when a topic was created whose partitions it is about
+    created: int | None = None
+    # a broker's absence, where the errors do not say which topic they are about
+    away: Absence | None = None
 
-    def take_error(self, row: Row) -> None:
+    @property
+    def seconds(self) -> float:
+        """How long it lasted."""
+        return round((self.end - self.begin) / _MICROS, 1)
+
+    def take(self, row: Row, move: Move | None, key: Key) -> None:
         """Take one of the errors that the episode consists of."""
+        self.begin, self.end = min(self.begin, row["at"]), max(self.end, row["at"])
+        self.errors += 1
+        self.names[row["error"]] += 1
         if row["topic"]:
             self.topics.add(row["topic"])
-        if row["partition"] is not None:
+        if row["topic"] and row["partition"] is not None:
             self.partitions.add(name_of(row))
         self.first.append(row)
         if len(self.first) > 4 * _ERRORS:
             self.first = sorted(self.first, key=by_time)[:_ERRORS]
+        if move is not None:
+            self._follow(row, move, key)
 
-    def take_move(self, row: Row) -> None:
-        """Take a change of leader that lies near, if it is about the episode's partitions."""
-        if self.partitions and name_of(row) not in self.partitions:
-            return
-        self.elections.add((row["election"], row["previous_leader"]))
-        self.moves.append(row)
-        if len(self.moves) > 4 * _MOVES:
-            self.moves = sorted(self.moves, key=_by_start)[:_MOVES]
-        if (row["leader"] or -1) >= 0 and row["started_at"] <= self.end:
-            self.settled = max(row["started_at"], self.settled or row["started_at"])
+    def _follow(self, row: Row, move: Move, key: Key) -> None:
+        if move.created:
+            self.created = max(move.start, self.created or move.start)
+        else:
+            self.elections |= {(move.election, move.previous), (move.own, move.previous)}
+        if len(self.moves) < _MOVES:
+            self.moves.add((key, move.start))
+        if move.settled is None or row["at"] < move.settled:
+            self.leaderless += 1
+        if move.settled is not None:
+            self.settled = max(move.settled, self.settled or move.settled)
+
+    def join(self, other: Episode) -> None:
+        """Take in all of another episode of the same client."""
+        self.begin, self.end = min(self.begin, other.begin), max(self.end, other.end)
+        self.errors += other.errors
+        self.leaderless += other.leaderless
+        self.topics |= other.topics
+        self.partitions |= other.partitions
+        self.elections |= other.elections
+        self.names += other.names
+        self.first = sorted([*self.first, *other.first], key=by_time)[:_ERRORS]
+        self.moves = set(sorted(self.moves | other.moves, key=repr)[:_MOVES])
+        self.settled = _latest(self.settled, other.settled)
+        self.created = _latest(self.created, other.created)
 
 
-def episodes(case: Case, errors: Sequence[str], gap: float) -> list[Episode]:
-    """Find the episodes of each client in turn: errors further apart than `gap` are two."""
+_Who = tuple[str, str]
+# Whose, behind which stroke, and behind none in which stretch of time.
+_Place = tuple[_Who, int | None, int]
+
+
+def episodes(case: Case, errors: Sequence[str], reach: Reach) -> list[Episode]:
+    """Find the episodes of every client, in the order of time."""
     where = (pc.field("kind") == "client_error") & pc.field("error").isin(errors)
     where &= pc.field("ts").is_valid()
-    found = _spans(case, where, round(gap * _MICROS))
-    begins = {who: [one.begin for one in mine] for who, mine in found.items()}
-    for row in case.each("events", where, _ERROR_COLUMNS):
-        who = _who(row)
-        found[who][bisect_right(begins[who], row["at"]) - 1].take_error(row)
-    every = [one for who in sorted(found) for one in found[who]]
+    moved = _moved(case, where, reach)
+    if moved is None:
+        return []
+    found: dict[_Place, Episode] = {}
+    for row in case.each("events", where, _COLUMNS):
+        key = (row["topic"] or "", row["partition"])
+        move, away = _behind(case, row, key, moved, reach)
+        place = _place(row, move, away, reach)
+        if place not in found:
+            found[place] = Episode(*place[0], row["at"], row["at"], away=away)
+        found[place].take(row, move, key)
+    every = list(_joined(found, round(reach.gap * _MICROS)))
     for one in every:
         one.first = sorted(one.first, key=by_time)[:_ERRORS]
-    return every
+    return sorted(every, key=lambda one: (one.begin, one.node, one.client, one.end))
 
 
-def _spans(case: Case, where: pc.Expression, gap: int) -> dict[tuple[str, str], list[Episode]]:
-    """Read when each client had errors; within a stretch of `gap` they all belong together."""
-    told: dict[tuple[str, str], dict[int, Episode]] = {}
-    for row in case.each("events", where, ["node", "client", "ts"]):
-        who, at = _who(row), row["at"]
-        stretches = told.setdefault(who, {})
-        one = stretches.get(at // max(gap, 1))
-        if one is None:
-            stretches[at // max(gap, 1)] = Episode(*who, at, at, 1)
-        else:
-            one.begin, one.end = min(at, one.begin), max(at, one.end)
-            one.errors += 1
-    return {who: list(_joined(told[who], gap)) for who in told}
+def _moved(case: Case, where: pc.Expression, reach: Reach) -> Moved | None:
+    """Read the moves of all partitions that errors are about, as far as they may lie behind."""
+    keys: set[Key] = set()
+    low = high = None
+    for row in case.each("events", where, ["node", "ts", "topic", "partition"]):
+        low, high = min(row["at"], low or row["at"]), max(row["at"], high or row["at"])
+        if row["topic"]:
+            keys.add((row["topic"], row["partition"]))
+    if low is None or high is None:
+        return None
+    span = low - round(reach.late * _MICROS), high + round(reach.late * _MICROS)
+    return Moved(case, keys, span, round(reach.stroke * _MICROS))
 
 
-def _joined(stretches: dict[int, Episode], gap: int) -> Iterator[Episode]:
+def _behind(
+    case: Case, row: Row, key: Key, moved: Moved, reach: Reach
+) -> tuple[Move | None, Absence | None]:
+    """Give what lies behind an error: a move, or a broker that was away."""
+    at, late, ahead = row["at"], round(reach.late * _MICROS), round(reach.ahead * _MICROS)
+    if row["topic"]:
+        move = moved.behind(key, at, late, ahead)
+        if move is None or (move.created and at - move.start > round(reach.near * _MICROS)):
+            return None, None
+        # Only that a topic is new explains that nobody knows it.
+        whole = row["partition"] is None and row["error"] == _UNKNOWN_TOPIC
+        return (None if whole and not move.created else move), None
+    near = round(reach.near * _MICROS)
+    gone = [a for a in case.away if a.begin - ahead <= at <= _end(a) + near]
+    return None, max(gone, key=lambda one: one.begin, default=None)
+
+
+def _end(absence: Absence) -> int:
+    return absence.begin if absence.end is None else absence.end
+
+
+def _place(row: Row, move: Move | None, away: Absence | None, reach: Reach) -> _Place:
+    who = row["node"] or "", row["client"] or row["node"] or "unknown"
+    if move is not None and not move.created:
+        return who, move.stroke, 0
+    if away is not None:
+        # Absences are told apart from strokes by their sign.
+        return who, -1 - away.begin, 0
+    return who, None, row["at"] // max(round(reach.gap * _MICROS), 1)
+
+
+def _joined(found: Mapping[_Place, Episode], gap: int) -> Iterator[Episode]:
+    """Join the stretches behind which no move is seen, and give all."""
     before: Episode | None = None
-    for at in sorted(stretches):
-        one = stretches[at]
-        if before is not None and one.begin - before.end <= gap:
-            before.end = one.end
-            before.errors += one.errors
+    loose = [(place, one) for place, one in found.items() if place[1] is None]
+    yield from (one for place, one in found.items() if place[1] is not None)
+    for _, one in sorted(loose, key=lambda pair: (pair[0][0], pair[1].begin)):
+        same = before is not None and (before.node, before.client) == (one.node, one.client)
+        if before is not None and same and one.begin - before.end <= gap:
+            before.join(one)
             continue
         if before is not None:
             yield before
@@ -108,38 +201,5 @@ def _joined(stretches: dict[int, Episode], gap: int) -> Iterator[Episode]:
         yield before
 
 
-def _who(row: Row) -> tuple[str, str]:
-    return row["node"] or "", row["client"] or row["node"] or "unknown"
-
-
-def meet_moves(case: Case, every: Sequence[Episode], near: float) -> None:
-    """Tell each episode of the changes of leaders that lie near it, in one reading of them."""
-    topics = sorted({topic for one in every for topic in one.topics})
-    if not topics:
-        return
-    around = round(near * _MICROS)
-    ordered = sorted(every, key=lambda one: one.begin)
-    begins = [one.begin - around for one in ordered]
-    ends = list(accumulate((one.end + around for one in ordered), max))
-    topic, moment = pc.field("topic"), pc.field("started_at")
-    where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
-    where &= (moment >= _moment(begins[0])) & (moment <= _moment(ends[-1]))
-    for row in case.each("leadership", where, _MOVE_COLUMNS):
-        if row["leader"] == row["previous_leader"] or row["election"] == "initial":
-            continue
-        last = bisect_right(begins, row["started_at"]) - 1
-        while last >= 0 and ends[last] >= row["started_at"]:
-            one = ordered[last]
-            if row["topic"] in one.topics and row["started_at"] <= one.end + around:
-                one.take_move(row)
-            last -= 1
-    for one in every:
-        one.moves = sorted(one.moves, key=_by_start)[:_MOVES]
-
-
-def _by_start(row: Row) -> tuple[int, str, int]:
-    return row["started_at"], name_of(row), row["leader_epoch"]
-
-
-def _moment(micros: int) -> pa.Scalar:
-    return pa.scalar(micros, pa.timestamp("us", tz="UTC"))
+def _latest(one: int | None, other: int | None) -> int | None:
+    return max((at for at in (one, other) if at is not None), default=None)

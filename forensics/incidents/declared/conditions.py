@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -56,29 +56,36 @@ def column_faults(where: object, table: str) -> Iterator[tuple[str | None, str]]
 
 def _faults(name: str, wanted: object, kind: pa.DataType) -> Iterator[str]:
     if not isinstance(wanted, Mapping):
-        values = wanted if isinstance(wanted, list) else [wanted]
-        if pa.types.is_list(kind) or not values:
-            yield f"{name!r} is a list; ask for its size, as in size: {{most: 1}}"
-        for value in values:
-            try:
-                pa.scalar(value, kind)
-            except (pa.ArrowInvalid, pa.ArrowTypeError):
-                yield f"{name!r} is {kind}, and never {value!r}"
+        yield from _value_faults(name, wanted, kind)
         return
     for word, value in wanted.items():
         if word not in _WORDS:
             yield f"{name}: unknown condition {word!r}; known: {', '.join(_WORDS)}"
         elif word == "not":
             yield from _faults(name, value, kind)
-        elif word == "size":
-            if not pa.types.is_list(kind):
-                yield f"{name!r} is no list, and has no size"
-            elif not isinstance(value, Mapping) or set(value) - {"least", "most"}:
-                yield f"{name}: size is {{least: NUMBER}}, {{most: NUMBER}} or both"
-        elif word == "like" and not pa.types.is_string(kind):
-            yield f"{name!r} is {kind}: 'like' is for words"
-        elif word in ("least", "most") and not isinstance(value, (int, float)):
-            yield f"{name}: {word!r} must be a number"
+        elif not _fits(word, value, kind):
+            yield f"{name} is {kind}; as a condition of it {word}: {value!r} makes no sense"
+
+
+def _value_faults(name: str, wanted: object, kind: pa.DataType) -> Iterator[str]:
+    values = wanted if isinstance(wanted, list) else [wanted]
+    if pa.types.is_list(kind) or not values:
+        yield f"{name!r} is a list; ask for its size, as in size: {{most: 1}}"
+    for value in values:
+        try:
+            pa.scalar(value, kind)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            yield f"{name!r} is {kind}, and never {value!r}"
+
+
+def _fits(word: str, value: object, kind: pa.DataType) -> bool:
+    if word == "size":
+        bounds = isinstance(value, Mapping) and value and not set(value) - {"least", "most"}
+        return bool(pa.types.is_list(kind) and bounds)
+    if word == "like":
+        return bool(pa.types.is_string(kind) and isinstance(value, str))
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return word == "known" or bool(number and isinstance(value, (int, float)))
 
 
 def _parts(column: pc.Expression, wanted: Any) -> Iterator[pc.Expression]:
@@ -99,15 +106,14 @@ def _parts(column: pc.Expression, wanted: Any) -> Iterator[pc.Expression]:
 
 
 def _one_of(column: pc.Expression, wanted: Any) -> pc.Expression:
-    values = list(wanted) if isinstance(wanted, Sequence) and not isinstance(wanted, str) else [wanted]
-    return column.isin(values)
+    return column.isin(list(wanted) if isinstance(wanted, list) else [wanted])
 
 
 def _regex(glob: str) -> str:
     """Write a shell pattern as RE2 reads it.
 
-    >>> _regex("pay*.v?")
-    '^pay.*\\\\.v.$'
+    >>> _regex("pay*_v?")
+    '^(?s:pay.*_v.)$'
     """
-    inner = fnmatch.translate(glob).removeprefix("(?s:").removesuffix(r")\Z").removesuffix(r")\z")
-    return f"^{inner}$"
+    parts = {"*": ".*", "?": "."}
+    return "^(?s:" + "".join(parts.get(one, re.escape(one)) for one in glob) + ")$"

@@ -40,6 +40,33 @@ class _Run:
     rows: list[Row] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Nearby:
+    """When that was told which must be, or must not be, near a row."""
+
+    asked: Near
+    must: bool
+    told: Mapping[Key, list[int]]
+
+    @classmethod
+    def read(cls, asked: Near, case: Case, *, must: bool) -> _Nearby:
+        found: dict[Key, array[int]] = {}
+        for row, begin, _ in _spans(asked.table, asked.where, case, asked.same):
+            found.setdefault(tuple(row[name] for name in asked.same), array("q")).append(begin)
+        return cls(asked, must, {key: sorted(held) for key, held in found.items()})
+
+    def holds(self, row: Row, begin: int, end: int, case: Case) -> bool:
+        """Whether it is so; that something is absent nobody says over a hole in the logs."""
+        within = round(self.asked.within * _MICROS)
+        low = begin if self.asked.when == "after" else begin - within
+        high = begin if self.asked.when == "before" else end + within
+        moments = self.told.get(tuple(row[name] for name in self.asked.same), [])
+        there = bisect_right(moments, high) > bisect_left(moments, low)
+        if self.must or there:
+            return there == self.must
+        return high <= case.end and next(case.sight.holes(low, high), None) is None
+
+
 def detector(rule: Declared) -> Detector:
     """Make a detector of what a file declares."""
     return Detector(rule.id, partial(_find, rule), Needs(rule.roles), rule.means)
@@ -75,14 +102,12 @@ def _rows(
     rule: Declared, case: Case, limits: Mapping[str, Any], more: Sequence[str]
 ) -> Iterator[tuple[Row, int, int]]:
     """Read the rows that fit, with what is near them looked up."""
-    near = [(_neighbours(one, case), one, True) for one in rule.then]
-    near += [(_neighbours(one, case), one, False) for one in rule.unless]
-    wanted = [name for _, one, _ in near for name in one.same]
+    near = [_Nearby.read(one, case, must=True) for one in rule.then]
+    near += [_Nearby.read(one, case, must=False) for one in rule.unless]
+    wanted = [name for one in near for name in one.asked.same]
     least = limits.get("lasts", 0) * _MICROS
     for row, begin, end in _spans(rule.table, rule.where, case, [*rule.by, *wanted, *more]):
-        if end - begin >= least and all(
-            _holds(one, told, begin, end, row, case, must=must) for told, one, must in near
-        ):
+        if end - begin >= least and all(one.holds(row, begin, end, case) for one in near):
             yield row, begin, end
 
 
@@ -105,31 +130,7 @@ def _spans(
             yield row, begin, max(begin, case.end if end is None else end)
 
 
-def _neighbours(one: Near, case: Case) -> dict[Key, list[int]]:
-    found: dict[Key, array[int]] = {}
-    for row, begin, _ in _spans(one.table, one.where, case, one.same):
-        found.setdefault(tuple(row[name] for name in one.same), array("q")).append(begin)
-    return {key: sorted(held) for key, held in found.items()}
-
-
-def _holds(
-    one: Near, told: Mapping[Key, list[int]], begin: int, end: int, row: Row, case: Case,
-    *, must: bool,
-) -> bool:  # fmt: skip
-    """Whether what must be near is near; that something is absent nobody says over a hole."""
-    within = round(one.within * _MICROS)
-    low = begin if one.when == "after" else begin - within
-    high = begin if one.when == "before" else end + within
-    moments = told.get(tuple(row[name] for name in one.same), [])
-    there = bisect_right(moments, high) > bisect_left(moments, low)
-    if must or there:
-        return there == must
-    return high <= case.end and next(case.sight.holes(low, high), None) is None
-
-
-def _runs(
-    key: Key, moments: list[tuple[int, int]], limits: Mapping[str, Any]
-) -> Iterator[_Run]:
+def _runs(key: Key, moments: list[tuple[int, int]], limits: Mapping[str, Any]) -> Iterator[_Run]:
     """Find the stretches of a subject's rows in which enough of them lie close together."""
     least, within = limits["count"], round(limits.get("within", 0) * _MICROS)
     begins = [begin for begin, _ in moments]

@@ -1,0 +1,133 @@
+"""How brokers came to be away: by themselves, all at once, or since nobody could hear them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow.compute as pc
+
+from forensics.history.lanes import Absence
+from forensics.incidents.case import Case
+
+__all__ = ["alone", "away_by", "own_absences", "registered", "shared", "way_of"]
+
+_MICROS = 1_000_000
+# broker.session.timeout.ms, if no log names it
+_SESSION = 9.0
+# Which absences tell of a process that may have lived on.
+_LIVED = ("pause", "gone", "unknown")
+
+
+def own_absences(case: Case, broker: int) -> list[Absence]:
+    """Give the absences of a broker that were neither asked for nor somebody else's fault."""
+    apart = shared(case) | alone(case)
+    return [
+        one
+        for one in away_by(case, broker)
+        if one.kind != "controlled" and (one.broker, one.begin) not in apart
+    ]
+
+
+def away_by(case: Case, broker: int) -> list[Absence]:
+    """Give the absences of one broker, in order."""
+    return sorted((one for one in case.away if one.broker == broker), key=lambda one: one.begin)
+
+
+def shared(case: Case) -> set[tuple[int, int]]:
+    """Name the absences that most brokers began together, without a start: one pause of a host.
+
+    A controller that fences everybody looks the same: either way it is nothing that one broker did.
+    """
+    lived = sorted((one for one in case.away if one.kind in _LIVED), key=lambda one: one.begin)
+    known = {one.broker for one in case.away} | set(case.past.lanes.brokers)
+    gap = case.limits["flapping-broker"]["together"] * _MICROS
+    found: set[tuple[int, int]] = set()
+    for stroke in _strokes(lived, gap):
+        brokers = {one.broker for one in stroke}
+        if len(brokers) > 1 and 2 * len(brokers) > len(known):
+            found |= {(one.broker, one.begin) for one in stroke}
+    return found
+
+
+def alone(case: Case) -> set[tuple[int, int]]:
+    """Name the absences of brokers whose controller had no majority: it could commit nothing.
+
+    Each time it lets the broker in it waits for one session in vain and fences it, and half a
+    session later, the time-out of a heartbeat, lets it in again. A broker that really hangs is
+    heard of in between, and so is up for longer than its session.
+    """
+    found: set[tuple[int, int]] = set()
+    for broker in {one.broker for one in case.away}:
+        for run in _lone_runs(case, away_by(case, broker)):
+            found |= {(one.broker, one.begin) for one in run}
+    return found
+
+
+def _lone_runs(case: Case, absences: Sequence[Absence]) -> Iterable[Sequence[Absence]]:
+    limits = case.limits["quorum-trouble"]
+    if len(absences) < limits["lone"]:
+        return
+    session, slack = _session(case) * _MICROS, limits["slack"]
+    run: list[Absence] = []
+    for one in absences:
+        length = None if one.end is None else one.end - one.begin
+        heard = one.kind not in _LIVED or not _near(length, session / 2, slack)
+        last = run[-1].end if run else None
+        apart = last is not None and not _near(one.begin - last, session, slack)
+        if heard or apart:
+            if len(run) >= limits["lone"]:
+                yield run
+            run = []
+        if not heard:
+            run.append(one)
+    if len(run) >= limits["lone"]:
+        yield run
+
+
+def _near(length: int | None, wanted: float, slack: float) -> bool:
+    return length is not None and abs(length - wanted) <= slack * wanted
+
+
+def _session(case: Case) -> float:
+    """Read how long a broker's session lasts, in seconds."""
+    named = pc.field("setting") == "broker.session.timeout.ms"
+    rows = case.each("events", (pc.field("kind") == "setting_seen") & named, ["value"])
+    values = {row["value"] for row in rows}
+    told = sorted(int(value) for value in values if value and value.isdigit() and int(value))
+    return told[0] / 1000 if told else _SESSION
+
+
+def registered(case: Case) -> dict[int, list[int]]:
+    """Give when KRaft brokers registered: a process does so once, so each is a start."""
+    if not case.past.context.kraft or not case.away:
+        return {}
+    found: dict[int, set[int]] = {}
+    told = (pc.field("kind") == "broker_registered") & pc.field("telling").is_null()
+    for row in case.each("events", told & pc.field("ts").is_valid(), ["node", "ts", "broker"]):
+        if row["broker"] is not None:
+            found.setdefault(row["broker"], set()).add(row["at"])
+    return {broker: sorted(moments) for broker, moments in found.items()}
+
+
+def way_of(absence: Absence, starts: Sequence[int]) -> str:
+    """Say how a broker left: crash, pause or unknown; `starts` are its registrations."""
+    if absence.kind == "crash":
+        return "crash"
+    end = absence.end
+    if end is not None and any(absence.begin < at <= end for at in starts):
+        return "crash"
+    if absence.kind == "unknown" and not (starts and end is not None):
+        return "unknown"
+    return "pause"
+
+
+def _strokes(absences: Iterable[Absence], gap: int) -> Iterable[list[Absence]]:
+    """Group absences that begin within `gap` of the first of them."""
+    stroke: list[Absence] = []
+    for one in absences:
+        if stroke and one.begin - stroke[0].begin > gap:
+            yield stroke
+            stroke = []
+        stroke.append(one)
+    if stroke:
+        yield stroke

@@ -1,0 +1,161 @@
+"""Show the lines that a finding rests on, as they stand in the archive."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from forensics.console import run
+
+if TYPE_CHECKING:
+    from forensics.archives.lookup import Line
+    from forensics.report.citing import Cited
+    from forensics.report.saved import Finding, Proof, Saved
+
+__all__ = ["command"]
+
+# A line may have megabytes; so much of it is shown.
+LONGEST = 2000
+DIFFERS = 1
+
+
+@click.command()
+@click.argument("what", metavar="FINDING|FILE:LINE")
+@click.option(
+    "-o", "--out", default="out", show_default=True, metavar="OUT",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The output folder of the postmortem.",
+)  # fmt: skip
+@click.option(
+    "--archive", "archives", multiple=True, metavar="ARCHIVE",
+    help="What the postmortem has read: a folder, a log or an archive; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "-C", "--context", default=5, show_default=True, type=click.IntRange(0, 10_000),
+    metavar="LINES", help="How many lines to show before and after each.",
+)  # fmt: skip
+def command(what: str, out: Path, archives: tuple[str, ...], context: int) -> None:
+    """Show the lines that a finding rests on, as they stand in the archive.
+
+    FINDING is an id such as F-3f2a91c0; FILE:LINE is a place as the page names it, which may stand
+    without a finding, too. Each line is read from the archive anew, in any form that `postmortem`
+    reads, even when the archive was unpacked, renamed or packed again since. If it is not the line
+    that was cited, that is said, and the exit code is 1.
+
+    Below each line: where it begins in the unpacked file, its SHA-256 without the line break, and
+    a command that shows the same without this program.
+
+    Without --archive the lines are shown as the postmortem has quoted them.
+
+    \b
+    Example:
+      kafka-forensics show F-3f2a91c0 --archive logs.tar.gz
+      kafka-forensics show F-3f2a91c0 --out out --archive broker-1/ --archive clients.zip -C 20
+      kafka-forensics show logs.tar.gz!broker-1/server.log:18244 --archive logs.tar.gz
+    """
+    from forensics.errors import ForensicsError
+    from forensics.report.citing import cite, finding_of, parsed
+    from forensics.report.redrawing import opened
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A line of a log may hold what the terminal's encoding does not.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    place = parsed(what)
+    if place and not archives:
+        raise ForensicsError(f"Say where {what} is to be read: --archive ARCHIVE.")
+    # A line can be read without any postmortem; then there is nothing to compare it with.
+    saved = opened(out) if not place or (out / "findings.json").is_file() else None
+    proofs: tuple[Proof, ...] = (place,) if place else ()
+    if saved and not place:
+        finding = finding_of(saved, what)
+        proofs = finding.evidence
+        _head(saved, finding)
+    if not archives:
+        _quotes(proofs)
+        return
+    found = cite(saved, proofs, archives, context)
+    for number, cited in enumerate(found, 1):
+        _print(cited, f"{number} of {len(found)}  " if len(found) > 1 else "")
+    wrong = sum(not cited.holds for cited in found)
+    if wrong:
+        click.echo(f"{wrong} of {len(found)} could not be led back to the archive.", err=True)
+        sys.exit(DIFFERS)
+
+
+def _head(saved: Saved, finding: Finding) -> None:
+    from forensics.report.words import count, span
+
+    _say(f"{finding.id}  {finding.severity}  {finding.title}", bold=True)
+    _say(
+        f"{finding.detector}, confidence {finding.confidence}, {span(finding.start, finding.end)}, "
+        f"{count(len(finding.evidence), 'line')} of evidence"
+    )
+    print()
+
+
+def _quotes(proofs: tuple[Proof, ...]) -> None:
+    for proof in proofs:
+        _say(f"{proof.file}:{proof.line}", fg="cyan")
+        _say(f"  {proof.text}")
+    _say("As quoted in findings.json; --archive ARCHIVE shows them where they stand.", fg="yellow")
+
+
+def _print(cited: Cited, number: str) -> None:
+    proof, line = cited.proof, cited.line
+    read_by = f"  (read by {proof.rule})" if proof.rule else ""
+    _say(f"{number}{proof.file}:{proof.line}{read_by}", fg="cyan", bold=True)
+    for row in _rows(cited):
+        print(row)
+    verdict = {"fg": "green"} if cited.state == "same" else {"fg": "red", "bold": True}
+    _say(f"  {cited.says}", **verdict)
+    if not cited.holds and proof.text:
+        _say(f"  cited: {_cut(proof.text)}")
+    if line:
+        _say(f"  byte {line.offset}, {line.size} bytes, sha256 {line.sha256}")
+    if cited.place and cited.place.opened.steps[-1:] == (("utf-16", ""),):
+        _say("  the file is UTF-16; offset, size and sha256 are of its text in UTF-8")
+    if line:
+        where = cited.command or "no plain command reads an archive in a zip; unpack that first"
+        _say(f"  $ {where}" if cited.command else f"  {where}")
+    print()
+
+
+def _rows(cited: Cited) -> Iterator[str]:
+    width = len(str(cited.around[-1].number)) if cited.around else 0
+    for line in cited.around:
+        is_it = line.number == (cited.line.number if cited.line else 0)
+        text = f"{'>' if is_it else ' '} {line.number:{width}}  {_cut(_text(line))}"
+        yield _painted(text, bold=True) if is_it else _painted(text, dim=True)
+
+
+def _text(line: Line) -> str:
+    return line.text.decode("utf-8", "replace").rstrip("\r")
+
+
+def _cut(text: str) -> str:
+    more = len(text) - LONGEST
+    return text if more <= 0 else f"{text[:LONGEST]} ... and {more:,} more characters"
+
+
+def _say(text: str, **style: object) -> None:
+    print(_painted(text, **style))
+
+
+def _painted(text: str, **style: object) -> str:
+    """Show what a terminal would obey as its code, and colour only what is ours."""
+    from forensics.report.escape import visible
+
+    plain = visible(text).replace("\n", "⟨U+000A⟩")
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    in_colour = sys.stdout.isatty() and not is_plain
+    return click.style(plain, **style) if in_colour else plain  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    run(__file__)
