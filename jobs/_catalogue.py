@@ -140,7 +140,7 @@ def docs(folder: Path) -> None:
     """Write the pages about the rules into DIR.
 
     DIR/rules/ gets a page for each family of rules, one for the kinds of events, and an index;
-    DIR/events.md is about the table of events. Pages of families that are gone are deleted. Files
+    DIR/events.md is about the table of events, DIR/detectors.md about what finds incidents. Pages of families that are gone are deleted. Files
     that this command has not written are left alone.
 
     \b
@@ -150,8 +150,10 @@ def docs(folder: Path) -> None:
     from forensics.errors import ForensicsError
     from forensics.events.authoring.describing import every_kind
     from forensics.events.authoring.documenting import MARK, pages
+    from forensics.incidents.describing import page
 
     made = pages(_found(()).rules, every_kind())
+    made |= {"detectors.md": f"{MARK}\n\n{page()}"}
     written = {folder / name: text for name, text in made.items()}
     there = {path for path in (*written, *(folder / "rules").glob("*.md")) if path.exists()}
     ours = {path for path in there if path.read_text("utf-8").startswith(MARK)}

@@ -16,7 +16,7 @@ from forensics.console import run
 if TYPE_CHECKING:
     from forensics.archives.lookup import Line
     from forensics.report.citing import Cited
-    from forensics.report.saved import Finding, Proof, Saved
+    from forensics.report.saved import Finding, Proof
 
 __all__ = ["command"]
 
@@ -57,7 +57,7 @@ def command(what: str, out: Path, archives: tuple[str, ...], context: int) -> No
     Example:
       kafka-forensics show F-3f2a91c0 --archive logs.tar.gz
       kafka-forensics show F-3f2a91c0 --out out --archive broker-1/ --archive clients.zip -C 20
-      kafka-forensics show logs.tar.gz!broker-1/server.log:18244 --archive logs.tar.gz
+      kafka-forensics show 'logs.tar.gz!broker-1/server.log:18244' --archive logs.tar.gz
     """
     from forensics.errors import ForensicsError
     from forensics.report.citing import cite, finding_of, parsed
@@ -75,7 +75,7 @@ def command(what: str, out: Path, archives: tuple[str, ...], context: int) -> No
     if saved and not place:
         finding = finding_of(saved, what)
         proofs = finding.evidence
-        _head(saved, finding)
+        _head(finding)
     if not archives:
         _quotes(proofs)
         return
@@ -88,7 +88,7 @@ def command(what: str, out: Path, archives: tuple[str, ...], context: int) -> No
         sys.exit(DIFFERS)
 
 
-def _head(saved: Saved, finding: Finding) -> None:
+def _head(finding: Finding) -> None:
     from forensics.report.words import count, span
 
     _say(f"{finding.id}  {finding.severity}  {finding.title}", bold=True)

@@ -15,9 +15,10 @@ from click.testing import CliRunner, Result
 from forensics import profiling, scan
 from forensics.archives.planning import plan
 from forensics.console import group, jobs_folder
+from forensics.events.book import Book
 from forensics.events.packs import Catalogue, catalogue
 from forensics.profiling import Cost, Profile, profile
-from forensics.scan import scanner
+from forensics.scan import Scanner
 
 SAMPLE = Path(__file__).parents[1] / "sample_logs/430-unclean/logs/broker-1"
 LOG = """\
@@ -51,7 +52,8 @@ def said(*arguments: str | Path) -> Result:
 def test_records_and_events_are_those_of_the_scan(known: Catalogue) -> None:
     found = profiled(SAMPLE, known)
 
-    batches = [one for split in plan([str(SAMPLE)]).splits for one in scanner().scan(split)]
+    scanner = Scanner(Book(known.layouts, known.heard()))
+    batches = [one for split in plan([str(SAMPLE)]).splits for one in scanner.scan(split)]
     accounts = [
         json.loads(row) for one in batches for row in one["account"].drop_null().to_pylist()
     ]

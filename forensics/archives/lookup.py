@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -20,7 +20,7 @@ from forensics.archives.lines import HEAD
 from forensics.archives.planning import Plan, Split
 from forensics.archives.reading import pieces
 from forensics.archives.shell import steps_of
-from forensics.archives.unpacking import Step, blocks
+from forensics.archives.unpacking import Step
 
 __all__ = ["Line", "Opened", "Place", "digest_and_head", "look_up", "tail"]
 

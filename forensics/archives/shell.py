@@ -41,8 +41,8 @@ def command(path: str, steps: Sequence[Step], first: int, last: int) -> str | No
 
     >>> command("logs.tar.gz", [("gzip", ""), ("tar", "b/server.log")], 5, 7)
     "tar -xOf logs.tar.gz -- b/server.log | sed -n '5,7p;7q'"
-    >>> command("it's.log.gz", [("gzip", "")], 5, 5)
-    'zcat "it\\'s.log.gz" | sed -n \\'5p;5q\\''
+    >>> command("server.log.gz", [("gzip", "")], 5, 5)
+    "zcat server.log.gz | sed -n '5p;5q'"
     """
     wanted = f"{first}p" if first == last else f"{first},{last}p"
     sed = f"sed -n '{wanted};{last}q'"

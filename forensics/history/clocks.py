@@ -116,12 +116,6 @@ class Course:
         hazy = (haze.ms for haze in self.hazes if haze.covers(micros))
         return self.piece(micros, file, line).doubt(micros) + sum(hidden) + max(hazy, default=0.0)
 
-    def is_known(self, micros: int) -> bool:
-        """Whether other clocks can be told by this one at a moment."""
-        return not any(step.hides(micros, None, None) for step in self.steps) and not any(
-            haze.covers(micros) for haze in self.hazes
-        )
-
 
 @dataclass(frozen=True)
 class Clocks:

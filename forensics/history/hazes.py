@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from forensics.history.clocks import Course, Haze
+from forensics.history.clocks import Haze
 from forensics.history.courses import Stretch
 from forensics.history.crowds import Point
 
-__all__ = ["common", "strays"]
+__all__ = ["Sighting", "hazes", "strays"]
 
 _ALWAYS = 2**62
 # A node that hangs hears all at once what came meanwhile; a clock that is off stays off.
@@ -19,7 +19,7 @@ _STEADY_MS, _BURST = 500.0, 1_000_000
 
 @dataclass(frozen=True)
 class Sighting:
-    """A point by the time of the reference, how far it lies beside a course, and whether it fits."""
+    """A point by the time of the reference, how far it lies beside a course, if that fits."""
 
     at: int
     miss: float
@@ -35,14 +35,18 @@ class Sighting:
 def strays(
     points: Sequence[Point], found: Sequence[Stretch], doubts: Sequence[float]
 ) -> tuple[Haze, ...]:
-    """Find runs of points, in the order of time, that lie beside their stretch by more than doubt.
+    """Find where points, in the order of time, lie beside their stretch by more than its doubt."""
+    return hazes(_beside(points, found, doubts))
 
-    Before the first point that fits, and after the last one, any miss may be a clock set anew.
+
+def hazes(seen: Iterable[Sighting]) -> tuple[Haze, ...]:
+    """Find runs of sightings that do not fit, and that a node that hung does not explain.
+
+    Before the first one that fits, and after the last one, any miss may be a clock set anew.
     Between two that fit, only misses that stay the same may be: all others are a node that hung.
     """
-    seen = _beside(points, found, doubts)
     runs = [(fits, list(run)) for fits, run in groupby(seen, key=lambda one: one.fits)]
-    hazes = []
+    found = []
     for n, (fits, run) in enumerate(runs):
         inner = 0 < n < len(runs) - 1
         if fits or (inner and not _is_steady(run)):
@@ -52,23 +56,8 @@ def strays(
         early, late = (round(edge * 1000) for edge in (min(0.0, *misses), max(0.0, *misses)))
         low = runs[n - 1][1][-1].own + early if n else -_ALWAYS
         high = runs[n + 1][1][0].own + late if n < len(runs) - 1 else _ALWAYS
-        hazes.append(Haze(low, high, max(map(abs, misses))))
-    return tuple(hazes)
-
-
-def common(courses: Sequence[Course]) -> tuple[Haze, ...]:
-    """Find the hazes that most courses share, of those that know of the time at all."""
-    found = []
-    for haze in {haze for course in courses for haze in course.hazes}:
-        hazy = sum(any(_overlap(haze, one) for one in course.hazes) for course in courses)
-        clear = sum(
-            any(haze.low < piece.last and piece.first < haze.high for piece in course.pieces)
-            and not any(_overlap(haze, one) for one in course.hazes)
-            for course in courses
-        )
-        if hazy > clear:
-            found.append(haze)
-    return tuple(sorted(found, key=lambda haze: (haze.low, haze.high, haze.ms)))
+        found.append(Haze(low, high, max(map(abs, misses))))
+    return tuple(found)
 
 
 def _beside(
@@ -90,7 +79,3 @@ def _is_steady(run: Sequence[Sighting]) -> bool:
         for n, one in enumerate(run)
         for later in run[n + 1 :]
     )
-
-
-def _overlap(one: Haze, other: Haze) -> bool:
-    return one.low < other.high and other.low < one.high

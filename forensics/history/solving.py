@@ -10,10 +10,11 @@ from itertools import pairwise
 from typing import Any
 
 from forensics.history.clocks import Clocks, Course, Piece, Step
-from forensics.history.courses import stretches
-from forensics.history.hazes import common, strays
+from forensics.history.courses import Stretch, stretches
 from forensics.history.crowds import NEAR_MS, Line, Point, both_ways, noise, thinned
 from forensics.history.describing import described
+from forensics.history.hazes import Sighting, hazes, strays
+from forensics.history.references import central, steadiness
 
 __all__ = ["solve", "zone_shifts"]
 
@@ -24,6 +25,8 @@ _ZONE_REST_MS = 5 * _MINUTE_MS
 _KEPT = 256
 # Against so many others a node is tried before the surest is taken.
 _TRIED = 8
+# Where something is wrong by one reference, others are tried, so many in all.
+_REFERENCES = 4
 _NOTHING_MS = 1e9
 # A course that explains less than such a part of what another one does is passed over.
 _LEAVES = 3
@@ -63,17 +66,12 @@ def solve(
     meetings = _meetings(pairs, zones)
     courses: dict[str, Course] = {}
     references: set[str] = set()
-    steady = _steadiness(pairs)
+    steady = steadiness(pairs)
     for group, members in enumerate(_groups(meetings)):
         able = [node for node in members if node not in shunned] or members
-        root = max(sorted(able), key=lambda node: steady[node])
-        found = _placed(root, members, meetings)
-        reference = _most_central(found, {node: counts[node] for node in able}, steady)
-        if reference != root:
-            found = _placed(reference, members, meetings)
+        ties = {node: counts[node] for node in able}
+        reference, found = _simplest(members, meetings, ties, steady)
         references.add(reference)
-        # Nothing tells the true time; the reference is no surer of it than its best companion.
-        found[reference] = _doubting(reference, found)
         courses |= {node: replace(course, group=group) for node, course in found.items()}
     for node, course in courses.items():
         if node not in zones and (shift := _zone_of(course)):
@@ -115,14 +113,26 @@ def _groups(meetings: Meetings) -> list[list[str]]:
     return groups
 
 
-def _steadiness(pairs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Count for each node the points that agree with one constant offset, less the others."""
-    total: dict[str, int] = defaultdict(int)
-    for pair in pairs:
-        near = [abs(point["delta"] - pair["delta"]) <= 2 * NEAR_MS for point in pair["points"]]
-        for end in ("node", "other"):
-            total[pair[end]] += 2 * sum(near) - len(near)
-    return total
+def _simplest(
+    members: Sequence[str],
+    meetings: Meetings,
+    ties: Mapping[str, int],
+    steady: Mapping[str, int],
+) -> tuple[str, dict[str, Course]]:
+    """Choose the reference by which the fewest clocks went wrong, and solve by it."""
+    root = max(sorted(ties), key=lambda node: steady[node])
+    first = _placed(root, members, meetings)
+    best: tuple[int, str, dict[str, Course]] | None = None
+    for node in central(first, ties, steady)[:_REFERENCES]:
+        found = dict(first) if node == root else _placed(node, members, meetings)
+        found[node] = _doubting(node, found, meetings[node])
+        wrong = sum(len(course.steps) + len(course.hazes) for course in found.values())
+        if best is None or wrong < best[0]:
+            best = wrong, node, found
+        if not wrong:
+            break
+    assert best is not None
+    return best[1], best[2]
 
 
 def _placed(root: str, members: Sequence[str], meetings: Meetings) -> dict[str, Course]:
@@ -169,7 +179,7 @@ def _course(
     for other in others:
         course = courses[other]
         for mine, theirs in meetings[node][other]:
-            if not course.is_known(theirs):
+            if any(step.hides(theirs, None, None) for step in course.steps):
                 continue
             piece = course.piece(theirs)
             at = theirs - round(piece.offset(theirs) * 1000)
@@ -183,13 +193,21 @@ def _course(
     inherited = doubts / len(points)
     least = NEAR_MS + 2 * noise([line for line, _, _ in found], one_way)
     pieces = [
-        _piece(line, first, last, max(line.doubt_ms, least) + inherited)
-        for line, first, last in found
+        _piece(line, first, last, max(doubt, least) + inherited)
+        for (line, first, last), doubt in zip(found, _doubts(found), strict=True)
     ]
     steps = [_step(before[0], before[2], after[0], after[1]) for before, after in pairwise(found)]
     known = sum(len(line.inside) for line, _, _ in found)
-    hazes = strays(kept, found, [piece.doubt_ms for piece in pieces])
-    return known, len(kept), Course(tuple(pieces), tuple(steps), hazes=hazes)
+    hazy = strays(kept, found, [piece.doubt_ms for piece in pieces])
+    return known, len(kept), Course(tuple(pieces), tuple(steps), hazes=hazy)
+
+
+def _doubts(found: Sequence[Stretch]) -> list[float]:
+    """Give the doubt of each stretch: one with fewer points is no surer than one with more."""
+    return [
+        max(one.doubt_ms for one, *_ in found if len(one.inside) >= len(line.inside))
+        for line, *_ in found
+    ]
 
 
 def _piece(line: Line, first: int, last: int, doubt: float) -> Piece:
@@ -211,35 +229,24 @@ def _step(before: Line, last: int, after: Line, first: int) -> Step:
     return Step(low, high, (old[1] + new[1]) // 2, size, middle)
 
 
-def _most_central(
-    courses: Mapping[str, Course], ties: Mapping[str, int], steady: Mapping[str, int]
-) -> str:
-    """Choose the node from which all others are nearest, over time: most clocks are right."""
-    spans = [(p.first, p.last) for c in courses.values() for p in c.pieces if abs(p.first) < 2**60]
-    if not spans:
-        return min(ties)
-    begin, end = min(first for first, _ in spans), max(last for _, last in spans)
-    moments = [begin + (end - begin) * n // 8 for n in range(9)]
-    values = {
-        node: [course.piece(at).offset(at) for at in moments] for node, course in courses.items()
-    }
-    near = {
-        node: sum(abs(a - b) for other in values.values() for a, b in zip(mine, other, strict=True))
-        for node, mine in values.items()
-    }
-    # Of those that are about as near, the steadiest of those that most is known of.
-    best = min(near[node] for node in ties) + NEAR_MS * len(values) * len(moments)
-    central = [node for node in sorted(ties) if near[node] <= best]
-    known = max(ties[node] for node in central) / 2
-    able = [node for node in central if ties[node] >= known]
-    return min(able, key=lambda node: (-steady[node], sum(values[node])))
+def _doubting(
+    reference: str, courses: Mapping[str, Course], met: Mapping[str, Sequence[tuple[int, int]]]
+) -> Course:
+    """Doubt the reference: nothing tells the true time, and others may agree that it went wrong.
 
-
-def _doubting(reference: str, courses: Mapping[str, Course]) -> Course:
-    others = [course for node, course in courses.items() if node != reference]
-    piece = courses[reference].pieces[0]
-    # Where most others do not fit, it is the reference that does not.
-    return Course((replace(piece, doubt_ms=min(map(_doubt, others))),), hazes=common(others))
+    It is no surer of the time than its best companion.
+    """
+    seen = []
+    for other, points in met.items():
+        course = courses[other]
+        for mine, theirs in points:
+            piece = course.piece(theirs)
+            miss = (mine - theirs) / 1000 + piece.offset(theirs)
+            at = mine - round(miss * 1000)
+            seen.append(Sighting(at, miss, 0.0, abs(miss) <= piece.doubt_ms))
+    doubt = min(_doubt(course) for node, course in courses.items() if node != reference)
+    piece = replace(courses[reference].pieces[0], doubt_ms=doubt)
+    return Course((piece,), hazes=hazes(sorted(seen, key=lambda one: (one.at, one.miss))))
 
 
 def _zone_of(course: Course) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forensics.incidents.case import Case
+from forensics.incidents.chains import chains
 from forensics.incidents.finding import Finding, ordered
 from forensics.incidents.needs import SERVERS, Needs, Sight
 from forensics.incidents.suppressing import Suppressed, suppressed
@@ -77,7 +78,8 @@ def ask(case: Case, detectors: Iterable[Detector]) -> Answers:
         hidden += taken
         outcomes.append(_outcome(detector, len(kept), len(taken), sight))
     accepted = sorted(hidden, key=lambda one: one.finding.id)
-    return Answers(ordered(shown), accepted, outcomes)
+    found = ordered(shown)
+    return Answers(found, accepted, outcomes, chains(case, found))
 
 
 def _outcome(detector: Detector, found: int, taken: int, sight: Sight) -> Outcome:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from forensics.history.lanes import Absence
 from forensics.incidents.case import Case, Row, by_time, name_of
+from forensics.incidents.refusals import looping
 
-__all__ = ["Drop", "Run", "drops", "runs"]
+__all__ = ["Drop", "Run", "runs"]
 
 _MICROS = 1_000_000
 # Of the drops of a run so many of the first give it their lines, and so many partitions a name.
@@ -34,14 +35,16 @@ Subject = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """One follower that a leader drops from the ISR of one partition."""
+    """One line by which a leader drops followers from the ISR of one partition."""
 
     at: int
-    replica: int
     leader: int
+    replicas: Sequence[int]
     partition: str
-    # how many records it was behind, where the line says so
+    # how many records the last of them was behind, where the line says so
     gap: int | None
+    # whether one of those concerned hung or died around that moment
+    excused: bool
     row: Row
 
 
@@ -56,21 +59,21 @@ class Run:
     # who dropped whom, and how often; and how often each partition lost somebody
     pairs: Counter[tuple[int, int]] = field(default_factory=Counter)
     partitions: Counter[str] = field(default_factory=Counter)
-    # in how many drops the follower had all records, and the most that one was behind
+    # in how many drops the followers had all records, and the most that one was behind
     level: int = 0
     widest: int | None = None
     excused: int = 0
     first: list[Row] = field(default_factory=list)
 
-    def take(self, drop: Drop, *, excused: bool) -> None:
+    def take(self, drop: Drop) -> None:
         """Take one of the drops of the run."""
-        self.pairs[drop.leader, drop.replica] += 1
+        self.pairs.update((drop.leader, replica) for replica in drop.replicas)
         if drop.partition in self.partitions or len(self.partitions) < _NAMES:
             self.partitions[drop.partition] += 1
         if drop.gap is not None:
             self.level += drop.gap == 0
             self.widest = max(drop.gap, self.widest or 0)
-        self.excused += excused
+        self.excused += drop.excused
         self.first.append(drop.row)
         if len(self.first) > 4 * _KEPT:
             self.first = sorted(self.first, key=by_time)[:_KEPT]
@@ -88,45 +91,26 @@ class Run:
         return sorted(slow), sorted(cut_off)
 
 
-def drops(case: Case) -> Iterator[Drop]:
-    """Read every drop; a line that drops two followers is two."""
-    shorter = pc.list_value_length(pc.field("isr")) < pc.list_value_length(pc.field("previous_isr"))
-    where = (pc.field("kind") == "isr_proposed") & shorter & pc.field("ts").is_valid()
-    for row in case.each("events", where, _COLUMNS):
-        if row["topic"] is None or row["partition"] is None or row["broker"] is None:
-            continue
-        ends = {int(who): int(end) for who, end in _POSITION.findall(row["detail"] or "")}
-        for replica in sorted(set(row["previous_isr"]) - set(row["isr"])):
-            gap = _gap(row["log_end"], ends.get(replica))
-            yield Drop(row["at"], replica, row["broker"], name_of(row), gap, row)
-
-
-def _gap(leader: int | None, follower: int | None) -> int | None:
-    # -1: the follower has not fetched since this leader leads, so nobody knows where it is.
-    return None if leader is None or follower is None or follower < 0 else max(0, leader - follower)
-
-
 def runs(
     case: Case,
-    of: Callable[[Drop], Subject],
+    of: Callable[[Drop], Iterable[Subject]],
     gap: float,
     least: int,
     near: float,
 ) -> list[Run]:
     """Group the drops of each subject that are no further than `gap` seconds apart.
 
-    Left out is who was on its way down or up on purpose, within `near` seconds; a drop of one that
-    went in another way is excused: what took it away is told elsewhere.
+    Left out is who was on its way down or up on purpose, within `near` seconds, and what a leader
+    says that is none. A drop of one that went in another way is excused: that is told elsewhere.
     """
-    reach = round(near * _MICROS)
-    reasons = _Reasons(case.away, round(near * _MICROS))
+    reasons = _Reasons(case, round(near * _MICROS))
     found = _spans(case, of, round(gap * _MICROS), least, reasons)
     begins = {who: [one.begin for one in mine] for who, mine in found.items()}
-    for drop in drops(case) if found else ():
-        who, why = of(drop), reasons.of(drop)
-        at = bisect_right(begins.get(who, ()), drop.at) - 1
-        if why != "controlled" and at >= 0 and drop.at <= found[who][at].end:
-            found[who][at].take(drop, excused=why is not None)
+    for drop in _drops(case, reasons) if found else ():
+        for who in of(drop):
+            at = bisect_right(begins.get(who, ()), drop.at) - 1
+            if at >= 0 and drop.at <= found[who][at].end:
+                found[who][at].take(drop)
     every = [one for mine in found.values() for one in mine]
     for one in every:
         one.first = sorted(one.first, key=by_time)[:_KEPT]
@@ -140,39 +124,64 @@ class _Reasons:
     A leader that hung finds on waking that nobody has fetched from it.
     """
 
-    def __init__(self, away: Sequence[Absence], reach: int) -> None:
+    def __init__(self, case: Case, reach: int) -> None:
         self._reach = reach
+        # A leader that is refused again and again leads in its own eyes only.
+        self.void = looping(case)
         self._away: dict[int, list[Absence]] = {}
-        for one in away:
+        for one in case.away:
             self._away.setdefault(one.broker, []).append(one)
 
-    def of(self, drop: Drop) -> str | None:
-        """Say how the follower, or the leader, was away around that moment, if so."""
-        kinds = {
+    def of(self, broker: int, moment: int) -> set[str]:
+        """Say how a broker was away around a moment."""
+        return {
             one.kind
-            for broker in (drop.replica, drop.leader)
             for one in self._away.get(broker, ())
-            if one.begin - self._reach <= drop.at
-            and (one.end is None or drop.at <= one.end + self._reach)
+            if one.begin - self._reach <= moment
+            and (one.end is None or moment <= one.end + self._reach)
         }
-        return "controlled" if "controlled" in kinds else min(kinds, default=None)
+
+
+def _drops(case: Case, reasons: _Reasons) -> Iterator[Drop]:
+    """Read every drop that no planned stop or start explains."""
+    shorter = pc.list_value_length(pc.field("isr")) < pc.list_value_length(pc.field("previous_isr"))
+    where = (pc.field("kind") == "isr_proposed") & shorter & pc.field("ts").is_valid()
+    for row in case.each("events", where, _COLUMNS):
+        leader, at = row["broker"], row["at"]
+        if None in (leader, row["topic"], row["partition"]):
+            continue
+        dropped = {
+            replica: reasons.of(replica, at)
+            for replica in sorted(set(row["previous_isr"]) - set(row["isr"]))
+        }
+        left = {who: why for who, why in dropped.items() if "controlled" not in why}
+        why = reasons.of(leader, at)
+        if left and "controlled" not in why and (leader, name_of(row)) not in reasons.void:
+            excused = bool(why) or all(left.values())
+            yield Drop(at, leader, list(left), name_of(row), _gap(row, left), excused, row)
+
+
+def _gap(row: Row, replicas: Iterable[int]) -> int | None:
+    """How far behind the last of them was; an end of -1 is one that has not fetched here yet."""
+    ends = {int(who): int(end) for who, end in _POSITION.findall(row["detail"] or "")}
+    known = [ends[one] for one in replicas if ends.get(one, -1) >= 0]
+    return max(0, row["log_end"] - min(known)) if known and row["log_end"] is not None else None
 
 
 def _spans(
-    case: Case, of: Callable[[Drop], Subject], gap: int, least: int, reasons: _Reasons
+    case: Case, of: Callable[[Drop], Iterable[Subject]], gap: int, least: int, reasons: _Reasons
 ) -> dict[Subject, list[Run]]:
     """Read when each subject had drops; within a stretch of `gap` they all belong together."""
     told: dict[Subject, dict[int, Run]] = {}
-    for drop in drops(case):
-        if reasons.of(drop) == "controlled":
-            continue
-        stretches = told.setdefault(of(drop), {})
-        one = stretches.get(drop.at // max(gap, 1))
-        if one is None:
-            stretches[drop.at // max(gap, 1)] = Run(of(drop), drop.at, drop.at, 1)
-        else:
-            one.begin, one.end = min(drop.at, one.begin), max(drop.at, one.end)
-            one.count += 1
+    for drop in _drops(case, reasons):
+        for who in of(drop):
+            stretches = told.setdefault(who, {})
+            one = stretches.get(drop.at // max(gap, 1))
+            if one is None:
+                stretches[drop.at // max(gap, 1)] = Run(who, drop.at, drop.at, 1)
+            else:
+                one.begin, one.end = min(drop.at, one.begin), max(drop.at, one.end)
+                one.count += 1
     joined = {who: [one for one in _joined(told[who], gap) if one.count >= least] for who in told}
     return {who: mine for who, mine in joined.items() if mine}
 

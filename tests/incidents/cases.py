@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from forensics.history.phases import Phases
 from forensics.incidents import Case
 from forensics.limits import load_limits
 
-__all__ = ["SECOND", "absence", "case", "epoch", "event", "logs", "reign", "row"]
+__all__ = ["SECOND", "absence", "case", "epoch", "event", "logs", "reign", "row", "version"]
 
 SECOND = 1_000_000
 Row = dict[str, Any]
@@ -55,6 +55,29 @@ def epoch(
         how="observed",
         election="failover",
         clean=True,
+        evidence=[line],
+    )
+    return plain | more
+
+
+def version(
+    number: int, isr: Sequence[int] | None, begin: float, end: float | None = None, **more: Any
+) -> Row:
+    """Make one version of partition t-0, led by broker 1 and told by one line."""
+    line = {"file": "broker-9/state-change.log", "line": 10_000 + number}
+    plain = row(
+        "isr",
+        topic="t",
+        partition=0,
+        partition_epoch=number,
+        leader_epoch=0,
+        leader=1,
+        isr=None if isr is None else list(isr),
+        replicas=[1, 2, 3],
+        started_at=int(begin * SECOND),
+        ended_at=None if end is None else int(end * SECOND),
+        ended="open" if end is None else "observed",
+        how="observed",
         evidence=[line],
     )
     return plain | more
@@ -106,11 +129,14 @@ def case(
     breaches: Sequence[Row] = (),
     rivalries: Sequence[Rivalry] = (),
     coverage: Sequence[Row] = (),
+    isr: Sequence[Row] = (),
+    brokers: Mapping[int, list[Span]] | None = None,
+    kraft: bool = True,
 ) -> Case:
     """Save tables and put the case together; events hold what leadership calls evidence."""
     told = [
         event(one["started_at"] / SECOND, "broker-9", "partition_state") | place
-        for one in (*leadership, *cuts, *breaches)
+        for one in (*leadership, *isr, *cuts, *breaches)
         for place in one["evidence"]
         if one["started_at"] is not None
     ]
@@ -120,13 +146,15 @@ def case(
         ("cuts", cuts),
         ("breaches", breaches),
         ("coverage", coverage),
+        ("isr", isr),
         ("files", files or [logs("broker-1", 10_000)]),
     ):
         (folder / name).mkdir(exist_ok=True)
         found = pa.Table.from_pylist(list(rows), schema=getattr(tables, name.upper()))
         pq.write_table(found, folder / name / "part-0.parquet")
-    lanes = Lanes({1: [], 2: [], 3: []}, list(controllers), frozenset(), Office((), rivalries))
+    known_brokers = brokers or {1: [], 2: [], 3: []}
+    lanes = Lanes(known_brokers, list(controllers), frozenset(), Office((), rivalries))
     lanes.away = list(away)
     known = clocks or Clocks({}, {}, ())
-    context = Context(known, Phases({}, {}), (), elr=False, kraft=True)
+    context = Context(known, Phases({}, {}), (), elr=False, kraft=kraft)
     return Case(folder, Past(known, lanes, context), load_limits())

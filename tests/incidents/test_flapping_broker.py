@@ -30,6 +30,7 @@ def test_three_crashes_within_an_hour_are_flapping(tmp_path: Path) -> None:
         "median_away_s": 6.0,
         "partitions_moved": 1,
         "how": "crash",
+        "ways": {"crash": 3},
     } == found.measures
     assert ("high", [2], ["t-0"]) == (found.severity, found.brokers, found.partitions)
     assert (100_000_000, 309_000_000) == (found.begin, found.end)
@@ -93,7 +94,11 @@ def test_the_busiest_hour_is_told(tmp_path: Path) -> None:
 
 
 def test_two_brokers_that_flap_are_two_findings(tmp_path: Path) -> None:
-    away = [absence(broker, "pause", 100 * n, 100 * n + 9) for n in (1, 2, 3) for broker in (3, 2)]
+    away = [
+        absence(broker, "pause", 100 * n + 10 * broker, 100 * n + 10 * broker + 9)
+        for n in (1, 2, 3)
+        for broker in (3, 2)
+    ]
 
     assert [[2], [3]] == [found.brokers for found in find(case(tmp_path, away=away))]
 

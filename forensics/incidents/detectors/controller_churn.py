@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from forensics.history.lanes import Span
+from forensics.history.controllers import Reign
 from forensics.incidents.case import Case
+from forensics.incidents.confidence import sureness
 from forensics.incidents.finding import Finding
 
 __all__ = ["find"]
 
 NAME = "controller-churn"
 _MICROS = 1_000_000
+# Of the nodes that lost the office so many are named.
+_NAMED = 5
 
 
 def find(case: Case) -> Iterator[Finding]:
@@ -19,32 +23,65 @@ def find(case: Case) -> Iterator[Finding]:
     limits = case.limits[NAME]
     reigns = case.past.lanes.controllers
     changes = [
-        after
-        for (_, before_id, _), (_, after_id, after) in zip(reigns, reigns[1:], strict=False)
-        if before_id != after_id
+        (before, after)
+        for before, after in zip(reigns, reigns[1:], strict=False)
+        if before[1] != after[1] and not _planned(case, before[1], after[2].begin)
     ]
-    run: list[Span] = []
-    for span in [*changes, None]:
-        far = span is None or (run and span.begin - run[0].begin > limits["window"] * _MICROS)
+    run: list[tuple[Reign, Reign]] = []
+    for change in [*changes, None]:
+        far = change is None or (
+            run and change[1][2].begin - run[0][1][2].begin > limits["window"] * _MICROS
+        )
         if far and len(run) >= limits["changes"]:
-            yield _finding(run)
+            yield _finding(case, run)
         run = [] if far else run
-        if span is not None:
-            run.append(span)
+        if change is not None:
+            run.append(change)
 
 
-def _finding(run: list[Span]) -> Finding:
-    epochs = [span.epoch for span in run if span.epoch is not None]
+def _planned(case: Case, owner: int | None, moment: int) -> bool:
+    """Whether who was in office was being stopped on purpose: then another one must follow."""
+    near = case.limits[NAME]["near"] * _MICROS
+    return any(
+        one.broker == owner
+        and one.kind == "controlled"
+        and one.begin - near <= moment
+        and (one.end is None or moment <= one.end)
+        for one in case.away
+    )
+
+
+def _finding(case: Case, run: list[tuple[Reign, Reign]]) -> Finding:
+    limits = case.limits[NAME]
+    spans = [after[2] for _, after in run]
+    begin, end = spans[0].begin, spans[-1].begin
+    evidence = [place for span in spans for place in span.evidence]
+    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    lost = [before[0] for before, _ in run]
+    often, times = Counter(lost).most_common(1)[0]
     return Finding(
         detector=NAME,
-        severity="medium",
-        confidence="confirmed",
+        severity=limits["severity"],
+        confidence=confidence,
         title=f"The active controller changed {len(run)} times",
-        begin=run[0].begin,
-        end=run[-1].begin,
-        evidence=[place for span in run for place in span.evidence],
-        measures={"changes": len(run), "epochs": epochs},
+        begin=begin,
+        end=end,
+        evidence=evidence,
+        measures={
+            "changes": len(run),
+            "epochs": [span.epoch for span in spans if span.epoch is not None],
+            "lost_by": sorted(set(lost)),
+        },
         explanation="While controllers change, no leader is elected and no broker is fenced or let"
-        " in: every failure in that time takes longer.",
-        actions=["Look at the nodes that lost the role, just before each change."],
+        " in: every failure in that time takes longer."
+        + (f" {often} lost the office {times} times." if times > 1 else ""),
+        actions=[
+            f"{case.commands.controller()}   # who is it now, and since which epoch?",
+            f"Look at {', '.join(sorted(set(lost))[:_NAMED])} just before each change: a pause, a"
+            " restart, a lost session? Do not restart controllers to settle it.",
+        ],
+        why=f"{len(run)} changes within {round((end - begin) / _MICROS)} s that no planned stop"
+        f" explains; {limits['changes']} within {limits['window']} s are churn",
+        reason=reason,
+        doubts=["Controllers restarted on purpose whose own logs are missing look the same."],
     )

@@ -25,20 +25,19 @@ _MICROS = 1_000_000
 def find(case: Case) -> Iterator[Finding]:
     """Yield one finding for each run of drops."""
     for run in storms(case):
-        yield _finding(case, run, growth(case, run.partitions, run.begin))
+        yield _finding(case, run, growth(case, run.partitions, run.begin, run.end))
 
 
 def storms(case: Case) -> list[Run]:
     """Give the runs of drops that are long enough."""
     limits = case.limits[NAME]
-    return runs(case, lambda _: (), limits["gap"], limits["shrinks"], limits["near"])
+    return runs(case, lambda _: [()], limits["gap"], limits["shrinks"], limits["near"])
 
 
 def _finding(case: Case, run: Run, grown: Growth) -> Finding:
     limits = case.limits[NAME]
     slow, cut_off = run.blamed()
     names = sorted(run.partitions)
-    back = max((one for one in grown.moments if one >= run.end), default=run.end)
     confidence, reason = sureness(case, run.begin, run.end, run.first, stated=True)
     return Finding(
         detector=NAME,
@@ -46,13 +45,13 @@ def _finding(case: Case, run: Run, grown: Growth) -> Finding:
         confidence=confidence,
         title=_title(run, slow, cut_off),
         begin=run.begin,
-        end=max(run.end, back if not grown.short else case.end),
+        end=max(run.end, case.end) if grown.short else grown.back,
         evidence=run.first,
         brokers=sorted({*slow, *cut_off}),
         partitions=names,
         measures={
             "shrinks": run.count,
-            "expands": len(grown.moments),
+            "expands": grown.expands,
             "partitions": len(names),
             "slow_replicas": slow,
             "cut_off_leaders": cut_off,
@@ -62,9 +61,9 @@ def _finding(case: Case, run: Run, grown: Growth) -> Finding:
         },
         explanation=_explanation(run, slow, cut_off, grown),
         actions=_actions(case, slow or cut_off),
-        why=f"{run.count} times a leader dropped a follower, no two more than {limits['gap']} s "
-        f"apart; {limits['shrinks']} are a storm. It took {_seconds(run)} s, and more than "
-        f"{limits['lasting']} s are no passing stall.",
+        why=f"{run.count} times a leader dropped a follower, no two more than {limits['gap']} s"
+        f" apart; {limits['shrinks']} are a storm. After {_seconds(case, run, grown)} s all was"
+        f" well again, or the logs end; more than {limits['lasting']} s are no passing stall.",
         reason=reason,
         doubts=_DOUBTS,
     )
@@ -74,20 +73,20 @@ def _severity(case: Case, run: Run, grown: Growth) -> str:
     limits = case.limits[NAME]
     if 2 * run.excused >= run.count:
         return str(limits["excused"])
-    until = case.end if grown.short else max([run.end, *grown.moments])
-    lasts = until - run.begin > limits["lasting"] * _MICROS
+    lasts = _seconds(case, run, grown) > limits["lasting"]
     return str(limits["long" if lasts else "short"])
 
 
-def _seconds(run: Run) -> float:
-    return round((run.end - run.begin) / _MICROS, 1)
+def _seconds(case: Case, run: Run, grown: Growth) -> float:
+    return round(((case.end if grown.short else grown.back) - run.begin) / _MICROS, 1)
 
 
 def _title(run: Run, slow: Sequence[int], cut_off: Sequence[int]) -> str:
     count = len(run.partitions)
     who = _who(slow) if slow else f"the followers of {_who(cut_off)}"
     where = f"{count} partition{'' if count == 1 else 's'}"
-    return f"{who} dropped from the ISR {run.count} times on {where} in {_seconds(run)} s"
+    title = f"{who} dropped from the ISR {run.count} times on {where}"
+    return title[0].upper() + title[1:]
 
 
 def _who(brokers: Sequence[int]) -> str:
@@ -101,7 +100,7 @@ def _explanation(run: Run, slow: Sequence[int], cut_off: Sequence[int], grown: G
     if slow:
         told.append(_SLOW.format(who=_who(slow)))
     if cut_off:
-        told.append(_CUT_OFF.format(who=_who(cut_off)))
+        told.append(_CUT_OFF.format(who=_who(cut_off).capitalize()))
     if run.level == run.count:
         told.append(_LEVEL)
     elif run.widest:
@@ -116,10 +115,15 @@ def _explanation(run: Run, slow: Sequence[int], cut_off: Sequence[int], grown: G
 def _actions(case: Case, brokers: Sequence[int]) -> list[str]:
     return [
         f"{case.commands.under_replicated()}   # does it name broker {brokers[0]} again?",
-        f"On the host of broker {brokers[0]}, for those minutes: disk latency (sar -d), network "
-        "errors and throughput (sar -n EDEV,DEV), and the broker's garbage collection log.",
+        _LOOK.format(broker=brokers[0]),
         "Do not raise replica.lag.time.max.ms to silence it: acknowledgements then wait longer.",
     ]
+
+
+_LOOK = (
+    "On the host of broker {broker}, for those minutes: disk latency (sar -d), network errors and "
+    "throughput (sar -n EDEV,DEV), and the broker's garbage collection log."
+)
 
 
 _MECHANISM = (
@@ -127,9 +131,7 @@ _MECHANISM = (
     "back, the partition has fewer copies, and writes with acks=all may be refused."
 )
 _SLOW = "More than one leader, or the only one, drops {who}: it is that side which is slow."
-_CUT_OFF = (
-    "{who} alone drops several others: it hung, or was cut off from them, and they are well."
-)
+_CUT_OFF = "{who} alone drops several others: it hung, or was cut off from them, and they are well."
 _LEVEL = "The dropped followers had every record: they were paused or cut off, not slow."
 _EXCUSED = "Brokers that hung or died are behind most of it; that is told as a finding of its own."
 _DOUBTS = (

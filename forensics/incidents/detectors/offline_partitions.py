@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow.compute as pc
 
 from forensics.incidents.case import EXEMPLARY, Case, Row, name_of, strokes
+from forensics.incidents.confidence import sureness
 from forensics.incidents.finding import Finding
 
 __all__ = ["find"]
@@ -17,7 +18,7 @@ _COLUMNS = (
     "topic", "partition", "leader_epoch", "started_at", "ended_at", "previous_leader",
     "previous_isr", "replicas",
 )  # fmt: skip
-_KEPT = (*_COLUMNS[:-2], "since")
+_KEPT = (*_COLUMNS, "since")
 # Brokers that are stopped together do not say so in the same second.
 _NEAR = 10 * _MICROS
 
@@ -90,13 +91,16 @@ def _finding(case: Case, group: list[Row], evidence: Sequence[Row], *, planned: 
     longest = max(lengths)
     names = sorted({name_of(row) for row in group})
     begin = min(row["since"] for row in group)
+    end = max([begin, *(row["ended_at"] or case.end for row in group)])
+    still = sum(row["ended_at"] is None for row in group)
+    confidence, reason = sureness(case, begin, end, evidence, stated=True)
     return Finding(
         detector=NAME,
-        severity=_severity(case, group, longest, planned=planned),
-        confidence="confirmed",
-        title=_title(names, longest, planned=planned),
+        severity=_severity(case, still, longest, planned=planned),
+        confidence=confidence,
+        title=_title(names, longest, still, planned=planned),
         begin=begin,
-        end=max([begin, *(row["ended_at"] or case.end for row in group)]),
+        end=end,
         evidence=evidence,
         brokers=sorted(
             {row["previous_leader"] for row in group if (row["previous_leader"] or -1) >= 0}
@@ -106,25 +110,55 @@ def _finding(case: Case, group: list[Row], evidence: Sequence[Row], *, planned: 
             "partitions": len(names),
             "partition_seconds": round(sum(max(0.0, length) for length in lengths), 1),
             "longest_s": round(longest, 1),
+            "still": still,
         },
         explanation=_PLANNED if planned else _UNPLANNED,
-        actions=[] if planned else [_ACTION.format(topic=names[0].rpartition("-")[0])],
+        actions=_actions(case, group, still, planned=planned),
+        why=_why(case, len(names), longest, still, planned=planned),
+        reason=reason,
+        doubts=_DOUBTS_PLANNED if planned else _DOUBTS,
     )
 
 
-def _severity(case: Case, group: list[Row], longest: float, *, planned: bool) -> str:
+def _severity(case: Case, still: int, longest: float, *, planned: bool) -> str:
+    limits = case.limits[NAME]
     if planned:
-        return "info"
-    if any(row["ended_at"] is None for row in group):
-        return "critical"
-    return "high" if longest > case.limits[NAME]["short"] else "medium"
+        return str(limits["planned"])
+    if still:
+        return str(limits["open"])
+    return str(limits["long"] if longest > limits["short"] else limits["brief"])
 
 
-def _title(names: list[str], longest: float, *, planned: bool) -> str:
+def _why(case: Case, count: int, longest: float, still: int, *, planned: bool) -> str:
+    if planned:
+        return f"{count} partitions were without a leader; all that led them were being stopped"
+    short = case.limits[NAME]["short"]
+    last = f"; {still} of them to the end of the logs" if still else ""
+    return f"{count} partitions had no leader for up to {longest:.1f} s, clients bear {short} s{last}"
+
+
+def _actions(case: Case, group: Sequence[Row], still: int, *, planned: bool) -> list[str]:
+    if planned:
+        return ["Nothing to do if all brokers were meant to stop."]
+    brokers = sorted({one for row in group for one in (row["previous_isr"] or row["replicas"] or ())})
+    first = f"{case.commands.unavailable()}   # which have no leader now?"
+    if not still:
+        return [first, case.commands.topic(group[0]["topic"])]
+    named = ", ".join(str(broker) for broker in brokers[:5])
+    start = f"Start the brokers that were last in sync: {named}. " if named else ""
+    return [
+        first,
+        f"{start}Do not elect a leader out of sync (unclean) while one of them can still be "
+        "brought back: what only it has would be lost.",
+    ]
+
+
+def _title(names: list[str], longest: float, still: int, *, planned: bool) -> str:
     count = f"{len(names)} partition{'s' if len(names) > 1 else ''}"
     if planned:
         return f"{count} without a leader while their brokers were shut down in order"
-    return f"{count} without a leader, up to {longest:.1f} s"
+    last = ", some of them to the end of these logs" if still else ""
+    return f"{count} without a leader, up to {longest:.1f} s{last}"
 
 
 _PLANNED = "Their leader stopped in order and no other replica in sync was left to take over."
@@ -132,7 +166,7 @@ _UNPLANNED = (
     "No replica that could lead was alive, so the controller left these partitions without a "
     "leader. Producers and consumers of them waited."
 )
-_ACTION = (
-    "kafka-topics.sh --bootstrap-server BROKER:9092 --describe --topic {topic}   "
-    "# is there a leader now, and are all replicas in sync?"
-)
+_DOUBTS = [
+    "A leader elected by a controller whose log is missing here would end this earlier.",
+]
+_DOUBTS_PLANNED = ["Somebody may have stopped one broker too many without meaning to."]

@@ -1,0 +1,189 @@
+"""The knots of cause chains: findings, and planned moves of leaders, as stretches of time.
+
+A finding about several absences or changes is as many stretches: each may have its own trigger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from forensics.history.lanes import Absence
+from forensics.incidents.case import Case, Row
+from forensics.incidents.finding import SEVERITIES, Finding
+from forensics.incidents.mechanisms import MOVE
+from forensics.incidents.shifts import Shift, Shifts
+
+__all__ = ["Knot", "Stretch", "knots"]
+
+# So many of the worst findings are tied together, and so many stretches of each.
+_MOST, _STRETCHES = 250, 50
+_AWAY = ("broker-restart", "flapping-broker")
+_OFFICE = "controller-churn"
+# The death of a process lies after its last line: it is the cluster's word that dates it.
+_VAGUE = ("crash", "gone")
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """One time that a knot is about, with the lines by which it begins and ends."""
+
+    begin: int
+    end: int
+    brokers: frozenset[int]
+    place: Row | None = None
+    back: Row | None = None
+    # partitions whose leaders it took away
+    moved: frozenset[str] = frozenset()
+    # whether it began at this moment or later
+    vague: bool = False
+
+
+@dataclass(frozen=True)
+class Knot:
+    """Something that may have led to something else, or have come of it."""
+
+    id: str
+    detector: str
+    title: str
+    severity: int
+    stretches: tuple[Stretch, ...]
+    partitions: frozenset[str] = frozenset()
+    nodes: frozenset[str] = frozenset()
+    clients: frozenset[str] = frozenset()
+    elected: frozenset[int] = frozenset()
+    shift: Shift | None = None
+
+    @property
+    def begin(self) -> int:
+        """The moment from which on it is told of."""
+        return self.stretches[0].begin
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics of its partitions."""
+        return frozenset(name.rpartition("-")[0] for name in self.partitions)
+
+
+def knots(case: Case, findings: Sequence[Finding], shifts: Shifts) -> list[Knot]:
+    """Give the knots of a run in the order of time; `shifts` are the moves behind them."""
+    worst = sorted(
+        findings, key=lambda one: (-SEVERITIES.index(one.severity), one.begin, one.id)
+    )
+    found = [_knot(case, finding, shifts) for finding in worst[:_MOST]]
+    found += [_planned(shift) for shift in shifts.planned]
+    return sorted(found, key=lambda one: (one.begin, one.id))
+
+
+def _knot(case: Case, finding: Finding, shifts: Shifts) -> Knot:
+    entries = _entries(finding.measures)
+    named = {str(one["partition"]) for one in entries if "partition" in one}
+    node = finding.measures.get("node")
+    names = {f"broker-{one}" for one in finding.brokers} | ({str(node)} if node else set())
+    brokers = set(finding.brokers) | _ids(names)
+    leaders = {one["leader"] for one in entries if isinstance(one.get("leader"), int)}
+    stretches = _stretches(case, finding, frozenset(brokers), shifts)
+    return Knot(
+        finding.id,
+        finding.detector,
+        finding.title,
+        SEVERITIES.index(finding.severity),
+        tuple(stretches[:_STRETCHES]),
+        frozenset(finding.partitions) | named,
+        frozenset(names | set(finding.clients)),
+        frozenset(finding.clients),
+        frozenset(leaders),
+    )
+
+
+def _entries(measures: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    told = measures.get("partitions")
+    return [one for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
+
+
+def _ids(names: Iterable[str]) -> set[int]:
+    ends = (name.removeprefix("broker-") for name in names if name.startswith("broker-"))
+    return {int(end) for end in ends if end.isdecimal()}
+
+
+def _stretches(
+    case: Case, finding: Finding, brokers: frozenset[int], shifts: Shifts
+) -> list[Stretch]:
+    whole = Stretch(
+        finding.begin,
+        finding.end,
+        brokers,
+        _nearest(finding.evidence, finding.begin),
+        _at(finding.evidence, finding.end) if finding.end > finding.begin else None,
+    )
+    if finding.detector in _AWAY:
+        absences = [one for one in case.away if _is_of(finding, one)]
+        return [_absence(case, one, shifts) for one in absences] or [whole]
+    if finding.detector == _OFFICE:
+        return _changes(case, finding) or [whole]
+    if finding.detector == "offline-partitions":
+        return [replace(whole, back=shifts.regained(finding.partitions, finding.end))]
+    return [whole]
+
+
+def _is_of(finding: Finding, absence: Absence) -> bool:
+    if absence.broker not in finding.brokers:
+        return False
+    if finding.detector == "broker-restart":
+        return absence.begin == finding.begin
+    unplanned = absence.kind != "controlled"
+    return unplanned and finding.begin <= absence.begin <= finding.end
+
+
+def _absence(case: Case, one: Absence, shifts: Shifts) -> Stretch:
+    end = one.end if one.end is not None else max(case.end, one.begin)
+    spans = case.past.lanes.brokers.get(one.broker, ())
+    # The line by which it is up again belongs to the stretch that follows.
+    returns = (span.evidence for span in spans if span.begin == one.end and span.state == "up")
+    back = next((dict(told[0]) for told in returns if told), None)
+    return Stretch(
+        one.begin,
+        end,
+        frozenset({one.broker}),
+        _nearest(one.evidence, one.begin),
+        back,
+        shifts.moved(one.broker, one.begin, end),
+        one.kind in _VAGUE,
+    )
+
+
+def _changes(case: Case, finding: Finding) -> list[Stretch]:
+    """Give each change of controller, about the one who lost the office."""
+    reigns = case.past.lanes.controllers
+    return [
+        Stretch(
+            span.begin,
+            span.begin,
+            frozenset({before} if before is not None else ()),
+            _nearest(span.evidence, span.begin),
+        )
+        for (_, before, _), (_, after, span) in zip(reigns, reigns[1:], strict=False)
+        if before != after and finding.begin <= span.begin <= finding.end
+    ]
+
+
+def _planned(shift: Shift) -> Knot:
+    place = shift.place
+    stretch = Stretch(shift.begin, shift.end, frozenset(), place, None, shift.partitions)
+    return Knot(
+        shift.id, MOVE, shift.title, 0, (stretch,), shift.partitions, shift=shift
+    )
+
+
+def _nearest(evidence: Iterable[Mapping[str, Any]], moment: int) -> Row | None:
+    timed = [dict(one) for one in evidence if one.get("at") is not None]
+    return min(
+        timed, key=lambda one: (abs(one["at"] - moment), one["file"], one["line"]), default=None
+    )
+
+
+def _at(evidence: Iterable[Mapping[str, Any]], moment: int) -> Row | None:
+    """Find the line that stands at a moment, if the evidence holds it."""
+    found = _nearest(evidence, moment)
+    return found if found is not None and found["at"] == moment else None

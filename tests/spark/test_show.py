@@ -1,0 +1,68 @@
+"""Every line that a real run cites is led back to the archive it came from."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from forensics.archives.lookup import look_up
+from forensics.archives.planning import plan
+from forensics.console import group, jobs_folder
+from forensics.report.escape import html
+from forensics.report.saved import load
+from tests.spark.conftest import Run
+
+pytestmark = pytest.mark.spark
+
+
+def show(*arguments: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(group(jobs_folder()), ["show", *map(str, arguments)])
+    return done.exit_code, done.stdout
+
+
+def test_the_lines_of_every_finding_are_where_the_page_says(run: Run) -> None:
+    findings = load(run.out).findings
+    assert findings
+
+    for finding in findings:
+        code, told = show(finding.id, "--out", run.out, "--archive", run.archive, "-C", 0)
+        assert code == 0, told
+        assert told.count("  the line that was cited\n") == len(finding.evidence)
+
+
+def test_twenty_chips_of_the_page_lead_to_the_very_line(run: Run) -> None:
+    """The plain command that `show` prints gives the same line as the page."""
+    page = (run.out / "report.html").read_text("utf-8")
+    cited = [proof for finding in load(run.out).findings for proof in finding.evidence]
+    chips = [one for one in cited if html(f"{one.file}:{one.line}") in page]
+    chosen = random.Random(7).sample(chips, min(20, len(chips)))
+    assert len(chosen) >= 10
+
+    for proof in chosen:
+        place = f"{proof.file}:{proof.line}"
+        code, told = show(place, "--out", run.out, "--archive", run.archive, "-C", 0)
+        assert code == 0, told
+        shown = told[told.index("$ ") + 2 :].splitlines()[0]
+        plain = subprocess.run(["bash", "-c", shown], capture_output=True, text=True, check=True)
+        assert plain.stdout.rstrip("\n").startswith(proof.text)
+        assert f"> {proof.line}  {proof.text}" in told
+        assert html(proof.text) in page
+
+
+def test_offsets_are_those_of_the_table_of_events(recorded: Callable[[str], Run]) -> None:
+    run = recorded("430-unclean")
+    rows = load(run.out).rows("events", ["file", "line", "offset"])
+    chosen = random.Random(7).sample(rows, 300)
+    wanted: dict[str, list[int]] = {}
+    for row in chosen:
+        wanted.setdefault(row["file"], []).append(row["line"])
+
+    found = look_up(plan([str(run.archive)]), wanted)
+
+    for row in chosen:
+        assert found[row["file"]][0].lines[row["line"]].offset == row["offset"]
