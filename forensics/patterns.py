@@ -20,6 +20,7 @@ __all__ = ["Template", "TemplateError", "compile_template", "respell"]
 TYPES = {
     "text": r"[^\n]*?",
     "rest": r"(?s:.*)",
+    "letters": r"[A-Za-z]+",
     "word": r"[^\s,()\[\]]+",
     "int": r"-?[0-9]+",
     "digit": r"[0-9]",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from forensics import history, incidents, quality, report
+from forensics import ending, history, incidents, quality, report
 from forensics.archives.planning import plan
+from forensics.ending import Code, Ending, Stopwatch
 from forensics.events.accounting import FileAccount
 from forensics.events.packs import Catalogue, catalogue, open_pack, packed
 from forensics.flow import Say, read, rebuild, write
@@ -18,23 +20,43 @@ __all__ = ["postmortem"]
 
 
 def postmortem(settings: Settings, say: Say) -> dict[str, Any]:
-    """Read archives and leave tables, findings and the page in the output folder."""
+    """Read archives, leave tables, findings and the page in the output folder, and how it ended.
+
+    What is given back is what `_RESULT.json` says: the exit code, its reason, and the figures.
+    """
+    ending.clear(settings.out)
+    watch = Stopwatch()
+    try:
+        return _run(settings, say, watch)
+    except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt)
+        code = Code.INTERRUPTED if stopped else Code.FAILED
+        because = "interrupted" if stopped else f"{type(error).__name__}: {error}"
+        ending.save(settings.out, Ending(code, because), seconds=watch.seconds)
+        raise
+
+
+def _run(settings: Settings, say: Say, watch: Stopwatch) -> dict[str, Any]:
     packs = [open_pack(path) for path in settings.packs]
     rules = catalogue(packs)
-    work = plan(settings.archives, settings.split_size)
+    with watch.stage("plan"):
+        work = plan(settings.archives, settings.split_size)
     for label, problem in work.problems:
         say(f"warning: {label}: {problem}; the rest is read")
     shutil.rmtree(settings.staging, ignore_errors=True)
     settings.tables.mkdir(parents=True, exist_ok=True)
     with told_plainly():
-        cluster = Cluster(settings.master)
+        with watch.stage("start"):
+            cluster = Cluster(settings.master)
         try:
-            files = read(cluster, work, packed(packs), settings, say)
-            past = rebuild(cluster, files, settings, say)
+            with watch.stage("scan"):
+                files = read(cluster, work, packed(packs), settings, say)
+            with watch.stage("history"):
+                past = rebuild(cluster, files, settings, say)
         finally:
             cluster.stop()
             shutil.rmtree(settings.staging, ignore_errors=True)
-    return conclude(files, past, rules, settings, say)
+    return conclude(files, past, rules, settings, say, watch=watch)
 
 
 def conclude(
@@ -43,15 +65,44 @@ def conclude(
     rules: Catalogue,
     settings: Settings,
     say: Say,
+    *,
+    watch: Stopwatch | None = None,
 ) -> dict[str, Any]:
-    """Turn history into findings, check the tables, and draw the page."""
+    """Turn history into findings, check the tables, draw the page, and say how it ended."""
+    watch = watch or Stopwatch()
     packs = [open_pack(path) for path in settings.packs]
-    answers = incidents.find(settings.tables, past, packs)
-    document = incidents.document(settings.tables, files.values(), past.clocks, answers, rules)
+    with watch.stage("incidents"):
+        answers = incidents.find(settings.tables, past, packs)
+        document = incidents.document(settings.tables, files.values(), past.clocks, answers, rules)
     say(f"incidents  {len(answers.findings)} findings, verdict: {document['verdict']}")
-    checks = quality.check(settings.tables)
-    write(checks, settings.tables / "checks")
-    report.write(document, settings.out / "findings.json")
-    page = report.draw(settings.out)
+    with watch.stage("quality"):
+        checks = quality.check(settings.tables)
+        write(checks, settings.tables / "checks")
+    with watch.stage("report"):
+        report.write(document, settings.out / "findings.json")
+        page = report.draw(settings.out)
     say(f"report     {page}")
-    return document
+    problems = [f"{name}: {', '.join(one.notes)}" for name, one in files.items() if one.broken]
+    end = ending.ending_of(document, problems, (), settings)
+    figures = _figures(document, files, answers)
+    return ending.save(settings.out, end, **figures, seconds=watch.seconds, page=str(page))
+
+
+def _figures(
+    document: Mapping[str, Any], files: Mapping[str, FileAccount], answers: incidents.Answers
+) -> dict[str, Any]:
+    """Gather the figures that an end summary tells."""
+    levels = Counter(one["severity"] for one in document["findings"])
+    answered = Counter(one.status for one in answers.outcomes)
+    lines = sum((one.counts for one in files.values()), Counter[str]())
+    buckets = ("records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines")
+    return {
+        "verdict": document["verdict"],
+        "summary": document["summary"],
+        "archive": document["archive"],
+        "lines": {name: lines[name] for name in buckets},
+        "damaged": sum(one.broken for one in files.values()),
+        "findings": {level: levels[level] for level in reversed(ending.LEVELS)},
+        "suppressed": len(answers.suppressed),
+        "detectors": {name: answered[name] for name in sorted(answered)},
+    }

@@ -21,6 +21,10 @@ class Settings:
     split_size: int = SPLIT_SIZE
     packs: tuple[Path, ...] = ()
     context: bool = False
+    # a finding of this level or above is what the exit code tells; null: none is
+    fail_on: str | None = None
+    # whether something that cannot be read is worth an exit code
+    strict: bool = False
 
     @property
     def tables(self) -> Path:

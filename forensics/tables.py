@@ -214,6 +214,21 @@ CLOCKS = pa.schema(
         ("drift_ppm", pa.float64()),
         # when the clock was set anew, on the reference clock, and by how much
         ("steps", pa.list_(pa.struct([("at", TIME), ("ms", pa.int64())]))),
+        # what to take off the node's times, zone and all: since when, both times as logged (null:
+        # from the beginning), so much at some moment, and so much more or less from there
+        (
+            "stretches",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("since", TIME),
+                        ("at", TIME),
+                        ("offset_ms", pa.float64()),
+                        ("drift_ppm", pa.float64()),
+                    ]
+                )
+            ),
+        ),
     ]
 )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
 from forensics.console import RULES, run
+from forensics.ending import LEVELS
 
 
 @click.command()
@@ -28,6 +30,13 @@ from forensics.console import RULES, run
 )
 @RULES
 @click.option("--context", is_flag=True, help="Keep also events that only give context; slower.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(LEVELS),
+    help="End with 3 if there is a finding of this level or above; without it findings end with 0.",
+)
+@click.option("--strict", is_flag=True, help="End with 4 if something could not be read.")
+@click.option("--json", "as_json", is_flag=True, help="Print _RESULT.json instead of sentences.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
 def command(
     archives: tuple[str, ...],
@@ -37,12 +46,19 @@ def command(
     packs: tuple[Path, ...],
     *,
     context: bool,
+    fail_on: str | None,
+    strict: bool,
+    as_json: bool,
     quiet: bool,
 ) -> None:
     """Read log archives and write the postmortem page, findings.json and tables.
 
     ARCHIVE is a folder, a log file, or a .gz, .tar, .tar.gz, .zip (told by content, not by name);
     several are read as one cluster's.
+
+    Ends with 0 when it is done, 1 when it failed, 2 when the command line makes no sense, 3 as
+    --fail-on says, 4 when the logs do not let anyone tell, and 130 when it was interrupted.
+    OUT/_RESULT.json says the same and is written last.
 
     \b
     Example:
@@ -56,11 +72,14 @@ def command(
         if not quiet or text.startswith("warning"):
             click.echo(text, err=True)
 
-    settings = Settings(archives, out, master, split_size, packs, context)
-    document = postmortem(settings, say)
-    if not quiet:
-        click.echo(f"{document['verdict']}: {document['summary']}")
+    settings = Settings(archives, out, master, split_size, packs, context, fail_on, strict)
+    result = postmortem(settings, say)
+    if as_json:
+        click.echo(json.dumps(result, indent=1, ensure_ascii=False))
+    elif not quiet:
+        click.echo(f"{result['verdict']}: {result['summary']}")
         click.echo(f"page: {out / 'report.html'}")
+    raise SystemExit(result["exit_code"])
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from forensics.archives.cutting import Cut
 from forensics.archives.starts import Places
 from forensics.entries.layouts import Layout
 from forensics.entries.listening import TAIL, Ears
+from forensics.entries.quoting import quotes
 from forensics.entries.splitting import likely_first, named
 from forensics.patterns import TYPES
 
@@ -32,6 +33,7 @@ _Numbers = npt.NDArray[np.int16]
 # Levels that tell of trouble, and which first letters they have.
 LOUD = ("WARN", "WARNING", "ERROR", "FATAL")
 _LOUD = np.isin(np.arange(256), [ord(level[0]) for level in LOUD])
+_LETTERS = pa.array(sorted({level[0].encode() for level in LOUD}), pa.binary())
 _CLOSING = ord(")")
 # A line number behind the logger, and how long it may be.
 _PLACE = re.compile((TYPES["place"] + r"\)$").encode())
@@ -45,12 +47,18 @@ class Sieve:
     """What passes may hold a fact; what does not pass cannot."""
 
     def __init__(
-        self, probes_by_logger: Mapping[str, Iterable[str]], loud: Collection[str] = ()
+        self,
+        probes_by_logger: Mapping[str, Iterable[str]],
+        loud: Collection[str] = (),
+        *,
+        strangers: bool = False,
     ) -> None:
         """Listen to loggers (their last part); each has the cheap patterns of its rules.
 
-        To those in `loud` only at the levels of LOUD.
+        To those in `loud` only at the levels of LOUD; to `strangers`, which no rule names, only
+        there too, and only where they quote an error of a client.
         """
+        self._strangers = strangers
         self._ears = Ears(set(probes_by_logger) - set(loud))
         self._loud = Ears(loud)
         self._by_logger = frozenset(probes_by_logger)
@@ -70,25 +78,30 @@ class Sieve:
             rows = np.flatnonzero(cut.kinds == kind)
             if all(layout.logger_last for layout in layouts):
                 parts.append(rows[self._heard(cut, rows, layouts)])
+                if self._strangers:
+                    parts.append(self._quoting(cut, rows, layouts))
             elif not all(one.logger and one.logger not in self._by_logger for one in layouts):
                 parts.append(rows)
-        return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
+        return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
     def narrow(self, lifted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
         """Keep the records that meet the cheap pattern of some rule of their logger."""
         texts = lifted["text"]
         asked = self._asked(texts, lifted["kind"].to_numpy(), groups)
+        parts = [np.zeros(0, np.int64)]
         # Put side by side what is asked the same: the texts are copied once, not once for each.
         order = np.argsort(asked, kind="stable")
         order = order[np.searchsorted(asked[order], _NOTHING, side="right") :]
         texts, asked = texts.take(pa.array(order)), asked[order]
         begins = np.flatnonzero(np.diff(asked, prepend=_NOTHING))
-        parts = [np.zeros(0, np.int64)]
         for begin, end in zip(begins, np.append(begins[1:], len(asked)), strict=False):
             some = texts.slice(begin, end - begin)
             found = pc.match_substring_regex(some, self._patterns[asked[begin]])
             parts.append(order[begin:end][found.to_numpy(zero_copy_only=False)])
-        return lifted.take(pa.array(np.sort(np.concatenate(parts))))
+        passed = np.concatenate(parts)
+        if self._strangers:
+            passed = np.append(passed, _strangers(lifted, passed, groups))
+        return lifted.take(pa.array(np.sort(passed)))
 
     def _asked(
         self, texts: pa.Array, kinds: npt.NDArray[np.uint8], groups: list[list[Layout]]
@@ -147,20 +160,54 @@ class Sieve:
             self._patterns.append(_pattern(one for name in fits for one in self._probes[name]))
         return self._numbers.get(fits, _NOTHING)
 
+    def _quoting(self, cut: Cut, rows: Places, layouts: list[Layout]) -> Places:
+        """Give the loud records that quote an error of a client, whoever wrote them."""
+        loud = rows[_shouting(cut, rows, layouts)]
+        if len(loud) == len(rows):
+            # No level in a fixed place: then all would have to be looked at.
+            return np.zeros(0, np.int64)
+        found = quotes(texts(cut, loud), later_lines(cut, loud))
+        return loud[found.to_numpy(zero_copy_only=False)]
+
     def _heard(self, cut: Cut, rows: Places, layouts: list[Layout]) -> npt.NDArray[np.bool_]:
         ends = cut.heads[rows]
         # A signature is as long as three words, so they always lie before the end.
         heard = self._ears.hear(cut.data, ends)
-        asked = np.arange(len(rows))
-        levels = [layout.level_at for layout in layouts if layout.level_at is not None]
-        if len(levels) == len(layouts):
-            begins = cut.starts[rows]
-            shouts = np.array([_LOUD[cut.data[begins + at]] for at in levels]).any(axis=0)
-            asked = np.flatnonzero(shouts)
+        asked = _shouting(cut, rows, layouts)
         heard[asked] |= self._loud.hear(cut.data, ends[asked])
         # A message of several lines has its logger further down: it is looked at closely.
         heard |= cut.data[ends - 1] != _CLOSING
         return heard
+
+
+def _shouting(cut: Cut, rows: Places, layouts: list[Layout]) -> Places:
+    """Give which of some records are loud; all of them where the level has no fixed place."""
+    levels = [layout.level_at for layout in layouts if layout.level_at is not None]
+    if len(levels) < len(layouts):
+        return np.arange(len(rows))
+    begins = cut.starts[rows]
+    shouts = np.array([_LOUD[cut.data[begins + at]] for at in levels]).any(axis=0)
+    return np.flatnonzero(shouts)
+
+
+def _strangers(lifted: pa.RecordBatch, passed: Places, groups: list[list[Layout]]) -> Places:
+    """Give those of the records that did not pass that are loud and quote an error of a client."""
+    left = np.ones(len(lifted), np.bool_)
+    left[passed] = False
+    kinds = lifted["kind"].to_numpy()
+    for kind in set(kinds[left].tolist()):
+        levels = [layout.level_at for layout in groups[kind - 1] if layout.level_at is not None]
+        if len(levels) == len(groups[kind - 1]):
+            mine = np.flatnonzero(left & (kinds == kind))
+            some = lifted["text"].take(pa.array(mine))
+            letters = [pc.binary_slice(some, at, at + 1) for at in levels]
+            loud = np.array(
+                [pc.is_in(one, _LETTERS).to_numpy(zero_copy_only=False) for one in letters]
+            )
+            left[mine] = loud.any(axis=0)
+    rows = np.flatnonzero(left)
+    some = lifted.select(["text", "more"]).take(pa.array(rows))
+    return rows[quotes(some["text"], some["more"]).to_numpy(zero_copy_only=False)]
 
 
 def texts(cut: Cut, rows: Places) -> pa.Array:

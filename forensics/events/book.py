@@ -26,7 +26,8 @@ class Book:
         self.signatures = signatures(self.groups)
         self.rules = tuple(rules)
         self.matcher = Matcher(rules)
-        self.sieve = Sieve(self.matcher.probes, self.matcher.loud)
+        heard = self.matcher
+        self.sieve = Sieve(heard.probes, heard.loud, strangers=heard.strangers)
 
     def cut(self, lines: Sequence[str]) -> Cut | None:
         """Cut lines into records."""

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.entries.quoting import ANY, quoted
+from forensics.entries.sieve import LOUD
 from forensics.events.assembling import Part, Rows, assembled
 from forensics.events.faults import MORE
 from forensics.events.rules import Each, Rule, Wording
@@ -31,7 +33,12 @@ class Matcher:
     @property
     def loggers(self) -> list[str]:
         """The loggers that some rule listens to."""
-        return list(self._by_logger)
+        return [name for name in self._by_logger if name != ANY]
+
+    @property
+    def strangers(self) -> bool:
+        """Whether some rule listens to loggers that no rule names, for the errors they quote."""
+        return ANY in self._by_logger
 
     @property
     def loud(self) -> set[str]:
@@ -39,7 +46,7 @@ class Matcher:
         return {
             logger
             for logger, pairs in self._by_logger.items()
-            if all(rule.loud for rule, _ in pairs)
+            if logger != ANY and all(rule.loud for rule, _ in pairs)
         }
 
     @property
@@ -48,37 +55,50 @@ class Matcher:
         return {
             logger: {wording.template.probe for _, wording in pairs}
             for logger, pairs in self._by_logger.items()
+            if logger != ANY
         }
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Give the events of some entries, in the order of the entries."""
         parts = [
-            part for logger in self._present(entries) for part in self._logger(entries, logger)
+            part
+            for logger, numbers, messages in self._heard(entries)
+            for part in self._logger(entries, logger, numbers, messages)
         ]
+        if self.strangers:
+            taken = np.concatenate([np.zeros(0, np.int64), *(part.rows for part in parts)])
+            strange = _strangers(entries, taken)
+            parts += list(self._logger(entries, ANY, *strange))
         return assembled(entries, parts)
 
     def claims(self, entries: pa.RecordBatch) -> Iterator[tuple[Rule, Wording, list[Part]]]:
         """Give what every wording takes, whoever else takes it too."""
-        for logger in self._present(entries):
-            numbers = _heard(entries, logger)
-            messages = entries["message"].take(pa.array(numbers))
+        taken = [np.zeros(0, np.int64)]
+        for logger, numbers, messages in self._heard(entries):
             for rule, wording in self._by_logger[logger]:
                 rows, fields = self._claim(messages, wording)
                 if len(rows):
+                    taken.append(numbers[rows])
                     mine = entries.take(pa.array(numbers[rows])) if wording.each else entries
                     yield rule, wording, list(_parts(numbers[rows], mine, fields, rule, wording))
+        if self.strangers:
+            numbers, messages = _strangers(entries, np.concatenate(taken))
+            for rule, wording in self._by_logger[ANY]:
+                rows, fields = self._claim(messages, wording)
+                if len(rows):
+                    yield rule, wording, list(_parts(numbers[rows], entries, fields, rule, wording))
 
-    def _present(self, entries: pa.RecordBatch) -> list[str]:
-        found = {
-            name.decode("utf-8", "replace")
-            for name in entries["logger"].unique().to_pylist()
-            if name
-        }
-        return sorted(found & set(self._by_logger))
+    def _heard(self, entries: pa.RecordBatch) -> Iterator[tuple[str, Rows, pa.Array]]:
+        """Give for each logger the numbers of its entries, and what they say."""
+        names = entries["logger"].unique().to_pylist()
+        found = {name.decode("utf-8", "replace") for name in names if name}
+        for logger in sorted(found & set(self.loggers)):
+            numbers = _of(entries, logger)
+            yield logger, numbers, entries["message"].take(pa.array(numbers))
 
-    def _logger(self, entries: pa.RecordBatch, logger: str) -> Iterator[Part]:
-        numbers = _heard(entries, logger)
-        messages = entries["message"].take(pa.array(numbers))
+    def _logger(
+        self, entries: pa.RecordBatch, logger: str, numbers: Rows, messages: pa.Array
+    ) -> Iterator[Part]:
         hits = self._hits[logger]
         # No line is claimed twice, so the order is free: what was frequent so far comes first, and
         # leaves little for the others.
@@ -107,7 +127,20 @@ class Matcher:
         return rows[fits.to_numpy(zero_copy_only=False)], fields.filter(fits)
 
 
-def _heard(entries: pa.RecordBatch, logger: str) -> Rows:
+def _strangers(entries: pa.RecordBatch, taken: Rows) -> tuple[Rows, pa.Array]:
+    """Give the loud entries that no rule takes by its logger, and the errors that they quote."""
+    levels = pa.array([level.encode() for level in LOUD], pa.binary())
+    loud = pc.is_in(entries["level"], levels).to_numpy(zero_copy_only=False)
+    left = np.array(loud, copy=True)
+    left[taken] = False
+    numbers = np.flatnonzero(left)
+    some = entries.select(["message", "more"]).take(pa.array(numbers))
+    messages = quoted(some["message"], some["more"])
+    speaks = messages.is_valid()
+    return numbers[speaks.to_numpy(zero_copy_only=False)], messages.filter(speaks)
+
+
+def _of(entries: pa.RecordBatch, logger: str) -> Rows:
     heard = pc.equal(entries["logger"], pa.scalar(logger.encode(), pa.binary()))
     return np.flatnonzero(pc.fill_null(heard, False).to_numpy(zero_copy_only=False))
 

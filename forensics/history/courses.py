@@ -25,8 +25,6 @@ _TIMES, _MANY, _FAR = 2.5, 8, 20
 # What comes and goes and lasts no longer may be one pause; what stays to the end, or was so from
 # the beginning, is believed sooner.
 _HANG, _SHORT = 30_000_000, 10_000_000
-# Shorter still, it must be as far off as that, and change by so much less than time goes.
-_BRIEF, _FIRMLY = 1_000_000, 5
 # Where a line misses that share, other places are tried than those where its misses crowd.
 _MISSED = 0.25
 _TRIED = 48
@@ -94,26 +92,12 @@ def _gain(points: Sequence[Point], whole: Line, cuts: tuple[int, ...]) -> int:
     explained = 0
     for n, (line, part) in enumerate(zip(lines, parts, strict=True)):
         own = line.explains(part, near)
-        if len(own) < max(_LEAST, _SHARE * len(part)):
-            return 0
-        if not _lasts([part[one] for one in own], 0 < n < len(cuts), lines):
+        if len(own) < max(_LEAST, _SHARE * len(part)) or part[own[-1]][0] - part[own[0]][0] < (
+            _HANG if 0 < n < len(cuts) else _SHORT
+        ):
             return 0
         explained += len(own)
     return explained - len(cuts) - len(whole.explains(points, near))
-
-
-def _lasts(own: Sequence[Point], inner: bool, lines: Sequence[Line]) -> bool:
-    """Whether points stay what they are for so long that their node cannot just have hung."""
-    span = own[-1][0] - own[0][0]
-    if inner or span >= _SHORT:
-        return span >= (_HANG if inner else _SHORT)
-    # What a node that hung hears all at once it hears less and less late, by as much as time went.
-    deltas = [delta for _, delta in own]
-    steps = [
-        abs(after.offset(own[0][0]) - before.offset(own[0][0])) for before, after in pairwise(lines)
-    ]
-    same = _FIRMLY * (max(deltas) - min(deltas)) * 1000 <= span
-    return same and span >= _BRIEF and min(steps) * 1000 >= _SHORT
 
 
 def _unsteady(line: Line, points: Sequence[Point]) -> float:

@@ -31,7 +31,7 @@ _SKEWED = 2.0
 # A crowd this many times as large as any other, and no smaller, is the truth without a doubt.
 _DECISIVE, _CROWD = 2, 4
 # The share of points by whose distance the doubt is measured: those beyond may just be late.
-_NEARER, _NEARLY_ALL = 0.7, 0.8
+_NEARLY_ALL = 0.8
 # With fewer points than that, all of them may be late.
 _FAITH = 6
 # Time services slew by no more, and clocks left alone run off by less.
@@ -97,8 +97,7 @@ def offset_of(deltas: Sequence[float]) -> tuple[float, float]:
         if abs(one - best) > 2 * NEAR_MS
     ]
     apart = sorted(abs(one - best) for one in ordered)
-    share = _NEARER if len(apart) >= _FAITH else _NEARLY_ALL
-    doubt = max(abs(typical - best), apart[int(len(apart) * share)])
+    doubt = max(abs(typical - best), apart[int(len(apart) * _NEARLY_ALL)])
     rival = max((n for n, _ in far), default=0)
     if count >= max(_CROWD, _DECISIVE * rival, len(ordered) / 2):
         doubt = min(doubt, NEAR_MS)

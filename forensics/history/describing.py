@@ -10,6 +10,7 @@ from forensics.history.clocks import Course
 __all__ = ["described", "kind_of"]
 
 Row = Mapping[str, Any]
+_MINUTE_MS = 60_000
 
 
 def described(
@@ -27,6 +28,7 @@ def described(
             "anchors": counts.get(node, 0),
             "zone_shift_minutes": zones.get(node, 0),
             "reference": node in references,
+            "stretches": _stretches(courses.get(node), zones.get(node, 0)),
         }
         for node in nodes
     )
@@ -63,3 +65,21 @@ def _solved(course: Course | None, zone: int) -> dict[str, Any]:
         "drift_ppm": round(steepest.ppm, 1),
         "steps": [{"at": step.at, "ms": round(step.size_ms)} for step in course.steps],
     }
+
+
+def _stretches(course: Course | None, zone: int) -> list[dict[str, Any]] | None:
+    """Say what to take off times as they are logged; where they stand twice, the later holds."""
+    shift = zone * _MINUTE_MS
+    if course is None:
+        bare = {"since": None, "at": 0, "offset_ms": float(shift), "drift_ppm": 0.0}
+        return [bare] if zone else None
+    begins = [None, *(step.middle + shift * 1000 for step in course.steps)]
+    return [
+        {
+            "since": since,
+            "at": piece.at + shift * 1000,
+            "offset_ms": piece.taken_off(piece.at) + shift,
+            "drift_ppm": piece.ppm,
+        }
+        for since, piece in zip(begins, course.pieces, strict=True)
+    ]

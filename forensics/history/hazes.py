@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from forensics.history.clocks import Haze
-from forensics.history.courses import Stretch
-from forensics.history.crowds import Point
+from forensics.history.clocks import Course, Haze
 
-__all__ = ["Sighting", "hazes", "strays"]
+__all__ = ["Sighting", "hazes", "sighting"]
 
 _ALWAYS = 2**62
 # A node that hangs hears all at once what came meanwhile; a clock that is off stays off.
@@ -19,24 +17,28 @@ _STEADY_MS, _BURST = 500.0, 1_000_000
 
 @dataclass(frozen=True)
 class Sighting:
-    """A point by the time of the reference, how far it lies beside a course, if that fits."""
+    """What a clock showed when others saw the same, how far that is beside its course, if it fits.
+
+    The moment `at` is by the reference, and `own` by the clock itself.
+    """
 
     at: int
+    own: int
     miss: float
-    offset: float
     fits: bool
 
-    @property
-    def own(self) -> int:
-        """The time that the clock would have shown on its course."""
-        return self.at + round(self.offset * 1000)
 
-
-def strays(
-    points: Sequence[Point], found: Sequence[Stretch], doubts: Sequence[float]
-) -> tuple[Haze, ...]:
-    """Find where points, in the order of time, lie beside their stretch by more than its doubt."""
-    return hazes(_beside(points, found, doubts))
+def sighting(course: Course, own: int, at: int, doubt: float) -> Sighting:
+    """Lay what a clock showed at a moment, which may be in such doubt, beside its course."""
+    pieces = [course.piece(own)]
+    if any(step.hides(own, None, None) for step in course.steps):
+        pieces = list(course.pieces)
+    found = [
+        Sighting(at, own, miss, abs(miss) <= max(piece.doubt_ms, doubt))
+        for piece in pieces
+        for miss in [(own - at) / 1000 - piece.offset(own)]
+    ]
+    return min(found, key=lambda one: (not one.fits, abs(one.miss)))
 
 
 def hazes(seen: Iterable[Sighting]) -> tuple[Haze, ...]:
@@ -45,7 +47,8 @@ def hazes(seen: Iterable[Sighting]) -> tuple[Haze, ...]:
     Before the first one that fits, and after the last one, any miss may be a clock set anew.
     Between two that fit, only misses that stay the same may be: all others are a node that hung.
     """
-    runs = [(fits, list(run)) for fits, run in groupby(seen, key=lambda one: one.fits)]
+    ordered = sorted(seen, key=lambda one: (one.at, one.own))
+    runs = [(fits, list(run)) for fits, run in groupby(ordered, key=lambda one: one.fits)]
     found = []
     for n, (fits, run) in enumerate(runs):
         inner = 0 < n < len(runs) - 1
@@ -58,18 +61,6 @@ def hazes(seen: Iterable[Sighting]) -> tuple[Haze, ...]:
         high = runs[n + 1][1][0].own + late if n < len(runs) - 1 else _ALWAYS
         found.append(Haze(low, high, max(map(abs, misses))))
     return tuple(found)
-
-
-def _beside(
-    points: Sequence[Point], found: Sequence[Stretch], doubts: Sequence[float]
-) -> Iterator[Sighting]:
-    """Lay each point beside the stretch that it may belong to: between two, the nearer one."""
-    for at, delta in points:
-        here = max(0, sum(first <= at for _, first, _ in found) - 1)
-        able = [here] if at <= found[here][2] else [here, min(here + 1, len(found) - 1)]
-        there = min(able, key=lambda n: abs(delta - found[n][0].offset(at)) - doubts[n])
-        offset = found[there][0].offset(at)
-        yield Sighting(at, delta - offset, offset, abs(delta - offset) <= doubts[there])
 
 
 def _is_steady(run: Sequence[Sighting]) -> bool:

@@ -7,10 +7,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from forensics.history.clocks import Course
+from forensics.history.clocks import Course, Piece
 from forensics.history.crowds import NEAR_MS
 
 __all__ = ["central", "steadiness"]
+
+# The course that all are first told by has no ends.
+_ALWAYS = 2**60
 
 
 def steadiness(pairs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -27,26 +30,39 @@ def central(
     courses: Mapping[str, Course], ties: Mapping[str, int], steady: Mapping[str, int]
 ) -> list[str]:
     """Name the nodes from which all others are nearest, over time: most clocks are right."""
-    spans = [(p.first, p.last) for c in courses.values() for p in c.pieces if abs(p.first) < 2**60]
-    if not spans:
+    spans = {
+        node: [edge - round(piece.offset(edge) * 1000) for piece, edge in _edges(course)]
+        for node, course in courses.items()
+    }
+    known = [edge for span in spans.values() for edge in span if abs(edge) < _ALWAYS]
+    if not known:
         return [min(ties)]
-    begin, end = min(first for first, _ in spans), max(last for _, last in spans)
+    begin, end = min(known), max(known)
     moments = [begin + (end - begin) * n // 8 for n in range(9)]
     values = {
         node: [course.piece(at).offset(at) for at in moments] for node, course in courses.items()
     }
-    all_now = list(zip(*values.values(), strict=True))
-    # Half of the others decide: one that is far off, or hangs, must not draw the rest to it.
+    # Who is not heard of at a moment has no say.
+    votes = [
+        [values[node][n] for node, (first, last) in spans.items() if first <= at <= last]
+        for n, at in enumerate(moments)
+    ]
+    # Half of those decide: one that is far off, or hangs, must not draw the rest to it.
     near = {
         node: sum(
-            statistics.median_low(abs(a - b) for b in now)
-            for a, now in zip(mine, all_now, strict=True)
+            statistics.median_low(abs(a - b) for b in said)
+            for a, said in zip(mine, votes, strict=True)
         )
         for node, mine in values.items()
     }
     # Of those that are about as near, the steadiest of those that most is known of.
     best = min(near[node] for node in ties) + NEAR_MS * len(moments)
     near_ones = [node for node in sorted(ties) if near[node] <= best]
-    known = max(ties[node] for node in near_ones) / 2
-    able = [node for node in near_ones if ties[node] >= known]
+    least = max(ties[node] for node in near_ones) / 2
+    able = [node for node in near_ones if ties[node] >= least]
     return sorted(able, key=lambda node: (-steady[node], sum(values[node])))
+
+
+def _edges(course: Course) -> list[tuple[Piece, int]]:
+    """Give the first and the last moment that a course is known at, by the node's own time."""
+    return [(course.pieces[0], course.pieces[0].first), (course.pieces[-1], course.pieces[-1].last)]

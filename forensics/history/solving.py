@@ -13,7 +13,7 @@ from forensics.history.clocks import Clocks, Course, Piece, Step
 from forensics.history.courses import Stretch, stretches
 from forensics.history.crowds import NEAR_MS, Line, Point, both_ways, noise, thinned
 from forensics.history.describing import described
-from forensics.history.hazes import Sighting, hazes, strays
+from forensics.history.hazes import hazes, sighting
 from forensics.history.references import central, steadiness
 
 __all__ = ["solve", "zone_shifts"]
@@ -34,7 +34,8 @@ _LEAVES = 3
 # How many points a course explains, of how many, and the course.
 Told = tuple[int, int, Course]
 # Of two nodes: when each of them saw the same states, by its own clock without the zone.
-Meetings = dict[str, dict[str, list[tuple[int, int]]]]
+Meeting = dict[str, list[tuple[int, int]]]
+Meetings = dict[str, Meeting]
 
 
 def zone_shifts(moments: Iterable[tuple[str, int, int]]) -> dict[str, int]:
@@ -120,7 +121,8 @@ def _simplest(
     steady: Mapping[str, int],
 ) -> tuple[str, dict[str, Course]]:
     """Choose the reference by which the fewest clocks went wrong, and solve by it."""
-    root = max(sorted(ties), key=lambda node: steady[node])
+    most = max(ties.values())
+    root = max(sorted(n for n in ties if 2 * ties[n] >= most), key=lambda node: steady[node])
     first = _placed(root, members, meetings)
     best: tuple[int, str, dict[str, Course]] | None = None
     for node in central(first, ties, steady)[:_REFERENCES]:
@@ -150,7 +152,7 @@ def _placed(root: str, members: Sequence[str], meetings: Meetings) -> dict[str, 
                 waiting[node].append(_course(node, together, courses, meetings))
         best = {node: _surest(found) for node, found in waiting.items()}
         newest = min(sorted(best), key=lambda node: _doubt(best[node]))
-        courses[newest] = best[newest]
+        courses[newest] = _hazy(best[newest], courses, meetings[newest])
         del waiting[newest]
     return courses
 
@@ -198,8 +200,7 @@ def _course(
     ]
     steps = [_step(before[0], before[2], after[0], after[1]) for before, after in pairwise(found)]
     known = sum(len(line.inside) for line, _, _ in found)
-    hazy = strays(kept, found, [piece.doubt_ms for piece in pieces])
-    return known, len(kept), Course(tuple(pieces), tuple(steps), hazes=hazy)
+    return known, len(kept), Course(tuple(pieces), tuple(steps))
 
 
 def _doubts(found: Sequence[Stretch]) -> list[float]:
@@ -229,24 +230,26 @@ def _step(before: Line, last: int, after: Line, first: int) -> Step:
     return Step(low, high, (old[1] + new[1]) // 2, size, middle)
 
 
-def _doubting(
-    reference: str, courses: Mapping[str, Course], met: Mapping[str, Sequence[tuple[int, int]]]
-) -> Course:
+def _doubting(reference: str, courses: Mapping[str, Course], met: Meeting) -> Course:
     """Doubt the reference: nothing tells the true time, and others may agree that it went wrong.
 
     It is no surer of the time than its best companion.
     """
+    others = {node: course for node, course in courses.items() if node != reference}
+    piece = replace(courses[reference].pieces[0], doubt_ms=min(map(_doubt, others.values())))
+    return _hazy(Course((piece,)), others, met)
+
+
+def _hazy(course: Course, others: Mapping[str, Course], met: Meeting) -> Course:
+    """Say where a course does not fit all that the others saw, and not only what it is made of."""
     seen = []
     for other, points in met.items():
-        course = courses[other]
-        for mine, theirs in points:
-            piece = course.piece(theirs)
-            miss = (mine - theirs) / 1000 + piece.offset(theirs)
-            at = mine - round(miss * 1000)
-            seen.append(Sighting(at, miss, 0.0, abs(miss) <= piece.doubt_ms))
-    doubt = min(_doubt(course) for node, course in courses.items() if node != reference)
-    piece = replace(courses[reference].pieces[0], doubt_ms=doubt)
-    return Course((piece,), hazes=hazes(sorted(seen, key=lambda one: (one.at, one.miss))))
+        for mine, theirs in points if other in others else ():
+            piece = others[other].piece(theirs)
+            at = theirs - round(piece.offset(theirs) * 1000)
+            if not any(step.hides(theirs, None, None) for step in others[other].steps):
+                seen.append(sighting(course, mine, at, piece.doubt_ms))
+    return replace(course, hazes=hazes(seen))
 
 
 def _zone_of(course: Course) -> int:

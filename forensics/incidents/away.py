@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from forensics.history.lanes import Absence
 from forensics.incidents.case import Case
 
-__all__ = ["alone", "away_by", "own_absences", "registered", "shared", "way_of"]
+__all__ = ["alone", "away_by", "own_absences", "registered", "session_of", "shared", "way_of"]
 
 _MICROS = 1_000_000
 # broker.session.timeout.ms, if no log names it
@@ -57,6 +57,8 @@ def alone(case: Case) -> set[tuple[int, int]]:
     heard of in between, and so is up for longer than its session.
     """
     found: set[tuple[int, int]] = set()
+    if not case.past.context.kraft:
+        return found
     for broker in {one.broker for one in case.away}:
         for run in _lone_runs(case, away_by(case, broker)):
             found |= {(one.broker, one.begin) for one in run}
@@ -67,7 +69,7 @@ def _lone_runs(case: Case, absences: Sequence[Absence]) -> Iterable[Sequence[Abs
     limits = case.limits["quorum-trouble"]
     if len(absences) < limits["lone"]:
         return
-    session, slack = _session(case) * _MICROS, limits["slack"]
+    session, slack = session_of(case) * _MICROS, limits["slack"]
     run: list[Absence] = []
     for one in absences:
         length = None if one.end is None else one.end - one.begin
@@ -88,7 +90,7 @@ def _near(length: int | None, wanted: float, slack: float) -> bool:
     return length is not None and abs(length - wanted) <= slack * wanted
 
 
-def _session(case: Case) -> float:
+def session_of(case: Case) -> float:
     """Read how long a broker's session lasts, in seconds."""
     named = pc.field("setting") == "broker.session.timeout.ms"
     rows = case.each("events", (pc.field("kind") == "setting_seen") & named, ["value"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,19 +63,23 @@ def bursts(  # noqa: PLR0913, PLR0917
     gap: float,
     gather: Sequence[str] = (),
     least: int = 1,
+    keep: Callable[[Row], bool] | None = None,
 ) -> list[Burst]:
     """Find the bursts of each subject: events further apart than `gap` seconds are two bursts.
 
     `by` names the columns that make a subject, `gather` those whose values are wanted; bursts of
-    fewer than `least` events are not looked at any further.
+    fewer than `least` events are not looked at any further. Events that `keep` refuses, which sees
+    all those columns, play no part.
     """
     where = where & pc.field("ts").is_valid()
-    found = _spans(case, where, by, round(gap * _MICROS), least)
+    columns = list(dict.fromkeys([*PLACE, *by, *gather]))
+    found = _spans(case, where, by, round(gap * _MICROS), least, keep, columns)
     if not found:
         return []
     begins = {who: [one.begin for one in mine] for who, mine in found.items()}
-    columns = list(dict.fromkeys([*PLACE, *by, *gather]))
     for row in case.each("events", where, columns):
+        if keep is not None and not keep(row):
+            continue
         who = tuple(row[name] for name in by)
         at = bisect_right(begins.get(who, ()), row["at"]) - 1
         if at >= 0 and row["at"] <= found[who][at].end:
@@ -87,11 +91,20 @@ def bursts(  # noqa: PLR0913, PLR0917
 
 
 def _spans(
-    case: Case, where: pc.Expression, by: Sequence[str], gap: int, least: int
+    case: Case,
+    where: pc.Expression,
+    by: Sequence[str],
+    gap: int,
+    least: int,
+    keep: Callable[[Row], bool] | None,
+    columns: Sequence[str],
 ) -> dict[Subject, list[Burst]]:
     """Read when each subject had events; within a stretch of `gap` they all belong together."""
     told: dict[Subject, dict[int, Burst]] = {}
-    for row in case.each("events", where, list(dict.fromkeys(["node", "ts", *by]))):
+    wanted = list(dict.fromkeys(["node", "ts", *by])) if keep is None else columns
+    for row in case.each("events", where, wanted):
+        if keep is not None and not keep(row):
+            continue
         who, at = tuple(row[name] for name in by), row["at"]
         stretches = told.setdefault(who, {})
         one = stretches.get(at // max(gap, 1))

@@ -26,7 +26,6 @@ _MICROS = 1_000_000
 _INCIDENT = SEVERITIES.index("medium")
 # Nobody reads more of them; what is left out is counted.
 _CHAINS, _LINKS, _COMPETING = 20, 60, 20
-_AWAY = ("broker-restart", "flapping-broker")
 
 Document = dict[str, Any]
 
@@ -43,7 +42,8 @@ def chains(case: Case, findings: Sequence[Finding]) -> list[Document]:
         if len(group) > 1 and any(knot.severity >= _INCIDENT for knot in group)
     ]
     worst = sorted(
-        found, key=lambda group: (-max(knot.severity for knot in group), group[0].begin, group[0].id)
+        found,
+        key=lambda group: (-max(knot.severity for knot in group), group[0].begin, group[0].id),
     )
     return [_document(web, group) for group in worst[:_CHAINS]]
 
@@ -130,24 +130,32 @@ def _document(web: _Web, group: Sequence[Knot]) -> Document:
     roots = [knot for knot in group if knot.id not in told]
     sources = {tie.source.id for tie in mine}
     contested = {(tie.target.id, tie.end.begin) for tie in rivals}
-    links = [_trigger(knot) for knot in roots]
-    for tie in sorted(mine, key=lambda one: (one.end.begin, one.target.id, one.source.id)):
+    links = [_trigger(knot) for knot in roots[:_LINKS]]
+    for tie in _worst(mine, max(0, _LINKS - len(roots))):
         role = "propagation" if tie.target.id in sources else "effect"
         sole = (tie.target.id, tie.end.begin) not in contested
         links.append({"role": role, **_link(tie, sole=sole)})
-    links += sorted(_recoveries(group), key=lambda one: (one["at"], one["to"]))
+    shown = {link["from"] for link in links} | {link["to"] for link in links}
+    over = _recoveries(knot for knot in group if knot.id in shown)
+    links += sorted(over, key=lambda one: (one["at"], one["to"]))
     first = roots[0]
     return {
         "id": "C-" + hashlib.sha256(repr([first.id, sorted(names)]).encode()).hexdigest()[:8],
         "trigger": {**_named(first), "at": iso(first.begin)},
         "findings": [knot.id for knot in group if knot.detector != MOVE],
-        "links": links[:_LINKS],
-        "links_left_out": max(0, len(links) - _LINKS),
+        "links": links,
+        "links_left_out": max(0, len(mine) + len(roots) - _LINKS),
         "competing": [
             {**_link(tie, sole=False), "source": _named(tie.source)} for tie in rivals[:_COMPETING]
         ],
         "competing_left_out": max(0, len(rivals) - _COMPETING),
     }
+
+
+def _worst(mine: Sequence[Tie], most: int) -> list[Tie]:
+    """Keep so many ties in the order of time; what is routine is left out first."""
+    worst = sorted(mine, key=lambda one: (-one.target.severity, one.end.begin, one.rank))[:most]
+    return sorted(worst, key=lambda one: (one.end.begin, one.target.id, one.source.id))
 
 
 def _once(offered: Iterable[Tie]) -> list[Tie]:
@@ -205,7 +213,8 @@ def _recoveries(group: Iterable[Knot]) -> Iterable[Document]:
     """Say what ended, where a line tells it."""
     for knot in group:
         last: Stretch = max(knot.stretches, key=lambda one: (one.end, one.begin))
-        if last.back is None or (knot.severity < _INCIDENT and knot.detector not in _AWAY):
+        says = end_of(knot.detector)
+        if last.back is None or says is None:
             continue
         yield {
             "role": "recovery",
@@ -217,7 +226,7 @@ def _recoveries(group: Iterable[Knot]) -> Iterable[Document]:
             "order": "told",
             "says": f"after {(last.end - last.begin) / _MICROS:.1f} s",
             "cause": False,
-            "mechanism": end_of(knot.detector),
+            "mechanism": says,
             "title": knot.title,
             "evidence": _quoted([last.back]),
         }

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from forensics.incidents.commands import Commands
+
 __all__ = ["check_command"]
+
+# Logs that tell of leader epochs were written by versions that keep them in a file.
+_ANY = Commands((3, 0), kraft=False)
 
 
 def check_command(topic: str, partition: int, epoch: int | None) -> str:
@@ -11,9 +16,4 @@ def check_command(topic: str, partition: int, epoch: int | None) -> str:
     >>> check_command("t", 0, 2)
     'cat LOG_DIR/t-0/leader-epoch-checkpoint   # line "2 OFFSET": where epoch 2 begins'
     """
-    what = "EPOCH OFFSET" if epoch is None else f"{epoch} OFFSET"
-    since = "each epoch" if epoch is None else f"epoch {epoch}"
-    return (
-        f'cat LOG_DIR/{topic}-{partition}/leader-epoch-checkpoint   # line "{what}": '
-        f"where {since} begins"
-    )
+    return _ANY.leader_epochs(topic, partition, epoch)

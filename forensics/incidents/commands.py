@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Commands", "word"]
+__all__ = ["Commands", "version_of", "word"]
 
 Version = tuple[int, ...]
 
@@ -35,10 +35,10 @@ def word(text: object) -> str:
     return shlex.quote(plain)
 
 
-def _version(text: str) -> Version | None:
+def version_of(text: str) -> Version | None:
     """Read a version as logged.
 
-    >>> _version("2.8.2"), _version("7.3.0-ccs"), _version("5.5.1-ce"), _version("unknown")
+    >>> version_of("2.8.2"), version_of("7.3.0-ccs"), version_of("5.5.1-ce"), version_of("unknown")
     ((2, 8), (3, 3), (2, 5), None)
     """
     found = _NUMBER.match(text)
@@ -65,7 +65,7 @@ class Commands:
         >>> Commands.of(["2.8.2", None, "2.5.1"], kraft=False).version
         (2, 8)
         """
-        known = [version for text in versions if text and (version := _version(text))]
+        known = [version for text in versions if text and (version := version_of(text))]
         # KRaft is of use from 3.3 on; what 3.0 knows, later ones with ZooKeeper know too.
         return cls(max(known, default=(3, 3) if kraft else (3, 0)), kraft)
 

@@ -13,7 +13,7 @@ from forensics.history.lanes import Absence
 from forensics.incidents.case import Case, Row
 from forensics.incidents.finding import SEVERITIES, Finding
 from forensics.incidents.mechanisms import MOVE
-from forensics.incidents.shifts import Shift, Shifts
+from forensics.incidents.shifts import Move, Shift, Shifts
 
 __all__ = ["Knot", "Stretch", "knots"]
 
@@ -21,6 +21,8 @@ __all__ = ["Knot", "Stretch", "knots"]
 _MOST, _STRETCHES = 250, 50
 _AWAY = ("broker-restart", "flapping-broker")
 _OFFICE = "controller-churn"
+# Between the things that these are about there may be hours.
+_REPEATED = ("long-pause", "session-expiry")
 # The death of a process lies after its last line: it is the cluster's word that dates it.
 _VAGUE = ("crash", "gone")
 
@@ -34,10 +36,13 @@ class Stretch:
     brokers: frozenset[int]
     place: Row | None = None
     back: Row | None = None
-    # partitions whose leaders it took away
-    moved: frozenset[str] = frozenset()
+    # the moves of leaders that it brought about, and those that came last before it
+    moved: frozenset[Move] = frozenset()
+    behind: frozenset[Move] = frozenset()
     # whether it began at this moment or later
     vague: bool = False
+    # how a broker was away, if that is what it is about
+    kind: str | None = None
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,13 @@ class Knot:
     partitions: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
     clients: frozenset[str] = frozenset()
+    # brokers that were elected, and that cut their logs
     elected: frozenset[int] = frozenset()
-    shift: Shift | None = None
+    cut: frozenset[int] = frozenset()
+    # what its detector took for its cause, if it looked for one
+    cause: str | None = None
+    # whether somebody ordered it: nothing else led to it then
+    ordered: bool = False
 
     @property
     def begin(self) -> int:
@@ -68,11 +78,11 @@ class Knot:
 
 def knots(case: Case, findings: Sequence[Finding], shifts: Shifts) -> list[Knot]:
     """Give the knots of a run in the order of time; `shifts` are the moves behind them."""
-    worst = sorted(
-        findings, key=lambda one: (-SEVERITIES.index(one.severity), one.begin, one.id)
-    )
+    worst = sorted(findings, key=lambda one: (-SEVERITIES.index(one.severity), one.begin, one.id))
     found = [_knot(case, finding, shifts) for finding in worst[:_MOST]]
-    found += [_planned(shift) for shift in shifts.planned]
+    behind = {move for knot in found for one in knot.stretches for move in one.behind}
+    planned = [shift for shift in shifts.planned if shift.moves & behind]
+    found += [_planned(shift) for shift in planned[:_MOST]]
     return sorted(found, key=lambda one: (one.begin, one.id))
 
 
@@ -83,6 +93,7 @@ def _knot(case: Case, finding: Finding, shifts: Shifts) -> Knot:
     names = {f"broker-{one}" for one in finding.brokers} | ({str(node)} if node else set())
     brokers = set(finding.brokers) | _ids(names)
     leaders = {one["leader"] for one in entries if isinstance(one.get("leader"), int)}
+    cut = {broker for one in entries for broker in one.get("cut_on") or ()}
     stretches = _stretches(case, finding, frozenset(brokers), shifts)
     return Knot(
         finding.id,
@@ -94,6 +105,9 @@ def _knot(case: Case, finding: Finding, shifts: Shifts) -> Knot:
         frozenset(names | set(finding.clients)),
         frozenset(finding.clients),
         frozenset(leaders),
+        frozenset(cut),
+        finding.measures.get("cause"),
+        finding.detector == "broker-restart" and finding.measures.get("kind") == "controlled",
     )
 
 
@@ -116,12 +130,15 @@ def _stretches(
         brokers,
         _nearest(finding.evidence, finding.begin),
         _at(finding.evidence, finding.end) if finding.end > finding.begin else None,
+        behind=shifts.behind(finding.partitions, finding.begin),
     )
     if finding.detector in _AWAY:
         absences = [one for one in case.away if _is_of(finding, one)]
         return [_absence(case, one, shifts) for one in absences] or [whole]
     if finding.detector == _OFFICE:
         return _changes(case, finding) or [whole]
+    if finding.detector in _REPEATED:
+        return _moments(finding, brokers) or [whole]
     if finding.detector == "offline-partitions":
         return [replace(whole, back=shifts.regained(finding.partitions, finding.end))]
     return [whole]
@@ -149,7 +166,8 @@ def _absence(case: Case, one: Absence, shifts: Shifts) -> Stretch:
         _nearest(one.evidence, one.begin),
         back,
         shifts.moved(one.broker, one.begin, end),
-        one.kind in _VAGUE,
+        vague=one.kind in _VAGUE,
+        kind=one.kind,
     )
 
 
@@ -168,12 +186,24 @@ def _changes(case: Case, finding: Finding) -> list[Stretch]:
     ]
 
 
+def _moments(finding: Finding, brokers: frozenset[int]) -> list[Stretch]:
+    """Give the moments of a finding that many are in, each of them told of as it was over."""
+    longest = finding.measures.get("longest_ms") or 0
+    found: list[Stretch] = []
+    timed = [dict(one) for one in finding.evidence if one.get("at") is not None]
+    for place in sorted(timed, key=lambda one: (one["at"], one["file"], one["line"])):
+        begin = max(finding.begin, round(place["at"] - longest * 1000))
+        if found and begin <= found[-1].end:
+            found[-1] = replace(found[-1], end=place["at"])
+        else:
+            found.append(Stretch(begin, place["at"], brokers, place))
+    return found
+
+
 def _planned(shift: Shift) -> Knot:
     place = shift.place
-    stretch = Stretch(shift.begin, shift.end, frozenset(), place, None, shift.partitions)
-    return Knot(
-        shift.id, MOVE, shift.title, 0, (stretch,), shift.partitions, shift=shift
-    )
+    stretch = Stretch(shift.begin, shift.end, frozenset(), place, None, shift.moves)
+    return Knot(shift.id, MOVE, shift.title, 0, (stretch,), shift.partitions)
 
 
 def _nearest(evidence: Iterable[Mapping[str, Any]], moment: int) -> Row | None:

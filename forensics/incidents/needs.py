@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from forensics.history.coverage import kind_of_log
+from forensics.incidents.commands import version_of
 
 __all__ = ["BROKERS", "CLIENTS", "CONTROLLERS", "SERVERS", "Needs", "Sight"]
 
@@ -32,6 +33,8 @@ class Needs:
     roles: tuple[str, ...]
     logs: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
+    # the version from which on Kafka says it at all
+    since: tuple[int, int] | None = None
 
     def meet(self, row: Row) -> bool:
         """Whether a file, or a stretch of coverage, is of such a log."""
@@ -65,7 +68,18 @@ class Sight:
             return f"there is no {needs.words} in the archive"
         if needs.events and not any(kind in self._kinds for kind in needs.events):
             return f"no line tells of {' or '.join(one.replace('_', ' ') for one in needs.events)}"
-        return None
+        return self._too_old(needs)
+
+    def _too_old(self, needs: Needs) -> str | None:
+        told = [row["kafka_version"] for row in self.files if row["role"] in needs.roles]
+        known = [one for text in told if text and (one := version_of(text))]
+        if needs.since is None or not known or max(known) >= needs.since:
+            return None
+        return f"Kafka says nothing of it before {'.'.join(map(str, needs.since))}"
+
+    def tells(self, *kinds: str) -> bool:
+        """Whether any line of the archive tells of one of these: else nobody need look for them."""
+        return any(kind in self._kinds for kind in kinds)
 
     def blind(self, needs: Needs) -> list[str]:
         """Say what such a detector cannot have seen, in words."""

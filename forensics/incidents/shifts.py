@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -13,22 +14,25 @@ import pyarrow.compute as pc
 from forensics.incidents.case import Case, Row, name_of
 from forensics.incidents.finding import Finding
 
-__all__ = ["Shift", "Shifts"]
+__all__ = ["Move", "Shift", "Shifts"]
 
 _MICROS = 1_000_000
 # Of so many partitions so many moves are looked at; what lies beyond is told by no chain.
 _PARTITIONS, _ROWS = 2000, 100_000
 _STROKE = 60 * _MICROS
-# A leader moves when the cluster has noticed, and back when the broker has.
-_BLUR = 1 * _MICROS
-_COLUMNS = ("topic", "partition", "leader", "previous_leader", "started_at", "election",
-            "evidence")  # fmt: skip
+# Clients' clocks, which nothing corrects, and those who tell of a move may be off by this much.
+_BLUR = 2 * _MICROS
+_COLUMNS = ("topic", "partition", "leader", "previous_leader", "started_at", "election")
 _PLANNED = {"preferred": "Preferred election", "reassignment": "Reassignment"}
 _COORDINATOR = "__consumer_offsets"
 _GROUPS = "rebalance-storm"
 # Whose partitions are asked for.
 _ASKING = ("stale-metadata", "leader-not-available", "offline-partitions", "leader-imbalance",
            "under-min-isr", "isr-storm", "isr-flapping")  # fmt: skip
+
+
+# A partition, and when its leader moved.
+Move = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,13 @@ class Shift:
     election: str
     begin: int
     end: int
-    partitions: frozenset[str]
+    moves: frozenset[Move]
     place: Row | None
+
+    @property
+    def partitions(self) -> frozenset[str]:
+        """Whose leaders they were."""
+        return frozenset(name for name, _ in self.moves)
 
     @property
     def id(self) -> str:
@@ -59,6 +68,8 @@ class Shifts:
     """What was read of the moves, and questions to it."""
 
     planned: Sequence[Shift] = ()
+    # when the leader of each partition moved, and each broker's losses, all in order
+    _starts: dict[str, list[int]] = field(default_factory=dict)
     _left: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     _back: dict[tuple[str, int], Row] = field(default_factory=dict)
 
@@ -67,32 +78,58 @@ class Shifts:
         """Read the moves of the partitions that findings are about, in one pass."""
         found = cls()
         planned: dict[str, list[Row]] = {}
+        moves: dict[str, list[tuple[int, int]]] = {}
         for row in islice(_rows(case, findings), _ROWS):
             name, start = name_of(row), row["started_at"]
+            before = row["previous_leader"]
             if row["election"] in _PLANNED:
                 planned.setdefault(row["election"], []).append(row)
-            elif row["previous_leader"] == -1 and (row["leader"] or -1) >= 0:
+            if before == -1 and (row["leader"] or -1) >= 0:
                 found._back[name, start] = row
-            elif row["previous_leader"] is not None:
-                found._left.setdefault(row["previous_leader"], []).append((start, name))
+            moves.setdefault(name, []).append((start, -1 if before is None else before))
+        for name in sorted(moves):
+            followed = _followed(moves[name])
+            found._starts[name] = [at for at, _ in followed]
+            for at, left in followed:
+                found._left.setdefault(left, []).append((at, name))
+        found._left = {broker: sorted(lost) for broker, lost in found._left.items()}
         strokes = [stroke for kind in sorted(planned) for stroke in _strokes(planned[kind])]
         ends = {finding.end for finding in findings if finding.detector == "offline-partitions"}
         found._back = {key: row for key, row in found._back.items() if key[1] in ends}
         evidence = [*(one[0] for one in strokes), *found._back.values()]
         told = _told(case, evidence)
-        found._back = {key: told[_line(row)] for key, row in found._back.items() if _line(row) in told}
+        found._back = {key: told[key] for key in found._back if key in told}
         found.planned = [_shift(rows, told) for rows in strokes]
         return found
 
-    def moved(self, broker: int, begin: int, end: int) -> frozenset[str]:
-        """Name the partitions that got another leader while a broker was away."""
-        left = self._left.get(broker, ())
-        return frozenset(name for at, name in left if begin - _BLUR <= at <= end + _BLUR)
+    def moved(self, broker: int, begin: int, end: int) -> frozenset[Move]:
+        """Give the moves away from a broker while it was gone."""
+        lost = self._left.get(broker, ())
+        first = bisect_left(lost, (begin - _BLUR, ""))
+        last = bisect_left(lost, (end + _BLUR + 1, ""))
+        return frozenset((name, at) for at, name in lost[first:last])
+
+    def behind(self, partitions: Collection[str], moment: int) -> frozenset[Move]:
+        """Give the last move of each partition before a moment, or just about then."""
+        found = set()
+        for name in partitions:
+            starts = self._starts.get(name, ())
+            if last := bisect_right(starts, moment + _BLUR):
+                found.add((name, starts[last - 1]))
+        return frozenset(found)
 
     def regained(self, partitions: Collection[str], moment: int) -> Row | None:
         """Find the line by which the last of some partitions got a leader again."""
         found = (self._back.get((name, moment)) for name in sorted(partitions))
         return next((one for one in found if one is not None), None)
+
+
+def _followed(moves: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Order moves; one from no leader at all left whom the move before it left."""
+    found: list[tuple[int, int]] = []
+    for at, left in sorted(moves):
+        found.append((at, found[-1][1] if left == -1 and found else left))
+    return found
 
 
 def _wanted(findings: Sequence[Finding]) -> list[str]:
@@ -111,17 +148,20 @@ def _rows(case: Case, findings: Sequence[Finding]) -> Iterator[Row]:
     low = min(finding.begin for finding in findings) - _STROKE
     high = max(finding.end for finding in findings) + _STROKE
     where = topic.isin(sorted(topics)) & (topic >= min(topics)) & (topic <= max(topics))
-    where &= (start >= _moment(low)) & (start <= _moment(high)) & (pc.field("election") != "initial")
+    where &= (
+        (start >= _moment(low)) & (start <= _moment(high)) & (pc.field("election") != "initial")
+    )
     names = pa.array(wanted, pa.string())
     for batch in case.batches("leadership", where, _COLUMNS):
         numbers = batch["partition"].cast(pa.string())
         mine = pc.is_in(pc.binary_join_element_wise(batch["topic"], numbers, "-"), names)
         if offsets:
             mine = pc.or_(mine, pc.equal(batch["topic"], _COORDINATOR))
+        at = batch.schema.get_field_index("started_at")
         starts = batch["started_at"].cast(pa.int64())
-        for row, at in zip(batch.filter(mine).to_pylist(), starts.filter(mine), strict=True):
+        for row in batch.set_column(at, "started_at", starts).filter(mine).to_pylist():
             if row["leader"] != row["previous_leader"]:
-                yield row | {"started_at": at.as_py()}
+                yield row
 
 
 def _strokes(rows: Sequence[Row]) -> list[list[Row]]:
@@ -134,24 +174,37 @@ def _strokes(rows: Sequence[Row]) -> list[list[Row]]:
     return groups
 
 
-def _shift(rows: Sequence[Row], told: dict[tuple[str, int], Row]) -> Shift:
+def _shift(rows: Sequence[Row], told: dict[Move, Row]) -> Shift:
     return Shift(
         rows[0]["election"],
         rows[0]["started_at"],
         rows[-1]["started_at"],
-        frozenset(name_of(row) for row in rows),
-        told.get(_line(rows[0])),
+        frozenset((name_of(row), row["started_at"]) for row in rows),
+        told.get(_move(rows[0])),
     )
 
 
-def _told(case: Case, rows: Iterable[Row]) -> dict[tuple[str, int], Row]:
-    lines = (row["evidence"][0] for row in rows if row["evidence"])
-    return {(one["file"], one["line"]): one for one in case.places(lines) if "at" in one}
+def _told(case: Case, rows: Sequence[Row]) -> dict[Move, Row]:
+    """Look up the first line that tells of each of some moves."""
+    wanted = {_move(row) for row in rows}
+    if not wanted:
+        return {}
+    topics, moments = {row["topic"] for row in rows}, {at for _, at in wanted}
+    where = pc.field("topic").isin(sorted(topics))
+    where &= pc.field("started_at").isin(pa.array(sorted(moments), pa.timestamp("us", "UTC")))
+    columns = ["topic", "partition", "started_at", "evidence"]
+    lines = {
+        _move(row): (row["evidence"][0]["file"], row["evidence"][0]["line"])
+        for row in case.each("leadership", where, columns)
+        if row["evidence"] and _move(row) in wanted
+    }
+    named = ({"file": file, "line": line} for file, line in lines.values())
+    found = {(one["file"], one["line"]): one for one in case.places(named) if "at" in one}
+    return {move: found[line] for move, line in lines.items() if line in found}
 
 
-def _line(row: Row) -> tuple[str, int]:
-    told = row["evidence"]
-    return (told[0]["file"], told[0]["line"]) if told else ("", -1)
+def _move(row: Row) -> Move:
+    return name_of(row), row["started_at"]
 
 
 def _moment(micros: int) -> pa.Scalar:

@@ -90,8 +90,8 @@ def actions(case: Case, episode: Episode, verdict: str, suspect: str | None) -> 
     if suspect == "topic_recreated":
         return [f"Restart {word(episode.client)} if it does not recover by itself."]
     if suspect == "unreachable_broker":
-        look = "Compare advertised.listeners of each broker with what {} can resolve and reach."
-        return [look.format(word(episode.client))]
+        text = "Compare advertised.listeners of each broker with what {} can resolve and reach."
+        return [text.format(word(episode.client))]
     look = [case.commands.topic(topic)] if topic is not None else []
     refresh = (
         f"Look at metadata.max.age.ms and the number of retries of {word(episode.client)}, and "

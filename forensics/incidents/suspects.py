@@ -113,7 +113,7 @@ def _about(episode: Episode, told: _Told) -> list[Row]:
 
 
 def _touches(episode: Episode, row: Row, near: int) -> bool:
-    return episode.begin - near <= row["at"] <= episode.end + near
+    return bool(episode.begin - near <= row["at"] <= episode.end + near)
 
 
 def _told(case: Case, every: Sequence[Episode]) -> _Told:

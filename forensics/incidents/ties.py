@@ -7,12 +7,20 @@ from dataclasses import dataclass
 
 from forensics.incidents.case import Case, Row
 from forensics.incidents.knots import Knot, Stretch
-from forensics.incidents.mechanisms import Mechanism
+from forensics.incidents.mechanisms import Mechanism, sources_of
 
 __all__ = ["Order", "Tie", "compared", "ties"]
 
 _MICROS = 1_000_000
 _COORDINATOR = "__consumer_offsets"
+# More than the clocks of two nodes are ever in doubt here.
+_FAR = 120 * _MICROS
+# A broker that returns acts before the cluster says that it is back.
+_RETURNING = 10 * _MICROS
+# What is shorter is shown in milliseconds.
+_SHORT = _MICROS // 10
+# Logs give times to the millisecond.
+_LOGGED = 1000
 
 
 @dataclass(frozen=True)
@@ -36,9 +44,12 @@ class Order:
         if not self.told:
             return "order cannot be told"
         most = "at most " if self.vague else ""
-        doubt = (self.doubt or 0) / _MICROS
-        shown = f"{doubt:.1f}" if doubt >= 0.1 else f"{doubt:.3f}"  # noqa: PLR2004
-        return f"before by {most}{self.before / _MICROS:.1f} s ± {shown}"
+        return f"before by {most}{_seconds(self.before)} s ± {_seconds(self.doubt or 0)}"
+
+
+def _seconds(micros: int) -> str:
+    seconds = micros / _MICROS
+    return f"{seconds:.1f}" if micros >= _SHORT else f"{seconds:.3f}"
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,9 @@ class Tie:
     def rank(self) -> tuple[bool, bool, int, int, str]:
         """Lower is better: order told, mechanism certain, first in the file, nearest."""
         one = self.mechanism
-        return not self.order.told, not one.certain, one.rank, self.order.before, self.source.id
+        acts = self.begin.end if one.returning else self.begin.begin
+        near = abs(self.end.begin - acts)
+        return not self.order.told, not one.certain, one.rank, near, self.source.id
 
     @property
     def evidence(self) -> list[Row]:
@@ -72,8 +85,14 @@ def ties(case: Case, known: Sequence[Knot], table: Sequence[Mechanism]) -> Itera
     for one in table:
         for target in _of(by_name, one.targets):
             for source in _of(by_name, one.sources):
-                if source is not target:
+                if source is not target and _agrees(source, target):
                     yield from _between(case, one, source, target)
+
+
+def _agrees(source: Knot, target: Knot) -> bool:
+    """Whether the target's own detector saw what the source is, or nothing against it."""
+    allowed = sources_of(target.cause)
+    return not target.ordered and (allowed is None or source.detector in allowed)
 
 
 def _of(by_name: Mapping[str, Sequence[Knot]], names: Collection[str]) -> Iterator[Knot]:
@@ -87,11 +106,16 @@ def _between(case: Case, one: Mechanism, source: Knot, target: Knot) -> Iterator
         found = [
             Tie(one, source, begin, target, end, order)
             for begin in source.stretches
-            if any(_SCOPES[scope](source, begin, target, end) for scope in one.scopes)
+            if _is_kind(one, end)
+            and any(_SCOPES[scope](source, begin, target, end) for scope in one.scopes)
             and (order := _touching(case, one, begin, end)) is not None
         ]
         if found:
             yield min(found, key=lambda tie: tie.rank)
+
+
+def _is_kind(one: Mechanism, end: Stretch) -> bool:
+    return not one.kinds or end.kind is None or end.kind in one.kinds
 
 
 def _touching(case: Case, one: Mechanism, begin: Stretch, end: Stretch) -> Order | None:
@@ -103,10 +127,9 @@ def _touching(case: Case, one: Mechanism, begin: Stretch, end: Stretch) -> Order
         return None
     order = compared(case, begin, end)
     doubt = order.doubt or 0
-    return order if before >= -doubt and end.begin <= begin.end + slack + doubt else None
-
-
-_FAR = 120 * _MICROS
+    early = one.returning and end.begin < begin.end - _RETURNING - doubt
+    late = end.begin > begin.end + slack + doubt
+    return None if before < -doubt or early or late else order
 
 
 def compared(case: Case, begin: Stretch, end: Stretch) -> Order:
@@ -136,9 +159,11 @@ def _logged(case: Case, place: Row) -> Row:
 def _doubt(case: Case, one: Row, other: Row) -> int | None:
     """Give how far off the time between two lines may be, in microseconds."""
     if one["node"] is not None and one["node"] == other["node"]:
-        return 0
+        return _LOGGED
     clocks = case.past.clocks
-    doubts = [clocks.doubt(row["node"], row["ts"], row["file"], row["line"]) for row in (one, other)]
+    doubts = [
+        clocks.doubt(row["node"], row["ts"], row["file"], row["line"]) for row in (one, other)
+    ]
     known = [doubt for doubt in doubts if doubt is not None]
     return sum(known) if len(known) == len(doubts) else None
 
@@ -148,7 +173,7 @@ Scope = Callable[[Knot, Stretch, Knot, Stretch], bool]
 
 def _by_coordinator(source: Knot, begin: Stretch, target: Knot, end: Stretch) -> bool:
     del target, end
-    named = begin.moved | source.partitions
+    named = {name for name, _ in begin.moved} | source.partitions
     return any(name.rpartition("-")[0] == _COORDINATOR for name in named)
 
 
@@ -156,7 +181,8 @@ _SCOPES: Mapping[str, Scope] = {
     "broker": lambda _one, begin, _other, end: bool(begin.brokers & end.brokers),
     "led": lambda _one, begin, other, end: bool(begin.brokers & (end.brokers - other.elected)),
     "elected": lambda _one, begin, other, _end: bool(begin.brokers & other.elected),
-    "moved": lambda _one, begin, other, _end: bool(begin.moved & other.partitions),
+    "moved": lambda _one, begin, _other, end: bool(begin.moved & end.behind),
+    "cut": lambda _one, begin, other, _end: bool(begin.brokers & other.cut),
     "partition": lambda one, _begin, other, _end: bool(one.partitions & other.partitions),
     "topic": lambda one, _begin, other, _end: bool(one.topics & other.topics),
     "node": lambda one, _begin, other, _end: bool(one.nodes & other.nodes),

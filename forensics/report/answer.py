@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from forensics.report.saved import Finding, Saved
-from forensics.report.words import clock, count, listed, named, share, span
+from forensics.report.subjects import scope
+from forensics.report.words import clock, count, named, share, span
 from forensics.report.zones import current
 
-__all__ = ["Loss", "ledger", "loss", "scope", "sentence"]
+__all__ = ["Loss", "blind", "is_open", "ledger", "loss", "sentence", "untold", "when"]
 
 # Below this share of understood lines, silence proves nothing.
 ENOUGH = 0.95
@@ -64,19 +65,33 @@ def loss(findings: Sequence[Finding]) -> Loss | None:
     )
 
 
-def scope(finding: Finding) -> str:
-    """Say what a finding is about: partitions first, then brokers, then clients."""
-    if finding.partitions:
-        if len(finding.partitions) <= 3:
-            return ", ".join(finding.partitions)
-        topics = sorted({name.rpartition("-")[0] for name in finding.partitions})
-        return f"{count(len(finding.partitions), 'partition')} of {listed(topics)}"
-    if finding.brokers:
-        word = "broker" if len(finding.brokers) == 1 else "brokers"
-        return f"{word} {listed([str(broker) for broker in finding.brokers], 6)}"
-    if finding.clients:
-        return listed(list(finding.clients))
-    return "the cluster"
+def is_open(saved: Saved, finding: Finding) -> bool:
+    """Whether the logs do not see a finding end."""
+    last = saved.window[1] if saved.window else None
+    return finding.end is None or (last is not None and finding.end >= last)
+
+
+def when(saved: Saved, finding: Finding) -> str:
+    """Say from when to when a finding reaches; logs that end before it does say no more."""
+    if not is_open(saved, finding) or not saved.window:
+        return span(finding.start, finding.end)
+    return f"{span(finding.start, saved.window[1])}, to the end of the logs"
+
+
+def blind(saved: Saved) -> list[dict[str, Any]]:
+    """Give the detectors that could not look, or failed: nothing is said of what they look for."""
+    rows = saved.document.get("detectors") or ()
+    return [dict(row) for row in rows if row.get("status") in ("not_evaluable", "failed")]
+
+
+def untold(saved: Saved) -> str:
+    """Say how many kinds of trouble were looked for, and how many could not be."""
+    asked = len(saved.document.get("detectors") or ())
+    deaf = len(blind(saved))
+    if not asked:
+        return ""
+    looked = f"{count(asked - deaf, 'kind')} of trouble looked for"
+    return f"{looked}, {deaf} could not be" if deaf else looked
 
 
 def sentence(saved: Saved) -> str:
@@ -85,6 +100,7 @@ def sentence(saved: Saved) -> str:
     if verdict == "incident" and saved.incidents:
         return _incident(saved)
     understood = f"{_understood(saved)} of {count(_lines(saved), 'line')} understood"
+    understood += f"; {untold(saved)}" if untold(saved) else ""
     if verdict == "clear":
         return f"Nothing of level medium or higher found{_window(saved)}; {understood}."
     if not _lines(saved) or not (saved.document.get("archive") or {}).get("events"):
@@ -99,7 +115,7 @@ def sentence(saved: Saved) -> str:
 def _incident(saved: Saved) -> str:
     worst = saved.incidents[0]
     return (
-        f"{named(worst.detector)} on {scope(worst)}, {span(worst.start, worst.end)}; "
+        f"{named(worst.detector)} on {scope(worst)}, {when(saved, worst)}; "
         f"data loss {_loss_words(saved)}; confidence {worst.confidence}."
     )
 

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-__all__ = ["DARK", "DEBT", "HATCH", "LEVEL", "STATE", "VERDICT", "broker", "ink"]
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from forensics.report.saved import Saved
+
+__all__ = [
+    "DARK", "DEBT", "HATCH", "LEVEL", "STATE", "TORN", "VERDICT", "broker", "ink", "matters",
+    "spread", "told_apart",
+]  # fmt: skip
 
 # Okabe and Ito's set, told apart by colour-blind people too; black is left for "no leader".
 OKABE_ITO = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
-DARK, HATCH = "#20242a", "#8a929b"
-DEBT = {"no leader": "#D55E00", "under-replicated": "#56B4E9"}
+# The eighth is their black, lighter than what stands for no leader.
+EIGHTH = "#6B4C9A"
+GREYS = ("#9AA3AD", "#B9C0C8", "#7E8894")
+MOST = 8
+DARK, HATCH, TORN = "#20242a", "#8a929b", "#c00000"
+DEBT = {"offline": "#D55E00", "under min.insync": "#E69F00", "under-replicated": "#56B4E9"}
 VERDICT = {"stuck": "#D55E00", "sustained": "#E69F00", "transient": "#56B4E9", "other": HATCH}
 LEVEL = {
     "critical": "#b3261e", "high": "#c2410c", "medium": "#a16207", "low": "#33658a",
@@ -26,18 +40,65 @@ STATE = {
     "stale": ("#e69f00", "|"),
     "disconnected": ("#d55e00", "x"),
     "vacant": ("#ffffff", "x"),
+    "several states": ("#9aa3ad", "+"),
+    "deposed": ("#c00000", "x"),
     "unknown": ("#e3e5e8", "/"),
 }
 
+_SPREAD: ContextVar[Mapping[int, str] | None] = ContextVar("spread", default=None)
+
 
 def broker(number: int) -> str:
-    """Give a broker its colour, by its id alone.
+    """Give a broker its colour, by its id alone; grey if others matter more on this page.
 
     >>> broker(1) == broker(1), broker(1) == broker(8)
     (True, False)
     """
+    chosen = _SPREAD.get()
+    if chosen is not None:
+        return chosen.get(number) or GREYS[number % len(GREYS)]
     tint, place = divmod(number, len(OKABE_ITO))
     return _mixed(OKABE_ITO[place], tint % 3)
+
+
+def spread(numbers: Iterable[int]) -> dict[int, str]:
+    """Give each of a few brokers a colour of its own: the one of its id, or else the next one.
+
+    >>> spread([1, 8])[1] == OKABE_ITO[1], spread([1, 8])[8] == OKABE_ITO[2]
+    (True, True)
+    """
+    colours = (*OKABE_ITO, EIGHTH)
+    given: dict[int, str] = {}
+    for number in sorted(set(numbers))[:MOST]:
+        place = number % len(OKABE_ITO)
+        turns = (colours[(place + step) % len(colours)] for step in range(len(colours)))
+        given[number] = next(colour for colour in turns if colour not in given.values())
+    return given
+
+
+def matters(saved: Saved) -> list[int]:
+    """Choose the brokers that get a colour: those of the worst findings first, then by number."""
+    weights: Counter[int] = Counter()
+    for place, finding in enumerate(saved.findings):
+        for number in finding.brokers:
+            weights[number] += 4 ** (3 * finding.is_incident) + (place == 0)
+    every: set[int] = {row["broker"] for row in saved.rows("lanes", ["broker", "role"])
+             if row["broker"] is not None and row["role"] == "broker"}  # fmt: skip
+    every |= set(weights)
+    if len(every) < MOST:
+        for part in saved.parts("leadership", ["leader"]):
+            every |= set(part["leader"].unique().to_pylist()) - {None, -1}
+    return sorted(every, key=lambda number: (-weights[number], number))[:MOST]
+
+
+@contextmanager
+def told_apart(saved: Saved) -> Iterator[None]:
+    """Draw with colours for the brokers that matter in this run, and greys for all others."""
+    token = _SPREAD.set(spread(matters(saved)) or None)
+    try:
+        yield
+    finally:
+        _SPREAD.reset(token)
 
 
 def _mixed(colour: str, tint: int) -> str:

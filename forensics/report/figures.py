@@ -1,30 +1,28 @@
-"""The only file that knows Plotly: data in, figures as JSON out."""
+"""The only file that knows Plotly: rows of marks on one time axis, as JSON for the page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+import base64
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import plotly.graph_objects as go
+import numpy as np
+import numpy.typing as npt
 from plotly.offline import get_plotlyjs
-from plotly.subplots import make_subplots
 
 from forensics.report import colours, marks
 from forensics.report.escape import plotly as shown
-from forensics.report.folds import Reign, Strand
 from forensics.report.saved import Finding
 from forensics.report.tracks import Lane
 from forensics.report.words import clock, lasting
 from forensics.report.zones import current, shifted
 
 __all__ = [
-    "CONFIG", "Draw", "Figure", "bar_trace", "count_axis", "flags",
-    "lanes", "plotly_js", "row_names", "stacked", "swimlanes", "timeline",
+    "CONFIG", "Draw", "Figure", "Sheet", "bar_trace", "count_axis", "dense", "flags", "lanes",
+    "plain", "plotly_js", "row_names", "stacked",
 ]  # fmt: skip
 
 Figure = dict[str, Any]
-Draw = Callable[[go.Figure, int], None]
 
 # No cloud, no logo, no links: the page speaks to nobody.
 CONFIG: Figure = {
@@ -39,20 +37,89 @@ CONFIG: Figure = {
     "showSendToCloud": False,
 }
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-TEMPLATE = go.layout.Template(
-    layout={
-        "font": {"family": FONT, "size": 12},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 8, "r": 12, "t": 26, "b": 44},
-        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": colours.HATCH, "activecolor": "#0072B2"},
-        "hoverlabel": {"font": {"family": FONT, "size": 12}, "align": "left"},
-        "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
-        "xaxis": {"automargin": True, "zeroline": False},
-        "yaxis": {"automargin": True, "zeroline": False},
+CLEAR = "rgba(0,0,0,0)"
+BANDS, GAP, HEAD = 50, 30, 30
+# Room for the axis and its title; each line of a legend takes this much more.
+FOOT, LINE = 52, 20
+
+
+class Sheet:
+    """Rows one under the other that share one time axis."""
+
+    def __init__(self, rows: Sequence[tuple[str, int]], view: tuple[int, int]) -> None:
+        """Take (title, height in pixels) of each row, from the top."""
+        heights = [height for _, height in rows] or [60]
+        self.view, self.traces, self.high = view, list[Figure](), len(rows)
+        self.total = sum(heights) + GAP * (len(heights) - 1)
+        self.layout: Figure = {"annotations": []}
+        top = float(self.total)
+        for at, height in enumerate(heights, 1):
+            domain = [max(0.0, top - height) / self.total, top / self.total]
+            self.layout[_name("yaxis", at)] = {
+                "domain": domain, "anchor": "x", "automargin": True, "zeroline": False,
+            }  # fmt: skip
+            top -= height + GAP
+        for at, (title, _) in enumerate(rows, 1):
+            self._title(title, self.layout[_name("yaxis", at)]["domain"][1])
+
+    def _title(self, text: str, y: float) -> None:
+        self.layout["annotations"].append({
+            "text": text, "x": 0, "y": y, "xref": "paper", "yref": "paper", "xanchor": "left",
+            "yanchor": "bottom", "showarrow": False, "font": {"size": 12},
+        })  # fmt: skip
+
+    def add_trace(self, trace: Mapping[str, Any], row: int = 1, col: int = 1) -> None:
+        """Put a trace into a row; there is one column."""
+        self.traces.append(dict(trace) | {"xaxis": "x", "yaxis": _name("y", row * col)})
+
+    def update_yaxes(self, row: int = 1, col: int = 1, **settings: object) -> None:
+        """Set the axis of a row."""
+        self.layout[_name("yaxis", row * col)] |= settings
+
+    def done(self, findings: Iterable[Finding], holes: marks.Holes = (), **more: Any) -> Figure:
+        """Give the figure, with bands for what was found and for what no log tells of."""
+        bands = [_hole(*hole) for hole in holes]
+        incidents = (one for one in findings if one.is_incident and one.start is not None)
+        bands += [_band(found, self.view[1]) for found in incidents]
+        foot = FOOT + LINE * _legend_lines(self.traces)
+        layout = self.layout | {
+            "xaxis": self._time(), "shapes": bands[:BANDS], "barmode": "stack", "bargap": 0.15,
+            "height": self.total + HEAD + foot, "font": {"family": FONT, "size": 12},
+            "paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR, "uirevision": "fixed",
+            "margin": {"l": 8, "r": 12, "t": HEAD, "b": foot}, "dragmode": "zoom",
+            "hovermode": "closest", "uniformtext": {"minsize": 9, "mode": "hide"},
+            "modebar": {"bgcolor": CLEAR, "color": colours.HATCH, "activecolor": "#0072B2"},
+            "hoverlabel": {"font": {"family": FONT, "size": 12}, "align": "left"},
+            "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container",
+                       "yanchor": "bottom", "font": {"size": 11}},
+        } | more  # fmt: skip
+        return shifted({"data": self.traces, "layout": layout, "config": CONFIG})
+
+    def _time(self) -> Figure:
+        title = f"time, {current().label} ({clock(self.view[0])[:10]})"
+        return {
+            "type": "date", "range": list(self.view), "automargin": True, "zeroline": False,
+            "anchor": _name("y", max(self.high, 1)), "showspikes": True, "spikemode": "across",
+            "spikethickness": 1, "spikedash": "dot", "spikecolor": colours.HATCH,
+            "spikesnap": "cursor", "title": {"text": title, "standoff": 6},
+        }  # fmt: skip
+
+
+def _name(axis: str, row: int) -> str:
+    return axis if row == 1 else f"{axis}{row}"
+
+
+def _legend_lines(traces: Sequence[Figure]) -> int:
+    """Count the lines that a legend needs where the window is narrow."""
+    named = {
+        trace.get("legendgroup") or trace["name"]: len(trace["name"])
+        for trace in traces
+        if trace.get("showlegend", True) and trace.get("name")
     }
-)
-BANDS = 50
+    return -(-sum(46 + 7 * letters for letters in named.values()) // 600)
+
+
+Draw = Callable[[Sheet, int], None]
 
 
 def plotly_js() -> str:
@@ -60,57 +127,31 @@ def plotly_js() -> str:
     return str(get_plotlyjs())
 
 
-def timeline(tracks: marks.Tracks) -> Figure:
-    """Draw flags, lives of nodes, replication debt and client errors on one axis."""
-    rows: list[tuple[str, int, Draw]] = []
-    view, lives = tracks.view, [("Active controller", tracks.controller)]
-    lives += [("Brokers", tracks.brokers), ("Clients", tracks.clients)]
-    if tracks.findings:
-        tall = 34 + 20 * (1 + max(marks.levels(tracks)))
-        rows.append(("Findings, numbered as below", tall, lambda f, row: flags(f, row, tracks)))
-    for title, life in ((title, life) for title, life in lives if life):
-        tall = 20 + 24 * len({lane.name for lane in life})
-        rows.append((title, tall, partial(lanes, lanes=life, view=view)))
-    if any(level for points in tracks.debt.values() for _, level in points):
-        rows.append(("Partitions in debt", 110, lambda f, row: _debt(f, row, tracks)))
-    if tracks.errors:
-        width = lasting(tracks.bin_ms)
-        rows.append((f"Client errors per {width}", 100, lambda f, row: _errors(f, row, tracks)))
-    return stacked(rows, tracks)
+def dense(values: npt.NDArray[np.int64]) -> Figure:
+    """Write an array as Plotly reads it without a list of numbers, as small as they are.
+
+    >>> dense(np.array([[1, -2]]))
+    {'dtype': 'i1', 'bdata': 'Af4=', 'shape': '1, 2'}
+    """
+    low, high = int(values.min()), int(values.max())
+    kinds = (np.dtype(f"<i{size}") for size in (1, 2, 4))
+    fits = (one for one in kinds if np.iinfo(one).min <= low and high <= np.iinfo(one).max)
+    kind = next(fits, np.dtype("<f8"))
+    text = base64.b64encode(values.astype(kind).tobytes()).decode("ascii")
+    return {"dtype": f"{kind.kind}{kind.itemsize}", "bdata": text, "shape": ", ".join(map(str, values.shape))}
 
 
-def stacked(rows: Sequence[tuple[str, int, Draw]], tracks: marks.Tracks) -> Figure:
+def plain(names: Iterable[str]) -> list[str]:
+    """Escape the names of rows, which are what marks are put into rows by."""
+    return [shown(name) for name in names]
+
+
+def stacked(rows: Sequence[tuple[str, int, Draw]], tracks: marks.Tracks, **more: Any) -> Figure:
     """Put (title, height, what draws it) one under the other on one time axis."""
-    heights = [height for _, height, _ in rows] or [60]
-    gap = 30
-    total = sum(heights) + gap * (len(heights) - 1)
-    figure = make_subplots(
-        rows=len(heights),
-        shared_xaxes=True,
-        row_heights=heights,
-        vertical_spacing=gap / total,
-        subplot_titles=[title for title, _, _ in rows],
-    )
+    sheet = Sheet([(title, height) for title, height, _ in rows], tracks.view)
     for row, (_, _, draw) in enumerate(rows, 1):
-        draw(figure, row)
-    figure.update_annotations(x=0, xanchor="left", font_size=12)
-    bands = [found for found in tracks.findings if found.is_incident and found.start is not None]
-    shapes = [_band(found, tracks.view[1]) for found in bands[:BANDS]]
-    figure.update_layout(shapes=shapes, barmode="stack", bargap=0.15)
-    return _dressed(figure, tracks.view, total + 130, last=len(heights))
-
-
-def _dressed(figure: go.Figure, view: tuple[int, int], height: int, last: int = 1) -> Figure:
-    figure.update_xaxes(type="date", range=list(view), showspikes=True, spikemode="across")
-    figure.update_xaxes(spikethickness=1, spikedash="dot", spikecolor=colours.HATCH)
-    title = f"time, {current().label} ({clock(view[0])[:10]})"
-    figure.update_xaxes(title_text=title, title_standoff=6, row=last, col=1)
-    figure.update_layout(
-        template=TEMPLATE, height=height, uirevision="fixed", uniformtext={"minsize": 9,
-        "mode": "hide"}, margin_b=96, dragmode="zoom", hovermode="closest",
-    )  # fmt: skip
-    plain: Figure = figure.to_plotly_json()
-    return shifted({"data": plain["data"], "layout": plain["layout"], "config": CONFIG})
+        draw(sheet, row)
+    return sheet.done(tracks.findings, tracks.holes, **more)
 
 
 def _band(found: Finding, last: int) -> Figure:
@@ -121,7 +162,16 @@ def _band(found: Finding, last: int) -> Figure:
     }  # fmt: skip
 
 
-def flags(figure: go.Figure, row: int, tracks: marks.Tracks) -> None:
+def _hole(start: int, end: int, share: float) -> Figure:
+    """Shade where logs are missing, darker where more nodes are silent."""
+    return {
+        "type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
+        "x0": start, "x1": end, "line": {"width": 1, "dash": "dot", "color": colours.HATCH},
+        "fillcolor": colours.HATCH, "opacity": round(0.12 + 0.3 * share, 2),
+    }  # fmt: skip
+
+
+def flags(figure: Sheet, row: int, tracks: marks.Tracks) -> None:
     """Draw a numbered flag for each finding."""
     levels = marks.levels(tracks)
     for level, colour in colours.LEVEL.items():
@@ -133,32 +183,35 @@ def flags(figure: go.Figure, row: int, tracks: marks.Tracks) -> None:
         if mine:
             for trace in _flag_traces(mine, level, colour, tracks.view):
                 figure.add_trace(trace, row=row, col=1)
-    figure.update_yaxes(visible=False, range=[max(levels) + 0.6, -0.6], row=row, col=1)
+    lowest = max(levels) + 0.6
+    figure.update_yaxes(visible=False, fixedrange=True, range=[lowest, -0.6], row=row, col=1)
 
 
 def _flag_traces(
     flags: Sequence[tuple[int, Finding, int]], level: str, colour: str, view: tuple[int, int]
-) -> tuple[go.Scatter, go.Scatter]:
+) -> tuple[Figure, Figure]:
     reaches = [marks.reach(found, view) for _, found, _ in flags]
     # A flag that begins before the view stands at its edge, where it can be seen.
     edge = view[0] + (view[1] - view[0]) // 80
-    lines = go.Scatter(
-        x=[moment for start, end in reaches for moment in (start, end, None)],
-        y=[at for _, _, row in flags for at in (row, row, None)],
-        mode="lines", line={"color": colour, "width": 5}, showlegend=False, hoverinfo="skip",
-    )  # fmt: skip
-    heads = go.Scatter(
-        x=[max(start, min(edge, end)) for start, end in reaches], y=[row for _, _, row in flags],
-        text=[str(number) for number, _, _ in flags], mode="markers+text", name=level,
-        customdata=[f"{number}. {shown(found.title)} ({level})" for number, found, _ in flags],
-        marker={"size": 18, "color": colour, "opacity": 1}, textposition="middle center",
-        textfont={"color": "#ffffff", "size": 11}, hovertemplate="%{customdata}<extra></extra>",
-        showlegend=False,
-    )  # fmt: skip
+    lines: Figure = {
+        "type": "scatter", "x": [moment for start, end in reaches for moment in (start, end, None)],
+        "y": [at for _, _, row in flags for at in (row, row, None)], "mode": "lines",
+        "line": {"color": colour, "width": 5}, "showlegend": False, "hoverinfo": "skip",
+    }  # fmt: skip
+    heads: Figure = {
+        "type": "scatter", "mode": "markers+text", "name": level, "showlegend": False,
+        "x": [max(start, min(edge, end)) for start, end in reaches],
+        "y": [row for _, _, row in flags], "text": [str(number) for number, _, _ in flags],
+        "ids": [marks.link(found.id) for _, found, _ in flags],
+        "customdata": [f"{number}. {shown(found.title)} ({level})" for number, found, _ in flags],
+        "marker": {"size": 18, "color": colour, "opacity": 1}, "textposition": "middle center",
+        "textfont": {"color": "#ffffff", "size": 11},
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }  # fmt: skip
     return lines, heads
 
 
-def lanes(figure: go.Figure, row: int, lanes: Sequence[Lane], view: tuple[int, int]) -> None:
+def lanes(figure: Sheet, row: int, lanes: Sequence[Lane], view: tuple[int, int]) -> None:
     """Draw the lives of nodes, one row a node."""
     names = list(dict.fromkeys(lane.name for lane in lanes))
     for state in sorted({lane.state for lane in lanes}):
@@ -167,134 +220,73 @@ def lanes(figure: go.Figure, row: int, lanes: Sequence[Lane], view: tuple[int, i
     figure.update_yaxes(**row_names(names), row=row, col=1)
 
 
+def _lane_trace(lanes: Sequence[Lane], view: tuple[int, int]) -> Figure:
+    state = lanes[0].state
+    plain, shape = colours.STATE.get(state, ("", ""))
+    numbers = [lane.broker for lane in lanes]
+    fills = [plain or (colours.HATCH if n is None else colours.broker(n)) for n in numbers]
+    bars = [
+        (lane.start, lane.end, shown(lane.name), shown(marks.lane_word(lane)),
+         f"{shown(lane.name)}: {shown(marks.lane_word(lane))}, {clock(lane.start)} "
+         f"for {lasting(lane.end - lane.start)}")
+        for lane in lanes
+    ]  # fmt: skip
+    return bar_trace(bars, view, fills, shape, name=shown(state), showlegend=False)
+
+
 def bar_trace(
     bars: Sequence[tuple[int, int, str, str, str]],
     view: tuple[int, int],
     fills: Sequence[str],
     shape: str = "",
     **more: object,
-) -> go.Bar:
+) -> Figure:
     """Draw horizontal bars of (start, end, row, word, story) with one colour each."""
     cut = [
         (piece, row, word, story, fill)
         for (start, end, row, word, story), fill in zip(bars, fills, strict=True)
         for piece in marks.pieces(start, end, view)
     ]
-    return go.Bar(
-        orientation="h", base=[at for (at, _), *_ in cut], x=[end - at for (at, end), *_ in cut],
-        y=[row for _, row, *_ in cut], text=[word for _, _, word, _, _ in cut],
-        customdata=[story for *_, story, _ in cut], textposition="inside", textangle=0,
-        hovertemplate="%{customdata}<extra></extra>", insidetextanchor="start",
-        textfont={"color": [colours.ink(fill) for *_, fill in cut]},
-        marker={"color": [fill for *_, fill in cut], "line": {"width": 0.5, "color": colours.HATCH}}
-        | _pattern(shape, fills[0]), **more,
-    )  # fmt: skip
+    return {
+        "type": "bar", "orientation": "h", "base": [at for (at, _), *_ in cut],
+        "x": [end - at for (at, end), *_ in cut], "y": [row for _, row, *_ in cut],
+        "text": [word for _, _, word, _, _ in cut], "customdata": [story for *_, story, _ in cut],
+        "textposition": "inside", "textangle": 0, "insidetextanchor": "start",
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "textfont": {"color": _one([colours.ink(fill) for *_, fill in cut])},
+        "marker": {"color": _one([fill for *_, fill in cut]),
+                   "line": {"width": 0.5, "color": colours.HATCH}} | _pattern(shape, fills[0]),
+    } | more  # fmt: skip
+
+
+def _one(values: list[str]) -> str | list[str]:
+    """Say once what is the same for all."""
+    return values[0] if len(set(values)) == 1 else values
 
 
 def _pattern(shape: str, fill: str) -> Figure:
     # Plotly lays a pattern over one colour only, never over a list of colours.
-    look = {
-        "shape": shape,
-        "size": 6,
-        "solidity": 0.2,
-        "fgcolor": colours.HATCH,
-        "fillmode": "overlay",
-    }
+    look = {"shape": shape, "size": 6, "solidity": 0.2, "fgcolor": colours.HATCH,
+            "fillmode": "overlay"}  # fmt: skip
     return {"color": fill, "pattern": look} if shape else {}
 
 
-def row_names(names: Sequence[str]) -> Figure:
-    """Set rows from the top, their names cut to what fits; hovering gives them whole."""
+def row_names(names: Sequence[str], most: int = 0) -> Figure:
+    """Set rows from the top, their names cut to what fits; hovering gives them whole.
+
+    Of more than `most` rows only every second, third or so is named.
+    """
     upwards = list(reversed(names))
+    every = -(-len(upwards) // most) if most else 1
+    ticks = [at for at in range(len(upwards)) if (len(upwards) - 1 - at) % every == 0]
     return {
         "type": "category", "categoryorder": "array", "categoryarray": list(map(shown, upwards)),
-        "tickmode": "array", "tickvals": list(range(len(upwards))),
-        "ticktext": [shown(marks.short(name)) for name in upwards],
+        "tickmode": "array", "tickvals": ticks, "fixedrange": not most,
+        "ticktext": [shown(marks.short(upwards[at])) for at in ticks],
     }  # fmt: skip
 
 
-def count_axis(most: int) -> Figure:
+def count_axis(most: float) -> Figure:
     """Set an axis of counts: whole numbers from zero."""
     every = {"dtick": 1} if most <= 4 else {"nticks": 4}
-    return {"rangemode": "tozero", "tickformat": ",d", **every}
-
-
-def _lane_trace(lanes: Sequence[Lane], view: tuple[int, int]) -> go.Bar:
-    state = lanes[0].state
-    plain, shape = colours.STATE.get(state, ("", ""))
-    numbers = [lane.broker for lane in lanes]
-    fills = [plain or (colours.HATCH if n is None else colours.broker(n)) for n in numbers]
-    leads = ["node not known" if n is None else f"node {n}" for n in numbers]
-    words = leads if state == "active" else [shown(state)] * len(leads)
-    bars = [
-        (lane.start, lane.end, shown(lane.name), word,
-         f"{shown(lane.name)}: {word}, {clock(lane.start)} for {lasting(lane.end - lane.start)}")
-        for lane, word in zip(lanes, words, strict=True)
-    ]  # fmt: skip
-    return bar_trace(bars, view, fills, shape, name=shown(state), showlegend=False)
-
-
-def _debt(figure: go.Figure, row: int, tracks: marks.Tracks) -> None:
-    for name in sorted(tracks.debt, reverse=True):
-        points = tracks.debt[name]
-        trace = go.Scatter(
-            x=[moment for moment, _ in points], y=[level for _, level in points], name=name,
-            mode="lines", line={"shape": "hv", "width": 2, "color": colours.DEBT[name]},
-            fill="tozeroy",
-            hovertemplate=f"%{{y}} {name}<extra></extra>", legendgroup="debt",
-        )  # fmt: skip
-        figure.add_trace(trace, row=row, col=1)
-    most = max((level for points in tracks.debt.values() for _, level in points), default=0)
-    figure.update_yaxes(**count_axis(most), row=row, col=1)
-
-
-def _errors(figure: go.Figure, row: int, tracks: marks.Tracks) -> None:
-    for verdict in sorted(tracks.errors, key=lambda name: (name not in colours.VERDICT, name)):
-        bins = sorted(tracks.errors[verdict].items())
-        trace = go.Bar(
-            x=[moment for moment, _ in bins], y=[number for _, number in bins], offset=0,
-            width=[tracks.bin_ms] * len(bins), name=f"errors: {shown(verdict)}",
-            marker_color=colours.VERDICT.get(verdict, colours.HATCH), marker_line_width=0,
-            hovertemplate=f"%{{y}} {shown(verdict)}<extra></extra>",
-        )  # fmt: skip
-        figure.add_trace(trace, row=row, col=1)
-    most = max((number for bins in tracks.errors.values() for number in bins.values()), default=0)
-    figure.update_yaxes(**count_axis(most), row=row, col=1)
-
-
-def swimlanes(rows: Sequence[Strand], view: tuple[int, int]) -> Figure:
-    """Draw who led which partition when: one bar a leader epoch, one trace a broker."""
-    figure = make_subplots(rows=1)
-    reigns = [(row, reign) for row in rows for reign in row.reigns]
-    leaders = {reign.leader for _, reign in reigns}
-    for leader in sorted(leaders, key=lambda n: (n is None, n == -1, n or 0)):
-        figure.add_trace(_reign_trace([pair for pair in reigns if pair[1].leader == leader], view))
-    unclean = [pair for pair in reigns if pair[1].unclean]
-    if unclean:
-        figure.add_trace(_unclean_trace(unclean))
-    figure.update_yaxes(**row_names([row.label for row in rows]))
-    figure.update_layout(barmode="overlay", bargap=0.2, showlegend=True)
-    return _dressed(figure, view, 150 + 24 * len(rows))
-
-
-def _reign_trace(pairs: Sequence[tuple[Strand, Reign]], view: tuple[int, int]) -> go.Bar:
-    leader = pairs[0][1].leader
-    name, fill, shape = f"broker {leader}", "", ""
-    if leader is None:
-        name, (fill, shape) = "leader not known", colours.STATE["unknown"]
-    elif leader == -1:
-        name, fill, shape = "no leader", colours.DARK, "\\"
-    bars = [
-        (reign.start, reign.end, shown(row.label), marks.word(reign), marks.story(row, reign, name))
-        for row, reign in pairs
-    ]
-    fills = [fill or colours.broker(leader or 0)] * len(bars)
-    return bar_trace(bars, view, fills, shape, name=name)
-
-
-def _unclean_trace(pairs: Sequence[tuple[Strand, Reign]]) -> go.Scatter:
-    return go.Scatter(
-        x=[reign.start for _, reign in pairs], y=[shown(row.label) for row, _ in pairs],
-        mode="markers", name="U, red edge: unclean election", hoverinfo="skip",
-        marker={"symbol": "line-ns", "size": 20, "line": {"width": 4, "color": "#c00000"}},
-    )  # fmt: skip
+    return {"rangemode": "tozero", "tickformat": ",d", "fixedrange": True, **every}

@@ -2,33 +2,65 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from forensics.report.histories import History, Name, Reign, histories
+import numpy as np
+
+from forensics.incidents.minimums import Minimums
+from forensics.report import grids
+from forensics.report.bins import Ints, edges
+from forensics.report.histories import (
+    Codes,
+    History,
+    Name,
+    Reign,
+    States,
+    histories,
+    moments,
+    states,
+)
 from forensics.report.saved import Saved
+from forensics.report.shortfalls import least
 
-__all__ = ["Reign", "Strand", "strands"]
+__all__ = ["ROWS", "Folded", "Harm", "State", "Strand", "cells", "folded"]
 
-# Rows of the figure, bars in all of them, and bars in one.
-ROWS, BARS, LONGEST = 200, 4000, 400
+# Rows of a heatmap, bars of leaders in one row, and bars of ISRs in one row.
+ROWS, LONGEST, STATES = 298, 300, 100
+# With no more rows than this the partitions that never changed are shown too.
+FEW = 40
+# Brokers log the same change a little apart; changes this close are the same.
+TICK = 1000
+
+
+class Harm(NamedTuple):
+    """How bad a history is; a worse one is greater."""
+
+    unclean: int
+    dark: int
+    thin: int
+    changes: int
+
+
+class State(NamedTuple):
+    """Who was in sync from when to when; nothing is known where the ISR is None."""
+
+    isr: tuple[int, ...] | None
+    wanted: int
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)
 class Strand:
-    """One row of the figure: the partitions that share a history, and that history."""
+    """One row of a figure: the partitions that share a history, and that history."""
 
     members: tuple[str, ...]
+    harm: Harm
     reigns: tuple[Reign, ...]
-    # the unclean elections, the time without a leader and the changes that are too many to draw
-    beyond: tuple[int, int, int] = (0, 0, 0)
-
-    @property
-    def harm(self) -> tuple[int, int, int]:
-        """How bad: unclean elections, time without a leader, changes."""
-        dark = sum(reign.end - reign.start for reign in self.reigns if reign.leader == -1)
-        unclean = sum(reign.unclean for reign in self.reigns)
-        more = self.beyond
-        return unclean + more[0], dark + more[1], len(self.reigns) + more[2]
+    states: tuple[State, ...] = ()
 
     @property
     def label(self) -> str:
@@ -36,70 +68,195 @@ class Strand:
         more = len(self.members) - 1
         return self.members[0] + (f" +{more}" if more else "")
 
+    @property
+    def undrawn(self) -> int:
+        """How many leader epochs are too many to draw."""
+        return self.harm.changes - len(self.reigns)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """The worst histories, what the heatmaps show of them, and how many partitions there are."""
+
+    rows: tuple[Strand, ...]
+    grid: grids.Grid
+    partitions: int
+    histories: int
+    floor: Minimums
+
 
 @dataclass
 class _Group:
     """The partitions that share a history, and how bad it is."""
 
-    harm: tuple[int, int, int]
+    harm: Harm
+    is_still: bool
     members: list[Name] = field(default_factory=list)
 
 
-def strands(saved: Saved) -> tuple[list[Strand], int, int]:
-    """Read, fold and rank; gives the rows to draw, and partitions and rows in all.
+@dataclass
+class _Chosen:
+    """One history that is drawn."""
 
-    The table is read twice, a part at a time: first to see which partitions are alike and how bad
-    each history is, then for the few that are drawn.
+    led: History
+    leaders: Ints
+    missing: Ints
+    states: tuple[State, ...] = ()
+
+
+def folded(saved: Saved) -> Folded | None:
+    """Read, fold and rank; nothing is held of a partition that is not drawn but its name.
+
+    The tables are read in parts, thrice: for the moments of change, to see which partitions are
+    alike and how bad each history is, and then for the few that are drawn.
     """
-    whole = saved.window
-    if not whole:
-        return [], 0, 0
-    groups: dict[bytes, _Group] = {}
-    for one in histories(saved, whole):
-        groups.setdefault(one.key, _Group(one.harm)).members.append(one.name)
-    chosen: dict[bytes, History] = {}
-    wanted = _chosen(groups)
-    for one in histories(saved, whole) if wanted else ():
-        if one.key in wanted:
-            before = chosen.get(one.key)
-            chosen[one.key] = one if before is None else before.joined(one)
-    rows = [_strand(groups[key].members, one) for key, one in chosen.items()]
-    partitions = sum(len(group.members) for group in groups.values())
-    return sorted(rows, key=_rank), partitions, len(groups)
-
-
-def _chosen(groups: dict[bytes, _Group]) -> set[bytes]:
-    """Choose the worst histories, as many as can be drawn."""
-    ranked = sorted(
-        groups, key=lambda key: ([-part for part in groups[key].harm], min(groups[key].members))
-    )
-    found: set[bytes] = set()
-    bars = 0
-    for key in ranked[:ROWS]:
-        bars += min(groups[key].harm[2], LONGEST)
-        if bars > BARS:
-            break
-        found.add(key)
+    # Several figures ask; it is kept with the run, as cached properties are.
+    kept = vars(saved)
+    if "_folded" not in kept:
+        kept["_folded"] = _fold(saved, saved.window) if saved.window else None
+    found: Folded | None = kept["_folded"]
     return found
 
 
-def _rank(row: Strand) -> tuple[list[int], tuple[str, int, str]]:
-    return [-part for part in row.harm], _natural(row.members[0])
+def _fold(saved: Saved, whole: tuple[int, int]) -> Folded | None:
+    floor = least(saved)
+    ticks = _ticks(moments(saved, whole))
+    alike = _alike(saved, whole, ticks, floor)
+    groups: dict[bytes, _Group] = {}
+    keys: dict[Name, bytes] = {}
+    for one in histories(saved, whole):
+        key, thin, still = alike.get(one.name, (b"", 0, True))
+        key = _digest(one.columns[[0, 5]], one.columns[3:5], ticks, key)
+        torn, dark, changes = one.harm
+        harm = Harm(torn, dark, thin, changes)
+        group = groups.setdefault(key, _Group(harm, still and changes < 2))
+        group.members.append(one.name)
+        keys[one.name] = key
+    if not groups:
+        return None
+    cut = cells(saved, whole)
+    wanted = _wanted(groups)
+    chosen, other = _draw(saved, whole, keys, wanted, cut, floor)
+    rows = tuple(_strand(groups[key], chosen[key]) for key in wanted)
+    grid = _grid(rows, [chosen[key] for key in wanted], groups, set(wanted), cut, other)
+    return Folded(rows, grid, len(keys), len(groups), floor)
 
 
-def _strand(members: list[Name], one: History) -> Strand:
-    names = tuple(f"{topic}-{number}" for topic, number in sorted(members))
-    whole = Strand(names, tuple(one.reigns()))
-    if len(whole.reigns) <= LONGEST:
-        return whole
-    # Of very many epochs those are drawn that matter most, and the rest is left blank.
-    worst = sorted(whole.reigns, key=lambda r: (not r.unclean, r.leader != -1, r.start - r.end))
-    kept = sorted(worst[:LONGEST], key=lambda reign: (reign.start, reign.epochs))
-    drawn = Strand(names, tuple(kept))
-    unclean, dark, changes = (a - b for a, b in zip(whole.harm, drawn.harm, strict=True))
-    return replace(drawn, beyond=(unclean, dark, changes))
+def cells(saved: Saved, whole: tuple[int, int]) -> Ints:
+    """Cut time into what heatmaps have as cells: short ones where findings begin and end."""
+    sides = (side for one in saved.findings for side in (one.start, one.end))
+    return edges(whole, [moment for moment in sides if moment is not None])
 
 
-def _natural(name: str) -> tuple[str, int, str]:
-    topic, _, number = name.rpartition("-")
-    return topic, int(number) if number.isdigit() else -1, name
+def _ticks(known: Ints) -> Ints:
+    """Give the first moment of each group of moments that are one and the same tick."""
+    firsts, at = [], 0
+    while at < len(known):
+        firsts.append(known[at])
+        at = int(np.searchsorted(known, known[at] + TICK, "right"))
+    return np.array(firsts, np.int64)
+
+
+def _digest(facts: Ints, times: Ints, ticks: Ints, more: bytes = b"") -> bytes:
+    at = np.searchsorted(ticks, times, "right")
+    whole = np.concatenate([facts, at]).tobytes() + more
+    return hashlib.blake2b(whole, digest_size=16).digest()
+
+
+def _alike(
+    saved: Saved, whole: tuple[int, int], ticks: Ints, floor: Minimums
+) -> Mapping[Name, tuple[bytes, int, bool]]:
+    """Say of each partition's ISRs which they are like, how long they were thin, if they moved."""
+    codes = Codes()
+    found = {}
+    for one in states(saved, whole, codes):
+        code, _, wanted, start, end = one.columns
+        low = (floor.of(one.name[0]) or 0).to_bytes(4, "big", signed=True)
+        key = _digest(np.stack([code, wanted]), np.stack([start, end]), ticks, low)
+        found[one.name] = (key, one.thin, len(code) < 2)
+    return found
+
+
+def _wanted(groups: Mapping[bytes, _Group]) -> list[bytes]:
+    """Choose the histories that are drawn, the worst first."""
+    ranked = sorted(groups, key=lambda key: _rank(groups[key]))
+    if len(ranked) > FEW:
+        ranked = [key for key in ranked if not groups[key].is_still] or ranked[:1]
+    return ranked[:ROWS]
+
+
+def _rank(group: _Group) -> tuple[list[int], tuple[str, int]]:
+    topic, number = min(group.members, key=_sortable)
+    return [-part for part in group.harm], (str(topic), number if number is not None else -1)
+
+
+def _sortable(name: Name) -> tuple[str, int]:
+    return str(name[0]), -1 if name[1] is None else name[1]
+
+
+def _draw(
+    saved: Saved, whole: tuple[int, int], keys: Mapping[Name, bytes], wanted: list[bytes],
+    cut: Ints, floor: Minimums,
+) -> tuple[dict[bytes, _Chosen], Ints]:  # fmt: skip
+    """Read once more what is drawn; gives too when leaders changed that are not drawn."""
+    asked, chosen = set(wanted), dict[bytes, _Chosen]()
+    other = np.zeros(len(cut) - 1, np.int64)
+    nothing = np.full(len(cut) - 1, grids.NOT_KNOWN, np.int64)
+    for one in histories(saved, whole):
+        key = keys[one.name]
+        if key not in asked:
+            other += grids.changes(one.columns, cut)
+        elif key not in chosen:
+            chosen[key] = _Chosen(_trimmed(one), grids.leaders(one.columns, cut), nothing)
+        elif one.columns.shape[1] <= LONGEST:
+            chosen[key].led = chosen[key].led.joined(one)
+    codes = Codes()
+    for state in states(saved, whole, codes):
+        row = chosen.get(keys.get(state.name, b""))
+        if row is not None and not row.states:
+            low = floor.of(state.name[0]) or 0
+            row.missing = grids.missing(state.columns, low, cut)
+            row.states = _spelled(state, codes)
+    return chosen, other
+
+
+def _trimmed(one: History) -> History:
+    """Keep of very many leader epochs those that matter most: unclean, dark, long."""
+    leader, _, _, start, end, marks = one.columns
+    if len(leader) <= LONGEST:
+        return one
+    worst = np.lexsort((start, start - end, leader != -1, (marks & 1) == 0))[:LONGEST]
+    kept = np.sort(worst)
+    return replace(one, columns=one.columns[:, kept], elections=one.elections.take(kept))
+
+
+def _spelled(one: States, codes: Codes) -> tuple[State, ...]:
+    isrs = codes.isrs
+    code, size, wanted, start, end = one.columns
+    short = np.where(size >= 0, np.maximum(wanted - size, 0), 0)
+    kept = np.sort(np.lexsort((start, start - end, -short))[:STATES])
+    rows = zip(*(part[kept].tolist() for part in (code, wanted, start, end)), strict=True)
+    return tuple(State(None if c < 0 else tuple(isrs[c]), w, a, b) for c, w, a, b in rows)
+
+
+def _strand(group: _Group, one: _Chosen) -> Strand:
+    names = (f"{topic}-{number}" for topic, number in sorted(group.members, key=_sortable))
+    return Strand(tuple(names), group.harm, tuple(one.led.reigns()), one.states)
+
+
+def _grid(
+    rows: tuple[Strand, ...], chosen: list[_Chosen], groups: Mapping[bytes, _Group],
+    drawn: set[bytes], cut: Ints, other: Ints,
+) -> grids.Grid:  # fmt: skip
+    """Put the rows together, and count in two more rows what has none of its own."""
+    names = [row.label for row in rows]
+    led, short = [one.leaders for one in chosen], [one.missing for one in chosen]
+    left = [group for key, group in groups.items() if key not in drawn]
+    for still, says in ((False, "others"), (True, "with no change")):
+        many = sum(len(group.members) for group in left if group.is_still == still)
+        if many:
+            names.append(f"{many:,} {says}")
+            moved = other if not still else np.zeros_like(other)
+            led.append(np.where(moved > 0, grids.SEVERAL, grids.MANY))
+            short.append(np.full(len(cut) - 1, grids.NOT_KNOWN, np.int64))
+    return grids.Grid(cut, names, np.stack(led), np.stack(short))

@@ -7,17 +7,26 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from forensics.report.escape import plotly as shown
-from forensics.report.folds import Reign, Strand
+from forensics.report.folds import Strand
+from forensics.report.grids import Grid
+from forensics.report.histories import Reign
+from forensics.report.markup import anchor
 from forensics.report.saved import Finding
 from forensics.report.tracks import Lane, stagger
+from forensics.report.volumes import Volume
 from forensics.report.words import clock, lasting
 
-__all__ = ["Tracks", "epoch", "levels", "pieces", "reach", "short", "story", "word"]
+__all__ = [
+    "Holes", "Tracks", "epoch", "lane_word", "levels", "link", "pieces", "reach", "short", "story",
+    "word",
+]  # fmt: skip
 
 
 LETTERS = 28
 # More rows of flags than this would push the rest of the figure off the screen.
-DEEPEST = 11
+DEEPEST = 5
+# From when to when logs are missing, and of which share of the nodes.
+Holes = Sequence[tuple[int, int, float]]
 
 
 @dataclass(frozen=True)
@@ -29,9 +38,11 @@ class Tracks:
     controller: Sequence[Lane]
     brokers: Sequence[Lane]
     debt: Mapping[str, Sequence[tuple[int, int]]]
-    errors: Mapping[str, Mapping[int, int]]
-    bin_ms: int
     clients: Sequence[Lane] = ()
+    holes: Holes = ()
+    silences: Sequence[tuple[str, int, int, str]] = ()
+    volume: Volume | None = None
+    grid: Grid | None = None
 
 
 def reach(found: Finding, view: tuple[int, int]) -> tuple[int, int]:
@@ -47,6 +58,19 @@ def levels(tracks: Tracks) -> list[int]:
     order = sorted(range(len(spans)), key=lambda at: (spans[at], at))
     rows = dict(zip(order, stagger([spans[at] for at in order], apart), strict=True))
     return [min(rows[at], DEEPEST) for at in range(len(spans))]
+
+
+def link(name: str) -> str:
+    """Name the place on the page that tells of a finding."""
+    return f"#{anchor(name)}"
+
+
+def lane_word(lane: Lane) -> str:
+    """Say what stands in the bar of one stretch of a node's life."""
+    if lane.state != "active":
+        return lane.state
+    led = "node not known" if lane.broker is None else f"node {lane.broker}"
+    return led if lane.epoch is None else f"{led}, epoch {lane.epoch}"
 
 
 def short(name: str) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from forensics.report import escape
 
 __all__ = [
-    "Child", "Markup", "anchor", "code", "data", "figure", "join", "prose", "table", "tag",
-    "trusted",
+    "Child", "Line", "Markup", "anchor", "code", "command", "data", "figure", "join", "prose",
+    "spot", "table", "tag", "trusted",
 ]  # fmt: skip
 
 SHORT = 28
-VOID = frozenset({"br", "hr", "link", "meta"})
+VOID = frozenset({"br", "hr", "input", "link", "meta"})
 
 
 class Markup(str):
@@ -23,6 +25,15 @@ class Markup(str):
 
 
 Child = str | int | None
+Value = str | int | bool | None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table that has attributes: an id to link to, what a filter asks for."""
+
+    cells: Sequence[Child]
+    attributes: Mapping[str, Value] = field(default_factory=dict)
 
 
 def trusted(source: str) -> Markup:
@@ -30,7 +41,7 @@ def trusted(source: str) -> Markup:
     return Markup(source)
 
 
-def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -> Markup:
+def tag(name: str, /, *children: Child, **attributes: Value) -> Markup:
     """Build one element; strings are escaped, None is left out, `class_` means class.
 
     >>> tag("a", "x < y", href="#top", hidden=False)
@@ -42,7 +53,7 @@ def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -
     return Markup(f"{opened}{join(children)}</{name}>")
 
 
-def _attribute(key: str, value: str | int | bool | None) -> str:
+def _attribute(key: str, value: Value) -> str:
     name = key.rstrip("_").replace("_", "-")
     if value is None or value is False:
         return ""
@@ -76,6 +87,21 @@ def anchor(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", text)
 
 
+def spot(kind: str, *names: object) -> str:
+    """Make the id of a partition, a broker or whatever else has an address on the page.
+
+    >>> spot("p", "orders", 17), spot("p", 'a "b', 1)
+    ('p/orders/17', 'p/a%20%22b/1')
+    """
+    return "/".join([kind, *(quote(str(name), safe="") for name in names)])
+
+
+def command(lines: Sequence[str]) -> Markup:
+    """Set lines to be copied into a shell."""
+    # A box that scrolls must be reachable by keyboard.
+    return tag("pre", code("\n".join(lines)), class_="command", tabindex=0)
+
+
 def prose(text: str) -> Markup:
     """Set paragraphs, split at empty lines; what stands between backticks is code."""
     paragraphs = (part.strip() for part in text.split("\n\n"))
@@ -93,12 +119,17 @@ def data(value: object, **attributes: str) -> Markup:
     return tag("script", inside, type="application/json", **attributes)
 
 
-def figure(name: str, drawing: object, says: str, *after: Child) -> Markup:
-    """Set one figure: what it says in a sentence, a box to draw into, and its data."""
+def figure(
+    name: str, drawing: object, says: str, *after: Child, still: Markup | None = None
+) -> Markup:
+    """Set one figure: what it says in a sentence, a box to draw into, and its data.
+
+    `still` is what stands in the box until a script draws there.
+    """
     return tag(
         "figure",
         tag("figcaption", says, id=f"{name}-says"),
-        tag("div", tag("div", class_="plot", id=name), class_="scroll"),
+        tag("div", tag("div", still, class_="plot", id=name), class_="scroll"),
         data(drawing, data_figure=name),
         *after,
         role="group",
@@ -106,12 +137,22 @@ def figure(name: str, drawing: object, says: str, *after: Child) -> Markup:
     )
 
 
+def key(pairs: Iterable[tuple[str, str]]) -> Markup | None:
+    """List what each colour of a figure stands for."""
+    items = [
+        tag("li", tag("span", class_="swatch", style=f"background:{colour}"), words)
+        for colour, words in pairs
+    ]
+    return tag("ul", *items, class_="key") if items else None
+
+
 def table(
     head: Sequence[str],
-    rows: Iterable[Sequence[Child]],
+    rows: Iterable[Sequence[Child] | Line],
     *,
     caption: str,
     numbers: Sequence[str] = (),
+    **attributes: Value,
 ) -> Markup:
     """Build a table in its own scrolling box; `numbers` names the columns set to the right."""
     right = [name in numbers for name in head]
@@ -120,17 +161,19 @@ def table(
         for name, is_number in zip(head, right, strict=True)
     )
     body = tag("tbody", *(_row(row, right) for row in rows))
-    inside = tag("table", tag("caption", caption), tag("thead", tag("tr", *heads)), body)
+    top = (tag("caption", caption), tag("thead", tag("tr", *heads)))
+    inside = tag("table", *top, body, **attributes)
     # A box that scrolls must be reachable by keyboard, hence the tabindex and the name.
     return tag("div", inside, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
-def _row(row: Sequence[Child], right: Sequence[bool]) -> Markup:
+def _row(row: Sequence[Child] | Line, right: Sequence[bool]) -> Markup:
+    line = row if isinstance(row, Line) else Line(row)
     cells = [
         tag("td" if place else "th", cell, scope=None if place else "row", class_=_kind(cell, far))
-        for place, (cell, far) in enumerate(zip(row, right, strict=True))
+        for place, (cell, far) in enumerate(zip(line.cells, right, strict=True))
     ]
-    return tag("tr", *cells)
+    return tag("tr", *cells, **line.attributes)
 
 
 def _kind(cell: Child, is_number: bool) -> str | None:

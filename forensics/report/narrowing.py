@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.errors import ForensicsError
+from forensics.report.corrections import moments_of
 from forensics.report.saved import INCIDENT, Saved
 from forensics.report.timelines.choosing import CLOCK, read_moment
 from forensics.report.words import clock, count, millis, span
@@ -79,7 +79,7 @@ class Narrowed(Saved):
         have = set(self.columns(name))
         start, end = self.span
         if name == "events":
-            around = max((abs(offset) for offset in self.offsets.values()), default=0)
+            around = max((one.farthest(start, end) for one in self.corrections.values()), default=0)
             return (ds.field("ts") >= _at(start - around)) & (ds.field("ts") <= _at(end + around))
         if "started_at" not in have:
             return None
@@ -89,17 +89,10 @@ class Narrowed(Saved):
         return reaches & (over.is_null() | (over >= _at(start)))
 
     def _exact(self, name: str, read: pa.Table) -> pa.Table:
-        if name != "events" or not self.offsets or not read.num_rows:
+        if name != "events" or not self.corrections or not read.num_rows:
             return read
-        offsets = pa.table(
-            {"node": list(self.offsets), "off": pa.array(self.offsets.values(), pa.int64())}
-        )
-        places = pc.index_in(read["node"].cast(pa.string()), offsets["node"].combine_chunks())
-        known = pc.fill_null(pc.take(offsets["off"].combine_chunks(), places), 0)
-        moment = pc.subtract(read["ts"], known)
-        inside = pc.and_(
-            pc.greater_equal(moment, self.span[0]), pc.less_equal(moment, self.span[1])
-        )
+        moments = moments_of(read, self.corrections)
+        inside = pa.array((moments >= self.span[0]) & (moments <= self.span[1]))
         return read.filter(inside)
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from forensics.report import figures, sections
+from forensics.report import colours, figures, sections
 from forensics.report.markup import Child, Markup, join, tag, trusted
 from forensics.report.narrowing import Narrowed
 from forensics.report.saved import Saved, load
@@ -23,6 +23,9 @@ from forensics.report.zones import current
 __all__ = ["Section", "draw", "found", "render", "save"]
 
 NAME = "report.html"
+# Scripts of the page's own, in the order in which they run.
+OWN = ("figures.js", "copying.js", "partitions.js", "filter.js", "page.js")
+STYLES = ("page.css", "parts.css")
 POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; "
     "font-src data:; base-uri 'none'; form-action 'none'"
@@ -48,14 +51,19 @@ def found() -> list[Section]:
     return sorted(every, key=lambda section: (section.order, section.id))
 
 
-def draw(out: Path) -> Path:
+def draw(out: Path, *, shared: bool = False) -> Path:
     """Draw `out/report.html` from what is saved in `out`, and give its path."""
-    return render(load(out), out / NAME)
+    return render(load(out), out / NAME, shared=shared)
 
 
-def render(saved: Saved, target: Path) -> Path:
-    """Draw a run, or a window of one, as one page, and give its path."""
-    parts = [(section, section.render(saved)) for section in found()]
+def render(saved: Saved, target: Path, *, shared: bool = False) -> Path:
+    """Draw a run, or a window of one, as one page, and give its path.
+
+    A page holds all it needs, or, `shared`, has the library of the figures beside it, where the
+    pages of other runs find it too.
+    """
+    with colours.told_apart(saved):
+        parts = [(section, section.render(saved)) for section in found()]
     # A section with nothing to say leaves no heading and no link behind.
     parts = [(section, body) for section, body in parts if body]
     return save(
@@ -66,6 +74,7 @@ def render(saved: Saved, target: Path) -> Path:
         _notes(saved),
         tag("main", join(_part(section, inside) for section, inside in parts)),
         tag("footer", _footer(saved)),
+        shared=shared,
     )
 
 
@@ -80,18 +89,30 @@ def _notes(saved: Saved) -> Markup | None:
     return tag("aside", *lines, aria_label="About this page")
 
 
-def save(page: Path, title: str, *inside: Child) -> Path:
+def save(page: Path, title: str, *inside: Child, shared: bool = False) -> Path:
     """Write a page around its body, with the style, scripts and policy of every page, and whole."""
-    body = tag("body", *inside, _scripts())
-    document = "<!doctype html>\n" + tag("html", _head(title), "\n", body, lang="en") + "\n"
+    body = tag("body", *inside, _scripts(shared=shared))
+    head = _head(title, shared=shared)
+    document = "<!doctype html>\n" + tag("html", head, "\n", body, lang="en") + "\n"
+    if shared:
+        beside = page.with_name(_shared_name())
+        if not beside.exists():
+            _write(beside, _plotly_js())
+    return _write(page, document)
+
+
+def _write(page: Path, text: str) -> Path:
     half = page.with_name(f".{page.name}.{os.getpid()}")
-    half.write_text(document, encoding="utf-8", newline="\n")
+    half.write_text(text, encoding="utf-8", newline="\n")
     half.replace(page)
     return page
 
 
-def _head(title: str) -> Markup:
-    policy = POLICY.format(scripts=" ".join(map(_hash, (_asset("page.js"), _plotly_js()))))
+def _head(title: str, *, shared: bool) -> Markup:
+    sources = [_hash(_asset(name)) for name in OWN]
+    # A file beside the page is of the page's own origin, but has no hash that browsers would ask.
+    sources.append("'self'" if shared else _hash(_plotly_js()))
+    policy = POLICY.format(scripts=" ".join(sources))
     return tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -101,7 +122,7 @@ def _head(title: str) -> Markup:
         tag("meta", name="referrer", content="no-referrer"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
-        tag("style", trusted(_asset("page.css"))),
+        tag("style", trusted("\n".join(map(_asset, STYLES)))),
     )
 
 
@@ -113,7 +134,22 @@ def _header(parts: list[tuple[Section, Markup]]) -> Markup:
         "header",
         tag("h1", "Kafka incident postmortem"),
         tag("nav", tag("ul", links), aria_label="Parts of this page"),
+        _finder(),
     )
+
+
+def _finder() -> Markup:
+    """Draw the one filter over findings, partitions, brokers and clients; scripts unhide it."""
+    return tag(
+        "div",
+        tag("label", "Filter", for_="find"),
+        tag(
+            "input", type="search", id="find", autocomplete="off", spellcheck="false",
+            aria_describedby="found", placeholder="words, broker:3 topic:orders level>=high",
+        ),
+        tag("output", id="found", for_="find"),
+        role="search", class_="finder", hidden=True,
+    )  # fmt: skip
 
 
 def _part(section: Section, inside: Markup) -> Markup:
@@ -129,15 +165,23 @@ def _footer(saved: Saved) -> Markup:
     return tag("p", f"All times are {zone.label}.{own} Drawn from findings.json, schema {schema}.")
 
 
-def _scripts() -> Markup:
+def _scripts(*, shared: bool) -> Markup:
+    library: dict[str, str] = {"type": "application/gzip", "id": "plotly-js"}
+    if shared:
+        library["data_file"] = _shared_name()
     return join(
         [
             tag("noscript", tag("p", "The figures need JavaScript; all else reads without it.")),
-            tag("script", trusted(_packed()), type="application/gzip", id="plotly-js"),
-            tag("script", trusted(_asset("page.js"))),
+            tag("script", None if shared else trusted(_packed()), **library),
+            *(tag("script", trusted(_asset(name))) for name in OWN),
         ],
         "\n",
     )
+
+
+def _shared_name() -> str:
+    """Name the library after what is in it: a newer one takes no older page's away."""
+    return f"plotly.{hashlib.sha256(_plotly_js().encode()).hexdigest()[:12]}.js"
 
 
 @cache

@@ -9,10 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from forensics.report.corrections import CORRECTING, Correction, correction
 from forensics.report.words import LEVELS, millis
 from forensics.tables import scanned
 
@@ -52,6 +54,12 @@ class Finding:
     evidence: tuple[Proof, ...] = ()
     explanation: str = ""
     actions: tuple[str, ...] = ()
+    # which limits were passed and by how much, why it is as sure as it says, what would make it
+    # wrong, and whether it is new
+    why: str = ""
+    reason: str = ""
+    doubts: tuple[str, ...] = ()
+    status: str = ""
 
     @property
     def is_incident(self) -> bool:
@@ -107,14 +115,25 @@ class Saved:
         }
 
     @cached_property
+    def corrections(self) -> dict[str, Correction]:
+        """How to correct the times of each node whose clock is known."""
+        rows = self.rows("clocks", CORRECTING)
+        found = {str(row["node"]): correction(row) for row in rows}
+        return {node: one for node, one in found.items() if one}
+
+    def corrected(self, node: str | None, moment: int) -> int:
+        """Give on the reference clock what a node logged at a moment; all in milliseconds."""
+        known = self.corrections.get(node or "")
+        return moment - int(known.off(np.array([moment]))[0]) if known else moment
+
+    @cached_property
     def files(self) -> list[Row]:
         """Every input file, by node and name; counts that are missing are zero."""
         rows = self.rows("files", FILE_COLUMNS)
         for row in rows:
             row.update({name: row[name] or 0 for name in COUNTS})
-            shift = self.offsets.get(row["node"] or "", 0)
             for name in ("first_ts", "last_ts"):
-                row[name] = None if row[name] is None else row[name] - shift
+                row[name] = None if row[name] is None else self.corrected(row["node"], row[name])
         return sorted(rows, key=lambda row: (row["node"] or "", row["file"] or ""))
 
     def has(self, name: str) -> bool:
@@ -227,6 +246,10 @@ def _finding(row: Mapping[str, Any]) -> Finding:
         evidence=tuple(map(_proof, row.get("evidence") or ())),
         explanation=str(row.get("explanation") or ""),
         actions=tuple(map(str, row.get("actions") or ())),
+        why=str(row.get("why") or ""),
+        reason=str(row.get("confidence_reason") or ""),
+        doubts=tuple(map(str, row.get("doubts") or ())),
+        status=str(row.get("state") or ""),
     )
 
 

@@ -1,9 +1,9 @@
-"""What the figures draw, computed from the tables without any drawing."""
+"""Lives of nodes and counts of partitions by time, computed without any drawing."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.report.saved import Finding, Saved
+from forensics.report.corrections import Correction, moments_of
+from forensics.incidents.minimums import Minimums
+from forensics.report.saved import Row, Saved
+from forensics.report.shortfalls import least, of_topics
 
-__all__ = ["Lane", "client_errors", "debt", "gaps", "lanes", "stagger", "steps", "view"]
+__all__ = ["Lane", "coarse", "debt", "gaps", "lanes", "stagger", "steps", "view"]
 
-BINS = 180
 POINTS = 1500
 SECOND = 1000
 # Spans that wait to be put in order together.
@@ -26,6 +28,8 @@ Ints = npt.NDArray[np.int64]
 
 # Who is deposed and does not know it stands beside the next one, not on its lane.
 _OFFICE = ("active", "vacant")
+# A lane and the line of its election may be this far apart where a clock drifts.
+_APART = 5000
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Lane:
     state: str
     start: int
     end: int
+    epoch: int | None = None
 
 
 def view(saved: Saved) -> tuple[int, int] | None:
@@ -77,7 +82,9 @@ def lanes(saved: Saved, role: str) -> list[Lane]:
     rows = saved.rows("lanes", columns, ds.field("role") == role)
     if role == "controller":
         # One lane for them all: only one node may lead at a time.
-        rows = [row | {"name": "controller"} for row in rows if row["state"] in _OFFICE]
+        terms = _terms(saved)
+        rows = [row | {"name": "controller", "epoch": _epoch(row, terms)}
+                for row in rows if row["state"] in _OFFICE]  # fmt: skip
     known: dict[str, list[Lane]] = {}
     for row in rows:
         name = row.get("name") or _name(row["broker"], row["node"])
@@ -88,9 +95,55 @@ def lanes(saved: Saved, role: str) -> list[Lane]:
             row["state"] or "unknown",
             whole[0] if start is None else start,
             whole[1] if end is None else end,
+            row.get("epoch"),
         )
         known.setdefault(name, []).append(lane)
     return [lane for name in sorted(known, key=_by_number) for lane in _filled(known[name], whole)]
+
+
+def _terms(saved: Saved) -> list[tuple[int, int | None, int]]:
+    """Give the moment, the node and the epoch of each election of a controller."""
+    columns = ["ts", "node", "controller", "controller_epoch"]
+    rows = saved.rows("events", columns, ds.field("kind") == "controller_elected")
+    return [
+        (row["ts"] - saved.offsets.get(row["node"] or "", 0), row["controller"],
+         row["controller_epoch"])
+        for row in rows if row["ts"] is not None and row["controller_epoch"] is not None
+    ]  # fmt: skip
+
+
+def _epoch(row: Row, terms: Sequence[tuple[int, int | None, int]]) -> int | None:
+    """Find the epoch of a controller's term by when it began."""
+    began = row["started_at"]
+    if began is None or row["state"] != "active":
+        return None
+    mine = [(abs(at - began), epoch) for at, node, epoch in terms if node in (None, row["broker"])]
+    near, epoch = min(mine, default=(_APART + 1, 0))
+    return epoch if near <= _APART else None
+
+
+def coarse(lanes: Sequence[Lane], most: int, whole: tuple[int, int]) -> list[Lane]:
+    """Join what is too short to be seen, until there are at most so many stretches.
+
+    >>> coarse([Lane("a", 1, "up", 0, 5), Lane("a", 1, "down", 5, 6), Lane("a", 1, "up", 6, 7),
+    ...         Lane("a", 1, "down", 7, 99)], 3, (0, 99))[1]
+    Lane(name='a', broker=1, state='several states', start=5, end=7, epoch=None)
+    """
+    found, least = list(lanes), max(1, (whole[1] - whole[0]) // 1000)
+    while len(found) > most:
+        joined: list[Lane] = []
+        for (name, short), group in groupby(
+            found, lambda lane: (lane.name, lane.end - lane.start < least)
+        ):
+            some = list(group)
+            if short and len(some) > 1:
+                end = max(lane.end for lane in some)
+                some = [replace(some[0], state="several states", start=some[0].start, end=end)]
+            joined += some
+        found, least = joined, least * 2
+        if least > 2 * (whole[1] - whole[0]):
+            break
+    return found
 
 
 def _name(broker: int | None, node: str | None) -> str:
@@ -162,14 +215,21 @@ class Changes:
 
 
 def debt(saved: Saved) -> dict[str, list[tuple[int, int]]]:
-    """Count partitions without a leader, and with fewer replicas in sync than they should have."""
+    """Count partitions without a leader, under min.insync.replicas, and under-replicated.
+
+    What no line tells of is not among them: nothing is counted as none.
+    """
     whole = saved.window
     if not whole:
         return {}
     times = ["started_at", "ended_at"]
     offline = saved.parts("leadership", times, ds.field("leader") == -1)
-    found = {"no leader": _level(offline, whole)}
+    found = {"offline": _level(offline, whole)}
     if {"isr", "replicas"} <= set(saved.columns("isr")):
+        known = least(saved)
+        if known.most:
+            states = saved.parts("isr", [*times, "topic", "isr"])
+            found["under min.insync"] = _level((_under(part, known) for part in states), whole)
         states = saved.parts("isr", [*times, "isr", "replicas"])
         found["under-replicated"] = _level(map(_thin, states), whole)
     return found
@@ -181,6 +241,15 @@ def _thin(states: pa.Table) -> pa.Table:
     return states.filter(pc.fill_null(short, fill_value=False))
 
 
+def _under(states: pa.Table, known: Minimums) -> pa.Table:
+    """Choose the states with too few replicas in sync for a leader to take records."""
+    topics = states["topic"].combine_chunks().dictionary_encode()
+    floors = of_topics(known, [str(name) for name in topics.dictionary.to_pylist()])
+    floor = pa.array(np.append(floors, 0)).take(pc.fill_null(topics.indices, len(floors)))
+    short = pc.less(pc.list_value_length(states["isr"]), floor)
+    return states.filter(pc.fill_null(short, fill_value=False))
+
+
 def _level(parts: Iterable[pa.Table], whole: tuple[int, int]) -> list[tuple[int, int]]:
     changes = Changes(whole)
     for part in parts:
@@ -188,48 +257,6 @@ def _level(parts: Iterable[pa.Table], whole: tuple[int, int]) -> list[tuple[int,
         ends = pc.fill_null(part["ended_at"].cast(pa.int64()), whole[1]).to_numpy()
         changes.take(starts, np.maximum(starts, ends))
     return changes.points()
-
-
-def client_errors(saved: Saved) -> tuple[int, dict[str, dict[int, int]]]:
-    """Count client errors per bin and verdict; gives the bin width in milliseconds too."""
-    shown = view(saved)
-    if not shown:
-        return SECOND, {}
-    width = max(SECOND, -(-(shown[1] - shown[0]) // BINS // SECOND) * SECOND)
-    counts: Counter[tuple[str | None, int]] = Counter()
-    is_error = ds.field("kind") == "client_error"
-    for part in saved.parts("events", ["ts", "node", "client"], is_error):
-        counts.update(_binned(part, saved.offsets, width))
-    stories: dict[str, list[Finding]] = {}
-    for finding in saved.findings:
-        for name in finding.clients:
-            stories.setdefault(name, []).append(finding)
-    counted: dict[str, dict[int, int]] = {}
-    for (client, moment), number in counts.items():
-        verdict = _verdict(stories.get(client or "", ()), client, moment, moment + width)
-        bins = counted.setdefault(verdict, {})
-        bins[moment] = bins.get(moment, 0) + number
-    return width, counted
-
-
-def _binned(part: pa.Table, offsets: dict[str, int], width: int) -> Counter[tuple[str | None, int]]:
-    out: Counter[tuple[str | None, int]] = Counter()
-    counts = part.group_by(["node", "client", "ts"]).aggregate([([], "count_all")])
-    for row in counts.to_pylist():
-        if row["ts"] is not None:
-            # Events carry the node's own time; the figure is in the reference's.
-            moment = (row["ts"] - offsets.get(row["node"] or "", 0)) // width * width
-            out[row["client"] or row["node"], moment] += row["count_all"]
-    return out
-
-
-def _verdict(findings: Sequence[Finding], client: str | None, start: int, end: int) -> str:
-    for finding in findings:
-        if finding.detector != "stale-metadata" or client not in finding.clients:
-            continue
-        if (finding.start or 0) < end and (finding.end or end) >= start:
-            return str(finding.measures.get("verdict") or "other")
-    return "other"
 
 
 def stagger(spans: Sequence[tuple[int, int]], apart: int) -> list[int]:

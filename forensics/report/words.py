@@ -144,5 +144,11 @@ def named(detector: str) -> str:
     >>> named("unclean-election")
     'Unclean election'
     """
-    known = {"isr-storm": "ISR storm", "offline-partitions": "Partitions offline"}
+    known = {
+        "flapping-broker": "Flapping",
+        "isr-flapping": "Flapping of the ISR",
+        "isr-storm": "ISR storm",
+        "offline-partitions": "No leader",
+        "under-min-isr": "Too few replicas in sync",
+    }
     return known.get(detector, detector.replace("-", " ").capitalize())

@@ -18,6 +18,7 @@ from forensics.errors import ForensicsError
 
 __all__ = ["Zone", "current", "shifted", "shown_in", "zone"]
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR = 3_600_000
 # Clocks are changed at most a few times a year; logs that are longer are looked through no closer.
 LOOKS = 24 * 366
@@ -114,20 +115,18 @@ def _changes(found: ZoneInfo, first: int, last: int) -> list[tuple[int, int]]:
 
 
 def shifted(drawing: dict[str, Any]) -> dict[str, Any]:
-    """Move a figure's times: its axes know UTC only, so they are given another zone's numbers."""
+    """Write a figure's times in the page's zone, as text.
+
+    Plotly takes a number for a moment, and shows it by the clock of whoever reads the page; a text
+    it shows as it stands.
+    """
     by = current().offset
-    if not by:
-        return drawing
     layout = dict(drawing["layout"])
     for name, axis in layout.items():
         if name.startswith("xaxis") and axis.get("range"):
-            layout[name] = axis | {"range": _moved(axis["range"], by)}
-    marks = [dict(mark) for mark in layout.get("shapes") or ()]
-    for mark in marks:
-        if mark.get("xref", "x") != "paper":
-            mark |= {end: mark[end] + by for end in ("x0", "x1") if end in mark}
-    if marks:
-        layout["shapes"] = marks
+            layout[name] = axis | {"range": _written(axis["range"], by)}
+    if layout.get("shapes"):
+        layout["shapes"] = [_mark(mark, by) for mark in layout["shapes"]]
     traces = [_trace(trace, by) for trace in drawing["data"]]
     return drawing | {"data": traces, "layout": layout}
 
@@ -135,8 +134,19 @@ def shifted(drawing: dict[str, Any]) -> dict[str, Any]:
 def _trace(trace: Mapping[str, Any], by: int) -> dict[str, Any]:
     # A lying bar is as long as it was; only where it begins is a time.
     name = "base" if trace.get("type") == "bar" and trace.get("orientation") == "h" else "x"
-    return dict(trace) | ({name: _moved(trace[name], by)} if trace.get(name) is not None else {})
+    return dict(trace) | ({name: _written(trace[name], by)} if trace.get(name) is not None else {})
 
 
-def _moved(moments: Sequence[int | None], by: int) -> list[int | None]:
-    return [None if moment is None else moment + by for moment in moments]
+def _mark(mark: Mapping[str, Any], by: int) -> dict[str, Any]:
+    ends = [end for end in ("x0", "x1") if end in mark and mark.get("xref", "x") != "paper"]
+    return dict(mark) | dict(zip(ends, _written([mark[end] for end in ends], by), strict=True))
+
+
+def _written(moments: Sequence[float | str | None], by: int) -> list[str | None]:
+    return [one if one is None or isinstance(one, str) else _text(one + by) for one in moments]
+
+
+def _text(ms: float) -> str:
+    moment = EPOCH + timedelta(milliseconds=ms)
+    text = moment.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+    return text.removesuffix(".000")

@@ -132,6 +132,7 @@ def case(
     isr: Sequence[Row] = (),
     brokers: Mapping[int, list[Span]] | None = None,
     kraft: bool = True,
+    offices: Sequence[Reign] = (),
 ) -> Case:
     """Save tables and put the case together; events hold what leadership calls evidence."""
     told = [
@@ -145,15 +146,15 @@ def case(
         ("events", [*events, *told]),
         ("cuts", cuts),
         ("breaches", breaches),
-        ("coverage", coverage),
         ("isr", isr),
+        ("coverage", coverage),
         ("files", files or [logs("broker-1", 10_000)]),
     ):
         (folder / name).mkdir(exist_ok=True)
         found = pa.Table.from_pylist(list(rows), schema=getattr(tables, name.upper()))
         pq.write_table(found, folder / name / "part-0.parquet")
     known_brokers = brokers or {1: [], 2: [], 3: []}
-    lanes = Lanes(known_brokers, list(controllers), frozenset(), Office((), rivalries))
+    lanes = Lanes(known_brokers, list(controllers), frozenset(), Office(offices, rivalries))
     lanes.away = list(away)
     known = clocks or Clocks({}, {}, ())
     context = Context(known, Phases({}, {}), (), elr=False, kraft=kraft)

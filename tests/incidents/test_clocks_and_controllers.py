@@ -135,7 +135,11 @@ def churn(folder: Path, *begins: float, owners: tuple[int, ...] = (1, 2)) -> lis
 def test_three_changes_within_ten_minutes_are_churn(tmp_path: Path) -> None:
     [found] = churn(tmp_path, 100, 300, 700)
 
-    assert {"changes": 3, "epochs": [1, 2, 3]} == found.measures
+    assert {
+        "changes": 3,
+        "epochs": [1, 2, 3],
+        "lost_by": ["controller-1", "controller-2"],
+    } == found.measures
     assert ("medium", 100 * SECOND, 700 * SECOND) == (found.severity, found.begin, found.end)
     assert [1, 2, 3] == [place["line"] for place in found.evidence]
 

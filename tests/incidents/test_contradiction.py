@@ -31,7 +31,7 @@ def breach(second: float = 10, **more: Any) -> Row:
 def test_a_broken_promise_is_a_finding_with_both_lines(tmp_path: Path) -> None:
     [found] = find(case(tmp_path, breaches=[breach()]))
 
-    assert ("medium", "likely", ["t-0"]) == (found.severity, found.confidence, found.partitions)
+    assert ("medium", "possible", ["t-0"]) == (found.severity, found.confidence, found.partitions)
     assert [100, 101] == sorted(place["line"] for place in found.evidence)
     assert "epoch 4 is said to be led by 1 and by 2" in found.title
     assert ("one leader per epoch", 1) == (found.measures["invariant"], found.measures["breaches"])

@@ -38,9 +38,7 @@ def test_errors_that_end_with_the_move_are_transient(tmp_path: Path) -> None:
     told = logs("broker-9", 10_000, file="broker-9/state-change.log")
     files = [logs("app", 10_000), told]
 
-    [found] = find(
-        case(tmp_path, events=errors, leadership=[moved(100)], files=files)
-    )
+    [found] = find(case(tmp_path, events=errors, leadership=[moved(100)], files=files))
 
     assert {
         "errors": 2, "duration_s": 1.5, "verdict": "transient", "cause": "broker_crash",

@@ -23,7 +23,7 @@ LINES = [line.decode() for line in LOG.splitlines()]
 Out = Callable[..., Path]
 
 
-def show(*arguments: str | Path) -> Result:
+def show(*arguments: str | Path | int) -> Result:
     return CliRunner().invoke(group(jobs_folder()), ["show", *map(str, arguments)])
 
 
@@ -77,7 +77,7 @@ def test_five_lines_of_context_are_shown_where_nothing_is_said(out: Out, archive
 
 def test_a_line_that_is_another_now_is_never_passed_off(out: Out, tmp_path: Path) -> None:
     """One line was put in above it; the evidence is one line further down."""
-    changed = TREE | {"broker-1/server.log": b"new\n" + LOG}
+    changed = dict(TREE) | {"broker-1/server.log": b"new\n" + LOG}
     (tmp_path / "logs").write_bytes(tarred(changed))
 
     done = show("F-3f2a91c0", "--out", out((7, LINES[6])), "--archive", tmp_path / "logs")

@@ -13,6 +13,7 @@ from forensics.report import write
 from forensics.report.saved import load
 from forensics.report.timelines import Wanted, tell
 from forensics.report.timelines.page import draw
+from forensics.report.words import millis
 from tests.report.samples import ELECTED, END, START, at, document, finding, proof, save
 from tests.report.test_page import HOSTILE, OURS, Reader, drawings, own
 
@@ -50,7 +51,9 @@ def test_what_is_not_known_is_hatched_and_never_coloured_as_known(tmp_path: Path
 
     [drawing] = drawings(page(tmp_path, tmp_path / "t.html", Wanted(("t-0",))))
     bars = {
-        (base, base + length): bool(trace["marker"].get("pattern", {}).get("shape"))
+        (millis(base), (millis(base) or 0) + length): bool(
+            trace["marker"].get("pattern", {}).get("shape")
+        )
         for trace in drawing["data"]
         if trace["type"] == "bar"
         for base, length in zip(trace["base"], trace["x"], strict=True)
@@ -70,7 +73,7 @@ def test_a_broker_has_its_findings_its_life_and_what_it_led(unclean: Path, tmp_p
     led = next(trace for trace in drawing["data"] if trace.get("name") == "partitions led")
 
     assert ["Findings", "Active controller", "Life", "Partitions led"] == titles
-    assert START + ELECTED in led["x"]
+    assert START + ELECTED in map(millis, led["x"])
 
 
 def test_several_partitions_stand_together_first(unclean: Path, tmp_path: Path) -> None:

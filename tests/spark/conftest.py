@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -51,7 +52,9 @@ def postmortem() -> Iterator[Postmortem]:
     def run(archive: Path, out: Path, master: str = "local[2]") -> Run:
         said: list[str] = []
         settings = Settings((str(archive),), out, master)
-        return Run(archive, out, work(settings, said.append), said)
+        work(settings, said.append)
+        document = json.loads((out / "findings.json").read_text("utf-8"))
+        return Run(archive, out, document, said)
 
     yield run
     os.environ.clear()

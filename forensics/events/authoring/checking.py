@@ -14,6 +14,7 @@ from typing import Any
 from forensics.archives.checking import check_wrappers
 from forensics.entries.checking import check_layouts, rows, starts
 from forensics.entries.layouts import Layout
+from forensics.entries.quoting import ANY
 from forensics.entries.sieve import LOUD
 from forensics.errors import Problem
 from forensics.events.assembling import Part, assembled
@@ -104,7 +105,7 @@ def _example(
         yield f"the example is also taken by {whose.id} ({whose.path}:{wording.at})"
     if entry is None:
         yield "no layout reads the example"
-    elif entry["logger"] not in rule.loggers:
+    elif entry["logger"] not in rule.loggers and ANY not in rule.loggers:
         yield f"the example's logger is {entry['logger']}, not {' or '.join(rule.loggers)}"
     elif rule.loud and entry["level"] not in LOUD:
         yield f"the example's level is {entry['level']}, and its rule is loud"

@@ -79,12 +79,14 @@ def _attempts(case: Case, absence: Absence) -> tuple[int, str]:
     """
     spans = [span for span in _spans(case, absence) if span.state in _LIFE]
     begun = [span for span in spans if span.state == "starting"]
-    tried = [after.state for span, after in zip(spans, spans[1:], strict=False)
-             if span.state in ("starting", "recovering") and after.state not in _GOES_ON]  # fmt: skip
-    recovering = sum(
-        span.state == "recovering" and after.state != "up"
-        for span, after in zip(spans, spans[1:], strict=False)
-    )
+    pairs = list(zip(spans, spans[1:], strict=False))
+    begins = ("starting", "recovering")
+    tried = [
+        after.state
+        for span, after in pairs
+        if span.state in begins and after.state not in ("recovering", "up")
+    ]
+    recovering = sum(span.state == "recovering" and after.state != "up" for span, after in pairs)
     if tried and recovering * 2 > len(tried):
         return len(begun), "recovery"
     asked = sum(state in ("stopping", "stopped") for state in tried)
@@ -92,7 +94,6 @@ def _attempts(case: Case, absence: Absence) -> tuple[int, str]:
 
 
 _LIFE = ("starting", "recovering", "stopping", "stopped", "crashed", "up")
-_GOES_ON = ("recovering", "up")
 
 
 def _spans(case: Case, absence: Absence) -> Sequence[Span]:
@@ -117,7 +118,7 @@ def _loop(broker: int, starts: int, ends: str) -> tuple[str, list[str]]:
     action = {
         "recovery": f"Give broker {broker} time: raise the start-up probe or time-out of whoever "
         "starts it above the time of a log recovery, and raise num.recovery.threads.per.data.dir.",
-        "asked": f"Look at who stops broker {broker}: kubectl describe pod, or journalctl -u kafka",
+        "asked": _WHO.format(broker=broker),
         "crash": "grep -nE 'ERROR|FATAL' server.log | head   "
         f"# the first error of each start of broker {broker}",
     }[ends]
@@ -152,10 +153,7 @@ def _asked_again(case: Case, broker: int) -> Iterator[Finding]:
         measures={"kind": "controlled", "away_s": away, "restarts": len(best)},
         explanation="Each stop was asked for, by a person, a script or an orchestrator whose probe "
         "failed. The broker's own log does not say by whom.",
-        actions=[
-            "kubectl describe pod, or journalctl -u kafka   "
-            f"# who stopped broker {broker}? Nothing to do if it was you."
-        ],
+        actions=[_WHO.format(broker=broker), "Nothing to do if it was you."],
         why=f"{len(best)} orderly restarts within {limits['window']} s; {limits['asked']} are more"
         " than a person makes",
         reason=reason,
@@ -190,13 +188,16 @@ def _why(case: Case, absence: Absence, away: float | None, starts: int) -> str:
 def _actions(case: Case, absence: Absence) -> list[str]:
     broker = absence.broker
     back = f"{case.commands.under_replicated()}   # are its replicas in sync again?"
-    gone = [] if absence.end is not None or absence.kind == "controlled" else [
-        f"Start broker {broker} again before any other broker is restarted: each that is missing "
-        "takes a replica away."
-    ]  # fmt: skip
-    return [*gone, *(one.format(broker=broker) for one in _ACTIONS[absence.kind]), back]
+    gone = absence.end is None and absence.kind != "controlled"
+    start = [_START.format(broker=broker)] if gone else []
+    return [*start, _ACTIONS[absence.kind].format(broker=broker), back]
 
 
+_START = (
+    "Start broker {broker} again before any other broker is restarted: each that is missing takes "
+    "a replica away."
+)
+_WHO = "journalctl -u kafka   # or kubectl describe pod: who stops broker {broker}?"
 _TOGETHER = (
     " Most brokers were given up in the same moment: their host stood still, or the controller did;"
     " it was not this broker."
@@ -219,15 +220,11 @@ _DOUBTS = {
     "unknown": ["It may well have been planned."],
 }
 _ACTIONS = {
-    "controlled": ["Nothing to do if somebody restarted it on purpose."],
-    "crash": [
-        "journalctl -k | grep -i 'killed process'   # on the host of broker {broker}: out of memory?"
-        " Look for hs_err_pid*.log too, and for a loss of power",
-    ],
-    "pause": [
-        "grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on broker {broker}: a pause as long as the"
-        " absence? If not, look at its disk and its host",
-    ],
-    "gone": ["Look whether the process of broker {broker} is alive, and what its host did then."],
-    "unknown": ["Collect the server.log of broker {broker} from before the start."],
+    "controlled": "Nothing to do if somebody restarted it on purpose.",
+    "crash": "journalctl -k | grep -i 'killed process'   # on the host of broker {broker}: out of "
+    "memory? Look for hs_err_pid*.log too, and for a loss of power",
+    "pause": "grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on broker {broker}: a pause as long "
+    "as the absence? If not, look at its disk and its host",
+    "gone": "Look whether the process of broker {broker} is alive, and what its host did then.",
+    "unknown": "Collect the server.log of broker {broker} from before the start.",
 }

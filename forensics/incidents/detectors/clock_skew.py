@@ -41,10 +41,12 @@ def _finding(case: Case, row: Mapping[str, Any]) -> Iterator[Finding]:
     off = abs(offset) >= case.limits[NAME]["medium"] * 1000
     kind = "step" if row.get("kind") == "step" else "zone" if zone and not off else "drift"
     digits = node.rpartition("-")[2]
+    limits = case.limits[NAME]
+    confidence, reason = _sure(row, off=off)
     yield Finding(
         detector=NAME,
-        severity="medium" if off else "low",
-        confidence="confirmed" if off else "likely",
+        severity=limits["large" if off else "small"],
+        confidence=confidence,
         title=_title(row),
         begin=seen[0]["at"],
         end=seen[-1]["at"],
@@ -62,7 +64,33 @@ def _finding(case: Case, row: Mapping[str, Any]) -> Iterator[Finding]:
         explanation=f"The same changes, numbered by Kafka, stand in the log of {node} at other"
         f" times than in the logs of other nodes{_sentence(row, kind)}."
         " All times here are corrected for it.",
-        actions=[f"Check the time service on the host of {node}: chronyc tracking"],
+        actions=[
+            f"chronyc tracking   # on the host of {node}: is its clock kept right?"
+            if kind != "zone"
+            else f"timedatectl   # on the host of {node}: which time zone do its logs use?",
+            "Let the clock be slewed, not set: time that jumps ends sessions and rolls segments.",
+        ],
+        why=_why(limits, row, kind),
+        reason=reason,
+        doubts=[
+            "Log lines that were written late, by a busy host, push a clock's offset by as much."
+        ],
+    )
+
+
+def _sure(row: Mapping[str, Any], *, off: bool) -> tuple[str, str]:
+    """Many anchors and little doubt make it sure; the clock is not what a single line states."""
+    doubt, anchors = row["uncertainty_ms"] or 0, row["anchors"]
+    told = f"{anchors} changes that other nodes log too, known to {doubt} ms"
+    return ("confirmed" if off and anchors > 1 else "likely"), told
+
+
+def _why(limits: Mapping[str, Any], row: Mapping[str, Any], kind: str) -> str:
+    if kind == "zone":
+        return "other nodes log in another time zone"
+    return (
+        f"{row['offset_ms'] or 0} ms off; from {limits['least']} s on it is told, from"
+        f" {limits['medium']} s on it misleads"
     )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from forensics.history.controllers import Rivalry
 from forensics.incidents.case import Case, Row, name_of
+from forensics.incidents.confidence import sureness
 from forensics.incidents.finding import Finding
 
 __all__ = ["find"]
@@ -22,19 +24,28 @@ def find(case: Case) -> Iterator[Finding]:
     for invariant, alone in sorted(groups):
         yield _finding(case, invariant, groups[invariant, alone], unread, alone=alone)
     for rivalry in case.past.lanes.office.rivalries:
-        begin = min(place["at"] for place in rivalry.evidence)
-        yield Finding(
-            detector=NAME,
-            severity="medium",
-            confidence="likely",
-            title=rivalry.title,
-            begin=begin,
-            end=max(place["at"] for place in rivalry.evidence),
-            evidence=rivalry.evidence,
-            measures={"invariant": rivalry.invariant, "epoch": rivalry.epoch, "breaches": 1},
-            explanation=_EXPLANATIONS[rivalry.invariant],
-            actions=[_ACTION],
-        )
+        yield _rivalry(case, rivalry)
+
+
+def _rivalry(case: Case, rivalry: Rivalry) -> Finding:
+    begin = min(place["at"] for place in rivalry.evidence)
+    end = max(place["at"] for place in rivalry.evidence)
+    confidence, reason = sureness(case, begin, end, rivalry.evidence, stated=False)
+    return Finding(
+        detector=NAME,
+        severity=str(case.limits[NAME]["rivalry"]),
+        confidence=confidence,
+        title=rivalry.title,
+        begin=begin,
+        end=end,
+        evidence=rivalry.evidence,
+        measures={"invariant": rivalry.invariant, "epoch": rivalry.epoch, "breaches": 1},
+        explanation=_EXPLANATIONS[rivalry.invariant],
+        actions=[_ACTION],
+        why="two nodes claim one epoch; there is no limit to that",
+        reason=reason,
+        doubts=_DOUBTS,
+    )
 
 
 def _finding(
@@ -45,18 +56,22 @@ def _finding(
     first = ordered[0]
     others = len(names) - 1
     more = f", and {others} partition{'' if others == 1 else 's'} more" if others else ""
+    begin, end = first["started_at"], ordered[-1]["started_at"]
+    evidence = case.places(one for row in ordered[:_SHOWN] for one in row["evidence"])
+    confidence, reason = sureness(case, begin, end, evidence, stated=False)
+    count = sum(_breaches(ordered).values())
     return Finding(
         detector=NAME,
-        severity="low" if alone else "medium",
-        confidence="possible" if alone else "likely",
+        severity=str(case.limits[NAME]["alone" if alone else "broken"]),
+        confidence="possible" if alone else confidence,
         title=f"Lines about {name_of(first)} contradict each other: {first['detail']}{more}",
-        begin=first["started_at"],
-        end=ordered[-1]["started_at"],
-        evidence=case.places(one for row in ordered[:_SHOWN] for one in row["evidence"]),
+        begin=begin,
+        end=end,
+        evidence=evidence,
         partitions=names,
         measures={
             "invariant": invariant,
-            "breaches": sum(_breaches(ordered).values()),
+            "breaches": count,
             "rows_not_looked_at": unread,
             "examples": [
                 {"partition": name_of(row), "detail": row["detail"]} for row in ordered[:_SHOWN]
@@ -66,6 +81,9 @@ def _finding(
         + (_ALONE if alone else "")
         + (_UNREAD.format(unread) if unread else ""),
         actions=[_ACTION],
+        why=f"{count} times on {len(names)} partitions; a promise of Kafka's is broken once or not",
+        reason=reason,
+        doubts=_DOUBTS,
     )
 
 
@@ -85,6 +103,10 @@ _EXPLANATIONS = {
     "one controller per epoch": "A controller epoch belongs to one node. Two that claim the same "
     "one are two clusters, or a quorum that was torn apart.",
 }
+_DOUBTS = (
+    "Logs of two clusters in one archive, or of a topic before it was deleted and made anew.",
+    "A clock that is wrong by more than these logs tell brings lines into a wrong order.",
+)
 _UNREAD = " {:,} further rows of tables/breaches were not looked at, so there may be more."
 _ALONE = " Only a node that hung or was away then says so: it may have spoken of the past."
 _ACTION = (

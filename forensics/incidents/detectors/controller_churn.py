@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from forensics.history.controllers import Reign
 from forensics.incidents.case import Case
@@ -14,6 +14,7 @@ __all__ = ["find"]
 
 NAME = "controller-churn"
 _MICROS = 1_000_000
+_BLUR = _MICROS
 # Of the nodes that lost the office so many are named.
 _NAMED = 5
 
@@ -22,10 +23,13 @@ def find(case: Case) -> Iterator[Finding]:
     """Yield one finding for each run of changes that come closely one after the other."""
     limits = case.limits[NAME]
     reigns = case.past.lanes.controllers
+    if len(reigns) <= limits["changes"]:
+        return
+    stops = [(row["node"], row["at"]) for row in case.events("process_stopping")]
     changes = [
         (before, after)
         for before, after in zip(reigns, reigns[1:], strict=False)
-        if before[1] != after[1] and not _planned(case, before[1], after[2].begin)
+        if before[1] != after[1] and not _planned(case, stops, before, after[2].begin)
     ]
     run: list[tuple[Reign, Reign]] = []
     for change in [*changes, None]:
@@ -39,16 +43,14 @@ def find(case: Case) -> Iterator[Finding]:
             run.append(change)
 
 
-def _planned(case: Case, owner: int | None, moment: int) -> bool:
+def _planned(case: Case, stops: Sequence[tuple[str, int]], before: Reign, moment: int) -> bool:
     """Whether who was in office was being stopped on purpose: then another one must follow."""
+    node, owner, _ = before
     near = case.limits[NAME]["near"] * _MICROS
-    return any(
-        one.broker == owner
-        and one.kind == "controlled"
-        and one.begin - near <= moment
-        and (one.end is None or moment <= one.end)
-        for one in case.away
-    )
+    told = [at for one, at in stops if one == node]
+    told += [one.begin for one in case.away if one.broker == owner and one.kind == "controlled"]
+    # What comes after the change did not bring it about, but for clocks that are a little off.
+    return any(-_BLUR <= moment - at <= near for at in told)
 
 
 def _finding(case: Case, run: list[tuple[Reign, Reign]]) -> Finding:
@@ -77,11 +79,16 @@ def _finding(case: Case, run: list[tuple[Reign, Reign]]) -> Finding:
         + (f" {often} lost the office {times} times." if times > 1 else ""),
         actions=[
             f"{case.commands.controller()}   # who is it now, and since which epoch?",
-            f"Look at {', '.join(sorted(set(lost))[:_NAMED])} just before each change: a pause, a"
-            " restart, a lost session? Do not restart controllers to settle it.",
+            _LOOK.format(nodes=", ".join(sorted(set(lost))[:_NAMED])),
         ],
         why=f"{len(run)} changes within {round((end - begin) / _MICROS)} s that no planned stop"
         f" explains; {limits['changes']} within {limits['window']} s are churn",
         reason=reason,
         doubts=["Controllers restarted on purpose whose own logs are missing look the same."],
     )
+
+
+_LOOK = (
+    "Look at {nodes} just before each change: a pause, a restart, a lost session? Do not restart "
+    "controllers to settle it."
+)

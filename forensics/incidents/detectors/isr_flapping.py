@@ -104,10 +104,10 @@ def _gaps(mine: Sequence[Run], leaders: Sequence[int]) -> str:
 
 def _actions(case: Case, replica: int, name: str) -> list[str]:
     topic = name.rpartition("-")[0]
+    fetchers = case.commands.broker_config(replica, "num.replica.fetchers")
     return [
         f"{case.commands.topic(topic)}   # is broker {replica} in the ISR of {name} now?",
-        f"{case.commands.broker_config(replica, 'num.replica.fetchers')}   # one fetcher copies all"
-        " partitions of a leader: a busy one holds up the others",
+        f"{fetchers}   # one fetcher copies all of a leader's partitions, busy ones and others",
         "Do not raise replica.lag.time.max.ms to silence it: acknowledgements then wait longer.",
     ]
 

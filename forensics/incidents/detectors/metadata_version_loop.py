@@ -30,6 +30,8 @@ _LOST = (
 _PLACE = ("ts", "node", "file", "line", "text", "rule", "kind", "error")
 # Of what a broker says of its session so many lines are evidence.
 _SHOWN = 10
+# From two minutes on, seconds are hard to grasp.
+_LONG = 120
 
 
 def find(case: Case) -> Iterator[Finding]:
@@ -109,7 +111,7 @@ def _led_by_others(
 
 def _minutes(micros: int) -> str:
     seconds = micros / _MICROS
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"  # noqa: PLR2004
+    return f"{seconds:.0f} s" if seconds < _LONG else f"{seconds / 60:.0f} minutes"
 
 
 def _title(broker: int, names: Sequence[str], micros: int) -> str:
@@ -139,12 +141,15 @@ def _explanation(broker: int, others: Mapping[str, int], lost: Sequence[Row]) ->
 
 def _actions(case: Case, broker: int, name: str) -> list[str]:
     topic = name.rpartition("-")[0]
-    return [
-        f"{case.commands.topic(topic)}   # does another broker lead {name} in the cluster's eyes?",
-        f"Restart broker {broker} if it does, or if the lines go on: nothing else makes it take"
-        " over what the cluster knows.",
-        "Do not restart it while it is the last in sync of any partition; see the ISR above.",
-    ]
+    look = f"{case.commands.topic(topic)}   # does another broker lead {name} for the cluster?"
+    return [look, _RESTART.format(broker=broker), _DO_NOT]
+
+
+_RESTART = (
+    "Restart broker {broker} if another one leads, or if the lines go on: nothing else makes it "
+    "take over what the cluster knows."
+)
+_DO_NOT = "Do not restart it while it is the last in sync of any partition."
 
 
 _MECHANISM = (

@@ -18,7 +18,7 @@ _COLUMNS = (
     "topic", "partition", "leader_epoch", "started_at", "ended_at", "previous_leader",
     "previous_isr", "replicas",
 )  # fmt: skip
-_KEPT = (*_COLUMNS, "since")
+_KEPT = (*_COLUMNS[:-2], "since")
 # Brokers that are stopped together do not say so in the same second.
 _NEAR = 10 * _MICROS
 
@@ -39,10 +39,14 @@ def find(case: Case) -> Iterator[Finding]:
 
 def _offline(case: Case) -> Iterator[Row]:
     """Read the epochs without a leader; of each only what is needed of many."""
+    # Many partitions, few sets of brokers.
+    sets: dict[tuple[int, ...], tuple[int, ...]] = {}
     for row in case.each("leadership", pc.field("leader") == -1, _COLUMNS):
         row["since"] = row["started_at"] if row["started_at"] is not None else row["ended_at"]
         if row["since"] is not None:
-            yield {name: row[name] for name in _KEPT} | {"planned": _is_planned(case, row)}
+            could = tuple(row["previous_isr"] or row["replicas"] or ())
+            told = {"planned": _is_planned(case, row), "could": sets.setdefault(could, could)}
+            yield {name: row[name] for name in _KEPT} | told
 
 
 def _key(row: Row) -> tuple[str, int, int]:
@@ -134,23 +138,21 @@ def _why(case: Case, count: int, longest: float, still: int, *, planned: bool) -
         return f"{count} partitions were without a leader; all that led them were being stopped"
     short = case.limits[NAME]["short"]
     last = f"; {still} of them to the end of the logs" if still else ""
-    return f"{count} partitions had no leader for up to {longest:.1f} s, clients bear {short} s{last}"
+    return (
+        f"{count} partitions had no leader for up to {longest:.1f} s, clients bear {short} s{last}"
+    )
 
 
 def _actions(case: Case, group: Sequence[Row], still: int, *, planned: bool) -> list[str]:
     if planned:
         return ["Nothing to do if all brokers were meant to stop."]
-    brokers = sorted({one for row in group for one in (row["previous_isr"] or row["replicas"] or ())})
+    brokers = sorted({one for row in group if row["ended_at"] is None for one in row["could"]})
     first = f"{case.commands.unavailable()}   # which have no leader now?"
     if not still:
         return [first, case.commands.topic(group[0]["topic"])]
     named = ", ".join(str(broker) for broker in brokers[:5])
     start = f"Start the brokers that were last in sync: {named}. " if named else ""
-    return [
-        first,
-        f"{start}Do not elect a leader out of sync (unclean) while one of them can still be "
-        "brought back: what only it has would be lost.",
-    ]
+    return [first, start + _WAIT]
 
 
 def _title(names: list[str], longest: float, still: int, *, planned: bool) -> str:
@@ -170,3 +172,7 @@ _DOUBTS = [
     "A leader elected by a controller whose log is missing here would end this earlier.",
 ]
 _DOUBTS_PLANNED = ["Somebody may have stopped one broker too many without meaning to."]
+_WAIT = (
+    "Do not elect a leader out of sync (unclean) while one of them can still be brought back: what "
+    "only it has would be lost."
+)

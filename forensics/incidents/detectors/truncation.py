@@ -6,13 +6,14 @@ had. Kafka cuts them when that one comes back to follow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
 
 from forensics.incidents.case import Case, Row, name_of, strokes
 from forensics.incidents.checks import check_command
+from forensics.incidents.confidence import sureness
 from forensics.incidents.finding import Finding, iso
 
 __all__ = ["find"]
@@ -87,17 +88,20 @@ def _finding(
 ) -> Finding:
     entries = [entry for entry, _ in losses]
     rows = [row for _, rows in losses for row in rows]
-    begin = min(row["started_at"] for row in rows)
+    limits = case.limits[NAME]
+    begin, end = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
     known = all(row["unclean"] is False for row in rows)
     brokers = {row["broker"] for row in rows} | {row["leader"] for row in rows}
+    evidence = case.places(one for row in rows[:_SHOWN] for one in row["evidence"])
+    confidence, reason = sureness(case, begin, end, evidence, stated=True)
     return Finding(
         detector=NAME,
-        severity="high" if deep else "low",
-        confidence="confirmed",
+        severity=str(limits["committed" if deep else "uncommitted"]),
+        confidence=confidence,
         title=_title(entries, deep=deep, known=known),
         begin=begin,
-        end=max(row["started_at"] for row in rows),
-        evidence=case.places(one for row in rows[:_SHOWN] for one in row["evidence"]),
+        end=end,
+        evidence=evidence,
         brokers=sorted(one for one in brokers if one is not None and one >= 0),
         partitions=sorted({entry["partition"] for entry in entries}),
         measures={
@@ -110,6 +114,18 @@ def _finding(
         + ("" if known else _OPEN)
         + (_UNREAD.format(unread) if unread else ""),
         actions=_actions(entries, deep=deep),
+        why=_why(limits, entries, deep=deep),
+        reason=reason,
+        doubts=_DOUBTS_DEEP if deep else _DOUBTS,
+    )
+
+
+def _why(limits: Mapping[str, Any], entries: Sequence[Entry], *, deep: bool) -> str:
+    deepest = max(entry["below_high_watermark"] for entry in entries)
+    how = f"up to {deepest:,} records below the high watermark" if deep else "none of it committed"
+    count = len({entry["partition"] for entry in entries})
+    return (
+        f"logs of {count} partitions were cut, no two more than {limits['stroke']} s apart; {how}"
     )
 
 
@@ -141,6 +157,14 @@ _PLAIN = (
 _DEEP = (
     "The log was cut below its own high watermark: records that were committed, acknowledged to "
     "producers with acks=all, and that consumers may have read. No unclean election is seen here."
+)
+_DOUBTS = (
+    "A producer that still held the records and sent them again has lost nothing.",
+    "The high watermark of a follower lags behind: some of it may have been committed after all.",
+)
+_DOUBTS_DEEP = (
+    "A log that somebody emptied or restored from a copy is cut in the same way.",
+    "An unclean election whose lines are missing here explains it too.",
 )
 _UNREAD = " {:,} further rows of tables/cuts were not looked at, so there may be more than this."
 _OPEN = " Not all leaders between are known: whether every election was clean cannot be told."

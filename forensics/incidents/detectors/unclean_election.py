@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.incidents.case import EXEMPLARY, Case, Row, by_time, name_of, strokes
+from forensics.incidents.confidence import sureness
 from forensics.incidents.finding import Finding
 from forensics.incidents.losses import LOSS_COLUMNS, LOSS_KINDS, loss
 
@@ -20,7 +21,8 @@ __all__ = ["find"]
 
 NAME = "unclean-election"
 _COLUMNS = (
-    "topic", "partition", "leader_epoch", "leader", "started_at", "log_end", "manner", "evidence",
+    "topic", "partition", "leader_epoch", "leader", "started_at", "log_end", "manner", "replicas",
+    "how", "evidence",
 )  # fmt: skip
 # So many partitions are looked at in one reading of the events, ...
 _AT_ONCE = 100
@@ -32,7 +34,9 @@ Loss = tuple[dict[str, Any], list[Mapping[str, Any]]]
 
 def find(case: Case) -> Iterator[Finding]:
     """Yield one finding for each stroke of unclean elections."""
-    unclean = case.rows("leadership", pc.field("clean") == False, _COLUMNS)  # noqa: E712
+    rows = case.each("leadership", pc.field("clean") == False, _COLUMNS)  # noqa: E712
+    # An old controller warns of data loss too where the only replica there is comes back.
+    unclean = [row for row in rows if row["replicas"] != [row["leader"]]]
     _date(case, [row for row in unclean if row["started_at"] is None])
     for group in strokes(unclean, case.limits[NAME]["stroke"]):
         yield _finding(case, sorted(group, key=lambda one: (one["topic"], one["partition"])))
@@ -62,20 +66,46 @@ def _finding(case: Case, group: list[Row]) -> Finding:
     leaders = {row["leader"] for row in group}
     before = {entry["previous_leader"] for entry in entries if entry["previous_leader"] is not None}
     begin = min(row["started_at"] for row in group)
+    end = max([begin, *(row["started_at"] for row in group)])
+    stated = all(row["how"] == "observed" for row in group)
+    confidence, reason = sureness(case, begin, end, places, stated=stated)
     return Finding(
         detector=NAME,
-        severity=_severity(entries),
-        confidence="confirmed",
+        severity=_severity(case, entries),
+        confidence=confidence,
         title=_title(entries, leaders),
         begin=begin,
-        end=max([begin, *(row["started_at"] for row in group)]),
+        end=end,
         evidence=places,
         brokers=sorted(leaders | before),
         partitions=[name_of(row) for row in group],
         measures={"partitions": entries},
         explanation=_explanation(entries),
-        actions=_actions(entries),
+        actions=_actions(case, entries),
+        why=_why(case, group, entries),
+        reason=reason,
+        doubts=_doubts(entries),
     )
+
+
+def _why(case: Case, group: Sequence[Row], entries: Sequence[Mapping[str, Any]]) -> str:
+    gap = case.limits[NAME]["stroke"]
+    count = sum(entry["lost_records_max"] is None for entry in entries)
+    bounds = f"; for {count} no line bounds the loss" if count else ""
+    return (
+        f"{len(group)} partitions got a leader that was not in sync, no two more than {gap} s "
+        f"apart{bounds}"
+    )
+
+
+def _doubts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say what would make it less bad, or wrong."""
+    told = ["A topic that was deleted and made again under the same name looks like a lost log."]
+    if any(entry["lost_records_max"] is None for entry in entries):
+        told.append("If nobody wrote to the old leader at the end, nothing was lost.")
+    if any(entry["acknowledged_min"] in (0, None) for entry in entries):
+        told.append("Records that were never acknowledged may be among those counted as lost.")
+    return told
 
 
 def _losses(case: Case, group: Sequence[Row]) -> Iterator[Loss]:
@@ -145,10 +175,12 @@ def _of(keys: Iterable[Key]) -> pc.Expression:
     return bounds & topic.isin(topics) & partition.isin(pa.array(numbers, pa.int32()))
 
 
-def _severity(entries: list[dict[str, Any]]) -> str:
-    if any(entry["lost_records_max"] is None or entry["lost_records_max"] for entry in entries):
-        return "critical"
-    return "medium"
+def _severity(case: Case, entries: list[dict[str, Any]]) -> str:
+    limits = case.limits[NAME]
+    if any(entry["lost_records_max"] or entry["lost_records_min"] for entry in entries):
+        return str(limits["lost"])
+    open_ones = any(entry["lost_records_max"] is None for entry in entries)
+    return str(limits["unknown" if open_ones else "harmless"])
 
 
 def _title(entries: list[dict[str, Any]], leaders: set[int]) -> str:
@@ -187,16 +219,15 @@ def _explanation(entries: list[dict[str, Any]]) -> str:
     )
 
 
-def _actions(entries: list[dict[str, Any]]) -> list[str]:
+def _actions(case: Case, entries: list[dict[str, Any]]) -> list[str]:
     hurt = [entry for entry in entries if entry["lost_records_max"] != 0] or entries
-    topics = sorted({entry["partition"].rpartition("-")[0] for entry in hurt})
-    return [_CONFIG.format(topic=topics[0]), str(hurt[0]["check"]), _SEND_AGAIN]
+    topic = str(hurt[0]["partition"]).rpartition("-")[0]
+    config = (
+        f"{case.commands.topic_config(topic)}   # is unclean.leader.election.enable=true meant?"
+    )
+    return [config, str(hurt[0]["check"]), _SEND_AGAIN]
 
 
-_CONFIG = (
-    "kafka-configs.sh --bootstrap-server BROKER:9092 --describe --entity-type topics "
-    "--entity-name {topic}   # is unclean.leader.election.enable=true meant?"
-)
 _SEND_AGAIN = (
     "Ask the producers of these partitions to send again what they sent between the last ISR "
     "shrink and the election; consumers' committed offsets beyond lost_from need a reset."

@@ -49,7 +49,8 @@ def _card(number: int, finding: Finding, most: int) -> Markup:
     return tag(
         "article",
         tag("h3", badge, " ", tag("a", title, href=f"#{anchor(finding.id)}")),
-        tag("p", f"{named(finding.detector)}, confidence {finding.confidence}. ",
+        tag("p", code(finding.id),
+            f" {named(finding.detector)}, confidence {finding.confidence}. ",
             span(finding.start, finding.end), class_="when"),
         _scope(finding),
         prose(finding.explanation),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from forensics.report import figures, folds, tracks
-from forensics.report.markup import Child, Markup, figure, table, tag
+from forensics.report import folds, tracks, volumes
+from forensics.report.markup import Child, Markup, figure, join, table, tag
+from forensics.report.plots import debts, leaders
 from forensics.report.saved import Saved
 from forensics.report.words import clock, count, lasting, listed
 
@@ -11,51 +12,67 @@ __all__ = ["ORDER", "TITLE", "render"]
 
 ORDER = 60
 TITLE = "Leaders"
-MEMBERS = 200
+# Members of a row that are listed by name, and all of them together.
+MEMBERS, LISTED = 200, 4000
 
 
 def render(saved: Saved) -> Markup:
     """Draw the leaders of the partitions that changed most, and list what each row holds."""
-    view = tracks.view(saved)
-    rows, partitions, folded = folds.strands(saved)
-    if not view or not rows:
+    view, fold = tracks.view(saved), folds.folded(saved)
+    if not view or not fold or not fold.rows:
         return tag("p", "No leader epoch of any partition was read.")
-    left = folded - len(rows)
-    more = f"{count(left, 'row')} with less harm are not drawn." if left else ""
-    long = [row for row in rows if row.beyond[2]]
+    rows = leaders.chosen(fold.rows)
+    holes = volumes.holes(saved)
+    drawn = leaders.swimlanes(rows, view, saved.window, saved.findings, holes)
+    says = f"{_says(fold)} {_left(fold, rows)}".strip()
+    summary = tag("summary", "Rows of the figure, with their partitions")
+    listing = tag("details", summary, _listing(rows))
+    return join([
+        figure("figure-leaders", drawn, says, listing),
+        debts.section(saved, fold.grid, fold.floor, view, holes),
+    ])  # fmt: skip
+
+
+def _left(fold: folds.Folded, rows: list[folds.Strand]) -> str:
+    """Say what is not drawn, and how much of it there is."""
+    left = fold.histories - len(rows)
+    some = fold.partitions - sum(len(row.members) for row in rows)
+    more = f"{count(left, 'row')} with less harm are not drawn ({count(some, 'partition')})."
+    more = more if left else ""
+    long = [row for row in rows if row.undrawn > 0]
     if long:
         more += f" {count(len(long), 'row')} with too many leader epochs to draw: of "
-        more += f"{long[0].harm[2]:,} of {long[0].label} the worst and longest are drawn."
-    says = f"{_says(rows, partitions, folded)} {more}".strip()
-    drawn = figures.swimlanes(rows, view)
-    summary = tag("summary", "Rows of the figure, with all their partitions")
-    listing = tag("details", summary, _listing(rows))
-    return figure("figure-leaders", drawn, says, listing)
+        more += f"{long[0].harm.changes:,} of {long[0].label} the worst and longest are drawn."
+    return more.strip()
 
 
-def _says(rows: list[folds.Strand], partitions: int, folded: int) -> str:
-    unclean = sum(len(row.members) for row in rows if row.harm[0])
-    dark = max((row.harm[1] for row in rows), default=0)
+def _says(fold: folds.Folded) -> str:
+    unclean = sum(len(row.members) for row in fold.rows if row.harm.unclean)
+    dark = max((row.harm.dark for row in fold.rows), default=0)
     worst = f"longest without a leader {lasting(dark)}" if dark else "none was without a leader"
-    histories = count(folded, "different history", "different histories")
+    histories = count(fold.histories, "different history", "different histories")
     torn = count(unclean, "partition") if unclean else "no partition"
     return (
-        f"{count(partitions, 'partition')} with {histories}; {torn} with an unclean election; "
-        f"{worst}. The number in a bar is the leader epoch."
+        f"{count(fold.partitions, 'partition')} with {histories}; {torn} with an unclean "
+        f"election; {worst}. The number in a bar is the leader epoch, the thin bar below is the "
+        "ISR; hatched: not known."
     )
 
 
 def _listing(rows: list[folds.Strand]) -> Markup:
-    head = ("Row", "Leaders in order", "Unclean", "Without leader", "Partitions")
-    cells = (_cells(row) for row in rows)
+    head = ("Row", "Leaders in order", "Unclean", "Without leader", "Alone in sync", "Partitions")
+    left, cells = LISTED, []
+    for row in rows:
+        cells.append(_cells(row, max(1, min(MEMBERS, left))))
+        left -= len(row.members)
     return table(head, cells, caption="Partitions with equal histories", numbers=("Unclean",))
 
 
-def _cells(row: folds.Strand) -> list[Child]:
+def _cells(row: folds.Strand, most: int) -> list[Child]:
     reigns = [f"{_leader(reign.leader)} from {clock(reign.start)[11:]}" for reign in row.reigns]
-    unclean, dark, _ = row.harm
-    members = listed(list(row.members), MEMBERS)
-    return [row.label, listed(reigns, 12), unclean, lasting(dark) if dark else "-", members]
+    members = listed(list(row.members), most)
+    alone, dark = (lasting(ms) if ms else "-" for ms in (row.harm.thin, row.harm.dark))
+    return [row.label, listed(reigns, 12), row.harm.unclean, dark, alone, members]
 
 
 def _leader(leader: int | None) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from forensics.report import figures, marks, tracks
-from forensics.report.markup import Markup, figure, join, table, tag
+from forensics.report import folds, marks, tracks, volumes
+from forensics.report.markup import Markup, figure, join, key, table, tag
+from forensics.report.plots import master, static
 from forensics.report.saved import Saved
 from forensics.report.words import clock, count, lasting, listed
 from forensics.report.zones import current
@@ -16,31 +17,47 @@ AWAY = frozenset({
     "crashed", "fenced", "paused", "stopped", "stopping", "starting", "recovering",
 })  # fmt: skip
 TROUBLED = frozenset({"stale", "disconnected"})
-DEBT = {"no leader": "without a leader"}
-LANES, CLIENTS, ROWS = 40, 12, 100
+DEBT = {"offline": "without a leader"}
+# Lanes of brokers and of clients, bars of the brokers', rows of the table.
+LANES, CLIENTS, BARS, ROWS = 30, 12, 500, 100
 
 
 def render(saved: Saved) -> Markup:
     """Draw the master timeline and list its broker states as a table."""
-    view = tracks.view(saved)
-    if not view:
+    drawn = _tracks(saved)
+    if drawn is None:
         return tag("p", "No log line with a time was read, so there is no timeline.")
-    bin_ms, errors = tracks.client_errors(saved)
-    brokers = tracks.lanes(saved, "broker")
-    drawn = marks.Tracks(
+    drawing = master.timeline(drawn)
+    states = _states(tracks.lanes(saved, "broker"))
+    if not drawing["data"]:
+        return join([tag("p", _says(drawn)), states])
+    colours = key(master.key(drawn))
+    still = static.timeline(drawn)
+    return figure("figure-timeline", drawing, _says(drawn), colours, states, still=still)
+
+
+def _tracks(saved: Saved) -> marks.Tracks | None:
+    """Read everything that the figure shows."""
+    view, whole = tracks.view(saved), saved.window
+    if not view or not whole:
+        return None
+    fold = folds.folded(saved)
+    cells = fold.grid.edges if fold else folds.cells(saved, whole)
+    counted = volumes.volume(saved, cells)
+    brokers = _worst(tracks.lanes(saved, "broker"), AWAY, LANES)
+    clients = _worst(tracks.lanes(saved, "client"), TROUBLED, CLIENTS)
+    return marks.Tracks(
         view=view,
         findings=saved.findings[:200],
-        controller=tracks.lanes(saved, "controller"),
-        brokers=_worst(brokers, AWAY, LANES),
+        controller=tracks.coarse(tracks.lanes(saved, "controller"), 100, whole),
+        brokers=tracks.coarse(brokers, BARS, whole),
         debt=tracks.debt(saved),
-        errors=errors,
-        bin_ms=bin_ms,
-        clients=_worst(tracks.lanes(saved, "client"), TROUBLED, CLIENTS),
+        clients=tracks.coarse(clients, BARS // 3, whole),
+        holes=volumes.holes(saved),
+        silences=volumes.silences(saved),
+        volume=counted if counted.facts.any() else None,
+        grid=fold.grid if fold else None,
     )
-    drawing = figures.timeline(drawn)
-    if not drawing["data"]:
-        return join([tag("p", _says(drawn)), _states(brokers)])
-    return figure("figure-timeline", drawing, _says(drawn), _states(brokers))
 
 
 def _worst(lanes: list[tracks.Lane], bad: frozenset[str], most: int) -> list[tracks.Lane]:
@@ -57,10 +74,11 @@ def _says(drawn: marks.Tracks) -> str:
     away = list(dict.fromkeys(lane.name for lane in drawn.brokers if lane.state in AWAY))
     peaks = [
         f"{count(max(level for _, level in points), 'partition')} {DEBT.get(name, name)}"
-        for name, points in sorted(drawn.debt.items())
-        if points
+        for name, points in drawn.debt.items()
+        if any(level for _, level in points)
     ]
-    errors = sum(sum(bins.values()) for bins in drawn.errors.values())
+    counted = drawn.volume.errors.values() if drawn.volume else ()
+    errors = sum(int(bins.sum()) for bins in counted)
     parts = [
         f"{count(len(drawn.findings), 'finding')}",
         f"{listed(away, 6)} away or restarting at some time" if away else "no broker seen away",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from forensics.report.answer import loss, sentence
-from forensics.report.markup import Markup, tag
+from forensics.report.answer import blind, is_open, loss, sentence
+from forensics.report.cut import cut_cleanly
+from forensics.report.markup import Child, Markup, anchor, join, tag
 from forensics.report.saved import Finding, Saved
+from forensics.report.signs import signs
+from forensics.report.subjects import happened
 from forensics.report.words import clock, count, lasting, listed
 from forensics.report.zones import current
 
@@ -13,6 +16,7 @@ __all__ = ["ORDER", "TITLE", "render"]
 ORDER = 10
 TITLE = "Verdict"
 WORDS = {"clear": "clear", "cannot_tell": "cannot tell"}
+ALSO = 3
 
 
 def render(saved: Saved) -> Markup:
@@ -20,81 +24,123 @@ def render(saved: Saved) -> Markup:
     level = saved.incidents[0].severity if saved.incidents else "none"
     verdict = str(saved.document.get("verdict"))
     word = level if verdict == "incident" else WORDS.get(verdict, verdict)
-    kind = f"level-{level}" if verdict == "incident" else f"level-{verdict.replace('_', '-')}"
+    kind = f"level-{anchor(level if verdict == 'incident' else verdict.replace('_', '-'))}"
     badge = tag("span", word, class_="badge")
     answer = tag("p", badge, " ", sentence(saved), class_="answer")
-    cells = tag("dl", *_cells(saved), class_="cells") if saved.incidents else None
-    return tag("div", answer, _lost(saved), cells, class_=f"verdict {kind}")
+    cells = _cells(saved) if saved.incidents else _looked(saved)
+    inside = (answer, _lost(saved), tag("dl", *cells, class_="cells"), _more(saved))
+    return tag("div", *inside, class_=f"verdict {kind}")
 
 
 def _lost(saved: Saved) -> Markup | None:
-    taken = loss(saved.findings)
-    if not taken:
+    taken, trimmed = loss(saved.findings), cut_cleanly(saved.findings)
+    parts: list[str] = []
+    if taken:
+        sure = f"At least {count(taken.at_least, 'record')} lost"
+        parts.append(sure if taken.at_least else "No loss is certain")
+        if taken.unbounded:
+            of = count(taken.partitions, "partition")
+            parts.append(f"no upper bound for {taken.unbounded:,} of {of}")
+    if trimmed:
+        parts.append(f"{trimmed} cut after clean changes of leader, which only acks=all survives")
+    if not parts:
         return None
-    sure = f"At least {count(taken.at_least, 'record')} lost"
-    parts = [sure if taken.at_least else "No loss is certain"]
-    if taken.unbounded:
-        of = count(taken.partitions, "partition")
-        parts.append(f"no upper bound for {taken.unbounded:,} of {of}")
+    says = "; ".join(parts)
     link = tag("a", "data-loss ledger", href="#ledger")
-    return tag("p", "; ".join(parts), " (", link, ").", class_="lost")
+    return tag("p", says[0].upper(), says[1:], " (", link, ").", class_="lost")
 
 
 def _cells(saved: Saved) -> list[Markup]:
-    found = saved.incidents
+    found = happened(saved.incidents)
     starts = [finding.start for finding in found if finding.start is not None]
     ends = [finding.end for finding in found if finding.end is not None]
     start = min(starts, default=None)
-    going = any(finding.end is None for finding in found)
-    end = None if going else max(ends, default=None)
+    going = any(is_open(saved, finding) for finding in found)
+    end = max(ends, default=None)
     whole = lasting(end - start) if start is not None and end is not None else ""
+    seen = f"the logs end {clock(end)[11:]}, {whole} later" if whole else ""
     brokers = sorted({broker for finding in found for broker in finding.brokers})
     return [
         _cell("Started", clock(start), f"{current().label}, first incident finding"),
         _cell(
             "Ended",
             "not over" if going else clock(end),
-            whole and f"{current().label}, after {whole}",
+            (seen if going else f"{current().label}, after {whole}") if whole else "",
         ),
-        _partitions(saved, found),
+        _partitions(saved),
         _cell("Brokers", listed([str(broker) for broker in brokers], 6) or "none named", ""),
         _clients(found),
-        _first_sign(found, start),
+        _first_sign(saved, start, end),
     ]
 
 
-def _cell(name: str, value: str, note: str) -> Markup:
+def _cell(name: str, value: str, note: Child) -> Markup:
     small = tag("small", note) if note else None
     return tag("div", tag("dt", name), tag("dd", tag("b", value), " ", small))
 
 
-def _partitions(saved: Saved, found: tuple[Finding, ...]) -> Markup:
-    hit = {name for finding in found for name in finding.partitions}
+def _partitions(saved: Saved) -> Markup:
+    hit = {name for finding in saved.incidents for name in finding.partitions}
     known = saved.partitions
     note = f"of {count(known, 'partition')}" if known else "of an unknown number"
     return _cell("Partitions hit", f"{len(hit):,}", note)
 
 
-def _clients(found: tuple[Finding, ...]) -> Markup:
-    names = sorted(
-        {
-            client
-            for finding in found
-            if finding.measures.get("verdict") in ("sustained", "stuck")
-            for client in finding.clients
-        }
-    )
+def _clients(found: list[Finding]) -> Markup:
+    names = sorted({client for finding in found for client in finding.clients})
     return _cell("Clients with sustained errors", f"{len(names):,}", listed(names))
 
 
-def _first_sign(found: tuple[Finding, ...], start: int | None) -> Markup:
-    signs = [
-        finding.start
-        for finding in found
-        if finding.detector == "stale-metadata" and finding.start is not None
+def _first_sign(saved: Saved, start: int | None, end: int | None) -> Markup:
+    """Say how long nobody could have noticed: what was hit first, and who first complained."""
+    name = "First effect to first sign"
+    if start is None:
+        return _cell(name, "not known", "")
+    found = signs(saved, start, start if end is None else end)
+    if not found:
+        return _cell(name, "not seen", "no client logged a warning meanwhile")
+    first = found[0]
+    value = lasting(first.at - start) if first.at > start else "at once"
+    when = f"{clock(first.at)[11:]} {current().label}"
+    return _cell(name, value, f"{first.client}: {first.what}, {when}")
+
+
+def _more(saved: Saved) -> Markup | None:
+    """Say below the cells what else there is, how sure the sentence is, and why."""
+    found = saved.incidents
+    lines: list[Child] = []
+    if len(found) > 1:
+        links = [
+            tag("a", finding.title, href=f"#{anchor(finding.id)}") for finding in found[1 : ALSO + 1]
+        ]
+        left = len(found) - len(links) - 1
+        tail = f"; and {count(left, 'finding')} more" if left else ""
+        lines.append(join([tag("b", "Also: "), join(links, "; "), tail, "."]))
+    reason = found[0].reason if found else ""
+    deaf = len(blind(saved))
+    link = tag("a", "what we could not see", href="#unseen")
+    looked = join([f"{count(deaf, 'kind')} of trouble could not be looked for (", link, ")"])
+    told = [reason] if reason else []
+    if told or (found and deaf):
+        says = join([*told, looked if deaf else None], "; ")
+        lines.append(join([tag("b", "How sure: "), says, "."]))
+    return tag("ul", *(tag("li", line) for line in lines), class_="more") if lines else None
+
+
+def _looked(saved: Saved) -> list[Markup]:
+    """Say what was looked at, where nothing was found or nothing can be told."""
+    archive = saved.document.get("archive") or {}
+    nodes = {row["node"] for row in saved.files if row["node"]}
+    asked = saved.document.get("detectors") or ()
+    deaf = len(blind(saved))
+    hurt = sum(1 for row in saved.files if row["damaged"])
+    files = archive.get("files") or len(saved.files)
+    few = len(saved.findings)
+    return [
+        _cell("From", clock(saved.window[0] if saved.window else None), current().label),
+        _cell("To", clock(saved.window[1] if saved.window else None), current().label),
+        _cell("Files", f"{files:,}", f"of {count(len(nodes), 'node')}, {hurt:,} damaged"),
+        _cell("Facts read", f"{archive.get('events') or 0:,}", "from their lines"),
+        _cell("Kinds of trouble looked for", f"{len(asked) - deaf:,}", f"{deaf:,} could not be"),
+        _cell("Findings of level low or info", f"{few:,}", "for the record" if few else ""),
     ]
-    if start is None or not signs:
-        return _cell("First visible to clients", "not seen", "no client error is an incident")
-    first = min(signs)
-    value = f"after {lasting(first - start)}" if first > start else "at once"
-    return _cell("First visible to clients", value, f"{clock(first)} {current().label}")

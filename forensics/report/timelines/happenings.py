@@ -71,7 +71,9 @@ def read(saved: Saved, topic: str, partition: int, shown: Shown) -> Told:
     if "ts" not in saved.columns("events"):
         return Told(())
     table = table.filter(pc.is_valid(table["ts"]))
-    rows = [row | {"at": row["ts"] - _offset(saved, row)} for row in table[:MOST].to_pylist()]
+    rows = [
+        row | {"at": saved.corrected(row["node"], row["ts"])} for row in table[:MOST].to_pylist()
+    ]
     rows.sort(key=lambda row: (row["at"], row["node"] or "", row["file"] or "", row["line"] or 0))
     left_out = table.num_rows - len(rows)
     kept = [row for row in rows if shown.start <= row["at"] <= shown.end]
@@ -157,10 +159,6 @@ def _word(name: str, value: object) -> str:
     if value is None:
         return "a node that is not known" if name == "node" else "that is not said"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _offset(saved: Saved, row: Row) -> int:
-    return saved.offsets.get(row["node"] or "", 0)
 
 
 def _place(row: Row) -> Place:

@@ -11,6 +11,7 @@ import pyarrow.dataset as ds
 from forensics.report import colours, figures, folds, marks, tracks
 from forensics.report.escape import plotly as plain
 from forensics.report.histories import Reign
+from forensics.report.plots import leaders
 from forensics.report.saved import Saved
 from forensics.report.timelines.saying import ids, moment, until, who
 from forensics.report.timelines.steps import MOST, Step, Story
@@ -91,12 +92,18 @@ def of_broker(saved: Saved, story: Story) -> figures.Figure:
 
 def overview(stories: Sequence[Story]) -> figures.Figure:
     """Draw the leaders of several partitions under each other."""
-    rows = [folds.Strand((story.name,), tuple(_reigns(story))) for story in stories]
-    return figures.swimlanes(rows, stories[0].shown.span)
+    rows = [_strand(story) for story in stories]
+    return leaders.swimlanes(rows, stories[0].shown.span)
+
+
+def _strand(story: Story) -> folds.Strand:
+    reigns = tuple(_reigns(story))
+    unclean = sum(reign.unclean for reign in reigns)
+    return folds.Strand((story.name,), folds.Harm(unclean, 0, 0, len(reigns)), reigns)
 
 
 def _axis(story: Story, findings: Sequence[Any] = ()) -> marks.Tracks:
-    return marks.Tracks(story.shown.span, findings, (), (), {}, {}, tracks.SECOND)
+    return marks.Tracks(story.shown.span, findings, (), (), {})
 
 
 def _reigns(story: Story) -> Iterator[Reign]:

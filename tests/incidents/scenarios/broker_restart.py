@@ -70,7 +70,9 @@ SCENARIOS = [
         [{"severity": "medium", "measures": {"kind": "unknown", "away_s": 9.0}}],
     ),
     Scenario(NAME, "fires", "a crash without a return", one("crash", None), [{"severity": "high"}]),
-    Scenario(NAME, "fires", "a silence without a return", one("gone", None), [{"severity": "high"}]),
+    Scenario(
+        NAME, "fires", "a silence without a return", one("gone", None), [{"severity": "high"}],
+    ),
     Scenario(NAME, "fires", "nobody knows how", one("unknown"), [{"severity": "low"}]),
     Scenario(
         NAME, "fires", "killed in its recovery again and again, until it was left alone",
@@ -87,20 +89,26 @@ SCENARIOS = [
         [{"severity": "high", "measures": {"starts": 4, "ended": "asked"}}],
     ),
     Scenario(
-        NAME, "fires", "stopped and started far too often for a person", restarts(range(100, 700, 100)),
+        NAME, "fires", "stopped and started far too often for a person",
+        restarts(range(100, 700, 100)),
         [{"severity": "info"}, {"severity": "low", "measures": {"restarts": 6}}, *each(5)],
     ),
-    Scenario(NAME, "boundary", "an operator's upgrade and its way back", restarts(range(100, 600, 100)), each(5)),
+    Scenario(
+        NAME, "boundary", "an operator's upgrade and its way back",
+        restarts(range(100, 600, 100)), each(5),
+    ),
     Scenario(
         NAME, "boundary", "the last at the end of the window",
         restarts([100, 200, 300, 400, 500, 3700]),
         [{"severity": "info"}, {"severity": "low", "measures": {"restarts": 6}}, *each(5)],
     ),
     Scenario(
-        NAME, "boundary", "the last beyond it", restarts([100, 200, 300, 400, 500, 3700.001]), each(6),
+        NAME, "boundary", "the last beyond it", restarts([100, 200, 300, 400, 500, 3700.001]),
+        each(6),
     ),
     Scenario(
-        NAME, "boundary", "the second start worked", lives(["starting", "crashed", "starting", "up"], 140),
+        NAME, "boundary", "the second start worked",
+        lives(["starting", "crashed", "starting", "up"], 140),
         [{"severity": "medium", "measures": {"kind": "crash"}}],
     ),
     Scenario(

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from forensics.incidents import Case
-from tests.incidents.cases import case, logs, reign
+from tests.incidents.cases import absence, case, event, logs, reign
 from tests.incidents.scenarios import Scenario
 
 NAME = "controller-churn"
 
 
-def reigns(begins: Sequence[float], *, one: bool = False) -> Callable[[Path], Case]:
+def reigns(begins: Sequence[float], *, one: bool = False, **more: Any) -> Callable[[Path], Case]:
     """Let nodes follow each other in office at some moments; or one and the same again."""
     return partial(
         case,
@@ -22,6 +23,7 @@ def reigns(begins: Sequence[float], *, one: bool = False) -> Callable[[Path], Ca
             for term, begin in enumerate(begins)
             if (owner := 1 if one else 1 + term % 2)
         ],
+        **more,
     )
 
 
@@ -40,6 +42,43 @@ SCENARIOS = [
         [{"measures": {"changes": 3}}],
     ),
     Scenario(NAME, "boundary", "the third just beyond it", reigns([0, 100, 200, 700.001])),
+    Scenario(
+        NAME, "quiet", "controllers that are restarted in turn",
+        reigns(
+            [0, 100, 200, 300],
+            events=[
+                event(100 * at - 30, f"controller-{1 + (at - 1) % 2}", "process_stopping")
+                for at in (1, 2, 3)
+            ],
+        ),
+    ),
+    Scenario(
+        NAME, "quiet", "combined nodes whose own stop is told by others",
+        reigns(
+            [0, 100, 200, 300],
+            away=[
+                absence(1 + (at - 1) % 2, "controlled", 100 * at - 5, 100 * at + 20)
+                for at in (1, 2, 3)
+            ],
+        ),
+    ),
+    Scenario(
+        NAME, "boundary", "a stop that is too far from the change",
+        reigns(
+            [0, 100, 200, 300],
+            events=[event(169, "controller-2", "process_stopping")],
+        ),
+        [{"measures": {"changes": 3}}],
+    ),
+    Scenario(
+        NAME, "boundary", "stopped as long before as a hand-over takes",
+        reigns([0, 100, 200, 300], events=[event(170, "controller-2", "process_stopping")]),
+    ),
+    Scenario(
+        NAME, "boundary", "a stop that comes after the change",
+        reigns([0, 100, 200, 300], events=[event(202, "controller-2", "process_stopping")]),
+        [{"measures": {"changes": 3}}],
+    ),
     Scenario(NAME, "quiet", "the same node again", reigns([0, 100, 200, 300], one=True)),
     Scenario(
         NAME, "blind", "only clients' logs",

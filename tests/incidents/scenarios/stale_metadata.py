@@ -95,7 +95,10 @@ SCENARIOS = [
         NAME, "fires", "each move has its own episode",
         client(error(101), error(121), moves=[
             move(100), move(120, "preferred", 2, leader=1, previous_leader=2)]),
-        [held("transient", "broker_crash", "info"), held("transient", "preferred_election", "info")],
+        [
+            held("transient", "broker_crash", "info"),
+            held("transient", "preferred_election", "info"),
+        ],
     ),
     Scenario(
         NAME, "fires", "partitions that moved apart are told apart",

@@ -1,0 +1,230 @@
+"""Consumer groups that rebalance again and again; members that join one after another do not."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.incidents.bursts import PLACE, Burst, bursts
+from forensics.incidents.case import Case
+from forensics.incidents.commands import word
+from forensics.incidents.confidence import sureness
+from forensics.incidents.finding import Finding
+from forensics.incidents.needs import Needs
+from forensics.incidents.rebalances import BAD, KINDS, Storm, cause_of
+
+__all__ = ["find"]
+
+NAME = "rebalance-storm"
+NEEDS = Needs(("broker", "client"))
+_MICROS = 1_000_000
+_SERVERS = ("group_rebalancing", "group_epoch_bumped")
+_MEMBERS = ("group_joined",)
+_COLUMNS = (*PLACE, "kind", "group", "detail", "count", "topic", "partition")
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each group that does not come to rest."""
+    if not case.sight.tells(*_SERVERS, *_MEMBERS):
+        return
+    storms = list(_storms(case))
+    _listen(case, storms)
+    _moves(case, storms)
+    for one in storms:
+        one.settle()
+        if _is_storm(case, one):
+            yield _finding(case, one)
+
+
+def _storms(case: Case) -> Iterator[Storm]:
+    """Give every group's run of rebalances, as its coordinator tells it, or else its members."""
+    limits = case.limits[NAME]
+    where = pc.field("kind").isin([*_SERVERS, *_MEMBERS]) & pc.field("group").is_valid()
+    gather = ["generation", "detail", "topic", "partition", "node"]
+    every = bursts(case, where, ["group", "kind"], limits["gap"], gather, least=limits["least"])
+    told = {one.subject[0] for one in every if one.subject[1] in _SERVERS}
+    for one in every:
+        group, kind = one.subject
+        if kind in _SERVERS:
+            yield Storm(one, group, told=True)
+        elif group not in told:
+            yield Storm(one, group, told=False, members=len(one.values("node")))
+
+
+def _listen(case: Case, storms: Sequence[Storm]) -> None:
+    """Let each storm hear what else was said of its group meanwhile."""
+    mine: dict[str, list[Storm]] = defaultdict(list)
+    for one in storms:
+        mine[one.group].append(one)
+    if not mine or not case.sight.tells(*KINDS):
+        return
+    where = pc.field("kind").isin(list(KINDS)) & pc.field("group").isin(sorted(mine))
+    slack = round(case.limits[NAME]["near"] * _MICROS)
+    for row in case.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
+        runs = mine[row["group"]]
+        at = bisect_right([one.burst.begin for one in runs], row["at"] + slack) - 1
+        if at >= 0 and row["at"] <= runs[at].burst.end + slack:
+            runs[at].take(row)
+
+
+def _moves(case: Case, storms: Sequence[Storm]) -> None:
+    """Count how often the partition that holds a group got another leader meanwhile."""
+    spans = [(one.burst.begin, one.burst.end, _home(one.burst), one) for one in storms]
+    homes = {home for *_, home, _ in spans if home is not None}
+    if not homes:
+        return
+    moment = pc.field("started_at")
+    begin, end = min(one[0] for one in spans), max(one[1] for one in spans)
+    where = pc.field("topic").isin(sorted({topic for topic, _ in homes}))
+    where &= (moment >= _moment(begin)) & (moment <= _moment(end))
+    columns = ["topic", "partition", "leader", "previous_leader", "started_at"]
+    for row in case.each("leadership", where, columns):
+        if row["leader"] == row["previous_leader"] or row["previous_leader"] is None:
+            continue
+        for first, last, home, one in spans:
+            if home == (row["topic"], row["partition"]) and first <= row["started_at"] <= last:
+                one.moves += 1
+
+
+def _home(burst: Burst) -> tuple[str, int] | None:
+    """Name the partition of the offsets topic that holds the group."""
+    topics, partitions = burst.values("topic"), burst.values("partition")
+    return (topics[0], partitions[0]) if len(topics) == len(partitions) == 1 else None
+
+
+def _is_storm(case: Case, one: Storm) -> bool:
+    """Restarted members cost two rebalances each, and fall out at most once."""
+    limits = case.limits[NAME]
+    if one.rebalances < limits["least"]:
+        return False
+    again = one.rebalances >= limits["each"] * one.members
+    return again or one.failures > max(one.members, limits["failures"])
+
+
+def _severity(case: Case, one: Storm, cause: str) -> str:
+    limits = case.limits[NAME]
+    if cause in BAD[:2]:
+        return str(limits["coordinator"])
+    if cause == "unknown":
+        return str(limits["unknown"])
+    minutes = max(one.burst.seconds / 60, 1)
+    if cause == "members_come_and_go" and one.rebalances < limits["rate"] * minutes:
+        return str(limits["slow"])
+    lasting = one.burst.seconds >= limits["lasting"]
+    return str(limits["long"] if lasting and cause in BAD else limits["short"])
+
+
+def _finding(case: Case, one: Storm) -> Finding:
+    burst, limits = one.burst, case.limits[NAME]
+    cause = cause_of(one.reasons)
+    evidence = [*burst.first, *one.lines]
+    confidence, reason = sureness(case, burst.begin, burst.end, evidence, stated=one.told)
+    return Finding(
+        detector=NAME,
+        severity=_severity(case, one, cause),
+        confidence=confidence,
+        title=f"Group {one.group} rebalanced {one.rebalances} times in {burst.seconds:g} s: "
+        f"{_CAUSES[cause][0]}",
+        begin=burst.begin,
+        end=burst.end,
+        evidence=evidence,
+        clients=sorted(one.clients),
+        measures={
+            "group": one.group,
+            "rebalances": one.rebalances,
+            "reasons": dict(sorted(one.reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
+            "cause": cause,
+            "members": one.members,
+            "commits_failed": one.said["commit_failed"],
+            "partitions_lost": one.said["partitions_lost"],
+            "coordinator_moves": one.moves,
+        },
+        explanation=f"{_CAUSES[cause][1]} {_COST}",
+        actions=[case.commands.group_members(one.group), _CAUSES[cause][2].format(word(one.group))],
+        why=f"{one.rebalances} rebalances of at most {one.members} members, no two more than "
+        f"{limits['gap']} s apart: {limits['each']} for each member are a storm, of which a restart "
+        f"takes two; {one.failures} times a member fell out (more than one each, and more than "
+        f"{limits['failures']}, are one too)",
+        reason=reason,
+        doubts=_doubts(one),
+    )
+
+
+_COST = (
+    "While a group rebalances its members read little or nothing, and what they had not committed "
+    "is read again."
+)
+_CAUSES = {
+    "storing_failed": (
+        "its coordinator could not store the group",
+        "The coordinator cannot write the group's state to __consumer_offsets, so every rebalance "
+        "fails at its end: the cause is with the brokers, not with the members.",
+        "Look at the ISR of __consumer_offsets and at its min.insync.replicas. Do not restart the "
+        "members of {}.",
+    ),
+    "coordinator_moved": (
+        "its coordinator moved",
+        "The partition that holds the group got another leader, and each new coordinator has to "
+        "load the group before it goes on.",
+        "Look at the brokers that lead __consumer_offsets. Do not restart the members of {}.",
+    ),
+    "poll_expired": (
+        "members take too long between polls",
+        "Members do not call poll() within max.poll.interval.ms: they leave, come back with a new "
+        "id, and get the same work again.",
+        "For the consumers of {}, lower max.poll.records or raise max.poll.interval.ms above the "
+        "longest time that one batch takes.",
+    ),
+    "heartbeat_expired": (
+        "members are not heard of in time",
+        "The coordinator hears nothing of members for as long as session.timeout.ms: they died, "
+        "hung, or cannot reach it.",
+        "Look at the hosts of the members of {} for kills and pauses at the times of the evidence.",
+    ),
+    "join_late": (
+        "members do not join again in time",
+        "Members did not come back to a rebalance within its time-out (max.poll.interval.ms for "
+        "Java clients), and it went on without them.",
+        "Look what the members of {} do between polls.",
+    ),
+    "members_come_and_go": (
+        "members come and go",
+        "Members join and leave again, each time with a new id: an application that crashes and is "
+        "started again, or makes a consumer for every request.",
+        "Look for restarts of the applications of {}; keep a consumer open instead of making a new "
+        "one each time.",
+    ),
+    "members_rejoin": (
+        "members join again by themselves",
+        "Members that are in the group ask to join again, as cooperative assignment makes them, or "
+        "since their subscription changes.",
+        "Look whether all members of {} have the same assignors and subscriptions.",
+    ),
+    "metadata_changed": (
+        "topics or subscriptions changed",
+        "The partitions of the topics that the group reads, or its subscriptions, changed.",
+        "Look which topics that match the subscription of {} come and go.",
+    ),
+    "unknown": (
+        "no line tells why",
+        "These logs do not tell why.",
+        "Collect server.log of the broker that coordinates {}.",
+    ),
+}
+
+
+def _doubts(one: Storm) -> list[str]:
+    found = []
+    if not one.told:
+        found.append("Only members tell of it: what the coordinator saw is not in the archive.")
+    if one.members > 1 and one.failures <= one.members:
+        found.append("A deploy that replaces every member several times looks the same.")
+    return found
+
+
+def _moment(micros: int) -> pa.Scalar:
+    return pa.scalar(micros, pa.timestamp("us", tz="UTC"))

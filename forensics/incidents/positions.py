@@ -1,0 +1,201 @@
+"""Positions of consumers that were not there any more: which, why, and how much was skipped."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from forensics.incidents.bursts import PLACE, Burst, bursts
+from forensics.incidents.case import Case, Row, by_time
+
+__all__ = ["NAME", "Reset", "resets"]
+
+NAME = "offset-reset"
+_MICROS = 1_000_000
+_OUT = "OFFSET_OUT_OF_RANGE"
+_RANGE = "position_out_of_range"
+_CUT = ("consumer_saw_truncation", "client_truncation_seen")
+_MISSING, _RESET, _DEAD = "position_missing", "position_reset", "group_dead"
+_BY = ["node", "client", "group", "topic"]
+_GATHER = ["kind", "error", "partition", "position", "count"]
+_KEPT = 100
+_SERVER = ("log_start_moved", "topic_deleted")
+_DELETED = "delete records"
+
+
+@dataclass
+class Reset:
+    """One client's positions of one topic that were lost, and what it did then."""
+
+    burst: Burst
+    cause: str = "unknown"
+    fails: bool = False
+    skipped: int = 0
+    again: int = 0
+    partitions: list[str] = field(default_factory=list)
+    lines: list[Row] = field(default_factory=list)
+
+
+def resets(case: Case) -> list[Reset]:
+    """Find them; a new group, which has no position yet, is none."""
+    kind = pc.field("kind")
+    where = kind.isin([_RANGE, *_CUT]) | (pc.field("error") == _OUT)
+    found = bursts(case, where, _BY, case.limits[NAME]["gap"], _GATHER)
+    every = [_lost(one) for one in found]
+    _follow(case, every)
+    every += _forgotten(case)
+    _seek(case, every)
+    return sorted(every, key=lambda one: (one.burst.begin, repr(one.burst.subject)))
+
+
+def _lost(burst: Burst) -> Reset:
+    one = Reset(burst, partitions=_names(burst), fails=not burst.seen["kind"][_RESET])
+    if any(burst.seen["kind"][kind] for kind in _CUT):
+        one.cause = "truncation"
+    return one
+
+
+def _names(burst: Burst) -> list[str]:
+    topic = burst.subject[3]
+    return [f"{topic}-{number}" for number in burst.values("partition")] if topic else []
+
+
+def _follow(case: Case, every: Sequence[Reset]) -> None:
+    """See where consumers went on: a client's reset after it lost its position."""
+    mine: dict[tuple[str | None, ...], list[Reset]] = defaultdict(list)
+    for one in every:
+        mine[one.burst.subject].append(one)
+        _measure(one, [row for row in one.burst.first if row["kind"] == _RESET])
+    if not mine or not case.sight.tells(_RESET):
+        return
+    near = round(case.limits[NAME]["near"] * _MICROS)
+    nodes = sorted({str(subject[0]) for subject in mine})
+    where = (pc.field("kind") == _RESET) & pc.field("node").isin(nodes) & pc.field("ts").is_valid()
+    went: dict[int, list[Row]] = defaultdict(list)
+    for row in case.each("events", where, [*PLACE, *_BY, *_GATHER]):
+        for one in mine.get(tuple(row[name] for name in _BY), ()):
+            if one.burst.begin <= row["at"] <= one.burst.end + near:
+                one.fails = False
+                if len(went[id(one)]) < _KEPT:
+                    went[id(one)].append(row)
+    for one in every:
+        if not one.burst.seen["error"][_OUT]:
+            _measure(one, went[id(one)])
+            one.lines += went[id(one)][:5]
+
+
+def _measure(one: Reset, went: Sequence[Row]) -> None:
+    """Count the records between each lost position and where the consumer went on."""
+    rows = sorted([*one.burst.first, *went], key=by_time)
+    old: dict[int | None, int] = {}
+    one.skipped = one.again = 0
+    for row in {(row["file"], row["line"], row["partition"]): row for row in rows}.values():
+        if row["kind"] == _RESET and row["count"] is not None:
+            one.skipped += row["count"]
+        elif row["position"] is None:
+            continue
+        elif row["kind"] != _RESET:
+            old[row["partition"]] = row["position"]
+        elif row["partition"] in old:
+            step = row["position"] - old.pop(row["partition"])
+            one.skipped, one.again = one.skipped + max(step, 0), one.again + max(-step, 0)
+
+
+def _forgotten(case: Case) -> list[Reset]:
+    """Find groups that come back after their offsets were dropped."""
+    if not case.sight.tells(_DEAD) or not case.sight.tells(_MISSING):
+        return []
+    dead: dict[str, Row] = {}
+    where = (pc.field("kind") == _DEAD) & pc.field("group").is_valid() & pc.field("ts").is_valid()
+    for row in case.each("events", where, [*PLACE, "group"]):
+        first = dead.get(row["group"])
+        if first is None or by_time(row) < by_time(first):
+            dead[row["group"]] = row
+
+    def keep(row: Row) -> bool:
+        """Whether the group was forgotten before."""
+        return row["group"] in dead and bool(dead[row["group"]]["at"] <= row["at"])
+
+    found = bursts(
+        case, pc.field("kind") == _MISSING, _BY, case.limits[NAME]["gap"], _GATHER, keep=keep
+    )
+    return [
+        Reset(one, "offsets_expired", partitions=_names(one), lines=[dead[one.subject[2]]])
+        for one in found
+    ]
+
+
+def _seek(case: Case, every: Sequence[Reset]) -> None:
+    """Look up why each position was not there any more."""
+    mine: dict[str, list[Reset]] = defaultdict(list)
+    for one in every:
+        topic = one.burst.subject[3]
+        if one.cause == "unknown" and topic:
+            mine[topic].append(one)
+    if not mine:
+        return
+    first: dict[int, Row] = {}
+    near = round(case.limits[NAME]["near"] * _MICROS)
+    for row in _moves(case, sorted(mine)):
+        for one in mine[row["topic"]]:
+            known = first.get(id(one))
+            if _concerns(row, one, near) and (known is None or _likelier(row) < _likelier(known)):
+                first[id(one)] = row
+    for one in every:
+        if id(one) in first:
+            one.cause, one.lines = _cause(first[id(one)]), [first[id(one)], *one.lines]
+        elif one.cause == "unknown" and _was_cut(case, one):
+            one.cause = "truncation"
+
+
+def _moves(case: Case, topics: Sequence[str]) -> Iterator[Row]:
+    if not case.sight.tells(*_SERVER):
+        return
+    where = pc.field("kind").isin(list(_SERVER)) & pc.field("topic").isin(list(topics))
+    columns = [*PLACE, "kind", "topic", "partition", "position", "detail", "telling"]
+    for row in case.each("events", where & pc.field("ts").is_valid(), columns):
+        if case.is_news(row):
+            yield row
+
+
+def _concerns(row: Row, one: Reset, near: int) -> bool:
+    """Whether a line tells that what stood at a lost position was deleted before."""
+    if row["at"] > one.burst.begin + near:
+        return False
+    if row["kind"] == "topic_deleted":
+        return True
+    lost = [
+        told["position"]
+        for told in one.burst.first
+        if told["kind"] != _RESET and told["partition"] == row["partition"]
+        and told["position"] is not None
+    ]  # fmt: skip
+    return bool(lost) and row["position"] is not None and row["position"] > min(lost)
+
+
+def _likelier(row: Row) -> tuple[Any, ...]:
+    """Put what passed the position before a deletion of the topic, and what came first first."""
+    return (row["kind"] == "topic_deleted", *by_time(row))
+
+
+def _cause(row: Row) -> str:
+    if row["kind"] == "topic_deleted":
+        return "topic_recreated"
+    return "delete_records" if _DELETED in (row["detail"] or "").lower() else "retention"
+
+
+def _was_cut(case: Case, one: Reset) -> bool:
+    """Whether a log of the topic was cut back before."""
+    topic = one.burst.subject[3]
+    rows = case.each("cuts", pc.field("topic") == topic, ["partition", "started_at"])
+    numbers = one.burst.seen["partition"]
+    return any(
+        row["partition"] in numbers
+        and row["started_at"] is not None
+        and row["started_at"] <= one.burst.end
+        for row in rows
+    )

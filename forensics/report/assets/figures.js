@@ -1,0 +1,200 @@
+"use strict";
+// The figures: drawn when they come into sight, in the reader's light or dark, and fit for paper.
+globalThis.figures = (() => {
+  const blocks = [...document.querySelectorAll("script[data-figure]")];
+  const boxOf = (block) => document.getElementById(block.dataset.figure);
+  const drawn = new Set();
+  let library = null;
+
+  // The library is in the page once, packed, and its hash is in the policy, so it may run inline;
+  // or it lies beside many pages that share it.
+  const load = () => {
+    library ??= (async () => {
+      const kept = document.getElementById("plotly-js");
+      const script = document.createElement("script");
+      if (kept.dataset.file) {
+        script.src = kept.dataset.file;
+        const lies = new Promise((done, failed) => {
+          script.onload = done;
+          script.onerror = () => failed(new Error(`${kept.dataset.file} is not beside this page`));
+        });
+        document.head.append(script);
+        await lies;
+        return;
+      }
+      const packed = atob(kept.textContent);
+      const bytes = Uint8Array.from(packed, (mark) => mark.charCodeAt(0));
+      const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      script.textContent = await new Response(plain).text();
+      document.head.append(script);
+    })();
+    return library;
+  };
+
+  const PAPER = { "--text": "#000", "--grid": "#ddd", "--line": "#bbb", "--ground": "#fff" };
+  const colour = (name, paper) =>
+    paper ? PAPER[name] : getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  // Figures carry data; light or dark is the reader's, so it is set here.
+  const theme = (layout, paper) => {
+    const set = { "font.color": colour("--text", paper) };
+    for (const key of Object.keys(layout).filter((name) => /^[xy]axis\d*$/.test(name))) {
+      set[`${key}.gridcolor`] = colour("--grid", paper);
+      set[`${key}.linecolor`] = colour("--line", paper);
+    }
+    set["hoverlabel.bgcolor"] = colour("--ground", paper);
+    set["hoverlabel.font.color"] = colour("--text", paper);
+    return set;
+  };
+
+  const apply = (layout, changes) => {
+    for (const [path, value] of Object.entries(changes)) {
+      const keys = path.split(".");
+      const last = keys.pop();
+      keys.reduce((at, key) => (at[key] ??= {}), layout)[last] = value;
+    }
+    return layout;
+  };
+
+  // Plotly's own buttons have neither a name nor a place in the order of tabs.
+  const label = (box) => {
+    for (const button of box.querySelectorAll(".modebar-btn")) {
+      button.setAttribute("aria-label", button.getAttribute("data-title") ?? "figure tool");
+      button.setAttribute("role", "button");
+      button.setAttribute("tabindex", "0");
+      button.onkeydown = (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        button.click();
+      };
+    }
+  };
+
+  // A mark names what it stands for: a finding, a partition, a broker. A click goes there.
+  const follow = (box) =>
+    box.on("plotly_click", ({ points }) => {
+      const id = points.map((point) => point.id).find((name) => name?.startsWith("#"));
+      if (id) location.hash = id;
+    });
+
+  // An axis of time, and how far it reaches at most; a heatmap may not be left.
+  const plot = (box, block, paper = false, more = {}) => {
+    const { data, layout, config } = JSON.parse(block.textContent);
+    box.replaceChildren();
+    return Plotly.newPlot(box, data, apply(layout, { ...theme(layout, paper), ...more }), config);
+  };
+
+  const draw = async (block) => {
+    const box = boxOf(block);
+    if (drawn.has(box)) return;
+    drawn.add(box);
+    const before = [...box.childNodes];
+    try {
+      await load();
+      await plot(box, block);
+      label(box);
+      follow(box);
+    } catch (error) {
+      const words = document.createElement("p");
+      words.textContent = `This figure could not be drawn: ${error.message}`;
+      // What was drawn without a script says more than nothing.
+      box.replaceChildren(words, ...before);
+    }
+  };
+
+  const watch = new IntersectionObserver(
+    (seen) => {
+      for (const entry of seen) {
+        if (!entry.isIntersecting) continue;
+        watch.unobserve(entry.target);
+        draw(blocks.find((block) => boxOf(block) === entry.target));
+      }
+    },
+    { rootMargin: "400px" },
+  );
+  for (const block of blocks) watch.observe(boxOf(block));
+
+  // Printing does not wait: what nobody has scrolled to yet is drawn while there is time.
+  const idle = globalThis.requestIdleCallback ?? ((work) => setTimeout(work, 200));
+  const prepare = async () => {
+    for (const block of blocks) {
+      await new Promise((free) => idle(free));
+      await draw(block);
+    }
+  };
+  addEventListener("load", () => setTimeout(prepare, 500));
+
+  const repaint = () => {
+    for (const box of drawn) if (box.layout) Plotly.relayout(box, theme(box.layout, false));
+  };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+
+  // A4 and Letter, whichever is narrower and whichever is shorter, less their margins.
+  const WIDE = 680;
+  const HIGH = 900;
+  let slices = [];
+
+  // A figure with more rows than a sheet can hold goes on as many sheets as it needs.
+  const sliced = (box, block, rows) => {
+    const { layout } = JSON.parse(block.textContent);
+    const frame = layout.height - rows.height * rows.count;
+    const each = Math.floor((HIGH - frame) / rows.height);
+    const size = { width: WIDE, autosize: false };
+    for (let first = 0; first < rows.count; first += each) {
+      const last = Math.min(first + each, rows.count);
+      const part = document.createElement("div");
+      part.className = "sheet";
+      box.after(...slices.filter((one) => one.dataset.of === box.id), part);
+      part.dataset.of = box.id;
+      slices.push(part);
+      const range = [rows.count - last - 0.5, rows.count - first - 0.5];
+      const height = frame + rows.height * (last - first);
+      plot(part, block, true, { ...size, height, "yaxis.range": range });
+    }
+    box.classList.add("off-paper");
+  };
+
+  const toPaper = () => {
+    for (const block of blocks) {
+      const box = boxOf(block);
+      const plain = JSON.parse(block.textContent).layout;
+      const rows = plain.meta?.rows;
+      if (rows && plain.height > HIGH) sliced(box, block, rows);
+      else {
+        const size = { width: WIDE, autosize: false, height: Math.min(plain.height, HIGH) };
+        if (box.layout) Plotly.relayout(box, { ...theme(box.layout, true), ...size });
+        else plot(box, block, true, size);
+        drawn.add(box);
+      }
+    }
+  };
+  const toScreen = () => {
+    for (const part of slices) {
+      Plotly.purge(part);
+      part.remove();
+    }
+    slices = [];
+    for (const block of blocks) {
+      const box = boxOf(block);
+      box.classList.remove("off-paper");
+      const { height } = JSON.parse(block.textContent).layout;
+      // A width of null follows the box again.
+      const size = { width: null, autosize: true, height };
+      if (box.layout) Plotly.relayout(box, { ...theme(box.layout, false), ...size });
+    }
+  };
+  addEventListener("beforeprint", () => globalThis.Plotly && toPaper());
+  addEventListener("afterprint", () => globalThis.Plotly && toScreen());
+
+  // Show a stretch of time on every figure that has time on its first axis.
+  const zoom = async (from, to) => {
+    for (const block of blocks) {
+      await draw(block);
+      const box = boxOf(block);
+      if (box.layout?.xaxis?.type === "date") {
+        await Plotly.relayout(box, { "xaxis.range": [from, to] });
+      }
+    }
+  };
+  return { draw, zoom };
+})();

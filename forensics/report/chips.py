@@ -1,0 +1,79 @@
+"""One line of one log, quoted: its place outside, its text inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from forensics.report.markup import Child, Markup, code, join, tag
+from forensics.report.saved import Proof, Saved
+
+__all__ = ["Places", "chip", "proofs"]
+
+# Of one line, many things may be told; more than this is looked up part by part anyway.
+_ASKED = 5000
+
+
+class Places:
+    """Where the quoted lines begin in their unpacked files, and what those files are."""
+
+    def __init__(self, saved: Saved, quoted: Iterable[Proof]) -> None:
+        """Look up all lines that a section quotes in one go."""
+        wanted = {(one.file, one.line) for one in quoted if one.line is not None}
+        self._offsets = _offsets(saved, wanted)
+        self._rules = set(saved.document.get("rules") or ())
+        self._digests = {row["file"]: row["sha256"] for row in saved.files if row["sha256"]}
+
+    def rule(self, proof: Proof) -> Child:
+        """Lead to what the page says of the rule that read a line."""
+        if not proof.rule:
+            return None
+        says = f"read by {proof.rule}"
+        return tag("a", says, href=f"#rule-{proof.rule}") if proof.rule in self._rules else says
+
+    def of(self, proof: Proof) -> str:
+        """Say where a line is, to the byte, and of which file by its digest."""
+        offset = self._offsets.get((proof.file, proof.line))
+        digest = self._digests.get(proof.file)
+        words = [f"byte {offset:,}" if offset is not None else ""]
+        words.append(f"file SHA-256 {digest[:16]}…" if digest else "")
+        return ", ".join(word for word in words if word)
+
+
+def _offsets(saved: Saved, wanted: set[tuple[str, int | None]]) -> dict[tuple[str, Any], int]:
+    if not wanted:
+        return {}
+    lines = sorted({line for _, line in wanted if line is not None})[:_ASKED]
+    found: dict[tuple[str, Any], int] = {}
+    here = ds.field("line").isin(lines)
+    for part in saved.parts("events", ("file", "line", "offset"), here):
+        for row in part.filter(pc.is_valid(part["offset"])).to_pylist():
+            if (row["file"], row["line"]) in wanted:
+                found[row["file"], row["line"]] = row["offset"]
+    return found
+
+
+def proofs(rows: Sequence[Mapping[str, Any]] | None) -> tuple[Proof, ...]:
+    """Read quoted lines as findings.json has them, each once."""
+    read = (
+        Proof(
+            str(row.get("file") or ""),
+            row.get("line"),
+            str(row.get("text") or ""),
+            str(row.get("rule") or "").partition("@")[0] or None,
+        )
+        for row in rows or ()
+    )
+    return tuple(dict.fromkeys(read))
+
+
+def chip(proof: Proof, places: Places) -> Markup:
+    """Set one quoted line, folded."""
+    place = f"{proof.file}:{proof.line}" if proof.line is not None else proof.file
+    told: list[Child] = [part for part in (places.of(proof) or None, places.rule(proof)) if part]
+    below = tag("small", join(told, "; ")) if told else None
+    text = tag("pre", proof.text) if proof.text else None
+    return tag("details", tag("summary", code(place)), text, below, class_="chip")

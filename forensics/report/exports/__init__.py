@@ -1,0 +1,21 @@
+"""What a run says, in the forms that other tools take: one format a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from forensics.report.exports import jsonl, junit, markdown, timesketch
+from forensics.report.exports.tables import write_csv, write_parquet
+from forensics.report.saved import Saved
+
+__all__ = ["FOLDERS", "TEXTS", "write_csv", "write_parquet"]
+
+# Formats that are one text, written piece by piece; the flag asks for single events, too.
+TEXTS: dict[str, Callable[[Saved, bool], Iterator[str]]] = {
+    "markdown": markdown.write,
+    "jsonl": jsonl.write,
+    "timesketch": timesketch.write,
+    "junit": junit.write,
+}
+# Formats that are a folder with a file for each table.
+FOLDERS = {"csv": write_csv, "parquet": write_parquet}

@@ -1,0 +1,21 @@
+"""The timeline as JSON lines: one thing that happened a line, in the order of time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from forensics.report.exports.happenings import happenings, iso
+from forensics.report.saved import Saved
+
+__all__ = ["write"]
+
+TIMES = ("time", "ended_at", "logged_at", "written_from", "written_to")
+
+
+def write(saved: Saved, events: bool) -> Iterator[str]:
+    """Write findings and changes of state, and single events where they are asked for."""
+    for one in happenings(saved, events=events):
+        row = one | {name: iso(one[name]) for name in TIMES if name in one}
+        # Kept to ASCII, so that nothing in it can move a terminal or turn a line around.
+        yield json.dumps(row) + "\n"

@@ -1,0 +1,1 @@
+"""One module draws one figure of the page."""

@@ -1,0 +1,132 @@
+"""Figure 2: who led which partition in which epoch, exactly, and who was in sync."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from forensics.report import colours, figures, marks
+from forensics.report.escape import plotly as shown
+from forensics.report.folds import State, Strand
+from forensics.report.histories import Reign
+from forensics.report.saved import Finding
+from forensics.report.tracks import gaps
+from forensics.report.words import clock, lasting
+
+__all__ = ["TALL", "chosen", "swimlanes"]
+
+TALL = 26
+# Rows, bars of leaders and bars of ISRs: with what other figures draw, 4,000 at most.
+ROWS, BARS, STATES = 200, 1200, 500
+# The axis goes upwards: the bar of the ISR is the lower one.
+LEADING, SYNC = {"width": 0.6, "offset": -0.18}, {"width": 0.16, "offset": -0.4}
+# From dark to light, by how many are missing.
+SIZES = ("#2a6f97", "#7fb2d0", "#f2b134", "#d55e00")
+
+
+def chosen(rows: Sequence[Strand]) -> list[Strand]:
+    """Choose as many of the worst rows as can be drawn exactly."""
+    found, bars = list[Strand](), 0
+    for row in rows[:ROWS]:
+        bars += 2 * len(row.reigns) + 1
+        if bars > BARS and found:
+            break
+        found.append(row)
+    return found
+
+
+def swimlanes(
+    rows: Sequence[Strand], view: tuple[int, int], whole: tuple[int, int] | None = None,
+    findings: Iterable[Finding] = (), holes: marks.Holes = (),
+) -> figures.Figure:  # fmt: skip
+    """Draw who led which partition when: one bar a leader epoch, one trace a broker."""
+    sheet = figures.Sheet([("", TALL * len(rows))], view)
+    reigns = [(row, reign) for row in rows for reign in row.reigns]
+    leaders = {reign.leader for _, reign in reigns}
+    for leader in sorted(leaders, key=lambda n: (n is None, n == -1, n or 0)):
+        mine = [pair for pair in reigns if pair[1].leader == leader]
+        sheet.add_trace(_reign_trace(mine, view))
+    unknown = list(_unknown(rows, whole)) if whole else []
+    if unknown:
+        sheet.add_trace(_unknown_trace(unknown, view))
+    for trace in _sync_traces(rows, view):
+        sheet.add_trace(trace)
+    unclean = [pair for pair in reigns if pair[1].unclean]
+    if unclean:
+        sheet.add_trace(_unclean_trace(unclean))
+    sheet.update_yaxes(**figures.row_names([row.label for row in rows]), range=[-0.5, len(rows) - 0.5])
+    meta = {"rows": {"count": len(rows), "height": TALL}}
+    return sheet.done(findings, holes, barmode="overlay", showlegend=True, meta=meta)
+
+
+def _reign_trace(pairs: Sequence[tuple[Strand, Reign]], view: tuple[int, int]) -> figures.Figure:
+    leader = pairs[0][1].leader
+    name, fill, shape = f"broker {leader}", "", ""
+    if leader is None:
+        name, (fill, shape) = "leader not known", colours.STATE["unknown"]
+    elif leader == -1:
+        name, fill, shape = "no leader", colours.DARK, "\\"
+    bars = [
+        (reign.start, reign.end, shown(row.label), marks.word(reign), marks.story(row, reign, name))
+        for row, reign in pairs
+    ]
+    fills = [fill or colours.broker(leader or 0)] * len(bars)
+    return figures.bar_trace(bars, view, fills, shape, name=name, **LEADING)
+
+
+def _unknown(
+    rows: Sequence[Strand], whole: tuple[int, int]
+) -> Iterator[tuple[Strand, tuple[int, int]]]:
+    """Give the stretches of which no line says who led."""
+    left = BARS // 2
+    for row in rows:
+        for hole in gaps(((reign.start, reign.end) for reign in row.reigns), whole):
+            if left and not row.undrawn:
+                left -= 1
+                yield row, hole
+
+
+def _unknown_trace(
+    holes: Sequence[tuple[Strand, tuple[int, int]]], view: tuple[int, int]
+) -> figures.Figure:
+    fill, shape = colours.STATE["unknown"]
+    bars = [
+        (start, end, shown(row.label), "", f"{shown(row.label)}: leader not known<br>"
+         f"{clock(start)} for {lasting(end - start)}")
+        for row, (start, end) in holes
+    ]  # fmt: skip
+    fills = [fill] * len(bars)
+    return figures.bar_trace(bars, view, fills, shape, name="leader not known", **LEADING)
+
+
+def _sync_traces(rows: Sequence[Strand], view: tuple[int, int]) -> Iterator[figures.Figure]:
+    """Draw a thin bar below each leader's: how many replicas are missing from the ISR."""
+    every = [(row, state) for row in rows for state in row.states if state.isr is not None]
+    # Where there are too many, what is whole is left out first: blank then means whole.
+    short = sorted(every, key=lambda pair: (-_missing(pair[1]), pair[1].start - pair[1].end))
+    kept = short[:STATES]
+    for missing in sorted({_missing(state) for _, state in kept}):
+        mine = [(row, state) for row, state in kept if _missing(state) == missing]
+        bars = [(state.start, state.end, shown(row.label), "", _sync(row, state))
+                for row, state in mine]  # fmt: skip
+        name = "ISR whole" if not missing else f"{missing}{' or more' if missing == 3 else ''} out of sync"
+        fills = [SIZES[missing]] * len(bars)
+        yield figures.bar_trace(bars, view, fills, name=name, **SYNC)
+
+
+def _missing(state: State) -> int:
+    return min(3, max(0, state.wanted - len(state.isr or ())))
+
+
+def _sync(row: Strand, state: State) -> str:
+    isr = ", ".join(map(str, state.isr or ())) or "nobody"
+    when = f"{clock(state.start, exact=True)} for {lasting(state.end - state.start)}"
+    return f"{shown(row.label)}: in sync {isr}, of {state.wanted}<br>{when}"
+
+
+def _unclean_trace(pairs: Sequence[tuple[Strand, Reign]]) -> figures.Figure:
+    return {
+        "type": "scatter", "x": [reign.start for _, reign in pairs],
+        "y": [shown(row.label) for row, _ in pairs], "mode": "markers",
+        "name": "U, red edge: unclean election", "hoverinfo": "skip",
+        "marker": {"symbol": "line-ns", "size": 18, "line": {"width": 4, "color": colours.TORN}},
+    }  # fmt: skip

@@ -1,0 +1,110 @@
+"""Write what a postmortem found for other tools: tickets, sheets, timelines, CI."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from forensics.console import run
+
+__all__ = ["command"]
+
+FORMATS = ("markdown", "csv", "parquet", "jsonl", "timesketch", "junit")
+
+
+@click.command()
+@click.argument("out", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--format", "form", required=True, type=click.Choice(FORMATS), help="What to write.")
+@click.option(
+    "-o", "--output", "target", type=click.Path(path_type=Path), metavar="TARGET",
+    help="The file, or the folder for csv and parquet; else text goes to the terminal.",
+)  # fmt: skip
+@click.option(
+    "--table", "tables", multiple=True, metavar="NAME",
+    help="csv, parquet: only this table, such as leadership; may be repeated.",
+)  # fmt: skip
+@click.option("--events", is_flag=True, help="jsonl, timesketch: every single event, too.")
+@click.option("--from", "since", metavar="TIME", help="Leave out what was over before this time.")
+@click.option("--to", "till", metavar="TIME", help="Leave out what began after this time.")
+def command(
+    out: Path,
+    form: str,
+    target: Path | None,
+    tables: tuple[str, ...],
+    *,
+    since: str | None,
+    till: str | None,
+    events: bool,
+) -> None:
+    """Write what a postmortem found for other tools: tickets, sheets, timelines, CI.
+
+    OUT is the output folder of `postmortem`; no log is read, so neither Spark nor Java is needed.
+
+    \b
+      markdown    a summary for a ticket
+      csv         every table as a sheet, and the findings; no cell is a formula
+      parquet     every table as one file, and the findings
+      jsonl       everything that happened, in the order of time, one JSON object a line
+      timesketch  the same with message, datetime and timestamp_desc
+      junit       one test for each finding and detector: an incident fails, what these logs
+                  cannot tell is an error
+
+    TIME is as for `report`, in UTC; csv and parquet hold whole tables.
+
+    \b
+    Example:
+      kafka-forensics export out --format markdown -o ticket.md
+      kafka-forensics export out --format csv -o sheets --table leadership --table findings
+      kafka-forensics export out --format timesketch --from 11:38 --to 11:41 -o timeline.jsonl
+      kafka-forensics export out --format junit -o TEST-kafka.xml
+    """
+    from forensics.report.exports import FOLDERS, TEXTS
+    from forensics.report.narrowing import asked, narrow
+    from forensics.report.redrawing import opened
+
+    _check(form, target, tables, since or till, events=events)
+    saved = opened(out)
+    if form in FOLDERS and target:
+        for path in FOLDERS[form](saved, target, tables):
+            click.echo(f"written: {path}")
+        return
+    if since is not None or till is not None:
+        saved = narrow(saved, asked(saved, since, till))
+    _write(TEXTS[form](saved, events), target)
+
+
+def _write(text: Iterator[str], target: Path | None) -> None:
+    """Write a text to the terminal, or whole into a file."""
+    if target is None or str(target) == "-":
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")
+        sys.stdout.writelines(text)
+        return
+    half = target.with_name(f".{target.name}.half")
+    with half.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(text)
+    half.replace(target)
+    click.echo(f"written: {target}")
+
+
+def _check(
+    form: str, target: Path | None, tables: tuple[str, ...], window: str | None, *, events: bool
+) -> None:
+    """Refuse options that the format would ignore."""
+    is_folder = form in ("csv", "parquet")
+    if is_folder and (target is None or target.is_file()):
+        raise click.UsageError(f"--format {form} writes a folder: name it by -o FOLDER.")
+    if is_folder and window:
+        raise click.UsageError(f"--format {form} writes whole tables; leave --from and --to.")
+    if tables and not is_folder:
+        raise click.UsageError("--table is for csv and parquet.")
+    if events and form not in ("jsonl", "timesketch"):
+        raise click.UsageError("--events is for jsonl and timesketch.")
+
+
+if __name__ == "__main__":
+    run(__file__)

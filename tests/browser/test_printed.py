@@ -1,0 +1,76 @@
+"""The printed page: every finding by its id, everything open, nothing cut off."""
+
+from __future__ import annotations
+
+import io
+import json
+import unicodedata
+from pathlib import Path
+
+import pypdf
+import pytest
+
+from tests.browser.chromium import Tab
+
+pytestmark = pytest.mark.browser
+
+# In inches.
+PAPERS = {"A4": (8.27, 11.69), "Letter": (8.5, 11.0)}
+FINDINGS = ("F-3f2a91c0", "F-1b", "F-2c", "F-4e", "F-5f")
+
+
+def printed(tab: Tab, paper: str) -> list[str]:
+    """Print the page as it was opened, nothing looked at; gives the text of each sheet."""
+    width, height = PAPERS[paper]
+    data = tab.pdf(paperWidth=width, paperHeight=height, preferCSSPageSize=False)
+    return [plain(sheet.extract_text()) for sheet in pypdf.PdfReader(io.BytesIO(data)).pages]
+
+
+def plain(text: str) -> str:
+    """Leave out how lines are broken and letters joined."""
+    return "".join(unicodedata.normalize("NFKC", text).split())
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_finding_is_on_paper_with_its_evidence(tab: Tab, page: Path, paper: str) -> None:
+    tab.open(page)
+    sheets = printed(tab, paper)
+    text = "".join(sheets)
+
+    assert len(sheets) >= 2
+    for name in FINDINGS:
+        assert name in text, f"{name} is not on paper"
+    for finding in json.loads((page.parent / "findings.json").read_text("utf-8"))["findings"]:
+        assert plain(finding["title"]) in text
+        for proof in finding["evidence"]:
+            assert plain(proof["text"]) in text
+
+
+def test_what_was_folded_is_folded_again_after_printing(tab: Tab, page: Path) -> None:
+    tab.open(page)
+    folded = "document.querySelectorAll('details:not([open])').length"
+    before = tab.run(folded)
+
+    printed(tab, "A4")
+
+    assert before > 0
+    assert tab.run(folded) == before
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_nothing_is_wider_than_the_paper(tab: Tab, page: Path, paper: str) -> None:
+    """In the layout of print, no box reaches over the edge, and figures are whole."""
+    tab.size(int((PAPERS[paper][0] - 0.8) * 96))
+    tab.open(page)
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    tab.run("dispatchEvent(new Event('beforeprint'))")
+    tab.wait("[...document.querySelectorAll('.plot')].every((one) => one.querySelector('svg'))")
+    tab.run("new Promise((done) => setTimeout(done, 500))")
+    over = tab.run(
+        """[...document.querySelectorAll("main *")]
+          .filter((one) => one.getBoundingClientRect().right > innerWidth + 1 &&
+            !one.closest("svg, .hoverlayer, .strip"))
+          .map((one) => one.outerHTML.slice(0, 120))"""
+    )
+
+    assert over == []
