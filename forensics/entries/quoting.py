@@ -13,7 +13,7 @@ __all__ = ["ANY", "quoted", "quotes"]
 
 # What a rule names as its logger when it listens to whoever quotes an error.
 ANY = "*"
-# The Java client's exceptions, those of its Python namesake, and librdkafka's as bindings print them.
+# The Java client's exceptions, kafka-python's, and librdkafka's errors as bindings print them.
 _QUOTED = (
     r"(?:org\.apache\.kafka\.(?:common\.errors|clients\.(?:consumer|producer))\.[A-Z]\w*"
     r"(?:Exception|Error)|kafka\.errors\.[A-Z]\w*|KafkaError\{code=)"

@@ -162,10 +162,11 @@ class Sieve:
 
     def _quoting(self, cut: Cut, rows: Places, layouts: list[Layout]) -> Places:
         """Give the loud records that quote an error of a client, whoever wrote them."""
-        loud = rows[_shouting(cut, rows, layouts)]
-        if len(loud) == len(rows):
-            # No level in a fixed place: then all would have to be looked at.
+        shouting = _shouting(cut, rows, layouts)
+        if shouting is None:
+            # All would have to be looked at.
             return np.zeros(0, np.int64)
+        loud = rows[shouting]
         found = quotes(texts(cut, loud), later_lines(cut, loud))
         return loud[found.to_numpy(zero_copy_only=False)]
 
@@ -173,18 +174,19 @@ class Sieve:
         ends = cut.heads[rows]
         # A signature is as long as three words, so they always lie before the end.
         heard = self._ears.hear(cut.data, ends)
-        asked = _shouting(cut, rows, layouts)
+        shouting = _shouting(cut, rows, layouts)
+        asked = np.arange(len(rows)) if shouting is None else shouting
         heard[asked] |= self._loud.hear(cut.data, ends[asked])
         # A message of several lines has its logger further down: it is looked at closely.
         heard |= cut.data[ends - 1] != _CLOSING
         return heard
 
 
-def _shouting(cut: Cut, rows: Places, layouts: list[Layout]) -> Places:
-    """Give which of some records are loud; all of them where the level has no fixed place."""
+def _shouting(cut: Cut, rows: Places, layouts: list[Layout]) -> Places | None:
+    """Give which of some records are loud; nobody knows where the level has no fixed place."""
     levels = [layout.level_at for layout in layouts if layout.level_at is not None]
     if len(levels) < len(layouts):
-        return np.arange(len(rows))
+        return None
     begins = cut.starts[rows]
     shouts = np.array([_LOUD[cut.data[begins + at]] for at in levels]).any(axis=0)
     return np.flatnonzero(shouts)

@@ -22,7 +22,16 @@ from forensics.events.kinds import Kind, read_kinds
 from forensics.events.rules import Rule, load_rules
 from forensics.yamls import Page, line_of, read, root
 
-__all__ = ["LIMITS", "Catalogue", "Pack", "assemble", "catalogue", "open_pack", "packed", "unpacked"]
+__all__ = [
+    "LIMITS",
+    "Catalogue",
+    "Pack",
+    "assemble",
+    "catalogue",
+    "open_pack",
+    "packed",
+    "unpacked",
+]
 
 T = TypeVar("T")
 

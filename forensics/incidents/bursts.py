@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,17 +69,16 @@ def bursts(  # noqa: PLR0913, PLR0917
 
     `by` names the columns that make a subject, `gather` those whose values are wanted; bursts of
     fewer than `least` events are not looked at any further. Events that `keep` refuses, which sees
-    all those columns, play no part.
+    all those columns and may write one of them more plainly, play no part.
     """
     where = where & pc.field("ts").is_valid()
     columns = list(dict.fromkeys([*PLACE, *by, *gather]))
-    found = _spans(case, where, by, round(gap * _MICROS), least, keep, columns)
+    few = list(dict.fromkeys(["node", "ts", *by])) if keep is None else columns
+    found = _spans(_read(case, where, few, keep), by, round(gap * _MICROS), least)
     if not found:
         return []
     begins = {who: [one.begin for one in mine] for who, mine in found.items()}
-    for row in case.each("events", where, columns):
-        if keep is not None and not keep(row):
-            continue
+    for row in _read(case, where, columns, keep):
         who = tuple(row[name] for name in by)
         at = bisect_right(begins.get(who, ()), row["at"]) - 1
         if at >= 0 and row["at"] <= found[who][at].end:
@@ -90,21 +89,22 @@ def bursts(  # noqa: PLR0913, PLR0917
     return sorted(every, key=lambda one: (one.begin, repr(one.subject)))
 
 
-def _spans(
+def _read(
     case: Case,
     where: pc.Expression,
-    by: Sequence[str],
-    gap: int,
-    least: int,
-    keep: Callable[[Row], bool] | None,
     columns: Sequence[str],
+    keep: Callable[[Row], bool] | None,
+) -> Iterator[Row]:
+    rows = case.each("events", where, columns)
+    return rows if keep is None else filter(keep, rows)
+
+
+def _spans(
+    rows: Iterable[Row], by: Sequence[str], gap: int, least: int
 ) -> dict[Subject, list[Burst]]:
     """Read when each subject had events; within a stretch of `gap` they all belong together."""
     told: dict[Subject, dict[int, Burst]] = {}
-    wanted = list(dict.fromkeys(["node", "ts", *by])) if keep is None else columns
-    for row in case.each("events", where, wanted):
-        if keep is not None and not keep(row):
-            continue
+    for row in rows:
         who, at = tuple(row[name] for name in by), row["at"]
         stretches = told.setdefault(who, {})
         one = stretches.get(at // max(gap, 1))

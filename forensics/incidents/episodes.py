@@ -7,7 +7,7 @@ read twice, and never held: archives may hold millions of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
@@ -91,8 +91,9 @@ class Episode:
             self.created = max(move.start, self.created or move.start)
         else:
             self.elections |= {(move.election, move.previous), (move.own, move.previous)}
-        if len(self.moves) < _MOVES:
-            self.moves.add((key, move.start))
+        self.moves.add((key, move.start))
+        if len(self.moves) > 4 * _MOVES:
+            self.moves = _soonest(self.moves)
         if move.settled is None or row["at"] < move.settled:
             self.leaderless += 1
         if move.settled is not None:
@@ -108,7 +109,7 @@ class Episode:
         self.elections |= other.elections
         self.names += other.names
         self.first = sorted([*self.first, *other.first], key=by_time)[:_ERRORS]
-        self.moves = set(sorted(self.moves | other.moves, key=repr)[:_MOVES])
+        self.moves = _soonest(self.moves | other.moves)
         self.settled = _latest(self.settled, other.settled)
         self.created = _latest(self.created, other.created)
 
@@ -136,6 +137,7 @@ def episodes(case: Case, errors: Sequence[str], reach: Reach) -> list[Episode]:
     every = list(_joined(found, round(reach.gap * _MICROS)))
     for one in every:
         one.first = sorted(one.first, key=by_time)[:_ERRORS]
+        one.moves = _soonest(one.moves)
     return sorted(every, key=lambda one: (one.begin, one.node, one.client, one.end))
 
 
@@ -199,6 +201,10 @@ def _joined(found: Mapping[_Place, Episode], gap: int) -> Iterator[Episode]:
         before = one
     if before is not None:
         yield before
+
+
+def _soonest(moves: Iterable[tuple[Key, int]]) -> set[tuple[Key, int]]:
+    return set(sorted(moves, key=lambda move: (move[1], repr(move[0])))[:_MOVES])
 
 
 def _latest(one: int | None, other: int | None) -> int | None:

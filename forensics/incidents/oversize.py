@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow.compute as pc
 
 from forensics.incidents.bursts import PLACE, Burst, bursts
-from forensics.incidents.case import Case, Row
+from forensics.incidents.case import Case, Row, by_time
 
 __all__ = ["ERRORS", "NAME", "Oversize", "is_request", "refused_records", "refused_requests"]
 
@@ -134,7 +134,7 @@ def _whose(case: Case, burst: Burst) -> tuple[list[str], list[Row]]:
     for row in _broken(case, closed):
         name = row["client"] or row["node"] or "unknown"
         hits[name] += 1
-        lines.setdefault(name, row)
+        lines[name] = min(lines.get(name, row), row, key=by_time)
     found = sorted(name for name, count in hits.items() if 2 * count >= len(closed))
     return found, [lines[name] for name in found]
 

@@ -80,8 +80,7 @@ def _follow(case: Case, every: Sequence[Reset]) -> None:
         for one in mine.get(tuple(row[name] for name in _BY), ()):
             if one.burst.begin <= row["at"] <= one.burst.end + near:
                 one.fails = False
-                if len(went[id(one)]) < _KEPT:
-                    went[id(one)].append(row)
+                went[id(one)] = sorted([*went[id(one)], row], key=by_time)[:_KEPT]
     for one in every:
         if not one.burst.seen["error"][_OUT]:
             _measure(one, went[id(one)])

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forensics.incidents.bursts import Burst
-from forensics.incidents.case import Row
+from forensics.incidents.case import Row, by_time
 
-__all__ = ["BAD", "KINDS", "OF_CLIENTS", "Storm", "cause_of", "reason_of"]
+__all__ = ["BAD", "KINDS", "OF_CLIENTS", "Storm", "cause_of", "plainly", "reason_of"]
 
 # Parts of what a coordinator or a member gives as reason; the first that fits counts.
 _REASONS = (
@@ -47,9 +47,10 @@ KINDS: Mapping[str, str] = {
     "commit_failed": "",
     "partitions_lost": "",
 }
-# What members say themselves; so many of them are named.
+# What members say themselves.
 OF_CLIENTS = ("group_poll_expired", "group_session_expired", "partitions_lost", "commit_failed")
-_NAMED = 50
+# So many different values a burst tells apart.
+_MANY = 1000
 # What no orderly restart of members brings about, the likeliest root first.
 BAD = ("storing_failed", "coordinator_moved", "poll_expired", "heartbeat_expired", "join_late")
 # Once may be chance.
@@ -68,6 +69,12 @@ def reason_of(detail: str | None) -> str:
     return next((name for part, name in _REASONS if part.lower() in low), "other")
 
 
+def plainly(row: Row) -> bool:
+    """Keep of a coordinator's reason only its class: each names another member."""
+    row["detail"] = reason_of(row["detail"])
+    return True
+
+
 @dataclass
 class Storm:
     """The rebalances of one group, and what else was said of it meanwhile."""
@@ -79,17 +86,23 @@ class Storm:
     reasons: Counter[str] = field(default_factory=Counter)
     said: Counter[str] = field(default_factory=Counter)
     members: int = 1
-    lines: list[Row] = field(default_factory=list)
     moves: int = 0
     clients: set[str] = field(default_factory=set)
     # how often each kind of event spoke for a class
     _spoken: Counter[tuple[str, str]] = field(default_factory=Counter)
+    # and the first lines of each
+    _lines: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
+
+    @property
+    def lines(self) -> list[Row]:
+        """Give some lines that tell why."""
+        return [row for told in self._lines.values() for row in told]
 
     @property
     def rebalances(self) -> int:
         """Count generations: one rebalance may be begun for several reasons."""
         generations = len(self.burst.values("generation"))
-        return generations or self.burst.count
+        return generations if 0 < generations < _MANY else self.burst.count
 
     @property
     def failures(self) -> int:
@@ -110,21 +123,21 @@ class Storm:
             name = "members_leave"
         if name:
             self._spoken[name, kind] += 1
-        if name in BAD and self._spoken[name, kind] <= _TWICE:
-            self.lines.append(row)
-        if kind in OF_CLIENTS and row["node"] and len(self.clients) < _NAMED:
+        if name in BAD:
+            told = self._lines.setdefault((name, kind), [])
+            told[:] = sorted([*told, row], key=by_time)[:_TWICE]
+        if kind in OF_CLIENTS and row["node"]:
             self.clients.add(row["node"])
 
     def settle(self) -> None:
         """Count reasons: members tell of what the coordinator saw too, so the largest counts."""
-        for detail, count in self.burst.seen.get("detail", Counter()).items():
-            self.reasons[reason_of(detail)] += count
+        self.reasons.update(self.burst.seen.get("detail", Counter()))
         for (name, _), count in self._spoken.items():
             self.reasons[name] = max(self.reasons[name], count)
         if self.moves >= _TWICE:
             self.reasons["coordinator_moved"] += self.moves
         if not self.told:
-            # Members that lose their coordinator each time join again; it knows itself why it moved.
+            # Members that lose their coordinator join again; why it moved is for others to tell.
             self.reasons["coordinator_moved"] += self.reasons["coordinator_lost"]
             del self.reasons["other"]
         del self.reasons["coordinator_lost"]

@@ -45,7 +45,7 @@ def growth(case: Case, partitions: Collection[str], begin: int, end: int) -> Gro
         first = next(whole, None)
         if first is not None and seen:
             back = max(back, first["started_at"] or 0)
-        elif first is None and known[-1]["ended"] == "open" and (known[-1]["leader"] or 0) >= 0:
+        elif first is None and known[-1]["ended"] == "open" and known[-1]["leader"] != -1:
             # A cluster that is shut down leaves its partitions without a leader.
             short.append(name_of(known[-1]))
     return Growth(sum(one <= back for one in moments), back, sorted(short))

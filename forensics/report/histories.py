@@ -162,8 +162,8 @@ def _starts(rows: pa.Table) -> Ints:
 
 
 def _led(rows: pa.Table, starts: Ints, whole: tuple[int, int]) -> Iterator[History]:
-    begun, over = _times(rows, whole)
     epoch, leader = _ints(rows, "leader_epoch", -1), _ints(rows, "leader", UNKNOWN)
+    begun, over = _times(rows, starts, epoch, whole)
     unclean = _flags(pc.equal(rows["clean"].cast(pa.bool_()), False))
     marks = unclean + 2 * _flags(pc.equal(rows["how"].cast(pa.string()), "inferred"))
     sizes = np.diff([*starts, len(rows)])
@@ -181,19 +181,30 @@ def _led(rows: pa.Table, starts: Ints, whole: tuple[int, int]) -> Iterator[Histo
 def _in_sync(
     rows: pa.Table, starts: Ints, whole: tuple[int, int], codes: Codes
 ) -> Iterator[States]:
-    begun, over = _times(rows, whole)
+    version = _ints(rows, "partition_epoch", -1)
+    begun, over = _times(rows, starts, version, whole)
     size, wanted = _sizes(rows, "isr"), _sizes(rows, "replicas")
     sizes = np.diff([*starts, len(rows)])
-    version = _ints(rows, "partition_epoch", -1)
     order = np.lexsort((version, begun, np.repeat(np.arange(len(starts)), sizes)))
     columns = np.stack([codes.of(rows["isr"]), size, wanted, begun, over])[:, order]
     for name, begin, many in zip(_names(rows, starts), starts, sizes, strict=True):
         yield States(name, columns[:, int(begin) : int(begin + many)])
 
 
-def _times(rows: pa.Table, whole: tuple[int, int]) -> tuple[Ints, Ints]:
-    begun = _ints(rows, "started_at", whole[0])
-    return begun, np.maximum(begun, _ints(rows, "ended_at", whole[1]))
+def _times(
+    rows: pa.Table, starts: Ints, versions: Ints, whole: tuple[int, int]
+) -> tuple[Ints, Ints]:
+    """Give begin and end; what began nobody knows when began after what was before it."""
+    over = _ints(rows, "ended_at", whole[1])
+    sizes = np.diff([*starts, len(rows)])
+    owner = np.repeat(np.arange(len(starts)), sizes)
+    order = np.lexsort((np.arange(len(rows)), versions, owner))
+    before = np.full(len(rows), whole[0], np.int64)
+    follows = np.flatnonzero(owner[order][1:] == owner[order][:-1])
+    before[order[follows + 1]] = over[order[follows]]
+    begun = np.where(rows["started_at"].is_null().to_numpy(), np.minimum(before, over),
+                     _ints(rows, "started_at", whole[0]))  # fmt: skip
+    return begun, np.maximum(begun, over)
 
 
 def _sizes(rows: pa.Table, name: str) -> Ints:

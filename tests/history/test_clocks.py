@@ -251,6 +251,19 @@ def test_a_step_is_told_from_a_drift_and_dated(size: float, when: int) -> None:
     recovered(found, "b", stepped, range(1_000, 2_200, 7))
 
 
+def test_a_stretch_with_fewer_points_is_no_surer_than_one_with_more() -> None:
+    """The few may agree by chance; how noisy a node is does not change with its clock."""
+
+    def noisy(at: int) -> float:
+        early = at < 1_900 * SECOND
+        return ((at // SECOND * 7919) % 1_400 - 700.0) if early else 20_000.0
+
+    found = solve(seen_by({"a": right, "b": noisy, "c": right}), {}, list("abc"))
+    [before, after] = found.courses["b"].pieces
+
+    assert after.doubt_ms >= before.doubt_ms > 600
+
+
 def test_what_to_take_off_stands_in_the_row_zone_and_all() -> None:
     """Whoever reads the table alone corrects as is done here."""
 

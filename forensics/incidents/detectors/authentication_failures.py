@@ -82,7 +82,7 @@ def _finding(case: Case, one: Burst) -> Finding:
     kind, node, client, address = one.subject
     what = _mechanism(one)
     confidence, reason = sureness(case, one.begin, one.end, one.first, stated=kind != _STRANGER)
-    own = kind in ("client_authentication_failed",) or (kind not in _KINDS and kind != _STRANGER)
+    own = kind == "client_authentication_failed" or (kind not in _KINDS and kind != _STRANGER)
     name = (client or node or "unknown") if own else (address or "an unknown address")
     limits = case.limits[NAME]
     details = [text for text in one.values("detail") if text]
@@ -148,8 +148,8 @@ def _doubts(kind: str) -> list[str]:
 
 
 _LOOK = (
-    "Look since when it fails: a certificate that ran out, a password that was changed, or a client "
-    "that is new."
+    "Look since when it fails: a certificate that ran out, a password that was changed, or a "
+    "client that is new."
 )
 _MEANINGS = {
     "sasl": "The name, password, token or mechanism was not accepted. Clients do not try a second "

@@ -20,7 +20,9 @@ __all__ = ["find"]
 
 NAME = "leader-imbalance"
 _MICROS = 1_000_000
-_COLUMNS = ("topic", "partition", "leader", "isr", "replicas", "started_at")
+_COLUMNS = ("topic", "partition", "leader", "replicas", "started_at", "evidence")
+_STATE = ("topic", "partition", "isr", "started_at")
+_OPEN = (pc.field("ended") == "open") & pc.field("started_at").is_valid()
 _SETTING = "auto.leader.rebalance.enable"
 _PLACE = ("ts", "node", "file", "line", "text", "rule")
 # Of the partitions that are led by another so many show their lines, and so many are named.
@@ -38,7 +40,20 @@ class _Balance:
     waits: Counter[int] = field(default_factory=Counter)
     instead: Counter[int] = field(default_factory=Counter)
     partitions: list[str] = field(default_factory=list)
-    keys: list[tuple[str, int, int]] = field(default_factory=list)
+    places: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def take(self, led: Row, state: Row, until: int) -> None:
+        """Take a partition whose first replica is in sync, if that is so since long enough."""
+        since = max(led["started_at"], state["started_at"])
+        if since > until:
+            return
+        self.waits[led["replicas"][0]] += 1
+        self.instead[led["leader"]] += 1
+        self.begin = min(self.begin, since)
+        if len(self.partitions) < _NAMES:
+            self.partitions.append(name_of(led))
+        if len(self.places) < _SHOWN:
+            self.places += led["evidence"][:1]
 
     @property
     def even(self) -> float:
@@ -59,24 +74,20 @@ def find(case: Case) -> Iterator[Finding]:
 
 def _balance(case: Case) -> _Balance:
     """Count over the last state of every partition; there is one row of each."""
-    lasting = case.limits[NAME]["lasting"] * _MICROS
-    end = case.end
-    found = _Balance(begin=end)
-    where = (pc.field("ended") == "open") & (pc.field("leader") >= 0)
-    where &= pc.field("started_at").is_valid() & (pc.list_value_length(pc.field("replicas")) > 1)
-    for row in case.each("isr", where, _COLUMNS):
+    found = _Balance(begin=case.end)
+    where = _OPEN & (pc.field("leader") >= 0) & (pc.list_value_length(pc.field("replicas")) > 1)
+    elsewhere: dict[tuple[str, int], Row] = {}
+    for row in case.each("leadership", where, _COLUMNS):
         leader, first = row["leader"], row["replicas"][0]
         found.leads[leader] += 1
         found.should[first] += 1
-        if leader == first or first not in (row["isr"] or ()) or end - row["started_at"] < lasting:
-            continue
-        found.waits[first] += 1
-        found.instead[leader] += 1
-        found.begin = min(found.begin, row["started_at"])
-        if len(found.partitions) < _NAMES:
-            found.partitions.append(name_of(row))
-        if len(found.keys) < _SHOWN:
-            found.keys.append((row["topic"], row["partition"], row["started_at"]))
+        if leader != first:
+            elsewhere[row["topic"], row["partition"]] = row
+    # A line that tells of an ISR need not tell the leader: that is known from the other table.
+    for row in case.each("isr", _OPEN & pc.field("isr").is_valid(), _STATE) if elsewhere else ():
+        led = elsewhere.get((row["topic"], row["partition"]))
+        if led is not None and led["replicas"][0] in row["isr"]:
+            found.take(led, row, case.end - case.limits[NAME]["lasting"] * _MICROS)
     return found
 
 
@@ -85,7 +96,7 @@ def _finding(case: Case, found: _Balance) -> Finding:
     [(most, leads)] = sorted(found.leads.items(), key=lambda one: (-one[1], one[0]))[:1]
     piled = leads >= limits["pile"] * found.even
     off, failed = _switched_off(case), _failures(case, found.begin)
-    evidence = [*off, *failed, *_lines(case, found.keys)]
+    evidence = [*off, *failed, *case.places(found.places)]
     confidence, reason = sureness(case, found.begin, case.end, evidence, stated=True)
     count = sum(found.waits.values())
     return Finding(
@@ -147,21 +158,6 @@ def _failures(case: Case, begin: int) -> list[Row]:
     where = (pc.field("kind") == "preferred_election_failed") & pc.field("ts").is_valid()
     rows = [row for row in case.each("events", where, _PLACE) if row["at"] >= begin]
     return sorted(rows, key=by_time)[:_SHOWN]
-
-
-def _lines(case: Case, keys: Sequence[tuple[str, int, int]]) -> list[Row]:
-    """Look up the lines that tell of some of the partitions."""
-    topics = sorted({topic for topic, _, _ in keys})
-    topic = pc.field("topic")
-    where = topic.isin(topics) & (pc.field("ended") == "open")
-    wanted = set(keys)
-    columns = ["topic", "partition", "started_at", "evidence"]
-    told = [
-        row["evidence"][0]
-        for row in case.each("isr", where, columns)
-        if (row["topic"], row["partition"], row["started_at"]) in wanted and row["evidence"]
-    ]
-    return case.places(told)
 
 
 def _explanation(off: Sequence[Row], failed: Sequence[Row]) -> str:

@@ -136,8 +136,10 @@ def _actions(case: Case, topic: str | None, clients: Sequence[str]) -> list[str]
     names = ", ".join(map(word, clients[:5])) or "the producers"
     return [
         *look,
-        f"Look whether {names} still send; a producer that stopped for good has to be made anew by "
-        "its application.",
+        (
+            f"Look whether {names} still send; a producer that stopped for good has to be made anew by "
+            "its application."
+        ),
     ]
 
 

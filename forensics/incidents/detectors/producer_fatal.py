@@ -100,8 +100,8 @@ _TITLES = {
     "aborted": "a transaction failed",
 }
 _MEANINGS = {
-    "fenced": "Another instance with the same id came up, and the older one may not write any more. "
-    "At a restart or a rebalance that is as it should be; again and again it means that two live "
+    "fenced": "Another instance with the same id came up, and the older one may not write any "
+    "more. At a restart or a rebalance that is as it should be; again and again it means that two live "
     "instances have one id.",
     "fatal": "The producer met an error from which it cannot recover. Till its application closes "
     "it and makes a new one, nothing is written.",
@@ -118,6 +118,6 @@ _ACTIONS = {
 _DOUBTS = {
     "fenced": ["A deploy that starts the new instance before the old one ends looks the same."],
     "fatal": ["The application may have made a new producer at once."],
-    "aborted": ["An application that aborts on purpose does not look like this, but one that is "
-                "killed in the middle of a transaction does."],
+    "aborted": [("An application that aborts on purpose does not look like this, but one that is "
+                "killed in the middle of a transaction does.")],
 }  # fmt: skip

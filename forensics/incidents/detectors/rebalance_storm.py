@@ -15,7 +15,7 @@ from forensics.incidents.commands import word
 from forensics.incidents.confidence import sureness
 from forensics.incidents.finding import Finding
 from forensics.incidents.needs import Needs
-from forensics.incidents.rebalances import BAD, KINDS, Storm, cause_of
+from forensics.incidents.rebalances import BAD, KINDS, Storm, cause_of, plainly
 
 __all__ = ["find"]
 
@@ -45,7 +45,7 @@ def _storms(case: Case) -> Iterator[Storm]:
     limits = case.limits[NAME]
     where = pc.field("kind").isin([*_SERVERS, *_MEMBERS]) & pc.field("group").is_valid()
     gather = ["generation", "detail", "topic", "partition", "node"]
-    every = bursts(case, where, ["group", "kind"], limits["gap"], gather, least=limits["least"])
+    every = bursts(case, where, ["group", "kind"], limits["gap"], gather, limits["least"], plainly)
     told = {one.subject[0] for one in every if one.subject[1] in _SERVERS}
     for one in every:
         group, kind = one.subject
@@ -102,7 +102,7 @@ def _is_storm(case: Case, one: Storm) -> bool:
     if one.rebalances < limits["least"]:
         return False
     again = one.rebalances >= limits["each"] * one.members
-    return again or one.failures > max(one.members, limits["failures"])
+    return bool(again or one.failures > max(one.members, limits["failures"]))
 
 
 def _severity(case: Case, one: Storm, cause: str) -> str:
@@ -146,8 +146,8 @@ def _finding(case: Case, one: Storm) -> Finding:
         explanation=f"{_CAUSES[cause][1]} {_COST}",
         actions=[case.commands.group_members(one.group), _CAUSES[cause][2].format(word(one.group))],
         why=f"{one.rebalances} rebalances of at most {one.members} members, no two more than "
-        f"{limits['gap']} s apart: {limits['each']} for each member are a storm, of which a restart "
-        f"takes two; {one.failures} times a member fell out (more than one each, and more than "
+        f"{limits['gap']} s apart: {limits['each']} for each member are a storm, a restart takes "
+        f"two; {one.failures} times a member fell out (more than one each, and more than "
         f"{limits['failures']}, are one too)",
         reason=reason,
         doubts=_doubts(one),
@@ -161,47 +161,67 @@ _COST = (
 _CAUSES = {
     "storing_failed": (
         "its coordinator could not store the group",
-        "The coordinator cannot write the group's state to __consumer_offsets, so every rebalance "
-        "fails at its end: the cause is with the brokers, not with the members.",
-        "Look at the ISR of __consumer_offsets and at its min.insync.replicas. Do not restart the "
-        "members of {}.",
+        (
+            "The coordinator cannot write the group's state to __consumer_offsets, so every rebalance "
+            "fails at its end: the cause is with the brokers, not with the members."
+        ),
+        (
+            "Look at the ISR of __consumer_offsets and at its min.insync.replicas. Do not restart the "
+            "members of {}."
+        ),
     ),
     "coordinator_moved": (
         "its coordinator moved",
-        "The partition that holds the group got another leader, and each new coordinator has to "
-        "load the group before it goes on.",
+        (
+            "The partition that holds the group got another leader, and each new coordinator has to "
+            "load the group before it goes on."
+        ),
         "Look at the brokers that lead __consumer_offsets. Do not restart the members of {}.",
     ),
     "poll_expired": (
         "members take too long between polls",
-        "Members do not call poll() within max.poll.interval.ms: they leave, come back with a new "
-        "id, and get the same work again.",
-        "For the consumers of {}, lower max.poll.records or raise max.poll.interval.ms above the "
-        "longest time that one batch takes.",
+        (
+            "Members do not call poll() within max.poll.interval.ms: they leave, come back with a new "
+            "id, and get the same work again."
+        ),
+        (
+            "For the consumers of {}, lower max.poll.records or raise max.poll.interval.ms above the "
+            "longest time that one batch takes."
+        ),
     ),
     "heartbeat_expired": (
         "members are not heard of in time",
-        "The coordinator hears nothing of members for as long as session.timeout.ms: they died, "
-        "hung, or cannot reach it.",
+        (
+            "The coordinator hears nothing of members for as long as session.timeout.ms: they died, "
+            "hung, or cannot reach it."
+        ),
         "Look at the hosts of the members of {} for kills and pauses at the times of the evidence.",
     ),
     "join_late": (
         "members do not join again in time",
-        "Members did not come back to a rebalance within its time-out (max.poll.interval.ms for "
-        "Java clients), and it went on without them.",
+        (
+            "Members did not come back to a rebalance within its time-out (max.poll.interval.ms for "
+            "Java clients), and it went on without them."
+        ),
         "Look what the members of {} do between polls.",
     ),
     "members_come_and_go": (
         "members come and go",
-        "Members join and leave again, each time with a new id: an application that crashes and is "
-        "started again, or makes a consumer for every request.",
-        "Look for restarts of the applications of {}; keep a consumer open instead of making a new "
-        "one each time.",
+        (
+            "Members join and leave again, each time with a new id: an application that crashes and is "
+            "started again, or makes a consumer for every request."
+        ),
+        (
+            "Look for restarts of the applications of {}; keep a consumer open instead of making a new "
+            "one each time."
+        ),
     ),
     "members_rejoin": (
         "members join again by themselves",
-        "Members that are in the group ask to join again, as cooperative assignment makes them, or "
-        "since their subscription changes.",
+        (
+            "Members that are in the group ask to join again, as cooperative assignment makes them, or "
+            "since their subscription changes."
+        ),
         "Look whether all members of {} have the same assignors and subscriptions.",
     ),
     "metadata_changed": (

@@ -131,10 +131,10 @@ def _actions(
 ) -> list[str]:
     if records:
         topic, part, offset = records[0]
-        look = (
+        read = (
             f"kafka-console-consumer.sh --bootstrap-server BROKER:9092 --topic {word(topic)} "
             f"--partition {part} --offset {offset} --max-messages 1 --property print.timestamp=true"
         )
-        return [look, f"Give {word(name)} an error handler that sets such records aside."]
+        return [read, f"Give {word(name)} an error handler that sets such records aside."]
     look = [case.commands.topic(topics[0])] if topics else []
     return [*look, f"Compare the serializers and schemas of {word(name)} with those of the others."]

@@ -83,8 +83,7 @@ def _finding(case: Case, burst: Burst) -> Finding:
             "longest_ms": longest,
             "slowest": burst.values("detail"),
         },
-        explanation="The controller handles one event at a time: while one takes seconds,"
-        " elections, heartbeats and new topics wait behind it, and brokers that are well may be fenced.",
+        explanation=_EXPLANATION,
         actions=[
             f"iostat -x   # on the host of {node}: how long does a write to metadata.log.dir take?",
             f"{case.commands.quorum()}   # do the other voters keep up? Their slowness is its own.",
@@ -99,3 +98,9 @@ def _finding(case: Case, burst: Burst) -> Finding:
             "A pause of the process, if another thread wrote a line meanwhile, looks the same.",
         ],
     )
+
+
+_EXPLANATION = (
+    "The controller handles one event at a time: while one takes seconds, elections, heartbeats "
+    "and new topics wait behind it, and brokers that are well may be fenced."
+)

@@ -63,7 +63,9 @@ def _short(case: Case, wanted: Minimums) -> list[_Short]:
     """Find the stretches that partitions spent below their minimum; some close ones are joined."""
     gap = case.limits[NAME]["stroke"] * _MICROS
     size = pc.list_value_length(pc.field("isr"))
-    where = (size < wanted.most) & (pc.field("leader") >= 0) & pc.field("started_at").is_valid()
+    # Without a leader it is offline, which is told elsewhere; a line of an ISR need not name it.
+    led = pc.field("leader").is_null() | (pc.field("leader") >= 0)
+    where = (size < wanted.most) & (size > 0) & led & pc.field("started_at").is_valid()
     stops = [
         (one.broker, one.begin - gap, (case.end if one.end is None else one.end) + gap)
         for one in case.away

@@ -79,8 +79,10 @@ def _of_clients(case: Case, one: Unreachable, settings: Sequence[Row]) -> Findin
             if one.broker is None
             else case.commands.broker_config(one.broker, "advertised.listeners"),
             f"On the host of {word(names[0])}: nc -vz {_spaced(one.address)}",
-            "Set advertised.listeners to what these clients can resolve and reach; a listener of "
-            "its own for them if other clients need the one that is there.",
+            (
+                "Set advertised.listeners to what these clients can resolve and reach; a listener of "
+                "its own for them if other clients need the one that is there."
+            ),
         ],
         why=f"{one.count} failures for more than {limits['lasting']} s and not one connection "
         f"between them (at least {limits['least']} are needed)"
@@ -141,8 +143,8 @@ def _of_servers(case: Case, one: Burst) -> Finding:
         "name that nobody knows, such as a placeholder left in the settings, cuts them off, though "
         "every process is well.",
         actions=[
-            f"On the host of {word(node)}: getent hosts "
-            f"{word((address or '').rpartition(':')[0] or address)}",
+            (f"On the host of {word(node)}: getent hosts "
+            f"{word((address or '').rpartition(':')[0] or address)}"),
             "Set advertised.listeners to a name that every node resolves.",
         ],
         why=f"{one.count} failures in {one.seconds:g} s (at least {limits['least']}, and for "

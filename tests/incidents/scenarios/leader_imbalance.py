@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.incidents import Case
-from tests.incidents.cases import case, event, logs, version
+from tests.incidents.cases import case, epoch, event, logs, version
 from tests.incidents.scenarios import Scenario, told
 
 NAME = "leader-imbalance"
@@ -22,19 +22,26 @@ PILE: Sequence[Lot] = [(1, 1, 10), (2, 1, 10), (3, 3, 10)]
 
 
 def led(
-    lots: Sequence[Lot], begin: float = 100, events: Sequence[Row] = (), **more: Any
+    lots: Sequence[Lot],
+    begin: float = 100,
+    events: Sequence[Row] = (),
+    isr: Sequence[int] = (1, 2, 3),
+    ended: str = "open",
 ) -> Callable[[Path], Case]:
-    """Let partitions be led since some moment; all replicas are in sync unless told."""
+    """Let partitions be led, with an ISR since some moment."""
     every = [lot for lot in lots for _ in range(lot[2])]
-    rows = [
-        version(
-            at, [1, 2, 3], begin, leader=leader, partition=at,
-            replicas=[first, *(one for one in (1, 2, 3) if one != first)],
-        )
-        | more
-        for at, (first, leader, _) in enumerate(every)
-    ]  # fmt: skip
-    return partial(case, isr=rows, events=events)
+    return partial(
+        case,
+        events=events,
+        isr=[version(at, isr, begin, partition=at, leader=None) for at in range(len(every))],
+        leadership=[
+            epoch(
+                5, leader, 50, partition=at, ended=ended,
+                replicas=[first, *(one for one in (1, 2, 3) if one != first)],
+            )
+            for at, (first, leader, _) in enumerate(every)
+        ],
+    )  # fmt: skip
 
 
 OFF = event(1, "broker-1", "setting_seen", setting="auto.leader.rebalance.enable", value="false")

@@ -48,7 +48,7 @@ def group(*rows: Row | list[Row], **more: Any) -> Callable[[Path], Case]:
 
 
 def moves(*seconds: float) -> list[Row]:
-    facts = {"topic": "__consumer_offsets", "previous_leader": 1}
+    facts: dict[str, Any] = {"topic": "__consumer_offsets", "previous_leader": 1}
     return [epoch(n, 2, second, **facts) for n, second in enumerate(seconds)]
 
 

@@ -1,0 +1,58 @@
+"""All clocks are told by one that most agree with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from forensics.history.clocks import Course, Piece
+from forensics.history.references import central
+from forensics.history.solving import solve
+from tests.history.test_clocks import SECOND, off, recovered, right, row_of, seen_by
+
+ALWAYS = 2**62
+
+
+def level(ms: float, first: int = 0, last: int = 800) -> Course:
+    return Course((Piece(0, ms, 0.0, 100.0, first * SECOND, last * SECOND),))
+
+
+def chosen(courses: Mapping[str, Course], **ties: int) -> list[str]:
+    return central(
+        courses, {node: ties.get(node, 10) for node in courses}, dict.fromkeys("abcd", 0)
+    )
+
+
+def test_of_three_clocks_the_one_that_differs_is_not_chosen() -> None:
+    courses = {"a": Course((Piece(0, 0.0, 0.0, 0.0, -ALWAYS, ALWAYS),)), "b": level(20_000)}
+
+    assert "b" not in chosen(courses | {"c": level(20)})
+    assert "a" not in chosen(courses | {"c": level(19_980)})
+
+
+def test_who_is_not_heard_of_has_no_say() -> None:
+    """Two clients that are heard of once, at the beginning, do not outvote two brokers."""
+    stepped = Course((Piece(0, 0.0, 0.0, 0.0, -ALWAYS, ALWAYS),))
+    courses = {"a": stepped, "b": level(20_000), "c": level(20_010)}
+    courses |= {"d": level(0, 0, 10), "e": level(0, 0, 10)}
+    steady = dict.fromkeys("abcde", 0)
+
+    assert central(courses, {"a": 10, "b": 10, "c": 10, "d": 2, "e": 2}, steady)[0] in "bc"
+
+
+def test_who_little_is_known_of_is_not_chosen() -> None:
+    courses = {"a": Course((Piece(0, 0.0, 0.0, 0.0, -ALWAYS, ALWAYS),)), "b": level(10)}
+
+    assert ["a", "c"] == chosen(courses | {"c": level(20)}, b=2)
+
+
+def test_one_clock_far_off_does_not_draw_the_reference_to_one_a_little_off() -> None:
+    """Half of all are right: who is near to the one far off is not in their middle."""
+    wrong = {"a": off(300), "b": right, "c": right, "d": off(37_000)}
+    # Most is known of the one that is off.
+    pairs = [pair for pair in seen_by(wrong) if "a" in (pair["node"], pair["other"])]
+    found = solve(pairs, {}, list("abcd"))
+
+    assert "offset" == row_of(found, "a")["kind"]
+    assert [False, False] == [row_of(found, node)["reference"] for node in ("a", "d")]
+    for name, ahead in wrong.items():
+        recovered(found, name, ahead, range(1_000, 2_200, 50))
