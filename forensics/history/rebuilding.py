@@ -41,6 +41,15 @@ __all__ = [
 Batches = Iterator[pa.RecordBatch]
 
 _FIRST_WITH_ELR = 4
+# What only nodes of a cluster without ZooKeeper write, and seldom.
+_KRAFT = (
+    "caught_up",
+    "broker_unfenced",
+    "feature_set",
+    "controller_activating",
+    "raft_transition",
+    "broker_registration_changed",
+)
 
 
 def solve_clocks(pairs: pa.Table, events: Path, nodes: Sequence[str]) -> Clocks:
@@ -68,8 +77,11 @@ def context(
     phases = phases_of(events)
     features = events_of(events, ["feature_set"])
     levels = [row["count"] for row in features if "eligible.leader" in (row["detail"] or "")]
-    kraft = bool(events_of(events, ["caught_up", "broker_unfenced", "feature_set"], SEEN))
-    elr = bool(levels[-1]) if levels else (None if kraft and _may_keep_elr(events) else False)
+    majors = _majors(events)
+    # From 4.0 on there is nothing but KRaft; before, its nodes say so in one of many ways.
+    kraft = max(majors, default=0) >= _FIRST_WITH_ELR or bool(events_of(events, _KRAFT, SEEN))
+    may = kraft and (not majors or max(majors) >= _FIRST_WITH_ELR)
+    elr = bool(levels[-1]) if levels else (None if may else False)
     moves = _moves(events, clocks, phases)
     # Whoever waits for a peer may wait for a dead one; ZooKeeper is there, so who waited hung.
     wakes = events_of(events, ["zookeeper_disconnected"], [*SEEN, "duration_ms"])
@@ -90,13 +102,12 @@ def _moves(events: Path, clocks: Clocks, phases: Phases) -> Moves:
     return Moves.of(live)
 
 
-def _may_keep_elr(events: Path) -> bool:
-    """Whether the brokers are new enough for eligible leader replicas, which came with 4.0."""
-    named = events_of(events, ["kafka_version"])
-    majors = [(row["detail"] or "").partition(".")[0] for row in named]
-    return not any(major.isdigit() for major in majors) or any(
-        major.isdigit() and int(major) >= _FIRST_WITH_ELR for major in majors
-    )
+def _majors(events: Path) -> list[int]:
+    """Read which major versions the servers run; clients, which say theirs too, may be newer."""
+    rows = events_of(events, ["kafka_version"], ["ts", "node", "line", "kind", "file", "detail"])
+    servers = (row for row in rows if (row["node"] or "").startswith(("broker-", "controller-")))
+    named = ((row["detail"] or "").partition(".")[0] for row in servers)
+    return [int(major) for major in named if major.isdigit()]
 
 
 def folder(known: Context) -> Callable[[Iterable[pa.RecordBatch]], Batches]:

@@ -28,15 +28,15 @@ def steadiness(pairs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 def central(
     courses: Mapping[str, Course], ties: Mapping[str, int], steady: Mapping[str, int]
-) -> list[str]:
-    """Name the nodes from which all others are nearest, over time: most clocks are right."""
+) -> str:
+    """Choose the node from which all others are nearest, over time: most clocks are right."""
     spans = {
         node: [edge - round(piece.offset(edge) * 1000) for piece, edge in _edges(course)]
         for node, course in courses.items()
     }
     known = [edge for span in spans.values() for edge in span if abs(edge) < _ALWAYS]
     if not known:
-        return [min(ties)]
+        return min(ties)
     begin, end = min(known), max(known)
     moments = [begin + (end - begin) * n // 8 for n in range(9)]
     values = {
@@ -60,7 +60,7 @@ def central(
     near_ones = [node for node in sorted(ties) if near[node] <= best]
     least = max(ties[node] for node in near_ones) / 2
     able = [node for node in near_ones if ties[node] >= least]
-    return sorted(able, key=lambda node: (-steady[node], sum(values[node])))
+    return min(able, key=lambda node: (-steady[node], sum(values[node])))
 
 
 def _edges(course: Course) -> list[tuple[Piece, int]]:

@@ -25,8 +25,6 @@ _ZONE_REST_MS = 5 * _MINUTE_MS
 _KEPT = 256
 # Against so many others a node is tried before the surest is taken.
 _TRIED = 8
-# Where something is wrong by one reference, others are tried, so many in all.
-_REFERENCES = 4
 _NOTHING_MS = 1e9
 # A course that explains less than such a part of what another one does is passed over.
 _LEAVES = 3
@@ -71,7 +69,7 @@ def solve(
     for group, members in enumerate(_groups(meetings)):
         able = [node for node in members if node not in shunned] or members
         ties = {node: counts[node] for node in able}
-        reference, found = _simplest(members, meetings, ties, steady)
+        reference, found = _told_by_one(members, meetings, ties, steady)
         references.add(reference)
         courses |= {node: replace(course, group=group) for node, course in found.items()}
     for node, course in courses.items():
@@ -114,27 +112,21 @@ def _groups(meetings: Meetings) -> list[list[str]]:
     return groups
 
 
-def _simplest(
+def _told_by_one(
     members: Sequence[str],
     meetings: Meetings,
     ties: Mapping[str, int],
     steady: Mapping[str, int],
 ) -> tuple[str, dict[str, Course]]:
-    """Choose the reference by which the fewest clocks went wrong, and solve by it."""
+    """Choose a reference, and place all others by it."""
     most = max(ties.values())
     root = max(sorted(n for n in ties if 2 * ties[n] >= most), key=lambda node: steady[node])
-    first = _placed(root, members, meetings)
-    best: tuple[int, str, dict[str, Course]] | None = None
-    for node in central(first, ties, steady)[:_REFERENCES]:
-        found = dict(first) if node == root else _placed(node, members, meetings)
-        found[node] = _doubting(node, found, meetings[node])
-        wrong = sum(len(course.steps) + len(course.hazes) for course in found.values())
-        if best is None or wrong < best[0]:
-            best = wrong, node, found
-        if not wrong:
-            break
-    assert best is not None
-    return best[1], best[2]
+    found = _placed(root, members, meetings)
+    reference = central(found, ties, steady)
+    if reference != root:
+        found = _placed(reference, members, meetings)
+    found[reference] = _doubting(reference, found, meetings[reference])
+    return reference, found
 
 
 def _placed(root: str, members: Sequence[str], meetings: Meetings) -> dict[str, Course]:

@@ -67,11 +67,12 @@ def _rows(data: ds.Dataset) -> Iterator[pa.Table]:
 def _left(rows: pa.Table) -> pa.Table:
     """Give who left an ISR from one row to the next: broker, second, leader and partition."""
     now, before = rows.slice(1), rows.slice(0, rows.num_rows - 1)
-    same = pc.and_kleene(
+    same = pc.and_(
         pc.equal(now["topic"], before["topic"]), pc.equal(now["partition"], before["partition"])
     )
-    both = pc.and_(pc.is_valid(now["isr"]), pc.is_valid(before["isr"]))
-    told = pc.and_(pc.fill_null(same, False), pc.and_(both, pc.is_valid(now["started_at"])))
+    # A change lets members in or out, never both; only few rows are looked at any closer.
+    shorter = pc.less(pc.list_value_length(now["isr"]), pc.list_value_length(before["isr"]))
+    told = pc.fill_null(pc.and_(pc.and_(same, shorter), pc.is_valid(now["started_at"])), False)
     now, before = now.filter(told), before.filter(told)
     was = _keys(before["isr"])
     gone = was.filter(pc.invert(pc.is_in(was, value_set=_keys(now["isr"]))))
@@ -96,7 +97,9 @@ def _keys(lists: pa.ChunkedArray) -> pa.Array:
 def _count(found: dict[int, Dropouts], left: pa.Table) -> None:
     counts = left.group_by(["broker", "second", "leader"]).aggregate([([], "count_all")])
     for row in counts.to_pylist():
-        one = found.setdefault(row["broker"], Dropouts())
+        if row["broker"] not in found:
+            found[row["broker"]] = Dropouts()
+        one = found[row["broker"]]
         leader = -1 if row["leader"] is None else row["leader"]
         one.drops[row["second"], leader] += row["count_all"]
 

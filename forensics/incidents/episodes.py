@@ -81,8 +81,7 @@ class Episode:
         if row["topic"] and row["partition"] is not None:
             self.partitions.add(name_of(row))
         self.first.append(row)
-        if len(self.first) > 4 * _ERRORS:
-            self.first = sorted(self.first, key=by_time)[:_ERRORS]
+        self.trim(4)
         if move is not None:
             self._follow(row, move, key)
 
@@ -92,8 +91,6 @@ class Episode:
         else:
             self.elections |= {(move.election, move.previous), (move.own, move.previous)}
         self.moves.add((key, move.start))
-        if len(self.moves) > 4 * _MOVES:
-            self.moves = _soonest(self.moves)
         if move.settled is None or row["at"] < move.settled:
             self.leaderless += 1
         if move.settled is not None:
@@ -108,10 +105,18 @@ class Episode:
         self.partitions |= other.partitions
         self.elections |= other.elections
         self.names += other.names
-        self.first = sorted([*self.first, *other.first], key=by_time)[:_ERRORS]
-        self.moves = _soonest(self.moves | other.moves)
+        self.first += other.first
+        self.moves |= other.moves
         self.settled = _latest(self.settled, other.settled)
         self.created = _latest(self.created, other.created)
+        self.trim(4)
+
+    def trim(self, slack: int = 1) -> None:
+        """Keep the first errors and moves; `slack` times as many may wait for it."""
+        if len(self.first) > slack * _ERRORS:
+            self.first = sorted(self.first, key=by_time)[:_ERRORS]
+        if len(self.moves) > slack * _MOVES:
+            self.moves = _soonest(self.moves)
 
 
 _Who = tuple[str, str]
@@ -136,8 +141,8 @@ def episodes(case: Case, errors: Sequence[str], reach: Reach) -> list[Episode]:
         found[place].take(row, move, key)
     every = list(_joined(found, round(reach.gap * _MICROS)))
     for one in every:
-        one.first = sorted(one.first, key=by_time)[:_ERRORS]
-        one.moves = _soonest(one.moves)
+        one.first.sort(key=by_time)
+        one.trim()
     return sorted(every, key=lambda one: (one.begin, one.node, one.client, one.end))
 
 

@@ -23,6 +23,8 @@ _MISSING, _RESET, _DEAD = "position_missing", "position_reset", "group_dead"
 _BY = ["node", "client", "group", "topic"]
 _GATHER = ["kind", "error", "partition", "position", "count"]
 _KEPT = 100
+# An exception reaches the application at once.
+_SOON = 10 * _MICROS
 _SERVER = ("log_start_moved", "topic_deleted")
 _DELETED = "delete records"
 
@@ -45,11 +47,26 @@ def resets(case: Case) -> list[Reset]:
     kind = pc.field("kind")
     where = kind.isin([_RANGE, *_CUT]) | (pc.field("error") == _OUT)
     found = bursts(case, where, _BY, case.limits[NAME]["gap"], _GATHER)
-    every = [_lost(one) for one in found]
+    every = [_lost(one) for one in _named(found)]
     _follow(case, every)
     every += _forgotten(case)
     _seek(case, every)
     return sorted(every, key=lambda one: (one.burst.begin, repr(one.burst.subject)))
+
+
+def _named(found: Sequence[Burst]) -> list[Burst]:
+    """Leave out what an application says, without a topic, of what its consumer says in full."""
+    full = [one for one in found if one.subject[3]]
+    return [
+        one
+        for one in found
+        if one.subject[3]
+        or not any(other.subject[0] == one.subject[0] and _meets(other, one) for other in full)
+    ]
+
+
+def _meets(one: Burst, other: Burst) -> bool:
+    return one.begin - _SOON <= other.end and other.begin <= one.end + _SOON
 
 
 def _lost(burst: Burst) -> Reset:

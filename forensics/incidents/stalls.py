@@ -23,6 +23,7 @@ from forensics.incidents.case import Case, Row
 __all__ = ["Stall", "silent", "stalls"]
 
 _MICROS = 1_000_000
+_SILENCE = "silence"
 # More than that are counted by nobody; the longest are kept.
 _MOST = 5000
 _COLUMNS = ("kind", "ts", "node", "file", "line", "text", "rule", "duration_ms", "value")
@@ -57,15 +58,27 @@ def stalls(case: Case, least: float) -> list[Stall]:
     every = [*_stated(case, least), *_woken(case, least), *_unheard(case), *_fenced(case, least)]
     every += _slow(case, least)
     found: list[Stall] = []
+    reach = 0
     for one in sorted(every, key=lambda each: (each.node, each.begin, each.end, each.how)):
         last = found[-1] if found else None
-        if last is not None and last.node == one.node and one.begin <= last.end:
-            longer = max(last, one, key=lambda each: each.micros)
-            told = [*last.evidence, *one.evidence]
-            found[-1] = replace(longer, end=max(last.end, one.end), begin=last.begin, evidence=told)
+        if last is not None and last.node == one.node and one.begin <= reach:
+            found[-1] = _both(last, one)
+            reach = max(reach, one.end)
         elif one.micros >= least * _MICROS:
             found.append(one)
+            reach = one.end
     return found
+
+
+def _both(one: Stall, other: Stall) -> Stall:
+    """Make one of two that overlap: what the JVM itself measured says more than a silence."""
+    told = [*one.evidence, *other.evidence]
+    stated = [each for each in (one, other) if each.how != _SILENCE]
+    if len(stated) == 1:
+        return replace(stated[0], evidence=told)
+    longer = max(one, other, key=lambda each: each.micros)
+    begin, end = min(one.begin, other.begin), max(one.end, other.end)
+    return replace(longer, begin=begin, end=end, evidence=told)
 
 
 def silent(case: Case, node: str, begin: int, end: int) -> bool:
@@ -120,7 +133,7 @@ def _woken(case: Case, least: float) -> Iterator[Stall]:
         node, length = row["node"] or "", row["duration_ms"] * 1000
         session = lasts.get(node, round(_ZOOKEEPER * 1000)) * 1000
         if length - 2 * session / 3 >= least * _MICROS:
-            yield Stall(node, row["at"] - length, row["at"], "silence", [row])
+            yield Stall(node, row["at"] - length, row["at"], _SILENCE, [row])
 
 
 def _unheard(case: Case) -> Iterator[Stall]:
@@ -129,7 +142,7 @@ def _unheard(case: Case) -> Iterator[Stall]:
         for span in spans:
             if span.state == "paused":
                 wake = max([span.end or span.begin, *(one["at"] for one in span.evidence)])
-                yield Stall(f"broker-{broker}", span.begin, wake, "silence", list(span.evidence))
+                yield Stall(f"broker-{broker}", span.begin, wake, _SILENCE, list(span.evidence))
 
 
 def _fenced(case: Case, least: float) -> Iterator[Stall]:
@@ -149,7 +162,7 @@ def _fenced(case: Case, least: float) -> Iterator[Stall]:
     for one in lived[:_LOOKS]:
         node, begin, end = f"broker-{one.broker}", one.begin - session, one.end or one.begin
         if end - begin >= least * _MICROS and silent(case, node, begin, one.begin):
-            yield Stall(node, begin, end, "silence", list(one.evidence))
+            yield Stall(node, begin, end, _SILENCE, list(one.evidence))
 
 
 def _slow(case: Case, least: float) -> Iterator[Stall]:
@@ -160,7 +173,7 @@ def _slow(case: Case, least: float) -> Iterator[Stall]:
     for row in rows:
         begin = row["at"] - row["duration_ms"] * 1000
         if row["node"] and silent(case, row["node"], begin, row["at"]):
-            yield Stall(row["node"], begin, row["at"], "silence", [row])
+            yield Stall(row["node"], begin, row["at"], _SILENCE, [row])
 
 
 def _length(row: Row) -> Any:

@@ -14,11 +14,14 @@ __all__ = ["alert", "known"]
 def alert(detector: str) -> str:
     """Say which metric shows it and when to be told; empty: none that Kafka has.
 
-    >>> alert("truncation")
-    ''
+    >>> alert("offline-partitions"), alert("truncation")
+    ('OfflinePartitionsCount above 0', '')
     """
     one = known().get(detector)
-    return f"{one['metric']} {one['alert']}" if isinstance(one, Mapping) else ""
+    if not isinstance(one, Mapping):
+        return ""
+    # The name alone is what people search their dashboards for.
+    return f"{one['metric'].rpartition('name=')[2]} {one['alert']}"
 
 
 @cache

@@ -20,9 +20,11 @@ OKABE_ITO = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "
 EIGHTH = "#6B4C9A"
 GREYS = ("#9AA3AD", "#B9C0C8", "#7E8894")
 MOST = 8
-DARK, HATCH, TORN = "#20242a", "#8a929b", "#c00000"
-DEBT = {"offline": "#D55E00", "under min.insync": "#E69F00", "under-replicated": "#56B4E9"}
-VERDICT = {"stuck": "#D55E00", "sustained": "#E69F00", "transient": "#56B4E9", "other": HATCH}
+DARK, HATCH, TORN = "#2a2f37", "#8a929b", "#c00000"
+# How bad it is, in colours that no broker has.
+BAD, WORSE, WORST = "#a894d1", "#a0691f", "#b01045"
+DEBT = {"offline": WORST, "under min.insync": WORSE, "under-replicated": BAD}
+VERDICT = {"stuck": WORST, "sustained": WORSE, "transient": BAD, "other": HATCH}
 LEVEL = {
     "critical": "#b3261e", "high": "#c2410c", "medium": "#a16207", "low": "#33658a",
     "info": "#5f6b76",
@@ -33,7 +35,7 @@ STATE = {
     "fenced": ("#c9b6d9", "-"),
     "stopping": ("#d9c7a3", "|"),
     "stopped": ("#cfd4da", ""),
-    "crashed": ("#20242a", "x"),
+    "crashed": (DARK, "x"),
     "paused": ("#8c6bb1", "+"),
     "recovering": ("#8fcfae", "."),
     "healthy": ("#d5ebe0", ""),

@@ -87,13 +87,14 @@ class Sheet:
             "height": self.total + HEAD + foot, "font": {"family": FONT, "size": 12},
             "paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR, "uirevision": "fixed",
             "margin": {"l": 8, "r": 12, "t": HEAD, "b": foot}, "dragmode": "zoom",
-            "hovermode": "closest", "uniformtext": {"minsize": 9, "mode": "hide"},
+            "hovermode": "closest",
             "modebar": {"bgcolor": CLEAR, "color": colours.HATCH, "activecolor": "#0072B2"},
             "hoverlabel": {"font": {"family": FONT, "size": 12}, "align": "left"},
             "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container",
                        "yanchor": "bottom", "font": {"size": 11}},
         } | more  # fmt: skip
-        return shifted({"data": self.traces, "layout": layout, "config": CONFIG})
+        drawing = {"data": self.traces, "layout": layout, "config": CONFIG}
+        return shifted(drawing) if layout["xaxis"]["type"] == "date" else drawing
 
     def _time(self) -> Figure:
         title = f"time, {current().label} ({clock(self.view[0])[:10]})"

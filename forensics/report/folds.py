@@ -149,11 +149,16 @@ def cells(saved: Saved, whole: tuple[int, int]) -> Ints:
 
 
 def _ticks(known: Ints) -> Ints:
-    """Give the first moment of each group of moments that are one and the same tick."""
+    """Give the first moment of each group of moments that are one and the same tick.
+
+    A group ends at a pause of half a tick; one without a pause is cut after a whole tick.
+    """
+    pauses = np.append(np.flatnonzero(np.diff(known) > TICK // 2) + 1, len(known))
     firsts, at = [], 0
     while at < len(known):
         firsts.append(known[at])
-        at = int(np.searchsorted(known, known[at] + TICK, "right"))
+        reach = int(np.searchsorted(known, known[at] + TICK, "right"))
+        at = min(reach, int(pauses[np.searchsorted(pauses, at, "right")]))
     return np.array(firsts, np.int64)
 
 

@@ -93,7 +93,7 @@ def spot(kind: str, *names: object) -> str:
     >>> spot("p", "orders", 17), spot("p", 'a "b', 1)
     ('p/orders/17', 'p/a%20%22b/1')
     """
-    return "/".join([kind, *(quote(str(name), safe="") for name in names)])
+    return "/".join([kind, *(quote(str(name), safe="", errors="replace") for name in names)])
 
 
 def command(lines: Sequence[str]) -> Markup:

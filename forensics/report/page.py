@@ -71,8 +71,13 @@ def render(saved: Saved, target: Path, *, shared: bool = False) -> Path:
         "Kafka incident postmortem",
         tag("a", "Skip to the verdict", href="#verdict", class_="skip"),
         _header(parts),
+        _finder(),
         _notes(saved),
-        tag("main", join(_part(section, inside) for section, inside in parts)),
+        tag(
+            "main",
+            join(_part(section, inside) for section, inside in parts),
+            data_zone=current().offset or None,
+        ),
         tag("footer", _footer(saved)),
         shared=shared,
     )
@@ -134,7 +139,6 @@ def _header(parts: list[tuple[Section, Markup]]) -> Markup:
         "header",
         tag("h1", "Kafka incident postmortem"),
         tag("nav", tag("ul", links), aria_label="Parts of this page"),
-        _finder(),
     )
 
 

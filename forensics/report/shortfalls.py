@@ -29,8 +29,8 @@ class _Tells:
         """Read rows one by one, with the corrected time of each."""
         for part in self.saved.parts(table, columns, where):
             for row in part.to_pylist():
-                yield row | {"at": (row.get("ts") or 0) - self.saved.offsets.get(row["node"], 0)
-                             if "node" in row else 0}  # fmt: skip
+                at = row.get("ts") or 0
+                yield row | {"at": self.saved.corrected(row.get("node"), at) if at else 0}
 
 
 def least(saved: Saved) -> Minimums:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.report.corrections import Correction, moments_of
 from forensics.incidents.minimums import Minimums
 from forensics.report.saved import Row, Saved
 from forensics.report.shortfalls import least, of_topics
 
-__all__ = ["Lane", "coarse", "debt", "gaps", "lanes", "stagger", "steps", "view"]
+__all__ = ["Lane", "coarse", "debt", "gaps", "highest", "lanes", "stagger", "steps", "terms", "view"]
 
 POINTS = 1500
 SECOND = 1000
@@ -101,13 +100,29 @@ def lanes(saved: Saved, role: str) -> list[Lane]:
     return [lane for name in sorted(known, key=_by_number) for lane in _filled(known[name], whole)]
 
 
+def terms(saved: Saved) -> list[Lane]:
+    """Give the terms of controllers by time, with those who did not notice that theirs was over."""
+    whole = saved.window
+    if not whole:
+        return []
+    columns = ["node", "broker", "state", "started_at", "ended_at"]
+    where = (ds.field("role") == "controller") & ds.field("state").isin(["active", "deposed"])
+    elected = _terms(saved)
+    found = [
+        Lane(row["node"] or "node not known", row["broker"], row["state"],
+             whole[0] if row["started_at"] is None else row["started_at"],
+             whole[1] if row["ended_at"] is None else row["ended_at"], _epoch(row, elected))
+        for row in saved.rows("lanes", columns, where)
+    ]  # fmt: skip
+    return sorted(found, key=lambda lane: (lane.start, lane.end, lane.name))
+
+
 def _terms(saved: Saved) -> list[tuple[int, int | None, int]]:
     """Give the moment, the node and the epoch of each election of a controller."""
     columns = ["ts", "node", "controller", "controller_epoch"]
     rows = saved.rows("events", columns, ds.field("kind") == "controller_elected")
     return [
-        (row["ts"] - saved.offsets.get(row["node"] or "", 0), row["controller"],
-         row["controller_epoch"])
+        (saved.corrected(row["node"], row["ts"]), row["controller"], row["controller_epoch"])
         for row in rows if row["ts"] is not None and row["controller_epoch"] is not None
     ]  # fmt: skip
 
@@ -233,6 +248,17 @@ def debt(saved: Saved) -> dict[str, list[tuple[int, int]]]:
         states = saved.parts("isr", [*times, "isr", "replicas"])
         found["under-replicated"] = _level(map(_thin, states), whole)
     return found
+
+
+def highest(points: Sequence[tuple[int, int]], view: tuple[int, int]) -> int:
+    """Give the highest level within a view, with that which it begins with.
+
+    >>> highest([(0, 3), (5, 1), (9, 7)], (6, 8))
+    1
+    """
+    before = [level for moment, level in points if moment <= view[0]][-1:]
+    inside = [level for moment, level in points if view[0] < moment < view[1]]
+    return max([0, *before, *inside])
 
 
 def _thin(states: pa.Table) -> pa.Table:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.report.bins import Ints, coarser
+from forensics.report.corrections import moments_of
 from forensics.report.saved import Finding, Saved
 
 __all__ = ["SILENT", "Volume", "holes", "silences", "volume"]
@@ -41,19 +42,11 @@ def volume(saved: Saved, cells: Ints) -> Volume:
             stories.setdefault(name, []).append(finding)
     is_timed = ds.field("ts").is_valid()
     for part in saved.parts("events", ["ts", "node"], is_timed):
-        facts += _counted(_corrected(part, saved.offsets), bars)
+        facts += _counted(moments_of(part, saved.corrections), bars)
     complaints = is_timed & (ds.field("kind") == "client_error")
     for part in saved.parts("events", ["ts", "node", "client"], complaints):
-        _take(part, _corrected(part, saved.offsets), stories, bars, errors)
+        _take(part, moments_of(part, saved.corrections), stories, bars, errors)
     return Volume(bars, facts, {name: found for name, found in errors.items() if found.any()})
-
-
-def _corrected(part: pa.Table, offsets: Mapping[str, int]) -> Ints:
-    """Give the times of events on the reference clock: they carry their node's own."""
-    nodes = part["node"].cast(pa.string()).combine_chunks().dictionary_encode()
-    off = np.array([offsets.get(name, 0) for name in nodes.dictionary.to_pylist()] + [0], np.int64)
-    found: Ints = part["ts"].to_numpy() - off[pc.fill_null(nodes.indices, len(off) - 1).to_numpy()]
-    return found
 
 
 def _counted(times: Ints, bars: Ints) -> Ints:

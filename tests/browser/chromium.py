@@ -225,11 +225,12 @@ class Tab:
 
     @property
     def requests(self) -> list[str]:
-        """Every address that was asked for."""
+        """Every address that was asked for, but for those that hold what they stand for."""
         return [
-            event["params"]["request"]["url"]
+            url
             for event in self._browser.events(self._session)
             if event["method"] == "Network.requestWillBeSent"
+            and not (url := event["params"]["request"]["url"]).startswith(("data:", "blob:"))
         ]
 
     @property

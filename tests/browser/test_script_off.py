@@ -80,5 +80,5 @@ def test_what_is_folded_opens_without_a_script(still: Tab) -> None:
 
 
 def test_the_page_says_that_figures_need_a_script(still: Tab) -> None:
-    assert "The figures need JavaScript" in text_of(still, "noscript")
-    assert boxed(still, "noscript") > 10
+    assert "The figures need JavaScript" in text_of(still, "noscript > p")
+    assert boxed(still, "noscript > p") > 10

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forensics.report.redrawing import redraw
-from tests.browser.chromium import Chromium
+from tests.browser.chromium import Chromium, Tab
 from tests.browser.walking import read_through
 
 pytestmark = pytest.mark.browser
@@ -29,9 +29,19 @@ def seen(chromium: Chromium, page: Path, zone: str) -> tuple[list[bytes], list[s
         tab.open(page)
         read_through(tab)
         tab.run("scrollTo({top: 0, behavior: 'instant'})")
-        tab.run("new Promise((done) => setTimeout(done, 400))")
+        return settled(tab), tab.run(TICKS), tab.run("new Date(1795001860000).getTimezoneOffset()")
+
+
+def settled(tab: Tab) -> list[bytes]:
+    """Take pictures of all figures until they no longer change."""
+    before: list[bytes] = []
+    for _ in range(20):
+        tab.run("new Promise((done) => setTimeout(done, 300))")
         pictures = [tab.picture(clip) for clip in tab.run(BOXES)]
-        return pictures, tab.run(TICKS), tab.run("new Date(1795001860000).getTimezoneOffset()")
+        if pictures == before:
+            return pictures
+        before = pictures
+    raise AssertionError("the figures never come to rest")
 
 
 def test_figures_are_pixel_for_pixel_the_same_in_every_zone(chromium: Chromium, page: Path) -> None:

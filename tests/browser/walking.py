@@ -31,7 +31,8 @@ def hover(tab: Tab) -> int:
               for (const box of document.querySelectorAll(".js-plotly-plot"))
                 for (let trace = 0; trace < box.data.length; trace++) {
                   const axes = (box.data[trace].xaxis ?? "x") + (box.data[trace].yaxis ?? "y");
-                  Plotly.Fx.hover(box, [{curveNumber: trace, pointNumber: 0}], [axes]);
+                  const at = box.data[trace].type === "heatmap" ? [0, 0] : 0;
+                  Plotly.Fx.hover(box, [{curveNumber: trace, pointNumber: at}], [axes]);
                   await new Promise((done) => setTimeout(done, 20));
                   shown += box.querySelectorAll(".hovertext").length;
                 }

@@ -90,6 +90,18 @@ def middle(told: Read) -> int:
     return between
 
 
+def stays_right(true: Read, told: Read) -> None:
+    """Check that all events are corrected within their doubt, and that the same nodes led."""
+    assert true.events.keys() == told.events.keys()
+    for place, row in told.events.items():
+        doubt = told.clocks.doubt(row["node"], row["ts"], row["file"], row["line"])
+        if doubt is not None:
+            assert abs(told.clocks.of(row) - true.events[place]["ts"]) <= doubt + 1000, place
+    assert {key: leader for key, (leader, _) in true.leaders.items()} == {
+        key: leader for key, (leader, _) in told.leaders.items()
+    }
+
+
 @pytest.mark.parametrize(
     ("case", "kind", "make"),
     [
@@ -119,18 +131,31 @@ def test_a_wrong_clock_is_recovered_and_leadership_stays(
 
     # A drift of 40 ms in these three minutes is no more than the doubt.
     assert kind in (None, told.row(node)["kind"])
-    assert true.events.keys() == told.events.keys()
-    for place, row in told.events.items():
-        doubt = told.clocks.doubt(row["node"], row["ts"], row["file"], row["line"])
-        if doubt is not None:
-            assert abs(told.clocks.of(row) - true.events[place]["ts"]) <= doubt + 1000, place
-    assert {key: leader for key, (leader, _) in true.leaders.items()} == {
-        key: leader for key, (leader, _) in told.leaders.items()
-    }
+    stays_right(true, told)
     for key, (_, at) in true.leaders.items():
         _, now = told.leaders[key]
         assert (at is None) == (now is None)
         assert at is None or now is None or abs(at - now) < SECOND, key
+
+
+@pytest.mark.parametrize("size", [20, -20])
+@pytest.mark.parametrize(
+    ("case", "later"),
+    [("282-flapping broker-2", -66), ("282-flapping broker-3", 66), ("430-unclean broker-1", 40)],
+)
+def test_a_step_that_little_tells_of_is_within_the_doubt_and_leadership_stays(
+    case: str,
+    later: int,
+    size: int,
+    recorded: Callable[[str], tuple[Path, Read]],
+    tmp_path: Path,
+) -> None:
+    """Whether or not it is found: shortly after the beginning, or before the end, few saw it."""
+    name, node = case.split()
+    logs, true = recorded(name)
+    wrong = {node: stepping(size, middle(true) + later * SECOND)}
+
+    stays_right(true, read(rewritten_copy(logs, tmp_path / "logs", wrong), tmp_path / "out"))
 
 
 @pytest.mark.parametrize("name", ["430-unclean", "282-flapping", "391-rolling"])

@@ -9,40 +9,38 @@ from forensics.history.references import central
 from forensics.history.solving import solve
 from tests.history.test_clocks import SECOND, off, recovered, right, row_of, seen_by
 
-ALWAYS = 2**62
+ROOT = Course((Piece(0, 0.0, 0.0, 0.0, -(2**62), 2**62),))
 
 
 def level(ms: float, first: int = 0, last: int = 800) -> Course:
     return Course((Piece(0, ms, 0.0, 100.0, first * SECOND, last * SECOND),))
 
 
-def chosen(courses: Mapping[str, Course], **ties: int) -> list[str]:
-    return central(
-        courses, {node: ties.get(node, 10) for node in courses}, dict.fromkeys("abcd", 0)
-    )
+def chosen(courses: Mapping[str, Course], **few: int) -> str:
+    ties = {node: few.get(node, 10) for node in courses}
+    return central(courses, ties, dict.fromkeys(courses, 0))
 
 
 def test_of_three_clocks_the_one_that_differs_is_not_chosen() -> None:
-    courses = {"a": Course((Piece(0, 0.0, 0.0, 0.0, -ALWAYS, ALWAYS),)), "b": level(20_000)}
+    courses = {"a": ROOT, "b": level(20_000)}
 
-    assert "b" not in chosen(courses | {"c": level(20)})
-    assert "a" not in chosen(courses | {"c": level(19_980)})
+    assert "b" != chosen(courses | {"c": level(20)})
+    assert "a" != chosen(courses | {"c": level(19_980)})
 
 
 def test_who_is_not_heard_of_has_no_say() -> None:
     """Two clients that are heard of once, at the beginning, do not outvote two brokers."""
-    stepped = Course((Piece(0, 0.0, 0.0, 0.0, -ALWAYS, ALWAYS),))
-    courses = {"a": stepped, "b": level(20_000), "c": level(20_010)}
+    courses = {"a": ROOT, "b": level(20_000), "c": level(20_010)}
     courses |= {"d": level(0, 0, 10), "e": level(0, 0, 10)}
-    steady = dict.fromkeys("abcde", 0)
 
-    assert central(courses, {"a": 10, "b": 10, "c": 10, "d": 2, "e": 2}, steady)[0] in "bc"
+    assert chosen(courses, d=2, e=2) in "bc"
 
 
 def test_who_little_is_known_of_is_not_chosen() -> None:
-    courses = {"a": Course((Piece(0, 0.0, 0.0, 0.0, -ALWAYS, ALWAYS),)), "b": level(10)}
+    courses = {"a": ROOT, "b": level(10), "c": level(-10)}
 
-    assert ["a", "c"] == chosen(courses | {"c": level(20)}, b=2)
+    assert "c" == chosen(courses)
+    assert "a" == chosen(courses, c=2, b=4)
 
 
 def test_one_clock_far_off_does_not_draw_the_reference_to_one_a_little_off() -> None:

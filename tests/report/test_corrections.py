@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from forensics.history.clocks import Clocks, Course, Piece, Step
+from forensics.history.describing import described
 from forensics.report.corrections import Correction, correction, moments_of
+from forensics.report.saved import Saved
+from forensics.tables import CLOCKS
 
 START = datetime(2026, 11, 18, 12, tzinfo=UTC)
 MS = int(START.timestamp() * 1000)
@@ -62,3 +68,21 @@ def test_events_are_corrected_each_by_its_own_node() -> None:
     events = pa.table({"node": ["a", "b", "b", None, "c"], "ts": [MS, MS, MS + 1_000, MS, MS]})
 
     assert [-100, 0, 1_500, 0, 0] == (moments_of(events, known) - MS).tolist()
+
+
+def test_a_run_corrects_by_what_its_table_of_clocks_says(tmp_path: Path) -> None:
+    """History writes the table, and the page reads it: both must mean the same."""
+    course = Course(
+        (Piece(0, 0.0, 0.0, 50.0, 0, 1), Piece(0, -20_000.0, 0.0, 50.0, 0, 1)),
+        (Step(MS * 1000, MS * 1000, MS * 1000, -20_000.0, MS * 1000),),
+    )
+    rows = described(["b"], {"b": course}, {"b": 60}, {}, ())
+    folder = tmp_path / "tables" / "clocks"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(list(rows), CLOCKS), folder / "part-0.parquet")
+    clocks = Clocks({}, {"b": 60}, (), {"b": course})
+    saved = Saved(tmp_path, {})
+
+    for moment in (MS, MS + 3_600_000, MS + 3_601_000, MS + 9_000_000):
+        assert clocks.correct("b", moment * 1000) == saved.corrected("b", moment) * 1000
+    assert MS == saved.corrected("unknown", MS)

@@ -120,12 +120,12 @@ def _finding(case: Case, one: Burst, told: _Told) -> Finding:
         explanation=_explanation(one, seen, large=large),
         actions=[
             (
-                f"On the host of {word(name)}, while it lasts: ss -ti 'dport = :9092' (retransmits, "
-                "resets), and its own pauses."
+                f"On the host of {word(name)}, while it lasts: ss -ti 'dport = :9092' "
+                f"(retransmits, resets), and its own pauses."
             ),
             (
-                "Look whether a firewall or load balancer between the two ends connections; its idle "
-                "time-out has to be longer than connections.max.idle.ms."
+                "Look whether a firewall or load balancer between the two ends connections; its "
+                "idle time-out has to be longer than connections.max.idle.ms."
             ),
         ],
         why=f"{one.count} disconnects, no two more than {case.limits[NAME]['gap']} s apart, while "

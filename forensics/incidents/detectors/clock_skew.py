@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.incidents.case import Case
+from forensics.incidents.commands import word
 from forensics.incidents.finding import Finding, iso
 
 __all__ = ["find"]
@@ -65,9 +66,9 @@ def _finding(case: Case, row: Mapping[str, Any]) -> Iterator[Finding]:
         f" times than in the logs of other nodes{_sentence(row, kind)}."
         " All times here are corrected for it.",
         actions=[
-            f"chronyc tracking   # on the host of {node}: is its clock kept right?"
+            f"chronyc tracking   # on the host of {word(node)}: is its clock kept right?"
             if kind != "zone"
-            else f"timedatectl   # on the host of {node}: which time zone do its logs use?",
+            else f"timedatectl   # on the host of {word(node)}: which time zone do its logs use?",
             "Let the clock be slewed, not set: time that jumps ends sessions and rolls segments.",
         ],
         why=_why(limits, row, kind),

@@ -90,8 +90,8 @@ def _actions(node: str, addresses: list[str], *, files: bool) -> list[str]:
     if files:
         return [
             (
-                f"On the host of {word(node)}: ls /proc/$(pgrep -f kafka.Kafka)/fd | wc -l; compare "
-                "with ulimit -n of the process, which should be 100000 or more."
+                f"On the host of {word(node)}: ls /proc/$(pgrep -f kafka.Kafka)/fd | wc -l; "
+                f"compare with ulimit -n of the process, which should be 100000 or more."
             ),
             "Look whether connections or segments have grown; do not only restart the broker.",
         ]

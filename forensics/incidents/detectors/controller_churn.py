@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from forensics.history.controllers import Reign
 from forensics.incidents.case import Case
+from forensics.incidents.commands import word
 from forensics.incidents.confidence import sureness
 from forensics.incidents.finding import Finding
 
@@ -79,7 +80,7 @@ def _finding(case: Case, run: list[tuple[Reign, Reign]]) -> Finding:
         + (f" {often} lost the office {times} times." if times > 1 else ""),
         actions=[
             f"{case.commands.controller()}   # who is it now, and since which epoch?",
-            _LOOK.format(nodes=", ".join(sorted(set(lost))[:_NAMED])),
+            _LOOK.format(nodes=", ".join(word(one) for one in sorted(set(lost))[:_NAMED])),
         ],
         why=f"{len(run)} changes within {round((end - begin) / _MICROS)} s that no planned stop"
         f" explains; {limits['changes']} within {limits['window']} s are churn",

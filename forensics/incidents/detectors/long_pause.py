@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from forensics.incidents.case import Case
+from forensics.incidents.commands import word
 from forensics.incidents.confidence import sureness
 from forensics.incidents.finding import Finding
 from forensics.incidents.stalls import Stall, stalls
@@ -100,7 +101,7 @@ def _title(nodes: Sequence[str], longest: float, pauses: int, *, host: bool) -> 
 
 
 def _actions(nodes: Sequence[str], ways: Counter[str], *, host: bool) -> list[str]:
-    where = ", ".join(nodes[:_NAMED])
+    where = ", ".join(word(node) for node in nodes[:_NAMED])
     if host:
         return [
             f"journalctl -k   # on the host of {where}: suspended, moved, a stalled disk?",

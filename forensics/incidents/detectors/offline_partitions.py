@@ -130,6 +130,8 @@ def _severity(case: Case, still: int, longest: float, *, planned: bool) -> str:
         return str(limits["planned"])
     if still:
         return str(limits["open"])
+    if longest < limits["blink"]:
+        return str(limits["blinked"])
     return str(limits["long"] if longest > limits["short"] else limits["brief"])
 
 

@@ -111,8 +111,8 @@ _CAUSES = {
     "retention": (
         " since retention had deleted it",
         (
-            "What the consumer was to read next had already been deleted by retention: it was away for "
-            "longer, or is slower, than the topic keeps records."
+            "What the consumer was to read next had already been deleted by retention: it was away "
+            "for longer, or is slower, than the topic keeps records."
         ),
         "Raise retention.ms or retention.bytes of the topic above the longest time {} may be away.",
     ),
@@ -124,20 +124,20 @@ _CAUSES = {
     "offsets_expired": (
         " since the group's offsets had expired",
         (
-            "The group was empty for longer than offsets.retention.minutes, so its committed offsets "
-            "were dropped, and it begins like a new one."
+            "The group was empty for longer than offsets.retention.minutes, so its committed "
+            "offsets were dropped, and it begins like a new one."
         ),
         "Raise offsets.retention.minutes of the brokers above the longest time {} may be away.",
     ),
     "truncation": (
         " since the log was cut back",
         (
-            "The new leader's log ends before the consumer's position: records that it had read were "
-            "cut off."
+            "The new leader's log ends before the consumer's position: records that it had read "
+            "were cut off."
         ),
         (
-            "Look at the finding about the unclean election or truncation; {} may have seen records "
-            "that are gone."
+            "Look at the finding about the unclean election or truncation; {} may have seen "
+            "records that are gone."
         ),
     ),
     "topic_recreated": (

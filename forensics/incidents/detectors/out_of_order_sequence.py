@@ -137,8 +137,8 @@ def _actions(case: Case, topic: str | None, clients: Sequence[str]) -> list[str]
     return [
         *look,
         (
-            f"Look whether {names} still send; a producer that stopped for good has to be made anew by "
-            "its application."
+            f"Look whether {names} still send; a producer that stopped for good has to be made "
+            f"anew by its application."
         ),
     ]
 

@@ -22,7 +22,8 @@ _FENCED = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED", "FENCED_INSTA
 _FATAL = ("producer_failed", "client_failed")
 _TRANSACTION = "client_transaction_failed"
 _ABORTED = ("producer_must_abort", "transaction_timed_out", _TRANSACTION)
-_KINDS = (*_FATAL, *_ABORTED)
+_APPLICATION = "application_error"
+_KINDS = (*_FATAL, *_ABORTED, _APPLICATION)
 
 
 def find(case: Case) -> Iterator[Finding]:
@@ -36,7 +37,9 @@ def find(case: Case) -> Iterator[Finding]:
 
 
 def _is_mine(row: Row) -> bool:
-    """What is out of sequence is told of by itself."""
+    """What is out of sequence is told of by itself; of applications' errors many are not fatal."""
+    if row["kind"] == _APPLICATION:
+        return row["error"] in _FENCED
     return row["error"] not in SEQUENCE
 
 
@@ -101,8 +104,8 @@ _TITLES = {
 }
 _MEANINGS = {
     "fenced": "Another instance with the same id came up, and the older one may not write any "
-    "more. At a restart or a rebalance that is as it should be; again and again it means that two live "
-    "instances have one id.",
+    "more. At a restart or a rebalance that is as it should be; again and again it means that two "
+    "live instances have one id.",
     "fatal": "The producer met an error from which it cannot recover. Till its application closes "
     "it and makes a new one, nothing is written.",
     "aborted": "A transaction could not be completed and was, or has to be, aborted. Its records "

@@ -162,65 +162,65 @@ _CAUSES = {
     "storing_failed": (
         "its coordinator could not store the group",
         (
-            "The coordinator cannot write the group's state to __consumer_offsets, so every rebalance "
-            "fails at its end: the cause is with the brokers, not with the members."
+            "The coordinator cannot write the group's state to __consumer_offsets, so every "
+            "rebalance fails at its end: the cause is with the brokers, not with the members."
         ),
         (
-            "Look at the ISR of __consumer_offsets and at its min.insync.replicas. Do not restart the "
-            "members of {}."
+            "Look at the ISR of __consumer_offsets and at its min.insync.replicas. Do not restart "
+            "the members of {}."
         ),
     ),
     "coordinator_moved": (
         "its coordinator moved",
         (
-            "The partition that holds the group got another leader, and each new coordinator has to "
-            "load the group before it goes on."
+            "The partition that holds the group got another leader, and each new coordinator has "
+            "to load the group before it goes on."
         ),
         "Look at the brokers that lead __consumer_offsets. Do not restart the members of {}.",
     ),
     "poll_expired": (
         "members take too long between polls",
         (
-            "Members do not call poll() within max.poll.interval.ms: they leave, come back with a new "
-            "id, and get the same work again."
+            "Members do not call poll() within max.poll.interval.ms: they leave, come back with a "
+            "new id, and get the same work again."
         ),
         (
-            "For the consumers of {}, lower max.poll.records or raise max.poll.interval.ms above the "
-            "longest time that one batch takes."
+            "For the consumers of {}, lower max.poll.records or raise max.poll.interval.ms above "
+            "the longest time that one batch takes."
         ),
     ),
     "heartbeat_expired": (
         "members are not heard of in time",
         (
-            "The coordinator hears nothing of members for as long as session.timeout.ms: they died, "
-            "hung, or cannot reach it."
+            "The coordinator hears nothing of members for as long as session.timeout.ms: they "
+            "died, hung, or cannot reach it."
         ),
         "Look at the hosts of the members of {} for kills and pauses at the times of the evidence.",
     ),
     "join_late": (
         "members do not join again in time",
         (
-            "Members did not come back to a rebalance within its time-out (max.poll.interval.ms for "
-            "Java clients), and it went on without them."
+            "Members did not come back to a rebalance within its time-out (max.poll.interval.ms "
+            "for Java clients), and it went on without them."
         ),
         "Look what the members of {} do between polls.",
     ),
     "members_come_and_go": (
         "members come and go",
         (
-            "Members join and leave again, each time with a new id: an application that crashes and is "
-            "started again, or makes a consumer for every request."
+            "Members join and leave again, each time with a new id: an application that crashes "
+            "and is started again, or makes a consumer for every request."
         ),
         (
-            "Look for restarts of the applications of {}; keep a consumer open instead of making a new "
-            "one each time."
+            "Look for restarts of the applications of {}; keep a consumer open instead of making a "
+            "new one each time."
         ),
     ),
     "members_rejoin": (
         "members join again by themselves",
         (
-            "Members that are in the group ask to join again, as cooperative assignment makes them, or "
-            "since their subscription changes."
+            "Members that are in the group ask to join again, as cooperative assignment makes "
+            "them, or since their subscription changes."
         ),
         "Look whether all members of {} have the same assignors and subscriptions.",
     ),

@@ -19,6 +19,7 @@ __all__ = ["find"]
 NAME = "serialization-errors"
 NEEDS = CLIENTS
 _KINDS = (
+    "application_error",
     "listener_failed",
     "streams_thread_failed",
     "connector_task_failed",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from forensics.incidents.case import Case, Row
+from forensics.incidents.commands import word
 from forensics.incidents.confidence import sureness
 from forensics.incidents.finding import Finding
 from forensics.incidents.needs import BROKERS
@@ -88,7 +89,7 @@ def _zombie(case: Case, node: Sessions, one: Expiry) -> Finding:
         _ZOMBIE + (" The old registration was still there." if one.refused else ""),
         [
             f"{_registration(case, node.broker)}   # whose is it?",
-            f"Restart {node.node} if that is missing or not its own.",
+            f"Restart {word(node.node)} if that is missing or not its own.",
         ],
         f"no registration within {case.limits[NAME]['renewed']} s of the session's end",
         "A registration whose line is missing here would mean that it healed.",
@@ -102,17 +103,17 @@ def _renewed(case: Case, node: Sessions, healed: Sequence[Expiry]) -> Finding:
     limits = case.limits[NAME]
     often = len(healed) >= limits["expiries"]
     hung = often and _stood_still(case, node.node, healed)
-    word = "hung" if hung else "often" if often else "once"
+    level = "hung" if hung else "often" if often else "once"
     ends = [one.healed if one.healed is not None else one.at for one in healed]
     longest = max((end - one.at) / _MICROS for one, end in zip(healed, ends, strict=True))
     times = "once" if len(healed) == 1 else f"{len(healed)} times"
     words = _Words(
         "expired",
-        limits[word],
+        limits[level],
         f"{node.node} lost its session with ZooKeeper {times}",
         _EXPIRED + (_HUNG if hung else ""),
         [
-            f"grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on {node.node}: did it stop?",
+            f"grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on {word(node.node)}: did it stop?",
             "If it did not, look at ZooKeeper's own log and disk (fsync) at these times.",
         ],
         f"{len(healed)} sessions ended; {limits['expiries']} are more than chance",
@@ -158,7 +159,7 @@ def _refusal(case: Case, node: Sessions, runs: Sequence[Refusal], *, twin: bool)
     limits = case.limits[NAME]
     rows = [row for one in runs for row in one.rows]
     lives = max(one.lives if one.lives > 1 else len(one.rows) for one in runs)
-    word = "twin" if twin else "loop" if lives >= limits["refused"] else "fast"
+    level = "twin" if twin else "loop" if lives >= limits["refused"] else "fast"
     longest = max(one.seconds for one in runs)
     end = runs[-1].healed if runs[-1].healed is not None else rows[-1]["at"]
     times = "once" if len(rows) == 1 else f"{len(rows)} times"
@@ -175,7 +176,7 @@ def _refusal(case: Case, node: Sessions, runs: Sequence[Refusal], *, twin: bool)
         rows,
         _Words(
             "twin" if twin else "too_fast",
-            limits[word],
+            limits[level],
             title,
             _TWIN if twin else _FAST,
             [

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from forensics.incidents.bursts import Burst, bursts
 from forensics.incidents.case import Case
+from forensics.incidents.commands import word
 from forensics.incidents.confidence import sureness
 from forensics.incidents.finding import Finding
 from forensics.incidents.needs import CONTROLLERS
@@ -85,7 +86,7 @@ def _finding(case: Case, burst: Burst) -> Finding:
         },
         explanation=_EXPLANATION,
         actions=[
-            f"iostat -x   # on the host of {node}: how long does a write to metadata.log.dir take?",
+            f"iostat -x   # on the host of {word(node)}: how long does a write to its log take?",
             f"{case.commands.quorum()}   # do the other voters keep up? Their slowness is its own.",
             "Give controllers a disk and a machine that brokers do not share.",
         ],

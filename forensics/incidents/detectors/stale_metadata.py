@@ -90,6 +90,7 @@ def _judged(case: Case, every: Sequence[Episode]) -> Iterator[_Judged]:
             kept.append(one)
         else:
             host.join(one)
+            host.trim()
     for one in kept:
         yield _Judged(
             one, _verdict(case, one), causes[id(one)], behind.get(id(one)), 1, one.seconds
@@ -166,6 +167,7 @@ def _merged(judged: Sequence[_Judged], most: int) -> Iterator[_Judged]:
         first = bundle[0].episode
         for one in bundle[1:]:
             first.join(one.episode)
+        first.trim()
         seconds = round(sum(one.seconds for one in bundle), 1)
         head = bundle[0]
         yield _Judged(first, "transient", head.cause, head.suspect, len(bundle), seconds)

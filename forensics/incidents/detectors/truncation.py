@@ -20,6 +20,7 @@ __all__ = ["find"]
 
 NAME = "truncation"
 _SHOWN = 20
+_OF_QUORUM = ["__cluster_metadata", "@metadata"]
 Entry = dict[str, Any]
 
 
@@ -27,6 +28,8 @@ def find(case: Case) -> Iterator[Finding]:
     """Yield one finding for each stroke of cuts that no unclean leader made necessary."""
     limits = case.limits[NAME]
     clean = pc.field("unclean").is_null() | (pc.field("unclean") == False)  # noqa: E712
+    # What a quorum cuts off its own log was never committed, and no producer wrote it.
+    clean &= ~pc.field("topic").isin(_OF_QUORUM)
     unread = case.beyond("cuts", limits["most"], clean)
     for group in strokes(case.some("cuts", limits["most"], clean), limits["stroke"]):
         losses = [_entry(rows) for rows in _by_epoch(group)]
@@ -140,7 +143,7 @@ def _title(entries: list[Entry], *, deep: bool, known: bool) -> str:
     count = len({entry["partition"] for entry in entries})
     where = f"of {count} partition{'' if count == 1 else 's'}"
     if most is None:
-        much = f"At least {least:,} records"
+        much = f"At least {least:,} records" if least else "Nobody tells how many records"
     elif least == most:
         much = f"{most:,} record{'' if most == 1 else 's'}"
     else:

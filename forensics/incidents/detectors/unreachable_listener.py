@@ -80,8 +80,8 @@ def _of_clients(case: Case, one: Unreachable, settings: Sequence[Row]) -> Findin
             else case.commands.broker_config(one.broker, "advertised.listeners"),
             f"On the host of {word(names[0])}: nc -vz {_spaced(one.address)}",
             (
-                "Set advertised.listeners to what these clients can resolve and reach; a listener of "
-                "its own for them if other clients need the one that is there."
+                "Set advertised.listeners to what these clients can resolve and reach; a listener "
+                "of its own for them if other clients need the one that is there."
             ),
         ],
         why=f"{one.count} failures for more than {limits['lasting']} s and not one connection "

@@ -77,11 +77,22 @@ globalThis.figures = (() => {
       if (id) location.hash = id;
     });
 
-  // An axis of time, and how far it reaches at most; a heatmap may not be left.
+  // Words that do not fit are made small; too small to read, they are only dirt.
+  const tidy = (box) => {
+    for (const text of box.querySelectorAll(".bartext")) {
+      const scale = /scale\(([\d.e-]+)/.exec(text.getAttribute("transform"));
+      text.style.visibility = scale && Number(scale[1]) < 0.75 ? "hidden" : "visible";
+    }
+  };
+
   const plot = (box, block, paper = false, more = {}) => {
     const { data, layout, config } = JSON.parse(block.textContent);
     box.replaceChildren();
-    return Plotly.newPlot(box, data, apply(layout, { ...theme(layout, paper), ...more }), config);
+    const set = apply(layout, { ...theme(layout, paper), ...more });
+    const done = Plotly.newPlot(box, data, set, config);
+    box.on("plotly_afterplot", () => tidy(box));
+    tidy(box);
+    return done;
   };
 
   const draw = async (block) => {

@@ -1,4 +1,6 @@
 "use strict";
+// Addresses within the page: #F-3f2a91c0, #p/orders/17, #b/3, #t/2026-03-01T14:02:11Z..14:09:40Z,
+// #q/words of the filter, and any of them together with & between them.
 (() => {
   let opened = [];
   addEventListener("beforeprint", () => {
@@ -9,40 +11,92 @@
     for (const box of opened) box.open = false;
   });
 
-  // What a person has typed or cut off may be no text at all.
-  const wanted = () => {
+  const decoded = (text) => {
     try {
-      return decodeURIComponent(location.hash.slice(1));
+      return decodeURIComponent(text);
     } catch {
-      return "";
+      return text;
     }
   };
 
-  // A link to a finding that is folded away opens what hides it.
-  const reveal = () => {
-    const target = document.getElementById(wanted());
+  // Gives the element that an address means, having opened what hides it; null where there is none.
+  const found = (part) => {
+    const [kind, ...names] = part.split("/");
+    if (kind === "p" && names.length === 2) {
+      return globalThis.partitions?.open(decoded(names[0]), decoded(names[1])) ?? null;
+    }
+    const target = document.getElementById(part) ?? document.getElementById(decoded(part));
     for (let box = target?.closest("details"); box; box = box.parentElement?.closest("details")) {
       box.open = true;
     }
-    if (target) target.scrollIntoView();
+    target?.closest("[data-hidden]")?.removeAttribute("data-hidden");
+    return target;
   };
-  addEventListener("hashchange", reveal);
-  if (location.hash) reveal();
 
-  const copies = (holder, text) => {
-    if (!navigator.clipboard) return;
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "copy";
-    button.textContent = "Copy";
-    button.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(text);
-      button.textContent = "Copied";
-      setTimeout(() => (button.textContent = "Copy"), 1500);
-    });
-    holder.append(button);
+  // The second time may leave out the day.
+  const stretch = (text) => {
+    const [from, to = ""] = decoded(text).split("..");
+    const whole = /^\d{4}-/.test(to) ? to : `${from.slice(0, 11)}${to}`;
+    const moments = [from, whole].map((one) => Date.parse(/Z|[+-]\d\d:?\d\d$/.test(one) ? one : `${one}Z`));
+    return moments.some(Number.isNaN) || moments[0] >= moments[1] ? null : moments;
   };
-  for (const block of document.querySelectorAll("pre.command")) {
-    copies(block, block.textContent);
-  }
+  const windowOf = (id) => {
+    const block = document.getElementById("report-data");
+    const story = block && JSON.parse(block.textContent).findings?.find((one) => one.id === id);
+    const moments = [Date.parse(story?.from), Date.parse(story?.to)];
+    if (moments.some(Number.isNaN)) return null;
+    const around = Math.max((moments[1] - moments[0]) * 0.2, 5000);
+    return [moments[0] - around, moments[1] + around];
+  };
+
+  const lost = (parts) => {
+    document.getElementById("no-such-place")?.remove();
+    if (!parts.length) return;
+    const says = document.createElement("p");
+    says.id = "no-such-place";
+    says.className = "warning";
+    says.setAttribute("role", "alert");
+    says.textContent = `This page has nothing at ${parts.map((part) => `“${decoded(part)}”`).join(", ")}.`;
+    document.querySelector("main")?.before(says);
+    says.scrollIntoView({ block: "center" });
+  };
+
+  const zone = Number(document.querySelector("main")?.dataset.zone ?? 0);
+  const follow = async () => {
+    for (const one of document.querySelectorAll(".here")) one.classList.remove("here");
+    const address = location.hash.slice(1);
+    const unknown = [];
+    let target = null;
+    let moments = null;
+    for (const part of address.split("&").filter(Boolean)) {
+      if (part.startsWith("t/")) {
+        moments = stretch(part.slice(2));
+        if (!moments) unknown.push(part);
+        continue;
+      }
+      if (part.startsWith("q/")) {
+        globalThis.filter?.set(decoded(part.slice(2)));
+        continue;
+      }
+      const element = found(part);
+      if (!element) unknown.push(part);
+      else {
+        element.classList.add("here");
+        target ??= element;
+      }
+    }
+    lost(unknown);
+    target?.scrollIntoView();
+    const finding = target?.classList.contains("card") ? windowOf(target.id) : null;
+    moments ??= finding;
+    if (!moments || !globalThis.figures?.zoom) return;
+    // Figures that are drawn now push down what is below them.
+    const before = target?.getBoundingClientRect().top;
+    await globalThis.figures.zoom(...moments.map((one) => one + zone));
+    const moved = location.hash.slice(1) === address && target;
+    if (moved && Math.abs(target.getBoundingClientRect().top - before) > 4) target.scrollIntoView();
+    if (!target) document.getElementById("timeline")?.scrollIntoView();
+  };
+  addEventListener("hashchange", follow);
+  if (location.hash) follow();
 })();

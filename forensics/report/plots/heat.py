@@ -7,12 +7,12 @@ import numpy as np
 from forensics.report import colours, figures, grids
 from forensics.report.grids import Grid
 
-__all__ = ["debts", "debts_key", "leaders", "leaders_key", "tall"]
+__all__ = ["debts", "debts_key", "leaders", "leaders_key", "looks", "tall"]
 
 # Half transparent, so that they are quiet on white and on black.
 SEVERAL, MANY, BLANK = "#d6006c", "rgba(128,136,145,0.22)", "rgba(128,136,145,0.38)"
-WHOLE, SHORT = "rgba(0,158,115,0.28)", ("#8fc3e8", "#3f86c4", "#1b4f8a")
-BELOW, NONE = "#E69F00", "#D55E00"
+WHOLE, SHORT = "rgba(0,158,115,0.28)", (colours.BAD, "#7d63b5", "#543a91")
+BELOW = colours.WORSE
 NAMED = 30
 Key = list[tuple[str, str]]
 
@@ -24,8 +24,8 @@ def tall(grid: Grid) -> int:
 
 def leaders(sheet: figures.Sheet, row: int, grid: Grid) -> None:
     """Draw who leads each group of partitions."""
-    looks = _looks(grid)
-    trace = _trace(grid, grid.leaders, looks) | {
+    shades = looks(grid)
+    trace = _trace(grid, grid.leaders, shades) | {
         "hovertemplate": "%{y}<br>%{x}<br>leader at the end: %{z} "
         "(-1 none, -2 not known, -3 several, -4 many partitions)<extra></extra>",
     }  # fmt: skip
@@ -37,11 +37,11 @@ def leaders_key(grid: Grid) -> Key:
     """Say which colour is which leader."""
     words = {-1: "no leader", -2: "leader not known", grids.SEVERAL: "several within the cell",
              grids.MANY: "many partitions"}  # fmt: skip
-    looks = _looks(grid)
-    ordered = sorted(looks, key=lambda code: (code < 0, abs(code)))
-    shown = [code for code in ordered if code < 0 or looks[code] not in colours.GREYS]
-    key = [(looks[code], words.get(code) or f"broker {code}") for code in shown]
-    if len(shown) < len(looks):
+    shades = looks(grid)
+    ordered = sorted(shades, key=lambda code: (code < 0, abs(code)))
+    shown = [code for code in ordered if code < 0 or shades[code] not in colours.GREYS]
+    key = [(shades[code], words.get(code) or f"broker {code}") for code in shown]
+    if len(shown) < len(shades):
         key.append((colours.GREYS[0], "other brokers"))
     return key
 
@@ -76,7 +76,8 @@ def _debt(code: int) -> str:
     return SHORT[min(code, 3) - 1] if code else WHOLE
 
 
-def _looks(grid: Grid) -> dict[int, str]:
+def looks(grid: Grid) -> dict[int, str]:
+    """Give the colour of each code of a leader."""
     known = {-1: colours.DARK, -2: BLANK, grids.SEVERAL: SEVERAL, grids.MANY: MANY}
     codes = (int(code) for code in np.unique(grid.leaders))
     return {code: known.get(code) or colours.broker(code) for code in codes}

@@ -14,13 +14,13 @@ from forensics.report.words import clock, lasting
 
 __all__ = ["TALL", "chosen", "swimlanes"]
 
-TALL = 26
+TALL = 30
 # Rows, bars of leaders and bars of ISRs: with what other figures draw, 4,000 at most.
 ROWS, BARS, STATES = 200, 1200, 500
 # The axis goes upwards: the bar of the ISR is the lower one.
-LEADING, SYNC = {"width": 0.6, "offset": -0.18}, {"width": 0.16, "offset": -0.4}
-# From dark to light, by how many are missing.
-SIZES = ("#2a6f97", "#7fb2d0", "#f2b134", "#d55e00")
+LEADING, SYNC = {"width": 0.64, "offset": -0.2}, {"width": 0.14, "offset": -0.4}
+# By how many are missing.
+SIZES = ("#4b5a68", colours.BAD, "#7d63b5", colours.WORST)
 
 
 def chosen(rows: Sequence[Strand]) -> list[Strand]:
@@ -70,7 +70,8 @@ def _reign_trace(pairs: Sequence[tuple[Strand, Reign]], view: tuple[int, int]) -
         for row, reign in pairs
     ]
     fills = [fill or colours.broker(leader or 0)] * len(bars)
-    return figures.bar_trace(bars, view, fills, shape, name=name, **LEADING)
+    return figures.bar_trace(bars, view, fills, shape, name=name, legendgroup="?" if leader is None else name,
+                             showlegend=leader is not None, **LEADING)  # fmt: skip
 
 
 def _unknown(
@@ -95,7 +96,9 @@ def _unknown_trace(
         for row, (start, end) in holes
     ]  # fmt: skip
     fills = [fill] * len(bars)
-    return figures.bar_trace(bars, view, fills, shape, name="leader not known", **LEADING)
+    return figures.bar_trace(
+        bars, view, fills, shape, name="leader not known", legendgroup="?", **LEADING
+    )
 
 
 def _sync_traces(rows: Sequence[Strand], view: tuple[int, int]) -> Iterator[figures.Figure]:

@@ -60,7 +60,7 @@ def _tall(names: Iterable[str]) -> int:
 def _led(sheet: figures.Sheet, row: int, tracks: marks.Tracks) -> None:
     if tracks.grid is not None:
         heat.leaders(sheet, row, tracks.grid)
-        names = figures.row_names(tracks.grid.names, 12)
+        names = figures.row_names(tracks.grid.names, 16)
         sheet.update_yaxes(row, **names)
 
 

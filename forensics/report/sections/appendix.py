@@ -15,8 +15,9 @@ ORDER = 110
 TITLE = "Appendix"
 MOST = 300
 HEAD = ("File", "Bytes", "Lines", "Records", "Continued", "Blank", "Not understood", "Duplicate",
-        "Events", "SHA-256")  # fmt: skip
+        "Events")  # fmt: skip
 RIGHT = HEAD[1:9]
+MANIFEST = ("File", "Node", "Layout", "Kafka", "Bytes", "SHA-256 of the unpacked file")
 PARTS = ("records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines")
 GLOSSARY = {
     "ISR": (
@@ -36,9 +37,26 @@ GLOSSARY = {
         "A number that grows by one with every new leader of a partition. It orders history "
         "whatever the clocks say."
     ),
+    "Partition epoch": (
+        "A number that grows with every change of a partition's leader or ISR (KRaft); on "
+        "ZooKeeper, the version of its state."
+    ),
+    "Controller epoch": "A number that grows with every new controller; the higher one is obeyed.",
     "Unclean election": (
         "A replica from outside the ISR becomes leader; what it does not have is cut from all "
         "others."
+    ),
+    "Clean change of leader": (
+        "A replica from the ISR becomes leader: nothing that acks=all acknowledged is lost."
+    ),
+    "Preferred election": "Leadership goes back to the first replica of a partition; routine.",
+    "Fenced": "Registered with the controller, but without a session: it leads nothing (KRaft).",
+    "Stale metadata": (
+        "A client asks a broker that leads no more. Short errors after a move are normal; it "
+        "learns the new leader and goes on."
+    ),
+    "acks": (
+        "How many replicas a producer waits for: all in sync (all), the leader (1), nobody (0)."
     ),
 }
 
@@ -49,12 +67,22 @@ def render(saved: Saved) -> Markup:
         [
             tag("h3", "Every line accounted for"),
             _accounts(saved.files),
+            tag("h3", "What was read"),
+            _manifest(saved.files),
+            tag("h3", "Rules in force"),
+            _packs(saved.document),
             tag("h3", "What the quoted lines mean"),
             _rules(saved.document),
             tag("h3", "Glossary"),
             tag("dl", *(_word(name, says) for name, says in GLOSSARY.items()), class_="glossary"),
             tag("h3", "For machines"),
-            tag("p", "findings.json stands in this page, in the element with the id report-data."),
+            tag(
+                "p",
+                f"findings.json, schema {saved.document.get('schema', 'not known')}, stands in "
+                "this page, in the element with the id report-data.",
+            ),
+            # Filled and shown by script: a button that does nothing would only mislead.
+            tag("p", id="report-tools", hidden=True),
             data(saved.document, id="report-data"),
         ]
     )
@@ -73,13 +101,42 @@ def _accounts(files: list[Row]) -> Markup:
     return join([tag("p", says), table(HEAD, rows, caption="Lines", numbers=RIGHT), rest])
 
 
+def _manifest(files: list[Row]) -> Markup:
+    """List what was read, by content: a file of another day has another digest."""
+    if not files:
+        return tag("p", "No table of input files was saved.")
+    rows = (
+        [
+            str(row["file"]),
+            row["node"] or "not known",
+            row["layout"] or "-",
+            row["kafka_version"] or "-",
+            bytes_(row["bytes"]),
+            tag("code", str(row["sha256"])) if row.get("sha256") else "not read to the end",
+        ]
+        for row in files[:MOST]
+    )
+    listing = table(MANIFEST, rows, caption="Input files", numbers=("Bytes",), class_="manifest")
+    more = len(files) - MOST
+    rest = tag("p", f"{count(more, 'file')} more in tables/files.") if more > 0 else None
+    return tag("details", tag("summary", count(len(files), "file")), listing, rest)
+
+
+def _packs(document: Mapping[str, Any]) -> Markup:
+    """Name the rules by their digests: the same digests read the same lines in the same way."""
+    packs = document.get("packs") or ()
+    if not packs:
+        return tag("p", "Which rules were in force was not saved.")
+    rows = (
+        [str(one.get("name")), str(one.get("version")), tag("code", str(one.get("sha256")))]
+        for one in packs
+    )
+    return table(("Pack", "Version", "SHA-256"), rows, caption="Rule packs", class_="manifest")
+
+
 def _rules(document: Mapping[str, Any]) -> Markup:
-    """Say what each rule that a finding rests on reads, and which packs the rules come from."""
+    """Say what each rule that a finding rests on reads."""
     rules = document.get("rules") or {}
-    packs = [
-        f"{one['name']} {one['version']} ({one['sha256'][:16]})"
-        for one in document.get("packs") or ()
-    ]
     words = [
         tag(
             "div",
@@ -88,18 +145,12 @@ def _rules(document: Mapping[str, Any]) -> Markup:
         )
         for name, rule in rules.items()
     ]
-    return join(
-        [
-            tag("p", f"Rules in force: {', '.join(packs)}.") if packs else None,
-            tag("dl", *words, class_="glossary") if words else tag("p", "No line is quoted."),
-        ]
-    )
+    return tag("dl", *words, class_="glossary") if words else tag("p", "No line is quoted.")
 
 
 def _row(name: str, row: Row) -> list[Child]:
-    digest = tag("code", str(row["sha256"])[:16]) if row.get("sha256") else ""
     numbers = ("lines", *PARTS, "events")
-    return [name, bytes_(row["bytes"]), *(count(row[key]) for key in numbers), digest]
+    return [name, bytes_(row["bytes"]), *(count(row[key]) for key in numbers)]
 
 
 def _word(name: str, says: str) -> Markup:

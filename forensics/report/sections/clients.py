@@ -1,50 +1,164 @@
-"""What the clients saw: their episodes of stale metadata."""
+"""What the clients saw: their episodes of stale metadata, and what else they complained of."""
 
 from __future__ import annotations
 
-from forensics.report.markup import Child, Markup, anchor, join, table, tag
+from collections import Counter
+from collections.abc import Sequence
+
+from forensics.report.markup import Child, Line, Markup, anchor, join, table, tag
+from forensics.report.plots import episodes as drawn
 from forensics.report.saved import Finding, Saved
-from forensics.report.words import clock, count, lasting, listed
+from forensics.report.words import clock, count, lasting, listed, named
 from forensics.report.zones import current
 
 __all__ = ["ORDER", "TITLE", "render"]
 
 ORDER = 70
 TITLE = "Clients"
-HEAD = ("Client", "Verdict", "Cause", "Errors", "Lasted", "From", "Partitions", "Finding")
-MOST = 300
+HEAD = ("Client", "Verdict", "Move behind it", "Errors", "Lasted", "From", "Topics", "Finding")
+OTHER = ("Client", "What", "Level", "From", "Finding")
+TOP = ("Client", "Errors", "Episodes", "Longest")
+MOST, NAMED = 300, 10
+WORST = ("stuck", "sustained", "transient")
+# An error that no change of leaders explains has its reason elsewhere.
+UNMOVED = ("none_seen", None, "")
+SUSPECTS = (
+    "No change of leaders explains these. Look at the bootstrap servers, at DNS, and at the "
+    "addresses that brokers advertise; a topic that does not exist, or that the client may not "
+    "see, looks the same."
+)
 
 
 def render(saved: Saved) -> Markup:
-    """List every episode, the longest verdicts first."""
-    found = [finding for finding in saved.findings if finding.detector == "stale-metadata"]
-    if not found:
-        return tag("p", "No client was seen with stale metadata.")
-    verdicts = [str(finding.measures.get("verdict")) for finding in found]
-    counts = [f"{verdicts.count(name)} {name}" for name in sorted(set(verdicts))]
-    caption = "Episodes of stale metadata"
-    if len(found) > MOST:
-        caption += f", the worst {MOST} of {len(found):,}"
-    head = [f"{name}, {current().label}" if name == "From" else name for name in HEAD]
-    rows = (_row(finding) for finding in found[:MOST])
+    """List every episode, the worst first, and apart from them what no move explains."""
+    stale = [finding for finding in saved.findings if finding.detector == "stale-metadata"]
+    others = [one for one in saved.findings if one.clients and one.detector != "stale-metadata"]
+    if not stale and not others:
+        return tag("p", f"No client was seen with stale metadata. {_logs(saved)}")
+    suspicious = [finding for finding in stale if finding.measures.get("cause") in UNMOVED]
+    explained = [finding for finding in stale if finding.measures.get("cause") not in UNMOVED]
     return join(
         [
-            tag("p", f"{count(len(found), 'episode')}: {', '.join(counts)}."),
-            table(head, rows, caption=caption, numbers=("Errors",)),
+            tag("p", _says(stale), " ", _logs(saved)),
+            _top(stale),
+            drawn.section(saved),
+            _episodes("Episodes of stale metadata", explained) if explained else None,
+            _suspicious(suspicious),
+            _others(others),
         ]
     )
 
 
-def _row(finding: Finding) -> list[Child]:
+def _logs(saved: Saved) -> str:
+    nodes = {row["node"] for row in saved.files if row["role"] == "client" and row["node"]}
+    if not nodes:
+        return "No log of a client was in the archive: what clients saw is not known."
+    return f"Logs of {count(len(nodes), 'client')} were read."
+
+
+def _says(stale: Sequence[Finding]) -> str:
+    if not stale:
+        return "No client was seen with stale metadata."
+    verdicts = Counter(str(finding.measures.get("verdict")) for finding in stale)
+    counts = [f"{number} {name}" for name, number in sorted(verdicts.items(), key=_verdict)]
+    return f"{count(len(stale), 'episode')}: {', '.join(counts)}."
+
+
+def _verdict(pair: tuple[str, int]) -> tuple[int, str]:
+    return WORST.index(pair[0]) if pair[0] in WORST else len(WORST), pair[0]
+
+
+def _badness(finding: Finding) -> tuple[int, float, int, str]:
+    verdict = str(finding.measures.get("verdict"))
+    place = WORST.index(verdict) if verdict in WORST else len(WORST)
+    return place, -_seconds(finding), finding.start or 0, finding.id
+
+
+def _seconds(finding: Finding) -> float:
+    value = finding.measures.get("duration_s")
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _errors(finding: Finding) -> int:
+    value = finding.measures.get("errors")
+    return value if isinstance(value, int) else 0
+
+
+def _top(stale: Sequence[Finding]) -> Markup | None:
+    """Rank the clients, where there are more episodes than one sees at a glance."""
+    if len(stale) <= NAMED:
+        return None
+    mine: dict[str, list[Finding]] = {}
+    for finding in stale:
+        for name in finding.clients or ("not named",):
+            mine.setdefault(name, []).append(finding)
+    ranked = sorted(mine, key=lambda name: (-sum(map(_errors, mine[name])), name))
+    rows: list[list[Child]] = [
+        [
+            name,
+            count(sum(map(_errors, mine[name]))),
+            f"{len(mine[name]):,}",
+            lasting(max(map(_seconds, mine[name])) * 1000),
+        ]
+        for name in ranked[:NAMED]
+    ]
+    left = len(ranked) - NAMED
+    rest = tag("p", f"And {count(left, 'client')} more.") if left > 0 else None
+    caption = "Clients with the most errors"
+    return join([table(TOP, rows, caption=caption, numbers=("Errors", "Episodes")), rest])
+
+
+def _episodes(caption: str, found: Sequence[Finding]) -> Markup:
+    if len(found) > MOST:
+        caption += f", the worst {MOST} of {len(found):,}"
+    head = [f"{name}, {current().label}" if name == "From" else name for name in HEAD]
+    rows = (_row(finding) for finding in sorted(found, key=_badness)[:MOST])
+    return table(head, rows, caption=caption, numbers=("Errors",), data_copy=caption)
+
+
+def _row(finding: Finding) -> Line:
     measures = finding.measures
     seconds = measures.get("duration_s")
-    return [
+    topics = measures.get("topics")
+    names = topics if isinstance(topics, list) else list(finding.partitions)
+    cells: list[Child] = [
         listed(list(finding.clients)) or "not named",
         str(measures.get("verdict") or "not known"),
         str(measures.get("cause") or "not known").replace("_", " "),
         count(measures.get("errors")),
         lasting(seconds * 1000) if isinstance(seconds, int | float) else "not known",
         clock(finding.start),
-        listed(list(finding.partitions)) or "-",
+        listed([str(name) for name in names]) or "-",
         tag("a", finding.id, href=f"#{anchor(finding.id)}"),
     ]
+    return Line(cells, {"data_kind": "client", "data_of": finding.id})
+
+
+def _suspicious(found: Sequence[Finding]) -> Markup | None:
+    if not found:
+        return None
+    head = tag("h3", "Suspicious: errors with no move behind them")
+    return join([head, tag("p", SUSPECTS), _episodes("Suspicious episodes", found)])
+
+
+def _others(found: Sequence[Finding]) -> Markup | None:
+    if not found:
+        return None
+    head = [f"{name}, {current().label}" if name == "From" else name for name in OTHER]
+    rows = (
+        Line(
+            [
+                listed(list(finding.clients)),
+                f"{named(finding.detector)}: {finding.title}",
+                finding.severity,
+                clock(finding.start),
+                tag("a", finding.id, href=f"#{anchor(finding.id)}"),
+            ],
+            {"data_kind": "client", "data_of": finding.id},
+        )
+        for finding in found[:MOST]
+    )
+    caption = "Other findings that name clients"
+    left = len(found) - MOST
+    rest = tag("p", f"And {count(left, 'finding')} more.") if left > 0 else None
+    return join([tag("h3", "What else clients met"), table(head, rows, caption=caption), rest])

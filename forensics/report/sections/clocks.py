@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from forensics.report.markup import Child, Markup, join, table, tag
+from forensics.report.markup import Child, Markup, figure, join, table, tag
+from forensics.report.plots import offsets
 from forensics.report.saved import Row, Saved
 from forensics.report.words import count, lasting
 
@@ -23,7 +24,10 @@ def render(saved: Saved) -> Markup:
     if not rows:
         return tag("p", "No two nodes' clocks could be compared; times are as logged.")
     listing = table(HEAD, map(_row, rows), caption="Clock offsets", numbers=HEAD[1:4])
-    return join([tag("p", _says(rows)), listing])
+    drawing = offsets.offsets(rows)
+    if drawing is None:
+        return join([tag("p", _says(rows)), listing])
+    return figure("figure-clocks", drawing, _says(rows), listing)
 
 
 def _says(rows: list[Row]) -> str:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from forensics.report.markup import Child, Markup, join, table, tag
+from forensics.report.plots import covering
 from forensics.report.saved import Row, Saved
 from forensics.report.tracks import gaps
 from forensics.report.words import clock, count, lasting, listed, share
@@ -56,6 +57,7 @@ def render(saved: Saved) -> Markup:
             *(tag("p", line, class_="warning") for line in _silences(saved, strips)),
             table(HEAD, rows, caption="Logs by node and kind", numbers=("Understood",)),
             tag("p", f"{count(more, 'row')} more are not shown.") if more > 0 else None,
+            covering.section(saved),
         ]
     )
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
-from forensics.report.markup import Child, Markup, anchor, code, join, prose, table, tag
-from forensics.report.saved import Finding, Proof, Saved
-from forensics.report.words import count, listed, named, span
+from forensics.report.advice import advice
+from forensics.report.answer import when
+from forensics.report.chips import Places, chip
+from forensics.report.markup import Child, Markup, anchor, code, command, join, prose, table, tag
+from forensics.report.saved import Finding, Saved
+from forensics.report.strips import strip
+from forensics.report.words import clock, count, listed, named
+from forensics.report.zones import current
 
 __all__ = ["ORDER", "TITLE", "render"]
 
@@ -16,50 +21,144 @@ ORDER = 40
 TITLE = "Findings"
 # At most 40 lines a card, and 3,000 on the page, to keep it small; findings.json has them all.
 PROOFS, LINES, FEWEST, NAMES, VALUES = 40, 3000, 5, 12, 8
-COMMAND = re.compile(
-    r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh)?( |$)|"
-    r"(sudo )?(kcat|zcat|cat|sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|"
-    r"jstat|iostat|curl|ssh) )"
-)
+# So many findings of one detector stand open; with more of them the rest is folded.
+OPEN = 3
+Numbered = tuple[int, Finding]
 
 
 def render(saved: Saved) -> Markup:
-    """Show every finding; those below medium are folded away but counted."""
+    """Show every finding; those below medium, and repeated ones, are folded away but counted."""
     numbered = list(enumerate(saved.findings, 1))
     if not numbered:
-        return tag("p", "No finding.")
+        return join([tag("p", "No finding."), _below(saved, [])])
     most = max(FEWEST, min(PROOFS, LINES // len(numbered)))
-    cards = [(finding, _card(number, finding, most)) for number, finding in numbered]
-    loud = [card for finding, card in cards if finding.is_incident]
-    quiet = [card for finding, card in cards if not finding.is_incident]
-    below = f"{count(len(quiet), 'finding')} of level low or info"
-    folded = tag("details", tag("summary", below), *quiet, class_="below") if quiet else None
-    return join([tag("p", _says(saved)), *loud, folded], "\n")
+    quoted = [proof for finding in saved.findings for proof in finding.evidence[:most]]
+    drawer = _Drawer(saved, Places(saved, quoted), most)
+    loud = [(number, finding) for number, finding in numbered if finding.is_incident]
+    quiet = [(number, finding) for number, finding in numbered if not finding.is_incident]
+    says = tag("p", _says(saved))
+    return join([says, *drawer.folded(loud), drawer.below(quiet)], "\n")
 
 
 def _says(saved: Saved) -> str:
     levels = [finding.severity for finding in saved.findings]
     counts = [f"{levels.count(level)} {level}" for level in dict.fromkeys(levels)]
-    return f"{count(len(levels), 'finding')}: {', '.join(counts)}."
+    says = f"{count(len(levels), 'finding')}: {', '.join(counts)}."
+    if any(finding.status for finding in saved.findings):
+        return says
+    return f"{says} No earlier run was compared, so new and recurring ones are not told apart."
 
 
-def _card(number: int, finding: Finding, most: int) -> Markup:
-    badge = tag("span", finding.severity, class_="badge")
-    title = f"{number}. {finding.title or named(finding.detector)}"
-    return tag(
-        "article",
-        tag("h3", badge, " ", tag("a", title, href=f"#{anchor(finding.id)}")),
-        tag("p", code(finding.id),
-            f" {named(finding.detector)}, confidence {finding.confidence}. ",
-            span(finding.start, finding.end), class_="when"),
-        _scope(finding),
-        prose(finding.explanation),
-        _measures(finding.measures),
-        _actions(finding.actions),
-        _evidence(finding, most),
-        id=anchor(finding.id),
-        class_=f"card level-{anchor(finding.severity)}",
-    )  # fmt: skip
+def _below(saved: Saved, quiet: Sequence[Numbered]) -> Markup:
+    """Say what is not shown open: never nothing."""
+    accepted = saved.document.get("suppressed") or ()
+    levels = Counter(finding.severity for _, finding in quiet)
+    parts = [f"{level} {number}" for level, number in levels.items()]
+    says = ", ".join([*parts, f"suppressed {len(accepted)}"])
+    return join([f"And {len(quiet) + len(accepted)} more below the fold: {says}"])
+
+
+class _Drawer:
+    """Draws the cards of one page."""
+
+    def __init__(self, saved: Saved, places: Places, most: int) -> None:
+        self._saved, self._places, self._most = saved, places, most
+
+    def folded(self, numbered: Sequence[Numbered]) -> Iterator[Markup]:
+        """Give the cards; of a detector that found very much, all but the worst are folded."""
+        mine: dict[str, list[Numbered]] = {}
+        for number, finding in numbered:
+            mine.setdefault(finding.detector, []).append((number, finding))
+        for number, finding in numbered:
+            all_of_it = mine[finding.detector]
+            place = all_of_it.index((number, finding))
+            if place < OPEN or len(all_of_it) == OPEN + 1:
+                yield self._card(number, finding)
+            elif place == OPEN:
+                # The fold stands where the first of its cards would.
+                rest = all_of_it[OPEN:]
+                cards = (self._card(*one) for one in rest)
+                yield tag("details", tag("summary", _rest(rest)), *cards, class_="below")
+
+    def below(self, numbered: Sequence[Numbered]) -> Markup:
+        """Give what is of level low or info, and what was accepted, folded."""
+        cards = [self._card(number, finding) for number, finding in numbered]
+        rows = self._saved.document.get("suppressed") or ()
+        accepted = [self._accepted(row) for row in rows]
+        summary = tag("summary", _below(self._saved, numbered))
+        return tag("details", summary, *cards, *accepted, class_="below")
+
+    def _accepted(self, row: Mapping[str, object]) -> Markup:
+        says = f"{row.get('title')}: accepted until {row.get('until')}, {row.get('reason')}"
+        name = str(row.get("id"))
+        level = str(row.get("severity"))
+        return tag("p", code(name), f" {level}. {says}", id=anchor(name), class_="accepted")
+
+    def _card(self, number: int, finding: Finding) -> Markup:
+        badge = tag("span", finding.severity, class_="badge")
+        title = f"{number}. {finding.title or named(finding.detector)}"
+        return tag(
+            "article",
+            tag("h3", badge, " ", tag("a", title, href=f"#{anchor(finding.id)}")),
+            self._when(finding),
+            _scope(finding),
+            prose(finding.explanation),
+            _reasons(finding),
+            _measures(finding.measures),
+            advice(finding.actions),
+            self._evidence(finding),
+            id=anchor(finding.id),
+            class_=f"card level-{anchor(finding.severity)}",
+            data_kind="finding",
+        )
+
+    def _when(self, finding: Finding) -> Markup:
+        state = f". State: {finding.status}." if finding.status else "."
+        return tag(
+            "div",
+            tag("p", code(finding.id), " ", named(finding.detector), ". ",
+                when(self._saved, finding), state),
+            strip(self._saved, [(finding.start, finding.end)]),
+            class_="when",
+        )  # fmt: skip
+
+    def _evidence(self, finding: Finding) -> Markup:
+        if not finding.evidence:
+            return tag("p", "No line of evidence was kept.")
+        more = len(finding.evidence) - self._most
+        rest = tag("p", f"And {count(more, 'line')} more in findings.json.") if more > 0 else None
+        chips = (chip(proof, self._places) for proof in finding.evidence[: self._most])
+        summary = tag("summary", f"Evidence: {count(len(finding.evidence), 'line')}")
+        # The archive is the reader's to name: where it lies now, nothing on this page knows.
+        shows = command([f"kafka-forensics show {anchor(finding.id)} --archive ARCHIVE"])
+        around = join([tag("p", "With the lines around them, from the archive itself:"), shows])
+        is_open = finding.is_incident
+        return tag("details", summary, *chips, rest, around, class_="evidence", open=is_open)
+
+
+def _rest(numbered: Sequence[Numbered]) -> str:
+    """Say what is in the fold of one detector."""
+    found = [finding for _, finding in numbered]
+    levels = Counter(finding.severity for finding in found)
+    starts = [finding.start for finding in found if finding.start is not None]
+    during = ""
+    if starts:
+        during = f", {clock(min(starts))} to {clock(max(starts))} {current().label}"
+    counts = ", ".join(f"{number} {level}" for level, number in levels.items())
+    return f"{len(found):,} more of {named(found[0].detector)}: {counts}{during}"
+
+
+def _reasons(finding: Finding) -> Markup:
+    """Say why it fired, how sure it is and why, and what would make it wrong."""
+    sure = f"{finding.confidence}: {finding.reason}" if finding.reason else finding.confidence
+    doubts = tag("ul", *(tag("li", doubt) for doubt in finding.doubts))
+    pairs: tuple[tuple[str, Child], ...] = (
+        ("Confidence", sure),
+        ("Why it fired", finding.why),
+        ("What would make it wrong", doubts if finding.doubts else ""),
+    )
+    rows = (tag("div", tag("dt", name), tag("dd", says)) for name, says in pairs if says)
+    return tag("dl", *rows, class_="reasons")
 
 
 def _scope(finding: Finding) -> Markup | None:
@@ -82,7 +181,8 @@ def _measures(measures: Mapping[str, object]) -> Markup | None:
     rows: list[list[Child]] = [
         [name.replace("_", " "), _value(value)] for name, value in sorted(measures.items())
     ]
-    return table(["Measure", "Value"], rows, caption="Measured")
+    shown = table(["Measure", "Value"], rows, caption="Measured")
+    return tag("details", tag("summary", "Measured"), shown, class_="measured")
 
 
 def _value(value: object) -> Child:
@@ -99,42 +199,3 @@ def _value(value: object) -> Child:
     if value is None:
         return "not known"
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-
-
-def _actions(actions: tuple[str, ...]) -> Markup | None:
-    if not actions:
-        return None
-    items = (tag("li", _action(action)) for action in actions)
-    return join([tag("h4", "What to do"), tag("ol", *items, class_="actions")])
-
-
-def _action(action: str) -> Markup:
-    """Set the lines that are commands as one block, and all else as prose."""
-    blocks: list[tuple[bool, list[str]]] = []
-    for line in action.strip().splitlines():
-        is_command = bool(COMMAND.match(line))
-        if not blocks or blocks[-1][0] != is_command:
-            blocks.append((is_command, []))
-        blocks[-1][1].append(line)
-    return join(
-        tag("pre", code("\n".join(lines)), class_="command", tabindex=0)
-        if is_command
-        else prose("\n".join(lines))
-        for is_command, lines in blocks
-    )
-
-
-def _evidence(finding: Finding, most: int) -> Markup:
-    if not finding.evidence:
-        return tag("p", "No line of evidence was kept.")
-    more = len(finding.evidence) - most
-    rest = tag("p", f"And {count(more, 'line')} more in findings.json.") if more > 0 else None
-    chips = (_chip(proof) for proof in finding.evidence[:most])
-    summary = tag("summary", f"Evidence: {count(len(finding.evidence), 'line')}")
-    return tag("details", summary, *chips, rest, class_="evidence", open=finding.is_incident)
-
-
-def _chip(proof: Proof) -> Markup:
-    place = f"{proof.file}:{proof.line}" if proof.line is not None else proof.file
-    says = tag("a", f"read by {proof.rule}", href=f"#rule-{proof.rule}") if proof.rule else None
-    return tag("details", tag("summary", code(place)), tag("pre", proof.text), says, class_="chip")

@@ -55,7 +55,7 @@ def _group(saved: Saved, group: str, rows: Sequence[Moment], places: Places) -> 
 
 
 def _lines(saved: Saved, rows: Sequence[Moment], places: Places) -> Iterator[Markup]:
-    told: set[str] = set()
+    told: set[tuple[str, str]] = set()
     long = len({clock(row.at)[:10] for row in rows}) > 1
     for at, row in enumerate(rows):
         below = at + 1 < len(rows) and bool(rows[at + 1].doubt)
@@ -64,9 +64,9 @@ def _lines(saved: Saved, rows: Sequence[Moment], places: Places) -> Iterator[Mar
         )
         when = clock(row.at, exact=True)
         moment = join([when if long else when[11:], _doubt(row)])
-        cells = (_what(row, again=row.says in told), row.who or "-", _seen(saved, row))
+        cells = (_what(row, again=(row.says, row.who) in told), row.who or "-", _seen(saved, row))
         chips = join(chip(proof, places) for proof in row.proofs) or "none kept"
-        told.add(row.says)
+        told.add((row.says, row.who))
         yield tag(
             "tr",
             tag("th", moment, scope="row", class_="when-cell"),

@@ -1,15 +1,19 @@
-"""What the unclean elections took: one row a partition, bounded where it can be."""
+"""What was lost: one row a partition, who led before and after, and bounds where there are any."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from forensics.report.answer import ledger, loss
+from forensics.report.cut import cut_cleanly, rows_of_cuts
 from forensics.report.escape import visible
-from forensics.report.markup import Child, Markup, anchor, code, join, table, tag
-from forensics.report.saved import Finding, Saved
-from forensics.report.words import count
+from forensics.report.markup import Child, Markup, anchor, command, join, table, tag
+from forensics.report.saved import Finding, Row, Saved
+from forensics.report.times import short
+from forensics.report.words import count, listed, millis
+from forensics.report.zones import current
 
 __all__ = ["ORDER", "TITLE", "render"]
 
@@ -17,17 +21,28 @@ ORDER = 50
 TITLE = "Data-loss ledger"
 HINT = (
     "Set LOG_DIR to the broker's log.dirs; choose the segment that holds the first lost offset "
-    "where there is more than one."
+    "where there is more than one. The line of an epoch holds the offset that it began at."
 )
 FIRST = "00000000000000000000.log"
 MOST, COMMANDS = 1000, 5
-HEAD = ("Partition", "Epoch", "Unclean leader", "Leader before", "Lost from", "Lost to (exclusive)",
-        "Records, at least", "Records, at most", "Also cut", "Note", "Finding")  # fmt: skip
-RIGHT = HEAD[1:8]
+HEAD = ("Partition", "Last safe leader", "Unclean leader", "HW, LEO before", "Cut",
+        "Removed offsets", "Records lost", "Acknowledged", "Written, {}", "Finding")  # fmt: skip
+CUT_HEAD = ("Partition", "New leader", "Cut on", "Removed offsets", "Records", "Below the HW",
+            "Written, {}", "Finding")  # fmt: skip
+RIGHT = ("Removed offsets", "Records lost", "Records", "Acknowledged", "Below the HW")
+CLEAN = (
+    "A replica that comes back drops what the leader of meanwhile never had. Those records may "
+    "have been acknowledged to producers with acks=1 or 0."
+)
+SAFE = "None lay below the high watermark, so none was acknowledged to a producer with acks=all."
 
 
 def render(saved: Saved) -> Markup:
     """List what was lost, the totals, and how to check it on the brokers."""
+    return join([_unclean(saved), _clean(saved)])
+
+
+def _unclean(saved: Saved) -> Markup:
     rows = ledger(saved.findings)
     taken = loss(saved.findings)
     if not rows or not taken:
@@ -40,30 +55,120 @@ def render(saved: Saved) -> Markup:
         f"{taken.at_most:,} on the {count(bounded, 'partition')} that could be bounded; "
         f"{count(taken.unbounded, 'partition')} could not be bounded."
     )
+    past = _Past(saved, {str(row.get("partition")) for _, row in rows})
+    lines = (_row(saved, past, finding, row) for finding, row in rows[:MOST])
     caption = "Partitions that lost a part of their history"
-    lines = (_row(finding, row) for finding, row in rows[:MOST])
     more = len(rows) - MOST
     return join(
         [
             tag("p", tag("strong", total)),
-            table(HEAD, lines, caption=caption, numbers=RIGHT),
+            table(_head(HEAD), lines, caption=caption, numbers=RIGHT, data_copy=caption),
             tag("p", f"{count(more, 'row')} more in findings.json.") if more > 0 else None,
-            _check(rows),
+            _check([row for _, row in rows]),
         ]
     )
 
 
-def _row(finding: Finding, row: dict[str, Any]) -> list[Child]:
+class _Past:
+    """Who led the partitions of the ledger before, and which logs were cut."""
+
+    def __init__(self, saved: Saved, names: set[str]) -> None:
+        led = ("topic", "partition", "leader_epoch", "leader")
+        cuts = ("topic", "partition", "leader_epoch", "broker", "cut_to", "log_end",
+                "high_watermark", "started_at", "unclean")  # fmt: skip
+        self._led = self._by_name(saved, "leadership", led, names)
+        self._cuts = self._by_name(saved, "cuts", cuts, names)
+
+    @staticmethod
+    def _by_name(
+        saved: Saved, name: str, columns: Sequence[str], names: set[str]
+    ) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
+        for part in saved.parts(name, columns):
+            for row in part.to_pylist():
+                key = f"{row['topic']}-{row['partition']}"
+                if key in names:
+                    found.setdefault(key, []).append(row)
+        return found
+
+    def safe(self, row: Row) -> str:
+        """Name the last leader before the unclean one, with its epoch."""
+        epoch = row.get("leader_epoch")
+        before = [
+            one
+            for one in self._led.get(str(row.get("partition")), ())
+            if one["leader"] not in (None, -1)
+            and one["leader_epoch"] is not None
+            and isinstance(epoch, int)
+            and one["leader_epoch"] < epoch
+        ]
+        last = max(before, key=lambda one: int(one["leader_epoch"]), default=None)
+        if last is None:
+            leader = row.get("previous_leader")
+            return f"broker {leader}, epoch not known" if isinstance(leader, int) else "not known"
+        return f"broker {last['leader']}, epoch {last['leader_epoch']}"
+
+    def cuts(self, row: Row) -> list[Row]:
+        """Give the cuts by which replicas followed the unclean leader."""
+        epoch = row.get("leader_epoch")
+        mine = self._cuts.get(str(row.get("partition")), ())
+        found = [one for one in mine if one["unclean"] and one["leader_epoch"] == epoch]
+        return sorted(found, key=lambda one: one["started_at"] or 0)
+
+
+def _head(names: Sequence[str]) -> list[str]:
+    return [name.format(current().label) for name in names]
+
+
+def _row(saved: Saved, past: _Past, finding: Finding, row: dict[str, Any]) -> list[Child]:
     link = tag("a", finding.id, href=f"#{anchor(finding.id)}")
-    bounds = ("lost_from", "lost_to", "lost_records_min", "lost_records_max")
+    cuts = past.cuts(row)
+    manner = f" ({row['manner']})" if row.get("manner") else ""
+    known = [f"{_offset(one['high_watermark'])}, {_offset(one['log_end'])}" for one in cuts]
+    notes = [*(_cut(saved, one) for one in cuts), str(row.get("note") or ""), _also(row)]
     return [
         str(row.get("partition")),
-        *(_id(row.get(name)) for name in ("leader_epoch", "leader", "previous_leader")),
-        *(_number(row.get(name)) for name in bounds),
-        _also(row.get("also_cut")),
-        str(row.get("note") or ""),
+        past.safe(row),
+        f"broker {_id(row.get('leader'))}, epoch {_id(row.get('leader_epoch'))}{manner}",
+        "; ".join(known) or "not logged",
+        "; ".join(note for note in notes if note) or "no line tells",
+        _range(row),
+        _bounds(row.get("lost_records_min"), row.get("lost_records_max")),
+        _bounds(row.get("acknowledged_min"), row.get("acknowledged_max")),
+        _written(saved, row),
         link,
     ]
+
+
+def _cut(saved: Saved, one: Row) -> str:
+    when = short(saved, one["started_at"])
+    return f"to {_offset(one['cut_to'])} by broker {one['broker']} at {when}"
+
+
+def _offset(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else "not logged"
+
+
+def _range(row: Row) -> str:
+    first, last = row.get("lost_from"), row.get("lost_to")
+    if isinstance(first, int) and isinstance(last, int):
+        return f"{first:,} to {last - 1:,}" if last > first else "none"
+    return f"from {first:,}, not bounded" if isinstance(first, int) else "not bounded"
+
+
+def _bounds(least: object, most: object) -> str:
+    if not isinstance(least, int) and not isinstance(most, int):
+        return "not known"
+    low = f"{least:,}" if isinstance(least, int) else "not known"
+    high = f"{most:,}" if isinstance(most, int) else "not bounded"
+    return low if low == high else f"{low} to {high}"
+
+
+def _written(saved: Saved, row: Row) -> str:
+    first, last = (millis(row.get(name)) for name in ("written_from", "written_to"))
+    if first is None and last is None:
+        return "not known"
+    return f"{short(saved, first)} to {short(saved, last)}"
 
 
 def _id(value: object) -> str:
@@ -71,26 +176,52 @@ def _id(value: object) -> str:
     return str(value) if isinstance(value, int) else "not known"
 
 
-def _number(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else "not bounded"
+def _also(row: Row) -> str:
+    cuts = row.get("also_cut")
+    return "; ".join(_other(cut) for cut in cuts) if isinstance(cuts, list) else ""
 
 
-def _also(cuts: object) -> str:
-    if not isinstance(cuts, list):
-        return ""
-    return "; ".join(_cut(cut) for cut in cuts)
-
-
-def _cut(cut: object) -> str:
+def _other(cut: object) -> str:
     if not isinstance(cut, dict):
         return str(cut)
     return ", ".join(f"{name.replace('_', ' ')} {cut[name]}" for name in sorted(cut))
 
 
-def _check(rows: list[tuple[Finding, dict[str, Any]]]) -> Markup:
+def _clean(saved: Saved) -> Markup | None:
+    """List what was cut after clean changes of leader: not lost to those who waited for all."""
+    rows, taken = rows_of_cuts(saved.findings), cut_cleanly(saved.findings)
+    if not rows:
+        return None
+    lines = (_trimmed(saved, finding, row) for finding, row in rows[:MOST])
+    caption = "Partitions that were cut after a clean change of leader"
+    heads = _head(CUT_HEAD)
+    shown = table(heads, lines, caption=caption, numbers=RIGHT, data_copy=caption)
+    head = tag("h3", "Cut after a clean change of leader")
+    says = f"{taken}. {CLEAN}" if taken else CLEAN
+    says += f" {SAFE}" if all(row.get("below_high_watermark") == 0 for _, row in rows) else ""
+    more = len(rows) - MOST
+    rest = tag("p", f"{count(more, 'row')} more in findings.json.") if more > 0 else None
+    return join([head, tag("p", says), shown, rest])
+
+
+def _trimmed(saved: Saved, finding: Finding, row: Row) -> list[Child]:
+    brokers = row.get("cut_on")
+    return [
+        str(row.get("partition")),
+        f"broker {_id(row.get('leader'))}, epoch {_id(row.get('leader_epoch'))}",
+        listed([f"broker {one}" for one in brokers]) if isinstance(brokers, list) else "not known",
+        _range(row),
+        _bounds(row.get("lost_records_min"), row.get("lost_records_max")),
+        _offset(row.get("below_high_watermark")),
+        _written(saved, row),
+        tag("a", finding.id, href=f"#{anchor(finding.id)}"),
+    ]
+
+
+def _check(rows: Sequence[Row]) -> Markup:
     """Give the commands that show, on a broker, where the new leader's history begins."""
     lines = []
-    for _, row in rows[:COMMANDS]:
+    for row in rows[:COMMANDS]:
         folder = shlex.quote(visible(str(row.get("partition"))))
         base = f'"$LOG_DIR"/{folder}'
         leader, epoch = _id(row.get("leader")), _id(row.get("leader_epoch"))
@@ -100,10 +231,6 @@ def _check(rows: list[tuple[Finding, dict[str, Any]]]) -> Markup:
             f"cat {base}/leader-epoch-checkpoint",
             f"kafka-dump-log.sh --files {base}/{FIRST} | {grep} | head -n 1",
         ]
-    return join(
-        [
-            tag("h3", "How to check"),
-            tag("p", HINT),
-            tag("pre", code("\n".join(lines)), class_="command", tabindex=0),
-        ]
-    )  # fmt: skip
+    more = len(rows) - COMMANDS
+    rest = tag("p", f"The other {count(more, 'partition')} likewise.") if more > 0 else None
+    return join([tag("h3", "How to check"), tag("p", HINT), command(lines), rest])

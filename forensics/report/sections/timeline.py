@@ -73,9 +73,9 @@ def _says(drawn: marks.Tracks) -> str:
     # The lanes come in the order of their numbers; a set would not keep it.
     away = list(dict.fromkeys(lane.name for lane in drawn.brokers if lane.state in AWAY))
     peaks = [
-        f"{count(max(level for _, level in points), 'partition')} {DEBT.get(name, name)}"
+        f"{count(level, 'partition')} {DEBT.get(name, name)}"
         for name, points in drawn.debt.items()
-        if any(level for _, level in points)
+        if (level := tracks.highest(points, drawn.view))
     ]
     counted = drawn.volume.errors.values() if drawn.volume else ()
     errors = sum(int(bins.sum()) for bins in counted)

@@ -72,12 +72,12 @@ SCENARIOS = [
         [{"severity": "high", "partitions": [], "measures": {"topic": None}}],
     ),
     Scenario(
-        NAME, "boundary", "a topic that is made within three seconds", at(*range(100, 104))
+        NAME, "boundary", "a topic that is made within five seconds", at(*range(100, 106))
     ),
-    Scenario(NAME, "boundary", "four seconds", at(*range(100, 105)), [{"severity": "low"}]),
+    Scenario(NAME, "boundary", "six seconds", at(*range(100, 107)), [{"severity": "low"}]),
     Scenario(NAME, "boundary", "two minutes", at(100, 160, 220), [{"severity": "low"}]),
     Scenario(
-        NAME, "boundary", "more than a minute apart", at(100, 104, 165, 169),
+        NAME, "boundary", "more than a minute apart", at(100, 106, 167, 173),
         [{"severity": "low"}, {"severity": "low"}],
     ),
     Scenario(

@@ -94,6 +94,14 @@ SCENARIOS = [
           "measures": {"host": True, "pauses": 1, "longest_ms": 10_000}}],
     ),
     Scenario(
+        NAME, "fires", "a silence whose length the JVM tells better",
+        partial(
+            case, files=SERVERS, away=[absence(2, "pause", 109, 114)],
+            events=[event(113, "broker-2", "safepoint_pause", duration_ms=11_500)],
+        ),
+        [{"measures": {"longest_ms": 11_500, "pauses": 1, "ways": {"jvm": 1}}}],
+    ),
+    Scenario(
         NAME, "boundary", "a pause each, too far apart for one host",
         partial(case, files=SERVERS, events=[
             *collected([900], 10), *collected([903.001], 10, "broker-2"),

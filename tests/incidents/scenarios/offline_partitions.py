@@ -55,6 +55,18 @@ SCENARIOS = [
         partial(case, leadership=[lost(100, 106)]), [{"severity": "high"}],
     ),
     Scenario(
+        NAME, "boundary", "gone and chosen anew in two strokes",
+        partial(case, leadership=[lost(100, 100.999)]), [{"severity": "low"}],
+    ),
+    Scenario(
+        NAME, "boundary", "a whole second", partial(case, leadership=[lost(100, 101)]),
+        [{"severity": "medium"}],
+    ),
+    Scenario(
+        NAME, "boundary", "a moment", partial(case, leadership=[lost(100, 100.01)]),
+        [{"severity": "low"}],
+    ),
+    Scenario(
         NAME, "boundary", "a minute apart is one stroke",
         partial(case, leadership=[lost(100, 107), lost(160, 167, 1)]), [{}],
     ),

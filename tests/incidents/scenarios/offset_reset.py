@@ -46,12 +46,12 @@ def found(severity: str, cause: str, **measures: Any) -> list[dict[str, Any]]:
 LINE = (
     "[2026-06-10 12:00:00,123] INFO [Consumer clientId=orders-svc, groupId=report] Fetch position "
     "FetchPosition{offset=48213, offsetEpoch=Optional[5], currentLeader=LeaderAndEpoch{leader="
-    "Optional[kafka2:9092 (id: 2 rack: null)], epoch=5}} is out of range for partition orders-v2-3, "
-    "resetting offset (org.apache.kafka.clients.consumer.internals.FetchCollector)\n"
-    "[2026-06-10 12:00:00,143] INFO [Consumer clientId=orders-svc, groupId=report] Resetting offset "
-    "for partition orders-v2-3 to position FetchPosition{offset=50000, offsetEpoch=Optional.empty, "
-    "currentLeader=LeaderAndEpoch{leader=Optional[kafka2:9092 (id: 2 rack: az1)], epoch=5}}. "
-    "(org.apache.kafka.clients.consumer.internals.SubscriptionState)\n"
+    "Optional[kafka2:9092 (id: 2 rack: null)], epoch=5}} is out of range for partition "
+    "orders-v2-3, resetting offset (org.apache.kafka.clients.consumer.internals.FetchCollector)\n"
+    "[2026-06-10 12:00:00,143] INFO [Consumer clientId=orders-svc, groupId=report] Resetting "
+    "offset for partition orders-v2-3 to position FetchPosition{offset=50000, "
+    "offsetEpoch=Optional.empty, currentLeader=LeaderAndEpoch{leader=Optional[kafka2:9092 (id: 2 "
+    "rack: az1)], epoch=5}}. (org.apache.kafka.clients.consumer.internals.SubscriptionState)\n"
 )
 CUT = row(
     "cuts", topic="t", partition=0, started_at=90 * SECOND, evidence=[{"file": "x", "line": 1}]
@@ -105,6 +105,16 @@ SCENARIOS = [
     Scenario(
         NAME, "fires", "kafka-go counts what it skips",
         client(out(100), went(101, 100, count=818)), found("medium", "unknown", skipped=818),
+    ),
+    Scenario(
+        NAME, "quiet", "the application's own words for what its consumer said",
+        client(out(100), event(100.5, "app", "application_error", error="OFFSET_OUT_OF_RANGE")),
+        found("medium", "unknown", topic="t", ends="consumer fails"),
+    ),
+    Scenario(
+        NAME, "fires", "only the application's own words",
+        client(event(100.5, "app", "application_error", error="OFFSET_OUT_OF_RANGE")),
+        found("medium", "unknown", topic=None),
     ),
     Scenario(NAME, "quiet", "a new group", client(missing(100), went(101, 0))),
     Scenario(

@@ -35,8 +35,8 @@ def cut(second: float) -> Row:
 
 
 def cluster(*rows: Row, **more: Any) -> Callable[[Path], Case]:
-    return partial(case, events=rows, files=[
-        logs("app", 1000, role="client", records=9), logs("b-1", 1000, role="broker")], **more)  # fmt: skip
+    files = [logs("app", 1000, role="client", records=9), logs("b-1", 1000, role="broker")]
+    return partial(case, events=rows, files=files, **more)
 
 
 def found(severity: str, cause: str, **measures: Any) -> list[dict[str, Any]]:

@@ -61,6 +61,12 @@ SCENARIOS = [
         NAME, "quiet", "fenced once, as by a deploy", client(fenced(100)), found("low", "fenced"),
     ),
     Scenario(
+        NAME, "quiet", "an application's own words for a fenced producer, and for other errors",
+        client(event(100, "app", "application_error", error="PRODUCER_FENCED"),
+               event(101, "app", "application_error", error="TIMEOUT")),
+        found("low", "fenced", times=1),
+    ),
+    Scenario(
         NAME, "quiet", "out of sequence, which is told of by itself",
         client(failed(100, "OUT_OF_ORDER_SEQUENCE_NUMBER")),
     ),

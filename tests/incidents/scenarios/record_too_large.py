@@ -40,8 +40,8 @@ def broken(second: float, client: str) -> Row:
 
 
 def client(*rows: Row) -> Callable[[Path], Case]:
-    return partial(case, events=rows, files=[
-        logs("app", 1000, role="client", records=9), logs("broker-1", 1000, role="broker")])  # fmt: skip
+    files = [logs("app", 1000, role="client", records=9), logs("broker-1", 1000, role="broker")]
+    return partial(case, events=rows, files=files)
 
 
 def found(severity: str, limit: str, **measures: Any) -> list[dict[str, Any]]:
@@ -56,8 +56,8 @@ LINE = (
 BROKER = (
     "[2026-11-18 19:42:4{},247] WARN [SocketServer listenerType=BROKER, nodeId=1] Unexpected error "
     "from /10.0.0.7 (channelId=127.0.0.1:19001-127.0.0.1:46822-0-10); closing connection "
-    f"(org.apache.kafka.common.network.Selector)\n{RECEIVE}: Invalid receive (size = 4000130 larger "
-    "than 3000000)\n\tat org.apache.kafka.common.network.NetworkReceive.readFrom\n"
+    f"(org.apache.kafka.common.network.Selector)\n{RECEIVE}: Invalid receive (size = 4000130 "
+    f"larger than 3000000)\n\tat org.apache.kafka.common.network.NetworkReceive.readFrom\n"
 )
 
 SCENARIOS = [

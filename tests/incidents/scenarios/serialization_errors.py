@@ -36,8 +36,8 @@ def found(severity: str, **measures: Any) -> list[dict[str, Any]]:
 
 
 LINE = (
-    "[2026-06-10 12:00:00,123] ERROR stream-thread [orders-app-2e1f-StreamThread-1] Encountered the "
-    "following exception during processing and the thread is going to shut down:  (org.apache."
+    "[2026-06-10 12:00:00,123] ERROR stream-thread [orders-app-2e1f-StreamThread-1] Encountered "
+    "the following exception during processing and the thread is going to shut down:  (org.apache."
     "kafka.streams.processor.internals.StreamThread)\n"
     f"org.apache.kafka.common.errors.RecordDeserializationException: {AT} past the record\n"
     "\tat org.apache.kafka.clients.consumer.internals.CompletedFetch\n"

@@ -78,6 +78,10 @@ SCENARIOS = [
         told({"broker-1/server.log": START}),
     ),
     Scenario(
+        NAME, "quiet", "what the quorum cuts off its own log",
+        partial(case, cuts=[cut(topic="__cluster_metadata", unclean=None)]),
+    ),
+    Scenario(
         NAME, "blind", "only clients' logs",
         partial(case, files=[logs("app", 100, role="client", records=9)]),
         reason="there is no brokers' or controllers' log",

@@ -63,8 +63,8 @@ UNFENCED = (
     " (org.apache.kafka.controller.BrokerHeartbeatManager)\n"
     "[2026-06-10 11:38:05,124] INFO [QuorumController id=3001] Replayed"
     " BrokerRegistrationChangeRecord modifying the registration for broker 1:"
-    " BrokerRegistrationChangeRecord(brokerId=1, brokerEpoch=6, fenced=-1, inControlledShutdown=0, logDirs=[])"
-    " (org.apache.kafka.controller.ClusterControlManager)\n"
+    " BrokerRegistrationChangeRecord(brokerId=1, brokerEpoch=6, fenced=-1,"
+    " inControlledShutdown=0, logDirs=[]) (org.apache.kafka.controller.ClusterControlManager)\n"
 )
 LEADS = (
     "[2026-06-10 11:38:51,653] INFO [Broker id=2] Leader orders-0 with topic id"

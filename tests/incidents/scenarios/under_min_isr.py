@@ -103,11 +103,11 @@ SCENARIOS = [
     Scenario(NAME, "boundary", "five seconds", at([100, 105]), [{"severity": "low"}]),
     Scenario(NAME, "boundary", "six seconds", at([100, 106]), [{"severity": "medium"}]),
     Scenario(
-        NAME, "boundary", "as long as producers try", at([100, 160, 220]),
-        [{"severity": "medium", "measures": {"refused_s": 120.0}}],
+        NAME, "boundary", "as long as producers try", at([100, 160, 215]),
+        [{"severity": "medium", "measures": {"refused_s": 115.0}}],
     ),
     Scenario(
-        NAME, "boundary", "longer than producers try", at([100, 160, 221 - 1, 221]),
+        NAME, "boundary", "longer than producers try", at([100, 160, 216]),
         [{"severity": "high"}],
     ),
     Scenario(

@@ -49,8 +49,8 @@ CONNECT = (
     "java.net.UnknownHostException: kafka-1.shop.invalid\n\tat java.base/java.net.InetAddress\n"
 )
 PEER = (
-    "[2021-06-23 11:2{}:55,114] WARN [KafkaServer id=0] Error connecting to node your.host.name:9092 "
-    "(id: 0 rack: null) (org.apache.kafka.clients.NetworkClient)\n"
+    "[2021-06-23 11:2{}:55,114] WARN [KafkaServer id=0] Error connecting to node "
+    "your.host.name:9092 (id: 0 rack: null) (org.apache.kafka.clients.NetworkClient)\n"
     "java.net.UnknownHostException: your.host.name\n\tat java.base/java.net.InetAddress\n"
 )
 

@@ -1,0 +1,99 @@
+"""Figure 5: which node was the active controller in which epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from forensics.report import colours, figures, tracks, volumes
+from forensics.report.markup import Markup, figure, table, tag
+from forensics.report.saved import Saved
+from forensics.report.tracks import Lane
+from forensics.report.words import clock, count, lasting
+
+__all__ = ["section"]
+
+LISTED, MOST = 200, 1000
+
+
+def section(saved: Saved) -> Markup | None:
+    """Draw the epochs of controllers; None where no line tells of any."""
+    view = tracks.view(saved)
+    terms = tracks.terms(saved)
+    if not view or not terms:
+        return None
+    steps = [lane for lane in terms if lane.state == "active"][:MOST]
+    sheet = figures.Sheet([("", 220)], view)
+    heights = {id(lane): lane.epoch if lane.epoch is not None else at
+               for at, lane in enumerate(steps)}  # fmt: skip
+    for number in dict.fromkeys(lane.broker for lane in steps):
+        mine = [lane for lane in steps if lane.broker == number]
+        sheet.add_trace(_line(mine, number, [heights[id(lane)] for lane in mine]))
+    rivals = [lane for lane in terms if lane.state == "deposed"]
+    overlaps = [(max(a.start, b.start), min(a.end, b.end), heights[id(b)])
+                for a in [*steps, *rivals] for b in steps
+                if a is not b and a.start < b.start < a.end]  # fmt: skip
+    if overlaps:
+        sheet.add_trace(_double(overlaps))
+    known = any(lane.epoch is not None for lane in steps)
+    axis = {"title": {"text": "controller epoch" if known else "in order"}, "nticks": 6}
+    sheet.update_yaxes(tickformat="d", fixedrange=True, **axis)
+    drawing = sheet.done(saved.findings, volumes.holes(saved), showlegend=True)
+    return figure("figure-terms", drawing, _says(steps, len(overlaps)), _table(terms))
+
+
+def _line(mine: Sequence[Lane], number: int | None, heights: Sequence[int]) -> figures.Figure:
+    name = "node not known" if number is None else f"node {number}"
+    fill = colours.HATCH if number is None else colours.broker(number)
+    return {
+        "type": "scatter", "mode": "lines+markers", "name": name, "connectgaps": False,
+        "x": [moment for lane in mine for moment in (lane.start, lane.end, None)],
+        "y": [at for high in heights for at in (high, high, None)],
+        "customdata": [story for lane in mine for story in (_story(lane), _story(lane), "")],
+        "line": {"color": fill, "width": 6},
+        "marker": {"size": 9, "color": fill, "symbol": "line-ns", "line": {"width": 3, "color": fill}},
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }  # fmt: skip
+
+
+def _double(overlaps: Sequence[tuple[int, int, int]]) -> figures.Figure:
+    return {
+        "type": "scatter", "mode": "lines", "name": "two at once", "hoverinfo": "skip",
+        "x": [moment for start, end, _ in overlaps for moment in (start, end, None)],
+        "y": [at for *_, high in overlaps for at in (high, high, None)],
+        "line": {"color": colours.TORN, "width": 14}, "opacity": 0.45,
+    }  # fmt: skip
+
+
+def _story(lane: Lane) -> str:
+    who = "node not known" if lane.broker is None else f"node {lane.broker}"
+    epoch = "epoch not known" if lane.epoch is None else f"epoch {lane.epoch}"
+    return f"{who}, {epoch}<br>{clock(lane.start)} for {lasting(lane.end - lane.start)}"
+
+
+def _says(steps: Sequence[Lane], overlaps: int) -> str:
+    changes = sum(a.broker != b.broker for a, b in pairwise(steps))
+    gaps = [b.start - a.end for a, b in pairwise(steps) if b.start > a.end]
+    says = [
+        f"{count(len(steps), 'controller term')} seen, the active controller changed "
+        f"{count(changes, 'time')}" if changes else
+        f"{count(len(steps), 'controller term')} seen; the active controller did not change"
+    ]  # fmt: skip
+    if gaps:
+        says.append(f"nobody is known to have led {count(len(gaps), 'time')} in between, "
+                    f"{lasting(max(gaps))} at most")  # fmt: skip
+    if overlaps:
+        says.append(f"{count(overlaps, 'overlap')} of two that both took themselves for it")
+    return f"{'; '.join(says)}."
+
+
+def _table(terms: Sequence[Lane]) -> Markup:
+    rows = [
+        ["not known" if lane.broker is None else str(lane.broker), lane.state,
+         "not known" if lane.epoch is None else str(lane.epoch), clock(lane.start),
+         clock(lane.end), lasting(lane.end - lane.start)]
+        for lane in terms[:LISTED]
+    ]  # fmt: skip
+    head = ("Node", "State", "Epoch", "From", "To", "For")
+    listing = table(head, rows, caption="Terms of controllers", numbers=("Epoch",))
+    return tag("details", tag("summary", "Terms as a table"), listing)

@@ -1,0 +1,142 @@
+"""One block a broker: its life as a strip, how it left and came back, what that cost it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow.dataset as ds
+
+from forensics.report import colours
+from forensics.report.absences import Absence, Life, lives
+from forensics.report.markup import Child, Markup, anchor, join, spot, table, tag
+from forensics.report.plots import flapping
+from forensics.report.saved import Saved
+from forensics.report.strips import piece
+from forensics.report.times import short
+from forensics.report.words import count, lasting, listed
+from forensics.report.zones import current
+
+__all__ = ["ORDER", "TITLE", "render"]
+
+ORDER = 72
+TITLE = "Brokers"
+HEAD = ("Left, {}", "Back, {}", "Away", "How", "Leaders lost", "Leaders regained", "Left ISRs",
+        "Rejoined ISRs", "First line of it")  # fmt: skip
+RIGHT = HEAD[4:8]
+BLOCKS, ROWS, STRETCHES = 60, 40, 400
+
+
+def render(saved: Saved) -> Markup:
+    """Show every broker, those first that were away unplanned."""
+    known = lives(saved)
+    if not known:
+        return tag("p", "No broker's life could be read from the logs.")
+    levels = _levels(saved)
+    calm = [life for life in known[BLOCKS:]]
+    names = listed([life.name for life in calm], 20)
+    rest = tag("p", f"And {count(len(calm), 'broker')} with less to tell: {names}.")
+    blocks = [_block(saved, life, levels) for life in known[:BLOCKS]]
+    drawn = flapping.section(saved)
+    return join([tag("p", _says(known)), drawn, *blocks, rest if calm else None], "\n")
+
+
+def _says(known: list[Life]) -> str:
+    bad = [life.name for life in known if life.badness[0]]
+    clean = sum(1 for life in known for one in life.absences if one.how == "clean shutdown")
+    worst = f"{listed(bad, 6)} left unplanned" if bad else "none left unplanned"
+    return f"{count(len(known), 'broker')}: {worst}; {count(clean, 'clean shutdown')}."
+
+
+def _levels(saved: Saved) -> dict[str, Counter[str]]:
+    """Count what each node wrote at which level, of the lines that were read as facts."""
+    found: dict[str, Counter[str]] = {}
+    for part in saved.parts("events", ("node", "level"), ds.field("level").is_valid()):
+        counts = part.group_by(["node", "level"]).aggregate([([], "count_all")])
+        for row in counts.to_pylist():
+            if row["node"]:
+                found.setdefault(row["node"], Counter())[row["level"]] += row["count_all"]
+    return found
+
+
+def _block(saved: Saved, life: Life, levels: dict[str, Counter[str]]) -> Markup:
+    number = life.broker
+    nodes = sorted({str(row["node"]) for row in life.states if row["node"]})
+    written: Counter[str] = Counter()
+    for node in nodes:
+        written += levels.get(node, Counter())
+    counts = [f"{number:,} {level}" for level, number in sorted(written.items())]
+    facts = f"Facts read from its own logs: {', '.join(counts)}." if counts else ""
+    about = _findings(saved, life)
+    # Where several nodes are of one name only the first can have the address.
+    name = spot("b", number) if number is not None else spot("b", life.name)
+    return tag(
+        "article",
+        tag("h3", tag("a", life.name.capitalize(), href=f"#{name}")),
+        _strip(saved, life),
+        tag("p", _sentence(life), " ", facts, " ", about),
+        _cycles(saved, life),
+        id=name,
+        class_="broker",
+        data_kind="broker",
+        data_broker=number,
+    )
+
+
+def _sentence(life: Life) -> str:
+    if not life.absences:
+        return "It was not seen to leave."
+    ways = Counter(one.how for one in life.absences)
+    told = ", ".join(f"{number} × {how}" for how, number in ways.most_common())
+    gone = [one.back - one.left for one in life.absences if one.left and one.back]
+    longest = f"; longest {lasting(max(gone))}" if gone else ""
+    open_end = life.absences[-1].back is None
+    last = "; not back at the end of the logs" if open_end else ""
+    return f"{count(len(life.absences), 'absence')}: {told}{longest}{last}."
+
+
+def _findings(saved: Saved, life: Life) -> Markup | None:
+    mine = [one for one in saved.findings if life.broker is not None and life.broker in one.brokers]
+    if not mine:
+        return None
+    links = [tag("a", one.id, href=f"#{anchor(one.id)}") for one in mine[:8]]
+    left = len(mine) - len(links)
+    return join(["Findings: ", join(links, ", "), f" and {left} more." if left else "."])
+
+
+def _strip(saved: Saved, life: Life) -> Markup | None:
+    if not saved.window:
+        return None
+    solid = "var(--solid)" if life.broker is None else colours.broker(life.broker)
+    pieces = []
+    for row in life.states[:STRETCHES]:
+        if row["state"] == "unknown":
+            continue
+        ink = colours.STATE.get(row["state"] or "", (solid, ""))[0]
+        place = piece((row["started_at"], row["ended_at"]), saved.window)
+        pieces.append(tag("span", style=f"{place};background:{ink}", title=row["state"]))
+    return tag("div", *pieces, class_="strip life", aria_hidden="true")
+
+
+def _cycles(saved: Saved, life: Life) -> Markup | None:
+    if not life.absences:
+        return None
+    heads = [name.format(current().label) for name in HEAD]
+    worst = life.absences[:ROWS]
+    caption = f"Absences of {life.name}"
+    if len(life.absences) > ROWS:
+        caption += f", the first {ROWS} of {len(life.absences):,}"
+    rows = (_cycle(saved, one) for one in worst)
+    return table(heads, rows, caption=caption, numbers=RIGHT)
+
+
+def _cycle(saved: Saved, one: Absence) -> list[Child]:
+    known = one.left is not None and one.back is not None
+    away = (one.back or 0) - (one.left or 0)
+    return [
+        short(saved, one.left, exact=True),
+        "not seen" if one.back is None else short(saved, one.back, exact=True),
+        lasting(away) if known else "not known",
+        one.how,
+        *(f"{number:,}" for number in (*one.leaders, *one.isrs)),
+        tag("code", one.place) if one.place else "-",
+    ]

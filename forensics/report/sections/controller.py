@@ -1,0 +1,153 @@
+"""Who was the active controller, for how long, and when nobody or two were."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pyarrow.dataset as ds
+
+from forensics.report.markup import Child, Markup, anchor, join, table, tag
+from forensics.report.plots import terms as drawn
+from forensics.report.saved import Row, Saved
+from forensics.report.times import short
+from forensics.report.words import count, lasting, listed
+from forensics.report.zones import current
+
+__all__ = ["ORDER", "TITLE", "render"]
+
+ORDER = 76
+TITLE = "Controller"
+COLUMNS = ("node", "broker", "state", "epoch", "started_at", "ended_at", "evidence")
+HEAD = ("Node", "State", "Epoch", "From, {}", "To, {}", "For", "First line of it")
+IN_OFFICE = "active"
+# The kinds of lines that tell of elections, of the quorum's and of ZooKeeper's controllers.
+TOLD = {
+    "controller_elected": "elected",
+    "controller_resigned": "resigned",
+    "controller_renouncing": "gave up after an error",
+    "raft_election_retried": "elections asked for again",
+    "raft_election_timed_out": "elections without a winner in time",
+    "raft_votes_refused": "elections lost",
+    "raft_majority_lost": "majorities lost",
+    "raft_fetch_timed_out": "followers that heard nothing from the leader",
+}
+FINDINGS = ("controller-churn", "quorum-trouble", "slow-controller")
+ROWS = 200
+
+
+def render(saved: Saved) -> Markup:
+    """List the terms, and what lies between and across them."""
+    rows = saved.rows("lanes", COLUMNS, ds.field("role") == "controller")
+    rows.sort(key=lambda row: (row["started_at"] or 0, row["node"] or ""))
+    terms = [row for row in rows if row["state"] == IN_OFFICE]
+    if not terms:
+        return join([tag("p", "No line says who was the active controller."), _found(saved)])
+    whole = saved.window
+    vacant = _vacant(terms)
+    over = _overlaps(terms)
+    heads = [name.format(current().label) for name in HEAD]
+    lines = sorted([*rows, *vacant], key=lambda row: (row["started_at"] or 0, row["state"]))
+    caption = "Terms of the controllers"
+    if len(lines) > ROWS:
+        caption += f", the first {ROWS} of {len(lines):,}"
+    return join(
+        [
+            tag("p", _says(terms, vacant, whole)),
+            *(tag("p", line, class_="warning") for line in _said(saved, over)),
+            drawn.section(saved),
+            _found(saved),
+            tag("p", _elections(saved)),
+            table(heads, (_row(saved, row) for row in lines[:ROWS]), caption=caption),
+        ]
+    )
+
+
+def _says(terms: Sequence[Row], vacant: Sequence[Row], whole: tuple[int, int] | None) -> str:
+    nodes = list(dict.fromkeys(str(row["node"]) for row in terms))
+    gaps = [row["ended_at"] - row["started_at"] for row in vacant]
+    none = "nobody was seen to lead for "
+    empty = f"{none}{lasting(sum(gaps))} in {count(len(gaps), 'stretch', 'stretches')} between them"
+    said = f"{count(len(terms), 'term')} of {listed(nodes, 6)}; " + (
+        empty if gaps else "no time without a controller between them"
+    )
+    first = terms[0]["started_at"]
+    early = f"; before {lasting(first - whole[0])} after the first line no controller is known"
+    unknown = whole is not None and first is not None and first - whole[0] > 1000
+    return f"{said}{early if unknown else ''}."
+
+
+def _vacant(terms: Sequence[Row]) -> list[Row]:
+    """Give the stretches between terms; those before and after them are simply not known."""
+    known = [row for row in terms if row["started_at"] is not None]
+    found, reached = list[Row](), None
+    for row in known:
+        if reached is not None and row["started_at"] > reached:
+            gap = {"started_at": reached, "ended_at": row["started_at"], "evidence": None}
+            found.append(gap | {"node": "nobody seen", "state": "vacant"})
+        end = row["ended_at"]
+        reached = max(reached or 0, (1 << 60) if end is None else end)
+    return found
+
+
+def _overlaps(terms: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Give the terms that begin before the one before them is over."""
+    return [
+        (one, other)
+        for one, other in pairwise(terms)
+        if one["started_at"] is not None
+        and other["started_at"] is not None
+        and one["node"] != other["node"]
+        and (one["ended_at"] is None or one["ended_at"] > other["started_at"])
+    ]
+
+
+def _said(saved: Saved, over: Sequence[tuple[Row, Row]]) -> list[str]:
+    lines = []
+    for one, other in over[:10]:
+        since = short(saved, other["started_at"], exact=True)
+        end = one["ended_at"]
+        until = "the end of the logs" if end is None else short(saved, end, exact=True)
+        lines.append(
+            f"{one['node']} and {other['node']} both led from {since} to {until}, as far as "
+            "their clocks can tell; the one with the lower epoch is not obeyed."
+        )
+    left = len(over) - len(lines)
+    return [*lines, f"And {count(left, 'overlap')} more."] if left > 0 else lines
+
+
+def _elections(saved: Saved) -> str:
+    counts: Counter[str] = Counter()
+    for part in saved.parts("events", ("kind",), ds.field("kind").isin(list(TOLD))):
+        grouped = part.group_by(["kind"]).aggregate([([], "count_all")])
+        for row in grouped.to_pylist():
+            counts[row["kind"]] += row["count_all"]
+    told = [f"{counts[kind]:,} {words}" for kind, words in TOLD.items() if counts[kind]]
+    return f"Lines that tell of elections: {', '.join(told) or 'none'}."
+
+
+def _found(saved: Saved) -> Markup | None:
+    mine = [finding for finding in saved.findings if finding.detector in FINDINGS]
+    if not mine:
+        return None
+    links = [tag("a", one.title, href=f"#{anchor(one.id)}") for one in mine[:8]]
+    return tag("p", "Findings: ", join(links, "; "), ".")
+
+
+def _row(saved: Saved, row: Row) -> list[Child]:
+    start, end = row["started_at"], row["ended_at"]
+    known = start is not None and end is not None
+    places = row["evidence"] or []
+    place = f"{places[0]['file']}:{places[0]['line']}" if places else ""
+    number = f" (node {row['broker']})" if row.get("broker") is not None else ""
+    epoch = row.get("epoch")
+    return [
+        f"{row['node'] or 'not known'}{number}",
+        row["state"] or "unknown",
+        "-" if epoch is None else str(epoch),
+        short(saved, start, exact=True),
+        "the end of the logs" if end is None else short(saved, end, exact=True),
+        lasting(end - start) if known else "not known",
+        tag("code", place) if place else "-",
+    ]
