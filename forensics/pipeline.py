@@ -105,4 +105,5 @@ def _figures(
         "findings": {level: levels[level] for level in reversed(ending.LEVELS)},
         "suppressed": len(answers.suppressed),
         "detectors": {name: answered[name] for name in sorted(answered)},
+        "slowest": dict(sorted(answers.seconds.items(), key=lambda one: (-one[1], one[0]))[:5]),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,6 +53,8 @@ class Answers:
     suppressed: Sequence[Suppressed] = ()
     outcomes: Sequence[Outcome] = ()
     chains: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    # how long each detector took: no part of what was found
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def ask(case: Case, detectors: Iterable[Detector]) -> Answers:
@@ -60,17 +63,18 @@ def ask(case: Case, detectors: Iterable[Detector]) -> Answers:
     shown: list[Finding] = []
     hidden: list[Suppressed] = []
     outcomes: list[Outcome] = []
+    seconds: dict[str, float] = {}
     for detector in sorted(detectors, key=lambda one: one.name):
+        begun = time.monotonic()
         try:
             found = list(detector.find(case))
         except Exception as error:
             if not detector.guest:
                 raise
-            reason = f"it failed: {type(error).__name__}: {error}"
-            outcomes.append(
-                Outcome(detector.name, "failed", reasons=[reason], about=detector.about)
-            )
+            outcomes.append(_failed(detector, error))
             continue
+        finally:
+            seconds[detector.name] = round(time.monotonic() - begun, 2)
         taken = [one for finding in found if (one := suppressed(finding, case.limits))]
         gone = {one.finding.id for one in taken}
         kept = [finding for finding in found if finding.id not in gone]
@@ -79,7 +83,15 @@ def ask(case: Case, detectors: Iterable[Detector]) -> Answers:
         outcomes.append(_outcome(detector, len(kept), len(taken), sight))
     accepted = sorted(hidden, key=lambda one: one.finding.id)
     found = ordered(shown)
-    return Answers(found, accepted, outcomes, chains(case, found))
+    begun = time.monotonic()
+    links = chains(case, found)
+    seconds["chains"] = round(time.monotonic() - begun, 2)
+    return Answers(found, accepted, outcomes, links, seconds)
+
+
+def _failed(detector: Detector, error: Exception) -> Outcome:
+    reason = f"it failed: {type(error).__name__}: {error}"
+    return Outcome(detector.name, "failed", reasons=[reason], about=detector.about)
 
 
 def _outcome(detector: Detector, found: int, taken: int, sight: Sight) -> Outcome:

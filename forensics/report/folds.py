@@ -24,6 +24,7 @@ from forensics.report.histories import (
 )
 from forensics.report.saved import Saved
 from forensics.report.shortfalls import least
+from forensics.report.words import LEVELS
 
 __all__ = ["ROWS", "Folded", "Harm", "State", "Strand", "cells", "folded"]
 
@@ -144,7 +145,11 @@ def _fold(saved: Saved, whole: tuple[int, int]) -> Folded | None:
 
 def cells(saved: Saved, whole: tuple[int, int]) -> Ints:
     """Cut time into what heatmaps have as cells: short ones where findings begin and end."""
-    sides = (side for one in saved.findings for side in (one.start, one.end))
+    # Of equally bad findings any first few are spread over the whole time, should all be too many.
+    ranked = sorted(enumerate(saved.findings), key=lambda pair: (
+        LEVELS.index(pair[1].severity) if pair[1].severity in LEVELS else len(LEVELS),
+        f"{pair[0]:032b}"[::-1], pair[0]))  # fmt: skip
+    sides = (side for _, one in ranked for side in (one.start, one.end))
     return edges(whole, [moment for moment in sides if moment is not None])
 
 

@@ -16,7 +16,7 @@ from forensics.report.saved import Saved
 __all__ = ["Harm", "Told", "harms", "histories_of"]
 
 # What the page may hold of histories, in bytes of JSON.
-ROOM = 1_500_000
+ROOM = 1_000_000
 
 
 @dataclass(frozen=True)

@@ -221,10 +221,13 @@ class Changes:
         self._settle()
         moments, levels = self._moments, np.cumsum(self._levels)
         if len(moments) > POINTS:
-            # Of each slice the highest point stays, so a short peak never disappears.
-            slots = moments // max(1, (self._whole[1] - self._whole[0]) // POINTS)
+            # Of each slice the highest point stays, so that a short peak does not disappear, and
+            # the last, so that it ends when it did.
+            slots = moments // max(1, 2 * (self._whole[1] - self._whole[0]) // POINTS)
             order = np.lexsort((moments, -levels, slots))
-            kept = order[np.unique(slots[order], return_index=True)[1]]
+            peaks = order[np.unique(slots[order], return_index=True)[1]]
+            lasts = np.append(np.flatnonzero(np.diff(slots)), len(slots) - 1)
+            kept = np.union1d(peaks, lasts)
             moments, levels = moments[kept], levels[kept]
         return list(zip(moments.tolist(), levels.tolist(), strict=True))
 

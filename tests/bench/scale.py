@@ -256,7 +256,8 @@ def run(out: Path, logs: Path | None) -> None:
     finally:
         cluster.stop()
         shutil.rmtree(settings.staging, ignore_errors=True)
-    pipeline.conclude(files, past, catalogue(), settings, say)
+    result = pipeline.conclude(files, past, catalogue(), settings, say)
+    say(f"stages {result['seconds']}, slowest detectors {result['slowest']}")
 
 
 def watched(command: list[str], patience: float) -> tuple[int, float, dict[str, int]]:

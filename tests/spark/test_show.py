@@ -20,7 +20,7 @@ from tests.spark.conftest import Run
 pytestmark = pytest.mark.spark
 
 
-def show(*arguments: str | Path) -> tuple[int, str]:
+def show(*arguments: str | Path | int) -> tuple[int, str]:
     done = CliRunner().invoke(group(jobs_folder()), ["show", *map(str, arguments)])
     return done.exit_code, done.stdout
 

@@ -19,8 +19,8 @@ __all__ = ["ORDER", "TITLE", "render"]
 
 ORDER = 40
 TITLE = "Findings"
-# At most 40 lines a card, and 3,000 on the page, to keep it small; findings.json has them all.
-PROOFS, LINES, FEWEST, NAMES, VALUES = 40, 3000, 5, 12, 8
+# At most 40 lines a card, and 2,000 on the page, to keep it small; findings.json has them all.
+PROOFS, LINES, FEWEST, NAMES, VALUES = 40, 2000, 5, 12, 8
 # So many findings of one detector stand open; with more of them the rest is folded.
 OPEN = 3
 Numbered = tuple[int, Finding]
