@@ -168,7 +168,8 @@ class Sieve:
             return np.zeros(0, np.int64)
         loud = rows[shouting]
         found = quotes(texts(cut, loud), later_lines(cut, loud))
-        return loud[found.to_numpy(zero_copy_only=False)]
+        quoting: Places = loud[found.to_numpy(zero_copy_only=False)]
+        return quoting
 
     def _heard(self, cut: Cut, rows: Places, layouts: list[Layout]) -> npt.NDArray[np.bool_]:
         ends = cut.heads[rows]
@@ -209,7 +210,8 @@ def _strangers(lifted: pa.RecordBatch, passed: Places, groups: list[list[Layout]
             left[mine] = loud.any(axis=0)
     rows = np.flatnonzero(left)
     some = lifted.select(["text", "more"]).take(pa.array(rows))
-    return rows[quotes(some["text"], some["more"]).to_numpy(zero_copy_only=False)]
+    found: Places = rows[quotes(some["text"], some["more"]).to_numpy(zero_copy_only=False)]
+    return found
 
 
 def texts(cut: Cut, rows: Places) -> pa.Array:

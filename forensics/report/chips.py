@@ -13,9 +13,6 @@ from forensics.report.saved import Proof, Saved
 
 __all__ = ["Places", "chip", "proofs"]
 
-# Of one line, many things may be told; more than this is looked up part by part anyway.
-_ASKED = 5000
-
 
 class Places:
     """Where the quoted lines begin in their unpacked files, and what those files are."""
@@ -43,12 +40,11 @@ class Places:
         return ", ".join(word for word in words if word)
 
 
-def _offsets(saved: Saved, wanted: set[tuple[str, int | None]]) -> dict[tuple[str, Any], int]:
+def _offsets(saved: Saved, wanted: set[tuple[str, int]]) -> dict[tuple[str, Any], int]:
     if not wanted:
         return {}
-    lines = sorted({line for _, line in wanted if line is not None})[:_ASKED]
     found: dict[tuple[str, Any], int] = {}
-    here = ds.field("line").isin(lines)
+    here = ds.field("line").isin(sorted({line for _, line in wanted}))
     for part in saved.parts("events", ("file", "line", "offset"), here):
         for row in part.filter(pc.is_valid(part["offset"])).to_pylist():
             if (row["file"], row["line"]) in wanted:

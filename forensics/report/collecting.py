@@ -37,7 +37,9 @@ class Advice:
 def holes(saved: Saved) -> list[Row]:
     """Give the holes in the logs, by node and time."""
     rows = saved.rows("coverage", COLUMNS, ds.field("state").isin(list(HOLES)))
-    return sorted(rows, key=lambda row: (row["node"] or "", row["started_at"] or 0, row["log"] or ""))
+    return sorted(
+        rows, key=lambda row: (row["node"] or "", row["started_at"] or 0, row["log"] or "")
+    )
 
 
 def advised(saved: Saved) -> list[Advice]:
@@ -90,7 +92,7 @@ def _of_roles(saved: Saved) -> Iterator[Advice]:
     if "broker" in roles and "gc" not in logs:
         yield Advice(
             "The garbage collector's logs of the brokers: they tell a pause from a dead process.",
-            'ssh BROKER \'tar czf - "$KAFKA_LOGS"/kafkaServer-gc.log*\' > BROKER-gc.tgz',
+            "ssh BROKER 'tar czf - \"$KAFKA_LOGS\"/kafkaServer-gc.log*' > BROKER-gc.tgz",
         )
     if "broker" in roles and "controller" not in roles and "controller.log" not in logs:
         yield Advice(

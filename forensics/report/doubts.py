@@ -21,9 +21,7 @@ class Doubts:
             for row in saved.rows("clocks", ("node", "uncertainty_ms"))
         }
 
-    def between(
-        self, one: int, told: Sequence[Proof], other: int, retold: Sequence[Proof]
-    ) -> str:
+    def between(self, one: int, told: Sequence[Proof], other: int, retold: Sequence[Proof]) -> str:
         """Say why the order of two moments is not certain; empty where it is."""
         first, second = self._node(told), self._node(retold)
         if first is None or second is None or first == second:

@@ -81,6 +81,7 @@ class Sheet:
         bands = [_hole(*hole) for hole in holes]
         incidents = (one for one in findings if one.is_incident and one.start is not None)
         bands += [_band(found, self.view[1]) for found in incidents]
+        self._name_groups_once()
         foot = FOOT + LINE * _legend_lines(self.traces)
         layout = self.layout | {
             "xaxis": self._time(), "shapes": bands[:BANDS], "barmode": "stack", "bargap": 0.15,
@@ -95,6 +96,16 @@ class Sheet:
         } | more  # fmt: skip
         drawing = {"data": self.traces, "layout": layout, "config": CONFIG}
         return shifted(drawing) if layout["xaxis"]["type"] == "date" else drawing
+
+    def _name_groups_once(self) -> None:
+        """Let one trace of a group speak for it in the legend."""
+        seen: set[str] = set()
+        for trace in self.traces:
+            group = trace.get("legendgroup")
+            if group in seen:
+                trace["showlegend"] = False
+            elif group:
+                seen.add(group)
 
     def _time(self) -> Figure:
         title = f"time, {current().label} ({clock(self.view[0])[:10]})"

@@ -88,7 +88,9 @@ def _move(rows: Sequence[Row]) -> Filler:
     kind = str(rows[0]["election"])
     many = count(len(rows), "partition")
     gets = "gets" if len(rows) == 1 else "get"
-    lost = Counter(row["previous_leader"] for row in rows if row["previous_leader"] not in (None, -1))
+    lost = Counter(
+        row["previous_leader"] for row in rows if row["previous_leader"] not in (None, -1)
+    )
     after = f" after broker {lost.most_common(1)[0][0]}" if len(lost) == 1 else ""
     names = sorted({f"{row['topic']}-{row['partition']}" for row in rows})
     says = f"{many} {gets} another leader{after} ({kind.replace('_', ' ')})"

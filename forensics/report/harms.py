@@ -108,7 +108,9 @@ def histories_of(saved: Saved, chosen: list[Harm]) -> Told:
         for one in states(saved, whole, codes)
         if one.name in wanted
     }
-    led = {one.name: list(_led(one, whole)) for one in histories(saved, whole) if one.name in wanted}
+    led = {
+        one.name: list(_led(one, whole)) for one in histories(saved, whole) if one.name in wanted
+    }
     places: dict[Name, int] = {}
     known: dict[str, int] = {}
     kept: list[tuple[list[int], list[int]]] = []

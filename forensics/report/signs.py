@@ -48,7 +48,9 @@ def _loud(saved: Saved) -> ds.Expression:
     nodes = sorted({row["node"] for row in saved.files if row["role"] == "client" and row["node"]})
     kind = ds.field("kind")
     # A client's error is its own wherever it is logged; a warning only in a log of a client's.
-    warned = ds.field("node").isin(pa.array(nodes, pa.string())) & ds.field("level").isin(list(LOUD))
+    warned = ds.field("node").isin(pa.array(nodes, pa.string())) & ds.field("level").isin(
+        list(LOUD)
+    )
     return (kind.isin(list(ERRORS)) | warned) & ~kind.isin(list(AT_START))
 
 

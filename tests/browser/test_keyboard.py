@@ -17,7 +17,7 @@ HERE = """(() => {
   const look = getComputedStyle(one), box = one.getBoundingClientRect();
   return {
     tag: one.localName, text: (one.innerText ?? "").trim().slice(0, 60),
-    name: (one.getAttribute("aria-label") ?? one.labels?.[0]?.textContent ?? one.textContent).trim(),
+    name: (one.ariaLabel ?? one.labels?.[0]?.textContent ?? one.textContent).trim(),
     ring: look.outlineStyle !== "none" && parseFloat(look.outlineWidth) > 0,
     seen: box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight,
     card: one.closest("article")?.id ?? "",

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from forensics.report import write
-from forensics.report.answer import loss, scope, sentence
+from forensics.report.answer import loss, sentence
 from forensics.report.saved import Saved, load
+from forensics.report.subjects import scope
 from tests.report.samples import document, file, finding, lost, save, unclean_findings
 
 Rewrite = Callable[[Path, dict[str, Any]], None]
@@ -53,7 +54,7 @@ def test_loss_cannot_be_told_where_a_file_is_damaged(unclean: Path) -> None:
     run = saved(unclean, finding("F-1", "flapping-broker", "high", brokers=[2]))
 
     assert sentence(run) == (
-        "Flapping broker on broker 2, 2026-11-18 11:38:48-11:39:29 UTC (40.7 s); "
+        "Flapping on broker 2, 2026-11-18 11:38:48-11:39:29 UTC (40.7 s); "
         "data loss cannot tell; confidence confirmed."
     )
 
@@ -92,10 +93,34 @@ def test_an_unusable_input_says_so(quiet: Path, rewrite: Rewrite) -> None:
 
 
 def test_an_incident_that_goes_on_has_no_end(unclean: Path) -> None:
-    """An open end is said, not invented."""
-    run = saved(unclean, election(lost(0, 1, 845), to=None))
+    """An open end is said, not invented, whether the finding leaves it out or ends as the logs."""
+    for end in (None, document([])["window"]["to"]):
+        run = saved(unclean, election(lost(0, 1, 845), to=end))
 
-    assert "UTC, still going on at the end of the logs; " in sentence(run)
+        assert "11:40:10 UTC (1 min 21 s), to the end of the logs; data loss" in sentence(run)
+
+
+def test_a_broker_that_flaps_is_the_scope_and_not_what_it_led(unclean: Path) -> None:
+    """Detectors of processes name brokers first, those of clients clients."""
+    names = [f"orders-v2-{number}" for number in range(4)]
+    both = {"brokers": [2], "partitions": names, "clients": ["app"]}
+    found = [finding("F-1", "flapping-broker", "high", **both),
+             finding("F-2", "stale-metadata", "high", **both),
+             finding("F-3", "somebody-elses", "high", **both)]  # fmt: skip
+
+    said = [scope(one) for one in saved(unclean, *found).findings]
+
+    assert said == ["broker 2", "app", "4 partitions of orders-v2"]
+
+
+def test_what_could_not_be_looked_for_is_counted_where_nothing_was_found(
+    quiet: Path, rewrite: Rewrite
+) -> None:
+    """A clear day says how many kinds of trouble nobody could have seen."""
+    answers = [{"detector": "a", "status": "quiet"}, {"detector": "b", "status": "not_evaluable"}]
+    rewrite(quiet, {"detectors": answers})
+
+    assert sentence(load(quiet)).endswith("; 1 kind of trouble looked for, 1 could not be.")
 
 
 def test_the_worst_finding_speaks(unclean: Path) -> None:

@@ -92,6 +92,8 @@ globalThis.figures = (() => {
     const done = Plotly.newPlot(box, data, set, config);
     box.on("plotly_afterplot", () => tidy(box));
     tidy(box);
+    label(box);
+    follow(box);
     return done;
   };
 
@@ -103,8 +105,6 @@ globalThis.figures = (() => {
     try {
       await load();
       await plot(box, block);
-      label(box);
-      follow(box);
     } catch (error) {
       const words = document.createElement("p");
       words.textContent = `This figure could not be drawn: ${error.message}`;
@@ -165,18 +165,19 @@ globalThis.figures = (() => {
     box.classList.add("off-paper");
   };
 
+  // What the reader has zoomed to stays, on paper and after it.
+  const again = (box, block, paper, size) => {
+    const range = box.layout?.xaxis.range;
+    plot(box, block, paper, { ...size, ...(range ? { "xaxis.range": range } : {}) });
+  };
   const toPaper = () => {
     for (const block of blocks) {
       const box = boxOf(block);
       const plain = JSON.parse(block.textContent).layout;
       const rows = plain.meta?.rows;
       if (rows && plain.height > HIGH) sliced(box, block, rows);
-      else {
-        const size = { width: WIDE, autosize: false, height: Math.min(plain.height, HIGH) };
-        if (box.layout) Plotly.relayout(box, { ...theme(box.layout, true), ...size });
-        else plot(box, block, true, size);
-        drawn.add(box);
-      }
+      else again(box, block, true, { width: WIDE, autosize: false, height: Math.min(plain.height, HIGH) });
+      drawn.add(box);
     }
   };
   const toScreen = () => {
@@ -188,10 +189,7 @@ globalThis.figures = (() => {
     for (const block of blocks) {
       const box = boxOf(block);
       box.classList.remove("off-paper");
-      const { height } = JSON.parse(block.textContent).layout;
-      // A width of null follows the box again.
-      const size = { width: null, autosize: true, height };
-      if (box.layout) Plotly.relayout(box, { ...theme(box.layout, false), ...size });
+      again(box, block, false, {});
     }
   };
   addEventListener("beforeprint", () => globalThis.Plotly && toPaper());

@@ -70,8 +70,10 @@ def _reign_trace(pairs: Sequence[tuple[Strand, Reign]], view: tuple[int, int]) -
         for row, reign in pairs
     ]
     fills = [fill or colours.broker(leader or 0)] * len(bars)
-    return figures.bar_trace(bars, view, fills, shape, name=name, legendgroup="?" if leader is None else name,
-                             showlegend=leader is not None, **LEADING)  # fmt: skip
+    if fills[0] in colours.GREYS:
+        # The eye does not tell greys apart: in the legend they are one.
+        name = "other brokers"
+    return figures.bar_trace(bars, view, fills, shape, name=name, legendgroup=name, **LEADING)
 
 
 def _unknown(
@@ -96,9 +98,8 @@ def _unknown_trace(
         for row, (start, end) in holes
     ]  # fmt: skip
     fills = [fill] * len(bars)
-    return figures.bar_trace(
-        bars, view, fills, shape, name="leader not known", legendgroup="?", **LEADING
-    )
+    name = "leader not known"
+    return figures.bar_trace(bars, view, fills, shape, name=name, legendgroup=name, **LEADING)
 
 
 def _sync_traces(rows: Sequence[Strand], view: tuple[int, int]) -> Iterator[figures.Figure]:

@@ -32,7 +32,7 @@ def render(saved: Saved) -> Markup:
     if not known:
         return tag("p", "No broker's life could be read from the logs.")
     levels = _levels(saved)
-    calm = [life for life in known[BLOCKS:]]
+    calm = known[BLOCKS:]
     names = listed([life.name for life in calm], 20)
     rest = tag("p", f"And {count(len(calm), 'broker')} with less to tell: {names}.")
     blocks = [_block(saved, life, levels) for life in known[:BLOCKS]]
@@ -86,7 +86,7 @@ def _sentence(life: Life) -> str:
     if not life.absences:
         return "It was not seen to leave."
     ways = Counter(one.how for one in life.absences)
-    told = ", ".join(f"{number} × {how}" for how, number in ways.most_common())
+    told = ", ".join(f"{number} {how}" for how, number in ways.most_common())
     gone = [one.back - one.left for one in life.absences if one.left and one.back]
     longest = f"; longest {lasting(max(gone))}" if gone else ""
     open_end = life.absences[-1].back is None

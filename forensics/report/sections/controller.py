@@ -35,6 +35,8 @@ TOLD = {
 }
 FINDINGS = ("controller-churn", "quorum-trouble", "slow-controller")
 ROWS = 200
+# A controller that is seen this early was there from the beginning.
+SOON = 1000
 
 
 def render(saved: Saved) -> Markup:
@@ -73,9 +75,9 @@ def _says(terms: Sequence[Row], vacant: Sequence[Row], whole: tuple[int, int] | 
         empty if gaps else "no time without a controller between them"
     )
     first = terms[0]["started_at"]
-    early = f"; before {lasting(first - whole[0])} after the first line no controller is known"
-    unknown = whole is not None and first is not None and first - whole[0] > 1000
-    return f"{said}{early if unknown else ''}."
+    if whole is None or first is None or first - whole[0] <= SOON:
+        return f"{said}."
+    return f"{said}; in the first {lasting(first - whole[0])} of the logs none is known."
 
 
 def _vacant(terms: Sequence[Row]) -> list[Row]:

@@ -29,7 +29,9 @@ def render(saved: Saved) -> Markup:
     """Show the rows, grouped from the trigger to the recovery."""
     rows, more = story(saved)
     if not rows:
-        return tag("p", "Nothing of level medium or higher was found, so there is no story to tell.")
+        return tag(
+            "p", "Nothing of level medium or higher was found, so there is no story to tell."
+        )
     places = Places(saved, [proof for row in rows for proof in row.proofs])
     heads = (tag("th", name, scope="col") for name in (f"Time, {current().label}", *HEAD))
     bodies = (_group(saved, group, rows, places) for group in GROUPS)

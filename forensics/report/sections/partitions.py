@@ -40,15 +40,14 @@ def render(saved: Saved) -> Markup:
         id="partitions-table",
         data_copy="Partitions",
     )
-    return join([tag("p", _says(saved, found, every, told)), rows if found else None,
+    return join([tag("p", _says(found, every, told)), rows if found else None,
                  _still(saved, chosen[:OPEN], told), _block(saved, chosen, told)])  # fmt: skip
 
 
-def _says(saved: Saved, found: list[Harm], every: int, told: Told) -> str:
+def _says(found: list[Harm], every: int, told: Told) -> str:
     quiet = every - len(found)
     parts = [
-        f"{count(every, 'partition')}: {len(found):,} with a change, "
-        f"{count(quiet, 'partition')} with no change at all.",
+        f"{count(every, 'partition')}: {len(found):,} changed, {quiet:,} did not.",
         "The filter at the top searches all that changed; a row opens its history.",
     ]
     if len(found) > SOUGHT:

@@ -59,7 +59,9 @@ def _half_blind(saved: Saved) -> Markup | None:
     if not groups:
         return None
     lines = (
-        tag("li", f"{listed(names, 40)}: nothing found, but not seen: {listed(list(why), REASONS)}.")
+        tag(
+            "li", f"{listed(names, 40)}: nothing found, but not seen: {listed(list(why), REASONS)}."
+        )
         for why, names in groups.items()
     )
     return join([tag("h3", "Found nothing, and could not see everywhere"), tag("ul", *lines)])

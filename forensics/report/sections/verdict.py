@@ -111,7 +111,8 @@ def _more(saved: Saved) -> Markup | None:
     lines: list[Child] = []
     if len(found) > 1:
         links = [
-            tag("a", finding.title, href=f"#{anchor(finding.id)}") for finding in found[1 : ALSO + 1]
+            tag("a", finding.title, href=f"#{anchor(finding.id)}")
+            for finding in found[1 : ALSO + 1]
         ]
         left = len(found) - len(links) - 1
         tail = f"; and {count(left, 'finding')} more" if left else ""
