@@ -19,7 +19,7 @@ from typing import Any
 
 from forensics.settings import Settings
 
-__all__ = ["LEVELS", "Code", "Ending", "Stopwatch", "clear", "save", "ending_of"]
+__all__ = ["LEVELS", "Code", "Ending", "Stopwatch", "clear", "ending_of", "save"]
 
 NAME = "_RESULT.json"
 LEVELS = ("info", "low", "medium", "high", "critical")
@@ -69,8 +69,9 @@ def ending_of(
 ) -> Ending:
     """Say how a run that came to its end ends.
 
-    `problems` are what could not be read, `closed` the checks of quality that failed so that nothing
-    can be said. A finding that somebody asked to be told of comes before all of them: it is there.
+    `problems` are what could not be read, `closed` the checks of quality whose failure means that
+    nothing can be said. A finding that somebody asked to be told of comes before all of them: it
+    is there.
     """
     worst = [one["severity"] for one in document["findings"]]
     if settings.fail_on is not None:

@@ -59,7 +59,7 @@ def _run(settings: Settings, say: Say, watch: Stopwatch) -> dict[str, Any]:
     return conclude(files, past, rules, settings, say, watch=watch)
 
 
-def conclude(
+def conclude(  # noqa: PLR0913
     files: Mapping[str, FileAccount],
     past: history.Past,
     rules: Catalogue,

@@ -23,11 +23,20 @@ __all__ = ["command"]
     "--html", "target", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Where the page goes; else into OUT, as report.html when nothing is left out.",
 )  # fmt: skip
-def command(out: Path, since: str | None, till: str | None, zone: str, target: Path | None) -> None:
+@click.option(
+    "--assets", type=click.Choice(["inline", "shared"]), default="inline", show_default=True,
+    help="Hold what draws the figures in the page, or in one file beside it for many pages.",
+)  # fmt: skip
+def command(  # noqa: PLR0917 - each is an option of its own
+    out: Path, since: str | None, till: str | None, zone: str, target: Path | None, assets: str
+) -> None:
     """Draw the page again from what a postmortem has saved.
 
     OUT is the output folder of `postmortem`: its findings.json and tables are read, and no log, so
     neither Spark nor Java is needed. Nothing in OUT but the page is written.
+
+    With --assets shared a page is small, and plotly.HASH.js beside it is needed to see its figures:
+    for folders of many pages that are kept, sent and moved together.
 
     With --from or --to the page tells only of what reaches into that time, and says so; its
     verdict is that window's own. It gets a name of its own, beside report.html.
@@ -39,10 +48,13 @@ def command(out: Path, since: str | None, till: str | None, zone: str, target: P
       kafka-forensics report out
       kafka-forensics report out --report-tz Asia/Kolkata
       kafka-forensics report out --from 11:38 --to 11:41 --html election.html
+      kafka-forensics report out --assets shared --html weeks/2026-47.html
     """
     from forensics.report.redrawing import redraw
 
-    click.echo(f"page: {redraw(out, since=since, till=till, zone=zone, target=target)}")
+    shared = assets == "shared"
+    page = redraw(out, since=since, till=till, zone=zone, target=target, shared=shared)
+    click.echo(f"page: {page}")
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ Each looks at the rebuilt past and says what it found, with the lines that say s
 keeps every detector's answer under `detectors`: `fired`, `quiet`, or `not_evaluable` with the
 reason. A detector that was quiet names the holes in the logs that it could not see into.
 
-Levels and thresholds stand in `rules/limits.yaml`; [a pack](packs.md) may lay its own over them, and
-may bring [detectors of its own](own-detectors.md). Times are in seconds.
+Levels and thresholds stand in `rules/limits.yaml`; [a pack](packs.md) may lay its own over them,
+and may bring [detectors of its own](own-detectors.md). Times are in seconds.
 """
 _COMMENT = re.compile(r"^  (?P<key>[a-z_]+):[^#]*#\s*(?P<why>.*)$")
 

@@ -18,7 +18,7 @@ __all__ = [
 OKABE_ITO = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 # The eighth is their black, lighter than what stands for no leader.
 EIGHTH = "#6B4C9A"
-GREYS = ("#9AA3AD", "#B9C0C8", "#7E8894")
+GREYS = ("#8A94A0", "#A3ACB6", "#6D7782")
 MOST = 8
 DARK, HATCH, TORN = "#2a2f37", "#8a929b", "#c00000"
 # How bad it is, in colours that no broker has.

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from plotly.offline import get_plotlyjs
 
 from forensics.report import colours, marks
@@ -18,7 +15,7 @@ from forensics.report.words import clock, lasting
 from forensics.report.zones import current, shifted
 
 __all__ = [
-    "CONFIG", "Draw", "Figure", "Sheet", "bar_trace", "count_axis", "dense", "flags", "lanes",
+    "CONFIG", "Draw", "Figure", "Sheet", "bar_trace", "count_axis", "flags", "lanes",
     "plain", "plotly_js", "row_names", "stacked",
 ]  # fmt: skip
 
@@ -139,20 +136,6 @@ def plotly_js() -> str:
     return str(get_plotlyjs())
 
 
-def dense(values: npt.NDArray[np.int64]) -> Figure:
-    """Write an array as Plotly reads it without a list of numbers, as small as they are.
-
-    >>> dense(np.array([[1, -2]]))
-    {'dtype': 'i1', 'bdata': 'Af4=', 'shape': '1, 2'}
-    """
-    low, high = int(values.min()), int(values.max())
-    kinds = (np.dtype(f"<i{size}") for size in (1, 2, 4))
-    fits = (one for one in kinds if np.iinfo(one).min <= low and high <= np.iinfo(one).max)
-    kind = next(fits, np.dtype("<f8"))
-    text = base64.b64encode(values.astype(kind).tobytes()).decode("ascii")
-    return {"dtype": f"{kind.kind}{kind.itemsize}", "bdata": text, "shape": ", ".join(map(str, values.shape))}
-
-
 def plain(names: Iterable[str]) -> list[str]:
     """Escape the names of rows, which are what marks are put into rows by."""
     return [shown(name) for name in names]
@@ -212,7 +195,7 @@ def _flag_traces(
     }  # fmt: skip
     heads: Figure = {
         "type": "scatter", "mode": "markers+text", "name": level, "showlegend": False,
-        "x": [max(start, min(edge, end)) for start, end in reaches],
+        "x": [max(start, edge) if end >= view[0] else start for start, end in reaches],
         "y": [row for _, _, row in flags], "text": [str(number) for number, _, _ in flags],
         "ids": [marks.link(found.id) for _, found, _ in flags],
         "customdata": [f"{number}. {shown(found.title)} ({level})" for number, found, _ in flags],
@@ -239,8 +222,8 @@ def _lane_trace(lanes: Sequence[Lane], view: tuple[int, int]) -> Figure:
     fills = [plain or (colours.HATCH if n is None else colours.broker(n)) for n in numbers]
     bars = [
         (lane.start, lane.end, shown(lane.name), shown(marks.lane_word(lane)),
-         f"{shown(lane.name)}: {shown(marks.lane_word(lane))}, {clock(lane.start)} "
-         f"for {lasting(lane.end - lane.start)}")
+         (f"{shown(lane.name)}: {shown(marks.lane_word(lane))}, {clock(lane.start)} "
+          f"for {lasting(lane.end - lane.start)}"))
         for lane in lanes
     ]  # fmt: skip
     return bar_trace(bars, view, fills, shape, name=shown(state), showlegend=False)

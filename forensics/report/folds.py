@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -137,9 +137,10 @@ def _fold(saved: Saved, whole: tuple[int, int]) -> Folded | None:
         return None
     cut = cells(saved, whole)
     wanted = _wanted(groups)
-    chosen, other = _draw(saved, whole, keys, wanted, cut, floor)
+    chosen, other = _draw(saved, keys, wanted, cut, floor)
     rows = tuple(_strand(groups[key], chosen[key]) for key in wanted)
-    grid = _grid(rows, [chosen[key] for key in wanted], groups, set(wanted), cut, other)
+    left = [group for key, group in groups.items() if key not in chosen]
+    grid = _grid(rows, [chosen[key] for key in wanted], left, cut, other)
     return Folded(rows, grid, len(keys), len(groups), floor)
 
 
@@ -205,10 +206,10 @@ def _sortable(name: Name) -> tuple[str, int]:
 
 
 def _draw(
-    saved: Saved, whole: tuple[int, int], keys: Mapping[Name, bytes], wanted: list[bytes],
-    cut: Ints, floor: Minimums,
-) -> tuple[dict[bytes, _Chosen], Ints]:  # fmt: skip
+    saved: Saved, keys: Mapping[Name, bytes], wanted: Sequence[bytes], cut: Ints, floor: Minimums
+) -> tuple[dict[bytes, _Chosen], Ints]:
     """Read once more what is drawn; gives too when leaders changed that are not drawn."""
+    whole = int(cut[0]), int(cut[-1])
     asked, chosen = set(wanted), dict[bytes, _Chosen]()
     other = np.zeros(len(cut) - 1, np.int64)
     nothing = np.full(len(cut) - 1, grids.NOT_KNOWN, np.int64)
@@ -255,13 +256,12 @@ def _strand(group: _Group, one: _Chosen) -> Strand:
 
 
 def _grid(
-    rows: tuple[Strand, ...], chosen: list[_Chosen], groups: Mapping[bytes, _Group],
-    drawn: set[bytes], cut: Ints, other: Ints,
+    rows: Sequence[Strand], chosen: Sequence[_Chosen], left: Sequence[_Group], cut: Ints,
+    other: Ints,
 ) -> grids.Grid:  # fmt: skip
     """Put the rows together, and count in two more rows what has none of its own."""
     names = [row.label for row in rows]
     led, short = [one.leaders for one in chosen], [one.missing for one in chosen]
-    left = [group for key, group in groups.items() if key not in drawn]
     for still, says in ((False, "others"), (True, "with no change")):
         many = sum(len(group.members) for group in left if group.is_still == still)
         if many:

@@ -28,15 +28,19 @@ def opened(out: Path) -> Saved:
         raise ForensicsError(f"{out / 'findings.json'} is no JSON: {error}.") from error
 
 
-def redraw(
+def redraw(  # noqa: PLR0913 - each is an option of its own
     out: Path,
     *,
     since: str | None = None,
     till: str | None = None,
     zone: str = "UTC",
     target: Path | None = None,
+    shared: bool = False,
 ) -> Path:
-    """Draw the page of what is saved in `out`, and give its path."""
+    """Draw the page of what is saved in `out`, and give its path.
+
+    `shared` leaves the library of the figures in a file beside the page, for many pages together.
+    """
     saved = opened(out)
     if target and not target.parent.is_dir():
         message = f"--html {target}: there is no folder {target.parent}; make it first."
@@ -45,7 +49,8 @@ def redraw(
     with zones.shown_in(chosen):
         if since is not None or till is not None:
             saved = narrow(saved, asked(saved, since, till))
-        return render(saved, target or out / _name(saved, "" if chosen.is_utc else zone))
+        page = target or out / _name(saved, "" if chosen.is_utc else zone)
+        return render(saved, page, shared=shared)
 
 
 def _name(saved: Saved, zone: str) -> str:

@@ -68,3 +68,66 @@ def test_a_link_to_nothing_breaks_nothing(tab: Tab, page: Path, end: str) -> Non
 
     assert tab.run("document.querySelector('#verdict').checkVisibility()")
     assert tab.complaints == []
+
+
+RANGE = """(() => {
+  const box = document.querySelector("#figure-timeline");
+  return box?._fullLayout?.xaxis.range.map((one) => one.slice(0, 19)).join("..");
+})()"""
+PLACES = {
+    "#p/metrics-firehose/1": "metrics-firehose-1",
+    "#b/2": "2",
+}
+
+
+@pytest.mark.parametrize("end", PLACES)
+def test_a_partition_and_a_broker_have_addresses(tab: Tab, page: Path, end: str) -> None:
+    tab.prefer(prefers_reduced_motion="reduce")
+    tab.open(page, end)
+
+    tab.wait("!!document.querySelector('.here')", patience=10)
+    assert PLACES[end] in tab.run("document.querySelector('.here').textContent")
+    tab.wait(
+        "(() => { const box = document.querySelector('.here').getBoundingClientRect(); "
+        "return box.height > 0 && box.top < innerHeight && box.bottom > 0; })()",
+        patience=10,
+    )
+    assert not tab.run("document.getElementById('no-such-place')")
+
+
+def test_a_stretch_of_time_is_what_the_timeline_then_shows(tab: Tab, page: Path) -> None:
+    """The second time may leave out the day, and it is the page's own, wherever it is read."""
+    tab.call("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
+    tab.open(page, "#t/2026-11-18T11:38:50Z..11:39:05Z")
+
+    tab.wait(f"{RANGE} === '2026-11-18 11:38:50..2026-11-18 11:39:05'", patience=40)
+
+
+def test_a_finding_zooms_the_timeline_to_its_own_time(tab: Tab, page: Path) -> None:
+    """From 11:38:48.922 to 11:38:51.318, and a little around it."""
+    tab.call("Emulation.setTimezoneOverride", timezoneId="America/St_Johns")
+    tab.open(page, "#F-1b")
+
+    tab.wait(f"({RANGE} ?? '').startsWith('2026-11-18 11:38:43')", patience=40)
+    assert tab.run(RANGE) == "2026-11-18 11:38:43..2026-11-18 11:38:56"
+
+
+def test_addresses_can_be_put_together(tab: Tab, page: Path) -> None:
+    tab.open(page, "#F-4e&t/2026-11-18T11:38:50Z..11:39:05Z")
+
+    tab.wait(f"{RANGE} === '2026-11-18 11:38:50..2026-11-18 11:39:05'", patience=40)
+    tab.wait(shows("F-4e"), patience=10)
+
+
+@pytest.mark.parametrize(
+    "end", ["#F-00000000", "#p/nowhere/1", "#b/77", "#t/yesterday..now", "#F-1b&b/77"]
+)
+def test_what_is_not_there_is_said(tab: Tab, page: Path, end: str) -> None:
+    tab.open(page, end)
+
+    said = tab.wait("document.getElementById('no-such-place')?.innerText", patience=10)
+    assert "This page has nothing at" in said
+    assert end.rpartition("&")[2].removeprefix("#") in said
+    assert tab.run("document.getElementById('no-such-place').getAttribute('role')") == "alert"
+    tab.run("location.hash = '#verdict'")
+    tab.wait("!document.getElementById('no-such-place')", patience=10)

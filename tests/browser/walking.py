@@ -13,7 +13,7 @@ def read_through(tab: Tab) -> int:
     for at in range(boxes):
         box = f"document.querySelectorAll('.plot')[{at}]"
         tab.run(f"{box}.scrollIntoView({{behavior: 'instant', block: 'center'}})")
-        tab.wait(f"{box}.querySelector('.main-svg') || /could not/.test({box}.textContent)")
+        tab.wait(f"!!{box}.querySelector('.main-svg') || /could not/.test({box}.textContent)")
     return boxes
 
 

@@ -13,8 +13,9 @@ VERSION = (
     "[2026-06-10 12:00:00,123] INFO Kafka version: {} (org.apache.kafka.common.utils.AppInfoParser)"
 )
 ACTIVE = (
-    "[2026-11-18 11:44:29,914] WARN [QuorumController id=3] Performing controller act"
-    "ivation. Loaded ZK migration state of NONE. This is expected because this is a de-novo KRaft cluster. (org.apache.kafka.controller.QuorumController)"
+    "[2026-11-18 11:44:29,914] WARN [QuorumController id=3] Performing controller activation. "
+    "Loaded ZK migration state of NONE. This is expected because this is a de-novo KRaft cluster. "
+    "(org.apache.kafka.controller.QuorumController)"
 )
 
 

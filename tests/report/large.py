@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from tests.report.samples import START, Row, file, finding, iso, proof, save
 HOUR = 3_600_000
 DAY = 24 * HOUR
 BROKERS, EACH = 30, 100
+Columns = dict[str, Any]
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
@@ -47,9 +49,7 @@ def _at(ms: int) -> int:
     return (START + int(ms)) * 1000
 
 
-def _turns(
-    partitions: int, brokers: int, crashes: Ints, broken: Ints
-) -> tuple[dict[str, object], dict[str, object]]:
+def _turns(partitions: int, brokers: int, crashes: Ints, broken: Ints) -> tuple[Columns, Columns]:
     """Move what a broken broker leads to the next replica; each second partition moves back."""
     led: list[tuple[int, int, int, int, int]] = []
     synced: list[tuple[int, int, list[int], list[int], int, int]] = []
@@ -75,7 +75,7 @@ def _turns(
     return _led(led), _synced(synced)
 
 
-def _led(rows: list[tuple[int, int, int, int, int]]) -> dict[str, object]:
+def _led(rows: list[tuple[int, int, int, int, int]]) -> Columns:
     number, epoch, leader, start, end = (np.array(one) for one in zip(*rows, strict=True))
     unclean = (leader >= 0) & (epoch > 0) & (number % 997 == 5)
     return {
@@ -86,7 +86,7 @@ def _led(rows: list[tuple[int, int, int, int, int]]) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _synced(rows: list[tuple[int, int, list[int], list[int], int, int]]) -> dict[str, object]:
+def _synced(rows: list[tuple[int, int, list[int], list[int], int, int]]) -> Columns:
     number = np.array([row[0] for row in rows])
     return {
         "topic": [f"topic-{one // EACH}" for one in number], "partition": number % EACH,
@@ -97,14 +97,14 @@ def _synced(rows: list[tuple[int, int, list[int], list[int], int, int]]) -> dict
     }  # fmt: skip
 
 
-def _times(start: Ints, end: Ints) -> dict[str, object]:
+def _times(start: Ints, end: Ints) -> Columns:
     over = pa.array((START + end) * 1000, mask=end < 0)
     return {"started_at": (START + start) * 1000, "ended_at": over}
 
 
-def _put(out: Path, name: str, columns: dict[str, object]) -> None:
+def _put(out: Path, name: str, columns: Columns) -> None:
     schema = getattr(tables, name.upper())
-    rows = len(next(iter(columns.values())))  # type: ignore[call-overload]
+    rows = len(next(iter(columns.values())))
     arrays = [
         pa.array(columns[field.name]).cast(field.type)
         if field.name in columns
@@ -145,7 +145,7 @@ def _covered(brokers: int) -> list[Row]:
     return [*rows, silent | {"started_at": _at(2 * HOUR), "ended_at": _at(3 * HOUR)}]
 
 
-def _told(brokers: int, many: int = 100_000) -> dict[str, object]:
+def _told(brokers: int, many: int = 100_000) -> Columns:
     rng = np.random.default_rng(11)
     kinds = np.where(np.arange(many) % 20 == 0, "client_error", "partition_state")
     return {

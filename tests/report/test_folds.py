@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forensics.report import grids, saved, tracks, volumes
-from forensics.report.folds import LONGEST, Folded, Reign, Strand, folded
+from forensics.report import grids, levels, saved, tracks, volumes
+from forensics.report.folds import LONGEST, Folded, Strand, folded
+from forensics.report.histories import Reign
 from forensics.report.plots import leaders
 from forensics.report.saved import load
 from tests.report.samples import ELECTED, END, START, Row, at, reign, save
@@ -169,7 +170,7 @@ def test_what_no_line_covers_is_unknown(unclean: Path) -> None:
 
 def test_debt_counts_partitions_at_each_moment(unclean: Path) -> None:
     """Three partitions without a leader, then none."""
-    debt = tracks.debt(load(unclean))
+    debt = levels.debt(load(unclean))
 
     assert [level for _, level in debt["offline"]] == [0, 3, 0, 0]
     assert max(level for _, level in debt["under-replicated"]) == 3

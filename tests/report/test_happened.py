@@ -14,7 +14,16 @@ from forensics.report.saved import load
 from forensics.report.sections import happened
 from forensics.report.story import story
 from tests.report.samples import (
-    clocks, document, file, finding, iso, lanes, leadership, proof, save, unclean_findings,
+    clocks,
+    document,
+    file,
+    finding,
+    iso,
+    lanes,
+    leadership,
+    proof,
+    save,
+    unclean_findings,
 )  # fmt: skip
 
 KILLED, DARK, ELECTED, BACK = 45_700, 68_922, 71_318, 109_666
@@ -22,7 +31,7 @@ KILLED, DARK, ELECTED, BACK = 45_700, 68_922, 71_318, 109_666
 
 def link(role: str, to: str, at: int, **more: Any) -> dict[str, Any]:
     """Make one link of a chain."""
-    plain = {"role": role, "from": None, "to": to, "at": iso(at), "order": "told", "cause": False,
+    plain: dict[str, Any] = {"role": role, "from": None, "to": to, "at": iso(at), "order": "told", "cause": False,
              "mechanism": "", "title": f"title of {to}", "evidence": []}  # fmt: skip
     return plain | more
 
@@ -30,15 +39,17 @@ def link(role: str, to: str, at: int, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 def chained(unclean: Path) -> Path:
     """A run whose findings are tied."""
+    quoted = [proof(1, 5, "source"), proof(1, 6, "no leader")]
+    led = {"from": "F-4e", "cause": True, "mechanism": "It led these.", "evidence": quoted}
+    left = {"from": "F-1b", "order": "open", "mechanism": "Nobody was left."}
+    away = {"from": "F-4e", "mechanism": "It was away."}
     links = [
         link("trigger", "F-4e", KILLED, evidence=[proof(2, 7, "gone")]),
-        link("propagation", "F-1b", DARK, cause=True, mechanism="It led these.", **{"from": "F-4e"},
-             evidence=[proof(1, 5, "source"), proof(1, 6, "no leader")]),
-        link("effect", "F-3f2a91c0", ELECTED, order="open", mechanism="Nobody was left.",
-             **{"from": "F-1b"}, evidence=[proof(3, 8, "unclean")]),
-        link("effect", "F-3f2a91c0", ELECTED, mechanism="It was away.", **{"from": "F-4e"}),
+        link("propagation", "F-1b", DARK, **led),
+        link("effect", "F-3f2a91c0", ELECTED, **left, evidence=[proof(3, 8, "unclean")]),
+        link("effect", "F-3f2a91c0", ELECTED, **away),
         link("recovery", "F-1b", BACK, mechanism="All have leaders again."),
-    ]  # fmt: skip
+    ]
     chain = {"id": "C-1", "findings": ["F-4e", "F-1b", "F-3f2a91c0"], "links": links,
              "competing": []}  # fmt: skip
     write(document(unclean_findings()) | {"chains": [chain]}, unclean / "findings.json")
@@ -66,8 +77,10 @@ def test_a_cause_is_called_so_only_where_the_chain_is_certain(chained: Path) -> 
 
     assert why["F-1b"] == ("Cause: Broker 2 crashed. It led these.",)
     assert why["F-3f2a91c0"] == (
-        "Led to by: 3 partitions had no leader for 2.4 s. Nobody was left; which of the two came "
-        "first cannot be told.",
+        (
+            "Led to by: 3 partitions had no leader for 2.4 s. Nobody was left; which of the two "
+            "came first cannot be told."
+        ),
         "Led to by: Broker 2 crashed. It was away.",
     )
 
@@ -101,7 +114,10 @@ def test_rows_closer_than_the_clocks_are_joined_by_a_bracket(unclean: Path) -> N
     found = [
         finding(f"F-{name}", "isr-storm", "high", title=name, evidence=[proof(node, 1, name)],
                 **{"from": iso(at), "to": iso(at)})
-        for name, node, at in (("a", 1, 50_000), ("b", 3, 50_020), ("c", 3, 50_030), ("d", 1, 51_000))
+        for name, node, at in (
+            ("0", 1, 10_000), ("a", 1, 50_000), ("b", 3, 50_020), ("c", 3, 50_030),
+            ("d", 1, 51_000),
+        )
     ]  # fmt: skip
     write(document(found), unclean / "findings.json")
 
@@ -129,8 +145,11 @@ def test_few_findings_are_filled_up_with_what_the_tables_tell(unclean: Path) -> 
 
 
 def test_no_more_than_fifteen_rows_and_the_rest_is_counted(unclean: Path) -> None:
-    found = [finding(f"F-{at:02}", "isr-storm", "high", title=f"storm {at}", **{"from": iso(at), "to": iso(at)})
-             for at in range(30)]  # fmt: skip
+    found = [
+        finding(f"F-{at:02}", "isr-storm", "high", title=f"storm {at}",
+                **{"from": iso(at), "to": iso(at)})
+        for at in range(30)
+    ]  # fmt: skip
     write(document(found), unclean / "findings.json")
 
     rows, left = story(load(unclean))

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-from forensics.report import draw, write
+from forensics.report import write
 from forensics.report.saved import load
 from forensics.report.sections import findings, ledger, quality, swimlanes, verdict
 from tests.report.samples import (
     document,
-    file,
     finding,
-    iso,
     lost,
-    proof,
-    reign,
-    save,
     unclean_findings,
 )
-
-HOUR = 3_600_000
 
 
 def test_the_six_cells_say_who_and_how_long(unclean: Path) -> None:
@@ -116,43 +107,6 @@ def test_checks_are_shown_failed_ones_first_whatever_their_columns(unclean: Path
 
     assert "2 checks, 1 failed." in html
     assert html.index("bad") < html.index("good")
-
-
-@pytest.fixture
-def large(tmp_path: Path) -> Path:
-    """A day of 10,000 partitions, 30 brokers and 200 findings of 40 lines each."""
-    rows = []
-    for number in range(10_000):
-        pattern = number % 400
-        moved = pattern * 200_000
-        rows += reign(f"topic-{number // 100}", number % 100, (0, pattern % 30, 0, moved),
-                      (1, -1, moved, moved + 3_000), (2, 7, moved + 3_000, None))  # fmt: skip
-    save(tmp_path, "leadership", rows)
-    save(tmp_path, "files", [file(f"broker-{n}", f"server.log.{h}") for n in range(30)
-                             for h in range(24)])  # fmt: skip
-    lines = [proof(1, number, "x" * 150) for number in range(40)]
-    many = [
-        finding(f"F-{number:08x}", "offline-partitions", "high", evidence=lines,
-                partitions=[f"topic-{number}-{at}" for at in range(50)],
-                **{"from": iso(number * 400_000), "to": iso(number * 400_000 + 90_000)})
-        for number in range(200)
-    ]  # fmt: skip
-    whole = {"window": {"from": iso(0), "to": iso(24 * HOUR)}}
-    write(document(many) | whole, tmp_path / "findings.json")
-    return tmp_path
-
-
-def test_a_large_cluster_stays_within_the_budget(large: Path) -> None:
-    """At most 6 MB, 200 rows and 4,000 bars, and what is left out is counted."""
-    html = draw(large).read_text(encoding="utf-8")
-    block = html.split('data-figure="figure-leaders">')[1].split("</script>")[0]
-    bars = [trace for trace in json.loads(block)["data"] if trace["type"] == "bar"]
-
-    assert len(html.encode()) <= 6_000_000
-    assert len({row for trace in bars for row in trace["y"]}) <= 200
-    assert sum(len(trace["y"]) for trace in bars) <= 4_000
-    assert "rows with less harm are not drawn." in html
-    assert "more in findings.json." in html
 
 
 def test_unclean_findings_are_all_in_the_page(unclean: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forensics.report import tracks
-from forensics.report.tracks import Changes, steps
+from forensics.report import levels
+from forensics.report.levels import Changes, steps
 
 spans = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)))
 
@@ -30,7 +30,7 @@ def test_spans_may_come_in_parts(given_spans: list[tuple[int, int]], size: int) 
     pairs = np.array([(a, a + n) for a, n in given_spans], np.int64).reshape(-1, 2)
     changes = Changes((0, 60))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tracks, "_HELD", 3)
+        patch.setattr(levels, "_HELD", 3)
         for begin in range(0, len(pairs), size):
             changes.take(pairs[begin : begin + size, 0], pairs[begin : begin + size, 1])
 
@@ -41,5 +41,5 @@ def test_of_very_many_moments_the_highest_stay() -> None:
     many = [(moment, moment + 2) for moment in range(0, 60_000, 4)]
     points = steps([*many, (30_000, 30_001)], (0, 60_000))
 
-    assert len(points) <= tracks.POINTS + 1
+    assert len(points) <= levels.POINTS + 1
     assert 2 == max(level for _, level in points)

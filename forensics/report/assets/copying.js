@@ -82,7 +82,8 @@ globalThis.copying = (() => {
 
   const finding = (card) => {
     const text = (selector) => card.querySelector(selector)?.textContent ?? "";
-    const parts = [`## ${plain(text("h3 a"))}`];
+    const [, number, title] = /^(\d+\. )?(.*)$/s.exec(text("h3 a"));
+    const parts = [`## ${number ?? ""}${plain(title)}`];
     parts.push(`${plain(text("h3 .badge"))}, ${plain(text(".when p"))}`);
     for (const pair of card.querySelectorAll(".scope > div, .reasons > div")) {
       const items = [...pair.querySelectorAll("li")].map((one) => plain(one.textContent));

@@ -196,12 +196,14 @@ globalThis.figures = (() => {
   addEventListener("afterprint", () => globalThis.Plotly && toScreen());
 
   // Show a stretch of time on every figure that has time on its first axis.
+  // A number would be shown by the reader's own clock; a text is shown as it stands.
+  const written = (moment) => new Date(moment).toISOString().slice(0, 23).replace("T", " ");
   const zoom = async (from, to) => {
     for (const block of blocks) {
       await draw(block);
       const box = boxOf(block);
       if (box.layout?.xaxis?.type === "date") {
-        await Plotly.relayout(box, { "xaxis.range": [from, to] });
+        await Plotly.relayout(box, { "xaxis.range": [written(from), written(to)] });
       }
     }
   };

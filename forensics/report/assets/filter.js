@@ -76,11 +76,12 @@ globalThis.filter = (() => {
   // What is wanted, token by token; what is no field is a word to be found.
   const parse = (text) => {
     const tokens = text.toLowerCase().match(/(?:[a-z]+(?::|>=|<=|>|<|=))?"[^"]*"?|\S+/g) ?? [];
-    return tokens.map((token) => {
+    return tokens.flatMap((token) => {
       const [, name, sign, rest] = /^([a-z]+)(:|>=|<=|>|<|=)(.*)$/.exec(token) ?? [];
-      if (!FIELDS.has(name)) return { word: token.replaceAll('"', "") };
+      if (!FIELDS.has(name)) return [{ word: token.replaceAll('"', "") }];
       const values = rest.replaceAll('"', "").split(",").filter(Boolean);
-      return { name, sign: sign === ":" ? "=" : sign, values };
+      // A field without a value is still being typed.
+      return values.length ? [{ name, sign: sign === ":" ? "=" : sign, values }] : [];
     });
   };
   const compared = (sign, level, wanted) =>
@@ -89,7 +90,6 @@ globalThis.filter = (() => {
     if ("word" in token) {
       return entry.words.includes(token.word) || (entry.fields.state ?? []).includes(token.word);
     }
-    if (!token.values.length) return true;
     const have = entry.fields[token.name] ?? [];
     if (token.name === "level") {
       return token.values.some((value) => have.some((one) => one >= 0 && compared(token.sign, one, LEVELS.indexOf(value))));

@@ -9,6 +9,7 @@ import numpy as np
 from forensics.report import colours, figures
 from forensics.report.bins import Ints
 from forensics.report.markup import Markup, figure, key, table, tag
+from forensics.report.plots.packing import dense
 from forensics.report.saved import Row, Saved
 from forensics.report.volumes import silences
 from forensics.report.words import clock, count, lasting
@@ -16,6 +17,7 @@ from forensics.report.words import clock, count, lasting
 __all__ = ["section"]
 
 MOST, CELLS, LISTED = 200, 400, 200
+NO_FILE = ("missing", "rotated", "hidden")
 LINES, SILENT, LACKING, DOWN = 3, 2, 1, 0
 LOOKS = {
     LINES: ("#33658a", "lines"), SILENT: ("#e0b34a", "silent"),
@@ -39,7 +41,7 @@ def section(saved: Saved) -> Markup | None:
     sheet.update_yaxes(**figures.row_names(labels, 40))
     drawing = sheet.done(saved.findings)
     shown = [LOOKS[code] for code in sorted(LOOKS, reverse=True) if (cells == code).any()]
-    says = _says(saved, len(names), whole)
+    says = _says(saved, len(names))
     return figure("figure-coverage", drawing, says, key(shown), _table(saved))
 
 
@@ -52,8 +54,11 @@ def _row(rows: Sequence[Row], node: str, log: str, edges: Ints) -> Ints:
     if spans:
         # Between its first and its last line a log is there, whatever it says.
         found[min(a for a, _ in spans) : max(b for _, b in spans)] = SILENT
-    told = [(row, LACKING if row["state"] in ("missing", "rotated", "hidden") else SILENT)
-            for row in mine if row["log"] in (None, log) and row["state"] not in ("covered", "down")]  # fmt: skip
+    told = [
+        (row, LACKING if row["state"] in NO_FILE else SILENT)
+        for row in mine
+        if row["log"] in (None, log) and row["state"] not in ("covered", "down")
+    ]
     for row, code in told:
         first, last = _span(row, edges)
         found[first:last] = code
@@ -80,14 +85,14 @@ def _trace(names: Sequence[str], cells: Ints, edges: Ints) -> figures.Figure:
         scale += [[code / 4, LOOKS[code][0]], [(code + 1) / 4, LOOKS[code][0]]]
     return {
         "type": "heatmap", "x": edges.tolist(), "y": figures.plain(names),
-        "z": figures.dense(cells), "zmin": -0.5, "zmax": 3.5, "colorscale": scale,
+        "z": dense(cells), "zmin": -0.5, "zmax": 3.5, "colorscale": scale,
         "showscale": False, "ygap": 2 if len(names) <= 40 else 0,
         "hovertemplate": "%{y}<br>%{x}<br>%{z} (3 lines, 2 silent, 1 no file, 0 away)"
                          "<extra></extra>",
     }  # fmt: skip
 
 
-def _says(saved: Saved, rows: int, whole: tuple[int, int]) -> str:
+def _says(saved: Saved, rows: int) -> str:
     gone = silences(saved)
     more = f", the first {MOST} drawn" if rows > MOST else ""
     says = f"{count(rows, 'kind')} of logs by node{more}. "

@@ -26,7 +26,9 @@ def section(
     sheet = figures.Sheet([("Replicas missing from the ISR, worst first", heat.tall(grid))], view)
     heat.debts(sheet, 1, grid)
     drawing = sheet.done(saved.findings, holes)
-    return figure("figure-isr", drawing, _says(grid, floor), key(heat.debts_key(grid)), _table(grid))
+    return figure(
+        "figure-isr", drawing, _says(grid, floor), key(heat.debts_key(grid)), _table(grid)
+    )
 
 
 def _says(grid: Grid, floor: Minimums) -> str:

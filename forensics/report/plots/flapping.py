@@ -12,14 +12,16 @@ import pyarrow.dataset as ds
 
 from forensics.report import colours, figures, tracks, volumes
 from forensics.report.escape import plotly as shown
-from forensics.report.markup import Markup, figure, table, tag
+from forensics.report.markup import Child, Markup, figure, table, tag
 from forensics.report.saved import Saved
 from forensics.report.tracks import Lane
-from forensics.report.words import clock, count, lasting, listed
+from forensics.report.words import clock, count, lasting
 
 __all__ = ["Return", "returns", "section"]
 
 BROKERS, LISTED = 30, 200
+# In pixels: larger dots would hide those of the next row.
+LARGEST = 28
 MINUTE = 60_000
 # A broker that says nothing may be well: only these states say that it was away.
 AWAY = frozenset({"crashed", "fenced", "paused", "stopped", "stopping"})
@@ -115,14 +117,14 @@ def _dots(some: Sequence[Return], row: int, bounds: tuple[float, float]) -> figu
     fill = colours.HATCH if number is None else colours.broker(number)
     hollow = some[0].asked
     return {
-        "type": "scatter", "mode": "markers", "x": [one.back for one in some],
+        "type": "scatter", "mode": "markers", "cliponaxis": False, "x": [one.back for one in some],
         "y": [round(row + float(height), 3) for height in heights],
         "customdata": [_story(one) for one in some],
         "hovertemplate": "%{customdata}<extra></extra>",
         "marker": {
             "symbol": "circle-open" if hollow else "circle", "opacity": 0.85,
             "color": colours.HATCH if hollow else fill,
-            "size": [round(8 + 1.6 * float(np.sqrt(one.moved)), 1) for one in some],
+            "size": [round(min(LARGEST, 8 + 1.6 * float(np.sqrt(one.moved))), 1) for one in some],
             "line": {"width": 2.5 if hollow else 1, "color": colours.HATCH},
         },
     }  # fmt: skip
@@ -150,15 +152,16 @@ def _says(found: Sequence[Return]) -> str:
     ]
     planned = len(found) - len(loose)
     tail = f"{count(planned, 'return')} after an ordered shutdown (rings)." if planned else ""
-    says = f"{listed(told, 3)}." if told else "No broker left unasked and came back."
+    more = f" and {count(len(told) - 3, 'other broker')}" if len(told) > 3 else ""
+    says = f"{'; '.join(told[:3])}{more}." if told else "No broker left unasked and came back."
     return (
-        f"{says[0].upper()}{says[1:]} {tail} Higher is longer away, larger is more leaderships lost: a rolling restart "
-        "looks like a staircase of rings, flapping like a row of dots."
+        f"{says[0].upper()}{says[1:]} {tail} Higher is longer away, larger is more leaderships "
+        "lost: a rolling restart looks like a staircase of rings, flapping like a row of dots."
     )
 
 
 def _table(found: Sequence[Return]) -> Markup:
-    rows = [
+    rows: list[list[Child]] = [
         [one.broker, clock(one.gone), clock(one.back), lasting(one.back - one.gone),
          "shut down in order" if one.asked else one.state, one.moved]
         for one in found[:LISTED]

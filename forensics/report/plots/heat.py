@@ -6,11 +6,12 @@ import numpy as np
 
 from forensics.report import colours, figures, grids
 from forensics.report.grids import Grid
+from forensics.report.plots.packing import dense
 
 __all__ = ["debts", "debts_key", "leaders", "leaders_key", "looks", "tall"]
 
 # Half transparent, so that they are quiet on white and on black.
-SEVERAL, MANY, BLANK = "#d6006c", "rgba(128,136,145,0.22)", "rgba(128,136,145,0.38)"
+SEVERAL, MANY, BLANK = "#d6006c", "rgba(128,136,145,0.22)", "rgba(128,136,145,0.45)"
 WHOLE, SHORT = "rgba(0,158,115,0.28)", (colours.BAD, "#7d63b5", "#543a91")
 BELOW = colours.WORSE
 NAMED = 30
@@ -94,7 +95,7 @@ def _trace(grid: Grid, cells: grids.Cells, looks: dict[int, str]) -> figures.Fig
         scale += [[(side - low) / (high - low), looks[code]] for side in (begin, end)]
     return {
         "type": "heatmap", "x": grid.edges.tolist(), "y": list(figures.plain(grid.names)),
-        "z": figures.dense(cells), "zmin": low, "zmax": high, "colorscale": scale,
+        "z": dense(cells), "zmin": low, "zmax": high, "colorscale": scale,
         "showscale": False, "xgap": 0, "ygap": 1 if len(grid.names) <= NAMED else 0,
         "zsmooth": False,
     }  # fmt: skip

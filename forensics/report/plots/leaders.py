@@ -18,7 +18,8 @@ TALL = 30
 # Rows, bars of leaders and bars of ISRs: with what other figures draw, 4,000 at most.
 ROWS, BARS, STATES = 200, 1200, 500
 # The axis goes upwards: the bar of the ISR is the lower one.
-LEADING, SYNC = {"width": 0.64, "offset": -0.2}, {"width": 0.14, "offset": -0.4}
+LEADING: figures.Figure = {"width": 0.64, "offset": -0.2}
+SYNC: figures.Figure = {"width": 0.14, "offset": -0.4}
 # By how many are missing.
 SIZES = ("#4b5a68", colours.BAD, "#7d63b5", colours.WORST)
 
@@ -53,7 +54,9 @@ def swimlanes(
     unclean = [pair for pair in reigns if pair[1].unclean]
     if unclean:
         sheet.add_trace(_unclean_trace(unclean))
-    sheet.update_yaxes(**figures.row_names([row.label for row in rows]), range=[-0.5, len(rows) - 0.5])
+    sheet.update_yaxes(
+        **figures.row_names([row.label for row in rows]), range=[-0.5, len(rows) - 0.5]
+    )
     meta = {"rows": {"count": len(rows), "height": TALL}}
     return sheet.done(findings, holes, barmode="overlay", showlegend=True, meta=meta)
 
@@ -93,8 +96,9 @@ def _unknown_trace(
 ) -> figures.Figure:
     fill, shape = colours.STATE["unknown"]
     bars = [
-        (start, end, shown(row.label), "", f"{shown(row.label)}: leader not known<br>"
-         f"{clock(start)} for {lasting(end - start)}")
+        (start, end, shown(row.label), "",
+         (f"{shown(row.label)}: leader not known<br>"
+          f"{clock(start)} for {lasting(end - start)}"))
         for row, (start, end) in holes
     ]  # fmt: skip
     fills = [fill] * len(bars)
@@ -112,7 +116,11 @@ def _sync_traces(rows: Sequence[Strand], view: tuple[int, int]) -> Iterator[figu
         mine = [(row, state) for row, state in kept if _missing(state) == missing]
         bars = [(state.start, state.end, shown(row.label), "", _sync(row, state))
                 for row, state in mine]  # fmt: skip
-        name = "ISR whole" if not missing else f"{missing}{' or more' if missing == 3 else ''} out of sync"
+        name = (
+            "ISR whole"
+            if not missing
+            else f"{missing}{' or more' if missing == 3 else ''} out of sync"
+        )
         fills = [SIZES[missing]] * len(bars)
         yield figures.bar_trace(bars, view, fills, name=name, **SYNC)
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from forensics.report import colours, figures, marks
+from forensics.report.bins import Ints
 from forensics.report.escape import plotly as shown
 from forensics.report.plots import heat
 from forensics.report.volumes import Volume
@@ -109,19 +111,21 @@ def _rates(high: float) -> figures.Figure:
     return {"rangemode": "tozero", "fixedrange": True, "nticks": 4, "range": [0, high * 1.1]}
 
 
-def _rate(volume: Volume, counts: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def _rate(volume: Volume, counts: Ints) -> npt.NDArray[np.float64]:
     return counts * 1000 / np.diff(volume.edges)
 
 
-def _bars(volume: Volume, counts: np.ndarray, word: str) -> figures.Figure:  # type: ignore[type-arg]
+def _bars(volume: Volume, counts: Ints, word: str) -> figures.Figure:
     """Draw what was counted as a rate: stretches differ in length, the area is the count."""
     some = np.flatnonzero(counts)
     start, wide = volume.edges[:-1][some], np.diff(volume.edges)[some]
-    told = zip(counts[some].tolist(), start.tolist(), wide.tolist(), strict=True)
+    spans = zip(counts[some].tolist(), start.tolist(), wide.tolist(), strict=True)
     return {
         "type": "bar", "x": start.tolist(), "width": wide.tolist(), "offset": 0,
         "y": [round(rate, 3) for rate in _rate(volume, counts)[some].tolist()],
-        "customdata": [f"{many:,} {word}<br>{clock(at)} for {lasting(ms)}" for many, at, ms in told],
+        "customdata": [
+            f"{many:,} {word}<br>{clock(at)} for {lasting(ms)}" for many, at, ms in spans
+        ],
         "hovertemplate": "%{customdata}<extra></extra>", "showlegend": False,
     }  # fmt: skip
 

@@ -39,7 +39,7 @@ class _Paper:
         if end < self.view[0] or start > self.view[1]:
             return 0
         left, wide = self.x(start), max(self.x(end) - self.x(start), 0.5)
-        self.parts.append(tag("rect", x=left, y=f"{y:.1f}", width=f"{wide:.1f}",
+        self.parts.append(tag("rect", x=f"{left}", y=f"{y:.1f}", width=f"{wide:.1f}",
                               height=f"{high:.1f}", fill=fill))  # fmt: skip
         return wide
 
@@ -92,7 +92,8 @@ def _bands(paper: _Paper, tracks: marks.Tracks) -> Markup:
     """Shade the windows of what was found, behind all else."""
     found = [one for one in tracks.findings if one.is_incident and one.start is not None][:50]
     parts = [
-        tag("rect", x=paper.x(start), y=0, width=f"{max(paper.x(end) - paper.x(start), 0.5):.1f}",
+        tag("rect", x=f"{paper.x(start)}", y=0,
+            width=f"{max(paper.x(end) - paper.x(start), 0.5):.1f}",
             height=round(paper.y - 24), fill=colours.LEVEL.get(one.severity, colours.HATCH),
             opacity="0.07")
         for one in found
@@ -110,7 +111,7 @@ def _flags(paper: _Paper, tracks: marks.Tracks) -> None:
             continue
         fill = colours.LEVEL.get(found.severity, colours.HATCH)
         paper.box(start, end, y - 2, 4, fill)
-        paper.parts.append(tag("circle", cx=paper.x(start), cy=y, r=8, fill=fill))
+        paper.parts.append(tag("circle", cx=f"{paper.x(start)}", cy=f"{y:.1f}", r=8, fill=fill))
         paper.words(str(at + 1), paper.x(start), y + 4, "middle", "paper")
     paper.y += 18 * (1 + max(levels)) + 2
 
@@ -169,7 +170,7 @@ def _errors(paper: _Paper, tracks: marks.Tracks) -> None:
     high, below = 50, np.zeros(len(tracks.volume.facts))
     rates = {name: counts * 1000 / np.diff(tracks.volume.edges)
              for name, counts in tracks.volume.errors.items()}  # fmt: skip
-    most = float(sum(rates.values()).max()) if rates else 1.0
+    most = float(np.sum(list(rates.values()), axis=0).max())
     for name, rate in rates.items():
         for at in np.flatnonzero(rate):
             tall = max(1.0, high * float(rate[at]) / most)

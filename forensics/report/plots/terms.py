@@ -36,7 +36,10 @@ def section(saved: Saved) -> Markup | None:
     if overlaps:
         sheet.add_trace(_double(overlaps))
     known = any(lane.epoch is not None for lane in steps)
-    axis = {"title": {"text": "controller epoch" if known else "in order"}, "nticks": 6}
+    axis: figures.Figure = {
+        "title": {"text": "controller epoch" if known else "in order"},
+        "nticks": 6,
+    }
     sheet.update_yaxes(tickformat="d", fixedrange=True, **axis)
     drawing = sheet.done(saved.findings, volumes.holes(saved), showlegend=True)
     return figure("figure-terms", drawing, _says(steps, len(overlaps)), _table(terms))
@@ -51,7 +54,8 @@ def _line(mine: Sequence[Lane], number: int | None, heights: Sequence[int]) -> f
         "y": [at for high in heights for at in (high, high, None)],
         "customdata": [story for lane in mine for story in (_story(lane), _story(lane), "")],
         "line": {"color": fill, "width": 6},
-        "marker": {"size": 9, "color": fill, "symbol": "line-ns", "line": {"width": 3, "color": fill}},
+        "marker": {"size": 9, "color": fill, "symbol": "line-ns",
+                   "line": {"width": 3, "color": fill}},
         "hovertemplate": "%{customdata}<extra></extra>",
     }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forensics.report import folds, marks, tracks, volumes
+from forensics.report import folds, levels, marks, tracks, volumes
 from forensics.report.markup import Markup, figure, join, key, table, tag
 from forensics.report.plots import master, static
 from forensics.report.saved import Saved
@@ -51,7 +51,7 @@ def _tracks(saved: Saved) -> marks.Tracks | None:
         findings=saved.findings[:200],
         controller=tracks.coarse(tracks.lanes(saved, "controller"), 100, whole),
         brokers=tracks.coarse(brokers, BARS, whole),
-        debt=tracks.debt(saved),
+        debt=levels.debt(saved),
         clients=tracks.coarse(clients, BARS // 3, whole),
         holes=volumes.holes(saved),
         silences=volumes.silences(saved),
@@ -75,7 +75,7 @@ def _says(drawn: marks.Tracks) -> str:
     peaks = [
         f"{count(level, 'partition')} {DEBT.get(name, name)}"
         for name, points in drawn.debt.items()
-        if (level := tracks.highest(points, drawn.view))
+        if (level := levels.highest(points, drawn.view))
     ]
     counted = drawn.volume.errors.values() if drawn.volume else ()
     errors = sum(int(bins.sum()) for bins in counted)

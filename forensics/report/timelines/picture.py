@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
-from forensics.report import colours, figures, folds, marks, tracks
+from forensics.report import colours, figures, folds, levels, marks, tracks
 from forensics.report.escape import plotly as plain
 from forensics.report.histories import Reign
 from forensics.report.plots import leaders
@@ -251,7 +251,7 @@ def _led(saved: Saved, story: Story, broker: int) -> list[tuple[int, int]]:
     ends = [window[1] if row["ended_at"] is None else row["ended_at"] for row in rows]
     spans = [(row["started_at"], max(row["started_at"], end))
              for row, end in zip(rows, ends, strict=True)]  # fmt: skip
-    return tracks.steps(spans, window)
+    return levels.steps(spans, window)
 
 
 def _counts(figure: Any, row: int, points: Sequence[tuple[int, int]], broker: int) -> None:

@@ -1,0 +1,125 @@
+"""The figures in a real browser: valid, within their budgets, and whole on paper."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from forensics.report import draw
+from tests.browser.chromium import Tab
+from tests.browser.walking import read_through
+from tests.report.large import large
+
+pytestmark = pytest.mark.browser
+
+SIZES = """[...document.querySelectorAll(".js-plotly-plot")].map(
+  (box) => [box.id, Math.round(box.querySelector(".main-svg").getBoundingClientRect().width),
+            Math.round(box.querySelector(".main-svg").getBoundingClientRect().height)].join(" "))"""
+
+
+@pytest.fixture(scope="session")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a large cluster."""
+    return draw(large(tmp_path_factory.mktemp("crowded")))
+
+
+def test_plotly_knows_every_setting(tab: Tab, page: Path) -> None:
+    """A misspelt one would be passed over in silence."""
+    tab.open(page)
+    read_through(tab)
+    # Packed numbers are not looked into, nor settings for bars and legends where there are none.
+    told = """(spoil) => [...document.querySelectorAll("script[data-figure]")].flatMap((block) => {
+      const figure = JSON.parse(block.textContent);
+      for (const trace of figure.data) if (trace.z) trace.z = [[0]];
+      const { shapes, meta, annotations, legend, barmode, bargap, ...layout } = figure.layout;
+      Object.assign(layout, spoil);
+      return (Plotly.validate(figure.data, layout) ?? []).map((one) => one.msg)
+        .filter((said) => /not part of the schema|invalid value/.test(said));
+    })"""
+
+    assert tab.run(f"({told})({{}})") == []
+    assert len(tab.run(f"({told})({{ hovermood: 1 }})")) >= 5
+
+
+def test_a_large_page_paints_draws_and_zooms_in_time(tab: Tab, crowded: Path) -> None:
+    """Budgets in seconds, thrice as long as they should be: other things run here too."""
+    tab.open(crowded)
+    first = tab.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    read_through(tab)
+    zoomed = tab.run(
+        """(async () => {
+          const box = document.getElementById("figure-leaders");
+          const [from, to] = box.layout.xaxis.range.map((side) => +new Date(side));
+          const begin = performance.now();
+          await Plotly.relayout(box, { "xaxis.range": [from + (to - from) / 3, to] });
+          return performance.now() - begin;
+        })()"""
+    )
+
+    assert first < 6000
+    assert zoomed < 1500
+    assert tab.complaints == []
+
+
+def test_after_printing_figures_are_as_they_were(tab: Tab, page: Path) -> None:
+    tab.open(page)
+    read_through(tab)
+    tab.wait("Object.keys(window.Plotly ?? {}).length")
+    before = tab.run(SIZES)
+
+    tab.run("dispatchEvent(new Event('beforeprint'))")
+    on_paper = tab.run(SIZES)
+    tab.run("dispatchEvent(new Event('afterprint'))")
+
+    assert all(int(one.split()[1]) == 680 for one in on_paper)
+    assert tab.run(SIZES) == before
+
+
+def test_a_figure_too_high_for_a_sheet_goes_on_on_the_next(tab: Tab, crowded: Path) -> None:
+    """Every row is on one of the sheets, none is higher than a sheet, and all are gone after."""
+    tab.open(crowded)
+    read_through(tab)
+    tab.run("dispatchEvent(new Event('beforeprint'))")
+    rows = tab.run("document.getElementById('figure-leaders').layout.meta.rows.count")
+    spans = tab.run(
+        "[...document.querySelectorAll('.sheet')].map((one) => "
+        "[...one.layout.yaxis.range, one.getBoundingClientRect().height])"
+    )
+
+    assert len(spans) > 1
+    assert sum(high - low for low, high, _ in spans) == rows
+    assert all(tall <= 905 for *_, tall in spans)
+    tab.run("dispatchEvent(new Event('afterprint'))")
+    assert tab.run("document.querySelectorAll('.sheet, .off-paper').length") == 0
+
+
+def test_a_page_with_shared_assets_draws_from_the_file_beside_it(
+    tab: Tab, page: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(page.parent, out)
+    shared = draw(out, shared=True)
+
+    tab.open(shared)
+    read_through(tab)
+
+    assert "could not be drawn" not in tab.run("document.body.innerText")
+    assert {Path(one).suffix for one in tab.requests} == {".html", ".js"}
+    assert tab.complaints == []
+
+
+def test_without_its_shared_assets_a_page_says_so(tab: Tab, page: Path, tmp_path: Path) -> None:
+    """And what needs no script stays."""
+    out = tmp_path / "out"
+    shutil.copytree(page.parent, out)
+    shared = draw(out, shared=True)
+    for one in out.glob("plotly.*.js"):
+        one.unlink()
+
+    tab.open(shared)
+    read_through(tab)
+
+    assert "is not beside this page" in tab.run("document.body.innerText")
+    assert tab.run("document.querySelectorAll('svg.still').length") == 1

@@ -1,0 +1,138 @@
+"""What single figures say and show."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from forensics.report import colours, draw
+from forensics.report.plots import covering, flapping, terms
+from forensics.report.saved import load
+from tests.report.samples import START, Row, at, save
+
+MINUTE = 60_000
+
+
+def life(*spans: tuple[str, int, int | None], broker: int = 1) -> list[Row]:
+    """Make the life of a broker from (state, start, end)."""
+    return [
+        {"node": f"broker-{broker}", "role": "broker", "broker": broker, "state": state,
+         "started_at": at(start), "ended_at": at(end)}
+        for state, start, end in spans
+    ]  # fmt: skip
+
+
+def test_an_absence_ends_when_the_broker_is_up_again(unclean: Path) -> None:
+    """Starting belongs to being away; an ordered shutdown is a ring; unknown is no absence."""
+    crash = life(("up", 0, 1000), ("crashed", 1000, 9000), ("starting", 9000, 12_000),
+                 ("up", 12_000, None))  # fmt: skip
+    asked = life(("up", 0, 5000), ("stopping", 5000, 6000), ("stopped", 6000, 8000),
+                 ("recovering", 8000, 9000), ("up", 9000, None), broker=2)  # fmt: skip
+    silent = life(("up", 0, 1000), ("up", 9000, None), broker=3)
+    save(unclean, "lanes", crash + asked + silent)
+
+    found = flapping.returns(load(unclean))
+
+    assert [(one.number, one.gone - START, one.back - START, one.asked) for one in found] == [
+        (1, 1000, 12_000, False),
+        (2, 5000, 9000, True),
+    ]
+
+
+def test_who_has_not_come_back_has_no_return(unclean: Path) -> None:
+    save(unclean, "lanes", life(("up", 0, 1000), ("crashed", 1000, None)))
+
+    assert flapping.section(load(unclean)) is None
+
+
+def test_terms_of_controllers_that_overlap_are_counted(unclean: Path) -> None:
+    office = {"role": "controller", "state": "active"}
+    save(unclean, "lanes", [
+        office | {"node": "c-1", "broker": 1, "started_at": at(0), "ended_at": at(30_000)},
+        office | {"node": "c-2", "broker": 2, "started_at": at(20_000), "ended_at": None},
+    ])  # fmt: skip
+    drawn = terms.section(load(unclean))
+
+    assert drawn is not None
+    assert "the active controller changed 1 time; 1 overlap of two" in drawn
+
+
+def test_a_node_that_should_speak_and_does_not_is_named(unclean: Path) -> None:
+    covered = {"node": "broker-1", "role": "broker", "log": "server", "state": "covered"}
+    save(unclean, "coverage", [
+        covered | {"started_at": at(0), "ended_at": at(30_000)},
+        covered | {"log": None, "state": "rotated", "why": "older files are gone",
+                   "started_at": at(30_000), "ended_at": at(90_000)},
+    ])  # fmt: skip
+    drawn = covering.section(load(unclean))
+
+    assert drawn is not None
+    assert "1 node without logs at some time, longest broker-1 for 1 min" in drawn
+    assert "(older files are gone)" in drawn
+
+
+def test_a_hole_is_shaded_alike_on_every_figure_of_time(unclean: Path) -> None:
+    save(unclean, "coverage", [
+        {"node": "broker-1", "role": "broker", "log": "server", "state": "covered",
+         "started_at": at(0), "ended_at": at(30_000)},
+        {"node": "broker-1", "role": "broker", "state": "missing", "why": "no file",
+         "started_at": at(30_000), "ended_at": at(90_000)},
+    ])  # fmt: skip
+    html = draw(unclean).read_text("utf-8")
+    figures = re.findall(r'data-figure="(figure-(?:timeline|leaders|isr|terms))">(.*?)</scr', html)
+
+    assert len(figures) == 4
+    band = '"x0":"2026-11-18 11:38:10","x1":"2026-11-18 11:39:10"'
+    assert [name for name, block in figures if band not in block] == []
+
+
+def test_every_figure_says_what_it_shows_and_has_a_table(unclean: Path) -> None:
+    """A sentence that is not empty, and the data for who sees no figure."""
+    html = draw(unclean).read_text("utf-8")
+    figures = re.findall(r"<figure .*?</figure>", html, re.DOTALL)
+
+    assert len(figures) >= 5
+    for figure in figures:
+        says = re.search(r"<figcaption[^>]*>(.*?)</figcaption>", figure, re.DOTALL)
+        name = re.search(r'class="plot" id="([^"]+)"', figure)
+        assert says, name
+        assert len(says[1]) > 20, name
+        assert "<table" in figure or (name and name[1] in ("figure-coverage", "figure-isr"))
+
+
+def test_the_timeline_is_there_without_a_script(unclean: Path) -> None:
+    """Flags, lives, leaders: as plain SVG, with the numbers of the findings."""
+    html = draw(unclean).read_text("utf-8")
+    svg = re.search(r'<svg class="still".*?</svg>', html, re.DOTALL)
+
+    assert svg
+    for words in ("Findings, numbered as below", "broker 2", "crashed", "metrics-firehose-0"):
+        assert words in svg[0]
+    assert svg[0].count("<circle") == 5
+    assert "NaN" not in svg[0]
+
+
+def test_with_shared_assets_the_library_lies_beside_the_page(unclean: Path) -> None:
+    page = draw(unclean, shared=True)
+    html = unescape(page.read_text("utf-8"))
+    beside = [one.name for one in unclean.glob("plotly.*.js")]
+
+    assert len(beside) == 1
+    assert f'data-file="{beside[0]}"' in html
+    assert page.stat().st_size < 600_000
+    assert "script-src 'sha256-" in html
+    assert re.search(r"script-src [^;]*'self'", html)
+    # The page that holds everything does not let any file run.
+    assert not re.search(r"script-src [^;]*'self'", unescape(draw(unclean).read_text("utf-8")))
+
+
+@pytest.mark.parametrize("numbers", [[1, 8, 15, 22], list(range(0, 80, 10)), [1001, 1008]])
+def test_a_few_brokers_never_share_a_colour(numbers: list[int]) -> None:
+    """Even where their ids fall on the same one; who had it first keeps it."""
+    given = colours.spread(numbers)
+
+    assert len(set(given.values())) == len(numbers)
+    assert given[numbers[0]] == colours.OKABE_ITO[numbers[0] % 7]
