@@ -31,8 +31,10 @@ KILLED, DARK, ELECTED, BACK = 45_700, 68_922, 71_318, 109_666
 
 def link(role: str, to: str, at: int, **more: Any) -> dict[str, Any]:
     """Make one link of a chain."""
-    plain: dict[str, Any] = {"role": role, "from": None, "to": to, "at": iso(at), "order": "told", "cause": False,
-             "mechanism": "", "title": f"title of {to}", "evidence": []}  # fmt: skip
+    plain: dict[str, Any] = {
+        "role": role, "from": None, "to": to, "at": iso(at), "order": "told", "cause": False,
+        "mechanism": "", "title": f"title of {to}", "evidence": [],
+    }  # fmt: skip
     return plain | more
 
 
