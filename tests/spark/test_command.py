@@ -94,7 +94,10 @@ def test_only_a_missing_path_is_one_sentence_and_no_traceback(tmp_path: Path) ->
     assert (1, "") == (done.returncode, done.stdout)
     why = f"nothing to read in {nope} (nope: there is no file or folder {nope})"
     assert f"Error: {why}\n" == done.stderr
-    assert not (tmp_path / "out").exists()
+    (result,) = (tmp_path / "out").iterdir()
+    assert (1, f"ArchiveError: {why}") == tuple(
+        json.loads(result.read_text())[name] for name in ("exit_code", "reason")
+    )
 
 
 def test_a_run_without_archives_says_how_it_is_used(tmp_path: Path) -> None:
@@ -140,7 +143,8 @@ def test_a_pack_of_ones_own_is_used_and_named(tmp_path: Path) -> None:
 
     events = table(tmp_path / "out", "events")
     found = json.loads((tmp_path / "out/findings.json").read_text())
-    assert (0, "") == (done.returncode, done.stderr if done.returncode else "")
+    # Four hundred lines of one broker do not let anyone tell.
+    assert (4, "cannot_tell") == (done.returncode, found["verdict"])
     assert [("orders", 3, 401)] == [
         (row["topic"], row["partition"], row["line"])
         for row in events
@@ -148,3 +152,19 @@ def test_a_pack_of_ones_own_is_used_and_named(tmp_path: Path) -> None:
     ]
     assert "log_loaded" not in {row["kind"] for row in events}
     assert ["kafka-forensics", "acme"] == [one["name"] for one in found["packs"]]
+
+
+@pytest.mark.spark
+def test_every_code_that_a_run_can_end_with(folder: Path, tmp_path: Path) -> None:
+    """0, 1 and 2 are met above."""
+    files = [str(folder / name) for name in ("good-server.log", "cut.log.gz")]
+    wishes = ["-o", "out", "--master", "local[1]", "--json"]
+
+    strict = call(tmp_path, "postmortem", *files, *wishes, "--strict")
+    found = call(tmp_path, "postmortem", *files, *wishes, "--strict", "--fail-on", "info")
+
+    for done, code, because in ((strict, 4, "cut.log.gz"), (found, 3, "level info or above")):
+        told = json.loads(done.stdout)
+        assert (code, code) == (done.returncode, told["exit_code"])
+        assert because in told["reason"]
+    assert told == json.loads((tmp_path / "out/_RESULT.json").read_text())
