@@ -15,6 +15,7 @@ from forensics.events.packs import Catalogue, catalogue, open_pack, packed
 from forensics.flow import Say, read, rebuild, write
 from forensics.settings import Settings
 from forensics.spark import Cluster, told_plainly
+from forensics.tables import give_back
 
 __all__ = ["postmortem"]
 
@@ -56,6 +57,7 @@ def _run(settings: Settings, say: Say, watch: Stopwatch) -> dict[str, Any]:
         finally:
             cluster.stop()
             shutil.rmtree(settings.staging, ignore_errors=True)
+    give_back()
     return conclude(files, past, rules, settings, say, watch=watch)
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "ISR",
     "LANES",
     "LEADERSHIP",
+    "give_back",
     "scanned",
 ]
 
@@ -263,6 +264,11 @@ LANES = pa.schema(
         ("evidence", EVIDENCE),
     ]
 )
+
+
+def give_back() -> None:
+    """Give memory back that Arrow keeps for later: after a table that grows with the archive."""
+    pa.default_memory_pool().release_unused()
 
 
 def scanned(

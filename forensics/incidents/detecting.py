@@ -12,6 +12,7 @@ from forensics.incidents.chains import chains
 from forensics.incidents.finding import Finding, ordered
 from forensics.incidents.needs import SERVERS, Needs, Sight
 from forensics.incidents.suppressing import Suppressed, suppressed
+from forensics.tables import give_back
 
 __all__ = ["Answers", "Detector", "Outcome", "ask"]
 
@@ -75,6 +76,7 @@ def ask(case: Case, detectors: Iterable[Detector]) -> Answers:
             continue
         finally:
             seconds[detector.name] = round(time.monotonic() - begun, 2)
+            give_back()
         taken = [one for finding in found if (one := suppressed(finding, case.limits))]
         gone = {one.finding.id for one in taken}
         kept = [finding for finding in found if finding.id not in gone]

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -23,6 +25,8 @@ _MICROS = 1_000_000
 _COLUMNS = ("topic", "partition", "started_at", "leader", "isr", "replicas")
 # A row's number and a broker's id in one integer, so that whole lists are compared at once.
 _SHIFT = 1 << 32
+# Rows compared at once: several lists are made of each, and they are held together.
+_HELD = 20_000
 # Of the partitions that a broker leaves again and again, so many are named.
 _NAMED = 200
 
@@ -31,11 +35,20 @@ _NAMED = 200
 class Dropouts:
     """When and by which leaders one broker was dropped, and from which partitions repeatedly."""
 
-    # (second, leader) to the number of partitions
-    drops: Counter[tuple[int, int]] = field(default_factory=Counter)
+    # second, leader and the number of partitions: numbers side by side, since there may be millions
+    parts: list[npt.NDArray[np.int64]] = field(default_factory=list)
     # topic, partition and how often; only those it left often enough
     again: dict[tuple[str, int], int] = field(default_factory=dict)
     more: int = 0
+
+    @property
+    def drops(self) -> Counter[tuple[int, int]]:
+        """Give by second and leader the number of partitions."""
+        found: Counter[tuple[int, int]] = Counter()
+        for part in self.parts:
+            for second, leader, count in part.tolist():
+                found[second, leader] += count
+        return found
 
 
 def dropouts(case: Case, least: int) -> dict[int, Dropouts]:
@@ -56,7 +69,7 @@ def dropouts(case: Case, least: int) -> dict[int, Dropouts]:
 def _rows(data: ds.Dataset) -> Iterator[pa.Table]:
     """Read the table; the last row of each part is the first one of the next, to compare with."""
     last: pa.Table | None = None
-    for batch in scanned(data, _COLUMNS, None):
+    for batch in scanned(data, _COLUMNS, None, _HELD):
         rows = pa.Table.from_batches([batch])
         rows = rows if last is None else pa.concat_tables([last, rows])
         last = rows.slice(rows.num_rows - 1)
@@ -96,12 +109,11 @@ def _keys(lists: pa.ChunkedArray) -> pa.Array:
 
 def _count(found: dict[int, Dropouts], left: pa.Table) -> None:
     counts = left.group_by(["broker", "second", "leader"]).aggregate([([], "count_all")])
-    for row in counts.to_pylist():
-        if row["broker"] not in found:
-            found[row["broker"]] = Dropouts()
-        one = found[row["broker"]]
-        leader = -1 if row["leader"] is None else row["leader"]
-        one.drops[row["second"], leader] += row["count_all"]
+    columns = (counts["second"], pc.fill_null(counts["leader"], -1), counts["count_all"])
+    told = np.stack([column.to_numpy().astype(np.int64) for column in columns], axis=1)
+    brokers = counts["broker"].to_numpy()
+    for broker in np.unique(brokers).tolist():
+        found.setdefault(broker, Dropouts()).parts.append(told[brokers == broker])
 
 
 def _repeated(
