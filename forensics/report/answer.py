@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from forensics.report.enough import lacks, tells_of_loss
 from forensics.report.saved import Finding, Saved
-from forensics.report.subjects import scope
-from forensics.report.words import clock, count, named, share, span
+from forensics.report.subjects import headline, scope
+from forensics.report.words import clock, count, share, span
 from forensics.report.zones import current
 
 __all__ = ["Loss", "blind", "is_open", "ledger", "loss", "sentence", "untold", "when"]
-
-# Below this share of understood lines, silence proves nothing.
-ENOUGH = 0.95
 
 
 @dataclass(frozen=True)
@@ -26,6 +24,8 @@ class Loss:
     at_most: int
     unbounded: int
     sure: bool
+    # how many of the lost had been acknowledged, in words; empty where nothing is known of it
+    acknowledged: str = ""
 
     def __str__(self) -> str:
         on = f"on {count(self.partitions, 'partition')}"
@@ -62,7 +62,19 @@ def loss(findings: Sequence[Finding]) -> Loss | None:
         at_most=sum(bound or 0 for bound in most),
         unbounded=sum(1 for bound in most if bound is None),
         sure=all(finding.confidence != "possible" for finding, _ in rows),
+        acknowledged=_acknowledged([row for _, row in rows]),
     )
+
+
+def _acknowledged(rows: Sequence[dict[str, Any]]) -> str:
+    least = [row.get("acknowledged_min") or 0 for row in rows]
+    most = [row.get("acknowledged_max") for row in rows]
+    if not any("acknowledged_max" in row for row in rows) or not (sum(least) or any(most)):
+        return ""
+    if None in most:
+        return f"at least {sum(least):,}"
+    low, high = sum(least), sum(bound or 0 for bound in most)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def is_open(saved: Saved, finding: Finding) -> bool:
@@ -105,17 +117,18 @@ def sentence(saved: Saved) -> str:
         return f"Nothing of level medium or higher found{_window(saved)}; {understood}."
     if not _lines(saved) or not (saved.document.get("archive") or {}).get("events"):
         return "Cannot tell: nothing in the input could be used as a Kafka log."
-    holes = count(sum(1 for row in saved.files if row["damaged"]), "damaged file")
+    missing = lacks(saved)
+    why = f" ({missing})" if missing else ""
     return (
         f"Cannot tell: nothing of level medium or higher found{_window(saved)}, but the logs "
-        f"cover too little to say that nothing happened; {understood}, {holes}."
+        f"cover too little to say that nothing happened{why}; {understood}."
     )
 
 
 def _incident(saved: Saved) -> str:
     worst = saved.incidents[0]
     return (
-        f"{named(worst.detector)} on {scope(worst)}, {when(saved, worst)}; "
+        f"{headline(worst)} on {scope(worst)}, {when(saved, worst)}; "
         f"data loss {_loss_words(saved)}; confidence {worst.confidence}."
     )
 
@@ -126,13 +139,7 @@ def _loss_words(saved: Saved) -> str:
         return str(taken)
     if any(finding.detector == "unclean-election" for finding in saved.findings):
         return "possible, not bounded"
-    return "none seen" if _enough(saved) else "cannot tell"
-
-
-def _enough(saved: Saved) -> bool:
-    unread = sum(row["unparsed_lines"] for row in saved.files)
-    whole = not any(row["damaged"] for row in saved.files)
-    return whole and _lines(saved) > 0 and unread <= (1 - ENOUGH) * _lines(saved)
+    return "none seen" if tells_of_loss(saved) else "cannot tell"
 
 
 def _lines(saved: Saved) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forensics.report.saved import Finding
-from forensics.report.words import count, listed
+from forensics.report.words import count, listed, named
 
-__all__ = ["happened", "scope"]
+__all__ = ["happened", "headline", "scope"]
 
 # Most detectors speak of partitions where they name any; these of a process, or of who talks to it.
 NODES = frozenset({
@@ -22,11 +22,19 @@ CLIENTS = frozenset({
 # What holds all the while and does not happen: it neither begins nor ends an incident.
 STANDING = frozenset({"clock-skew", "config-risk", "contradiction"})
 FEW = 3
+RESTARTS = {"crash": "Crash", "controlled": "Planned restart"}
 
 
 def happened(findings: Sequence[Finding]) -> list[Finding]:
     """Leave out what is only a state of things, unless there is nothing else."""
     return [one for one in findings if one.detector not in STANDING] or list(findings)
+
+
+def headline(finding: Finding) -> str:
+    """Say what a finding found, in two words."""
+    if finding.detector == "broker-restart":
+        return RESTARTS.get(str(finding.measures.get("kind")), "Restart")
+    return named(finding.detector)
 
 
 def scope(finding: Finding) -> str:

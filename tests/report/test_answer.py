@@ -80,7 +80,7 @@ def test_too_little_coverage_is_not_a_clear_day(unclean: Path) -> None:
     says = sentence(saved(unclean, verdict="cannot_tell"))
 
     assert says.startswith("Cannot tell: nothing of level medium or higher found between ")
-    assert says.endswith("; 95 % of 4,000 lines understood, 1 damaged file.")
+    assert says.endswith(" that nothing happened (1 file damaged); 95 % of 4,000 lines understood.")
 
 
 def test_an_unusable_input_says_so(quiet: Path, rewrite: Rewrite) -> None:
@@ -144,3 +144,42 @@ def test_the_sum_counts_what_has_no_bound(unclean: Path) -> None:
 
     assert taken is not None
     assert (taken.at_least, taken.at_most, taken.unbounded) == (1690, 900, 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "role", "says"),
+    [
+        ("missing", "broker", "cannot tell"),
+        ("rotated", "controller", "cannot tell"),
+        ("hidden", "broker", "cannot tell"),
+        ("silent", "broker", "none seen"),
+        ("missing", "client", "none seen"),
+    ],
+)
+def test_no_loss_is_seen_only_where_one_would_have_been(
+    unclean: Path, state: str, role: str, says: str
+) -> None:
+    """A broker whose log is not here may have lost anything."""
+    save(unclean, "files", [file("broker-1", "server")])
+    save(unclean, "coverage", [{"node": "broker-4", "role": role, "state": state}])
+    run = saved(unclean, finding("F-1", "flapping-broker", "high", brokers=[2]))
+
+    assert f"; data loss {says}; " in sentence(run)
+
+
+def test_no_loss_is_seen_only_where_somebody_looked(unclean: Path, rewrite: Rewrite) -> None:
+    save(unclean, "files", [file("broker-1", "server")])
+    saved(unclean, finding("F-1", "flapping-broker", "high", brokers=[2]))
+    for status, says in (("quiet", "none seen"), ("not_evaluable", "cannot tell")):
+        rewrite(unclean, {"detectors": [{"detector": "unclean-election", "status": status}]})
+
+        assert f"; data loss {says}; " in sentence(load(unclean))
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"), [("crash", "Crash on broker 2"), ("unknown", "Restart on broker 2")]
+)
+def test_a_broker_that_died_was_not_just_restarted(unclean: Path, kind: str, says: str) -> None:
+    one = finding("F-1", "broker-restart", "medium", brokers=[2], measures={"kind": kind})
+
+    assert sentence(saved(unclean, one)).startswith(f"{says}, ")

@@ -106,9 +106,10 @@ def test_records_cut_cleanly_are_said_apart_from_lost_ones(unclean: Path) -> Non
         "F-1", "unclean-election", "critical", measures={"partitions": [lost(0, 1, 845)]}
     )
 
-    assert "At least 845 records lost; 2 to 5 records of 1 partition cut after clean" in draw(
-        unclean, high, low
-    )
+    says = draw(unclean, high, low)
+
+    assert "; data loss confirmed 845 records on 1 partition; " in says
+    assert " 2 to 5 records of 1 partition were cut after clean changes of leader" in says
 
 
 def test_a_clear_day_tells_what_was_looked_at(quiet: Path) -> None:
@@ -137,3 +138,14 @@ def test_titles_of_the_other_incidents_lead_to_their_cards(unclean: Path) -> Non
 
     assert '<a href="#F-1">Storm 1</a>' in html
     assert "and 2 findings more" in html
+
+
+def test_how_much_of_the_loss_had_been_acknowledged_is_summed_up(unclean: Path) -> None:
+    """That is what somebody will miss; a bound that is not known bounds nothing."""
+    some = [lost(0, 1, 845) | {"acknowledged_min": 800, "acknowledged_max": 845},
+            lost(1, 1, 900) | {"acknowledged_min": None, "acknowledged_max": 900}]  # fmt: skip
+    one = finding("F-1", "unclean-election", "critical", measures={"partitions": some})
+    assert "800 to 1,745 of the lost records had been acknowledged" in draw(unclean, one)
+
+    some[1]["acknowledged_max"] = None
+    assert "At least 800 of the lost records had been acknowledged" in draw(unclean, one)

@@ -136,6 +136,8 @@ globalThis.filter = (() => {
   };
 
   box.hidden = false;
+  // Before the first key, so that none has to wait for it.
+  field.addEventListener("focus", () => (index ??= build()));
   let waits = 0;
   field.addEventListener("input", () => {
     cancelAnimationFrame(waits);

@@ -39,7 +39,11 @@ def render(saved: Saved) -> Markup:
     shown = tag("table", *inside, class_="story", data_copy="What happened")
     # A box that scrolls must be reachable by keyboard, hence the tabindex and the name.
     box = tag("div", shown, class_="scroll", tabindex=0, role="region", aria_label=CAPTION)
-    left = tag("p", f"And {count(more, 'row')} of less weight, under chains in findings.json.")
+    left = tag(
+        "p",
+        f"And {count(more, 'row')} of less weight: among the findings below, and under chains in "
+        "findings.json.",
+    )
     return join([tag("p", _date(rows), SAYS), box, _rivals(saved), left if more else None])
 
 

@@ -35,14 +35,17 @@ def render(saved: Saved) -> Markup:
 def _lost(saved: Saved) -> Markup | None:
     taken, trimmed = loss(saved.findings), cut_cleanly(saved.findings)
     parts: list[str] = []
-    if taken:
+    if taken and taken.unbounded:
         sure = f"At least {count(taken.at_least, 'record')} lost"
         parts.append(sure if taken.at_least else "No loss is certain")
-        if taken.unbounded:
-            of = count(taken.partitions, "partition")
-            parts.append(f"no upper bound for {taken.unbounded:,} of {of}")
+        of = count(taken.partitions, "partition")
+        parts.append(f"no upper bound for {taken.unbounded:,} of {of}")
+    if taken and taken.acknowledged:
+        parts.append(f"{taken.acknowledged} of the lost records had been acknowledged")
     if trimmed:
-        parts.append(f"{trimmed} cut after clean changes of leader, which only acks=all survives")
+        parts.append(
+            f"{trimmed} were cut after clean changes of leader: lost, too, if written with acks=1"
+        )
     if not parts:
         return None
     says = "; ".join(parts)
