@@ -32,7 +32,9 @@ def find(case: Case) -> Iterator[Finding]:
 def _finding(case: Case, absence: Absence, *, together: bool) -> Finding:
     end = absence.end if absence.end is not None else case.end
     away = None if absence.end is None else round((absence.end - absence.begin) / _MICROS, 1)
-    stated = absence.kind == "controlled" or absence.fenced is not None
+    # That it was fenced is stated; that it hung only follows from its silence.
+    fenced = absence.fenced is not None and absence.kind != "pause"
+    stated = absence.kind == "controlled" or fenced
     confidence, reason = sureness(
         case, absence.begin, max(end, absence.begin), absence.evidence, stated=stated
     )
@@ -215,7 +217,10 @@ _EXPLANATIONS = {
 _DOUBTS = {
     "controlled": ["The log does not say who asked for it: a person or an orchestrator."],
     "crash": ["A log that lost its last lines, the orderly stop among them, looks the same."],
-    "pause": ["A broken network between broker and controller looks the same to the controller."],
+    "pause": [
+        "A broken network between broker and controller looks the same to the controller.",
+        "Logs that are missing for that time look the same as a process that stood still.",
+    ],
     "gone": ["The log of this broker may have been collected too early."],
     "unknown": ["It may well have been planned."],
 }
