@@ -29,6 +29,7 @@ LANE_KINDS = (
     "broker_fenced",
     "broker_unfenced",
     "broker_registered",
+    "broker_shutdown_granted",
     "brokers_changed",
     "controlled_shutdown_granted",
 )
@@ -120,6 +121,9 @@ class _Lane:
             self._enter("fenced", event, what)
         elif what in ("fenced", "unclean") and self.spans:
             self.spans[-1].evidence.append(place_of(event, what))
+        elif what == "registered" and now == "fenced":
+            # A process registers once: whoever was fenced and registers anew was started anew.
+            self._enter("starting", event)
         elif what == "stopping" and now not in ("stopping", "stopped"):
             self._enter("stopping", event)
         elif what in ("stopped", "failed") and now != "stopped":
@@ -166,6 +170,7 @@ _OWN = {
 _TOLD = {
     "broker_fenced": "fenced",
     "broker_unfenced": "up",
+    "broker_shutdown_granted": "stopping",
     "controlled_shutdown_granted": "stopping",
 }
 
@@ -177,6 +182,9 @@ def _about(event: Mapping[str, Any]) -> Iterable[tuple[int, str]]:
         yield own, _OWN[kind]
     elif kind in _TOLD and event["broker"] is not None:
         yield event["broker"], _TOLD[kind]
+    elif kind == "broker_registered" and event["controller"] is not None:
+        # On ZooKeeper only brokers tell of it, and do so anew with each session.
+        yield event["broker"], "registered"
     elif kind == "brokers_changed":
         for name, what in (("removed", "fenced"), ("added", "up"), ("bounced", "fenced")):
             for broker in event[name] or ():

@@ -40,6 +40,8 @@ class Reach:
     stroke: float
     # a broker that came back, for errors that do not say which topic they are about
     near: float
+    # how long after a move errors are its doing, whatever comes next
+    fresh: float
 
 
 @dataclass
@@ -164,9 +166,10 @@ def _behind(
     case: Case, row: Row, key: Key, moved: Moved, reach: Reach
 ) -> tuple[Move | None, Absence | None]:
     """Give what lies behind an error: a move, or a broker that was away."""
-    at, late, ahead = row["at"], round(reach.late * _MICROS), round(reach.ahead * _MICROS)
+    at, ahead = row["at"], round(reach.ahead * _MICROS)
     if row["topic"]:
-        move = moved.behind(key, at, late, ahead)
+        late, fresh = round(reach.late * _MICROS), round(reach.fresh * _MICROS)
+        move = moved.behind(key, at, late, ahead, fresh)
         if move is None or (move.created and at - move.start > round(reach.near * _MICROS)):
             return None, None
         # Only that a topic is new explains that nobody knows it.

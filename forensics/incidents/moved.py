@@ -67,21 +67,25 @@ class Moved:
         self._bounds = np.searchsorted(self._code, np.arange(len(self._codes) + 1)).tolist()
         self._starts = array("q", self._start.tobytes())
 
-    def behind(self, key: Key, at: int, late: int, ahead: int) -> Move | None:
-        """Give the last move before a moment, if not by more than `late`; else one about to come.
+    def behind(
+        self, key: Key, at: int, late: int, ahead: int, fresh: int | None = None
+    ) -> Move | None:
+        """Give the last move before a moment, if not by more than `late`, or one about to come.
 
-        A client may hear of a move a little before anybody has logged it: `ahead`.
+        A client may hear of a move a little before anybody has logged it: `ahead`. That one counts
+        where there is no other, or where the other is no longer `fresh`: who has had the time to
+        hear of the last move stumbles over the next one.
         """
         code = self._codes.get(key)
         if code is None:
             return None
         low, high = self._bounds[code], self._bounds[code + 1]
         after = bisect_right(self._starts, at, low, high)
-        if after > low and at - self._starts[after - 1] <= late:
-            return self._move(after - 1, high)
-        if after < high and self._starts[after] - at <= ahead:
+        since = at - self._starts[after - 1] if after > low else late + 1
+        until = self._starts[after] - at if after < high else ahead + 1
+        if until <= ahead and since > (late if fresh is None else fresh):
             return self._move(after, high)
-        return None
+        return self._move(after - 1, high) if since <= late else None
 
     def _move(self, row: int, high: int) -> Move:
         anchor = int(self._anchor[row])

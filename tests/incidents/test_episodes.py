@@ -22,7 +22,7 @@ def error(second: float, **more: Any) -> Row:
 
 
 def reach(gap: float) -> Reach:
-    return Reach(gap, late=30, ahead=2, stroke=5, near=30)
+    return Reach(gap, late=30, ahead=2, stroke=5, near=30, fresh=15)
 
 
 def plainly(seconds: list[int], gap: int) -> list[tuple[int, int, int]]:
@@ -108,13 +108,25 @@ def led(moves: list[tuple[int, int, int]]) -> Any:
 
 
 def last_before(epochs: list[Row], partition: int, second: int) -> int | None:
-    """Look a move up as `reach` allows: half a minute before, or two seconds after."""
+    """Look a move up as `reach` allows: 15 s before, two seconds after, or half a minute before."""
     mine = sorted(row["started_at"] for row in epochs if row["partition"] == partition)
-    before = [at for at in mine if at <= second * SECOND]
-    if before and second * SECOND - before[-1] <= 30 * SECOND:
-        return int(before[-1])
+    past = [at for at in mine if (second - 30) * SECOND <= at <= second * SECOND]
     after = [at for at in mine if second * SECOND < at <= (second + 2) * SECOND]
+    if past and (past[-1] >= (second - 15) * SECOND or not after):
+        return int(past[-1])
     return int(after[0]) if after else None
+
+
+def test_who_had_time_to_hear_of_the_last_move_stumbles_over_the_next_one(tmp_path: Path) -> None:
+    """The old leader gives up its place a little before a broker that is left logs the new one."""
+    moves = [(0, 10, 1), (0, 41, 2)]
+    errors = [error(second) for second in (11, 12, 24, 40)]
+    first, second = episodes(
+        case(tmp_path, events=errors, leadership=list(led(moves))), STALE, reach(gap=30)
+    )
+
+    assert (3, 24 * SECOND) == (first.errors, first.end)
+    assert (1, {(("t", 0), 41 * SECOND)}) == (second.errors, second.moves)
 
 
 def test_joined_episodes_hold_what_both_held() -> None:

@@ -67,7 +67,8 @@ class _Judged:
 def find(case: Case) -> Iterator[Finding]:
     """Yield one finding for each client's episode of errors."""
     limits = case.limits[NAME]
-    reach = Reach(*(limits[name] for name in ("gap", "late", "ahead", "stroke", "near")))
+    names = ("gap", "late", "ahead", "stroke", "near", "settled")
+    reach = Reach(*(limits[name] for name in names))
     judged = list(_merged(list(_judged(case, episodes(case, STALE, reach))), limits["bursts"]))
     told = _told(case, judged)
     yield from (_finding(case, one, told) for one in judged)
@@ -244,7 +245,7 @@ def _why(case: Case, episode: Episode, verdict: str) -> str:
     else:
         settled = max(episode.begin, episode.settled)
         past, since = round((episode.end - settled) / _MICROS, 1), "the last new leader"
-    text = f"the last error came {max(past, 0):g} s after {since}; "
+    text = f"the last error came {max(0.0, past):g} s after {since}; "
     text += f"{limits['settled']:g} s are let pass"
     if verdict == "stuck":
         text += f", and errors of {episode.seconds:g} s to the end of the log (limit "
