@@ -166,9 +166,11 @@ def _kind_by_states(
             return "controlled_shutdown"
         return "failover" if change.told_of else "unknown"
     stays = old_stays and (change.adjacent or change.told_of)
-    # Where nobody says who stayed in sync, the controller must say that it gave partitions back.
-    back = change.new_isr is None and moves is not None and moves.gives_back(change.at)
-    if change.new == first and (stays or (back and change.told_of)):
+    # Where nobody says who stayed in sync, or who the first replica is, the controller must say
+    # that it gave partitions back.
+    back = moves is not None and moves.gives_back(change.at)
+    unsaid = change.new_isr is None and change.told_of
+    if (change.new == first and (stays or (back and unsaid))) or (first is None and back and stays):
         return "preferred"
     left = change.told_of and change.new_isr is not None and not old_stays
     return "failover" if left else "unknown"
