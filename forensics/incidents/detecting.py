@@ -56,10 +56,13 @@ class Answers:
     chains: Sequence[Mapping[str, Any]] = field(default_factory=list)
     # how long each detector took: no part of what was found
     seconds: Mapping[str, float] = field(default_factory=dict)
+    # which logs each detector needs before its silence means something
+    needs: Mapping[str, Needs] = field(default_factory=dict)
 
 
 def ask(case: Case, detectors: Iterable[Detector]) -> Answers:
     """Ask each detector in turn."""
+    detectors = list(detectors)
     sight = Sight(case.tables)
     shown: list[Finding] = []
     hidden: list[Suppressed] = []
@@ -88,7 +91,8 @@ def ask(case: Case, detectors: Iterable[Detector]) -> Answers:
     begun = time.monotonic()
     links = chains(case, found)
     seconds["chains"] = round(time.monotonic() - begun, 2)
-    return Answers(found, accepted, outcomes, links, seconds)
+    needs = {one.name: one.needs for one in detectors}
+    return Answers(found, accepted, outcomes, links, seconds, needs)
 
 
 def _failed(detector: Detector, error: Exception) -> Outcome:

@@ -38,6 +38,8 @@ class Finding:
     why: str = ""
     reason: str = ""
     doubts: Sequence[str] = ()
+    # which checks of quality failed for it, and what that made of its confidence
+    downgraded: Sequence[Mapping[str, str]] = ()
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES or self.confidence not in CONFIDENCES:
@@ -74,6 +76,7 @@ class Finding:
             "why": self.why,
             "confidence_reason": self.reason,
             "doubts": list(self.doubts),
+            "downgraded": [dict(step) for step in self.downgraded],
         }
 
 

@@ -36,7 +36,7 @@ def loss(
     partition in order of time, `brokers` the broker of each node.
     """
     start, kept = election["started_at"], election["log_end"]
-    old = [row for row in events if brokers.get(row["node"]) == previous]
+    old = [row for row in events if previous is not None and brokers.get(row["node"]) == previous]
     cut = _cut(old, start)
     own_end, seen_end, places = _old_end(old, start, cut)
     if previous == election["leader"]:

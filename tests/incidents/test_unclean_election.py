@@ -189,6 +189,22 @@ def test_the_leader_before_is_the_last_one_there_was(tmp_path: Path) -> None:
     assert 600 == found.measures["partitions"][0]["lost_records_max"]
 
 
+def test_where_nobody_knows_who_led_in_between_nothing_bounds_the_loss(tmp_path: Path) -> None:
+    """The leader before may be the very one that was elected, or one whose logs are not here."""
+    rows = [epoch(0, 2, 1), epoch(1, None, None), epoch(2, -1, 50), unclean(number=3)]
+    events = [_stored(said(90, "broker-2", log_end=400, leader=2, broker=2))]
+
+    [found] = find(case(tmp_path, leadership=rows, events=events))
+
+    [entry] = found.measures["partitions"]
+    assert (None, 0, None) == tuple(
+        entry[name] for name in ("previous_leader", "lost_records_min", "lost_records_max")
+    )
+    assert "records may be lost, no line says how many" in found.title
+    assert "Of 1 of 1 no line bounds what was lost, if anything was." in found.explanation
+    assert "high" == found.severity
+
+
 def acknowledged(*events: Row) -> tuple[int | None, int | None]:
     found = cost(*events)
     return found["acknowledged_min"], found["acknowledged_max"]

@@ -152,19 +152,30 @@ def _nearest(rows: list[Row], starts: Sequence[int]) -> list[Row]:
 
 
 def _leaders(case: Case, some: Sequence[Row]) -> dict[tuple[str, int, int], int]:
-    """Find who led last before each of the elections."""
+    """Find who led last before each of the elections, where every epoch in between is known."""
     wanted: dict[Key, list[int]] = {}
     for row in some:
         wanted.setdefault((row["topic"], row["partition"]), []).append(row["leader_epoch"])
-    found: dict[tuple[str, int, int], tuple[int, int]] = {}
+    reigns: dict[Key, dict[int, int | None]] = {key: {} for key in wanted}
     columns = ["topic", "partition", "leader_epoch", "leader"]
-    for row in case.each("leadership", _of(wanted) & (pc.field("leader") >= 0), columns):
-        topic, partition, before = row["topic"], row["partition"], row["leader_epoch"]
-        for epoch in wanted.get((topic, partition), ()):
-            last, _ = found.get((topic, partition, epoch), (-1, -1))
-            if last < before < epoch:
-                found[topic, partition, epoch] = before, row["leader"]
-    return {key: leader for key, (_, leader) in found.items()}
+    for row in case.each("leadership", _of(wanted), columns):
+        key = row["topic"], row["partition"]
+        if key in reigns and row["leader_epoch"] < max(wanted[key]):
+            reigns[key][row["leader_epoch"]] = row["leader"]
+    last = {
+        (*key, epoch): _last_before(epoch, reigns[key])
+        for key, epochs in wanted.items()
+        for epoch in epochs
+    }
+    return {where: leader for where, leader in last.items() if leader is not None}
+
+
+def _last_before(epoch: int, reigns: Mapping[int, int | None]) -> int | None:
+    """Go back over epochs without a leader; one of which nobody knows who led it ends the way."""
+    epoch -= 1
+    while reigns.get(epoch) == -1:
+        epoch -= 1
+    return reigns.get(epoch)
 
 
 def _of(keys: Iterable[Key]) -> pc.Expression:
@@ -194,6 +205,8 @@ def _loss_words(entries: list[dict[str, Any]]) -> str:
     least = sum(entry["lost_records_min"] for entry in entries)
     most = [entry["lost_records_max"] for entry in entries]
     if None in most:
+        if not least:
+            return "records may be lost, no line says how many"
         return f"at least {least:,} records lost, not bounded above"
     total = sum(most)
     if not total:
@@ -208,14 +221,19 @@ _WILLS = {
 
 
 def _explanation(entries: list[dict[str, Any]]) -> str:
-    hurt = [entry for entry in entries if entry["lost_records_max"] != 0]
+    sure = [entry for entry in entries if entry["lost_records_min"] or entry["lost_records_max"]]
+    open_ones = sum(entry["lost_records_max"] is None for entry in entries)
+    count = f"{len(sure)} of {len(entries)} partitions lost records"
+    told = f"{count}: {_loss_words(entries)}. " if sure else ""
+    if open_ones:
+        told += f"Of {open_ones} of {len(entries)} no line bounds what was lost, if anything was. "
     manners = {entry["manner"] for entry in entries}
     will = _WILLS.get(str(manners.pop()), "") if len(manners) == 1 else ""
     return will + (
         "No replica of the in-sync set was alive, and a replica outside it became leader. Records "
-        "that only the leader before had were cut from its log when it came back to follow. "
-        f"{len(hurt)} of {len(entries)} partitions lost records: {_loss_words(entries)}. Producers "
-        "may hold acknowledgements for them; consumers that had read on see offsets used again."
+        "that only the leader before had are cut from its log when it comes back to follow. "
+        f"{told or 'No partition lost a record. '}Producers may hold acknowledgements for what is "
+        "cut; consumers that had read on see offsets used again."
     )
 
 
