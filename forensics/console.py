@@ -10,18 +10,31 @@ import ast
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
 from forensics import __version__
+from forensics.configuring import Call
 from forensics.errors import ForensicsError
+from forensics.options import PREFIX, UNCONFIGURED, prepare, walk
+from forensics.shipped import folder
 
-__all__ = ["RULES", "group", "jobs_folder", "load", "main", "run"]
+__all__ = [
+    "JSON",
+    "NAME",
+    "QUIET",
+    "RULES",
+    "arguments",
+    "group",
+    "jobs_folder",
+    "load",
+    "main",
+    "run",
+]
 
 NAME = "kafka-forensics"
-PREFIX = "KAFKA_FORENSICS"
 INTERRUPTED = 130
 
 # The option of every command that reads logs.
@@ -33,11 +46,21 @@ RULES = click.option(
     type=click.Path(exists=True, path_type=Path),
     help="A pack of rules of your own, laid over the shipped ones by id; may be repeated.",
 )
+QUIET = click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON instead of sentences.")
 
 
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
     """Run a command line and end the process with its exit code."""
-    group(jobs or jobs_folder()).main(arguments, prog_name=NAME, auto_envvar_prefix=PREFIX)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    top = group(jobs or jobs_folder())
+    top.main(given, prog_name=NAME, auto_envvar_prefix=PREFIX, obj=tuple(given))
+
+
+def arguments() -> tuple[str, ...]:
+    """Give the words that the running command was called with, as they were given."""
+    context = click.get_current_context(silent=True)
+    return tuple(context.find_root().obj or ()) if context else ()
 
 
 def run(file: str) -> None:
@@ -55,10 +78,8 @@ def group(jobs: Path) -> click.Group:
 
 
 def jobs_folder() -> Path:
-    """Say where the commands are: in the installed package, or beside it in a checkout."""
-    package = Path(__file__).parent
-    installed = package / "_data" / "jobs"
-    return installed if installed.is_dir() else package.parent / "jobs"
+    """Say where the commands are."""
+    return folder("jobs")
 
 
 class _Jobs(click.Group):
@@ -67,6 +88,7 @@ class _Jobs(click.Group):
     def __init__(self, folder: Path) -> None:
         paths = [path for path in sorted(folder.glob("*.py")) if not path.name.startswith("_")]
         self.files = {_command_name(path): path for path in paths}
+        self._loaded: dict[str, click.Command] = {}
         # Placeholders: enough for click's list of commands and its "Did you mean".
         listed = {
             name: click.Command(name, short_help=_first_line(path))
@@ -83,7 +105,23 @@ class _Jobs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, listed, rest = super().resolve_command(ctx, args)
-        return name, listed and load(self.files[str(name)]), rest
+        return name, listed and self.loaded(str(name)), rest
+
+    def loaded(self, name: str) -> click.Command:
+        """Load a command once, and let it take values from the environment and from a file."""
+        if name not in self._loaded:
+            command = load(self.files[name])
+            prepare(command, (name,))
+            self._loaded[name] = command
+        return self._loaded[name]
+
+    def everything(self) -> dict[Call, click.Command]:
+        """Load all commands that can be configured; one that is broken says so when called."""
+        found: dict[Call, click.Command] = {}
+        for name in self.files:
+            with suppress(Exception):
+                found |= walk(self.loaded(name), (name,))
+        return {call: one for call, one in found.items() if call[0] not in UNCONFIGURED}
 
     def invoke(self, ctx: click.Context) -> object:
         with _told_plainly():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import socket
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -12,6 +13,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from forensics.archives.planning import Split, tasks
+from forensics.errors import ArchiveError
+from forensics.meter import Meter
+from forensics.places import shown
 from forensics.scan import STAGED, scanner
 
 __all__ = ["KafkaLogs", "packed"]
@@ -23,7 +27,8 @@ def packed(splits: Sequence[Split]) -> str:
 
 
 class _Task(InputPartition):
-    def __init__(self, splits: tuple[Split, ...]) -> None:
+    def __init__(self, number: int, splits: tuple[Split, ...]) -> None:
+        self.number = number
         self.splits = splits
 
 
@@ -31,7 +36,7 @@ class KafkaLogs(DataSource):
     """Reads the splits named by its option `splits`, in `workers` tasks or more.
 
     Its option `rules` holds the packs that lie over the shipped rules; `context` is "true" where
-    the events that only give context are wanted.
+    the events that only give context are wanted, and `meter` is where tasks say how far they are.
     """
 
     @classmethod
@@ -48,19 +53,32 @@ class KafkaLogs(DataSource):
         splits = [Split(*row) for row in json.loads(self.options["splits"])]
         bundles = tasks(splits, int(self.options.get("workers", "1")))
         context = self.options.get("context") == "true"
-        return _Reader(bundles, self.options.get("rules", ""), context=context)
+        meter = self.options.get("meter", "")
+        return _Reader(bundles, self.options.get("rules", ""), meter, context=context)
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, bundles: list[tuple[Split, ...]], overlays: str, *, context: bool) -> None:
+    def __init__(
+        self, bundles: list[tuple[Split, ...]], overlays: str, meter: str, *, context: bool
+    ) -> None:
         self._bundles = bundles
         self._overlays = overlays
+        self._meter = meter
         self._context = context
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Task(bundle) for bundle in self._bundles]
+        return [_Task(number, bundle) for number, bundle in enumerate(self._bundles)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
+        meter = Meter(self._meter, partition.number)
         for split in partition.splits:
-            yield from scanner(self._overlays, context=self._context).scan(split)
+            try:
+                yield from scanner(self._overlays, context=self._context).scan(split, meter)
+            except FileNotFoundError as error:
+                message = (
+                    f"{shown(split.path)} is not there on {socket.gethostname()}. Archives must"
+                    " lie where the driver and all executors see the same files."
+                )
+                raise ArchiveError(message) from error
+            meter.settle(split.bytes)

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from forensics import __version__
+from forensics.masking import masked
+from forensics.memory import Peak
+from forensics.progress import SILENT, Watcher
 from forensics.settings import Settings
 
 __all__ = ["LEVELS", "Code", "Ending", "Stopwatch", "clear", "ending_of", "save"]
@@ -46,19 +50,40 @@ class Ending:
 
 @dataclass
 class Stopwatch:
-    """How long each stage took."""
+    """When a run began, how long each stage took, and the most memory it held while open."""
 
+    watcher: Watcher = SILENT
     seconds: dict[str, float] = field(default_factory=dict)
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    peak: Peak = field(default_factory=Peak)
+
+    def __enter__(self) -> Self:
+        self.peak.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.peak.stop()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Time what is done inside."""
         begun = time.monotonic()
+        self.watcher.begin(name)
         try:
             yield
         finally:
+            self.watcher.end()
             passed = time.monotonic() - begun
             self.seconds[name] = round(self.seconds.get(name, 0.0) + passed, 2)
+
+    def told(self) -> dict[str, Any]:
+        """Give what `_RESULT.json` says of the time and the memory that a run took."""
+        return {
+            "started": self.started.isoformat(timespec="milliseconds"),
+            "ended": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "seconds": self.seconds,
+            "peak_memory_mb": self.peak.bytes >> 20,
+        }
 
 
 def ending_of(
@@ -98,19 +123,16 @@ def save(out: Path, ending: Ending, **told: Any) -> dict[str, Any]:
     """Write how the run ended, whole or not at all, and give what was written."""
     result = {
         "schema": 1,
+        "version": __version__,
         "exit_code": int(ending.code),
-        "reason": ending.because,
+        # An error tells of paths as they are; all else was made of what is masked already.
+        "reason": masked(ending.because) if ending.code is Code.FAILED else ending.because,
         **told,
-        "peak_memory_mb": _peak_memory(),
     }
+    if "command" in told:
+        result["command"] = [masked(word) for word in told["command"]]
     out.mkdir(parents=True, exist_ok=True)
     half = out / f".{NAME}.{os.getpid()}"
     half.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     half.replace(out / NAME)
     return result
-
-
-def _peak_memory() -> int:
-    """The most that this process, or a child of it that has ended, ever held."""
-    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return max(resource.getrusage(one).ru_maxrss for one in whose) // 1024

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["ArchiveError", "ForensicsError", "JavaError", "Problem", "RuleError", "taken_twice"]
+__all__ = [
+    "ArchiveError",
+    "ConfigError",
+    "ForensicsError",
+    "JavaError",
+    "Problem",
+    "RuleError",
+    "taken_twice",
+]
 
 
 class ForensicsError(Exception):
@@ -42,6 +50,10 @@ class RuleError(ForensicsError):
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = sorted(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class ConfigError(RuleError):
+    """A configuration file that does not hold together; carries every problem, too."""
 
 
 def taken_twice(named: Iterable[tuple[str, str]]) -> Iterator[Problem]:

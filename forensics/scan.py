@@ -6,7 +6,6 @@ Runs in the executors, knows nothing of Spark, and holds one block of text at a 
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from forensics.archives.cutting import Account, Cut
+from forensics.archives.digests import Digest
 from forensics.archives.planning import Split
 from forensics.archives.reading import Opened, Piece, begin, digest, pieces
 from forensics.entries.layouts import Layout
@@ -23,7 +23,9 @@ from forensics.entries.pulse import Pulse
 from forensics.entries.times import NO_TIME
 from forensics.entries.writers import Writers
 from forensics.events.book import Book
+from forensics.events.falls import Falls
 from forensics.events.packs import catalogue, unpacked
+from forensics.meter import Meter
 from forensics.tables import EVENTS
 
 __all__ = ["STAGED", "Scanner", "scanner"]
@@ -56,12 +58,14 @@ class Scanner:
         self.book = book
         self.writers = Writers()
 
-    def scan(self, split: Split) -> Iterator[pa.RecordBatch]:
+    def scan(self, split: Split, meter: Meter | None = None) -> Iterator[pa.RecordBatch]:
         """Scan a split; yields events, and one row of account for every file in it."""
         if split.role == "digest":
-            yield _account_row(split.file, -1, {"sha256": digest(split)})
+            found = digest(split)
+            told = {"sha256": found.hexdigest(), "heads": found.heads}
+            yield _account_row(split.file, -1, told)
             return
-        for piece in pieces(split):
+        for piece in pieces(split, meter):
             yield from self._piece(piece)
 
     def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
@@ -97,6 +101,7 @@ class Scanner:
         events = self.book.match(entries)
         summary.events += len(events)
         if len(events):
+            summary.falls.take(events)
             yield _staged(events, piece)
 
 
@@ -105,11 +110,12 @@ class _Summary:
 
     def __init__(self, piece: Piece, opened: Opened, groups: list[list[Layout]]) -> None:
         self.events = 0
+        self.falls = Falls()
         self._groups = groups
         self._pulse = Pulse(groups)
         self._wrapper = opened.unwrapping.name if opened.unwrapping else None
         self._piece = piece
-        self._digest = hashlib.sha256() if piece.whole else None
+        self._digest = Digest() if piece.whole else None
         self._writers: dict[str, int] = {}
         self._named: dict[int, str | None] = {}
         self._first: int | None = None
@@ -156,6 +162,11 @@ class _Summary:
             "first": self._first,
             "last": self._last,
             "gaps": self._pulse.gaps,
+            "steps": self._pulse.back.steps,
+            "stepped": self._pulse.back.count,
+            "open_steps": self._pulse.back.open,
+            "falls": self.falls.found,
+            "fallen": self.falls.count,
             "levels": dict(self._pulse.levels),
             "events": self.events,
             "writers": self._writers,
@@ -163,6 +174,7 @@ class _Summary:
             "wrapper": self._wrapper,
             "broken": self._piece.item.damaged is not None,
             "sha256": self._digest.hexdigest() if self._digest else None,
+            "heads": self._digest.heads if self._digest else {},
         }
 
 

@@ -25,6 +25,10 @@ class Settings:
     fail_on: str | None = None
     # whether something that cannot be read is worth an exit code
     strict: bool = False
+    # the words it was called with, as they were given
+    command: tuple[str, ...] = ()
+    # where Great Expectations leaves its own pages of the checks; null: nowhere
+    data_docs: Path | None = None
 
     @property
     def tables(self) -> Path:

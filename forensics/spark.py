@@ -2,51 +2,60 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
+from pyspark import SparkFiles
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from forensics import java
+from forensics import java, shipped
 from forensics.archives.planning import Split
+from forensics.causes import cause
 from forensics.datasource import KafkaLogs, packed
 from forensics.errors import ForensicsError
 from forensics.flow import Batches, Reader
+from forensics.meter import total
+from forensics.progress import SILENT, Watcher
 
 __all__ = ["Cluster", "told_plainly"]
 
 
 @contextmanager
 def told_plainly() -> Iterator[None]:
-    """Turn what Spark throws, pages long, into its first sentence."""
+    """Turn what Spark throws into the one sentence of it that says what went wrong."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
-        message = f"Spark could not finish: {first.strip()}"
+        message = f"Spark could not finish: {cause(str(error))}"
         raise ForensicsError(message) from error
 
 
 class Cluster:
     """A Spark session and the few things this package asks of it."""
 
-    def __init__(self, master: str | None = None) -> None:
+    def __init__(self, master: str | None = None, watcher: Watcher = SILENT) -> None:
         """Open a session: on `master`, or as spark-submit says, or on this machine."""
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         settings = dict(_SETTINGS)
         if not submitted:
             # Before the JVM starts: which Java, and nothing but this machine's own addresses.
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG4J}"
+            if not master or master.startswith("local"):
+                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            log4j = shipped.address("log4j2.properties")
+            settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j}"
             os.environ.update(java.find(os.environ).environment)
         # Workers would otherwise start PATH's python3, which has none of our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -58,7 +67,10 @@ class Cluster:
             builder = builder.config(key, value)
         self.session = builder.getOrCreate()
         self.session.sparkContext.setLogLevel("ERROR")
+        _find_archives_here_too(self.session.sparkContext.environment)
         self.session.dataSource.register(KafkaLogs)
+        _stop_at_ctrl_c()
+        self._lookout = _Lookout(self.session, watcher)
 
     @property
     def workers(self) -> int:
@@ -73,16 +85,20 @@ class Cluster:
         reader = reader.option("splits", packed(splits)).option("workers", str(self.workers))
         reader = reader.option("rules", overlays).option("context", str(context).lower())
         # Read once and thrown away: quickly written matters more than small.
-        written = reader.load().write.mode("overwrite").option("compression", "snappy")
-        written.parquet(str(target))
+        with self._lookout.reading(target.with_name("meter"), splits) as meter:
+            counted = Observation()
+            rows = reader.option("meter", str(meter)).load()
+            rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
+            rows.write.mode("overwrite").option("compression", "snappy").parquet(_address(target))
+        _look_for(target, counted.get["rows"])
 
     def each_batch(
         self, source: Path, target: Path, work: Callable[[Batches], Batches], schema: pa.Schema
     ) -> None:
         """Pass a table through a function of batches."""
-        table = self.session.read.parquet(str(source))
+        table = self.session.read.parquet(_address(source))
         result = table.mapInArrow(work, from_arrow_schema(schema))
-        result.write.mode("overwrite").options(**_IN_PARTS).parquet(str(target))
+        result.write.mode("overwrite").options(**_IN_PARTS).parquet(_address(target))
 
     def each_partition(
         self,
@@ -97,7 +113,7 @@ class Cluster:
         They come in batches, sorted by partition: a group of its own for each would cost more
         than most partitions' few events are worth, and hold a large one whole.
         """
-        events = self.session.read.parquet(str(source))
+        events = self.session.read.parquet(_address(source))
         chosen = events.where(F.col("kind").isin(*kinds) & F.col("partition").isNotNull())
         together = chosen.select(*columns).repartition("topic", "partition")
         ordered = together.sortWithinPartitions("topic", "partition")
@@ -105,7 +121,7 @@ class Cluster:
 
     def together(self, source: Path, readers: Iterable[Reader], schema: pa.Schema) -> DataFrame:
         """Hand events to readers, each of which names its kinds, its columns and its keys."""
-        events = self.session.read.parquet(str(source))
+        events = self.session.read.parquet(_address(source))
         parts = []
         for reader in readers:
             chosen = events.where(F.col("kind").isin(*reader.kinds))
@@ -118,17 +134,17 @@ class Cluster:
 
     def write(self, table: DataFrame, target: Path) -> None:
         """Write a table that is read once and thrown away."""
-        table.write.mode("overwrite").option("compression", "snappy").parquet(str(target))
+        table.write.mode("overwrite").option("compression", "snappy").parquet(_address(target))
 
     def write_sorted(
         self, source: Path, table: str, columns: Sequence[str], order: Sequence[str], target: Path
     ) -> None:
         """Write the rows of one folded table so that the files, by name, hold them in order."""
-        folded = self.session.read.parquet(str(source))
+        folded = self.session.read.parquet(_address(source))
         chosen = folded.where(F.col("table") == table).select(*columns)
         by = [F.col(name).asc_nulls_last() for name in order]
         ranged = chosen.repartitionByRange(*by).sortWithinPartitions(*by)
-        ranged.write.mode("overwrite").options(**_IN_PARTS).parquet(str(target))
+        ranged.write.mode("overwrite").options(**_IN_PARTS).parquet(_address(target))
 
     def each_group(
         self,
@@ -142,11 +158,102 @@ class Cluster:
         return grouped.applyInArrow(work, from_arrow_schema(schema)).toArrow()
 
     def stop(self) -> None:
-        """End the session."""
-        self.session.stop()
+        """End the session, if it is still there: Ctrl-C may have reached Spark first."""
+        self._lookout.stop()
+        with suppress(Py4JError, OSError):
+            self.session.stop()
 
 
-_LOG4J = Path(__file__).parent / "assets" / "log4j2.properties"
+def _stop_at_ctrl_c() -> None:
+    """Let Ctrl-C be what it is elsewhere.
+
+    Spark's own answer asks a Java that may have ended already, or been stopped by us, and py4j
+    writes down where it was when nobody answers any more.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    logging.getLogger().addFilter(_not_of_py4j)
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname
+
+
+class _Lookout:
+    """Asks Spark every second how far it is, and tells somebody."""
+
+    def __init__(self, session: SparkSession, watcher: Watcher) -> None:
+        self._tracker = session.sparkContext.statusTracker()
+        self._watcher = watcher
+        self._meter, self._bytes = Path(), 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="lookout", daemon=True)
+        if watcher is not SILENT:
+            self._thread.start()
+
+    @contextmanager
+    def reading(self, meter: Path, splits: Sequence[Split]) -> Iterator[Path]:
+        """Add up the bytes that tasks say they have read, while they read."""
+        meter.mkdir(parents=True, exist_ok=True)
+        self._meter, self._bytes = meter, sum(split.bytes for split in splits)
+        try:
+            yield meter
+        finally:
+            self._bytes = 0
+
+    def stop(self) -> None:
+        """Ask no more; the session is about to end."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(2)
+
+    def _watch(self) -> None:
+        while not self._over.wait(_PAUSE):
+            # A session that ends while it is asked is no reason to say anything.
+            with suppress(Exception):
+                self._ask()
+
+    def _ask(self) -> None:
+        stages = map(self._tracker.getStageInfo, self._tracker.getActiveStageIds())
+        running = [stage for stage in stages if stage]
+        counts = (
+            sum(one.numCompletedTasks for one in running),
+            sum(one.numTasks for one in running),
+        )
+        self._watcher.tasks(*counts)
+        of = self._bytes
+        if of and (done := total(self._meter)):
+            self._watcher.read(done, of)
+
+
+def _find_archives_here_too(environment: dict[str, str]) -> None:
+    """Let a PYTHONPATH into `--archives` hold here as well, where Spark plans by PYSPARK_PYTHON.
+
+    Executors work where the archives are unpacked; the driver has them in a folder of Spark's.
+    """
+    if submitted := environment.get("PYTHONPATH"):
+        here = SparkFiles.getRootDirectory()
+        found = [str(Path(here, one)) for one in submitted.split(os.pathsep) if one]
+        environment["PYTHONPATH"] = os.pathsep.join([submitted, *found])
+
+
+def _look_for(target: Path, rows: int) -> None:
+    """Make sure that what executors wrote is here: each would else keep its part to itself."""
+    here = sum(pq.read_metadata(part).num_rows for part in target.glob("*.parquet"))
+    if here != rows:
+        raise ForensicsError(
+            f"The executors wrote {rows:,} rows into {target}, and {here:,} of them are here. The"
+            " output folder must lie where the driver and all executors see the same files."
+        )
+
+
+def _address(path: Path) -> str:
+    """Name a file as Spark takes it: on a cluster a bare path would lie in the cluster's HDFS."""
+    return f"file://{path.absolute()}"
+
+
+# Seconds between two questions to Spark.
+_PAUSE = 1.0
 # Who reads these files holds a group of rows at a time, and needs memory for all of it.
 _IN_PARTS = {"parquet.block.size": str(16 << 20)}
 _SETTINGS = {

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from forensics.errors import Problem, RuleError
+from forensics.shipped import folder
 
 __all__ = ["Page", "line_of", "line_of_refused", "read", "root", "shipped"]
 
@@ -108,15 +109,13 @@ def line_of_refused(file: str, line: str) -> int:
 
 
 def root() -> Path:
-    """Say where rules/ is: in the wheel, or in the checkout."""
-    package = Path(__file__).parent
-    inside = package / "_data" / "rules"
-    return inside if inside.is_dir() else package.parent / "rules"
+    """Say where rules/ is."""
+    return folder("rules")
 
 
-def shipped(folder: str) -> Iterator[Path]:
+def shipped(below: str) -> Iterator[Path]:
     """Yield the YAML files below one folder of rules/."""
-    yield from sorted((root() / folder).rglob("*.yaml"))
+    yield from sorted((root() / below).rglob("*.yaml"))
 
 
 def _built(node: Any, path: Path | Page) -> Any:

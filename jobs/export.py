@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from forensics.console import run
+from forensics.console import QUIET, run
 
 __all__ = ["command"]
 
@@ -30,6 +30,7 @@ FORMATS = ("markdown", "csv", "parquet", "jsonl", "timesketch", "junit")
 @click.option("--events", is_flag=True, help="jsonl, timesketch: every single event, too.")
 @click.option("--from", "since", metavar="TIME", help="Leave out what was over before this time.")
 @click.option("--to", "till", metavar="TIME", help="Leave out what began after this time.")
+@QUIET
 def command(
     out: Path,
     form: str,
@@ -39,6 +40,7 @@ def command(
     since: str | None,
     till: str | None,
     events: bool,
+    quiet: bool,
 ) -> None:
     """Write what a postmortem found for other tools: tickets, sheets, timelines, CI.
 
@@ -70,25 +72,27 @@ def command(
     saved = opened(out)
     if form in FOLDERS and target:
         for path in FOLDERS[form](saved, target, tables):
-            click.echo(f"written: {path}")
+            if not quiet:
+                click.echo(f"written: {path}")
         return
     if since is not None or till is not None:
         saved = narrow(saved, asked(saved, since, till))
-    _write(TEXTS[form](saved, events), target)
+    written = _write(TEXTS[form](saved, events), target)
+    if written and not quiet:
+        click.echo(f"written: {written}")
 
 
-def _write(text: Iterator[str], target: Path | None) -> None:
-    """Write a text to the terminal, or whole into a file."""
+def _write(text: Iterator[str], target: Path | None) -> Path | None:
+    """Write a text to the terminal, or whole into the file that is given back."""
     if target is None or str(target) == "-":
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
         sys.stdout.writelines(text)
-        return
+        return None
     half = target.with_name(f".{target.name}.half")
     with half.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(text)
-    half.replace(target)
-    click.echo(f"written: {target}")
+    return half.replace(target)
 
 
 def _check(

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from forensics.console import RULES, run
+from forensics.console import JSON, QUIET, RULES, arguments, run
 from forensics.ending import LEVELS
+
+if TYPE_CHECKING:
+    from forensics.settings import Settings
 
 
 @click.command()
-@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...")
+@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...", type=click.Path())
 @click.option(
     "-o",
     "--out",
-    required=True,
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for the page, findings.json and tables; made if it is not there.",
 )
@@ -36,20 +40,38 @@ from forensics.ending import LEVELS
     help="End with 3 if there is a finding of this level or above; without it findings end with 0.",
 )
 @click.option("--strict", is_flag=True, help="End with 4 if something could not be read.")
-@click.option("--json", "as_json", is_flag=True, help="Print _RESULT.json instead of sentences.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
+@click.option(
+    "--data-docs",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also write Great Expectations' own pages of the checks; a browser fetches their style.",
+)
+@click.option(
+    "--redact",
+    "classes",
+    metavar="CLASS,...",
+    help="Write pseudonyms for hosts, ips, clients, topics, principals, or all of them.",
+)
+@click.option(
+    "--map",
+    "secret",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The private map of --redact; default: beside OUT, as OUT.redaction-map.json.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be read, and how long it takes.")
+@JSON
+@QUIET
 def command(
     archives: tuple[str, ...],
-    out: Path,
-    master: str | None,
-    split_size: int,
-    packs: tuple[Path, ...],
+    out: Path | None,
     *,
-    context: bool,
-    fail_on: str | None,
-    strict: bool,
+    classes: str | None,
+    secret: Path | None,
+    dry_run: bool,
     as_json: bool,
     quiet: bool,
+    **wishes: Any,
 ) -> None:
     """Read log archives and write the postmortem page, findings.json and tables.
 
@@ -58,28 +80,71 @@ def command(
 
     Ends with 0 when it is done, 1 when it failed, 2 when the command line makes no sense, 3 as
     --fail-on says, 4 when the logs do not let anyone tell, and 130 when it was interrupted.
-    OUT/_RESULT.json says the same and is written last.
+    OUT/_RESULT.json says the same and is written last; --json writes it to standard output, where
+    nothing else stands then. What happens meanwhile is told on standard error: on a terminal by a
+    bar, else by a line a minute, with -q not at all.
+
+    With --redact the names of those classes never come into OUT; only FILE, which is private, leads
+    back. Passwords, tokens and keys are masked as *** in any case.
+
+    With --dry-run nothing is written: files, layouts, nodes and bytes are told from the first half
+    megabyte of each file.
 
     \b
     Example:
       kafka-forensics postmortem logs.tar.gz -o out
+      kafka-forensics postmortem logs/ --dry-run
+      kafka-forensics postmortem logs.tar.gz -o out -q --json --fail-on high
+      kafka-forensics postmortem logs.tar.gz -o out --redact hosts,ips,principals
       kafka-forensics postmortem broker-1/ broker-2/ clients.zip -o out --master 'local[4]'
     """
-    from forensics.pipeline import postmortem
     from forensics.settings import Settings
 
-    def say(text: str) -> None:
-        if not quiet or text.startswith("warning"):
-            click.echo(text, err=True)
-
-    settings = Settings(archives, out, master, split_size, packs, context, fail_on, strict)
-    result = postmortem(settings, say)
+    settings = Settings(archives, out or Path(), command=arguments(), **wishes)
+    if dry_run:
+        _preview(settings, as_json=as_json)
+        return
+    if out is None:
+        raise click.MissingParameter(param_hint="'-o' / '--out'", param_type="option")
+    result = _run(settings, classes, secret, quiet=quiet)
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
     elif not quiet:
-        click.echo(f"{result['verdict']}: {result['summary']}")
-        click.echo(f"page: {out / 'report.html'}")
+        click.echo(f"{result['verdict']}: {result['summary']}\npage: {out / 'report.html'}")
     raise SystemExit(result["exit_code"])
+
+
+def _run(
+    settings: Settings, classes: str | None, secret: Path | None, *, quiet: bool
+) -> dict[str, Any]:
+    if secret and classes is None:
+        raise click.UsageError("--map is for --redact; say what is to be redacted.")
+    if settings.data_docs and classes is not None:
+        raise click.UsageError("--data-docs are not redacted; leave them, or --redact.")
+    from forensics import redacting, summary
+    from forensics.pipeline import postmortem
+    from forensics.progress import Progress
+
+    with Progress(sys.stderr, quiet=quiet).open() as progress:
+        if classes is None:
+            result = postmortem(settings, progress.say, progress)
+        else:
+            chosen = redacting.asked(classes)
+            result = redacting.postmortem(settings, chosen, secret, progress.say, progress)
+        for line in summary.lines(result):
+            progress.say(line)
+    return result
+
+
+def _preview(settings: Settings, *, as_json: bool) -> None:
+    from forensics.preview import look
+
+    seen = look(settings)
+    if as_json:
+        click.echo(json.dumps(seen.document(), indent=1, ensure_ascii=False))
+        return
+    for line in seen.lines():
+        click.echo(line)
 
 
 if __name__ == "__main__":

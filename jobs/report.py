@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
-from forensics.console import run
+from forensics.console import JSON, QUIET, run
 
 __all__ = ["command"]
 
@@ -27,8 +28,18 @@ __all__ = ["command"]
     "--assets", type=click.Choice(["inline", "shared"]), default="inline", show_default=True,
     help="Hold what draws the figures in the page, or in one file beside it for many pages.",
 )  # fmt: skip
+@JSON
+@QUIET
 def command(  # noqa: PLR0917 - each is an option of its own
-    out: Path, since: str | None, till: str | None, zone: str, target: Path | None, assets: str
+    out: Path,
+    since: str | None,
+    till: str | None,
+    zone: str,
+    target: Path | None,
+    assets: str,
+    *,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Draw the page again from what a postmortem has saved.
 
@@ -54,7 +65,10 @@ def command(  # noqa: PLR0917 - each is an option of its own
 
     shared = assets == "shared"
     page = redraw(out, since=since, till=till, zone=zone, target=target, shared=shared)
-    click.echo(f"page: {page}")
+    if as_json:
+        click.echo(json.dumps({"page": str(page)}))
+    elif not quiet:
+        click.echo(f"page: {page}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.console import RULES, load, run
+from forensics.console import JSON, RULES, load, run
 
 if TYPE_CHECKING:
     from forensics.archives.planning import Split
@@ -53,15 +53,18 @@ for listed in catalogue_.commands.values():
     is_flag=True,
     help="Try the shipped detectors on their samples, too; takes some seconds.",
 )
-def check_(paths: Sequence[Path], *, samples: bool) -> None:
+@JSON
+def check_(paths: Sequence[Path], *, samples: bool, as_json: bool) -> None:
     """Try all layouts, event rules and detectors on their own examples.
 
     PATH is a YAML file with an event rule, or a pack (a folder of them): they are checked together
     with the shipped rules, and one that has the id of a shipped rule takes its place. A pack's
-    detectors are tried on their samples, and its limits.yaml must fit the detectors there are; what
-    it suppresses for longer than somebody meant it to is a problem, too.
+    detectors are tried on their samples, its limits.yaml must fit the detectors there are, and its
+    expectations in quality/ the tables; what it suppresses for longer than somebody meant it to is
+    a problem, too.
 
-    Prints every problem as `file:line: sentence` and ends with 1, or says that all hold.
+    Prints every problem as `file:line: sentence` and ends with 1, or says that all hold. With
+    --json the problems are a list of objects with file, line and says; it is empty where all hold.
 
     \b
     Example:
@@ -78,7 +81,10 @@ def check_(paths: Sequence[Path], *, samples: bool) -> None:
         from forensics.trial import detector_problems
 
         problems += detector_problems(packs, shipped=samples)
-    problems += limit_problems(packs)
+    problems += [*limit_problems(packs), *suite_problems(packs)]
+    if as_json:
+        print(json.dumps([vars(one) for one in sorted(problems)], indent=1, ensure_ascii=False))
+        raise SystemExit(1 if problems else 0)
     if problems:
         raise RuleError(problems)
     wordings = [wording for rule in found.rules for wording in rule.wordings]
@@ -105,6 +111,20 @@ def limit_problems(packs: Sequence[Pack]) -> list[Problem]:
     except RuleError as error:
         return error.problems
     return list(expired(pages, datetime.now(UTC).date()))
+
+
+def suite_problems(packs: Sequence[Pack]) -> list[Problem]:
+    """Find what is wrong with the expectations of packs: words, columns, names, arguments."""
+    from forensics.errors import RuleError
+    from forensics.quality import checked_suites
+
+    if not any(pack.folder("quality") for pack in packs):
+        return []
+    try:
+        checked_suites(packs)
+    except RuleError as error:
+        return error.problems
+    return []
 
 
 @command.command()
@@ -147,7 +167,7 @@ def explain(file: str, limit: int | None, packs: Sequence[Path], *, unclaimed: b
 
 
 @command.command(name="coverage")
-@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...")
+@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...", type=click.Path())
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -180,7 +200,7 @@ def coverage_(archives: Sequence[str], limit: int, packs: Sequence[Path], *, as_
 
 
 @command.command(name="profile")
-@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...")
+@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...", type=click.Path())
 @click.option(
     "--limit", type=click.IntRange(min=0), default=30, show_default=True, help="Show so many rules."
 )

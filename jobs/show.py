@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from forensics.console import run
+from forensics.console import JSON, run
 
 if TYPE_CHECKING:
     from forensics.archives.lookup import Line
@@ -33,14 +34,17 @@ DIFFERS = 1
     help="The output folder of the postmortem.",
 )  # fmt: skip
 @click.option(
-    "--archive", "archives", multiple=True, metavar="ARCHIVE",
+    "--archive", "archives", multiple=True, metavar="ARCHIVE", type=click.Path(),
     help="What the postmortem has read: a folder, a log or an archive; may be repeated.",
 )  # fmt: skip
 @click.option(
     "-C", "--context", default=5, show_default=True, type=click.IntRange(0, 10_000),
     metavar="LINES", help="How many lines to show before and after each.",
 )  # fmt: skip
-def command(what: str, out: Path, archives: tuple[str, ...], context: int) -> None:
+@JSON
+def command(
+    what: str, out: Path, archives: tuple[str, ...], context: int, *, as_json: bool
+) -> None:
     """Show the lines that a finding rests on, as they stand in the archive.
 
     FINDING is an id such as F-3f2a91c0; FILE:LINE is a place as the page names it, which may stand
@@ -49,9 +53,10 @@ def command(what: str, out: Path, archives: tuple[str, ...], context: int) -> No
     that was cited, that is said, and the exit code is 1.
 
     Below each line: where it begins in the unpacked file, its SHA-256 without the line break, and
-    a command that shows the same without this program.
+    a command that shows the same without this program. Secrets are masked as ***.
 
-    Without --archive the lines are shown as the postmortem has quoted them.
+    Without --archive the lines are shown as the postmortem has quoted them. With --json they are a
+    list of objects; `state` says of each whether it is the one that was cited (same) or not.
 
     \b
     Example:
@@ -63,9 +68,7 @@ def command(what: str, out: Path, archives: tuple[str, ...], context: int) -> No
     from forensics.report.citing import cite, finding_of, parsed
     from forensics.report.redrawing import opened
 
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A line of a log may hold what the terminal's encoding does not.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    _show_anything()
     place = parsed(what)
     if place and not archives:
         raise ForensicsError(f"Say where {what} is to be read: --archive ARCHIVE.")
@@ -75,17 +78,31 @@ def command(what: str, out: Path, archives: tuple[str, ...], context: int) -> No
     if saved and not place:
         finding = finding_of(saved, what)
         proofs = finding.evidence
-        _head(finding)
+        if not as_json:
+            _head(finding)
     if not archives:
-        _quotes(proofs)
+        _quotes(proofs, as_json=as_json)
         return
     found = cite(saved, proofs, archives, context)
-    for number, cited in enumerate(found, 1):
-        _print(cited, f"{number} of {len(found)}  " if len(found) > 1 else "")
+    _tell(found, as_json=as_json)
     wrong = sum(not cited.holds for cited in found)
     if wrong:
         click.echo(f"{wrong} of {len(found)} could not be led back to the archive.", err=True)
         sys.exit(DIFFERS)
+
+
+def _show_anything() -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A line of a log may hold what the terminal's encoding does not.
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _tell(found: Sequence[Cited], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([_told(cited) for cited in found], indent=1, ensure_ascii=False))
+        return
+    for number, cited in enumerate(found, 1):
+        _print(cited, f"{number} of {len(found)}  " if len(found) > 1 else "")
 
 
 def _head(finding: Finding) -> None:
@@ -99,11 +116,41 @@ def _head(finding: Finding) -> None:
     print()
 
 
-def _quotes(proofs: tuple[Proof, ...]) -> None:
+def _quotes(proofs: tuple[Proof, ...], *, as_json: bool) -> None:
+    if as_json:
+        rows = [{"file": one.file, "line": one.line, "text": one.text} for one in proofs]
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return
     for proof in proofs:
         _say(f"{proof.file}:{proof.line}", fg="cyan")
         _say(f"  {proof.text}")
     _say("As quoted in findings.json; --archive ARCHIVE shows them where they stand.", fg="yellow")
+
+
+def _told(cited: Cited) -> dict[str, object]:
+    """Give what is shown of a line, as JSON can hold it."""
+    from forensics.masking import masked_lines
+
+    proof, line = cited.proof, cited.line
+    texts = masked_lines([_text(one) for one in cited.around])
+    around = [
+        {"line": one.number, "text": text} for one, text in zip(cited.around, texts, strict=True)
+    ]
+    plain = _plainly(cited.command)
+    here = [one["text"] for one in around if line and one["line"] == line.number]
+    return {
+        "file": proof.file,
+        "line": proof.line,
+        "rule": proof.rule,
+        "state": cited.state,
+        "says": cited.says,
+        "text": here[0] if here else None,
+        "offset": line and line.offset,
+        "bytes": line and line.size,
+        "sha256": line and line.sha256,
+        "command": plain.removeprefix("$ ") if line and plain.startswith("$ ") else None,
+        "around": around,
+    }
 
 
 def _print(cited: Cited, number: str) -> None:
@@ -121,16 +168,26 @@ def _print(cited: Cited, number: str) -> None:
     if cited.place and cited.place.opened.steps[-1:] == (("utf-16", ""),):
         _say("  the file is UTF-16; offset, size and sha256 are of its text in UTF-8")
     if line:
-        where = cited.command or "no plain command reads an archive in a zip; unpack that first"
-        _say(f"  $ {where}" if cited.command else f"  {where}")
+        _say(f"  {_plainly(cited.command)}")
     print()
 
 
+def _plainly(command: str | None) -> str:
+    from forensics.masking import masked
+
+    if command is None:
+        return "no plain command reads an archive in a zip; unpack that first"
+    return f"$ {command}" if command == masked(command) else "a secret stands in the file's name"
+
+
 def _rows(cited: Cited) -> Iterator[str]:
+    from forensics.masking import masked_lines
+
     width = len(str(cited.around[-1].number)) if cited.around else 0
-    for line in cited.around:
+    texts = masked_lines([_text(line) for line in cited.around])
+    for line, shown in zip(cited.around, texts, strict=True):
         is_it = line.number == (cited.line.number if cited.line else 0)
-        text = f"{'>' if is_it else ' '} {line.number:{width}}  {_cut(_text(line))}"
+        text = f"{'>' if is_it else ' '} {line.number:{width}}  {_cut(shown)}"
         yield _painted(text, bold=True) if is_it else _painted(text, dim=True)
 
 

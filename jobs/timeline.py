@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.console import RULES, run
+from forensics.console import QUIET, RULES, arguments, run
 
 if TYPE_CHECKING:
     from forensics.report.saved import Saved
@@ -34,7 +34,7 @@ COLOURS = {
 
 
 @click.command()
-@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...")
+@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...", type=click.Path())
 @click.option(
     "--partition", "partitions", multiple=True, metavar="TOPIC-N",
     help="Show this partition, such as orders-v2-3; may be repeated.",
@@ -61,6 +61,7 @@ COLOURS = {
 )  # fmt: skip
 @click.option("--master", help="Of an archive: Spark master; default: local[*].")
 @RULES
+@QUIET
 def command(
     archives: tuple[str, ...],
     *,
@@ -75,6 +76,7 @@ def command(
     packs: tuple[Path, ...],
     quote: bool,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Show the history of partitions or brokers, with the lines that tell it.
 
@@ -99,7 +101,7 @@ def command(
 
     wanted = Wanted(partitions, topics, brokers, since, till)
     _check(wanted, page)
-    with _read(archives, out, master, packs) as folder:
+    with _read(archives, out, master, packs, quiet=quiet) as folder:
         saved = load(folder)
         stories = tell(saved, wanted)
         _write(saved, stories, as_json=as_json, quote=quote)
@@ -131,7 +133,12 @@ def _draw(saved: Saved, stories: list[Story], page: Path, *, as_json: bool) -> N
 
 @contextmanager
 def _read(
-    archives: Sequence[str], out: Path | None, master: str | None, packs: tuple[Path, ...]
+    archives: Sequence[str],
+    out: Path | None,
+    master: str | None,
+    packs: tuple[Path, ...],
+    *,
+    quiet: bool,
 ) -> Iterator[Path]:
     """Give the output folder of a postmortem: the one that is named, or one made for this."""
     from forensics.errors import ForensicsError
@@ -147,10 +154,10 @@ def _read(
             raise ForensicsError(f"{done[0]} is read as it is; leave -o out.")
         yield done[0]
     elif out:
-        yield _postmortem(archives, out, master, packs)
+        yield _postmortem(archives, out, master, packs, quiet=quiet)
     else:
         with tempfile.TemporaryDirectory(prefix="kafka-forensics-") as folder:
-            yield _postmortem(archives, Path(folder), master, packs)
+            yield _postmortem(archives, Path(folder), master, packs, quiet=quiet)
 
 
 def _is_output(path: Path) -> bool:
@@ -158,17 +165,21 @@ def _is_output(path: Path) -> bool:
 
 
 def _postmortem(
-    archives: Sequence[str], out: Path, master: str | None, packs: tuple[Path, ...]
+    archives: Sequence[str],
+    out: Path,
+    master: str | None,
+    packs: tuple[Path, ...],
+    *,
+    quiet: bool,
 ) -> Path:
     from forensics.pipeline import postmortem
+    from forensics.progress import Progress
     from forensics.settings import Settings
 
-    def say(text: str) -> None:
-        # A person who waits wants to know; a pipe gets only what may be wrong.
-        if text.startswith("warning") or sys.stdout.isatty():
-            click.echo(text, err=True)
-
-    postmortem(Settings(tuple(archives), out, master, packs=packs), say)
+    settings = Settings(tuple(archives), out, master, packs=packs, command=arguments())
+    # A person who waits wants to know; a pipe gets only what may be wrong.
+    with Progress(sys.stderr, quiet=quiet or not sys.stderr.isatty()).open() as progress:
+        postmortem(settings, progress.say, progress)
     return out
 
 

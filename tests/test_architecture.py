@@ -12,14 +12,19 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 # Alphabetical order is flow order, and nobody looks ahead.
-STAGES = ("archives", "entries", "events", "history", "incidents", "quality", "report")
+STAGES = (
+    "archives", "entries", "events", "history", "incidents", "quality", "report", "trends",
+)  # fmt: skip
 
 # Modules that every stage may import, and that therefore know no stage.
-GROUND = ("errors", "java", "limits", "patterns", "settings", "tables", "yamls")
+GROUND = (
+    "configuring", "errors", "java", "limits", "masking", "memory", "meter", "patterns", "places",
+    "progress", "settings", "shipped", "tables", "telltales", "yamls",
+)  # fmt: skip
 
 # Heavy or peculiar packages, and the only places that may import them.
 GUESTS = {
-    "click": ("forensics/console.py", "jobs/"),
+    "click": ("forensics/console.py", "forensics/options.py", "jobs/"),
     "great_expectations": ("forensics/quality/",),
     "plotly": ("forensics/report/figures.py",),
     "pyspark": ("forensics/spark.py", "forensics/datasource.py"),

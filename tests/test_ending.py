@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forensics import pipeline
+from forensics import __version__, pipeline
 from forensics.ending import Code, Ending, Stopwatch, clear, ending_of, save
 from forensics.errors import ForensicsError
 from forensics.settings import Settings
+
+ROOT = Path(__file__).parent.parent
 
 
 def document(verdict: str, *levels: str) -> dict[str, Any]:
@@ -70,7 +76,7 @@ def test_the_result_is_written_whole_over_the_one_before(tmp_path: Path) -> None
     assert (0, "fine", "clear", 1) == tuple(
         kept[name] for name in ("exit_code", "reason", "verdict", "schema")
     )
-    assert kept["peak_memory_mb"] > 1
+    assert __version__ == kept["version"]
     assert ["_RESULT.json"] == [path.name for path in (tmp_path / "out").iterdir()]
     clear(tmp_path / "out")
     assert [] == list((tmp_path / "out").iterdir())
@@ -92,11 +98,29 @@ def test_a_run_that_fails_says_so_too(
     monkeypatch.setattr(pipeline, "plan", fails)
     save(tmp_path, Ending(Code.DONE, "an earlier run"))
 
+    said = ("postmortem", "logs", "-o", "out")
     with pytest.raises(type(error)):
-        pipeline.postmortem(Settings(("logs",), tmp_path), lambda _: None)
+        pipeline.postmortem(Settings(("logs",), tmp_path, command=said), lambda _: None)
 
     kept = json.loads((tmp_path / "_RESULT.json").read_text("utf-8"))
     assert (code, reason) == (kept["exit_code"], kept["reason"])
+    assert list(said) == kept["command"]
+    assert datetime.fromisoformat(kept["started"]) <= datetime.fromisoformat(kept["ended"])
+    assert kept["peak_memory_mb"] > 1
+
+
+def test_a_folder_that_cannot_be_written_is_what_went_wrong(tmp_path: Path) -> None:
+    """Not that the file which says so cannot be written, either."""
+    (tmp_path / "out").write_text("a file")
+    (tmp_path / "a.log").touch()
+    command = [sys.executable, "-m", "forensics", "postmortem", "a.log", "-o", "out/deep"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (1, "") == (done.returncode, done.stdout)
+    assert "Error: out/deep/_RESULT.json: Not a directory\n" == done.stderr
 
 
 def test_stages_are_timed_and_added_up() -> None:

@@ -22,6 +22,10 @@ from forensics.archives.unwrapping import Unwrapping, last_parts
 __all__ = ["HEAD", "LONGEST", "Account", "Cut", "Cutter", "Part"]
 
 _SPACE = 32
+_CLOSING = np.frombuffer(b')]}"', np.uint8)
+# How the lines of a stack trace begin that are not indented, as far as anybody need look.
+_TRACE = r"^(?:Caused by|Suppressed|Traceback|at |\.\.\. |[\w$.]*(?:Exception|Error|Throwable)\b)"
+_ENOUGH = 200
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -36,6 +40,8 @@ class Account:
     continuation_lines: int = 0
     blank_lines: int = 0
     unparsed_lines: int = 0
+    # of the later lines of records, those that look like nobody's
+    stray_lines: int = 0
     long_lines: int = 0
     layouts: dict[int, int] = field(default_factory=dict)
 
@@ -236,8 +242,26 @@ class Cutter:
         loose = ~blank & ((others < first) | strange[others] | self._headless)
         account.blank_lines += int(blank.sum())
         account.unparsed_lines += int(loose.sum())
-        account.continuation_lines += int((~loose & ~blank).sum())
+        later = others[~loose & ~blank]
+        account.continuation_lines += len(later)
+        account.stray_lines += _strays(lines.data, lines.starts[later], lines.parts[later])
         self._seen = self._seen or bool(len(records))
+
+
+def _strays(data: Bytes, starts: Places, ends: Places) -> int:
+    """Count lines that are not indented, close no bracket and belong to no stack trace.
+
+    Nearly none of a server's are so: many of them are lines of another program.
+    """
+    first = data[starts]
+    maybe = np.flatnonzero((first > _SPACE) & ~np.isin(first, _CLOSING))
+    if not len(maybe):
+        return 0
+    until = np.minimum(ends[maybe], starts[maybe] + _ENOUGH)
+    heads = pa.array(
+        [data[a:b].tobytes() for a, b in zip(starts[maybe], until, strict=True)], pa.binary()
+    )
+    return len(maybe) - int(pc.sum(pc.match_substring_regex(heads, _TRACE)).as_py())
 
 
 def _blank(data: Bytes, starts: Places, ends: Places) -> npt.NDArray[np.bool_]:

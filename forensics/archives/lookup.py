@@ -15,6 +15,7 @@ from itertools import chain
 
 import numpy as np
 
+from forensics import places
 from forensics.archives.compression import SNIFFED, sniff
 from forensics.archives.lines import HEAD
 from forensics.archives.planning import Plan, Split
@@ -151,7 +152,7 @@ def _meant(split: Split, wanted: Iterable[str]) -> list[str]:
 def _may_unpack(split: Split) -> bool:
     if split.member:
         return True
-    with open(split.path, "rb") as file:
+    with places.opened(split.path) as file:
         file.seek(split.at)
         return sniff(file.read(SNIFFED)) not in ("plain", "utf-16")
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
+from forensics import places
 from forensics.archives.compression import SNIFFED, sniff
 from forensics.errors import ArchiveError
+from forensics.masking import Names, masked
 from forensics.settings import SPLIT_SIZE
 
-__all__ = ["Plan", "Split", "plan", "tasks"]
+__all__ = ["Plan", "Split", "named_files", "nothing_to_read", "plan", "split_up", "tasks"]
 
 _ROLES = {"range", "stream", "digest"}
 
@@ -38,6 +38,11 @@ class Split:
             raise ValueError(message)
 
     @property
+    def bytes(self) -> int:
+        """How many bytes of logs these are; a digest reads what others read, too."""
+        return 0 if self.role == "digest" else self.end - self.begin
+
+    @property
     def cost(self) -> int:
         """How many bytes are read; no file is free."""
         return (self.end - self.begin) + (64 << 10)
@@ -53,18 +58,37 @@ class Plan:
 
 def plan(archives: Sequence[str], split_size: int = SPLIT_SIZE) -> Plan:
     """List the files of all archives and split the large plain ones."""
+    problems: list[tuple[str, str]] = []
+    files = list(named_files(archives, problems))
+    work = split_up(files, split_size)
+    problems += work.problems
+    if not work.splits:
+        raise nothing_to_read(archives, problems)
+    return Plan(work.splits, tuple(problems))
+
+
+def nothing_to_read(
+    archives: Sequence[str], problems: Iterable[tuple[str, str]] = ()
+) -> ArchiveError:
+    """Say of archives that there is nothing in them, and why."""
+    why = "; ".join(f"{label}: {says}" for label, says in problems) or "no files in them"
+    return ArchiveError(f"nothing to read in {', '.join(map(places.shown, archives))} ({why})")
+
+
+def split_up(files: Iterable[tuple[str, str]], split_size: int = SPLIT_SIZE) -> Plan:
+    """Split files, each given by its name and its path; the large plain ones into many pieces."""
     splits: list[Split] = []
     problems: list[tuple[str, str]] = []
-    for label, path in _files(archives, problems):
+    for label, path in files:
         try:
             splits += _file(label, path, split_size)
         except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
             problems.append((label, _reason(path, error)))
-    if not splits:
-        why = "; ".join(f"{label}: {says}" for label, says in problems) or "no files in them"
-        message = f"nothing to read in {', '.join(archives)} ({why})"
-        raise ArchiveError(message)
-    return Plan(tuple(splits), tuple(problems))
+    # From here on a file has the name that people may see.
+    shown = Names().all([*(one.file for one in splits), *(label for label, _ in problems)])
+    splits = [one if shown[one.file] == one.file else replace(one, file=shown[one.file])
+              for one in splits]  # fmt: skip
+    return Plan(tuple(splits), tuple((shown[label], masked(why)) for label, why in problems))
 
 
 def tasks(splits: Iterable[Split], workers: int) -> list[tuple[Split, ...]]:
@@ -81,7 +105,9 @@ def tasks(splits: Iterable[Split], workers: int) -> list[tuple[Split, ...]]:
     return [tuple(bundle) for bundle in bundles if bundle]
 
 
-def _files(archives: Sequence[str], problems: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def named_files(
+    archives: Sequence[str], problems: list[tuple[str, str]]
+) -> Iterator[tuple[str, str]]:
     """Name every file on disk; a name begins with the archive's own, made different if need be."""
 
     def closed(error: OSError) -> None:
@@ -89,24 +115,22 @@ def _files(archives: Sequence[str], problems: list[tuple[str, str]]) -> Iterator
 
     taken: dict[str, int] = {}
     for archive in archives:
-        root = Path(archive)
-        name = Path(os.path.normpath(root.absolute())).name or "archive"
+        name = places.name_of(archive)
         taken[name] = taken.get(name, 0) + 1
         label = name if taken[name] == 1 else f"{name}#{taken[name]}"
-        if not root.is_dir():
-            yield label, str(root.absolute())
-            continue
-        for folder, folders, names in os.walk(root, onerror=closed):
-            folders.sort()
-            for one in sorted(names):
-                path = Path(folder, one)
-                if path.is_file():
-                    yield f"{label}/{path.relative_to(root).as_posix()}", str(path.absolute())
+        try:
+            if not places.is_folder(archive):
+                yield label, places.absolute(archive)
+                continue
+            for below, path in places.files_below(archive, closed):
+                yield f"{label}/{below}", path
+        except OSError as error:
+            closed(error)
 
 
 def _file(label: str, path: str, split_size: int) -> Iterator[Split]:
-    size = os.stat(path).st_size
-    with open(path, "rb") as file:
+    size = places.size_of(path)
+    with places.opened(path) as file:
         head = file.read(SNIFFED)
     kind = sniff(head)
     if kind == "plain":
@@ -131,11 +155,15 @@ def _ranges(label: str, path: str, at: int, size: int, split_size: int) -> Itera
 
 def _members(label: str, path: str, split_size: int) -> Iterator[Split]:
     """Plan an uncompressed tar: plain members are ranges of it, the others streams."""
-    with tarfile.open(path, "r:") as archive, open(path, "rb") as file:
+    with (
+        places.opened(path) as index,
+        tarfile.open(fileobj=index, mode="r:") as archive,
+        places.opened(path) as file,
+    ):
         try:
             members = [member for member in archive if member.isreg()]
         except tarfile.TarError:
-            yield Split(label, path, end=os.stat(path).st_size)
+            yield Split(label, path, end=places.size_of(path))
             return
         for member in members:
             file.seek(member.offset_data)
@@ -148,7 +176,7 @@ def _members(label: str, path: str, split_size: int) -> Iterator[Split]:
 
 
 def _zipped(label: str, path: str) -> Iterator[Split]:
-    with zipfile.ZipFile(path) as archive:
+    with places.opened(path) as file, zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             if not info.is_dir():
                 name, size = f"{label}!{info.filename}", info.compress_size
@@ -157,7 +185,7 @@ def _zipped(label: str, path: str) -> Iterator[Split]:
 
 def _reason(path: str, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
-        return f"there is no file or folder {path}"
+        return f"there is no file or folder {places.shown(path)}"
     if isinstance(error, PermissionError):
-        return f"{path} may not be read; check its permissions"
+        return f"{places.shown(path)} may not be read; check its permissions"
     return f"cannot be opened: {error}"

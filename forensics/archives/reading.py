@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import IO
 
+from forensics import places
 from forensics.archives.cutting import HEAD, LONGEST, Cutter, Part
+from forensics.archives.digests import Digest
 from forensics.archives.planning import Split
 from forensics.archives.starts import Signature
 from forensics.archives.unpacking import BLOCK, Unpacked, blocks, unpack, zip_member
 from forensics.archives.unwrapping import Unwrapping, choose
+from forensics.masking import Names
+from forensics.meter import Meter, metered
 
 __all__ = ["Opened", "Piece", "begin", "digest", "pieces"]
 
@@ -62,25 +65,27 @@ def begin(piece: Piece, signatures: Sequence[Signature]) -> Opened:
     return Opened(head, unwrapping, headless, Cutter(signatures, part), _with_last(blocks))
 
 
-def pieces(split: Split) -> Iterator[Piece]:
+def pieces(split: Split, meter: Meter | None = None) -> Iterator[Piece]:
     """Open a split: one piece for a range, one for every file inside a stream."""
     if split.role == "range":
-        with open(split.path, "rb") as file:
-            yield _range(split, file)
+        with places.opened(split.path) as file:
+            yield _range(split, metered(file, meter))
         return
-    with open(split.path, "rb") as file:
-        source = zip_member(split.path, split.member) if split.member else _at(file, split)
+    with places.opened(split.path) as file:
+        whole = metered(file, meter)
+        source = zip_member(split.path, split.member) if split.member else _at(whole, split)
+        inside = Names()
         for item in unpack(split.file, source):
-            yield Piece(item.file, 0, 0, None, blocks(item), None, item, whole=True)
+            yield Piece(inside.shown(item.file), 0, 0, None, blocks(item), None, item, whole=True)
 
 
-def digest(split: Split) -> str:
+def digest(split: Split) -> Digest:
     """Compute the digest of a whole plain file."""
-    found = hashlib.sha256()
-    with open(split.path, "rb") as file:
+    found = Digest()
+    with places.opened(split.path) as file:
         for block in _stretch(file, split.at, split.size):
             found.update(block)
-    return found.hexdigest()
+    return found
 
 
 def _peeked(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:

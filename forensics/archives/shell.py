@@ -7,6 +7,7 @@ import shlex
 import tarfile
 from collections.abc import Sequence
 
+from forensics import places
 from forensics.archives.planning import Split
 from forensics.archives.unpacking import Step
 
@@ -22,6 +23,18 @@ _READERS = {
 }
 
 
+# What writes an object of a store to a pipe.
+_FETCHERS = {
+    "s3": "aws s3 cp {} -",
+    "gs": "gcloud storage cat {}",
+    "gcs": "gcloud storage cat {}",
+    "hdfs": "hdfs dfs -cat {}",
+    "viewfs": "hdfs dfs -cat {}",
+    "abfs": "hdfs dfs -cat {}",
+    "abfss": "hdfs dfs -cat {}",
+}
+
+
 def steps_of(split: Split, inside: Sequence[Step]) -> tuple[Step, ...]:
     """Say how to come from the file on disk to the text: what the plan opened, and what followed.
 
@@ -30,7 +43,7 @@ def steps_of(split: Split, inside: Sequence[Step]) -> tuple[Step, ...]:
     if split.member:
         return (("zip", split.member), *inside)
     if split.at:
-        with tarfile.open(split.path, "r:") as archive:
+        with places.opened(split.path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
             member = next((one.name for one in archive if one.offset_data == split.at), "")
         return (("tar", member), *inside)
     return tuple(inside)
@@ -43,10 +56,17 @@ def command(path: str, steps: Sequence[Step], first: int, last: int) -> str | No
     "tar -xOf logs.tar.gz -- b/server.log | sed -n '5,7p;7q'"
     >>> command("server.log.gz", [("gzip", "")], 5, 5)
     "zcat server.log.gz | sed -n '5p;5q'"
+    >>> command("s3://logs/server.log.gz", [("gzip", "")], 5, 5)
+    "aws s3 cp s3://logs/server.log.gz - | gzip -dc | sed -n '5p;5q'"
     """
     wanted = f"{first}p" if first == last else f"{first},{last}p"
     sed = f"sed -n '{wanted};{last}q'"
     parts: list[str] = []
+    if places.is_remote(path):
+        fetcher = _FETCHERS.get(path.partition("://")[0])
+        if fetcher is None:
+            return None
+        parts.append(fetcher.format(quoted(places.shown(path))))
     left = list(steps)
     while left:
         kind, member = left.pop(0)

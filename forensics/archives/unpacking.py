@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, cast
 
+from forensics import places
 from forensics.archives.compression import (
     Damage,
     Inflated,
@@ -80,9 +81,9 @@ def blocks(item: Unpacked, size: int = BLOCK) -> Iterator[bytes]:
 
 def zip_member(path: str, member: str) -> Readable:
     """Open one member of a zip file; reads the bytes themselves, so that a cut loses nothing."""
-    with zipfile.ZipFile(path) as archive:
+    with places.opened(path) as file, zipfile.ZipFile(file) as archive:
         info = archive.getinfo(member)
-    return _zip_stream(open(path, "rb"), info)
+    return _zip_stream(places.opened(path), info)
 
 
 def _tar(name: str, source: Readable, depth: int, steps: tuple[Step, ...]) -> Iterator[Unpacked]:

@@ -1,4 +1,4 @@
-"""The pulse of a log: its longest silences, and how many of its records have which level.
+"""The pulse of a log: its longest silences, where its time goes backwards, and its levels.
 
 Every record counts, also those that no rule reads, so it must cost next to nothing: a record whose
 time reads `HH:mm:ss` like the one before is settled by one look at eight bytes.
@@ -19,11 +19,17 @@ from forensics.entries.layouts import Layout
 from forensics.entries.parsing import times
 from forensics.entries.times import NO_TIME, TimeFormat
 
-__all__ = ["SILENCE", "Gap", "Pulse", "longest"]
+__all__ = ["BACK", "LATER", "SILENCE", "Gap", "Pulse", "farthest", "longest"]
 
 # Shorter silences are not told of, and no more than the longest few of a file.
 SILENCE = 10_000_000
 _KEPT = 32
+# Shorter steps back are none: threads that write at once may come out of order.
+BACK = 2_000_000
+_STEPS_KEPT = 8
+# A thread that hung may still write what it had to say, and others with it; so many records later
+# time goes on where it was. What is still behind then went backwards.
+LATER = 8
 # Begin and end in microseconds as logged, and the line that ends it, counted from its split.
 Gap = tuple[int, int, int]
 
@@ -44,6 +50,8 @@ class Pulse:
         self._clock = [_clock_at(group[0]) for group in groups]
         self._level = [_level_at(group) for group in groups]
         self._last: int | None = None
+        # where time goes backwards
+        self.back = Back()
 
     def take(self, cut: Cut) -> None:
         """Count the records of a cut."""
@@ -80,26 +88,67 @@ class Pulse:
         apart = (_seconds(words[pairs]) - _seconds(words[pairs - 1])) % _DAY
         maybe = (apart >= _NEAR) | (dates[pairs] != dates[pairs - 1])
         maybe |= ~sure[pairs] | ~sure[pairs - 1]
-        # Backwards is nearly a whole day forwards: it is read entirely, and then left out.
+        # Backwards is nearly a whole day forwards: it is read entirely, too.
         pairs = pairs[maybe]
         begins, ends = (times(cut, rows, self._groups) for rows in (pairs - 1, pairs))
         edges = times(cut, np.array([0, len(words) - 1], np.int64), self._groups)
         first, last = (int(edge) for edge in edges)
-        found = [
-            (int(begin), int(end), int(line))
-            for begin, end, line in zip(begins, ends, cut.lines[pairs], strict=True)
-            if begin != NO_TIME and end - begin >= SILENCE
+        known = (begins != NO_TIME) & (ends != NO_TIME)
+        rows, begins, ends = pairs[known], begins[known], ends[known]
+        jumps = [
+            (int(begin), int(end), int(row))
+            for begin, end, row in zip(begins, ends, rows, strict=True)
+            if end - begin >= SILENCE or begin - end >= BACK
         ]
-        if self._last is not None and first != NO_TIME and first - self._last >= SILENCE:
-            found.append((self._last, first, int(cut.lines[0])))
+        if self._last is not None and first != NO_TIME:
+            jumps.append((self._last, first, 0))
+        found = [
+            (begin, end, int(cut.lines[row])) for begin, end, row in jumps if end - begin >= SILENCE
+        ]
         self.gaps = longest([*self.gaps, *found])
+        self.back.take(cut, [one for one in jumps if one[0] - one[1] >= BACK], self._groups)
         self._last = last if last != NO_TIME else self._last
+
+
+class Back:
+    """Tells time that goes backwards from a few records that come late."""
+
+    def __init__(self) -> None:
+        """Begin with no step; `open` are those of which it is not known, until so many records."""
+        self.count = 0
+        self.steps: list[Gap] = []
+        self.open: list[tuple[Gap, int]] = []
+
+    def take(self, cut: Cut, jumps: Iterable[Gap], groups: list[list[Layout]]) -> None:
+        """Take the steps back of a cut: from when, to when, and at which of its records."""
+        last = len(cut.starts) - 1
+        asked = [(step, left - 1) for step, left in self.open]
+        asked += [
+            ((begin, end, int(cut.lines[row])), row + LATER) for begin, end, row in sorted(jumps)
+        ]
+        self.open = [(step, row - last) for step, row in asked if row > last]
+        known = [(step, row) for step, row in asked if row <= last]
+        if known:
+            moments = times(cut, np.array([row for _, row in known], np.int64), groups)
+            for (step, _), moment in zip(known, moments, strict=True):
+                self._settle(step, int(moment))
+
+    def _settle(self, step: Gap, later: int) -> None:
+        if NO_TIME != later < step[0]:
+            self.count += 1
+            self.steps = farthest([*self.steps, step])
 
 
 def longest(gaps: Iterable[Gap]) -> list[Gap]:
     """Keep the longest of some silences, in the order of time."""
     kept = heapq.nsmallest(_KEPT, gaps, key=lambda gap: (gap[0] - gap[1], gap))
     return sorted(kept)
+
+
+def farthest(steps: Iterable[Gap]) -> list[Gap]:
+    """Keep the farthest of some steps back, in the order of lines."""
+    kept = heapq.nsmallest(_STEPS_KEPT, steps, key=lambda step: (step[1] - step[0], step))
+    return sorted(kept, key=lambda step: step[2])
 
 
 def _seconds(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:

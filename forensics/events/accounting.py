@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from forensics.entries.pulse import SILENCE, Gap, longest
+from forensics.entries.pulse import BACK, LATER, SILENCE, Gap, farthest, longest
+from forensics.events.falls import Fall, first_few
+from forensics.masking import masked
 
 __all__ = ["FileAccount", "add_up", "mark_duplicates"]
 
@@ -38,7 +40,16 @@ class FileAccount:
     # its longest silences, and how many records have a level that begins with which letter
     gaps: list[Gap] = field(default_factory=list)
     levels: Counter[str] = field(default_factory=Counter)
+    # where its time, and what it tells of epochs, goes backwards: a few, and how often in all
+    steps: list[Gap] = field(default_factory=list)
+    stepped: int = 0
+    # steps back of which only the records after them tell whether time stays there
+    open_steps: list[tuple[Gap, int]] = field(default_factory=list)
+    falls: list[Fall] = field(default_factory=list)
+    fallen: int = 0
     sha256: str | None = None
+    # the digests of its first bytes, by how many they are
+    heads: dict[str, str] = field(default_factory=dict)
     # what the lines are wrapped in, the outermost first
     wrapper: str | None = None
     broken: bool = False
@@ -46,6 +57,13 @@ class FileAccount:
     version: str | None = None
     node: str | None = None
     role: str | None = None
+
+    def settle_steps(self, later: int) -> None:
+        """Take the open steps for real that a later time is still behind."""
+        real = [step for step, _ in self.open_steps if later < step[0]]
+        self.stepped += len(real)
+        self.steps = farthest([*self.steps, *real])
+        self.open_steps = []
 
     def row(self) -> dict[str, Any]:
         """Give the row of the table of files."""
@@ -65,7 +83,7 @@ class FileAccount:
             "last_ts": _moment(self.last),
             "bytes": counts.get("bytes", 0),
             "duplicate_lines": counts.get("lines", 0) if duplicate else 0,
-            "damaged": "; ".join(dict.fromkeys(self.notes)) or None,
+            "damaged": masked("; ".join(dict.fromkeys(self.notes))) if self.notes else None,
             "sha256": self.sha256,
             "duplicate_of": self.duplicate_of,
         }
@@ -81,20 +99,28 @@ def add_up(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         total = files.setdefault(row["file"], FileAccount(row["file"]))
         account = row["account"]
         total.sha256 = account.get("sha256") or total.sha256
+        total.heads = account.get("heads") or total.heads
         total.wrapper = account.get("wrapper") or total.wrapper
         if row["split"] < 0:
             continue
         total.bases[row["split"]] = base = total.counts["lines"]
         total.gaps = longest([*total.gaps, *_gaps(account, base, total.last)])
+        _add_falls(total, account, base)
         total.levels.update(account.get("levels", {}))
         for name in _SUMS:
             total.counts[name] += account[name]
+        total.counts["stray_lines"] += account.get("stray_lines", 0)
         total.layouts.update(account["layouts"])
         total.writers.update(account["writers"])
         total.notes += account["notes"]
         total.broken = total.broken or account["broken"]
         total.first = account["first"] if total.first is None else total.first
         total.last = total.last if account["last"] is None else account["last"]
+    for total in files.values():
+        # Of a very last record nobody knows whether it only came late.
+        total.open_steps = [one for one in total.open_steps if one[1] < LATER]
+        if total.last is not None:
+            total.settle_steps(total.last)
     return files
 
 
@@ -105,6 +131,26 @@ def _gaps(account: Mapping[str, Any], base: int, last: int | None) -> Iterable[G
     first = account["first"]
     if last is not None and first is not None and first - last >= SILENCE:
         yield last, first, base + 1
+
+
+def _add_falls(total: FileAccount, account: Mapping[str, Any], base: int) -> None:
+    """Add where a split goes backwards, and whether it begins before the one before it ended."""
+    steps = [(begin, end, base + line) for begin, end, line in account.get("steps", ())]
+    total.stepped += account.get("stepped", 0)
+    first, last = account["first"], total.last
+    if first is not None:
+        total.settle_steps(first)
+        if last is not None and last - first >= BACK:
+            steps.append((last, first, base + 1))
+            total.stepped += 1
+    total.steps = farthest([*total.steps, *steps])
+    total.open_steps += [
+        ((begin, end, base + line), left)
+        for (begin, end, line), left in account.get("open_steps", ())
+    ]
+    falls = ((*fall[:5], base + fall[5]) for fall in account.get("falls", ()))
+    total.falls = first_few([*total.falls, *falls])
+    total.fallen += account.get("fallen", 0)
 
 
 def mark_duplicates(files: Mapping[str, FileAccount]) -> None:

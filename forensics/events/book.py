@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from forensics.archives.cutting import Cut, Cutter
 from forensics.entries.layouts import Layout
-from forensics.entries.parsing import grouped, lift, parse, read, signatures
+from forensics.entries.parsing import grouped, lift, read, signatures
 from forensics.entries.sieve import Sieve
 from forensics.events.matching import Matcher
 from forensics.events.rules import Rule
+from forensics.masking import mask
 
 __all__ = ["Book"]
 
@@ -43,8 +44,8 @@ class Book:
         return self.sieve.narrow(lifted, self.groups)
 
     def read(self, passed: pa.RecordBatch) -> pa.RecordBatch:
-        """Read records as entries."""
-        return read(passed, self.groups)
+        """Read records as entries, their secrets masked: nothing that follows ever sees one."""
+        return read(_masked(passed), self.groups)
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Give the events of entries."""
@@ -56,8 +57,18 @@ class Book:
 
     def entries(self, cut: Cut) -> pa.RecordBatch:
         """Parse all records of a cut, whether a rule listens to them or not."""
-        return parse(cut, np.arange(len(cut.starts)), self.groups)
+        return self.read(lift(cut, np.arange(len(cut.starts)), self.groups))
 
     def events(self, cut: Cut) -> pa.RecordBatch:
         """Give what a scan makes of a cut: only records that pass the sieve meet the rules."""
         return self.match(self.read(self.passed(cut)))
+
+
+def _masked(records: pa.RecordBatch) -> pa.RecordBatch:
+    # Both at once: patterns have a price each time they are used.
+    both = mask(pa.concat_arrays([records["text"], records["more"]]))
+    for at, name in enumerate(("text", "more")):
+        part = both.slice(at * len(records), len(records))
+        column = records.schema.get_field_index(name)
+        records = records.set_column(column, records.schema.field(column), part)
+    return records

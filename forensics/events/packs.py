@@ -143,7 +143,7 @@ def catalogue(overlays: Sequence[Pack] = ()) -> Catalogue:
 
 
 def _shipped() -> Pack:
-    folders = ("events", "layouts", "kinds", "detectors")
+    folders = ("events", "layouts", "kinds", "detectors", "quality")
     whole = open_pack(root())
     pages = {
         name: page

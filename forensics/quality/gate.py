@@ -1,133 +1,195 @@
-"""Runs the expectations with Great Expectations, part by part of a table, and tells what failed."""
+"""The gate: every expectation with its answer, whom a failure concerns, and what follows."""
 
 from __future__ import annotations
 
-import importlib
-import logging
-import os
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
-from forensics.quality.expectations import EXPECTATIONS, Expectation
-from forensics.tables import scanned
+from forensics.quality import claiming, reading, rebuilding
+from forensics.quality.columns import TABLES
+from forensics.quality.given import Given
+from forensics.quality.running import Answer, Runner
+from forensics.quality.suites import Expectation
 
-__all__ = ["CHECKS", "check"]
+__all__ = ["CHECKS", "Check", "Gate", "check"]
 
 CHECKS = pa.schema(
     [
+        ("check", pa.string()),
         ("table", pa.string()),
+        # in words, and as Great Expectations has it: its name, and what it was asked with
+        ("words", pa.string()),
         ("expectation", pa.string()),
+        ("arguments", pa.string()),
         ("success", pa.bool_()),
         ("observed", pa.string()),
+        # note, downgrade or close, and what it means, in words
         ("consequence", pa.string()),
+        ("otherwise", pa.string()),
+        ("severity", pa.string()),
+        # the rows that fail, and the findings that were downgraded for it
+        ("failed", pa.int64()),
+        ("findings", pa.list_(pa.string())),
     ]
 )
+_FRAMES: Mapping[str, Callable[[Given], pd.DataFrame]] = {
+    "archive": reading.archive,
+    "files": reading.files,
+    "events": reading.events,
+    "leadership": rebuilding.leadership,
+    "isr": rebuilding.isr,
+    "clocks": rebuilding.clocks,
+    "lanes": rebuilding.lanes,
+    "coverage": rebuilding.coverage,
+    "findings": claiming.findings,
+}
 _SHOWN = 5
-# Rows of a part, to which those are added that belong to its last partition.
-_PART = 250_000
-Row = dict[str, Any]
 
 
-def check(tables: Path, expectations: Iterable[Expectation] = EXPECTATIONS) -> pa.Table:
-    """Check the saved tables; gives one row for each expectation."""
-    expectations = list(expectations)
-    results: list[list[Row]] = [[] for _ in expectations]
-    for table, parts in (("files", _files), ("leadership", _leadership)):
-        wanted = [at for at, one in enumerate(expectations) if one.table == table]
-        for frame in parts(tables):
-            for at in wanted:
-                results[at].append(_result(expectations[at], frame))
-    rows = [_row(one, found) for one, found in zip(expectations, results, strict=True)]
-    return pa.Table.from_pylist(rows, schema=CHECKS)
+@dataclass(frozen=True)
+class Check:
+    """One expectation and its answer."""
+
+    expectation: Expectation
+    holds: bool
+    observed: str
+    failed: int = 0
+    # whom it concerns: names of files, nodes or partitions, or ids of findings
+    about: str = "archive"
+    names: frozenset[str] = frozenset()
+    # the findings that were downgraded for it
+    findings: Sequence[str] = ()
+
+    def row(self) -> dict[str, Any]:
+        """Give the row of the table of checks."""
+        one = self.expectation
+        asked = dict(one.arguments) | ({"where": dict(one.where)} if one.where else {})
+        return {
+            "check": one.id,
+            "table": one.table,
+            "words": one.words,
+            "expectation": one.kind,
+            "arguments": json.dumps(asked, ensure_ascii=False, default=str),
+            "success": self.holds,
+            "observed": self.observed,
+            "consequence": one.consequence,
+            "otherwise": one.otherwise,
+            "severity": one.severity,
+            "failed": self.failed,
+            "findings": list(self.findings),
+        }
+
+    @property
+    def says(self) -> str:
+        """Say in one sentence, without its full stop, that it does not hold."""
+        return f"{self.expectation.otherwise} ({self.observed})"
 
 
-def _files(tables: Path) -> Iterator[pd.DataFrame]:
-    frame: pd.DataFrame = ds.dataset(tables / "files", format="parquet").to_table().to_pandas()
-    buckets = ["records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines"]
-    frame["lines_left_over"] = frame["lines"] - frame[buckets].sum(axis=1)
-    frame["parsed_share"] = 1.0 - frame["unparsed_lines"] / frame["lines"].clip(lower=1)
-    yield frame
+@dataclass(frozen=True)
+class Gate:
+    """All checks of one run."""
+
+    checks: Sequence[Check] = field(default_factory=tuple)
+
+    def failed(self, consequence: str | None = None) -> list[Check]:
+        """Give those that do not hold, all or those with one consequence; the gravest first."""
+        return [
+            one
+            for wanted in ("close", "downgrade", "note")
+            for one in self.checks
+            if not one.holds
+            and one.expectation.consequence == wanted
+            and consequence in (None, wanted)
+        ]
+
+    @property
+    def closed(self) -> list[str]:
+        """Say why nothing can be concluded, if so."""
+        return [one.says for one in self.failed("close")]
+
+    def table(self) -> pa.Table:
+        """Give the table of checks."""
+        return pa.Table.from_pylist([one.row() for one in self.checks], schema=CHECKS)
 
 
-def _leadership(tables: Path) -> Iterator[pd.DataFrame]:
-    """Give the table in parts: a partition's rows stand together, and no part cuts through them."""
-    columns = ["topic", "partition", "leader_epoch", "started_at", "ended_at"]
-    data = ds.dataset(tables / "leadership", format="parquet")
-    held = data.schema.empty_table().select(columns)
-    for batch in scanned(data, columns):
-        held = pa.concat_tables([held, pa.Table.from_batches([batch])])
-        if len(held) >= _PART:
-            whole = _start_of_last(held)
-            if whole:
-                yield _timed(held.slice(0, whole))
-                held = held.slice(whole).combine_chunks()
-    yield _timed(held)
+def check(given: Given, expectations: Iterable[Expectation], docs: Path | None = None) -> Gate:
+    """Ask all expectations, table by table; `docs` is the folder for Data Docs, if wanted."""
+    wanted: dict[str, list[Expectation]] = {}
+    for one in expectations:
+        wanted.setdefault(one.table, []).append(one)
+    runner = Runner(docs)
+    checks: list[Check] = []
+    for table in TABLES:
+        if mine := wanted.get(table):
+            frame = _frame(table, given)
+            answers = runner.ask(table, frame, mine)
+            checks += [
+                _check(one, answer, frame, given) for one, answer in zip(mine, answers, strict=True)
+            ]
+    runner.close()
+    return Gate(checks)
 
 
-def _start_of_last(held: pa.Table) -> int:
-    """Say where the rows of the last partition begin; the rest of them may be yet to come."""
-    last = [held[name][len(held) - 1] for name in ("topic", "partition")]
-    mine = pc.and_(pc.equal(held["topic"], last[0]), pc.equal(held["partition"], last[1]))
-    return int(pc.index(mine, value=True).as_py())
+def _frame(table: str, given: Given) -> pd.DataFrame:
+    columns = list(TABLES[table].columns)
+    if table in ("archive", "files", "findings") or given.has(table):
+        return _FRAMES[table](given)[columns]
+    return pd.DataFrame({name: pd.Series([], dtype=float) for name in columns})
 
 
-def _timed(part: pa.Table) -> pd.DataFrame:
-    frame: pd.DataFrame = part.to_pandas()
-    frame["seconds"] = (frame["ended_at"] - frame["started_at"]).dt.total_seconds()
-    return frame
+def _check(one: Expectation, answer: Answer, frame: pd.DataFrame, given: Given) -> Check:
+    if answer.holds:
+        # What `mostly` lets pass is no failure, and concerns nobody.
+        return Check(one, holds=True, observed=answer.observed)
+    about = TABLES[one.table].about
+    rows = frame.iloc[list(answer.rows)]
+    names = [_name(about, row) for row in rows.to_dict("records")]
+    shown = [f"{name}: {_short(value)}" for name, value in zip(names, answer.values, strict=False)]
+    observed = answer.observed
+    if shown and about != "archive":
+        more = len(shown) - _SHOWN
+        listed = "; ".join([*shown[:_SHOWN], *([f"and {more:,} more"] if more > 0 else [])])
+        observed = f"{observed}: {listed}"
+    elif shown:
+        observed = _short(next(iter(answer.values)))
+    if not names or about == "archive":
+        return Check(one, holds=False, observed=observed, failed=len(names))
+    if one.arguments.get("column") == "fallen_epochs":
+        return _of_partitions(one, observed, names, given)
+    found = frozenset(name for name in names if name)
+    return Check(one, holds=False, observed=observed, failed=len(names), about=about, names=found)
 
 
-def _row(expectation: Expectation, results: Sequence[Row]) -> Row:
-    """Put what was found in the parts together; it holds when it holds in all of them."""
-    failed = [one for one in results if not one["success"]]
-    seen = [value for one in failed for value in one["failing"]][:_SHOWN]
-    observed = [one["observed"] for one in failed or results]
-    return {
-        "table": expectation.table,
-        "expectation": _words(expectation),
-        "success": not failed,
-        "observed": ", ".join(seen) or next(iter(observed), "no rows"),
-        "consequence": expectation.consequence,
-    }
+def _of_partitions(one: Expectation, observed: str, files: Sequence[str], given: Given) -> Check:
+    """Narrow files down to the partitions whose epochs fell; more than were kept are all."""
+    accounts = [given.accounts[name] for name in files]
+    whole = any(account.fallen > len(account.falls) for account in accounts)
+    falls = [(account.file, fall) for account in accounts for fall in account.falls]
+    if whole or not falls:
+        return Check(one, False, observed, len(files), "files", frozenset(files))
+    file, (topic, partition, counter, before, after, line) = falls[0]
+    words = counter.replace("_", " ")
+    observed += f"; first {topic}-{partition}: {words} {before}, then {after} at {file}:{line}"
+    names = frozenset(f"{fall[0]}-{fall[1]}" for _, fall in falls)
+    return Check(one, False, observed, len(files), "partitions", names)
 
 
-def _result(expectation: Expectation, frame: pd.DataFrame) -> Row:
-    if frame.empty and not expectation.kind.startswith("ExpectTable"):
-        # Every column expectation holds on an empty table; that would be no comfort.
-        return {"success": True, "failing": [], "observed": "no rows"}
-    result = _validated(expectation, frame)
-    found = result["result"]
-    return {
-        "success": bool(result["success"]),
-        "failing": [str(value) for value in found.get("partial_unexpected_list", [])[:_SHOWN]],
-        "observed": str(found.get("observed_value", "all rows")),
-    }
+def _name(about: str, row: Mapping[Any, Any]) -> str:
+    if about == "partitions":
+        return f"{row['topic']}-{row['partition']}"
+    if about == "archive":
+        return about
+    name = row[{"files": "file", "nodes": "node", "findings": "id"}[about]]
+    return str(name) if isinstance(name, str) else ""
 
 
-def _validated(expectation: Expectation, frame: pd.DataFrame) -> Mapping[str, Any]:
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    logging.getLogger("great_expectations").setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        # Half a second of imports, wanted only once there is something to check.
-        gx: Any = importlib.import_module("great_expectations")
-        context = gx.get_context(mode="ephemeral")
-        context.variables.progress_bars = {"globally": False}
-        source = context.data_sources.add_or_update_pandas(expectation.table)
-        asset = source.add_dataframe_asset(expectation.table)
-        batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
-        wanted = getattr(gx.expectations, expectation.kind)(**expectation.arguments)
-        result: Mapping[str, Any] = batch.validate(wanted).to_json_dict()
-    return result
-
-
-def _words(expectation: Expectation) -> str:
-    arguments = ", ".join(f"{name}={value}" for name, value in expectation.arguments.items())
-    return f"{expectation.kind}({arguments})"
+def _short(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return str(value)

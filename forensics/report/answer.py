@@ -109,6 +109,8 @@ def untold(saved: Saved) -> str:
 def sentence(saved: Saved) -> str:
     """Say what happened in one sentence, or which of the three other things is the case."""
     verdict = saved.document.get("verdict")
+    if closed := _closed(saved):
+        return closed
     if verdict == "incident" and saved.incidents:
         return _incident(saved)
     understood = f"{_understood(saved)} of {count(_lines(saved), 'line')} understood"
@@ -117,12 +119,28 @@ def sentence(saved: Saved) -> str:
         return f"Nothing of level medium or higher found{_window(saved)}; {understood}."
     if not _lines(saved) or not (saved.document.get("archive") or {}).get("events"):
         return "Cannot tell: nothing in the input could be used as a Kafka log."
-    missing = lacks(saved)
+    missing = ", ".join(one for one in (lacks(saved), *_doubted(saved)) if one)
     why = f" ({missing})" if missing else ""
     return (
         f"Cannot tell: nothing of level medium or higher found{_window(saved)}, but the logs "
         f"cover too little to say that nothing happened{why}; {understood}."
     )
+
+
+def _closed(saved: Saved) -> str:
+    """Say that the gate of quality is closed, if so; what was found is told with less trust."""
+    told = (saved.document.get("quality") or {}).get("closed") or ()
+    if not told:
+        return ""
+    found = count(len(saved.incidents), "finding")
+    rest = f" {found} of level medium or higher: do not act on them before that is settled."
+    return f"Cannot tell: the quality gate is closed, {told[0]}.{rest if saved.incidents else ''}"
+
+
+def _doubted(saved: Saved) -> list[str]:
+    """Name the checks that failed, and for which nothing is sure."""
+    failed = (saved.document.get("quality") or {}).get("failed") or ()
+    return [str(one.get("otherwise")) for one in failed if one.get("consequence") == "downgrade"]
 
 
 def _incident(saved: Saved) -> str:

@@ -9,7 +9,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.report.markup import Child, Markup, code, join, tag
+from forensics.report.nearby import around, neighbours
 from forensics.report.saved import Proof, Saved
+from forensics.report.words import count
 
 __all__ = ["Places", "chip", "proofs"]
 
@@ -20,6 +22,7 @@ class Places:
     def __init__(self, saved: Saved, quoted: Iterable[Proof]) -> None:
         """Look up all lines that a section quotes in one go."""
         wanted = {(one.file, one.line) for one in quoted if one.line is not None}
+        self._near = neighbours(saved, wanted)
         self._offsets = _offsets(saved, wanted)
         self._rules = set(saved.document.get("rules") or ())
         self._digests = {row["file"]: row["sha256"] for row in saved.files if row["sha256"]}
@@ -30,6 +33,14 @@ class Places:
             return None
         says = f"read by {proof.rule}"
         return tag("a", says, href=f"#rule-{proof.rule}") if proof.rule in self._rules else says
+
+    def around(self, proof: Proof) -> tuple[Markup | None, Markup | None]:
+        """Quote the lines before and after one, as far as they are saved."""
+        before, after = around(self._near, proof)
+        return (
+            tag("pre", before, class_="near") if before else None,
+            tag("pre", after, class_="near") if after else None,
+        )
 
     def of(self, proof: Proof) -> str:
         """Say where a line is, to the byte, and of which file by its digest."""
@@ -66,10 +77,27 @@ def proofs(rows: Sequence[Mapping[str, Any]] | None) -> tuple[Proof, ...]:
     return tuple(dict.fromkeys(read))
 
 
-def chip(proof: Proof, places: Places) -> Markup:
-    """Set one quoted line, folded."""
+def chip(proof: Proof, places: Places, most: int | None = None, quote: str | None = None) -> Markup:
+    """Set one quoted line, folded; of a line with more letters than `most`, its beginning.
+
+    `quote` is where the whole line stands in findings.json, for a script to put it here.
+    """
     place = f"{proof.file}:{proof.line}" if proof.line is not None else proof.file
-    told: list[Child] = [part for part in (places.of(proof) or None, places.rule(proof)) if part]
+    left = len(proof.text) - most if most is not None else 0
+    cut = f"and {count(left, 'character')} more in findings.json" if left > 0 else None
+    told: list[Child] = [
+        part for part in (cut, places.of(proof) or None, places.rule(proof)) if part
+    ]
     below = tag("small", join(told, "; ")) if told else None
-    text = tag("pre", proof.text) if proof.text else None
-    return tag("details", tag("summary", code(place)), text, below, class_="chip")
+    text = tag("pre", proof.text[:most]) if proof.text else None
+    before, after = places.around(proof)
+    return tag(
+        "details",
+        tag("summary", code(place)),
+        before,
+        text,
+        after,
+        below,
+        class_="chip",
+        data_quote=quote if cut else None,
+    )

@@ -19,6 +19,7 @@ from forensics.archives.unwrapping import choose
 from forensics.entries.parsing import grouped, signatures
 from forensics.errors import ForensicsError
 from forensics.events.packs import catalogue
+from forensics.masking import Names, masked
 from forensics.report.escape import visible
 from forensics.report.saved import Finding, Proof, Saved
 
@@ -56,7 +57,10 @@ def parsed(text: str) -> Proof | None:
     18244
     """
     found = PLACE.fullmatch(text)
-    return Proof(found["file"], int(found["line"]), "") if found and int(found["line"]) else None
+    if not found or not int(found["line"]):
+        return None
+    # As the tables name it: no secret stands in a name.
+    return Proof(Names().shown(found["file"]), int(found["line"]), "")
 
 
 def finding_of(saved: Saved, name: str) -> Finding:
@@ -166,8 +170,8 @@ def _quoted(saved: Saved, proof: Proof) -> Proof:
 
 def _is_quote(text: str, line: bytes) -> bool:
     """Whether a text is a line, or the beginning of a long one."""
-    whole = _readable(line.decode("utf-8", "replace"))
-    quote = _readable(text)
+    # Secrets are masked in what is quoted; both are, since a run may be older than that.
+    whole, quote = (masked(_readable(one)) for one in (line.decode("utf-8", "replace"), text))
     # Tables cut bytes, so the last character may be half of one.
     start = quote.rstrip("\ufffd")
     return quote == whole or (len(quote.encode()) >= CUT and whole.startswith(start))

@@ -15,7 +15,7 @@ from forensics.report.words import clock, lasting
 from forensics.report.zones import current, shifted
 
 __all__ = [
-    "CONFIG", "Draw", "Figure", "Sheet", "bar_trace", "count_axis", "flags", "lanes",
+    "CONFIG", "Draw", "Figure", "Sheet", "bar_trace", "count_axis", "filled", "flags", "lanes",
     "plain", "plotly_js", "row_names", "stacked",
 ]  # fmt: skip
 
@@ -36,6 +36,8 @@ CONFIG: Figure = {
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 CLEAR = "rgba(0,0,0,0)"
 BANDS, GAP, HEAD = 50, 30, 30
+# With more flags than this their numbers would stand on each other.
+FLAGS = 60
 # Room for the axis and its title; each line of a legend takes this much more.
 FOOT, LINE = 52, 20
 
@@ -81,7 +83,7 @@ class Sheet:
         self._name_groups_once()
         foot = FOOT + LINE * _legend_lines(self.traces)
         layout = self.layout | {
-            "xaxis": self._time(), "shapes": bands[:BANDS], "barmode": "stack", "bargap": 0.15,
+            "xaxis": self.time_axis(), "shapes": bands[:BANDS], "barmode": "stack", "bargap": 0.15,
             "height": self.total + HEAD + foot, "font": {"family": FONT, "size": 12},
             "paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR, "uirevision": "fixed",
             "margin": {"l": 8, "r": 12, "t": HEAD, "b": foot}, "dragmode": "zoom",
@@ -104,7 +106,8 @@ class Sheet:
             elif group:
                 seen.add(group)
 
-    def _time(self) -> Figure:
+    def time_axis(self) -> Figure:
+        """Give the axis that all rows share."""
         title = f"time, {current().label} ({clock(self.view[0])[:10]})"
         return {
             "type": "date", "range": list(self.view), "automargin": True, "zeroline": False,
@@ -141,12 +144,17 @@ def plain(names: Iterable[str]) -> list[str]:
     return [shown(name) for name in names]
 
 
-def stacked(rows: Sequence[tuple[str, int, Draw]], tracks: marks.Tracks, **more: Any) -> Figure:
+def filled(rows: Sequence[tuple[str, int, Draw]], view: tuple[int, int]) -> Sheet:
     """Put (title, height, what draws it) one under the other on one time axis."""
-    sheet = Sheet([(title, height) for title, height, _ in rows], tracks.view)
+    sheet = Sheet([(title, height) for title, height, _ in rows], view)
     for row, (_, _, draw) in enumerate(rows, 1):
         draw(sheet, row)
-    return sheet.done(tracks.findings, tracks.holes, **more)
+    return sheet
+
+
+def stacked(rows: Sequence[tuple[str, int, Draw]], tracks: marks.Tracks, **more: Any) -> Figure:
+    """Give such rows as a figure, with what all figures have."""
+    return filled(rows, tracks.view).done(tracks.findings, tracks.holes, **more)
 
 
 def _band(found: Finding, last: int) -> Figure:
@@ -169,6 +177,7 @@ def _hole(start: int, end: int, share: float) -> Figure:
 def flags(figure: Sheet, row: int, tracks: marks.Tracks) -> None:
     """Draw a numbered flag for each finding."""
     levels = marks.levels(tracks)
+    crowded = len(tracks.findings) > FLAGS
     for level, colour in colours.LEVEL.items():
         mine = [
             (number, found, levels[number - 1])
@@ -176,18 +185,20 @@ def flags(figure: Sheet, row: int, tracks: marks.Tracks) -> None:
             if found.severity == level
         ]
         if mine:
-            for trace in _flag_traces(mine, level, colour, tracks.view):
+            for trace in _flag_traces(mine, level, colour, tracks.view, crowded=crowded):
                 figure.add_trace(trace, row=row, col=1)
     lowest = max(levels) + 0.6
     figure.update_yaxes(visible=False, fixedrange=True, range=[lowest, -0.6], row=row, col=1)
 
 
 def _flag_traces(
-    flags: Sequence[tuple[int, Finding, int]], level: str, colour: str, view: tuple[int, int]
-) -> tuple[Figure, Figure]:
+    flags: Sequence[tuple[int, Finding, int]], level: str, colour: str, view: tuple[int, int],
+    *, crowded: bool,
+) -> tuple[Figure, Figure]:  # fmt: skip
     reaches = [marks.reach(found, view) for _, found, _ in flags]
-    # A flag that begins before the view stands at its edge, where it can be seen.
-    edge = view[0] + (view[1] - view[0]) // 80
+    # A flag that begins before the view, or at its very end, stands where it can be seen whole.
+    inside = (view[1] - view[0]) // 50
+    first, last = view[0] + inside, view[1] - inside
     lines: Figure = {
         "type": "scatter", "x": [moment for start, end in reaches for moment in (start, end, None)],
         "y": [at for _, _, row in flags for at in (row, row, None)], "mode": "lines",
@@ -195,12 +206,13 @@ def _flag_traces(
     }  # fmt: skip
     heads: Figure = {
         "type": "scatter", "mode": "markers+text", "name": level, "showlegend": False,
-        "x": [max(start, edge) if end >= view[0] else start for start, end in reaches],
-        "y": [row for _, _, row in flags], "text": [str(number) for number, _, _ in flags],
+        "x": [min(max(start, first), last) if end >= view[0] and start <= view[1] else start
+              for start, end in reaches],
+        "y": [row for _, _, row in flags], "text": [] if crowded else [str(n) for n, _, _ in flags],
         "ids": [marks.link(found.id) for _, found, _ in flags],
         "customdata": [f"{number}. {shown(found.title)} ({level})" for number, found, _ in flags],
-        "marker": {"size": 18, "color": colour, "opacity": 1}, "textposition": "middle center",
-        "textfont": {"color": "#ffffff", "size": 11},
+        "marker": {"size": 9 if crowded else 18, "color": colour, "opacity": 1},
+        "textposition": "middle center", "textfont": {"color": "#ffffff", "size": 11},
         "hovertemplate": "%{customdata}<extra></extra>",
     }  # fmt: skip
     return lines, heads

@@ -22,6 +22,7 @@ from forensics.report.histories import (
     moments,
     states,
 )
+from forensics.report.markup import spot
 from forensics.report.saved import Saved
 from forensics.report.shortfalls import least
 from forensics.report.words import LEVELS
@@ -260,13 +261,19 @@ def _grid(
     other: Ints,
 ) -> grids.Grid:  # fmt: skip
     """Put the rows together, and count in two more rows what has none of its own."""
-    names = [row.label for row in rows]
+    names, links = [row.label for row in rows], [_link(row.members[0]) for row in rows]
     led, short = [one.leaders for one in chosen], [one.missing for one in chosen]
     for still, says in ((False, "others"), (True, "with no change")):
         many = sum(len(group.members) for group in left if group.is_still == still)
         if many:
             names.append(f"{many:,} {says}")
+            links.append("#partitions")
             moved = other if not still else np.zeros_like(other)
             led.append(np.where(moved > 0, grids.SEVERAL, grids.MANY))
             short.append(np.full(len(cut) - 1, grids.NOT_KNOWN, np.int64))
-    return grids.Grid(cut, names, np.stack(led), np.stack(short))
+    return grids.Grid(cut, names, np.stack(led), np.stack(short), links)
+
+
+def _link(member: str) -> str:
+    topic, _, number = member.rpartition("-")
+    return f"#{spot('p', topic, number)}"

@@ -28,6 +28,8 @@ class Grid:
     names: Sequence[str]
     leaders: Cells
     missing: Cells
+    # where on the page each row is told of exactly: what a click on one of its cells opens
+    links: Sequence[str] = ()
 
 
 def leaders(led: Ints, edges: Ints) -> Cells:

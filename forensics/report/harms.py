@@ -15,8 +15,8 @@ from forensics.report.saved import Saved
 
 __all__ = ["Harm", "Told", "harms", "histories_of"]
 
-# What the page may hold of histories, in bytes of JSON.
-ROOM = 1_000_000
+# What the page may hold of partitions, in bytes of JSON, and what a row takes without its history.
+ROOM, ROW = 900_000, 36
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def histories_of(saved: Saved, chosen: list[Harm]) -> Told:
     places: dict[Name, int] = {}
     known: dict[str, int] = {}
     kept: list[tuple[list[int], list[int]]] = []
-    room = ROOM
+    room = max(0, ROOM - ROW * len(chosen))
     for harm in chosen:
         pair = (led.get(harm.name, []), synced.get(harm.name, []))
         key = json.dumps(pair, separators=(",", ":"))

@@ -7,14 +7,15 @@ import hashlib
 import importlib
 import os
 import pkgutil
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from forensics.masking import MASK, PLACES
 from forensics.report import colours, figures, sections
+from forensics.report.fitting import packed
 from forensics.report.markup import Child, Markup, join, tag, trusted
 from forensics.report.narrowing import Narrowed
 from forensics.report.saved import Saved, load
@@ -24,7 +25,10 @@ __all__ = ["Section", "draw", "found", "render", "save"]
 
 NAME = "report.html"
 # Scripts of the page's own, in the order in which they run.
-OWN = ("figures.js", "copying.js", "partitions.js", "filter.js", "page.js")
+OWN = (
+    "unpacking.js", "figures.js", "quotes.js", "copying.js", "partitions.js", "filter.js",
+    "page.js",
+)  # fmt: skip
 STYLES = ("page.css", "parts.css")
 POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -56,7 +60,7 @@ def draw(out: Path, *, shared: bool = False) -> Path:
     return render(load(out), out / NAME, shared=shared)
 
 
-def render(saved: Saved, target: Path, *, shared: bool = False) -> Path:
+def render(saved: Saved, target: Path, *, shared: bool | str = False) -> Path:
     """Draw a run, or a window of one, as one page, and give its path.
 
     A page holds all it needs, or, `shared`, has the library of the figures beside it, where the
@@ -88,19 +92,30 @@ def _notes(saved: Saved) -> Markup | None:
     zone = current()
     notes = [saved.says] if isinstance(saved, Narrowed) else []
     notes += [zone.note] if zone.label.startswith("UTC") and zone.note else []
+    notes += _redacted(saved)
     if not notes:
         return None
     lines = (tag("p", note, class_="warning") for note in notes)
     return tag("aside", *lines, aria_label="About this page")
 
 
-def save(page: Path, title: str, *inside: Child, shared: bool = False) -> Path:
-    """Write a page around its body, with the style, scripts and policy of every page, and whole."""
+def _redacted(saved: Saved) -> list[str]:
+    told = saved.document.get("redaction") or {}
+    classes = ", ".join(map(str, told.get("classes") or ()))
+    says = f"Redacted: {classes} have pseudonyms here, each the same one everywhere."
+    return [says] if classes else []
+
+
+def save(page: Path, title: str, *inside: Child, shared: bool | str = False) -> Path:
+    """Write a page around its body, with the style, scripts and policy of every page, and whole.
+
+    `shared` may name the folder of the library, seen from the page's own.
+    """
     body = tag("body", *inside, _scripts(shared=shared))
     head = _head(title, shared=shared)
     document = "<!doctype html>\n" + tag("html", head, "\n", body, lang="en") + "\n"
     if shared:
-        beside = page.with_name(_shared_name())
+        beside = page.parent / _library(shared)
         if not beside.exists():
             _write(beside, _plotly_js())
     return _write(page, document)
@@ -113,7 +128,7 @@ def _write(page: Path, text: str) -> Path:
     return page
 
 
-def _head(title: str, *, shared: bool) -> Markup:
+def _head(title: str, *, shared: bool | str) -> Markup:
     sources = [_hash(_asset(name)) for name in OWN]
     # A file beside the page is of the page's own origin, but has no hash that browsers would ask.
     sources.append("'self'" if shared else _hash(_plotly_js()))
@@ -166,13 +181,14 @@ def _footer(saved: Saved) -> Markup:
     schema = saved.document.get("schema", "not known")
     zone = current()
     own = "" if zone.is_utc else f" {zone.note} Log lines are quoted as they stand."
-    return tag("p", f"All times are {zone.label}.{own} Drawn from findings.json, schema {schema}.")
+    says = f"All times are {zone.label}.{own} Drawn from findings.json, schema {schema}."
+    return tag("p", f"{says} Secrets are masked as {MASK}: {PLACES}.")
 
 
-def _scripts(*, shared: bool) -> Markup:
+def _scripts(*, shared: bool | str) -> Markup:
     library: dict[str, str] = {"type": "application/gzip", "id": "plotly-js"}
     if shared:
-        library["data_file"] = _shared_name()
+        library["data_file"] = _library(shared)
     return join(
         [
             tag("noscript", tag("p", "The figures need JavaScript; all else reads without it.")),
@@ -181,6 +197,10 @@ def _scripts(*, shared: bool) -> Markup:
         ],
         "\n",
     )
+
+
+def _library(shared: bool | str) -> str:
+    return f"{shared}/{_shared_name()}" if isinstance(shared, str) else _shared_name()
 
 
 def _shared_name() -> str:
@@ -200,10 +220,7 @@ def _plotly_js() -> str:
 
 @cache
 def _packed() -> str:
-    # Wrapped by hand: the gzip module writes the time and, by version, the system into its header.
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    packed = packer.compress(_plotly_js().encode()) + packer.flush()
-    return base64.b64encode(packed).decode("ascii")
+    return packed(_plotly_js())
 
 
 def _hash(source: str) -> str:

@@ -60,6 +60,10 @@ class Finding:
     reason: str = ""
     doubts: tuple[str, ...] = ()
     status: str = ""
+    # in how many weeks it was seen, the first of them, and until when somebody lives with it
+    weeks: int | None = None
+    first_seen: str = ""
+    accepted_until: str = ""
 
     @property
     def is_incident(self) -> bool:
@@ -142,14 +146,14 @@ class Saved:
 
     def columns(self, name: str) -> list[str]:
         """The columns that a saved table has."""
-        data = self._dataset(name)
+        data = self.data(name)
         return list(data.schema.names) if data else []
 
     def table(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
     ) -> pa.Table:
         """Read some columns and rows; times come as milliseconds, missing columns as nulls."""
-        data = self._dataset(name)
+        data = self.data(name)
         if data is None:
             return pa.table({column: pa.nulls(0) for column in columns})
         have = set(data.schema.names)
@@ -160,7 +164,7 @@ class Saved:
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
     ) -> Iterator[pa.Table]:
         """Read as `table` does, part by part: for tables that grow with the archive."""
-        data = self._dataset(name)
+        data = self.data(name)
         if data is None:
             return
         have = [column for column in columns if column in set(data.schema.names)]
@@ -169,7 +173,7 @@ class Saved:
 
     def count(self, name: str, where: ds.Expression | None = None) -> int:
         """Count rows without reading them all into memory."""
-        data = self._dataset(name)
+        data = self.data(name)
         return data.count_rows(filter=where) if data is not None else 0
 
     @cached_property
@@ -190,7 +194,8 @@ class Saved:
         rows: list[Row] = self.table(name, columns, where).to_pylist()
         return rows
 
-    def _dataset(self, name: str) -> ds.Dataset | None:
+    def data(self, name: str) -> ds.Dataset | None:
+        """Open a table as it is; null where it was not saved."""
         if not self.has(name):
             return None
         data = ds.dataset(self.out / "tables" / name, format="parquet", partitioning="hive")
@@ -250,6 +255,9 @@ def _finding(row: Mapping[str, Any]) -> Finding:
         reason=str(row.get("confidence_reason") or ""),
         doubts=tuple(map(str, row.get("doubts") or ())),
         status=str(row.get("state") or ""),
+        weeks=weeks if isinstance(weeks := row.get("weeks"), int) else None,
+        first_seen=str(row.get("first_seen") or ""),
+        accepted_until=str(row.get("accepted_until") or ""),
     )
 
 

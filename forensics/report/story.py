@@ -113,8 +113,12 @@ def _alone(saved: Saved) -> Iterator[Moment]:
     for place, finding in enumerate(found):
         if finding.start is None:
             continue
-        # Where there is no chain at all, the first thing is what the reader begins with.
-        group = "trigger" if not chained and not place else "effect" if not chained else "apart"
+        # Where there is no chain at all, the first thing is what the reader begins with; what the
+        # verdict names must never come last for want of a chain.
+        is_headline = finding.id == saved.incidents[0].id
+        group = "effect" if not chained else "apart"
+        if is_headline or not (chained or place):
+            group = "trigger"
         plain = Moment(
             at=finding.start, group=group, says=finding.title, who=scope(finding),
             finding=finding.id, detector=finding.detector, proofs=finding.evidence[:1], weight=3,
@@ -123,7 +127,7 @@ def _alone(saved: Saved) -> Iterator[Moment]:
         if finding.end is not None and finding.end > finding.start and not is_open(saved, finding):
             last = finding.evidence[-1:]
             says = f"Over: {finding.title}"
-            over = "recovery" if not chained else "apart"
+            over = "recovery" if is_headline or not chained else "apart"
             yield replace(plain, at=finding.end, group=over, says=says, proofs=last, weight=1)
 
 

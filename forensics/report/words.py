@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -16,6 +17,7 @@ __all__ = [
     "listed",
     "millis",
     "named",
+    "numbered",
     "share",
     "span",
 ]  # fmt: skip
@@ -62,12 +64,17 @@ def span(start: int | None, end: int | None) -> str:
 
     >>> span(0, 90_000)
     '1970-01-01 00:00:00-00:01:30 UTC (1 min 30 s)'
+    >>> span(0, 0)
+    '1970-01-01 00:00:00 UTC'
     """
     if start is None:
         return "at a time not known"
     if end is None:
         return f"{clock(start)} {current().label}, still going on at the end of the logs"
     last = clock(end)
+    if last == clock(start):
+        long = f" ({lasting(end - start)})" if end > start else ""
+        return f"{last} {current().label}{long}"
     same_day = clock(start)[:10] == last[:10]
     till = f"{last[11:] if same_day else last} {current().label}"
     return f"{clock(start)}-{till} ({lasting(end - start)})"
@@ -136,6 +143,16 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:most])} and {count(len(names) - most)} more"
+
+
+def numbered(name: str) -> tuple[tuple[int, str], ...]:
+    """Order names as people do, by the numbers in them.
+
+    >>> sorted(["broker-10", "broker-2", "app"], key=numbered)
+    ['app', 'broker-2', 'broker-10']
+    """
+    parts = re.split(r"(\d+)", name)
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)
 
 
 def named(detector: str) -> str:

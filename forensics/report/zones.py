@@ -125,6 +125,9 @@ def shifted(drawing: dict[str, Any]) -> dict[str, Any]:
     for name, axis in layout.items():
         if name.startswith("xaxis") and axis.get("range"):
             layout[name] = axis | {"range": _written(axis["range"], by)}
+            if strip := axis.get("rangeslider"):
+                strip = strip | {"range": _written(strip["range"], by)}
+                layout[name] |= {"rangeslider": strip}
     if layout.get("shapes"):
         layout["shapes"] = [_mark(mark, by) for mark in layout["shapes"]]
     traces = [_trace(trace, by) for trace in drawing["data"]]

@@ -59,7 +59,7 @@ def account_of(one: FileAccount) -> Row:
     return counts | {"layouts": dict(one.layouts), "first": one.first, "last": one.last}
 
 
-def scan(*archives: Path, split_size: int = SPLIT_SIZE) -> Scanned:
+def scan(*archives: Path | str, split_size: int = SPLIT_SIZE) -> Scanned:
     """Read archives."""
     work = plan([str(path) for path in archives], split_size)
     splits = [split for bundle in tasks(work.splits, 2) for split in bundle]

@@ -68,6 +68,7 @@ def test_any_split_and_any_block_give_the_same_records_and_the_same_account(
             "continuation_lines",
             "blank_lines",
             "unparsed_lines",
+            "stray_lines",
         ):
             setattr(total, name, getattr(total, name) + getattr(account, name))
         for kind, count in account.layouts.items():
@@ -79,3 +80,22 @@ def test_any_split_and_any_block_give_the_same_records_and_the_same_account(
     assert total.lines == text.count(b"\n") + (not text.endswith(b"\n") and text != b"")
     kinds = total.records + total.continuation_lines + total.blank_lines + total.unparsed_lines
     assert kinds == total.lines
+
+
+def strays(text: bytes) -> tuple[int, int]:
+    _, account = run(text, 0, len(text), 1 << 16, 0, headless=False)
+    return account.continuation_lines, account.stray_lines
+
+
+def test_lines_that_look_like_nobodys_are_counted_among_the_later_ones() -> None:
+    trace = (
+        b"org.apache.kafka.common.errors.TimeoutException: no\n\tat a.B.c(D.java:1)\n"
+        b"Caused by: java.lang.OutOfMemoryError: heap\n\t... 12 more\n"
+        b"    listeners = null\n]\n}\n"
+    )
+    assert (7, 0) == strays(b"[12] hello\n" + trace)
+    assert (9, 2) == strays(b"[12] hello\n" + trace + b"request 7 took 3 ms\n\xff\xfe?\n")
+
+
+def test_what_comes_before_the_first_record_is_unknown_and_not_stray() -> None:
+    assert (1, 1) == strays(b"loose\nloose\n[12] hello\nloose\n")

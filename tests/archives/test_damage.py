@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from forensics.archives import planning
+from forensics import places
 from forensics.archives.cutting import LONGEST
 from forensics.archives.unpacking import Unpacked, blocks, zip_member
 from forensics.errors import ArchiveError
@@ -178,7 +178,7 @@ def test_a_file_that_may_not_be_read_is_a_problem(
 
     secret = save(tmp_path, "secret.log", LOG)
     save(tmp_path, "server.log", LOG)
-    monkeypatch.setattr(planning, "open", refuse, raising=False)
+    monkeypatch.setattr(places, "open", refuse, raising=False)
 
     found = scan(tmp_path)
 

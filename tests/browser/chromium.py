@@ -15,7 +15,8 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +28,8 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-extensions", "--mute-audio", "--hide-scrollbars", "--force-device-scale-factor=1",
     "--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=http://127.0.0.1:9",
-    "--remote-debugging-pipe",
+    # Older ones keep a sandboxed frame in the process of its page, where it is not listened to.
+    "--enable-features=IsolateSandboxedIframes", "--remote-debugging-pipe",
 )  # fmt: skip
 # Far above what anything takes, so that only a browser that hangs is given up.
 PATIENCE = 60.0
@@ -172,6 +174,32 @@ class Tab:
                 raise Failed(f"{page} does not finish loading")
             self._browser.events(self._session, 0.05)
 
+    @contextmanager
+    def framed(self, page: Path) -> Iterator[Tab]:
+        """Open a page that shows another one in a sandboxed frame, and give what is in the frame.
+
+        Such a frame is a process of its own. It is held until all that it does is heard.
+        """
+        hold = {"waitForDebuggerOnStart": True, "flatten": True}
+        self.call("Target.setAutoAttach", autoAttach=True, **hold)
+        self.call("Page.navigate", url=page.absolute().as_uri())
+        deadline = time.monotonic() + PATIENCE
+        while not (found := self._frames()):
+            if time.monotonic() > deadline:
+                raise Failed(f"{page} shows no frame")
+            self._browser.events(self._session, 0.05)
+        frame = Tab(self._browser, self._context, found[-1])
+        frame.call("Runtime.runIfWaitingForDebugger")
+        yield frame
+
+    def _frames(self) -> list[str]:
+        return [
+            event["params"]["sessionId"]
+            for event in self._browser.events(self._session)
+            if event["method"] == "Target.attachedToTarget"
+            and event["params"]["targetInfo"]["type"] == "iframe"
+        ]
+
     def _loaded(self, loader: str | None) -> bool:
         return loader is None or any(
             event["method"] == "Page.lifecycleEvent"
@@ -230,7 +258,9 @@ class Tab:
             url
             for event in self._browser.events(self._session)
             if event["method"] == "Network.requestWillBeSent"
-            and not (url := event["params"]["request"]["url"]).startswith(("data:", "blob:"))
+            and not (url := event["params"]["request"]["url"]).startswith(
+                ("data:", "blob:", "about:")
+            )
         ]
 
     @property

@@ -18,6 +18,16 @@ SIZES = """[...document.querySelectorAll(".js-plotly-plot")].map(
   (box) => [box.id, Math.round(box.querySelector(".main-svg").getBoundingClientRect().width),
             Math.round(box.querySelector(".main-svg").getBoundingClientRect().height)].join(" "))"""
 
+DATED = """[...document.querySelectorAll(".js-plotly-plot")]
+  .filter((box) => box.layout.xaxis?.type === "date").map((box) => box.id)"""
+# Until what it shows is on the screen.
+ZOOM = """(async () => {
+  const box = document.getElementById("NAME");
+  const [from, to] = box._fullLayout.xaxis.range.map((side) => +new Date(`${side}Z`));
+  await Plotly.relayout(box, { "xaxis.range": [from + (to - from) / 3, to] });
+  await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+})()"""
+
 
 @pytest.fixture(scope="session")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -43,23 +53,36 @@ def test_plotly_knows_every_setting(tab: Tab, page: Path) -> None:
     assert len(tab.run(f"({told})({{ hovermood: 1 }})")) >= 5
 
 
-def test_a_large_page_paints_draws_and_zooms_in_time(tab: Tab, crowded: Path) -> None:
-    """Budgets in seconds, thrice as long as they should be: other things run here too."""
-    tab.open(crowded)
-    first = tab.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-    read_through(tab)
-    zoomed = tab.run(
-        """(async () => {
-          const box = document.getElementById("figure-leaders");
-          const [from, to] = box.layout.xaxis.range.map((side) => +new Date(side));
-          const begin = performance.now();
-          await Plotly.relayout(box, { "xaxis.range": [from + (to - from) / 3, to] });
-          return performance.now() - begin;
-        })()"""
-    )
+def busy(tab: Tab) -> float:
+    """Give the seconds of processor that the page has used: others who run here do not count."""
+    told = tab.call("Performance.getMetrics")["metrics"]
+    return float(next(one["value"] for one in told if one["name"] == "TaskDuration"))
 
-    assert first < 6000
-    assert zoomed < 1500
+
+def painted(tab: Tab, page: Path) -> float:
+    """Open a page and give when its first words stood there, in seconds of the clock."""
+    tab.open(page)
+    paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    return float(tab.run(paint)) / 1000
+
+
+def test_a_large_page_paints_draws_and_zooms_in_time(tab: Tab, crowded: Path) -> None:
+    """First paint within 2 s, all figures together, and so each, within 10 s, a zoom within 0.5 s.
+
+    The first is told by the clock, so that it is tried again where somebody else took the machine.
+    """
+    tab.call("Performance.enable", timeDomain="threadTicks")
+
+    assert any(painted(tab, crowded) < 2 for _ in range(3))
+    before = busy(tab)
+    assert read_through(tab) >= 5
+    assert 0 < before < busy(tab) < 10
+    drawn = tab.run(DATED)
+    assert {"figure-timeline", "figure-leaders"} <= set(drawn)
+    for name in drawn:
+        before = busy(tab)
+        tab.run(ZOOM.replace("NAME", name))
+        assert busy(tab) - before < 0.5, name
     assert tab.complaints == []
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report import draw
+from forensics.report import draw, write
 from tests.browser.chromium import Tab
 from tests.report.large import large
+from tests.report.samples import document, finding
 
 pytestmark = pytest.mark.browser
 
@@ -96,6 +97,27 @@ def test_a_link_to_a_finding_shows_it_in_spite_of_the_filter(tab: Tab, page: Pat
     tab.run("location.hash = '#F-1b'")
 
     tab.wait("document.getElementById('F-1b').checkVisibility()", patience=10)
+
+
+def test_states_are_words_of_their_own(tab: Tab, tmp_path: Path) -> None:
+    """Of weeks that were compared `new` finds what is new, not what speaks of a new leader."""
+    found = [
+        finding("F-1", "isr-storm", "high", state="new"),
+        finding("F-2", "isr-storm", "high", state="recurring", weeks=3, first_seen="2026-10-26"),
+        finding("F-3", "isr-storm", "high", state="recurring", accepted_until="2026-12-31"),
+    ]
+    told = [one | {"explanation": "A new leader was elected."} for one in found]
+    write(document(told), tmp_path / "findings.json")
+    tab.open(draw(tmp_path))
+    seen = {}
+    for words in ("new", "state:new", "recurring", "accepted", "leader", "new level>=high"):
+        ask(tab, words)
+        seen[words] = shown(tab, "finding")
+
+    assert seen == {
+        "new": ["F-1"], "state:new": ["F-1"], "recurring": ["F-2", "F-3"], "accepted": ["F-3"],
+        "leader": ["F-1", "F-2", "F-3"], "new level>=high": ["F-1"],
+    }  # fmt: skip
 
 
 def test_without_scripts_there_is_no_box_that_does_nothing(tab: Tab, page: Path) -> None:

@@ -26,6 +26,8 @@ PAINTED = """[...document.querySelectorAll(".plot a, .plot b, .plot i, .plot scr
   + " .plot tspan[style*='color: red']"), ...[...document.querySelectorAll(".plot image")]
   .filter((one) => !one.href.baseVal.startsWith("data:image/png;base64,"))]
   .map((one) => one.outerHTML)"""
+# What heads a part of the page; a title of a finding, below them, quotes what logs say.
+HEADINGS = "[...document.querySelectorAll('h1, h2')].map((one) => one.textContent).join()"
 UNSEEN = r"/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]/"
 
 
@@ -57,6 +59,7 @@ def test_an_attack_is_read_as_text(
     page = draw(told_by(attack, tmp_path))
 
     shape = read(tab, page)
+    assert "Findings" in tab.run(HEADINGS)
     ran: Any = tab.run("window.attacked ?? null")
     painted = tab.run(PAINTED)
     words = tab.run("document.body.innerText + document.title")
@@ -65,7 +68,7 @@ def test_an_attack_is_read_as_text(
     assert ran is None
     assert painted == []
     assert hidden is None
-    assert "Forged" not in tab.run("[...document.querySelectorAll('h1,h2')].join()")
+    assert "Forged" not in tab.run(HEADINGS)
     assert tab.requests == [page.as_uri()]
     assert tab.complaints == []
     assert visible(attack.encode("utf-8", "replace").decode()) in words

@@ -103,6 +103,26 @@ def test_a_command_is_copied_by_the_keyboard(read: Tab) -> None:
     assert read.run("window.copied").startswith("kafka-get-offsets.sh --bootstrap-server")
 
 
+def test_findings_are_filtered_by_the_keyboard(read: Tab) -> None:
+    """Tab leads to the box, what is typed filters, Escape shows everything again."""
+    cards = """[...document.querySelectorAll("article.card")]
+      .filter((one) => one.checkVisibility()).map((one) => one.id)"""
+    before = read.run(cards)
+    for _ in range(40):
+        read.press("Tab")
+        if read.run("document.activeElement.id === 'find'"):
+            break
+    assert read.run(HERE)["name"] == "Filter"
+
+    read.call("Input.insertText", text="broker:2 level:medium")
+    read.wait("document.getElementById('found').innerText.startsWith('findings 1 of 5')")
+    assert read.run(cards) == ["F-4e"]
+
+    read.press("Escape")
+    read.wait("document.getElementById('found').innerText === ''")
+    assert read.run(cards) == before
+
+
 def test_landmarks_and_headings_lead_through_the_page(read: Tab) -> None:
     """Read by the tree that a screen reader is given, not by the source."""
     nodes = read.call("Accessibility.getFullAXTree")["nodes"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,10 @@ from tests.browser.chromium import Tab
 pytestmark = pytest.mark.browser
 
 FINDINGS = ("F-3f2a91c0", "F-1b", "F-2c", "F-4e", "F-5f")
+RANGE = """(() => {
+  const box = document.querySelector("#figure-timeline");
+  return box?._fullLayout?.xaxis.range.map((one) => one.slice(0, 19)).join("..");
+})()"""
 
 
 def shows(name: str) -> str:
@@ -21,14 +27,26 @@ def shows(name: str) -> str:
     }})()"""
 
 
+def around(page: Path, name: str) -> str:
+    """Give the stretch that the timeline is to show: the finding's, and a little on either side."""
+    told = json.loads((page.parent / "findings.json").read_text("utf-8"))["findings"]
+    one = next(one for one in told if one["id"] == name)
+    begin, end = (datetime.fromisoformat(one[side]) for side in ("from", "to"))
+    more = max((end - begin) / 5, timedelta(seconds=5))
+    return "..".join(f"{side:%Y-%m-%d %H:%M:%S}" for side in (begin - more, end + more))
+
+
 @pytest.mark.parametrize("name", FINDINGS)
-def test_a_link_to_a_finding_opens_and_shows_it(tab: Tab, page: Path, name: str) -> None:
+def test_a_link_to_a_finding_opens_and_shows_it_and_zooms(tab: Tab, page: Path, name: str) -> None:
     """Those of level low and info are folded away, and are unfolded."""
     tab.prefer(prefers_reduced_motion="reduce")
     tab.open(page, f"#{name}")
 
     tab.wait(shows(name), patience=10)
     assert tab.run(f"document.querySelector(':target').id === '{name}'")
+    tab.wait(f"{RANGE} === '{around(page, name)}'", patience=40)
+    # What is drawn meanwhile has not pushed it off the screen.
+    tab.wait(shows(name), patience=10)
 
 
 def test_without_a_link_the_folded_finding_is_not_shown(tab: Tab, page: Path) -> None:
@@ -70,10 +88,6 @@ def test_a_link_to_nothing_breaks_nothing(tab: Tab, page: Path, end: str) -> Non
     assert tab.complaints == []
 
 
-RANGE = """(() => {
-  const box = document.querySelector("#figure-timeline");
-  return box?._fullLayout?.xaxis.range.map((one) => one.slice(0, 19)).join("..");
-})()"""
 PLACES = {
     "#p/metrics-firehose/1": "metrics-firehose-1",
     "#b/2": "2",

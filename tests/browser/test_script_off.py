@@ -63,6 +63,18 @@ def test_every_finding_is_there_with_its_first_line_of_evidence(still: Tab) -> N
     assert "metrics-firehose-0 is at epoch 2" in text_of(still, "#F-3f2a91c0")
 
 
+def test_the_timeline_is_drawn_without_a_script(still: Tab) -> None:
+    """As a picture with the findings' numbers and the lives of the brokers, as large as a chart."""
+    picture = text_of(still, "#timeline svg.still")
+
+    assert boxed(still, "#timeline svg.still") > 200
+    for words in (">1<", "broker 1", "crashed", "metrics-firehose-0", "time, UTC (2026-11-18)"):
+        assert words in picture
+    assert picture.count("<rect") > 20
+    assert picture.count("<circle") == 5
+    assert boxed(still, "#happened table") > 100
+
+
 def test_what_is_folded_opens_without_a_script(still: Tab) -> None:
     """Details are the browser's own; a click opens them."""
     folded = "#findings details.below"

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from tests.browser.chromium import Tab
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
 
-__all__ = ["hover", "open_all", "read_through"]
+__all__ = ["Reader", "hover", "open_all", "read_through"]
 
 
-def read_through(tab: Tab) -> int:
+class Reader(Protocol):
+    """A page in any browser."""
+
+    @property
+    def requests(self) -> list[str]:
+        """Every address that was asked for."""
+
+    @property
+    def complaints(self) -> list[str]:
+        """What the console says."""
+
+    def open(self, page: Path, fragment: str = "") -> None:
+        """Open a page and wait until it has loaded."""
+
+    def framed(self, page: Path) -> AbstractContextManager[Reader]:
+        """Open a page that shows another one in a sandboxed frame, and look into the frame."""
+
+    def run(self, expression: str) -> Any:
+        """Evaluate an expression in the page, and give its value."""
+
+    def wait(self, expression: str, patience: float = 60) -> Any:
+        """Wait until an expression is true, and give its value."""
+
+
+def read_through(tab: Reader) -> int:
     """Scroll to every figure until it is drawn; gives how many there are."""
     boxes = int(tab.run("document.querySelectorAll('.plot').length"))
     for at in range(boxes):
@@ -17,12 +43,12 @@ def read_through(tab: Tab) -> int:
     return boxes
 
 
-def open_all(tab: Tab) -> None:
+def open_all(tab: Reader) -> None:
     """Open everything that is folded away."""
-    tab.run("for (const box of document.querySelectorAll('details')) box.open = true")
+    tab.run("document.querySelectorAll('details').forEach((box) => { box.open = true; })")
 
 
-def hover(tab: Tab) -> int:
+def hover(tab: Reader) -> int:
     """Show what hovering over the marks of every figure shows; gives how many hovers came up."""
     return int(
         tab.run(

@@ -83,3 +83,55 @@ def test_real_logs_have_the_same_pulse_at_any_split_size(split_size: int) -> Non
         name: (one.gaps, one.levels) for name, one in split.files.items()
     }
     assert any(one.gaps for one in whole.files.values())
+
+
+def steps(text: bytes, split_size: int = 64 << 20) -> tuple[int, list[tuple[int, int]]]:
+    found = read(text, split_size).files["server.log"]
+    return found.stepped, [((begin - end) // SECOND, at) for begin, end, at in found.steps]
+
+
+def test_time_that_goes_backwards_is_told_with_its_line() -> None:
+    """Two seconds are a step; the next 20 records stay behind, so it is no late comer."""
+    forward = [line(1000 + n) for n in range(20)]
+    again = [line(517 + n) for n in range(20)]
+    assert (1, [(502, 21)]) == steps(b"".join([*forward, *again]))
+    assert (1, [(2, 21)]) == steps(b"".join([*forward, *[line(1017)] * 20]))
+    assert (0, []) == steps(b"".join([*forward, *[line(1018)] * 20]))
+    assert (1, [(DAY, 21)]) == steps(b"".join(forward) + line(1019 - DAY) * 20)
+
+
+def test_a_few_records_that_come_late_are_no_step() -> None:
+    """A thread that hung writes what it had to say; then time goes on where it was."""
+    forward = [line(1000 + n) for n in range(20)]
+    late = [line(990)] * 3
+    assert (0, []) == steps(b"".join([*forward, *late, *[line(1020 + n) for n in range(9)]]))
+    # Of the very last record nobody can say.
+    assert (0, []) == steps(b"".join([*forward, line(990)]))
+    assert (1, [(29, 21)]) == steps(b"".join([*forward, line(990), line(991)]))
+
+
+def test_a_moment_that_is_none_is_neither_silence_nor_step() -> None:
+    wrong = line(60).replace(b"2026-11-18", b"2026-31-18")
+    text = line(0) * 3 + wrong + line(1) * 12
+
+    assert ((0, []), []) == (steps(text), gaps(text))
+
+
+def test_each_fall_of_a_clock_is_counted_and_the_farthest_are_kept() -> None:
+    text = b"".join(
+        line(1000 * n + second) for n in range(12, 0, -1) for second in range(0, 200, 9)
+    )
+    count, kept = steps(text)
+
+    assert (11, 8) == (count, len(kept))
+    assert kept == sorted(kept, key=lambda step: step[1])
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 900), max_size=12), st.integers(40, 900))
+def test_a_step_is_found_wherever_the_blocks_of_a_split_end(starts: list[int], size: int) -> None:
+    """Runs of twelve records; at the border of two splits the first record alone decides."""
+    text = b"".join(line(10 * start + n) for start in starts for n in range(12))
+    whole, split = steps(text), steps(text, size)
+
+    assert [one for one in whole[1] if one not in split[1]] == [] or len(whole[1]) == 8

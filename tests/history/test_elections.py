@@ -201,7 +201,7 @@ def test_a_first_replica_that_leads_again_may_have_been_elected_by_a_failure() -
     assert "failover" == kind_of(back, [away("crash", broker=2)], (), Moves(preferred=[AT]))
 
 
-def test_who_takes_over_beside_the_old_leader_was_given_back_what_is_said_to_be_given_back() -> None:
+def test_the_controller_s_word_counts_where_nobody_names_the_first_replica() -> None:
     """Brokers under ZooKeeper need not say who the first replica is."""
     nameless = change(replicas=None, old_isr=[1, 2], new_isr=[1, 2])
 

@@ -1,4 +1,4 @@
-"""Output folders as the rest of the program would leave them: an unclean election, a quiet day."""
+"""Output folders as the rest of the program leaves them: an incident, a quiet day, recordings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from forensics.report import write
+from tests.report.recorded import postmortem
 from tests.report.samples import (
     Row,
     clocks,
@@ -57,3 +58,16 @@ def rewrite() -> Callable[[Path, Row], None]:
         write(json.loads(path.read_text(encoding="utf-8")) | keys, path)
 
     return change
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Give the output folder of a recorded cluster, made when it is first asked for."""
+    known: dict[str, Path] = {}
+
+    def give(name: str) -> Path:
+        if name not in known:
+            known[name] = postmortem(name, tmp_path_factory.mktemp(name))
+        return known[name]
+
+    return give

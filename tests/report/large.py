@@ -20,12 +20,18 @@ Columns = dict[str, Any]
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-def large(out: Path, partitions: int = 10_000, brokers: int = BROKERS, findings: int = 200) -> Path:
-    """Save a day on which brokers crash now and then, and half the partitions flap besides."""
+def large(
+    out: Path, partitions: int = 10_000, brokers: int = BROKERS, findings: int = 200,
+    *, worst: bool = False,
+) -> Path:  # fmt: skip
+    """Save a day on which brokers crash now and then, and half the partitions flap besides.
+
+    At `worst` no two partitions move at the same times, and each finding quotes 40 long lines.
+    """
     rng = np.random.default_rng(7)
     crashes = np.sort(rng.integers(HOUR, DAY - HOUR, 40))
     broken = rng.integers(0, brokers, len(crashes))
-    led, synced = _turns(partitions, brokers, crashes, broken)
+    led, synced = _turns(partitions, brokers, crashes, broken, 7919 if worst else 700)
     _put(out, "leadership", led)
     _put(out, "isr", synced)
     save(out, "lanes", _lives(brokers, crashes, broken))
@@ -41,7 +47,8 @@ def large(out: Path, partitions: int = 10_000, brokers: int = BROKERS, findings:
     whole = {"window": {"from": iso(0), "to": iso(DAY)}, "schema": 1, "verdict": "incident",
              "summary": "A bad day.", "archive": {"files": brokers * 24, "bytes": 1, "lines": 1,
              "events": 1}}  # fmt: skip
-    write(whole | {"findings": list(_findings(findings, brokers))}, out / "findings.json")
+    lines = _long_lines(findings) if worst else [[proof(1, n, "x" * 150) for n in range(40)]]
+    write(whole | {"findings": list(_findings(findings, brokers, lines))}, out / "findings.json")
     return out
 
 
@@ -49,7 +56,9 @@ def _at(ms: int) -> int:
     return (START + int(ms)) * 1000
 
 
-def _turns(partitions: int, brokers: int, crashes: Ints, broken: Ints) -> tuple[Columns, Columns]:
+def _turns(
+    partitions: int, brokers: int, crashes: Ints, broken: Ints, apart: int
+) -> tuple[Columns, Columns]:
     """Move what a broken broker leads to the next replica; each second partition moves back."""
     led: list[tuple[int, int, int, int, int]] = []
     synced: list[tuple[int, int, list[int], list[int], int, int]] = []
@@ -60,7 +69,7 @@ def _turns(partitions: int, brokers: int, crashes: Ints, broken: Ints) -> tuple[
             if gone not in replicas:
                 continue
             # Controllers write what happens at once a little apart.
-            at = moment + number % 700
+            at = moment + number * (1 if apart == 700 else moment % 13 + 1) % apart
             synced.append((number, version, sorted(replicas), replicas, alike, at))
             left = sorted(set(replicas) - {gone})
             synced.append((number, version + 1, left, replicas, at, at + 90_000))
@@ -156,13 +165,24 @@ def _told(brokers: int, many: int = 100_000) -> Columns:
     }  # fmt: skip
 
 
-def _findings(many: int, brokers: int) -> list[Row]:
-    lines = [proof(1, number, "x" * 150) for number in range(40)]
+def _long_lines(findings: int) -> list[list[Row]]:
+    """Quote 40 lines a finding, each of 420 characters that no other line has."""
+    rng = np.random.default_rng(13)
+    marks = np.array(list("0123456789abcdef"))
+    return [
+        [proof(1, number, "[2026-11-18 11:38:51,318] " + "".join(text))
+         for number, text in enumerate(marks[rng.integers(0, 16, (40, 394))])]
+        for _ in range(findings)
+    ]  # fmt: skip
+
+
+def _findings(many: int, brokers: int, lines: list[list[Row]]) -> list[Row]:
     kinds = ("offline-partitions", "flapping-broker", "stale-metadata", "isr-storm")
     return [
         finding(
             f"F-{number:08x}", kinds[number % 4], "high" if number % 3 else "medium",
-            evidence=lines[: 40 if number % 2 else 10], brokers=[number % brokers],
+            evidence=lines[number % len(lines)][: 10 if len(lines) == 1 and number % 2 else 40],
+            brokers=[number % brokers],
             clients=[f"app-{number % 40}"] if number % 4 == 2 else [],
             partitions=[f"topic-{number % 100}-{at}" for at in range(50)],
             **{"from": iso(number * 400_000), "to": iso(number * 400_000 + 90_000)},

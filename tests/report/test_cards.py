@@ -42,6 +42,21 @@ def test_without_earlier_runs_nothing_is_called_new(unclean: Path) -> None:
     assert "new and recurring ones are not told apart" in draw(unclean, finding("F-1", "x", "high"))
 
 
+def test_states_are_told_and_counted(unclean: Path) -> None:
+    """As the audit of the weeks writes them: since when, in how many weeks, accepted until when."""
+    html = draw(
+        unclean,
+        finding("F-1", "x", "high", state="new"),
+        finding("F-2", "x", "high", state="recurring", weeks=3, first_seen="2026-10-26"),
+        finding("F-3", "x", "high", state="recurring", weeks=1, accepted_until="2026-12-31"),
+    )
+
+    assert "Compared with the weeks before: 2 recurring, 1 new." in html
+    assert "State: new." in html
+    assert "State: recurring (3 weeks, since 2026-10-26)." in html
+    assert "State: recurring (1 week); accepted until 2026-12-31." in html
+
+
 def test_a_chip_names_the_byte_and_the_file_that_its_line_is_of(unclean: Path) -> None:
     """From the events and the files; a line that no event is of has no byte."""
     save(unclean, "events", [{"file": FILE.format(1), "line": 7, "offset": 4321, "kind": "x"}])

@@ -34,7 +34,7 @@ def test_episodes_stand_worst_first_and_those_without_a_move_apart(unclean: Path
     html = clients.render(load(unclean))
     order = [html.index(f'data-of="{name}"') for name in ("F-2", "F-3", "F-1", "F-4")]
 
-    assert "4 episodes: 1 stuck, 1 sustained, 2 transient." in html
+    assert "4 episodes of stale metadata: 1 stuck, 1 sustained, 2 transient; half" in html
     assert order == sorted(order)
     assert order[2] < html.index("Suspicious: errors with no move behind them") < order[3]
     assert "the addresses that brokers advertise" in html.replace("\n", " ")

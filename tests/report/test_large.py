@@ -41,6 +41,15 @@ def test_the_page_is_drawn_in_time_and_is_small(out: Path) -> None:
     assert page.stat().st_size <= MOST_BYTES
 
 
+def test_also_at_its_worst_the_page_is_small(tmp_path: Path) -> None:
+    """No two partitions alike, 200 findings with 40 lines each of text that nothing packs small."""
+    begin = time.process_time()
+    page = draw(large(tmp_path, worst=True))
+
+    assert time.process_time() - begin < 30
+    assert page.stat().st_size <= 0.96 * MOST_BYTES
+
+
 def test_no_figure_has_more_than_a_browser_draws_at_once(figures: dict[str, Any]) -> None:
     """Bars in all, lanes of one figure, rows and cells of a heatmap, bands."""
     traces = [trace for one in figures.values() for trace in one["data"]]

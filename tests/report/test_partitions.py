@@ -94,7 +94,7 @@ def test_equal_histories_are_in_the_page_once(tmp_path: Path) -> None:
 def test_what_has_no_room_is_counted_and_where_it_is_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(harms, "ROOM", 200)
+    monkeypatch.setattr(harms, "ROOM", 2000)
     rows = [
         row
         for number in range(50)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
 from pathlib import Path
 
 import pytest
 
-from forensics.report import colours, draw
-from forensics.report.plots import covering, flapping, terms
+from forensics.limits import load_limits
+from forensics.report import colours, draw, write
+from forensics.report.plots import courses, covering, episodes, flapping, shares, terms
 from forensics.report.saved import load
-from tests.report.samples import START, Row, at, save
+from tests.report.samples import START, Row, at, clocks, document, finding, iso, lanes, save
 
 MINUTE = 60_000
+# Figures whose tables their sections show anyway.
+BESIDE = ("figure-coverage", "figure-isr", "figure-returns", "figure-courses")
 
 
 def life(*spans: tuple[str, int, int | None], broker: int = 1) -> list[Row]:
@@ -81,12 +85,81 @@ def test_a_hole_is_shaded_alike_on_every_figure_of_time(unclean: Path) -> None:
         {"node": "broker-1", "role": "broker", "state": "missing", "why": "no file",
          "started_at": at(30_000), "ended_at": at(90_000)},
     ])  # fmt: skip
+    next_term = {"node": "controller-2", "role": "controller", "broker": 101, "state": "active"}
+    save(unclean, "lanes", [*lanes(), next_term | {"started_at": at(9000), "ended_at": None}])
     html = draw(unclean).read_text("utf-8")
     figures = re.findall(r'data-figure="(figure-(?:timeline|leaders|isr|terms))">(.*?)</scr', html)
 
     assert len(figures) == 4
     band = '"x0":"2026-11-18 11:38:10","x1":"2026-11-18 11:39:10"'
     assert [name for name, block in figures if band not in block] == []
+
+
+def test_the_share_of_episodes_that_are_over_reaches_all_and_shows_the_limits(
+    unclean: Path,
+) -> None:
+    """The limits are those in force; where a pack of one's own may have others, there are none."""
+    lasted = (0, 40, 40, 9000)
+    told = [
+        finding(f"F-{at}", "stale-metadata", "info", clients=["app"],
+                measures={"verdict": "transient"}, **{"from": iso(1000), "to": iso(1000 + ms)})
+        for at, ms in enumerate(lasted)
+    ]  # fmt: skip
+    write(document(told), unclean / "findings.json")
+    known = load_limits()["stale-metadata"]
+    drawn = json.loads(re.findall(r'data-figure="figure-episodes">(.*?)</script>',
+                                  str(episodes.section(load(unclean))))[0])  # fmt: skip
+    beside = [trace for trace in drawn["data"] if trace.get("xaxis") == "x2"]
+    curve, *lines = beside
+
+    steps = list(zip(curve["x"], curve["y"], strict=True))
+    assert (40, 75.0) in steps
+    assert (9000, 100.0) in steps
+    assert steps[-1][1] == 100
+    assert curve["y"] == sorted(curve["y"])
+    assert drawn["layout"]["xaxis2"]["type"] == "log"
+    assert [line["x"][0] for line in lines] == [known["settled"] * 1000, known["long"] * 1000]
+
+    write(document(told) | {"packs": [{"name": "a"}, {"name": "b"}]}, unclean / "findings.json")
+    assert shares.limits(load(unclean)) == {}
+
+
+def test_a_clock_that_was_set_or_drifts_has_a_line_of_its_course(unclean: Path) -> None:
+    """A step goes straight up on the reference clock; a steady clock has no line."""
+    stretch = {"since": None, "at": at(0), "offset_ms": 0.0, "drift_ppm": 0.0}
+    after = {"since": at(80_000), "at": at(80_000), "offset_ms": 20_000.0, "drift_ppm": 0.0}
+    stepped = clocks()[1] | {
+        "kind": "step", "offset_ms": 20_000, "steps": [{"at": at(60_000), "ms": 20_000}],
+        "stretches": [stretch, after], "drift_ppm": 0.0,
+    }  # fmt: skip
+    drifting = clocks()[2] | {"steps": [], "drift_ppm": 200.0, "offset_ms": 30,
+                              "stretches": [stretch | {"drift_ppm": 200.0}]}  # fmt: skip
+    save(unclean, "clocks", [clocks()[0], stepped, drifting])
+    run = load(unclean)
+    rows = run.rows("clocks", run.columns("clocks"))
+    drawn = courses.courses(rows, (START, START + 150_000))
+
+    assert drawn is not None
+    assert [row["node"] for row in courses.moved(rows)] == ["broker-2", "broker-3"]
+    step, drift = drawn["data"]
+    assert step["y"] == [0, 0, 20_000, 20_000]
+    assert step["x"][1] == step["x"][2] == "2026-11-18 11:38:40"
+    assert drift["y"] == [0, 30]
+    assert courses.courses(rows[:1], run.window) is None
+
+
+def test_a_single_term_has_no_figure_and_each_table_stands_once(unclean: Path) -> None:
+    one = draw(unclean).read_text("utf-8")
+    next_term = {"node": "controller-2", "role": "controller", "broker": 101, "state": "active"}
+    save(unclean, "lanes", [*lanes(), next_term | {"started_at": at(9000), "ended_at": None}])
+    two = draw(unclean).read_text("utf-8")
+
+    assert "figure-terms" not in one
+    assert 'id="figure-terms"' in two
+    for html in (one, two):
+        assert html.count("<caption>Terms of") == 1
+        assert html.count("Returns of brokers") == 0
+        assert html.count("<caption>Absences of broker 2") == 1
 
 
 def test_every_figure_says_what_it_shows_and_has_a_table(unclean: Path) -> None:
@@ -100,7 +173,8 @@ def test_every_figure_says_what_it_shows_and_has_a_table(unclean: Path) -> None:
         name = re.search(r'class="plot" id="([^"]+)"', figure)
         assert says, name
         assert len(says[1]) > 20, name
-        assert "<table" in figure or (name and name[1] in ("figure-coverage", "figure-isr"))
+        # Those of the others stand beside them.
+        assert "<table" in figure or (name and name[1] in BESIDE)
 
 
 def test_the_timeline_is_there_without_a_script(unclean: Path) -> None:

@@ -149,6 +149,9 @@ def test_a_zone_moves_text_and_figures_alike(unclean: Path) -> None:
             later(one) for one in drawing["layout"]["xaxis"]["range"]
         ]
         for one, other in zip(drawing["data"], after[name]["data"], strict=True):
+            if one.get("xaxis") == "x2" and there["xaxis2"]["type"] != "date":
+                assert other == one
+                continue
             key = "base" if one.get("orientation") == "h" else "x"
             assert other[key] == [at if at is None else later(at) for at in one[key]]
             if key == "base":

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from forensics.report import write
 from forensics.report.saved import load
-from forensics.report.sections import findings, ledger, quality, swimlanes, verdict
+from forensics.report.sections import findings, ledger, swimlanes, verdict
 from tests.report.samples import (
     document,
     finding,
@@ -93,20 +90,6 @@ def test_the_unclean_start_is_marked_with_the_letter(unclean: Path) -> None:
     assert '"U 2"' in html
     assert "U, red edge: unclean election" in html
     assert "3 partitions with an unclean election; longest without a leader 2.4 s." in html
-
-
-def test_checks_are_shown_failed_ones_first_whatever_their_columns(unclean: Path) -> None:
-    """The section needs no schema, and is left out where no check was run."""
-    assert quality.render(load(unclean)) == ""
-
-    folder = unclean / "tables" / "checks"
-    folder.mkdir()
-    rows = [{"name": "good", "success": True}, {"name": "bad", "success": False}]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "part-0.parquet")
-    html = quality.render(load(unclean))
-
-    assert "2 checks, 1 failed." in html
-    assert html.index("bad") < html.index("good")
 
 
 def test_unclean_findings_are_all_in_the_page(unclean: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+import pytest
 
 from forensics.report import write
 from forensics.report.saved import load
@@ -45,7 +46,7 @@ def test_every_number_is_the_one_of_findings_json_and_of_the_tables(unclean: Pat
 
     assert f"data loss confirmed {least:,}..{most:,} records on {len(rows['partitions'])}" in says
     assert f"Partitions hit {len(hit)} of {len(known)} partitions" in says
-    assert f"First effect to first sign {first:.1f} s app-metrics: NOT_LEADER" in says
+    assert f"First effect to first sign at most {first:.1f} s app-metrics: NOT_LEADER" in says
 
 
 def test_a_sign_is_the_first_that_a_client_logged_after_the_first_effect(unclean: Path) -> None:
@@ -66,6 +67,21 @@ def test_a_sign_is_the_first_that_a_client_logged_after_the_first_effect(unclean
     one = finding("F-1", "flapping-broker", "high", brokers=[2], **{"from": iso(50_000)})
 
     assert "First effect to first sign 300 ms app: fetch failed" in draw(unclean, one)
+
+
+@pytest.mark.parametrize(
+    ("measures", "says"),
+    [({"how": "crash"}, "at the earliest, the last line before a crash"),
+     ({"how": "pause"}, "first incident finding")],
+)  # fmt: skip
+def test_nobody_knows_when_a_process_died_only_its_last_line(
+    unclean: Path, measures: dict[str, Any], says: str
+) -> None:
+    one = finding("F-1", "flapping-broker", "high", brokers=[2], measures=measures)
+    told = draw(unclean, one)
+
+    assert f"UTC, {says} Ended" in told
+    assert ("First effect to first sign at most" in told) == (measures["how"] == "crash")
 
 
 def test_a_setting_that_is_a_risk_does_not_begin_the_incident(unclean: Path) -> None:

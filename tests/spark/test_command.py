@@ -152,19 +152,3 @@ def test_a_pack_of_ones_own_is_used_and_named(tmp_path: Path) -> None:
     ]
     assert "log_loaded" not in {row["kind"] for row in events}
     assert ["kafka-forensics", "acme"] == [one["name"] for one in found["packs"]]
-
-
-@pytest.mark.spark
-def test_every_code_that_a_run_can_end_with(folder: Path, tmp_path: Path) -> None:
-    """0, 1 and 2 are met above."""
-    files = [str(folder / name) for name in ("good-server.log", "cut.log.gz")]
-    wishes = ["-o", "out", "--master", "local[1]", "--json"]
-
-    strict = call(tmp_path, "postmortem", *files, *wishes, "--strict")
-    found = call(tmp_path, "postmortem", *files, *wishes, "--strict", "--fail-on", "info")
-
-    for done, code, because in ((strict, 4, "cut.log.gz"), (found, 3, "level info or above")):
-        told = json.loads(done.stdout)
-        assert (code, code) == (done.returncode, told["exit_code"])
-        assert because in told["reason"]
-    assert told == json.loads((tmp_path / "out/_RESULT.json").read_text())

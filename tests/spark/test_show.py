@@ -40,8 +40,7 @@ def test_twenty_chips_of_the_page_lead_to_the_very_line(run: Run) -> None:
     page = (run.out / "report.html").read_text("utf-8")
     cited = [proof for finding in load(run.out).findings for proof in finding.evidence]
     chips = [one for one in cited if html(f"{one.file}:{one.line}") in page]
-    chosen = random.Random(7).sample(chips, min(20, len(chips)))
-    assert len(chosen) >= 10
+    chosen = random.Random(7).sample(chips, 20)
 
     for proof in chosen:
         place = f"{proof.file}:{proof.line}"

@@ -23,7 +23,7 @@ globalThis.copying = (() => {
     made.textContent = words;
     if (name) made.setAttribute("aria-label", `${words}: ${name}`);
     made.addEventListener("click", async () => {
-      await put(text());
+      await put(await text());
       made.textContent = "Copied";
       setTimeout(() => (made.textContent = words), 1500);
     });
@@ -94,7 +94,7 @@ globalThis.copying = (() => {
     const chips = [...card.querySelectorAll(".chip")];
     if (chips.length) parts.push(`Evidence, ${chips.length} lines:`);
     for (const chip of chips) {
-      const quoted = chip.querySelector("pre")?.textContent;
+      const quoted = chip.querySelector("pre:not(.near, .command)")?.textContent;
       const place = chip.querySelector("summary").textContent;
       parts.push(quoted ? fenced([place, ...quoted.split("\n")]) : code(place));
     }
@@ -110,10 +110,10 @@ globalThis.copying = (() => {
     return parts.join("\n\n") + "\n";
   };
 
-  const report = () => document.getElementById("report-data").textContent;
-  const save = () => {
+  const report = () => globalThis.unpacking.findings();
+  const save = async () => {
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([report()], { type: "application/json" }));
+    link.href = URL.createObjectURL(new Blob([await report()], { type: "application/json" }));
     link.download = "findings.json";
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
@@ -139,5 +139,5 @@ globalThis.copying = (() => {
     tools.append(button("Copy findings.json", report), " ", other);
     tools.hidden = false;
   }
-  return { finding, table, plain };
+  return { button, finding, plain, table };
 })();

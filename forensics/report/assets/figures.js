@@ -22,10 +22,7 @@ globalThis.figures = (() => {
         await lies;
         return;
       }
-      const packed = atob(kept.textContent);
-      const bytes = Uint8Array.from(packed, (mark) => mark.charCodeAt(0));
-      const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-      script.textContent = await new Response(plain).text();
+      script.textContent = await globalThis.unpacking.text(kept.textContent);
       document.head.append(script);
     })();
     return library;
@@ -70,11 +67,26 @@ globalThis.figures = (() => {
     }
   };
 
+  // A cell of a heatmap shows one leader, or that there were several. All of them are in the bar of
+  // its row, or, where it has none, in its history: a click goes there, to the time of the cell.
+  const zone = Number(document.querySelector("main")?.dataset.zone ?? 0);
+  const ofCell = ({ data, pointNumber: [, column], y }) => {
+    const link = data.meta?.links?.[data.y.indexOf(y)];
+    if (!link?.startsWith("#p/")) return link;
+    const [from, to] = [0, 1].map((side) => Date.parse(`${data.x[column + side].replace(" ", "T")}Z`) - zone);
+    const around = Math.max(1000, to - from);
+    const [since, till] = [from - around, to + around].map((at) => new Date(at).toISOString());
+    const bars = blocks.find((block) => block.dataset.figure === "figure-leaders");
+    const has = bars && JSON.parse(bars.textContent).data.some((trace) => trace.y?.includes(y));
+    return `${has ? "#figure-leaders" : link}&t/${since}..${till}`;
+  };
+
   // A mark names what it stands for: a finding, a partition, a broker. A click goes there.
   const follow = (box) =>
     box.on("plotly_click", ({ points }) => {
-      const id = points.map((point) => point.id).find((name) => name?.startsWith("#"));
-      if (id) location.hash = id;
+      const ids = points.map((point) => (point.data.type === "heatmap" ? ofCell(point) : point.id));
+      const id = ids.find((name) => name?.startsWith("#"));
+      if (id) globalThis.addresses.go(id.slice(1));
     });
 
   // Words that do not fit are made small; too small to read, they are only dirt.
@@ -140,9 +152,10 @@ globalThis.figures = (() => {
   };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 
-  // A4 and Letter, whichever is narrower and whichever is shorter, less their margins.
+  // A4 and Letter, whichever is narrower and whichever is shorter, less their margins and what a
+  // figure says above it.
   const WIDE = 680;
-  const HIGH = 900;
+  const HIGH = 800;
   let slices = [];
 
   // A figure with more rows than a sheet can hold goes on as many sheets as it needs.
@@ -168,6 +181,9 @@ globalThis.figures = (() => {
   // What the reader has zoomed to stays, on paper and after it.
   const again = (box, block, paper, size) => {
     const range = box.layout?.xaxis.range;
+    // Nobody moves a strip on paper.
+    const strip = JSON.parse(block.textContent).layout.xaxis2?.rangeslider;
+    if (paper && strip) size = { ...size, "xaxis2.rangeslider.visible": false };
     plot(box, block, paper, { ...size, ...(range ? { "xaxis.range": range } : {}) });
   };
   const toPaper = () => {

@@ -10,6 +10,7 @@ globalThis.filter = (() => {
   const KINDS = { finding: "findings", partition: "partitions", broker: "brokers", client: "clients" };
   const FIELDS = new Set(["broker", "client", "detector", "id", "level", "partition", "state", "topic"]);
   let index = null;
+  let states = new Set();
 
   const topicOf = (name) => name.slice(0, name.lastIndexOf("-"));
   const lower = (values) => (values ?? []).map((value) => `${value}`.toLowerCase());
@@ -17,7 +18,7 @@ globalThis.filter = (() => {
     id: [found.id.toLowerCase()],
     level: [LEVELS.indexOf(found.severity)],
     detector: [found.detector.toLowerCase()],
-    state: lower(found.state ? [found.state] : []),
+    state: [...(/^[a-z]+( [a-z]+)*/.exec((found.state ?? "").toLowerCase())?.slice(0, 1) ?? []), ...(found.accepted_until ? ["accepted"] : [])],
     broker: lower(found.brokers),
     client: lower(found.clients),
     partition: lower(found.partitions),
@@ -70,6 +71,8 @@ globalThis.filter = (() => {
         },
       });
     }
+    // The name of a state is no word to be found in texts: "the new leader" is in many of them.
+    states = new Set([...stories.values()].flatMap((story) => story.state));
     return entries;
   };
 
@@ -88,7 +91,8 @@ globalThis.filter = (() => {
     ({ "=": level === wanted, ">=": level >= wanted, "<=": level <= wanted, ">": level > wanted, "<": level < wanted })[sign];
   const fits = (token, entry) => {
     if ("word" in token) {
-      return entry.words.includes(token.word) || (entry.fields.state ?? []).includes(token.word);
+      if (states.has(token.word)) return (entry.fields.state ?? []).includes(token.word);
+      return entry.words.includes(token.word);
     }
     const have = entry.fields[token.name] ?? [];
     if (token.name === "level") {

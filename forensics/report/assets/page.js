@@ -1,7 +1,7 @@
 "use strict";
 // Addresses within the page: #F-3f2a91c0, #p/orders/17, #b/3, #t/2026-03-01T14:02:11Z..14:09:40Z,
 // #q/words of the filter, and any of them together with & between them.
-(() => {
+globalThis.addresses = (() => {
   let opened = [];
   addEventListener("beforeprint", () => {
     opened = [...document.querySelectorAll("details:not([open])")];
@@ -62,9 +62,10 @@
   };
 
   const zone = Number(document.querySelector("main")?.dataset.zone ?? 0);
-  const follow = async () => {
+  let last = "";
+  const follow = async (address = location.hash.slice(1)) => {
+    last = address;
     for (const one of document.querySelectorAll(".here")) one.classList.remove("here");
-    const address = location.hash.slice(1);
     const unknown = [];
     let target = null;
     let moments = null;
@@ -93,10 +94,29 @@
     // Figures that are drawn now push down what is below them.
     const before = target?.getBoundingClientRect().top;
     await globalThis.figures.zoom(...moments.map((one) => one + zone));
-    const moved = location.hash.slice(1) === address && target;
-    if (moved && Math.abs(target.getBoundingClientRect().top - before) > 4) target.scrollIntoView();
+    const stays = last === address && target;
+    if (stays && Math.abs(target.getBoundingClientRect().top - before) > 4) target.scrollIntoView();
     if (!target) document.getElementById("timeline")?.scrollIntoView();
   };
-  addEventListener("hashchange", follow);
+  addEventListener("hashchange", () => follow());
   if (location.hash) follow();
+
+  // In a sandboxed frame, in which previews of archives show a page, browsers refuse to go anywhere,
+  // even to a part of the page: there the page goes by itself, and has no address.
+  const boxed = globalThis.parent !== globalThis && globalThis.origin === "null";
+  const go = (address) => {
+    if (boxed) follow(address);
+    else location.hash = address;
+  };
+  if (boxed) {
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest?.("a[href^='#']");
+      if (!link || event.defaultPrevented) return;
+      event.preventDefault();
+      const address = link.getAttribute("href").slice(1);
+      follow(address);
+      document.getElementById(decoded(address))?.focus({ preventScroll: true });
+    });
+  }
+  return { boxed, go };
 })();

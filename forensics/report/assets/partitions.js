@@ -10,12 +10,7 @@ globalThis.partitions = (() => {
   const caption = table.caption.textContent;
   let known = null;
 
-  // As the page's own escape: what a browser would hide or obey is shown as its code.
-  const visible = (text) =>
-    text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (mark) => {
-      const number = mark.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-      return `⟨U+${number}⟩`;
-    });
+  const { visible } = globalThis.unpacking;
   const quoted = (text) =>
     encodeURIComponent(text).replace(/[!'()*]/g, (mark) => `%${mark.charCodeAt(0).toString(16)}`.toUpperCase());
   const spot = (topic, number) => `p/${quoted(topic)}/${number}`;
@@ -173,8 +168,8 @@ globalThis.partitions = (() => {
     const shown = line?.nextElementSibling;
     if (!shown?.classList.contains("history")) return;
     shown.remove();
-    history.replaceState(null, "", "#partitions");
     event.preventDefault();
+    if (!globalThis.addresses.boxed) history.replaceState(null, "", "#partitions");
   });
 
   return { all: () => all().rows, brokers, open, show };

@@ -12,9 +12,12 @@ from forensics.report.markup import Markup, figure, key, table, tag
 from forensics.report.plots.packing import dense
 from forensics.report.saved import Row, Saved
 from forensics.report.volumes import silences
-from forensics.report.words import clock, count, lasting
+from forensics.report.words import clock, count, lasting, numbered
 
 __all__ = ["section"]
+
+# In pixels: the first figure says what the others may be believed, and must not fill a screen.
+TALLEST = 420
 
 MOST, CELLS, LISTED = 200, 400, 200
 NO_FILE = ("missing", "rotated", "hidden")
@@ -32,13 +35,14 @@ def section(saved: Saved) -> Markup | None:
     rows = saved.rows("coverage", columns)
     if not whole or not any(row["log"] for row in rows):
         return None
-    names = sorted({(row["node"] or "node not known", row["log"]) for row in rows if row["log"]})
+    found = {(row["node"] or "node not known", row["log"]) for row in rows if row["log"]}
+    names = sorted(found, key=lambda name: (numbered(name[0]), name[1]))
     edges = np.linspace(*whole, CELLS + 1).astype(np.int64)
     cells = np.stack([_row(rows, node, log, edges) for node, log in names[:MOST]])
-    sheet = figures.Sheet([("", max(60, min(18 * len(cells), 720)))], whole)
+    sheet = figures.Sheet([("", max(60, min(18 * len(cells), TALLEST)))], whole)
     labels = [f"{node} {log}" for node, log in names[:MOST]]
     sheet.add_trace(_trace(labels, cells, edges))
-    sheet.update_yaxes(**figures.row_names(labels, 40))
+    sheet.update_yaxes(**figures.row_names(labels, 30))
     drawing = sheet.done(saved.findings)
     shown = [LOOKS[code] for code in sorted(LOOKS, reverse=True) if (cells == code).any()]
     says = _says(saved, len(names))
@@ -97,7 +101,7 @@ def _says(saved: Saved, rows: int) -> str:
     more = f", the first {MOST} drawn" if rows > MOST else ""
     says = f"{count(rows, 'kind')} of logs by node{more}. "
     if not gone:
-        return says + "No node is silent where its logs should go on."
+        return says + "None falls silent before it ends."
     nodes = {node for node, *_ in gone}
     longest = max(gone, key=lambda one: one[2] - one[1])
     return says + (

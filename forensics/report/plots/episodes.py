@@ -13,12 +13,16 @@ from forensics.report import colours, figures, marks, tracks, volumes
 from forensics.report.bins import Ints
 from forensics.report.escape import plotly as shown
 from forensics.report.markup import Markup, figure, table, tag
+from forensics.report.plots import shares
 from forensics.report.saved import Finding, Saved
 from forensics.report.words import clock, count, lasting, listed
 
 __all__ = ["section"]
 
-MOST, LISTED = 60, 200
+MOST = 60
+# In pixels: the curve beside a single bar must still be read.
+LEAST = 190
+STEPS = (100, 1000, 5000, 15_000, 30_000, 60_000, 300_000)
 # A client hears of a move at the latest when its metadata are five minutes old; clocks differ.
 BEFORE, AFTER = 300_000, 250
 
@@ -33,9 +37,9 @@ def section(saved: Saved) -> Markup | None:
     ordered = sorted(every, key=lambda one: (-_length(one, view), one.start or 0, one.id))
     drawn = ordered[:MOST]
     names = [f"{at}. {listed(one.clients, 1) or 'not named'}" for at, one in enumerate(drawn, 1)]
-    shares = _shares([_length(one, view) for one in ordered])
-    rows = [("Errors from first to last, longest first; a tick is the move of a leader",
-             20 * len(drawn) + 10)]  # fmt: skip
+    lengths = [_length(one, view) for one in ordered]
+    rows = [("First to last error, longest first; a tick: a leader moved",
+             max(LEAST, 20 * len(drawn) + 10))]  # fmt: skip
     sheet = figures.Sheet(rows, _around(view, drawn))
     for verdict in dict.fromkeys(_verdict(one) for one in drawn):
         mine = [pair for pair in zip(drawn, names, strict=True) if _verdict(pair[0]) == verdict]
@@ -46,8 +50,10 @@ def section(saved: Saved) -> Markup | None:
         sheet.add_trace(_ticks(moved))
     sheet.update_yaxes(**figures.row_names(names))
     drawing = sheet.done(saved.findings, volumes.holes(saved), showlegend=True)
+    known = shares.limits(saved)
+    shares.beside(drawing, lengths, known)
     says = _says(ordered, len(drawn), len(moved), view)
-    return figure("figure-episodes", drawing, says, _table(ordered, view, shares))
+    return figure("figure-episodes", drawing, says, _table(lengths, [*known.values()]))
 
 
 def _around(view: tuple[int, int], drawn: Sequence[Finding]) -> tuple[int, int]:
@@ -127,12 +133,6 @@ def _ticks(moved: Sequence[tuple[int, str]]) -> figures.Figure:
     }  # fmt: skip
 
 
-def _shares(lengths: Sequence[int]) -> list[tuple[int, int]]:
-    """Say how many episodes were over within each of a few times."""
-    steps = (100, 1000, 5000, 15_000, 30_000, 60_000, 300_000)
-    return [(step, sum(length <= step for length in lengths)) for step in steps]
-
-
 def _says(every: Sequence[Finding], drawn: int, moved: int, view: tuple[int, int]) -> str:
     lengths = sorted(_length(one, view) for one in every)
     verdicts = Counter(map(_verdict, every))
@@ -143,24 +143,21 @@ def _says(every: Sequence[Finding], drawn: int, moved: int, view: tuple[int, int
     none = f" For {count(lacks, 'episode')} no move of a leader is seen before." if lacks else ""
     return (
         f"{count(len(every), 'episode')} of stale metadata: {kinds}; half were over within "
-        f"{lasting(lengths[len(lengths) // 2])}, {count(within)} within a second, the longest took "
-        f"{lasting(lengths[-1])}.{none}{more}"
+        f"{lasting(max(1, lengths[len(lengths) // 2]))}, {count(within)} within a second, the "
+        f"longest took {lasting(max(1, lengths[-1]))}.{none}{more}"
     )
 
 
-def _table(
-    every: Sequence[Finding], view: tuple[int, int], shares: Sequence[tuple[int, int]]
-) -> Markup:
-    within = table(
+def _table(lengths: Sequence[int], limits: Sequence[int]) -> Markup:
+    """Say what the curve says, at a few times and at the limits."""
+    steps = sorted({*STEPS, *limits})
+    within = [(step, sum(length <= step for length in lengths)) for step in steps]
+    # One line that says that all were over is enough.
+    last = next((at for at, (_, number) in enumerate(within) if number == len(lengths)), len(steps))
+    listing = table(
         ("Over within", "Episodes", "Share"),
-        [[lasting(step), number, f"{100 * number // len(every)} %"] for step, number in shares],
+        [[lasting(step), number, f"{100 * number // len(lengths)} %"]
+         for step, number in within[: last + 1]],
         caption="How soon episodes were over", numbers=("Episodes", "Share"),
     )  # fmt: skip
-    rows = [
-        [str(at), listed(one.clients, 2) or "not named", _verdict(one), clock(one.start),
-         lasting(_length(one, view))]
-        for at, one in enumerate(every[:LISTED], 1)
-    ]  # fmt: skip
-    head = ("Number", "Client", "Verdict", "From", "Lasted")
-    listing = table(head, rows, caption="Episodes as drawn", numbers=head[:1])
-    return tag("details", tag("summary", "Episodes as a table"), within, listing)
+    return tag("details", tag("summary", "How soon, as a table"), listing)

@@ -12,14 +12,14 @@ import pyarrow.dataset as ds
 
 from forensics.report import colours, figures, tracks, volumes
 from forensics.report.escape import plotly as shown
-from forensics.report.markup import Child, Markup, figure, table, tag
+from forensics.report.markup import Markup, figure
 from forensics.report.saved import Saved
 from forensics.report.tracks import Lane
 from forensics.report.words import clock, count, lasting
 
 __all__ = ["Return", "returns", "section"]
 
-BROKERS, LISTED = 30, 200
+BROKERS = 30
 # In pixels: larger dots would hide those of the next row.
 LARGEST = 28
 MINUTE = 60_000
@@ -62,7 +62,7 @@ def section(saved: Saved) -> Markup | None:
         ticktext=[shown(name) for name in reversed(names)], showgrid=True,
     )  # fmt: skip
     drawing = sheet.done(saved.findings, volumes.holes(saved), showlegend=False)
-    return figure("figure-returns", drawing, _says(found), _table(found))
+    return figure("figure-returns", drawing, _says(found))
 
 
 def _minutes(one: Return) -> float:
@@ -158,15 +158,3 @@ def _says(found: Sequence[Return]) -> str:
         f"{says[0].upper()}{says[1:]} {tail} Higher is longer away, larger is more leaderships "
         "lost: a rolling restart looks like a staircase of rings, flapping like a row of dots."
     )
-
-
-def _table(found: Sequence[Return]) -> Markup:
-    rows: list[list[Child]] = [
-        [one.broker, clock(one.gone), clock(one.back), lasting(one.back - one.gone),
-         "shut down in order" if one.asked else one.state, one.moved]
-        for one in found[:LISTED]
-    ]  # fmt: skip
-    head = ("Broker", "Gone", "Back", "Away", "How", "Leaderships lost")
-    caption = f"Returns of brokers{f', the first {LISTED}' if len(found) > LISTED else ''}"
-    listing = table(head, rows, caption=caption, numbers=head[-1:])
-    return tag("details", tag("summary", "Returns as a table"), listing)

@@ -97,5 +97,5 @@ def _trace(grid: Grid, cells: grids.Cells, looks: dict[int, str]) -> figures.Fig
         "type": "heatmap", "x": grid.edges.tolist(), "y": list(figures.plain(grid.names)),
         "z": dense(cells), "zmin": low, "zmax": high, "colorscale": scale,
         "showscale": False, "xgap": 0, "ygap": 1 if len(grid.names) <= NAMED else 0,
-        "zsmooth": False,
+        "zsmooth": False, "meta": {"links": list(grid.links)},
     }  # fmt: skip

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from forensics.report import colours, figures, marks
 from forensics.report.bins import Ints
 from forensics.report.escape import plotly as shown
-from forensics.report.plots import heat
+from forensics.report.plots import heat, slider
 from forensics.report.volumes import Volume
 from forensics.report.words import clock, lasting
 
@@ -34,7 +34,13 @@ def timeline(tracks: marks.Tracks) -> figures.Figure:
             rows.append((title, _tall({lane.name for lane in life}), draw))
     if tracks.grid is not None:
         tall = min(220, 14 * len(tracks.grid.names) + 10)
-        rows.append(("Leaders of partitions, worst first", tall, partial(_led, tracks=tracks)))
+        rows.append(
+            (
+                "Leaders of partitions, worst first; click a cell for all of them",
+                tall,
+                partial(_led, tracks=tracks),
+            )
+        )
     if any(level for points in tracks.debt.values() for _, level in points):
         rows.append(("Partitions in debt", 100, partial(_debt, tracks=tracks)))
     if tracks.volume is not None:
@@ -42,7 +48,9 @@ def timeline(tracks: marks.Tracks) -> figures.Figure:
             rows.append(("Client errors per second", 90, partial(_errors, tracks=tracks)))
         title = "Facts read from the logs per second; hatched: a node without logs"
         rows.append((title, 70, partial(_volume, tracks=tracks)))
-    return figures.stacked(rows, tracks)
+    sheet = figures.filled(rows, tracks.view)
+    strip = slider.under(sheet, tracks.volume) if tracks.volume is not None and rows else {}
+    return sheet.done(tracks.findings, tracks.holes, **strip)
 
 
 def key(tracks: marks.Tracks) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ __all__ = ["offsets"]
 
 # Offsets are from milliseconds to years: linear within this, by powers of ten beyond.
 LINEAR = 10.0
-MOST = 200
+MOST, FEW = 200, 12
 TICKS = (0, 10, 100, 1000, 10_000, 60_000, 3_600_000, 86_400_000, 31_536_000_000)
 WORDS = ("0", "10 ms", "100 ms", "1 s", "10 s", "1 min", "1 h", "1 day", "1 year")
 
@@ -62,7 +62,8 @@ def _dots(known: Sequence[Row], names: Sequence[str]) -> figures.Figure:
         "error_x": {"type": "data", "array": [h - x for h, x in zip(high, at, strict=True)],
                     "arrayminus": [x - b for b, x in zip(low, at, strict=True)],
                     "symmetric": False, "thickness": 2, "width": 5, "color": colours.HATCH},
-        "text": [f"  {row['anchors'] or 0} anchors" for row in known],
+        # Where rows are many their words would stand on each other; the table has them.
+        "text": [f"  {row['anchors'] or 0} anchors" for row in known[: FEW * (len(known) <= FEW)]],
         "textposition": "top center", "textfont": {"size": 9}, "cliponaxis": False,
         "customdata": [f"{shown(name)}: {row['offset_ms']:+,} ms ± {doubt:,} ms"
                        f"{', the reference' if row['reference'] else ''}"

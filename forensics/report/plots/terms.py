@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from forensics.report import colours, figures, tracks, volumes
-from forensics.report.markup import Markup, figure, table, tag
+from forensics.report.markup import Markup, figure
 from forensics.report.saved import Saved
 from forensics.report.tracks import Lane
 from forensics.report.words import clock, count, lasting
 
 __all__ = ["section"]
 
-LISTED, MOST = 200, 1000
+FEWEST, MOST = 2, 1000
 
 
-def section(saved: Saved) -> Markup | None:
-    """Draw the epochs of controllers; None where no line tells of any."""
+def section(saved: Saved, *after: Markup) -> Markup | None:
+    """Draw the epochs of controllers; None where there is but one: its line would be straight."""
     view = tracks.view(saved)
     terms = tracks.terms(saved)
-    if not view or not terms:
+    if not view or len(terms) < FEWEST:
         return None
     steps = [lane for lane in terms if lane.state == "active"][:MOST]
     sheet = figures.Sheet([("", 220)], view)
@@ -38,11 +38,19 @@ def section(saved: Saved) -> Markup | None:
     known = any(lane.epoch is not None for lane in steps)
     axis: figures.Figure = {
         "title": {"text": "controller epoch" if known else "in order"},
-        "nticks": 6,
-    }
-    sheet.update_yaxes(tickformat="d", fixedrange=True, **axis)
+    } | _whole_numbers([*heights.values()])
+    sheet.update_yaxes(fixedrange=True, **axis)
     drawing = sheet.done(saved.findings, volumes.holes(saved), showlegend=True)
-    return figure("figure-terms", drawing, _says(steps, len(overlaps)), _table(terms))
+    return figure("figure-terms", drawing, _says(steps, len(overlaps)), *after)
+
+
+def _whole_numbers(heights: Sequence[int]) -> figures.Figure:
+    """Name no half of an epoch, and none twice."""
+    low, high = min(heights, default=0), max(heights, default=0)
+    return {
+        "tickformat": "d", "dtick": max(1, -(-(high - low) // 5)), "tick0": low,
+        "range": [low - 0.6, high + 0.6],
+    }  # fmt: skip
 
 
 def _line(mine: Sequence[Lane], number: int | None, heights: Sequence[int]) -> figures.Figure:
@@ -89,15 +97,3 @@ def _says(steps: Sequence[Lane], overlaps: int) -> str:
     if overlaps:
         says.append(f"{count(overlaps, 'overlap')} of two that both took themselves for it")
     return f"{'; '.join(says)}."
-
-
-def _table(terms: Sequence[Lane]) -> Markup:
-    rows = [
-        ["not known" if lane.broker is None else str(lane.broker), lane.state,
-         "not known" if lane.epoch is None else str(lane.epoch), clock(lane.start),
-         clock(lane.end), lasting(lane.end - lane.start)]
-        for lane in terms[:LISTED]
-    ]  # fmt: skip
-    head = ("Node", "State", "Epoch", "From", "To", "For")
-    listing = table(head, rows, caption="Terms of controllers", numbers=("Epoch",))
-    return tag("details", tag("summary", "Terms as a table"), listing)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from forensics.report.markup import Child, Markup, data, join, table, tag
+from forensics.report.fitting import fitted
+from forensics.report.markup import Child, Markup, data, join, table, tag, trusted
 from forensics.report.saved import COUNTS, Row, Saved
 from forensics.report.words import bytes_, count
 
@@ -76,16 +77,29 @@ def render(saved: Saved) -> Markup:
             tag("h3", "Glossary"),
             tag("dl", *(_word(name, says) for name, says in GLOSSARY.items()), class_="glossary"),
             tag("h3", "For machines"),
-            tag(
-                "p",
-                f"findings.json, schema {saved.document.get('schema', 'not known')}, stands in "
-                "this page, in the element with the id report-data.",
-            ),
-            # Filled and shown by script: a button that does nothing would only mislead.
-            tag("p", id="report-tools", hidden=True),
-            data(saved.document, id="report-data"),
+            *_machines(saved.document),
         ]
     )
+
+
+def _machines(document: Mapping[str, Any]) -> Iterator[Markup]:
+    """Hold findings.json, as much of it as there is room for, and say how much that is."""
+    held = fitted(document)
+    schema = document.get("schema", "not known")
+    says = f"findings.json, schema {schema}, stands in this page, in the element report-data."
+    if not held.is_whole:
+        says += " It was too large: its quoted lines and longest lists are cut there. "
+        says += (
+            "The buttons give all of it, out of report-whole (gzip, base64)."
+            if held.packed
+            else "Only the file itself has all."
+        )
+    yield tag("p", says)
+    # Filled and shown by script: a button that does nothing would only mislead.
+    yield tag("p", id="report-tools", hidden=True)
+    yield data(held.document, id="report-data")
+    if held.packed:
+        yield tag("script", trusted(held.packed), type="application/gzip", id="report-whole")
 
 
 def _accounts(files: list[Row]) -> Markup:
@@ -94,11 +108,13 @@ def _accounts(files: list[Row]) -> Markup:
     total = {name: sum(row[name] for row in files) for name in COUNTS}
     odd = sum(1 for row in files if row["lines"] != sum(row[part] for part in PARTS))
     says = f"{count(odd, 'file')} do not add up." if odd else "Every row adds up."
-    rows = [_row("All files", total)]
-    rows += [_row(str(row["file"]), row) for row in files[:MOST]]
+    whole = table(HEAD, [_row("All files", total)], caption="Lines", numbers=RIGHT)
+    rows = [_row(str(row["file"]), row) for row in files[:MOST]]
     more = len(files) - MOST
     rest = tag("p", f"{count(more, 'file')} more in tables/files.") if more > 0 else None
-    return join([tag("p", says), table(HEAD, rows, caption="Lines", numbers=RIGHT), rest])
+    each = table(HEAD, rows, caption="Lines of each file", numbers=RIGHT)
+    folded = tag("details", tag("summary", "The same for each file"), each, rest)
+    return join([tag("p", says), whole, folded])
 
 
 def _manifest(files: list[Row]) -> Markup:
@@ -145,7 +161,10 @@ def _rules(document: Mapping[str, Any]) -> Markup:
         )
         for name, rule in rules.items()
     ]
-    return tag("dl", *words, class_="glossary") if words else tag("p", "No line is quoted.")
+    if not words:
+        return tag("p", "No line is quoted.")
+    summary = tag("summary", f"{count(len(words), 'rule')} that lines above were read by")
+    return tag("details", summary, tag("dl", *words, class_="glossary"))
 
 
 def _row(name: str, row: Row) -> list[Child]:

@@ -37,11 +37,14 @@ def render(saved: Saved) -> Markup:
         return tag("p", f"No client was seen with stale metadata. {_logs(saved)}")
     suspicious = [finding for finding in stale if finding.measures.get("cause") in UNMOVED]
     explained = [finding for finding in stale if finding.measures.get("cause") not in UNMOVED]
+    drawing = drawn.section(saved)
+    # The figure says of the episodes what is to be said.
+    says = _logs(saved) if drawing else f"{_says(stale)} {_logs(saved)}"
     return join(
         [
-            tag("p", _says(stale), " ", _logs(saved)),
+            tag("p", says),
             _top(stale),
-            drawn.section(saved),
+            drawing,
             _episodes("Episodes of stale metadata", explained) if explained else None,
             _suspicious(suspicious),
             _others(others),
@@ -77,6 +80,12 @@ def _badness(finding: Finding) -> tuple[int, float, int, str]:
 def _seconds(finding: Finding) -> float:
     value = finding.measures.get("duration_s")
     return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _lasted(finding: Finding) -> str:
+    if finding.start is not None and finding.end is not None:
+        return lasting(finding.end - finding.start) if finding.end > finding.start else "a moment"
+    return lasting(_seconds(finding) * 1000) if "duration_s" in finding.measures else "not known"
 
 
 def _errors(finding: Finding) -> int:
@@ -118,7 +127,6 @@ def _episodes(caption: str, found: Sequence[Finding]) -> Markup:
 
 def _row(finding: Finding) -> Line:
     measures = finding.measures
-    seconds = measures.get("duration_s")
     topics = measures.get("topics")
     names = topics if isinstance(topics, list) else list(finding.partitions)
     cells: list[Child] = [
@@ -126,7 +134,7 @@ def _row(finding: Finding) -> Line:
         str(measures.get("verdict") or "not known"),
         str(measures.get("cause") or "not known").replace("_", " "),
         count(measures.get("errors")),
-        lasting(seconds * 1000) if isinstance(seconds, int | float) else "not known",
+        _lasted(finding),
         clock(finding.start),
         listed([str(name) for name in names]) or "-",
         tag("a", finding.id, href=f"#{anchor(finding.id)}"),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from forensics.report.markup import Child, Markup, figure, join, table, tag
-from forensics.report.plots import offsets
+from forensics.report.plots import courses, offsets
 from forensics.report.saved import Row, Saved
-from forensics.report.words import count, lasting
+from forensics.report.words import count, lasting, numbered
 
 __all__ = ["ORDER", "TITLE", "render"]
 
@@ -13,21 +13,34 @@ ORDER = 80
 TITLE = "Clocks"
 COLUMNS = (
     "node", "offset_ms", "uncertainty_ms", "anchors", "zone_shift_minutes", "reference", "kind",
-    "drift_ppm", "steps",
+    "drift_ppm", "steps", "stretches",
 )  # fmt: skip
 HEAD = ("Node", "Offset", "Uncertainty", "Anchors", "Zone shift", "Course")
 
 
 def render(saved: Saved) -> Markup:
     """List every node's offset against the reference."""
-    rows = sorted(saved.rows("clocks", COLUMNS), key=lambda row: row["node"] or "")
+    rows = sorted(saved.rows("clocks", COLUMNS), key=lambda row: numbered(row["node"] or ""))
     if not rows:
         return tag("p", "No two nodes' clocks could be compared; times are as logged.")
     listing = table(HEAD, map(_row, rows), caption="Clock offsets", numbers=HEAD[1:4])
     drawing = offsets.offsets(rows)
     if drawing is None:
         return join([tag("p", _says(rows)), listing])
-    return figure("figure-clocks", drawing, _says(rows), listing)
+    return join([figure("figure-clocks", drawing, _says(rows), listing), _courses(saved, rows)])
+
+
+def _courses(saved: Saved, rows: list[Row]) -> Markup | None:
+    """Draw the clocks that did not stay as they were, if there are any."""
+    drawing = courses.courses(rows, saved.window)
+    if drawing is None:
+        return None
+    moved = courses.moved(rows)
+    told = [f"{row['node']}: {_course(row)}" for row in moved[: courses.MOST]]
+    left = len(moved) - len(told)
+    more = f"; and {count(left, 'node')} more" if left else ""
+    says = f"Clocks that drifted or were set, over the time of the logs. {'; '.join(told)}{more}."
+    return figure("figure-courses", drawing, says)
 
 
 def _says(rows: list[Row]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import pyarrow.dataset as ds
 
+from forensics.report import tracks
 from forensics.report.markup import Child, Markup, anchor, join, table, tag
 from forensics.report.plots import terms as drawn
 from forensics.report.saved import Row, Saved
@@ -54,14 +55,15 @@ def render(saved: Saved) -> Markup:
     caption = "Terms of the controllers"
     if len(lines) > ROWS:
         caption += f", the first {ROWS} of {len(lines):,}"
+    epochs = {lane.start: lane.epoch for lane in tracks.terms(saved) if lane.state == IN_OFFICE}
+    rows_ = (_row(saved, row, epochs) for row in lines[:ROWS])
+    listing = table(heads, rows_, caption=caption)
     return join(
         [
-            tag("p", _says(terms, vacant, whole)),
+            tag("p", _says(terms, vacant, whole), " ", _elections(saved)),
             *(tag("p", line, class_="warning") for line in _said(saved, over)),
-            drawn.section(saved),
             _found(saved),
-            tag("p", _elections(saved)),
-            table(heads, (_row(saved, row) for row in lines[:ROWS]), caption=caption),
+            drawn.section(saved, listing) or listing,
         ]
     )
 
@@ -137,13 +139,13 @@ def _found(saved: Saved) -> Markup | None:
     return tag("p", "Findings: ", join(links, "; "), ".")
 
 
-def _row(saved: Saved, row: Row) -> list[Child]:
+def _row(saved: Saved, row: Row, epochs: Mapping[int, int | None]) -> list[Child]:
     start, end = row["started_at"], row["ended_at"]
     known = start is not None and end is not None
     places = row["evidence"] or []
     place = f"{places[0]['file']}:{places[0]['line']}" if places else ""
     number = f" (node {row['broker']})" if row.get("broker") is not None else ""
-    epoch = row.get("epoch")
+    epoch = row.get("epoch") or (epochs.get(start) if start is not None else None)
     return [
         f"{row['node'] or 'not known'}{number}",
         row["state"] or "unknown",

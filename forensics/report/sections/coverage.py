@@ -9,14 +9,17 @@ from forensics.report.markup import Child, Markup, join, table, tag
 from forensics.report.plots import covering
 from forensics.report.saved import Row, Saved
 from forensics.report.tracks import gaps
-from forensics.report.words import clock, count, lasting, listed, share
+from forensics.report.words import clock, count, lasting, listed, numbered, share
 from forensics.report.zones import current
 
 __all__ = ["ORDER", "TITLE", "render"]
 
 ORDER = 20
 TITLE = "Coverage"
-MOST = 400
+# Rows of the table, and so many that it stands open.
+MOST, FEW = 400, 12
+# Nodes named in one sentence.
+NODES = 12
 HEAD = ("Node", "Log", "From window start to end", "First line", "Last line", "Understood",
         "Damaged", "Clock", "Layout", "Kafka")  # fmt: skip
 
@@ -49,17 +52,34 @@ def render(saved: Saved) -> Markup:
     strips = _strips(saved.files)
     if not strips:
         return tag("p", "No table of input files was saved: nothing can be said about coverage.")
-    rows = (_row(saved, strip) for strip in strips[:MOST])
-    more = len(strips) - MOST
+    told = [strip for strip in strips if strip.total("lines")]
     return join(
         [
-            tag("p", _says(saved, strips)),
+            tag("p", _says(saved, strips), " ", _empty(strips)),
             *(tag("p", line, class_="warning") for line in _silences(saved, strips)),
-            table(HEAD, rows, caption="Logs by node and kind", numbers=("Understood",)),
-            tag("p", f"{count(more, 'row')} more are not shown.") if more > 0 else None,
             covering.section(saved),
+            _listing(saved, told) if told else None,
         ]
     )
+
+
+def _listing(saved: Saved, strips: list[Strip]) -> Markup:
+    """Say of each log what the figure does not; folded where it would fill a screen."""
+    rows = (_row(saved, strip) for strip in strips[:MOST])
+    caption = "Logs by node and kind"
+    shown = table(HEAD, rows, caption=caption, numbers=("Understood",))
+    more = len(strips) - MOST
+    rest = tag("p", f"{count(more, 'row')} more are not shown.") if more > 0 else None
+    if len(strips) <= FEW:
+        return shown
+    says = f"Each of the {len(strips):,} logs: first and last line, share understood, clock, layout"
+    return tag("details", tag("summary", says), shown, rest)
+
+
+def _empty(strips: list[Strip]) -> str:
+    """Name the logs in which there is nothing; a row of their own would say no more."""
+    names = [f"{strip.node} {strip.kind}" for strip in strips if not strip.total("lines")]
+    return f"{count(len(names), 'log is', 'logs are')} empty: {listed(names, 6)}." if names else ""
 
 
 def _strips(files: list[Row]) -> list[Strip]:
@@ -67,7 +87,8 @@ def _strips(files: list[Row]) -> list[Strip]:
     for row in files:
         node = row["node"] or "node not known"
         groups.setdefault((node, _kind(row["file"] or "")), []).append(row)
-    return [Strip(node, kind, tuple(rows)) for (node, kind), rows in sorted(groups.items())]
+    ordered = sorted(groups, key=lambda name: (numbered(name[0]), name[1]))
+    return [Strip(node, kind, tuple(groups[node, kind])) for node, kind in ordered]
 
 
 def _kind(file: str) -> str:
@@ -150,10 +171,39 @@ def _silences(saved: Saved, strips: list[Strip]) -> list[str]:
     spans: dict[str, list[tuple[int, int]]] = {}
     for strip in strips:
         spans.setdefault(strip.node, []).extend(strip.spans)
-    return [
-        f"We cannot speak for {node} between {clock(start)} and {clock(end)} {current().label} "
-        f"({lasting(end - start)})."
+    silent = [
+        (start, end, node)
         for node, known in sorted(spans.items())
         for start, end in gaps(known, whole)
         if end - start >= floor
     ]
+    return [_unspoken(group) for group in _alike(silent, floor // 10)]
+
+
+def _alike(silent: list[tuple[int, int, str]], apart: int) -> list[list[tuple[int, int, str]]]:
+    """Put nodes together that are silent at the same time: ten lines alike are read by nobody."""
+    groups: list[list[tuple[int, int, str]]] = []
+    for start, end, node in sorted(silent):
+        near = (
+            group
+            for group in groups
+            if start - group[0][0] <= apart and abs(end - group[0][1]) <= apart
+        )
+        group = next(near, None)
+        if group is None:
+            groups.append([(start, end, node)])
+        else:
+            group.append((start, end, node))
+    return groups
+
+
+def _unspoken(group: list[tuple[int, int, str]]) -> str:
+    # Of all of them, what none has lines for.
+    start, end = max(one[0] for one in group), min(one[1] for one in group)
+    nodes = listed(sorted(node for *_, node in group), NODES)
+    last = clock(end)[11:] if clock(end)[:10] == clock(start)[:10] else clock(end)
+    label = current().label
+    return (
+        f"We cannot speak for {nodes} between {clock(start)} and {last} {label} "
+        f"({lasting(end - start)})."
+    )

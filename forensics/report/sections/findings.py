@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from forensics.report.advice import advice
 from forensics.report.answer import when
 from forensics.report.chips import Places, chip
-from forensics.report.markup import Child, Markup, anchor, code, command, join, prose, table, tag
+from forensics.report.fitting import longest
+from forensics.report.markup import Child, Markup, anchor, code, join, prose, table, tag
 from forensics.report.saved import Finding, Saved
+from forensics.report.states import counted, told
 from forensics.report.strips import strip
 from forensics.report.words import clock, count, listed, named
 from forensics.report.zones import current
@@ -21,6 +23,8 @@ ORDER = 40
 TITLE = "Findings"
 # At most 40 lines a card, and 2,000 on the page, to keep it small; findings.json has them all.
 PROOFS, LINES, FEWEST, NAMES, VALUES = 40, 2000, 5, 12, 8
+# Letters of all quoted lines together; with more of them each is cut.
+LETTERS = 300_000
 # So many findings of one detector stand open; with more of them the rest is folded.
 OPEN = 3
 Numbered = tuple[int, Finding]
@@ -45,7 +49,7 @@ def _says(saved: Saved) -> str:
     counts = [f"{levels.count(level)} {level}" for level in dict.fromkeys(levels)]
     says = f"{count(len(levels), 'finding')}: {', '.join(counts)}."
     if any(finding.status for finding in saved.findings):
-        return says
+        return f"{says} Compared with the weeks before: {counted(saved.findings)}."
     return f"{says} No earlier run was compared, so new and recurring ones are not told apart."
 
 
@@ -63,6 +67,8 @@ class _Drawer:
 
     def __init__(self, saved: Saved, places: Places, most: int) -> None:
         self._saved, self._places, self._most = saved, places, most
+        quoted = (proof.text for one in saved.findings for proof in one.evidence[:most])
+        self._letters = longest(quoted, LETTERS)
 
     def folded(self, numbered: Sequence[Numbered]) -> Iterator[Markup]:
         """Give the cards; of a detector that found very much, all but the worst are folded."""
@@ -113,7 +119,7 @@ class _Drawer:
         )
 
     def _when(self, finding: Finding) -> Markup:
-        state = f". State: {finding.status}." if finding.status else "."
+        state = f". State: {told(finding)}." if told(finding) else "."
         return tag(
             "div",
             tag("p", code(finding.id), " ", named(finding.detector), ". ",
@@ -127,11 +133,14 @@ class _Drawer:
             return tag("p", "No line of evidence was kept.")
         more = len(finding.evidence) - self._most
         rest = tag("p", f"And {count(more, 'line')} more in findings.json.") if more > 0 else None
-        chips = (chip(proof, self._places) for proof in finding.evidence[: self._most])
+        chips = (
+            chip(proof, self._places, self._letters, f"{finding.id}/{at}")
+            for at, proof in enumerate(finding.evidence[: self._most])
+        )
         summary = tag("summary", f"Evidence: {count(len(finding.evidence), 'line')}")
         # The archive is the reader's to name: where it lies now, nothing on this page knows.
-        shows = command([f"kafka-forensics show {anchor(finding.id)} --archive ARCHIVE"])
-        around = join([tag("p", "With the lines around them, from the archive itself:"), shows])
+        shows = code(f"kafka-forensics show {anchor(finding.id)} --archive ARCHIVE")
+        around = tag("p", "With the lines around them, from the archive itself: ", shows)
         is_open = finding.is_incident
         return tag("details", summary, *chips, rest, around, class_="evidence", open=is_open)
 

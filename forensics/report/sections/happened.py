@@ -17,9 +17,8 @@ __all__ = ["ORDER", "TITLE", "render"]
 ORDER = 35
 TITLE = "What happened"
 SAYS = (
-    "Drawn from the findings and what ties them: only a mechanism of Kafka's, within the doubt of "
-    "the clocks, makes one thing lead to another. “Cause” stands where Kafka must do so, the order "
-    "is certain and nothing else competes."
+    "“Cause” stands where Kafka must react so, the order of times is certain and nothing else "
+    "could have done it; “Led to by” where it fits, but something of that is open."
 )
 CAPTION = "What happened, by part of the incident and time"
 HEAD = ("What", "Broker, partition or client", "Visible as", "Evidence")

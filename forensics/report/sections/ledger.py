@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from forensics.report.answer import ledger, loss
+from forensics.report.answer import Loss, ledger, loss
 from forensics.report.cut import cut_cleanly, rows_of_cuts
 from forensics.report.escape import visible
 from forensics.report.markup import Child, Markup, anchor, command, join, table, tag
@@ -49,24 +49,35 @@ def _unclean(saved: Saved) -> Markup:
         elections = any(found.detector == "unclean-election" for found in saved.findings)
         unknown = "An unclean election was found, but its partitions were not recorded."
         return tag("p", unknown if elections else "No unclean election was seen.")
-    bounded = len(rows) - taken.unbounded
-    total = (
-        f"Total: at least {count(taken.at_least, 'record')} lost; at most "
-        f"{taken.at_most:,} on the {count(bounded, 'partition')} that could be bounded; "
-        f"{count(taken.unbounded, 'partition')} could not be bounded."
-    )
     past = _Past(saved, {str(row.get("partition")) for _, row in rows})
     lines = (_row(saved, past, finding, row) for finding, row in rows[:MOST])
     caption = "Partitions that lost a part of their history"
     more = len(rows) - MOST
     return join(
         [
-            tag("p", tag("strong", total)),
-            table(_head(HEAD), lines, caption=caption, numbers=RIGHT, data_copy=caption),
+            tag("p", tag("strong", _total(rows, taken))),
+            table(
+                _head(HEAD), lines, caption=caption, numbers=RIGHT, data_copy=caption, class_="wide"
+            ),
             tag("p", f"{count(more, 'row')} more in findings.json.") if more > 0 else None,
             _check([row for _, row in rows]),
         ]
     )
+
+
+def _total(rows: Sequence[tuple[Finding, Row]], taken: Loss) -> str:
+    """Add up what has a bound, and count what has none."""
+    if taken.unbounded:
+        return (
+            f"Total: at least {count(taken.at_least, 'record')} lost; at most {taken.at_most:,} on "
+            f"the {count(len(rows) - taken.unbounded, 'partition')} that could be bounded; "
+            f"{count(taken.unbounded, 'partition')} could not be bounded."
+        )
+    few, most = f"{taken.at_least:,}", count(taken.at_most, "record")
+    lost = most if taken.at_least == taken.at_most else f"{few} to {most}"
+    says = f"Total: {lost} lost on {count(taken.partitions, 'partition')}"
+    spared = len(rows) - taken.partitions
+    return f"{says}; {count(spared, 'partition')} lost nothing." if spared else f"{says}."
 
 
 class _Past:

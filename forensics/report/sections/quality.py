@@ -1,8 +1,8 @@
-"""The checks on the tables, where they were run: what was expected, what was seen, what follows."""
+"""The checks on what was read and rebuilt: what was expected, what was seen, what follows."""
 
 from __future__ import annotations
 
-from forensics.report.markup import Child, Markup, join, table, tag
+from forensics.report.markup import Child, Markup, anchor, code, join, table, tag
 from forensics.report.saved import Row, Saved
 from forensics.report.words import count
 
@@ -10,47 +10,80 @@ __all__ = ["ORDER", "TITLE", "render"]
 
 ORDER = 100
 TITLE = "Data quality"
-MOST = 200
-HIDDEN = frozenset({"evidence"})
-OUTCOMES = ("success", "passed", "ok")
+# Rows of the table, and findings named for one check; findings.json and tables/checks have all.
+MOST, NAMED = 200, 20
+COLUMNS = (
+    "check", "table", "words", "expectation", "success", "observed", "consequence", "otherwise",
+    "findings",
+)  # fmt: skip
+FOLLOWS = {
+    "note": "it is only told here",
+    "downgrade": "what rests on it is downgraded",
+    "close": "the gate is closed: nothing can be concluded from these logs",
+}
+# The gravest first.
+GRAVITY = ("close", "downgrade", "note")
 
 
 def render(saved: Saved) -> Markup:
-    """Show the checks as they were saved, failed ones first; nothing where there are none."""
-    columns = [name for name in saved.columns("checks") if name not in HIDDEN]
-    if not columns:
+    """Say first what does not hold and what that did, then list every check."""
+    rows = saved.rows("checks", COLUMNS)
+    if not rows:
         return Markup("")
-    rows = saved.rows("checks", columns)
-    outcome = next((name for name in OUTCOMES if name in columns), None)
-    if outcome:
-        rows.sort(key=lambda row: bool(row[outcome]))
-    failed = [row for row in rows if outcome and not row[outcome]]
-    verdict = f", {len(failed):,} failed" if outcome else ""
-    cells = ([_cell(name, row, outcome) for name in columns] for row in rows[:MOST])
-    caption = "Checks" if len(rows) <= MOST else f"The first {MOST} of {len(rows):,} checks"
-    heads = [name.replace("_", " ").capitalize() for name in columns]
-    shown = table(heads, cells, caption=caption)
-    return join([tag("p", f"{count(len(rows), 'check')}{verdict}."), _follows(failed), shown])
+    rows.sort(key=_rank)
+    failed = [row for row in rows if not row["success"]]
+    closed = [row for row in failed if row["consequence"] == "close"]
+    state = "closed" if closed else "open"
+    says = f"{count(len(rows), 'check')}, {len(failed):,} failed. The gate is {state}."
+    known = {finding.id for finding in saved.findings}
+    items = [tag("li", *_failure(row, known)) for row in failed]
+    listing = tag("ul", *items, class_="warning") if items else None
+    return join([tag("p", says), listing, _table(rows)])
 
 
-def _follows(failed: list[Row]) -> Markup | None:
-    """Say first what must not be trusted."""
-    told = [
-        f"{row.get('expectation') or 'A check'} does not hold for {row.get('table') or 'a table'}: "
-        f"{row['consequence']}."
-        for row in failed
-        if row.get("consequence")
+def _rank(row: Row) -> tuple[bool, int]:
+    named = row["consequence"] in GRAVITY
+    return bool(row["success"]), GRAVITY.index(row["consequence"]) if named else len(GRAVITY)
+
+
+def _failure(row: Row, known: set[str]) -> list[Child]:
+    """Tell one failed check: what was expected, what was seen, what follows, for whom."""
+    said = [
+        tag("b", str(row["words"] or row["check"] or "A check")),
+        f" It does not hold: {row['otherwise'] or 'nothing more is known'}.",
+        f" Seen: {row['observed'] or 'nothing'}.",
     ]
-    return tag("ul", *(tag("li", one) for one in told), class_="warning") if told else None
+    follows = FOLLOWS.get(str(row["consequence"]))
+    touched = [str(one) for one in row["findings"] or ()]
+    ends = [f" So {follows}" if follows else None, _links(touched, known), "."]
+    return [*said, *(ends if follows or touched else ())]
 
 
-def _cell(name: str, row: Row, outcome: str | None) -> Child:
-    value = row[name]
-    if name == "consequence" and outcome and row[outcome]:
-        # What would follow if it failed is no news where it holds.
-        return "none: it holds"
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)
+def _links(touched: list[str], known: set[str]) -> Markup | None:
+    if not touched:
+        return None
+    links = [
+        tag("a", one, href=f"#{anchor(one)}") if one in known else code(one)
+        for one in touched[:NAMED]
+    ]
+    more = len(touched) - NAMED
+    return join([": ", join(links, ", "), f" and {more:,} more" if more > 0 else None])
+
+
+def _table(rows: list[Row]) -> Markup:
+    """List the checks, folded: whoever reads the page for the first time needs the failed ones."""
+    head = ("Check", "Of", "Expected", "Holds", "Seen", "Else")
+    lines: list[list[Child]] = [
+        [
+            code(str(row["check"])),
+            str(row["table"]),
+            str(row["words"] or row["expectation"]),
+            "yes" if row["success"] else "no",
+            str(row["observed"] or "-"),
+            FOLLOWS.get(str(row["consequence"]), "-"),
+        ]
+        for row in rows[:MOST]
+    ]
+    caption = "Checks" if len(rows) <= MOST else f"The first {MOST} of {len(rows):,} checks"
+    every = tag("summary", f"All {count(len(rows), 'check')}")
+    return tag("details", every, table(head, lines, caption=caption), class_="below")

@@ -45,7 +45,8 @@ def render(saved: Saved) -> Markup:
     example = tag("pre", EXAMPLE)
     how = tag("details", tag("summary", "How to fill this in"), tag("p", HOW), example)
     complaint = tag("p", trouble, class_="warning") if trouble else None
-    return join([complaint, how, *parts, tag("h3", "Actions"), _actions(notes.get("actions"))])
+    words = tag("div", *parts, class_="notes")
+    return join([complaint, how, words, tag("h3", "Actions"), _actions(notes.get("actions"))])
 
 
 def _notes(saved: Saved) -> tuple[Mapping[str, Any], str]:
@@ -64,7 +65,7 @@ def _notes(saved: Saved) -> tuple[Mapping[str, Any], str]:
 def _part(title: str, noted: object) -> Markup:
     lines = _texts(noted)
     inside = tag("ul", *(tag("li", line) for line in lines)) if lines else _blank()
-    return join([tag("h3", title), inside])
+    return tag("div", tag("h3", title), inside)
 
 
 def _texts(noted: object) -> list[str]:

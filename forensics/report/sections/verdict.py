@@ -43,8 +43,9 @@ def _lost(saved: Saved) -> Markup | None:
     if taken and taken.acknowledged:
         parts.append(f"{taken.acknowledged} of the lost records had been acknowledged")
     if trimmed:
+        too = ", too," if taken and taken.at_most else ""
         parts.append(
-            f"{trimmed} were cut after clean changes of leader: lost, too, if written with acks=1"
+            f"{trimmed} were cut after clean changes of leader: lost{too} if written with acks=1"
         )
     if not parts:
         return None
@@ -58,13 +59,16 @@ def _cells(saved: Saved) -> list[Markup]:
     starts = [finding.start for finding in found if finding.start is not None]
     ends = [finding.end for finding in found if finding.end is not None]
     start = min(starts, default=None)
+    # The last line of a process that died: it died later, and no line says when.
+    early = any(_died(finding) for finding in found if finding.start == start)
+    first = "at the earliest, the last line before a crash" if early else "first incident finding"
     going = any(is_open(saved, finding) for finding in found)
     end = max(ends, default=None)
     whole = lasting(end - start) if start is not None and end is not None else ""
     seen = f"the logs end {clock(end)[11:]}, {whole} later" if whole else ""
     brokers = sorted({broker for finding in found for broker in finding.brokers})
     return [
-        _cell("Started", clock(start), f"{current().label}, first incident finding"),
+        _cell("Started", clock(start), f"{current().label}, {first}"),
         _cell(
             "Ended",
             "not over" if going else clock(end),
@@ -73,7 +77,7 @@ def _cells(saved: Saved) -> list[Markup]:
         _partitions(saved),
         _cell("Brokers", listed([str(broker) for broker in brokers], 6) or "none named", ""),
         _clients(found),
-        _first_sign(saved, start, end),
+        _first_sign(saved, start, end, early=early),
     ]
 
 
@@ -94,7 +98,11 @@ def _clients(found: list[Finding]) -> Markup:
     return _cell("Clients with sustained errors", f"{len(names):,}", listed(names))
 
 
-def _first_sign(saved: Saved, start: int | None, end: int | None) -> Markup:
+def _died(finding: Finding) -> bool:
+    return "crash" in (finding.measures.get("kind"), finding.measures.get("how"))
+
+
+def _first_sign(saved: Saved, start: int | None, end: int | None, *, early: bool) -> Markup:
     """Say how long nobody could have noticed: what was hit first, and who first complained."""
     name = "First effect to first sign"
     if start is None:
@@ -104,6 +112,7 @@ def _first_sign(saved: Saved, start: int | None, end: int | None) -> Markup:
         return _cell(name, "not seen", "no client logged a warning meanwhile")
     first = found[0]
     value = lasting(first.at - start) if first.at > start else "at once"
+    value = f"at most {value}" if early and first.at > start else value
     when = f"{clock(first.at)[11:]} {current().label}"
     return _cell(name, value, f"{first.client}: {first.what}, {when}")
 
@@ -112,6 +121,9 @@ def _more(saved: Saved) -> Markup | None:
     """Say below the cells what else there is, how sure the sentence is, and why."""
     found = saved.incidents
     lines: list[Child] = []
+    if found:
+        worst = tag("a", found[0].title, href=f"#{anchor(found[0].id)}")
+        lines.append(join([tag("b", "Worst: "), worst, "."]))
     if len(found) > 1:
         links = [
             tag("a", finding.title, href=f"#{anchor(finding.id)}")

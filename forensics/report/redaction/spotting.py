@@ -1,0 +1,127 @@
+"""Spots names in free text by what stands around them: hosts, clients, topics, principals.
+
+What the columns of the tables name is known anyway; this finds what only a text tells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.report.redaction.addresses import is_kept_host
+from forensics.report.redaction.vocabulary import is_common, is_internal, is_word
+
+__all__ = ["spotted"]
+
+# A name begins where no other one goes on, so that nothing is tried twice.
+_NAME = r"(?<![\w.-])([A-Za-z0-9_](?:[\w.-]*\w)?)"
+_PORT = r"(?:2181|2182|2183|2888|3888|80[0-9][0-9]|9[0-9]{3}|[1-5]9[0-9]{3})"
+_ZONES = (
+    "com|net|org|io|edu|gov|mil|int|info|biz|cloud|dev|app|local|internal|intranet|lan|corp|home|"
+    "private|localdomain|invalid|test|example|svc|arpa|aws|azure|gcp|de|uk|fr|nl|eu|us|ca|au|jp|cn|"
+    "br|ru|ch|at|se|no|pl|it|es|be|dk|fi|cz|pt|ie|nz|kr|sg|hk|tw|za|mx|ua|tr|gr|hu|ro|il|ae"
+)
+# Each with a cheap question, for RE2, that every text with such a name says yes to.
+_HOSTS = (
+    # host/1.2.3.4:9092, as Java writes it
+    (r"\w/(?:<un|[0-9]|\[?[0-9a-fA-F]*:)",
+     rf"{_NAME}/(?:<unresolved>|\d{{1,3}}(?:\.\d{{1,3}}){{3}}|\[?[0-9a-fA-F]*:[0-9a-fA-F]*:)"),
+    ("://", rf"://(?:[^\s/@\"']*@)?{_NAME}"),
+    # bare, but with a port that is Kafka's or ZooKeeper's, or a name that no word looks like
+    (rf":{_PORT}", rf"{_NAME}:{_PORT}(?![\w.:])"),
+    (r":[0-9]+ \(id: ",
+     r"(?<![\w.-])((?=[\w.]*[\d-])[A-Za-z][\w-]*(?:\.[\w-]+)*):\d{4,5} \(id: "),
+    ("(?i:host)", rf"(?i:host(?:[._ ]?name)?)['\"]?\s{{0,2}}[=:]\s{{0,2}}['\"]?{_NAME}"),
+    ("(?i:unknownhost|resolve|lookup|getaddrinfo|no such host)",
+     (rf"(?i:unknownhost\w*|resolve[sd]?|lookup|getaddrinfo|no such host)\W{{1,3}}"
+      rf"(?i:(?:server|host|hostname|address|url|broker) )?['\"]?{_NAME}")),
+    (r"EndPoint\(", rf"EndPoint\((?:host=)?['\"]?{_NAME}['\"]?, ?(?:port=)?\d"),
+    (rf"\.(?i:{_ZONES})(?:[^\w-]|$)",
+     rf"(?<![\w.@/-])([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?i:{_ZONES}))(?![\w-]|\.\w)"),
+)  # fmt: skip
+_CODE = re.compile(
+    r"\.(?:java|scala|kt|py|go|js|ts|rs|c|cc|cpp|log|gz|tgz|tar|zip|jar|so|yml|yaml)$"
+)
+_PACKAGES = frozenset({"org", "com", "net", "io", "java", "javax", "sun", "jdk", "scala", "kafka"})
+_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_CLIENTS = (
+    (r"(?i:(?:client|group|transactional|application|instance)[._]?id)",
+     (r"(?i:client|group|transactional|application|instance)(?i:[._]?id)"
+      r"\s{0,2}[=:]\s{0,2}['\"]?([^\s,;)\]}'\"][^,;)\]}'\"\n]*)")),
+    (r"thread \| ", r"thread \| ([^\]\n]+)\]"),
+    (_UUID, rf"(?<![\w.-])(\w[\w.-]*)-{_UUID}"),
+    ("GroupId|[Gg]roup",
+     rf"(?:GroupId|\[Group|\b(?:for|of|joins|rebalance|Stabilized) group) ['\"]?{_NAME}"),
+)  # fmt: skip
+_TOPICS = (
+    ("[Tt]opics?",
+     rf"[Tt]opics?(?:[Nn]ame)?['\"]?(?: |=|: ?| ?= ?)['\"\[({{]{{0,2}}{_NAME}(?=[^\w(])"),
+    ("[Pp]artition",
+     r"(?:[Pp]artitions?|[Tt]opic-?[Pp]artition)[ =(\[:'\"]{1,3}([A-Za-z_][\w.-]*)-\d+\b"),
+    # one of a list: [orders-0, orders-1], {orders-0=..., Map(orders-0 -> ...
+    (r"-[0-9]+(?:[,)\]}=:]| ->)", r"[\[({,] ?([A-Za-z_][\w.-]*)-\d{1,6}(?=[,)\]}=:]| ->)"),
+    (r"/[\w.-]*-[0-9]", r"/([A-Za-z_][\w.-]*)-\d{1,6}(?=[/,\s)\]]|$)"),
+)  # fmt: skip
+# The parts of a distinguished name may hold blanks; a sentence that goes on is none of them.
+_PART = r"[^\s,=)\]}\"]+(?: (?!is |was |has |from |on |to |for |in |at )[^\s,=)\]}\"]+(?!=))*"
+_DN = rf"(?:CN|OU|O|L|ST|S|C|DC|UID|E|T|EMAILADDRESS|SERIALNUMBER|STREET)={_PART}"
+_PRINCIPALS = (
+    ("[A-Z]=", rf"({_DN}(?:, ?{_DN})*)"),
+    ("(?:CN|UID|E|EMAILADDRESS)=", rf"(?:CN|UID|E|EMAILADDRESS)=({_PART})"),
+    ("(?:User|Group|Role|Account):",
+     r"\b(?:User|Group|Role|ServiceAccount):(?![A-Z]{1,12}=)([^\s,;:)\]}'\"\\]+)"),
+    (r"(?i:principal|user)[\w. ]*['\"]?\s*[=:]",
+     (r"(?i:principal(?:[._ ]?name)?|user(?:[._ ]?name)?)['\"]?\s{0,2}[=:]\s{0,2}['\"]?"
+      r"(?:User:)?(?![A-Z]{1,12}=)([^\s,;:)\]}'\"=\\]+)")),
+    ("(?i:user) ['\"]", r"(?i:user) ['\"]([^'\"\n]+)['\"]"),
+    # alice@corp.com, kafka/host@REALM
+    (r"\w@[A-Za-z0-9]",
+     (r"(?<![\w.@/+-])((?=[\w.+/-]*[A-Za-z])[\w.+-]+(?:/[\w.-]+)?@"
+      r"(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}|[A-Z][A-Z0-9.-]{2,}))")),
+)  # fmt: skip
+_NOBODY = frozenset({"anonymous", "null", "none", "*", "unknown", "default"})
+
+
+def spotted(texts: pa.Array) -> Iterator[tuple[str, str]]:
+    """Yield the class and the name of what texts tell of."""
+    for name in _found(_HOSTS, texts):
+        yield from _host(name)
+    for name in _found(_CLIENTS, texts):
+        if not is_common(name) and name.lower() not in _NOBODY:
+            yield "clients", name.strip()
+    for name in _found(_TOPICS, texts):
+        if not is_common(name) and not is_internal(name):
+            yield "topics", name
+    for name in _found(_PRINCIPALS, texts):
+        if name.lower() not in _NOBODY:
+            yield "principals", name
+
+
+def _found(patterns: Iterable[tuple[str, str]], texts: pa.Array) -> set[str]:
+    found = set()
+    for question, pattern in patterns:
+        maybe = texts.filter(pc.match_substring_regex(texts, question))
+        told = re.compile(pattern)
+        for text in maybe.to_pylist():
+            found.update(one[1] for one in told.finditer(text))
+    return found
+
+
+def _host(name: str) -> Iterator[tuple[str, str]]:
+    labels = name.split(".")
+    is_code = _CODE.search(name) or (labels[0].lower() in _PACKAGES and len(labels) > 1)
+    if is_kept_host(name) or is_code or not any(mark.isalpha() for mark in name):
+        return
+    if len(labels) == 1:
+        if not is_word(name):
+            yield "hosts", name
+        return
+    yield "hosts", name
+    # A host is often called by its first label alone, and others by the same domain.
+    if not is_word(labels[0]) and any(not mark.isalpha() for mark in labels[0]):
+        yield "hosts", labels[0]
+    if len(labels) > 2:
+        yield "hosts", ".".join(labels[1:])

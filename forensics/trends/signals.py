@@ -1,0 +1,214 @@
+"""Counts of one window, by broker and for the whole cluster: what a trend is drawn of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from forensics.report.absences import lives
+from forensics.report.corrections import moments_of
+from forensics.report.histories import Codes, states
+from forensics.report.saved import Finding, Row, Saved
+from forensics.trends.covering import Span, clipped, told_until
+
+__all__ = ["BROKER", "CLUSTER", "Counts", "Signal", "counts", "starting_in"]
+
+Ints = npt.NDArray[np.int64]
+MINUTE = 60_000
+CLEAN = "clean shutdown"
+LOUD = ("ERROR", "FATAL")
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One count: its name in week.json, and what people call it."""
+
+    key: str
+    title: str
+    # what one of it is; empty where it is measured and not counted
+    noun: str = ""
+
+
+BROKER = (
+    Signal("leaders_lost", "Leaderships lost", "leadership lost"),
+    Signal("isr_drops", "Drops from an ISR", "drop"),
+    Signal("absences", "Unplanned absences", "absence"),
+    Signal("minutes_away", "Minutes away, unplanned"),
+    Signal("unclean", "Unclean elections", "unclean election"),
+    Signal("errors", "Error lines understood", "error line"),
+)
+CLUSTER = (
+    Signal("minutes_dark", "Partition minutes without a leader"),
+    Signal("records_lost", "Records lost at most", "record"),
+    Signal("controller_changes", "Controllers elected", "election"),
+    Signal("stale_bursts", "Bursts of stale metadata", "burst"),
+    Signal("stale_errors", "Errors of stale metadata", "error"),
+)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was counted; `away` holds how often, and how long, each broker was away."""
+
+    brokers: Mapping[int, Mapping[str, float]]
+    cluster: Mapping[str, float | None]
+    # when leaderships were lost, in milliseconds
+    moves: Ints
+    away: Mapping[int, Mapping[str, float | None]] = field(default_factory=dict)
+
+
+def counts(saved: Saved, window: Span, findings: Sequence[Finding]) -> Counts:
+    """Count what the tables tell of a window."""
+    found: dict[str, Mapping[int, float]] = {}
+    moves, found["leaders_lost"] = _moves(saved, window)
+    found["isr_drops"] = _drops(saved, window)
+    found["unclean"] = _unclean(saved, window)
+    found["errors"] = _errors(saved, window)
+    away = _away(saved, window)
+    found["absences"] = {broker: told["unplanned"] or 0 for broker, told in away.items()}
+    found["minutes_away"] = {broker: told["minutes"] or 0 for broker, told in away.items()}
+    numbers = sorted({number for one in found.values() for number in one if number >= 0})
+    keys = [signal.key for signal in BROKER]
+    brokers = {number: {key: found[key].get(number, 0) for key in keys} for number in numbers}
+    return Counts(brokers, _cluster(saved, window, findings), moves, away)
+
+
+def starting_in(window: Span) -> ds.Expression:
+    """Choose the rows of a table that begin within a window."""
+    begun = ds.field("started_at")
+    return (begun >= _at(window[0])) & (begun < _at(window[1]))
+
+
+def _at(ms: int) -> pa.Scalar:
+    return pa.scalar(ms * 1000, pa.timestamp("us", tz="UTC"))
+
+
+def _moves(saved: Saved, window: Span) -> tuple[Ints, Counter[int]]:
+    """Find when somebody ceased to lead: that the next one is chosen is no move of its own."""
+    where = starting_in(window) & (ds.field("previous_leader") >= 0)
+    lost, when = Counter[int](), [np.zeros(0, np.int64)]
+    for part in saved.parts("leadership", ["leader", "previous_leader", "started_at"], where):
+        changed = part.filter(pc.not_equal(part["leader"], part["previous_leader"]))
+        lost.update(changed["previous_leader"].to_pylist())
+        when.append(changed["started_at"].to_numpy().astype(np.int64))
+    return np.sort(np.concatenate(when)), lost
+
+
+def _drops(saved: Saved, window: Span) -> Counter[int]:
+    """Count how often each broker fell out of an ISR."""
+    codes, pairs = Codes(), [np.zeros((2, 0), np.int64)]
+    for one in states(saved, saved.window or window, codes):
+        known, starts = one.columns[0], one.columns[3]
+        after = starts[1:]
+        told = (after >= window[0]) & (after < window[1]) & (known[:-1] >= 0) & (known[1:] >= 0)
+        pairs.append(np.stack([known[:-1], known[1:]])[:, told & (known[:-1] != known[1:])])
+    isrs, found = [set(isr) for isr in codes.isrs], Counter[int]()
+    unique, many = np.unique(np.concatenate(pairs, axis=1), axis=1, return_counts=True)
+    for (before, after), times in zip(unique.T.tolist(), many.tolist(), strict=True):
+        found.update(dict.fromkeys(isrs[before] - isrs[after], times))
+    return found
+
+
+def _unclean(saved: Saved, window: Span) -> Counter[int]:
+    where = starting_in(window) & (ds.field("election") == "unclean")
+    rows = saved.rows("leadership", ["leader"], where)
+    return Counter(row["leader"] for row in rows if row["leader"] is not None)
+
+
+def _errors(saved: Saved, window: Span) -> Counter[int]:
+    """Count the lines of level ERROR and above that a rule understands, by the broker's own log."""
+    found = Counter[int]()
+    for part in _events(saved, window, ds.field("level").isin(LOUD)):
+        for node, many in Counter(part["node"].to_pylist()).items():
+            name, _, number = str(node).rpartition("-")
+            if name == "broker" and number.isdecimal():
+                found[int(number)] += many
+    return found
+
+
+def _events(saved: Saved, window: Span, where: ds.Expression) -> Iterator[pa.Table]:
+    """Read events of a window by the right time: a node's own clock may be off."""
+    known = saved.corrections
+    off = max((one.farthest(*window) for one in known.values()), default=0)
+    moment = ds.field("ts")
+    where &= (moment >= _at(window[0] - off)) & (moment < _at(window[1] + off))
+    for part in saved.parts("events", ["node", "ts"], where):
+        at = moments_of(part, known)
+        yield part.filter(pa.array((at >= window[0]) & (at < window[1])))
+
+
+def _away(saved: Saved, window: Span) -> dict[int, dict[str, float | None]]:
+    """Say how often each broker left in the window, and how long it was away meanwhile."""
+    last = told_until(saved, window)
+    found: dict[int, dict[str, float | None]] = {}
+    for life in lives(saved):
+        states = (_reach(row, last) for row in life.states)
+        if life.broker is None or not clipped(states, window):
+            continue
+        spans = [(one, (one.left, last if one.back is None else one.back))
+                 for one in life.absences if one.left is not None]  # fmt: skip
+        told = [(one, piece) for one, span in spans for piece in clipped([span], window)]
+        loose = [piece for one, piece in told if one.how != CLEAN]
+        lengths = sorted(end - start for start, end in loose)
+        found[life.broker] = {
+            "unplanned": sum(one.how != CLEAN and _begins(one.left, window) for one, _ in told),
+            "planned": sum(one.how == CLEAN and _begins(one.left, window) for one, _ in told),
+            "minutes": _minutes(sum(lengths)),
+            "longest": _minutes(lengths[-1]) if lengths else None,
+            "median": _minutes(lengths[len(lengths) // 2]) if lengths else None,
+        }
+    return found
+
+
+def _reach(row: Row, last: int) -> Span:
+    """Give how far a state reaches; one that is open ends where the logs do."""
+    start, end = row["started_at"], row["ended_at"]
+    return last if start is None else start, last if end is None else end
+
+
+def _begins(moment: int | None, window: Span) -> bool:
+    return moment is not None and window[0] <= moment < window[1]
+
+
+def _minutes(ms: int) -> float:
+    return round(ms / MINUTE, 3)
+
+
+def _cluster(saved: Saved, window: Span, findings: Sequence[Finding]) -> dict[str, float | None]:
+    stale = [one for one in findings if one.detector == "stale-metadata"]
+    columns, where = ["state", "started_at"], ds.field("role") == "controller"
+    terms = saved.rows("lanes", columns, where & starting_in(window))
+    return {
+        "minutes_dark": _dark(saved, window),
+        "records_lost": _lost(findings),
+        "controller_changes": sum(row["state"] == "active" for row in terms),
+        "stale_bursts": len(stale),
+        "stale_errors": sum(int(one.measures.get("errors") or 0) for one in stale),
+    }
+
+
+def _dark(saved: Saved, window: Span) -> float:
+    """Add up how long partitions had no leader; what is open ends where the logs do."""
+    last = told_until(saved, window)
+    total = 0
+    where = (ds.field("leader") == -1) & (ds.field("started_at") < _at(window[1]))
+    for part in saved.parts("leadership", ["started_at", "ended_at"], where):
+        start = pc.fill_null(part["started_at"].cast(pa.int64()), last).to_numpy()
+        end = pc.fill_null(part["ended_at"].cast(pa.int64()), last).to_numpy()
+        total += int(np.maximum(np.minimum(end, last) - np.maximum(start, window[0]), 0).sum())
+    return _minutes(total)
+
+
+def _lost(findings: Sequence[Finding]) -> int | None:
+    """Add up the records that unclean elections took at most; None: there is no bound."""
+    rows = [row for one in findings if one.detector == "unclean-election"
+            for row in one.measures.get("partitions") or ()]  # fmt: skip
+    most = [row.get("lost_records_max") for row in rows]
+    return None if None in most else sum(int(one or 0) for one in most)

@@ -1,0 +1,127 @@
+"""Add log archives to a store, week by week, and draw the pages of the weeks they change."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from forensics.console import JSON, QUIET, RULES, arguments, run
+from forensics.ending import LEVELS, Code
+
+if TYPE_CHECKING:
+    from forensics.auditing import Wishes
+
+
+@click.command()
+@click.argument("archives", nargs=-1, required=True, metavar="ARCHIVE...", type=click.Path())
+@click.option(
+    "--store",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder that keeps what was read and a page for each week; made if it is not there.",
+)
+@click.option(
+    "--week",
+    metavar="WEEK",
+    help="Draw only this week, such as 2026-W46, and end by what it says; else by the newest.",
+)
+@click.option(
+    "--keep-weeks",
+    type=click.IntRange(min=1),
+    help="Keep so many of the newest weeks; older ones go, and are not read again.",
+)
+@click.option(
+    "--wait",
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="Wait so long for another run that holds the store; then end with 5.",
+)
+@click.option("--master", help="Spark master; default: local[*], or what spark-submit says.")
+@RULES
+@click.option(
+    "--fail-on",
+    type=click.Choice(LEVELS),
+    help="End with 3 if that week has a finding of this level or above.",
+)
+@click.option("--strict", is_flag=True, help="End with 4 if something could not be read.")
+@JSON
+@QUIET
+def command(  # noqa: PLR0917 - each is an option of its own
+    archives: tuple[str, ...],
+    store: Path,
+    week: str | None,
+    keep_weeks: int | None,
+    wait: float,
+    master: str | None,
+    packs: tuple[Path, ...],
+    *,
+    fail_on: str | None,
+    strict: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Add log archives to a store, week by week, and draw the pages of the weeks they change.
+
+    ARCHIVE is a folder, a log file, or a .gz, .tar, .tar.gz, .zip. What was read before is known by
+    its bytes and not read again; what comes late changes the weeks it tells of. Any order of the
+    same archives gives the same store. A killed run leaves it as it was, or the next completes it.
+
+    Weeks are those of ISO 8601, in UTC; a finding belongs to the week in which it begins. STORE has
+    index.html, latest.html, and for each week weeks/WEEK/index.html, report.html and findings.json.
+    notes.yaml in it is yours: owner, ticket and accepted_until by finding.
+
+    Ends with 0 to 4 and 130 as `postmortem` does, and with 5 when another run holds the store.
+    STORE/_RESULT.json says how the last run ended.
+
+    \b
+    Example:
+      kafka-forensics audit /var/log/archive/2026-W46.tar.gz --store audits
+      kafka-forensics audit logs/ --store audits --week 2026-W46 --fail-on high --wait 600
+      kafka-forensics audit logs/ late/ --store audits --keep-weeks 26 -q --json
+    """
+    from forensics.auditing import Wishes
+    from forensics.trends.weeks import Week
+
+    chosen = Week.named(week) if week else None
+    result = _run(
+        Wishes(
+            archives, store, chosen, keep_weeks, wait, packs, master,
+            fail_on=fail_on, strict=strict, command=arguments(),
+        ),
+        quiet=quiet,
+    )  # fmt: skip
+    _tell(result, as_json=as_json, quiet=quiet)
+    raise SystemExit(result["exit_code"])
+
+
+def _run(wishes: Wishes, *, quiet: bool) -> dict[str, Any]:
+    from forensics import summary
+    from forensics.auditing import audit
+    from forensics.progress import Progress
+
+    with Progress(sys.stderr, quiet=quiet).open() as progress:
+        result = audit(wishes, progress.say, progress)
+        for line in summary.lines(result) if "verdict" in result else ():
+            progress.say(line)
+    return result
+
+
+def _tell(result: Mapping[str, Any], *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(result, indent=1, ensure_ascii=False))
+    elif result["exit_code"] == Code.HELD:
+        click.echo(f"Error: {result['reason']}", err=True)
+    elif not quiet:
+        click.echo(f"{result.get('week', 'no week')}: {result['reason']}")
+        click.echo(f"page: {result.get('page', 'none')}")
+
+
+if __name__ == "__main__":
+    run(__file__)

@@ -1,0 +1,71 @@
+"""Compare two windows: weeks of a store, stretches of time, or saved postmortems."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from forensics.console import JSON, run
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option(
+    "--store", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The store of `audit` that A and B are weeks or stretches of.",
+)  # fmt: skip
+@click.option(
+    "--html", "target", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Draw it into one self-contained page, too.",
+)  # fmt: skip
+@JSON
+def command(a: str, b: str, store: Path | None, target: Path | None, *, as_json: bool) -> None:
+    """Compare two windows: is B better, the same or worse than A.
+
+    With --store, A and B are weeks such as 2026-W46, or stretches of time such as
+    2026-11-10T00:00..2026-11-12T00:00, in UTC. Without, each is an output folder of `postmortem`:
+    its whole window, or OUT@FROM..TO.
+
+    Windows need not be equally long, nor covered equally well: counts stand beside counts for each
+    hour that the logs cover. B is called worse only where the logs of A would have shown as much,
+    and better only where its own would.
+
+    \b
+    Example:
+      kafka-forensics compare 2026-W45 2026-W46 --store audit
+      kafka-forensics compare before after --html compared.html
+      kafka-forensics compare out@2026-11-17..2026-11-18 out@2026-11-18..2026-11-19
+    """
+    from forensics.errors import ForensicsError
+    from forensics.trends.comparing import compare, values, window
+    from forensics.trends.notes import Notes, notes_of
+    from forensics.trends.telling import lines
+
+    if target and not target.parent.is_dir():
+        raise ForensicsError(f"--html {target}: there is no folder {target.parent}; make it first.")
+    notes = notes_of(store) if store else Notes()
+    found = compare(window(a, store), window(b, store), notes)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A line of a log may hold what the terminal's encoding does not.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    if as_json:
+        print(json.dumps(values(found), indent=1))
+    else:
+        for line in lines(found):
+            print(line)
+    if target:
+        from forensics.trends.sections.pair import draw
+
+        draw(found, target)
+        click.echo(f"page: {target}", err=as_json)
+
+
+if __name__ == "__main__":
+    run(__file__)

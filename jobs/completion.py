@@ -1,0 +1,41 @@
+"""Print the script by which a shell completes the words of kafka-forensics."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from forensics.console import NAME, run
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def command(context: click.Context, shell: str) -> None:
+    """Print the script by which a shell completes the words of kafka-forensics.
+
+    With it the Tab key completes commands, options, choices and files. The shell asks
+    kafka-forensics itself, which starts neither Spark nor Java for it.
+
+    \b
+      bash  into ~/.bashrc:                      eval "$(kafka-forensics completion bash)"
+      zsh   into ~/.zshrc, behind its compinit:  eval "$(kafka-forensics completion zsh)"
+      fish  kafka-forensics completion fish > ~/.config/fish/completions/kafka-forensics.fish
+
+    \b
+    Example:
+      kafka-forensics completion bash
+      kafka-forensics completion zsh
+      kafka-forensics completion fish
+    """
+    found = get_completion_class(shell)
+    assert found is not None
+    top = context.find_root().command
+    variable = f"_{NAME}_COMPLETE".replace("-", "_").upper()
+    click.echo(found(top, {}, NAME, variable).source())
+
+
+if __name__ == "__main__":
+    run(__file__)

@@ -1,0 +1,239 @@
+"""Show where each option's value comes from, and write a configuration file."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from forensics import configuring
+from forensics.configuring import HERE, Call, Config
+from forensics.console import JSON, NAME, run
+from forensics.errors import ConfigError, ForensicsError
+from forensics.options import PREFIX, Option, known, variable
+
+__all__ = ["command"]
+
+FILE = click.option(
+    "--config",
+    "path",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar=f"{PREFIX}_CONFIG",
+    help="This file; else ./kafka-forensics.yaml or ~/.config/kafka-forensics/config.yaml.",
+)
+INVALID = 1
+
+
+@click.group()
+def command() -> None:
+    """Show where each option's value comes from, and write a configuration file.
+
+    A value on the command line goes before one of the environment, that before one of the file,
+    and that before the default. The file is YAML: a section is a command, a key the long name of
+    one of its options. Its relative paths begin at its own folder.
+    """
+
+
+@command.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True})
+@click.argument("words", nargs=-1, metavar="[COMMAND] [ARGUMENTS]...", type=click.UNPROCESSED)
+@FILE
+@JSON
+@click.pass_context
+def show(
+    context: click.Context, words: tuple[str, ...], path: Path | None, *, as_json: bool
+) -> None:
+    """Say of each option what value it has, and where that comes from.
+
+    Of one COMMAND, or of all. ARGUMENTS are those that COMMAND would be called with. Where a value
+    comes from is the command line, a variable of the environment, FILE:LINE, or the default.
+    Ends with 1 if a value is not one that the option takes, and with 2 if the file is wrong.
+
+    \b
+    Example:
+      kafka-forensics config show
+      kafka-forensics config show postmortem
+      kafka-forensics config show postmortem --json
+      kafka-forensics config show rules list --config team.yaml
+    """
+    commands = _commands(context)
+    call = _called(words, commands)
+    config = _config(path, commands, call)
+    chosen = {name: one for name, one in commands.items() if name[: len(call)] == call}
+    rest = words[len(call) :]
+    told = {name: list(_rows(name, one, config, rest)) for name, one in chosen.items()}
+    if as_json:
+        plain = {" ".join(name): rows for name, rows in told.items()}
+        print(json.dumps({"file": config.path and str(config.path), "options": plain}, indent=1))
+    else:
+        print(f"file: {config.path or 'none'}")
+        for line in _lines(told):
+            print(line)
+    if any(row["wrong"] for rows in told.values() for row in rows):
+        raise SystemExit(INVALID)
+
+
+@command.command()
+@click.argument("target", metavar="[FILE]", default=HERE, type=click.Path(path_type=Path))
+@click.pass_context
+def new(context: click.Context, target: Path) -> None:
+    """Write a file with every option of every command, its default, and what it does.
+
+    Everything in it is commented out, so it changes nothing until you say so. FILE is
+    ./kafka-forensics.yaml if it is not named, and - is the terminal. A file that is there already
+    is never touched.
+
+    \b
+    Example:
+      kafka-forensics config new
+      kafka-forensics config new ~/.config/kafka-forensics/config.yaml
+    """
+    text = "\n".join(_template(_commands(context))) + "\n"
+    if str(target) == "-":
+        print(text, end="")
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with target.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        message = f"{target} is there already; name another file, or move it away."
+        raise ForensicsError(message) from None
+    print(f"{target}: take away the # before what you want to set, then: {NAME} config show")
+
+
+def _commands(context: click.Context) -> dict[Call, click.Command]:
+    everything: dict[Call, click.Command] = context.find_root().command.everything()  # type: ignore[attr-defined]
+    return everything
+
+
+def _config(path: Path | None, commands: Mapping[Call, click.Command], call: Call) -> Config:
+    try:
+        path = path or configuring.find(os.environ, Path.cwd())
+        keys = {name: known(one) for name, one in commands.items()}
+        return configuring.load(path, keys, call) if path else Config()
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _called(words: tuple[str, ...], commands: Mapping[Call, click.Command]) -> Call:
+    """Find the command that words begin with; a group's name alone is that of all its commands."""
+    if not words:
+        return ()
+    for length in (2, 1):
+        if any(name[:length] == words[:length] for name in commands):
+            return words[:length]
+    there = sorted({name[0] for name in commands})
+    close = difflib.get_close_matches(words[0], there, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(there)}"
+    raise click.UsageError(f"There is no command {words[0]!r} that can be configured; {hint}")
+
+
+def _rows(
+    call: Call, one: click.Command, config: Config, arguments: tuple[str, ...]
+) -> Iterator[dict[str, Any]]:
+    top = click.Context(click.Group(NAME), info_name=NAME)
+    context = one.make_context(
+        " ".join(call), list(arguments), top, resilient_parsing=True,
+        default_map=config.defaults(call),
+    )  # fmt: skip
+    for key, option in known(one).items():
+        source = context.get_parameter_source(option.name)
+        value, place, wrong = context.params.get(option.name), "default", None
+        if source is click.core.ParameterSource.ENVIRONMENT:
+            place = f"environment {variable(call, key)}"
+            value, wrong = _read(option, context)
+        elif source is click.core.ParameterSource.DEFAULT_MAP:
+            place = str(config.place(call, option.name))
+        elif source is click.core.ParameterSource.COMMANDLINE:
+            place = "command line"
+        elif option.param.required:
+            place = "must be said"
+        yield {"option": key, "value": _plain(value), "from": place, "wrong": wrong}
+
+
+def _read(option: Option, context: click.Context) -> tuple[Any, str | None]:
+    raw = option.param.value_from_envvar(context)
+    try:
+        return option.param.type_cast_value(context, raw), None
+    except click.BadParameter as error:
+        return raw, error.message
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def _lines(told: Mapping[Call, list[dict[str, Any]]]) -> Iterator[str]:
+    everything = [row for rows in told.values() for row in rows]
+    name = max((len(row["option"]) for row in everything), default=0)
+    width = min(40, max((len(_shown(row["value"])) for row in everything), default=0))
+    for call, rows in told.items():
+        yield f"\n{' '.join(call)}"
+        for row in rows:
+            line = f"  {row['option']:{name}}  {_shown(row['value']):{width}}  {row['from']}"
+            yield line + (f": {row['wrong']}" if row["wrong"] else "")
+
+
+def _shown(value: Any) -> str:
+    """Show a value as a shell would take it."""
+    if value is None or value == []:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(
+        shlex.quote(str(one)) for one in (value if isinstance(value, list) else [value])
+    )
+
+
+def _template(commands: Mapping[Call, click.Command]) -> Iterator[str]:
+    yield f"# {NAME}: what options are when nobody says otherwise. A value on the command"
+    yield "# line goes before one of the environment, and that before one of this file; what holds,"
+    yield f"# and where it comes from, says: {NAME} config show"
+    yield "# Relative paths begin at the folder of this file."
+    above: Call = ()
+    for call, one in commands.items():
+        yield ""
+        for depth, word in enumerate(call):
+            if call[: depth + 1] != above[: depth + 1]:
+                yield f"{'  ' * depth}{word}:"
+        above = call
+        indent = "  " * len(call)
+        for key, option in known(one).items():
+            for text in _about(call, key, option):
+                yield f"{indent}# {text}"
+            yield f"{indent}#{key}: {_yaml(option)}".rstrip()
+
+
+def _about(call: Call, key: str, option: Option) -> Iterator[str]:
+    says = (
+        getattr(option.param, "help", None)
+        or f"What stands for {option.param.make_metavar(click.Context(click.Command('none')))}."
+    )
+    yield says
+    if isinstance(option.param.type, click.Choice):
+        yield f"One of: {', '.join(map(str, option.param.type.choices))}."
+    if option.many:
+        yield "A list, such as [one, another]."
+    yield f"In the environment: {variable(call, key)}"
+
+
+def _yaml(option: Option) -> str:
+    value = option.default
+    if option.many:
+        return json.dumps(_plain(value or []))
+    if value is None:
+        return ""
+    return json.dumps(value if isinstance(value, bool | int | float) else str(value))
+
+
+if __name__ == "__main__":
+    run(__file__)

@@ -1,0 +1,72 @@
+"""Build the weeks of a store again, from the events that it keeps."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from forensics.console import JSON, QUIET, RULES, arguments, run
+from forensics.ending import Code
+
+
+@click.command()
+@click.argument("store", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--week", metavar="WEEK", help="Only this week, such as 2026-W46; else all.")
+@click.option(
+    "--wait",
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="Wait so long for another run that holds the store; then end with 5.",
+)
+@click.option("--master", help="Spark master; default: local[*], or what spark-submit says.")
+@RULES
+@JSON
+@QUIET
+def command(
+    store: Path,
+    week: str | None,
+    wait: float,
+    master: str | None,
+    packs: tuple[Path, ...],
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Build the weeks of a store again, from the events that it keeps.
+
+    No log is read. Findings and pages are made by the rules of now, so this is for rules of finding
+    that have changed: limits, detectors. Where nothing has changed, the same bytes come out. Rules
+    of reading only hold for logs that are given to `audit` again; a week names the others.
+
+    \b
+    Example:
+      kafka-forensics rebuild audits
+      kafka-forensics rebuild audits --week 2026-W46 --rules our-rules/
+    """
+    from forensics.auditing import Wishes, audit
+    from forensics.progress import Progress
+    from forensics.trends.weeks import Week
+
+    wishes = Wishes(
+        (), store, Week.named(week) if week else None, None, wait, packs, master,
+        command=arguments(),
+    )  # fmt: skip
+    with Progress(sys.stderr, quiet=quiet).open() as progress:
+        result = audit(wishes, progress.say, progress)
+    if as_json:
+        click.echo(json.dumps(result, indent=1, ensure_ascii=False))
+    elif result["exit_code"] == Code.HELD:
+        click.echo(f"Error: {result['reason']}", err=True)
+    elif not quiet:
+        for name, verdict in result.get("weeks", {}).items():
+            click.echo(f"{name}: {verdict}")
+    raise SystemExit(result["exit_code"])
+
+
+if __name__ == "__main__":
+    run(__file__)

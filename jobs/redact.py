@@ -1,0 +1,52 @@
+"""Write a saved postmortem again with pseudonyms instead of names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from forensics.console import QUIET, run
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.argument("out", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "-o", "--out", "target", required=True, metavar="OUT2",
+    type=click.Path(file_okay=False, path_type=Path), help="Folder for the redacted run.",
+)  # fmt: skip
+@click.option(
+    "--redact", "classes", default="all", show_default=True, metavar="CLASS,...",
+    help="What to redact: hosts, ips, clients, topics, principals, or all.",
+)  # fmt: skip
+@click.option(
+    "--map", "secret", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="The private map of names; default: beside OUT2, as OUT2.redaction-map.json.",
+)  # fmt: skip
+@QUIET
+def command(out: Path, target: Path, classes: str, secret: Path | None, *, quiet: bool) -> None:
+    """Write a saved postmortem again with pseudonyms instead of names.
+
+    OUT is the output folder of `postmortem`; no log is read, so neither Spark nor Java is needed.
+    OUT2 gets the same tables, findings.json and page, with the same numbers, times and epochs, but
+    topic-7f3a91c0 instead of the topic's name, and so on, everywhere and each time alike.
+
+    FILE holds which pseudonym is whose, and a key. With the same FILE a name gets the same
+    pseudonym in every run; without it nobody can find out a name by trying. Keep it to yourself.
+
+    \b
+    Example:
+      kafka-forensics redact out -o for-the-vendor
+      kafka-forensics redact out -o for-the-vendor --redact clients,principals --map secret.json
+    """
+    from forensics.redacting import again, asked
+
+    page = again(out, target, asked(classes), secret)
+    if not quiet:
+        click.echo(f"page: {page}")
+
+
+if __name__ == "__main__":
+    run(__file__)

@@ -1,0 +1,50 @@
+"""Postmortems of recorded clusters, made in this process: no Spark, no Java, some seconds each.
+
+Called as a program it makes them in a process of its own: `python -m tests.report.recorded OUT`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from forensics import pipeline
+from forensics.events.packs import catalogue
+from forensics.settings import Settings
+from forensics.trial import tried
+
+__all__ = ["RECORDINGS", "SAMPLES", "postmortem"]
+
+SAMPLES = Path(__file__).parents[2] / "sample_logs"
+# An unclean election, a flapping broker, controllers that die one after the other, and a stretch
+# in which nothing is wrong.
+RECORDINGS = {
+    "430-unclean": "logs",
+    "282-flapping": "logs.tar.gz",
+    "391-controllers": "logs.tar.gz",
+    "391-rolling": "logs.zip",
+}
+
+
+def postmortem(name: str, out: Path) -> Path:
+    """Read a recording and leave everything that a postmortem leaves in `out`."""
+    archive = str(SAMPLES / name / RECORDINGS[name])
+    read = tried([archive], out)
+    settings = Settings((archive,), out)
+    pipeline.conclude(read.files, read.past, catalogue(()), settings, _hush)
+    return out
+
+
+def _hush(text: str) -> None:
+    """Say nothing."""
+
+
+def main(out: Path, names: Sequence[str] = tuple(RECORDINGS)) -> None:
+    """Make all of them."""
+    for name in names:
+        postmortem(name, out / name)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,62 @@
+"""What is told while Spark reads: figures that its tasks have really reached."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from forensics import spark
+from forensics.archives.planning import plan
+from tests.spark.conftest import SAMPLES
+
+SERVER = SAMPLES / "430-unclean/logs/broker-1/server.log"
+SIZE = 40 << 20
+
+
+class Listener:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.reads: list[tuple[int, int]] = []
+        self.counts: list[tuple[int, int]] = []
+
+    def begin(self, stage: str) -> None: ...
+
+    def end(self) -> None: ...
+
+    def read(self, done: int, of: int) -> None:
+        self.reads.append((done, of))
+
+    def tasks(self, done: int, of: int) -> None:
+        self.counts.append((done, of))
+
+
+@pytest.mark.spark
+def test_bytes_are_told_from_within_a_single_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark itself tells of a task only when it has ended."""
+    monkeypatch.setattr(spark, "_PAUSE", 0.05)
+    before = dict(os.environ)
+    text = SERVER.read_bytes()
+    log = tmp_path / "server.log"
+    log.write_bytes(text * (SIZE // len(text)))
+    splits = plan([str(log)], 4 << 20).splits
+    listener = Listener()
+    cluster = spark.Cluster("local[1]", listener)
+    try:
+        cluster.scan(splits, "", tmp_path / "staging/scan")
+    finally:
+        cluster.stop()
+        os.environ.clear()
+        os.environ.update(before)
+
+    done = [count for count, _ in listener.reads]
+    assert {log.stat().st_size} == {of for _, of in listener.reads}
+    assert any(0 < count < log.stat().st_size for count in done)
+    assert max(done) <= log.stat().st_size
+    assert (0, 1) in listener.counts
+    assert "lookout" not in {one.name for one in threading.enumerate()}

@@ -1,0 +1,70 @@
+"""Where driver and executors do not see the same files, the run says so; none of it needs a JVM."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark import SparkFiles
+from pyspark.sql.types import StructType
+
+from forensics import spark
+from forensics.archives.planning import plan
+from forensics.datasource import KafkaLogs, packed
+from forensics.errors import ArchiveError, ForensicsError
+
+
+def wrote(folder: Path, rows: int) -> None:
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"line": range(rows)}), folder / f"part-{rows}.parquet")
+
+
+def test_rows_that_executors_kept_to_themselves_are_missed(tmp_path: Path) -> None:
+    wrote(tmp_path / "scan", 3)
+    wrote(tmp_path / "scan", 4)
+
+    spark._look_for(tmp_path / "scan", 7)
+    with pytest.raises(ForensicsError, match="and 7 of them are here") as told:
+        spark._look_for(tmp_path / "scan", 1007)
+    with pytest.raises(ForensicsError, match="and 0 of them are here"):
+        spark._look_for(tmp_path / "nothing", 7)
+
+    assert "must lie where the driver and all executors see the same files" in str(told.value)
+
+
+def test_an_archive_that_an_executor_does_not_see_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("[2026-11-18 11:51:22,793] INFO started (kafka.server.KafkaServer)\n")
+    splits = plan([str(log)]).splits
+    log.unlink()
+    reader = KafkaLogs({"splits": packed(splits)}).reader(StructType())
+
+    (task,) = reader.partitions()
+
+    with pytest.raises(ArchiveError, match=r"server\.log is not there on .* see the same files"):
+        list(reader.read(task))
+
+
+def test_a_bare_path_never_means_the_file_system_of_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert f"file://{tmp_path}/out 1:2/tables" == spark._address(Path("out 1:2/tables"))
+
+
+def test_archives_for_the_pythonpath_of_executors_are_found_on_the_driver_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SparkFiles, "getRootDirectory", lambda: "/files")
+    environment = {"PYTHONPATH": os.pathsep.join(["executors", "/opt/more"])}
+    nothing: dict[str, str] = {}
+
+    spark._find_archives_here_too(environment)
+    spark._find_archives_here_too(nothing)
+
+    assert "executors:/opt/more:/files/executors:/opt/more" == environment["PYTHONPATH"]
+    assert {} == nothing

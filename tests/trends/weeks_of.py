@@ -1,0 +1,69 @@
+"""Makes more weeks out of one recording: the times in its lines are moved, mostly by weeks."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+
+__all__ = ["SAMPLES", "logs_of", "moved", "tree", "write"]
+
+SAMPLES = Path(__file__).parents[2] / "sample_logs"
+# `2026-11-18 11:38:51`, with a T as well; the milliseconds stay as they are.
+_TIME = re.compile(rb"\b(2\d{3}-[01]\d-[0-3]\d)([T ])([0-2]\d:[0-5]\d:[0-5]\d)")
+# Seconds between bars, as librdkafka writes all its times.
+_SECONDS = re.compile(rb"(?<=\|)1[78]\d{8}(?=\.\d{3}\|)")
+# Milliseconds since 1970, as Kafka writes them here and there.
+_MILLIS = re.compile(rb"\b1[78]\d{11}\b")
+
+
+def moved(logs: Mapping[str, bytes], by: timedelta) -> dict[str, bytes]:
+    """Move the times in some logs."""
+    return {name: _moved(text, by) for name, text in logs.items()}
+
+
+def _moved(text: bytes, by: timedelta) -> bytes:
+    def moment(found: re.Match[bytes]) -> bytes:
+        said = f"{found[1].decode()} {found[3].decode()}"
+        at = datetime.strptime(said, "%Y-%m-%d %H:%M:%S") + by  # noqa: DTZ007
+        return f"{at:%Y-%m-%d}".encode() + found[2] + f"{at:%H:%M:%S}".encode()
+
+    seconds = int(by.total_seconds())
+    text = _SECONDS.sub(lambda found: str(int(found[0]) + seconds).encode(), text)
+    millis = seconds * 1000
+    return _MILLIS.sub(lambda found: str(int(found[0]) + millis).encode(), _TIME.sub(moment, text))
+
+
+def logs_of(sample: str) -> dict[str, bytes]:
+    """Give the logs of a recording by their names, such as broker-1/server.log."""
+    folder = SAMPLES / sample
+    if (folder / "logs").is_dir():
+        paths = [path for path in (folder / "logs").rglob("*") if path.is_file()]
+        return {path.relative_to(folder / "logs").as_posix(): path.read_bytes() for path in paths}
+    found = {}
+    with tarfile.open(folder / "logs.tar.gz") as packed:
+        for member in packed:
+            content = packed.extractfile(member) if member.isreg() else None
+            if content is not None:
+                found[member.name.removeprefix("logs/")] = content.read()
+    return found
+
+
+def write(logs: Mapping[str, bytes], folder: Path) -> Path:
+    """Write logs into a folder."""
+    for name, text in logs.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+    return folder
+
+
+def tree(store: Path) -> dict[str, bytes]:
+    """Give all that a store says: neither its lock, nor how the last run ended."""
+    return {
+        path.relative_to(store).as_posix(): path.read_bytes()
+        for path in sorted(store.rglob("*"))
+        if path.is_file() and path.relative_to(store).as_posix() not in {".lock", "_RESULT.json"}
+    }
