@@ -16,10 +16,12 @@ from forensics.events.accounting import FileAccount
 from forensics.events.packs import catalogue, open_pack, packed
 from forensics.flow import Engine, Say, accounts
 from forensics.incidents import everyone
+from forensics.places import is_remote, shown
 from forensics.progress import SILENT, Watcher
 from forensics.settings import SPLIT_SIZE, Settings
 from forensics.spark import Cluster, told_plainly
 from forensics.trends.holding import StoreHeldError, held
+from forensics.trends.mirroring import mirrored
 from forensics.trends.notes import notes_of
 from forensics.trends.rulebook import rulebook
 from forensics.trends.shelf import HEAD, Shelf
@@ -37,7 +39,8 @@ class Wishes:
     """What an audit was asked to do; without archives it builds again what is kept."""
 
     archives: tuple[str, ...]
-    store: Path
+    # a folder, or the address of a store of objects
+    store: str
     week: Week | None = None
     keep_weeks: int | None = None
     # seconds to wait for another run that holds the store
@@ -53,7 +56,11 @@ class Wishes:
     def settings(self) -> Settings:
         """The same, as far as the end of a run depends on it."""
         return Settings(
-            self.archives, self.store, packs=self.packs, fail_on=self.fail_on, strict=self.strict
+            self.archives,
+            Path(self.store),
+            packs=self.packs,
+            fail_on=self.fail_on,
+            strict=self.strict,
         )
 
 
@@ -65,23 +72,37 @@ def audit(
     Without archives every week is built again, or the one that was asked for. `engines` opens
     what reads and rebuilds, when it is first needed; Spark, if nothing else is given.
     """
-    Shelf(wishes.store).look()
+    if not is_remote(wishes.store):
+        Shelf(Path(wishes.store)).look()
     with Stopwatch(watcher) as watch:
         try:
-            with held(wishes.store, wishes.wait, say):
-                return _ended(wishes, say, watch, engines or _spark(wishes, watch))
+            with _at_hand(wishes, say) as folder:
+                return _ended(wishes, folder, say, watch, engines or _spark(wishes, watch))
         except StoreHeldError as error:
             # Whoever holds the store says in it how that run ended; this one leaves no trace.
             code = int(Code.HELD)
             return {"schema": 1, "exit_code": code, "reason": str(error), **watch.told()}
 
 
-def _ended(wishes: Wishes, say: Say, watch: Stopwatch, engines: Engines) -> dict[str, Any]:
+@contextmanager
+def _at_hand(wishes: Wishes, say: Say) -> Iterator[Path]:
+    """Hold a store, and give the folder that it is in, or is brought to."""
+    if is_remote(wishes.store):
+        with mirrored(wishes.store, wishes.wait, say) as folder:
+            yield folder
+    else:
+        with held(Path(wishes.store), wishes.wait, say):
+            yield Path(wishes.store)
+
+
+def _ended(
+    wishes: Wishes, folder: Path, say: Say, watch: Stopwatch, engines: Engines
+) -> dict[str, Any]:
     """Run, and leave in the store how that ended; it is no part of what the store says."""
-    shelf = Shelf(wishes.store)
+    shelf = Shelf(folder)
     try:
         shelf.open()
-        ending.clear(wishes.store)
+        ending.clear(folder)
         end, told = _run(wishes, shelf, say, watch, engines)
     except BaseException as error:
         shelf.abandon()
@@ -90,23 +111,23 @@ def _ended(wishes: Wishes, say: Say, watch: Stopwatch, engines: Engines) -> dict
         because = "interrupted" if stopped else f"{type(error).__name__}: {error}"
         with suppress(OSError):
             end = Ending(code, because)
-            ending.save(wishes.store, end, command=wishes.command, **watch.told())
+            ending.save(folder, end, command=wishes.command, **watch.told())
         raise
-    return ending.save(wishes.store, end, command=wishes.command, **told, **watch.told())
+    return ending.save(folder, end, command=wishes.command, **told, **watch.told())
 
 
 def _run(
     wishes: Wishes, shelf: Shelf, say: Say, watch: Stopwatch, engines: Engines
 ) -> tuple[Ending, dict[str, Any]]:
     if not wishes.archives and shelf.find(HEAD) is None:
-        message = f"{wishes.store} is no store: it has no {HEAD}. `audit` makes one out of logs."
+        message = f"{shown(wishes.store)} is no store: it has no {HEAD}. `audit` makes one out of logs."
         raise ForensicsError(message)
     packs = [open_pack(path) for path in wishes.packs]
     rules, book = catalogue(packs), rulebook(packs)
     # What is wrong with somebody's own expectations is told before the work, not after it.
     quality.checked_suites(packs)
     # The same holds for notes.
-    notes = notes_of(wishes.store, [one.name for one in everyone(packs)])
+    notes = notes_of(shelf.root, [one.name for one in everyone(packs)])
     store = Store(shelf.draft(), book, notes)
     with ExitStack() as opened:
         engine = _Late(engines, opened, watch)
@@ -122,7 +143,7 @@ def _run(
     with watch.stage("pages"):
         told["drawn"] = [str(week) for week in store.draw(asked)]
         store.commit()
-    return _conclude(wishes, store, shelf, told)
+    return _conclude(wishes, store, told)
 
 
 def _take(  # noqa: PLR0913, PLR0917
@@ -170,13 +191,11 @@ def _asked(wishes: Wishes, store: Store) -> Sequence[Week]:
     if wishes.week not in weeks:
         there = f"it has {weeks[0]} to {weeks[-1]}" if weeks else "it has no week at all"
         store.commit()
-        raise ForensicsError(f"{wishes.store} has no logs of {wishes.week}; {there}.")
+        raise ForensicsError(f"{shown(wishes.store)} has no logs of {wishes.week}; {there}.")
     return [wishes.week]
 
 
-def _conclude(
-    wishes: Wishes, store: Store, shelf: Shelf, told: dict[str, Any]
-) -> tuple[Ending, dict[str, Any]]:
+def _conclude(wishes: Wishes, store: Store, told: dict[str, Any]) -> tuple[Ending, dict[str, Any]]:
     """Say of the week that was asked for, or of the newest, how the run ended."""
     week = wishes.week or (store.weeks[-1] if store.weeks else None)
     document = store.document(week) if week else None
@@ -196,8 +215,8 @@ def _conclude(
         "findings": levels,
         "older_rules": len(document["older_rules"]),
         "weeks": {str(one): store.verdict(one) for one in store.weeks},
-        "page": str(shelf.root / "weeks" / str(week) / "index.html"),
-        "index": str(shelf.root / "index.html"),
+        "page": f"{shown(wishes.store).rstrip('/')}/weeks/{week}/index.html",
+        "index": f"{shown(wishes.store).rstrip('/')}/index.html",
     }
     return end, told | seen
 

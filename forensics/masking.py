@@ -53,6 +53,8 @@ def masked(text: str) -> str:
 
 def masked_lines(lines: Sequence[str]) -> list[str]:
     """Mask the secrets of lines that follow each other: a private key has many of them."""
+    if not lines:
+        return []
     whole = _BLOCK.sub(_blanked, _OPEN.sub(_blanked, "\n".join(lines)))
     return _each(whole.split("\n"))
 

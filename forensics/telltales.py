@@ -48,7 +48,7 @@ x-amz-credential
 _IS = r"""[\])]?\\*["']?[ \t]*(?:=>|->|:=|[=:\[])[ \t]*"""
 _SET = f"(?i:{_NAME}){_IS}"
 # A bare value ends at a blank; brackets and commas at its end belong to what stands around it.
-_BARE = rf"""[^\s"'&<>\\{_SHIELD}](?:[^\s"'&<>]*[^\s"'&<>\\,;(){{}}\[\]])?"""
+_BARE = rf"""[^\s"'&>\\{_SHIELD}](?:[^\s"'&<>]*[^\s"'&<>\\,;(){{}}\[\]])?"""
 # What stands where there is no secret, or where it was hidden before.
 _PLAIN = "|".join(
     _listed(r"""

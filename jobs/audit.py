@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 @click.option(
     "--store",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder that keeps what was read and a page for each week; made if it is not there.",
+    type=click.Path(file_okay=False),
+    help="Folder, or address such as s3://bucket/audits, that keeps what was read and a page for "
+    "each week; made if it is not there.",
 )
 @click.option(
     "--week",
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 @QUIET
 def command(  # noqa: PLR0917 - each is an option of its own
     archives: tuple[str, ...],
-    store: Path,
+    store: str,
     week: str | None,
     keep_weeks: int | None,
     wait: float,

@@ -13,7 +13,7 @@ from forensics.ending import Code
 
 
 @click.command()
-@click.argument("store", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("store", type=click.Path(file_okay=False))
 @click.option("--week", metavar="WEEK", help="Only this week, such as 2026-W46; else all.")
 @click.option(
     "--wait",
@@ -28,7 +28,7 @@ from forensics.ending import Code
 @JSON
 @QUIET
 def command(
-    store: Path,
+    store: str,
     week: str | None,
     wait: float,
     master: str | None,
@@ -48,10 +48,13 @@ def command(
       kafka-forensics rebuild audits
       kafka-forensics rebuild audits --week 2026-W46 --rules our-rules/
     """
+    from forensics import places
     from forensics.auditing import Wishes, audit
     from forensics.progress import Progress
     from forensics.trends.weeks import Week
 
+    if not places.is_remote(store) and not Path(store).is_dir():
+        raise click.BadParameter(f"there is no folder {store}", param_hint="STORE")
     wishes = Wishes(
         (), store, Week.named(week) if week else None, None, wait, packs, master,
         command=arguments(),

@@ -83,6 +83,7 @@ def render(saved: Saved, target: Path, *, shared: bool | str = False) -> Path:
             data_zone=current().offset or None,
         ),
         tag("footer", _footer(saved)),
+        _running(saved),
         shared=shared,
     )
 
@@ -183,6 +184,13 @@ def _footer(saved: Saved) -> Markup:
     own = "" if zone.is_utc else f" {zone.note} Log lines are quoted as they stand."
     says = f"All times are {zone.label}.{own} Drawn from findings.json, schema {schema}."
     return tag("p", f"{says} Secrets are masked as {MASK}: {PLACES}.")
+
+
+def _running(saved: Saved) -> Markup:
+    """Name the report on each sheet of paper: sheets of two of them get mixed up on a table."""
+    says = f'"Kafka incident postmortem, report {saved.number}, page "'
+    pages = f'content: {says} counter(page) " of " counter(pages); font: 7pt sans-serif;'
+    return tag("style", trusted(f"@page {{ @bottom-right {{ {pages} }} }}"))
 
 
 def _scripts(*, shared: bool | str) -> Markup:

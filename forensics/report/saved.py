@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,12 @@ class Saved:
     def is_part(self) -> bool:
         """Whether only a window of the run is looked at, as a person has chosen."""
         return False
+
+    @cached_property
+    def number(self) -> str:
+        """What tells this report from others: the first letters of the digest of its findings."""
+        held = self.out / "findings.json"
+        return sha256(held.read_bytes()).hexdigest()[:12] if held.is_file() else "not saved"
 
     @cached_property
     def offsets(self) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 Left out is what other tests hold and what would only be noise here: scripts and styles, drawings
 (what they show stands in their takeaways and tables), the log lines that evidence quotes, of which
-the places are kept, and what stands in the appendix and in the blank form for the review.
+the places are kept, and what stands in the appendix, in the table of checks and in the blank form
+for the review.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["outline"]
 UNSAID = {"head", "script", "style", "svg", "template", "nav", "noscript"}
 EMPTY = {"meta", "input", "br", "link", "img"}
 BLOCKS = {"p", "li", "figcaption", "summary", "dt", "dd", "pre", "caption"}
-BRIEF = {"review", "appendix"}
+BRIEF = {"review", "quality", "appendix"}
 # Of longer tables and lists of evidence the rest is counted: what comes first matters most.
 ROWS, CHIPS = 20, 6
 

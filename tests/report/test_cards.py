@@ -67,6 +67,21 @@ def test_a_chip_names_the_byte_and_the_file_that_its_line_is_of(unclean: Path) -
     assert "<pre>not an event</pre><small>file SHA-256 0f0f0f0f0f0f0f0f…</small>" in html
 
 
+def test_a_quoted_line_stands_between_those_that_were_read_around_it(unclean: Path) -> None:
+    """Five to either side at most, each with its number; what was not read leaves a gap."""
+    near = [
+        {"file": FILE.format(1), "line": line, "offset": line, "kind": "x", "text": f"<line {line}>"}
+        for line in (14, 16, 19, 20, 21, 25, 26)
+    ]
+    save(unclean, "events", [*near, near[0] | {"file": "another"}])
+    html = draw(unclean, finding("F-1", "isr-storm", "high", evidence=[proof(1, 20, "it")]))
+
+    before = "…\n16  &lt;line 16&gt;\n…\n19  &lt;line 19&gt;"
+    after = "21  &lt;line 21&gt;\n…\n25  &lt;line 25&gt;"
+    around = f'<pre class="near">{before}</pre><pre>it</pre><pre class="near">{after}</pre>'
+    assert around in html
+
+
 def test_a_rule_is_linked_only_where_the_page_tells_of_it(unclean: Path) -> None:
     """A link that leads nowhere is worse than none."""
     told = {"known": {"means": "It is so.", "beware": ""}}

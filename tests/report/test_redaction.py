@@ -267,7 +267,7 @@ def replacer(
 
 def short(text: str) -> str:
     """Leave the digits of pseudonyms out."""
-    return re.sub(r"\b(topic|client|host|ip|principal)-[0-9a-f]{8}", r"\1~", text)
+    return re.sub(r"\b(topic|client|host|ip|principal|path)-[0-9a-f]{8}", r"\1~", text)
 
 
 @pytest.mark.parametrize(
@@ -342,3 +342,23 @@ def test_a_redacted_run_can_be_redacted_further(pairs: dict[str, Pair], tmp_path
     # The pseudonyms of the first time stay as they were.
     topics = set(table(tmp_path / "some", "events")["topic"].to_pylist())
     assert set(table(tmp_path / "more", "events")["topic"].to_pylist()) == topics
+
+
+def test_folders_and_files_are_called_otherwise_too(tmp_path: Path) -> None:
+    """Folders are often called after hosts of which no text tells."""
+    names = ("acme.tar.gz!prod-eu7/server.log.3", "acme.tar.gz!10.1.2.3/server.log",
+             "acme.tar.gz!broker-1/kafkaServer-gc.log.0", "acme.tar.gz!app-metrics/client.log")  # fmt: skip
+    save(tmp_path / "run", "files", [
+        file("app-metrics" if "app-" in name else "broker-1", "server", file=name,
+             role="client" if "app-" in name else "broker")
+        for name in names
+    ])  # fmt: skip
+    told = finding("F-00000001", "x", "low", title=f"{names[0]} ends early", evidence=[])
+    write(document([told], "clear"), tmp_path / "run" / "findings.json")
+    again(tmp_path / "run", tmp_path / "out", CLASSES, tmp_path / "map.json")
+
+    found = [short(name) for name in table(tmp_path / "out", "files")["file"].to_pylist()]
+    assert found == ["path~.tar.gz!path~/server.log.3", "path~.tar.gz!ip~/server.log",
+                     "path~.tar.gz!broker-1/kafkaServer-gc.log.0",
+                     "path~.tar.gz!client~/client.log"]  # fmt: skip
+    assert survivors([tmp_path / "out"], ["acme", "prod-eu7", "10.1.2.3", "app-metrics"]) == set()

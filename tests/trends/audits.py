@@ -63,6 +63,6 @@ class Audits:
     def run(self, *archives: Path, week: str | None = None, **wishes: Any) -> dict[str, Any]:
         """Give some archives to the store; without any, build it again."""
         asked = Wishes(
-            tuple(map(str, archives)), self.store, Week.named(week) if week else None, **wishes
+            tuple(map(str, archives)), str(self.store), Week.named(week) if week else None, **wishes
         )
         return audit(asked, self.say or self.said.append, engines=here)

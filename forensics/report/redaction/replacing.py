@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus
 
@@ -55,6 +55,28 @@ class _Name:
     shy: bool
 
 
+class _Alike:
+    """Names that begin alike, however many: found by their lengths, the longest first."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, list[_Name]] = {}
+        self._lengths: list[int] = []
+
+    def add(self, name: _Name) -> None:
+        self._names.setdefault(name.text.lower(), []).append(name)
+        self._lengths = sorted({*self._lengths, len(name.text)}, reverse=True)
+
+    def all(self) -> Iterator[_Name]:
+        return (name for alike in self._names.values() for name in alike)
+
+    def at(self, text: str, begin: int) -> Iterator[_Name]:
+        """Give the names that stand in a text at a place."""
+        for length in self._lengths:
+            for name in self._names.get(text[begin : begin + length].lower(), ()):
+                if _stands(name, text, begin):
+                    yield name
+
+
 class Replacer:
     """Knows all names of a run, and writes texts without them."""
 
@@ -70,16 +92,14 @@ class Replacer:
         self._partitions = frozenset(partitions)
         self._exact = {kind: dict.fromkeys(every, "") for kind, every in names.items()}
         # By how they begin: by a run of letters, or by a mark that is none.
-        self._by_run: dict[str, list[_Name]] = {}
-        self._by_mark: dict[str, list[_Name]] = {}
-        for kind, every in names.items():
-            for name in sorted(every):
+        self._by_run: dict[str, _Alike] = {}
+        self._by_mark: dict[str, _Alike] = {}
+        for kind in sorted(names):
+            for name in sorted(names[kind]):
                 self._add(kind, name)
-        for known in (*self._by_run.values(), *self._by_mark.values()):
-            known.sort(key=lambda one: (-len(one.text), one.kind))
         self._patterns: dict[frozenset[str], re.Pattern[str]] = {}
         self._sorted = sorted(
-            one.text for known in self._by_run.values() for one in known if not one.shy
+            one.text for known in self._by_run.values() for one in known.all() if not one.shy
         )
         marks = "".join(map(re.escape, self._by_mark))
         self._begins = re.compile(rf"[^\W_]+|[{marks}]") if marks else _RUN
@@ -92,10 +112,15 @@ class Replacer:
         """Give what stands for a name in a column of its own."""
         return self._pseudonyms.of(kind, name) if name else name
 
+    def addresses(self, text: str) -> str:
+        """Write a text without addresses, where these are to go."""
+        if not self._addresses:
+            return text
+        return replace_addresses(text, lambda one: self._pseudonyms.of("ips", one))
+
     def text(self, text: str, own: Collection[str] = ()) -> str:
         """Write a text without names; those in `own` are taken wherever they stand."""
-        if self._addresses:
-            text = replace_addresses(text, lambda one: self._pseudonyms.of("ips", one))
+        text = self.addresses(text)
         parts: list[str] = []
         done = 0
         begins = self._beginnings(text)
@@ -105,12 +130,12 @@ class Replacer:
                 continue
             mark = run[0]
             known = self._by_run.get(mark.lower()) or self._by_mark.get(mark)
-            name = next((one for one in known if _stands(one, text, begin)
-                         and (not one.shy or one.text in own or self._meant(one, text, begin))),
-                        None) if known else None  # fmt: skip
-            if name:
+            for name in known.at(text, begin) if known else ():
+                if name.shy and name.text not in own and not self._meant(name, text, begin):
+                    continue
                 parts += (text[done:begin], name.instead)
                 done = begin + len(name.text)
+                break
         return "".join((*parts, self._torn(text, done))) if parts else self._torn(text, 0)
 
     def _beginnings(self, text: str) -> re.Pattern[str] | None:
@@ -151,7 +176,7 @@ class Replacer:
             first = _RUN.match(form)
             known = self._by_run if first else self._by_mark
             key = first[0].lower() if first else form[0]
-            known.setdefault(key, []).append(_Name(form, kind, instead, shy))
+            known.setdefault(key, _Alike()).add(_Name(form, kind, instead, shy))
 
     def _meant(self, name: _Name, text: str, begin: int) -> bool:
         """Whether what stands around a word says that it is a name."""

@@ -101,7 +101,7 @@ def spotted(texts: pa.Array) -> Iterator[tuple[str, str]]:
 
 
 def _found(patterns: Iterable[tuple[str, str]], texts: pa.Array) -> set[str]:
-    found = set()
+    found: set[str] = set()
     for question, pattern in patterns:
         maybe = texts.filter(pc.match_substring_regex(texts, question))
         told = re.compile(pattern)

@@ -172,6 +172,7 @@ class Treatment:
 
     def _part(self, part: str) -> str:
         """Redact a folder or a file: by its names, and whole where nobody knows what it is."""
+        part = self._replacer.addresses(part)
         suffix = _SUFFIX.search(part)
         stem, rest = (part[: suffix.start()], suffix[0]) if suffix else (part, "")
         if not stem or _SURE.fullmatch(stem) or is_node(stem):

@@ -77,16 +77,17 @@ def render(saved: Saved) -> Markup:
             tag("h3", "Glossary"),
             tag("dl", *(_word(name, says) for name, says in GLOSSARY.items()), class_="glossary"),
             tag("h3", "For machines"),
-            *_machines(saved.document),
+            *_machines(saved),
         ]
     )
 
 
-def _machines(document: Mapping[str, Any]) -> Iterator[Markup]:
+def _machines(saved: Saved) -> Iterator[Markup]:
     """Hold findings.json, as much of it as there is room for, and say how much that is."""
-    held = fitted(document)
-    schema = document.get("schema", "not known")
-    says = f"findings.json, schema {schema}, stands in this page, in the element report-data."
+    held = fitted(saved.document)
+    schema = saved.document.get("schema", "not known")
+    says = f"findings.json, schema {schema}, stands in this page, in the element report-data. "
+    says += f"This is report {saved.number}: the first letters of the SHA-256 of that file."
     if not held.is_whole:
         says += " It was too large: its quoted lines and longest lists are cut there. "
         says += (
