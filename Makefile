@@ -56,6 +56,7 @@ lint: $(READY) ## Check style (ruff) and types (mypy)
 docs: $(READY) ## Write the pages in docs/ and the schemas in rules/schema/ from the rules
 	@$(BIN)/kafka-forensics rules docs docs
 	@$(BIN)/kafka-forensics rules schema rules/schema
+	@$(BIN)/kafka-forensics reference -o docs/commands.md
 
 bench: setup ## Measure speed
 	@$(BIN)/python tests/bench/bench.py

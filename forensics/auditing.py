@@ -120,8 +120,8 @@ def _run(
     wishes: Wishes, shelf: Shelf, say: Say, watch: Stopwatch, engines: Engines
 ) -> tuple[Ending, dict[str, Any]]:
     if not wishes.archives and shelf.find(HEAD) is None:
-        message = f"{shown(wishes.store)} is no store: it has no {HEAD}. `audit` makes one out of logs."
-        raise ForensicsError(message)
+        named = shown(wishes.store)
+        raise ForensicsError(f"{named} is no store: it has no {HEAD}. `audit` makes one of logs.")
     packs = [open_pack(path) for path in wishes.packs]
     rules, book = catalogue(packs), rulebook(packs)
     # What is wrong with somebody's own expectations is told before the work, not after it.

@@ -56,7 +56,7 @@ def masked_lines(lines: Sequence[str]) -> list[str]:
     if not lines:
         return []
     whole = _BLOCK.sub(_blanked, _OPEN.sub(_blanked, "\n".join(lines)))
-    return _each(whole.split("\n"))
+    return _each(whole.split("\n")) if lines else []
 
 
 class Names:

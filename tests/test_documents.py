@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from forensics.console import group, jobs_folder
+from forensics.console import group, jobs_folder, load
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -86,6 +86,13 @@ def test_commands_are_such_as_there_are(line: str) -> None:
 
 def test_there_are_commands_at_all() -> None:
     assert len(WRITTEN) >= 15
+
+
+def test_the_page_of_commands_is_up_to_date() -> None:
+    reference = load(jobs_folder() / "reference.py").callback
+    assert reference is not None
+
+    assert reference.__globals__["page"]() == (ROOT / "docs" / "commands.md").read_text("utf-8")
 
 
 @pytest.mark.spark

@@ -140,7 +140,7 @@ def test_airflow_reads_the_dag_and_its_task_runs(here: Here, tmp_path: Path) -> 
     code = """
 import sys
 from airflow.dag_processing.dagbag import DagBag
-bag = DagBag(sys.argv[1], include_examples=False)
+bag = DagBag(sys.argv[1])
 assert not bag.import_errors, bag.import_errors
 (dag,) = bag.dags.values()
 (task,) = dag.tasks

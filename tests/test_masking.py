@@ -60,6 +60,11 @@ def test_columns_keep_their_type_their_nulls_and_broken_bytes() -> None:
     assert mask(pa.array([None, "plain"], pa.string())).to_pylist() == [None, "plain"]
 
 
+def test_nothing_stays_nothing() -> None:
+    assert masked_lines([]) == []
+    assert masked("") == ""
+
+
 def test_half_a_surrogate_pair_is_no_obstacle() -> None:
     assert masked("\udcff pwd=x") == "\udcff pwd=***"
 

@@ -196,9 +196,6 @@ def _flag_traces(
     *, crowded: bool,
 ) -> tuple[Figure, Figure]:  # fmt: skip
     reaches = [marks.reach(found, view) for _, found, _ in flags]
-    # A flag that begins before the view, or at its very end, stands where it can be seen whole.
-    inside = (view[1] - view[0]) // 50
-    first, last = view[0] + inside, view[1] - inside
     lines: Figure = {
         "type": "scatter", "x": [moment for start, end in reaches for moment in (start, end, None)],
         "y": [at for _, _, row in flags for at in (row, row, None)], "mode": "lines",
@@ -206,8 +203,7 @@ def _flag_traces(
     }  # fmt: skip
     heads: Figure = {
         "type": "scatter", "mode": "markers+text", "name": level, "showlegend": False,
-        "x": [min(max(start, first), last) if end >= view[0] and start <= view[1] else start
-              for start, end in reaches],
+        "x": [marks.standing(*one, view) for one in reaches],
         "y": [row for _, _, row in flags], "text": [] if crowded else [str(n) for n, _, _ in flags],
         "ids": [marks.link(found.id) for _, found, _ in flags],
         "customdata": [f"{number}. {shown(found.title)} ({level})" for number, found, _ in flags],

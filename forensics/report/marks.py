@@ -54,10 +54,28 @@ def reach(found: Finding, view: tuple[int, int]) -> tuple[int, int]:
 def levels(tracks: Tracks) -> list[int]:
     """Give each finding's flag a row of its own where two would stand on each other."""
     apart = (tracks.view[1] - tracks.view[0]) // 40
-    spans = [reach(found, tracks.view) for found in tracks.findings]
+    spans = [_standing(*reach(found, tracks.view), tracks.view) for found in tracks.findings]
     order = sorted(range(len(spans)), key=lambda at: (spans[at], at))
     rows = dict(zip(order, stagger([spans[at] for at in order], apart), strict=True))
     return [min(rows[at], DEEPEST) for at in range(len(spans))]
+
+
+def _standing(start: int, end: int, view: tuple[int, int]) -> tuple[int, int]:
+    """Say from where to where a flag is drawn."""
+    at = standing(start, end, view)
+    return at, max(at, end)
+
+
+def standing(start: int, end: int, view: tuple[int, int]) -> int:
+    """Say where the head of a flag stands: one that an edge would cut is moved off it.
+
+    >>> [standing(at, at, (0, 1000)) for at in (5, 500, 995, 1001, 5000)]
+    [20, 500, 980, 980, 5000]
+    """
+    inside = (view[1] - view[0]) // 50
+    if end < view[0] or start >= view[1] + inside:
+        return start
+    return min(max(start, view[0] + inside), view[1] - inside)
 
 
 def link(name: str) -> str:

@@ -346,8 +346,9 @@ def test_a_redacted_run_can_be_redacted_further(pairs: dict[str, Pair], tmp_path
 
 def test_folders_and_files_are_called_otherwise_too(tmp_path: Path) -> None:
     """Folders are often called after hosts of which no text tells."""
-    names = ("acme.tar.gz!prod-eu7/server.log.3", "acme.tar.gz!10.1.2.3/server.log",
-             "acme.tar.gz!broker-1/kafkaServer-gc.log.0", "acme.tar.gz!app-metrics/client.log")  # fmt: skip
+    inside = ("prod-eu7/server.log.3", "10.1.2.3/server.log", "broker-1/kafkaServer-gc.log.0",
+              "app-metrics/client.log")  # fmt: skip
+    names = [f"acme.tar.gz!{name}" for name in inside]
     save(tmp_path / "run", "files", [
         file("app-metrics" if "app-" in name else "broker-1", "server", file=name,
              role="client" if "app-" in name else "broker")

@@ -11,7 +11,7 @@ __all__ = ["HIGH", "under"]
 
 # In pixels: the strip itself, and the margin below it, to which Plotly adds the strip, the words of
 # the axis above it and the title below it.
-HIGH, BELOW, ADDED = 34, 20, 105
+HIGH, BELOW, ADDED = 34, 30, 105
 # Of the height: Plotly takes a lower row for none.
 LEAST = 0.0003
 
@@ -43,6 +43,8 @@ def under(sheet: figures.Sheet, volume: Volume) -> figures.Figure:
     whole = [int(volume.edges[0]), int(volume.edges[-1])]
     below = time | {"anchor": f"y{row}", "matches": "x", "showspikes": False, "rangeslider": strip}
     below["rangeslider"]["range"] = whole
+    # Plotly puts the title where the strip ends, and leaves no room for the foot of its letters.
+    below["title"] = time["title"] | {"standoff": 0, "font": {"size": 11}}
     above = {key: value for key, value in time.items() if key != "title"}
     return {
         "xaxis": above | {"showticklabels": False}, "xaxis2": below,
