@@ -13,7 +13,7 @@ _CAUSED = re.compile(r"^Caused by: ([\w$.]+): (\S.*)", re.MULTILINE)
 _OURS = "forensics."
 _UNSENT = (
     "; the Python of executors needs this package and what it imports,"
-    " and docs/running/README.md says how to send both"
+    " and docs/running/clusters.md says how to send both"
 )
 
 

@@ -38,4 +38,4 @@ def test_what_was_not_sent_to_executors_is_said_to_be_sent() -> None:
     told = cause(f"{ABORTED}{TRACE}ModuleNotFoundError: No module named 'numpy'\n{FRAMES}")
 
     assert told.startswith("ModuleNotFoundError: No module named 'numpy'; the Python of executors")
-    assert "docs/running/README.md" in told
+    assert "docs/running/clusters.md" in told

@@ -70,7 +70,7 @@ def test_a_chip_names_the_byte_and_the_file_that_its_line_is_of(unclean: Path) -
 def test_a_quoted_line_stands_between_those_that_were_read_around_it(unclean: Path) -> None:
     """Five to either side at most, each with its number; what was not read leaves a gap."""
     near = [
-        {"file": FILE.format(1), "line": line, "offset": line, "kind": "x", "text": f"<line {line}>"}
+        {"file": FILE.format(1), "line": line, "offset": line, "text": f"<line {line}>"}
         for line in (14, 16, 19, 20, 21, 25, 26)
     ]
     save(unclean, "events", [*near, near[0] | {"file": "another"}])
