@@ -418,7 +418,7 @@ def test_an_archive_is_read_into_a_folder_that_is_gone_afterwards(
     """The pipeline is played here by a copy of its output; tests/spark has the real one."""
     folders: list[Path] = []
 
-    def postmortem(settings: Settings, say: Callable[[str], None]) -> None:
+    def postmortem(settings: Settings, say: Callable[[str], None], _: object) -> None:
         folders.append(settings.out)
         shutil.copytree(unclean, settings.out, dirs_exist_ok=True)
         say("archives   1 piece of work")
