@@ -26,6 +26,7 @@ __all__ = [
     "NAME",
     "QUIET",
     "RULES",
+    "WAIT",
     "arguments",
     "group",
     "jobs_folder",
@@ -47,6 +48,15 @@ RULES = click.option(
     help="A pack of rules of your own, laid over the shipped ones by id; may be repeated.",
 )
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
+# The option of the commands that hold a store.
+WAIT = click.option(
+    "--wait",
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="Wait so long for another run that holds the store; then end with 5.",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON instead of sentences.")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forensics.console import JSON, QUIET, RULES, arguments, run
+from forensics.console import JSON, QUIET, RULES, WAIT, arguments, run
 from forensics.ending import LEVELS, Code
 
 if TYPE_CHECKING:
@@ -36,14 +36,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Keep so many of the newest weeks; older ones go, and are not read again.",
 )
-@click.option(
-    "--wait",
-    default=0.0,
-    show_default=True,
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    help="Wait so long for another run that holds the store; then end with 5.",
-)
+@WAIT
 @click.option("--master", help="Spark master; default: local[*], or what spark-submit says.")
 @RULES
 @click.option(

@@ -8,21 +8,14 @@ from pathlib import Path
 
 import click
 
-from forensics.console import JSON, QUIET, RULES, arguments, run
+from forensics.console import JSON, QUIET, RULES, WAIT, arguments, run
 from forensics.ending import Code
 
 
 @click.command()
 @click.argument("store", type=click.Path(file_okay=False))
 @click.option("--week", metavar="WEEK", help="Only this week, such as 2026-W46; else all.")
-@click.option(
-    "--wait",
-    default=0.0,
-    show_default=True,
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    help="Wait so long for another run that holds the store; then end with 5.",
-)
+@WAIT
 @click.option("--master", help="Spark master; default: local[*], or what spark-submit says.")
 @RULES
 @JSON

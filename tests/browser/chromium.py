@@ -15,7 +15,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -38,10 +38,15 @@ Values = dict[str, Any]
 
 def executable() -> str | None:
     """Find a browser: the one that $CHROMIUM names, or one on the PATH."""
-    named = os.environ.get("CHROMIUM")
+    return program("CHROMIUM", NAMES)
+
+
+def program(variable: str, names: Sequence[str]) -> str | None:
+    """Find the program that a variable of the environment names, or one of some on the PATH."""
+    named = os.environ.get(variable)
     if named:
         return shutil.which(named)
-    return next((found for name in NAMES if (found := shutil.which(name))), None)
+    return next((found for name in names if (found := shutil.which(name))), None)
 
 
 class Failed(AssertionError):  # noqa: N818 - a test that meets it has failed

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -19,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from tests.browser.chromium import Failed
+from tests.browser.chromium import Failed, program
 
 __all__ = ["Firefox", "executable"]
 
@@ -65,10 +64,7 @@ Values = dict[str, Any]
 
 def executable() -> str | None:
     """Find a Firefox: the one that $FIREFOX names, or one on the PATH."""
-    named = os.environ.get("FIREFOX")
-    if named:
-        return shutil.which(named)
-    return next((found for name in NAMES if (found := shutil.which(name))), None)
+    return program("FIREFOX", NAMES)
 
 
 class Firefox:
