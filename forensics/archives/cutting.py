@@ -26,6 +26,11 @@ _CLOSING = np.frombuffer(b')]}"', np.uint8)
 # How the lines of a stack trace begin that are not indented, as far as anybody need look.
 _TRACE = r"^(?:Caused by|Suppressed|Traceback|at |\.\.\. |[\w$.]*(?:Exception|Error|Throwable)\b)"
 _ENOUGH = 200
+# Colours say nothing of what a line is.
+_ESCAPE = 27
+_COLOURED = np.frombuffer(b"\x1b^", np.uint8)
+_COLOURS = r"(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]"
+_OUTSIDE = r"""^[^\x00-\x20)\]}"]"""
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -254,14 +259,20 @@ def _strays(data: Bytes, starts: Places, ends: Places) -> int:
     Nearly none of a server's are so: many of them are lines of another program.
     """
     first = data[starts]
-    maybe = np.flatnonzero((first > _SPACE) & ~np.isin(first, _CLOSING))
+    maybe = np.flatnonzero(((first > _SPACE) & ~np.isin(first, _CLOSING)) | (first == _ESCAPE))
     if not len(maybe):
         return 0
     until = np.minimum(ends[maybe], starts[maybe] + _ENOUGH)
     heads = pa.array(
         [data[a:b].tobytes() for a, b in zip(starts[maybe], until, strict=True)], pa.binary()
     )
-    return len(maybe) - int(pc.sum(pc.match_substring_regex(heads, _TRACE)).as_py())
+    if np.isin(first[maybe], _COLOURED).any():
+        heads = pc.replace_substring_regex(heads, _COLOURS, "")
+    stray = pc.and_(
+        pc.match_substring_regex(heads, _OUTSIDE),
+        pc.invert(pc.match_substring_regex(heads, _TRACE)),
+    )
+    return int(pc.sum(stray).as_py())
 
 
 def _blank(data: Bytes, starts: Places, ends: Places) -> npt.NDArray[np.bool_]:

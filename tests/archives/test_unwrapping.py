@@ -378,7 +378,7 @@ def same_everywhere(text: bytes, part: Part, points: list[int], block: int) -> N
         mine = replace(part, offset=begin, limit=end, orphan=begin > 0)
         some, account = run(text, mine, block, total.lines)
         found += some
-        for name in ("bytes", "lines", "long_lines", *KINDS_OF_LINES):
+        for name in ("bytes", "lines", "long_lines", "stray_lines", *KINDS_OF_LINES):
             setattr(total, name, getattr(total, name) + getattr(account, name))
         for kind, count in account.layouts.items():
             total.layouts[kind] = total.layouts.get(kind, 0) + count

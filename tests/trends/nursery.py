@@ -52,8 +52,11 @@ def nursery() -> Iterator[Nursery]:
     with subprocess.Popen(
         command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        yield Nursery(process)
         assert process.stdin is not None
+        assert process.stdout is not None
+        # It says so when it has everything.
+        process.stdout.readline()
+        yield Nursery(process)
         process.stdin.close()
 
 
@@ -69,6 +72,7 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     # What an audit prints must not be taken for an answer.
     os.dup2(2, 1)
+    _answer(answers, 0)
     for line in sys.stdin:
         asked = json.loads(line)
         if "join" in asked:
