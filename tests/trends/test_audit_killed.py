@@ -72,7 +72,11 @@ def test_killed_at_any_moment(
         # Everywhere in the run, and each at a place of its own.
         time.sleep((number + moments.random()) / KILLS * lasted)
         os.kill(process, signal.SIGKILL)
-        killed += processes.join(process) == -signal.SIGKILL
+        if processes.join(process) == -signal.SIGKILL:
+            killed += 1
+        else:
+            # It was done before: runs have become quicker than the first one was.
+            lasted *= 0.8
         found.append(recovered(store))
 
     assert all(one in (old, whole) for one in found)
