@@ -22,6 +22,7 @@ from forensics.archives.unwrapping import Unwrapping, last_parts
 __all__ = ["HEAD", "LONGEST", "Account", "Cut", "Cutter", "Part"]
 
 _SPACE = 32
+_RETURN = 13
 _CLOSING = np.frombuffer(b')]}"', np.uint8)
 # How the lines of a stack trace begin that are not indented, as far as anybody need look.
 _TRACE = r"^(?:Caused by|Suppressed|Traceback|at |\.\.\. |[\w$.]*(?:Exception|Error|Throwable)\b)"
@@ -213,6 +214,8 @@ class Cutter:
         # What is looked at must not depend on how the blocks fell: never more than LONGEST.
         ends = np.minimum(np.append(lines.starts, lines.length)[following], starts + LONGEST)
         heads = np.minimum(lines.ends[records], ends)
+        # Where a block ends there, the return is known to close the line; so it is elsewhere.
+        heads -= (heads == ends) & (heads > starts) & (lines.data[heads - 1] == _RETURN)
         places = lines.places[records] + self._offset
         numbers = self.account.lines + records + 1
         return Cut(lines.data, places, starts, heads, ends, numbers, lines.kinds[records])

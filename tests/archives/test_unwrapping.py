@@ -369,6 +369,15 @@ def test_what_is_too_long_is_cut_at_the_same_place_everywhere(
         same_everywhere(text.replace(b"hello", b"hello" * 20), part, points, block)
 
 
+def test_a_return_before_what_is_too_long_closes_the_line_everywhere() -> None:
+    part = "2026-11-18T11:31:58Z stdout"
+    text = f"{part} P [34] x\n{part} P \r\n{part} F [12] {'hello' * 20}".encode()
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (cutting, unwrapping_module):
+            patch.setattr(module, "LONGEST", 50)
+        same_everywhere(text, Part(unwrapping=Unwrapping((KNOWN["cri"],))), [], 1)
+
+
 def same_everywhere(text: bytes, part: Part, points: list[int], block: int) -> None:
     whole, expected = run(text, part, 1 << 20, 0)
     bounds = [0, *sorted({point for point in points if point < len(text)}), len(text)]
