@@ -11,11 +11,9 @@ import importlib
 import io
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from forensics.errors import ArchiveError
 
@@ -24,7 +22,6 @@ __all__ = ["Objects", "absolute", "files_below", "is_folder", "is_remote", "name
 
 # A request costs as long as many a block: so much is read ahead of whoever reads in small steps.
 _AHEAD = 8 << 20
-_S3 = ("region", "scheme", "endpoint_override", "tls_ca_file_path")
 _SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "file")
 
 
@@ -112,7 +109,7 @@ def opened(path: str) -> IO[bytes]:
         return open(path, "rb")
     store, inside = _store(path)
     with _told(path):
-        return cast("IO[bytes]", io.BufferedReader(_Remote(store.open_input_file(inside)), _AHEAD))
+        return _buffered(store, inside)
 
 
 class Objects:
@@ -134,44 +131,45 @@ class Objects:
         folders = {name.rpartition("/")[0] for name in names}
         return sorted(names - folders)
 
-    def has(self, name: str) -> bool:
-        """Whether there is such an object."""
+    def size(self, name: str) -> int | None:
+        """Give the size of an object; None: it is not there."""
         with _told(self._address):
-            return bool(self._store.get_file_info(self._at(name)).is_file)
+            found = self._store.get_file_info(self._at(name))
+        return int(found.size) if found.is_file else None
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open an object to be read from any position."""
+        with _told(self._address):
+            return _buffered(self._store, self._at(name))
 
     def read(self, name: str) -> bytes:
-        """Give the content of an object."""
-        with _told(self._address), self._store.open_input_file(self._at(name)) as file:
-            return bytes(file.read())
+        """Give the content of an object that is small."""
+        with self.open(name) as file:
+            return file.read()
 
-    def write(self, name: str, content: bytes) -> None:
+    def put(self, name: str, content: IO[bytes]) -> None:
         """Put an object there, whole or not at all."""
-        with _told(self._address), self._store.open_output_stream(self._at(name)) as file:
-            file.write(content)
-
-    def upload(self, path: Path, name: str) -> None:
-        """Put a file there, whole or not at all."""
-        with (
-            _told(self._address),
-            self._store.open_output_stream(self._at(name)) as out,
-            path.open("rb") as file,
-        ):
-            while block := file.read(_AHEAD):
+        with _told(self._address), self._store.open_output_stream(self._at(name)) as out:
+            while block := content.read(_AHEAD):
                 out.write(block)
 
     def remove(self, name: str) -> None:
         """Take an object away, if it is there."""
-        if not self.has(name):
+        if self.size(name) is None:
             return
         try:
             self._store.delete_file(self._at(name))
         except OSError:
             # Some stores keep no folders, and refuse to keep one that the object leaves behind.
-            if self.has(name):
+            if self.size(name) is not None:
                 raise
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}"
+
+
+def _buffered(store: Any, inside: str) -> IO[bytes]:
+    return cast("IO[bytes]", io.BufferedReader(_Remote(store.open_input_file(inside)), _AHEAD))
 
 
 class _Remote(io.RawIOBase):
@@ -235,23 +233,11 @@ def _opened(address: str, path: str) -> tuple[Any, str]:
     fs: Any = importlib.import_module("pyarrow.fs")
     try:
         store, root = fs.FileSystem.from_uri(address)
-        if store.type_name == "s3":
-            store = _careful(fs, address, store.region)
     except (OSError, ValueError) as error:
         # What did not work may be the very part that holds a secret.
         why = _first(error).replace(address, shown(address))
         raise ArchiveError(f"{shown(path)} cannot be opened: {why}") from None
     return store, root
-
-
-def _careful(fs: Any, address: str, region: str) -> Any:
-    """Open S3 so that it keeps no empty objects called like folders, where a folder is there."""
-    parts = urlsplit(address)
-    options = dict(parse_qsl(parts.query)) | {"region": region}
-    named = {"access_key": parts.username, "secret_key": parts.password}
-    wanted = {name: unquote(value) for name, value in named.items() if value}
-    known = {name: value for name, value in options.items() if name in _S3}
-    return fs.S3FileSystem(**known, **wanted, check_directory_existence_before_creation=True)
 
 
 class _told:  # noqa: N801 - reads as what it does
@@ -270,7 +256,5 @@ class _told:  # noqa: N801 - reads as what it does
 
 
 def _first(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    with suppress(IndexError):
-        text = text.splitlines()[0]
-    return text
+    """Give the first line of what an error says."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import secrets
+import shutil
 import tarfile
 import time
 from collections.abc import Callable, Iterator
@@ -54,11 +55,11 @@ def _fetch(store: Objects, folder: Path) -> dict[str, str]:
     found = {}
     for name in store.names():
         if _is_kept(name):
-            content = store.read(name)
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-            found[name] = hashlib.sha256(content).hexdigest()
+            with store.open(name) as there, path.open("wb") as here:
+                shutil.copyfileobj(there, here)
+            found[name] = _digest(path)
     return found
 
 
@@ -74,33 +75,32 @@ def _put_back(store: Objects, folder: Path, before: dict[str, str]) -> None:
         return
     with TemporaryDirectory(prefix="kafka-forensics-") as scratch:
         packed = Path(scratch) / "journal.tar"
-        with tarfile.open(packed, "w") as journal:
+        with tarfile.open(packed, "w") as written:
             said = json.dumps(gone).encode()
             told = tarfile.TarInfo(_GONE)
             told.size = len(said)
-            journal.addfile(told, io.BytesIO(said))
+            written.addfile(told, io.BytesIO(said))
             for name in changed:
-                journal.add(now[name], f"new/{name}")
-        store.upload(packed, _JOURNAL)
+                written.add(now[name], f"new/{name}")
+        with packed.open("rb") as journal:
+            store.put(_JOURNAL, journal)
     _follow(store)
 
 
 def _follow(store: Objects) -> None:
     """Do what the journal says, if it says anything; doing it twice does no more than once."""
-    content = store.read(_JOURNAL) if store.has(_JOURNAL) else b""
-    if not content:
+    if not store.size(_JOURNAL):
         return
-    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as journal:
+    with store.open(_JOURNAL) as file, tarfile.open(fileobj=file, mode="r:") as journal:
         for member in journal:
-            file = journal.extractfile(member)
-            text = file.read() if file else b""
+            content = journal.extractfile(member) or io.BytesIO()
             if member.name == _GONE:
-                gone = json.loads(text)
+                gone = json.loads(content.read())
             else:
-                store.write(member.name.removeprefix("new/"), text)
+                store.put(member.name.removeprefix("new/"), content)
     for name in gone:
         store.remove(name)
-    store.write(_JOURNAL, b"")
+    store.put(_JOURNAL, io.BytesIO())
 
 
 def _is_kept(name: str) -> bool:
@@ -109,7 +109,8 @@ def _is_kept(name: str) -> bool:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
@@ -132,14 +133,14 @@ def _held(store: Objects, address: str, wait: float, say: Callable[[str], None])
         yield
     finally:
         with suppress(OSError):
-            store.write(_LOCK, b"")
+            store.put(_LOCK, io.BytesIO())
 
 
 def _taken(store: Objects, mine: bytes) -> bool:
-    there = store.read(_LOCK) if store.has(_LOCK) else b""
+    there = store.read(_LOCK) if store.size(_LOCK) else b""
     if there and not _is_forgotten(there):
         return False
-    store.write(_LOCK, mine)
+    store.put(_LOCK, io.BytesIO(mine))
     time.sleep(_SETTLING)
     return store.read(_LOCK) == mine
 

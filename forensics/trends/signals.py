@@ -195,12 +195,16 @@ def _cluster(saved: Saved, window: Span, findings: Sequence[Finding]) -> dict[st
 
 
 def _dark(saved: Saved, window: Span) -> float:
-    """Add up how long partitions had no leader; what is open ends where the logs do."""
+    """Add up how long partitions had no leader; what is open ends where the logs do.
+
+    Of one whose end nobody knows, no more counts than what is sure.
+    """
     last = told_until(saved, window)
     total = 0
     where = (ds.field("leader") == -1) & (ds.field("started_at") < _at(window[1]))
+    where &= ds.field("ended_at").is_valid() | (ds.field("ended") == "open")
     for part in saved.parts("leadership", ["started_at", "ended_at"], where):
-        start = pc.fill_null(part["started_at"].cast(pa.int64()), last).to_numpy()
+        start = part["started_at"].cast(pa.int64()).to_numpy()
         end = pc.fill_null(part["ended_at"].cast(pa.int64()), last).to_numpy()
         total += int(np.maximum(np.minimum(end, last) - np.maximum(start, window[0]), 0).sum())
     return _minutes(total)

@@ -67,7 +67,9 @@ def given(archives: Sequence[str], known: Manifest, read_by: str) -> Given:
     unread: dict[str, str] = {}
     for label, path, found in _digested(files):
         if isinstance(found, OSError):
-            problems.append((label, f"{path} cannot be read: {found.strerror or found}"))
+            problems.append(
+                (label, f"{places.shown(path)} cannot be read: {found.strerror or found}")
+            )
             continue
         one = containers.get(found.sha256, found).called(found.name)
         containers[found.sha256] = one

@@ -57,6 +57,14 @@ def test_a_leader_that_is_lost_and_replaced_is_lost_once(tmp_path: Path) -> None
     assert found.cluster["minutes_dark"] == round(1000 / 60_000, 3)
 
 
+def test_a_state_whose_end_nobody_knows_counts_no_longer_than_it_surely_was(tmp_path: Path) -> None:
+    sure = reign(1, -1, 1, 10_000, ended_at=samples.at(13_000), ended="unknown")
+    open_end = reign(1, -1, 1, 10_000, ended_at=None, ended="unknown", partition=1)
+    found = counted(tmp_path, leadership=[reign(0, 1, None, 0), sure, open_end])
+
+    assert found.cluster["minutes_dark"] == round(3000 / 60_000, 3)
+
+
 def test_what_happened_before_or_after_the_window_is_not_in_it(tmp_path: Path) -> None:
     rows = [reign(0, 2, 1, -1), reign(1, 1, 2, 0), reign(2, 2, 1, 99_999), reign(3, 1, 2, 100_000)]
 
