@@ -151,7 +151,10 @@ def test_the_cells_say_what_findings_json_says(case: Case) -> None:
         assert case.cell("Ended").startswith(second(end))
         lasted = case.cell("Ended").partition("after ")[2]
     assert_lasts(lasted, millis(end) - millis(begin))
-    assert number(case.cell("Partitions hit")) == len(hit)
+    if hit:
+        assert number(case.cell("Partitions hit")) == len(hit)
+    else:
+        assert case.cell("Partitions hit").startswith("not counted no finding names any of ")
     assert case.cell("Brokers") == ", ".join(map(str, brokers))
     assert number(case.cell("Clients with sustained errors")) == len(clients)
 
@@ -226,7 +229,8 @@ def test_partitions_are_counted_again_from_the_events(case: Case) -> None:
     for broker in flapping:
         hit |= count.moved(broker, count.away[0].begin, count.teardown)
 
-    told = re.fullmatch(r"([\d,]+) of ([\d,]+) partitions", case.cell("Partitions hit"))
+    cell = case.cell("Partitions hit").replace("not counted no finding names any", "0")
+    told = re.fullmatch(r"([\d,]+) of ([\d,]+) partitions", cell)
     assert told
     assert [number(one) for one in told.groups()] == [len(hit), len(count.epochs)]
 

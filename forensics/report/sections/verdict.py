@@ -90,6 +90,9 @@ def _partitions(saved: Saved) -> Markup:
     hit = {name for finding in saved.incidents for name in finding.partitions}
     known = saved.partitions
     note = f"of {count(known, 'partition')}" if known else "of an unknown number"
+    if not hit:
+        # A broker that died hits those that it led; that a finding names none is no count of them.
+        return _cell("Partitions hit", "not counted", f"no finding names any {note}")
     return _cell("Partitions hit", f"{len(hit):,}", note)
 
 
