@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from forensics.history.lanes import Absence
 from forensics.incidents.case import Case
+from forensics.incidents.silences import awake
 
 __all__ = ["alone", "away_by", "own_absences", "registered", "session_of", "shared", "way_of"]
 
@@ -16,16 +17,18 @@ _MICROS = 1_000_000
 _SESSION = 9.0
 # Which absences tell of a process that may have lived on.
 _LIVED = ("pause", "gone", "unknown")
+# Looking into logs costs a read of the events: only for so many strokes.
+_LOOKS = 12
 
 
-def own_absences(case: Case, broker: int) -> list[Absence]:
-    """Give the absences of a broker that were neither asked for nor somebody else's fault."""
+def own_absences(case: Case) -> dict[int, list[Absence]]:
+    """Give each broker's absences that were neither asked for nor somebody else's fault."""
     apart = shared(case) | alone(case)
-    return [
-        one
-        for one in away_by(case, broker)
-        if one.kind != "controlled" and (one.broker, one.begin) not in apart
-    ]
+    found: dict[int, list[Absence]] = {}
+    for one in sorted(case.away, key=lambda each: (each.broker, each.begin)):
+        if one.kind != "controlled" and (one.broker, one.begin) not in apart:
+            found.setdefault(one.broker, []).append(one)
+    return found
 
 
 def away_by(case: Case, broker: int) -> list[Absence]:
@@ -37,16 +40,36 @@ def shared(case: Case) -> set[tuple[int, int]]:
     """Name the absences that most brokers began together, without a start: one pause of a host.
 
     A controller that fences everybody looks the same: either way it is nothing that one broker did.
+    But where the node that hung was the controller's own, its hanging took the others along: then
+    it is the one that wrote nothing before, while they did, and that came back after them.
     """
     lived = sorted((one for one in case.away if one.kind in _LIVED), key=lambda one: one.begin)
     known = {one.broker for one in case.away} | set(case.past.lanes.brokers)
     gap = case.limits["flapping-broker"]["together"] * _MICROS
     found: set[tuple[int, int]] = set()
+    looks = 0
     for stroke in _strokes(lived, gap):
         brokers = {one.broker for one in stroke}
         if len(brokers) > 1 and 2 * len(brokers) > len(known):
-            found |= {(one.broker, one.begin) for one in stroke}
+            looks += 1
+            hung = _hung(case, stroke) if looks <= _LOOKS else []
+            found |= {(one.broker, one.begin) for one in stroke if one not in hung}
     return found
+
+
+def _hung(case: Case, stroke: Sequence[Absence]) -> list[Absence]:
+    """Pick out of a stroke the few that were silent for a session, and longer away than others."""
+    session = round(session_of(case) * _MICROS)
+    logged = {row["node"] for row in case.sight.files if row["role"] == "broker"}
+    seen = [one for one in stroke if f"broker-{one.broker}" in logged]
+    spans = [(f"broker-{one.broker}", one.begin - session, one.begin) for one in seen]
+    names = awake(case, spans)
+    heard = [one for one in seen if f"broker-{one.broker}" in names]
+    still = [one for one in seen if one not in heard]
+    if len(still) >= len(heard):
+        return []
+    longest = max((one.end or case.end) - one.begin for one in heard)
+    return [one for one in still if (one.end or case.end) - one.begin > longest]
 
 
 def alone(case: Case) -> set[tuple[int, int]]:

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.history.lanes import Absence
 from forensics.incidents.away import alone, session_of
 from forensics.incidents.case import Case, Row
+from forensics.incidents.silences import silent
 
-__all__ = ["Stall", "silent", "stalls"]
+__all__ = ["Stall", "stalls"]
 
 _MICROS = 1_000_000
 _SILENCE = "silence"
@@ -31,8 +31,6 @@ _STATED = ("gc_pause", "safepoint_pause", "allocation_stalled")
 _SECONDS = ("gc_pause_early", "application_stopped")
 # zookeeper.session.timeout.ms since 2.5; shorter ones are named as the session begins
 _ZOOKEEPER = 18.0
-# A line written as a process falls asleep or wakes says nothing of the time in between.
-_DOZING = _MICROS // 2
 # Looking into a log costs a read of the events: only that often, the longest first.
 _LOOKS = 12
 
@@ -79,15 +77,6 @@ def _both(one: Stall, other: Stall) -> Stall:
     longer = max(one, other, key=lambda each: each.micros)
     begin, end = min(one.begin, other.begin), max(one.end, other.end)
     return replace(longer, begin=begin, end=end, evidence=told)
-
-
-def silent(case: Case, node: str, begin: int, end: int) -> bool:
-    """Whether a node that has logs wrote no event between two corrected moments."""
-    off = begin - case.past.clocks.correct(node, begin)
-    low, high = (pa.scalar(at + off, pa.timestamp("us", "UTC")) for at in
-                 (begin + _DOZING, end - _DOZING))  # fmt: skip
-    where = (pc.field("node") == node) & (pc.field("ts") > low) & (pc.field("ts") < high)
-    return next(iter(case.each("events", where, ["line"])), None) is None
 
 
 def _stated(case: Case, least: float) -> Iterator[Stall]:

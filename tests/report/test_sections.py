@@ -89,7 +89,7 @@ def test_the_unclean_start_is_marked_with_the_letter(unclean: Path) -> None:
 
     assert '"U 2"' in html
     assert "U, red edge: unclean election" in html
-    assert "3 partitions with an unclean election; longest without a leader 2.4 s." in html
+    assert "3 partitions with an unclean election; none was without a leader for more than" in html
 
 
 def test_unclean_findings_are_all_in_the_page(unclean: Path) -> None:

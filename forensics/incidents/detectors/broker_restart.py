@@ -34,7 +34,9 @@ def _finding(case: Case, absence: Absence, *, together: bool) -> Finding:
     away = None if absence.end is None else round((absence.end - absence.begin) / _MICROS, 1)
     # That it was fenced is stated; that it hung only follows from its silence.
     fenced = absence.fenced is not None and absence.kind != "pause"
-    stated = absence.kind == "controlled" or fenced
+    # That it found no mark of an orderly stop is what a broker says as it starts again.
+    unclean = absence.kind == "crash" and any(one["what"] == "unclean" for one in absence.evidence)
+    stated = absence.kind == "controlled" or fenced or unclean
     confidence, reason = sureness(
         case, absence.begin, max(end, absence.begin), absence.evidence, stated=stated
     )

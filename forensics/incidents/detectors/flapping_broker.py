@@ -43,8 +43,7 @@ def flapping(case: Case) -> dict[int, list[Absence]]:
     found: dict[int, list[Absence]] = {}
     if len(case.away) < limits["cycles"]:
         return found
-    for broker in sorted({absence.broker for absence in case.away}):
-        unplanned = own_absences(case, broker)
+    for broker, unplanned in own_absences(case).items():
         for first in range(len(unplanned)):
             run = [a for a in unplanned[first:] if a.begin - unplanned[first].begin <= window]
             if len(run) >= limits["cycles"] and len(run) > len(found.get(broker, ())):

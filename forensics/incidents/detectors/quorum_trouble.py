@@ -12,8 +12,8 @@ from forensics.incidents.case import Case
 from forensics.incidents.confidence import sureness
 from forensics.incidents.finding import Finding
 from forensics.incidents.needs import SERVERS
+from forensics.incidents.silences import silent
 from forensics.incidents.spells import Ends, Spell, spells
-from forensics.incidents.stalls import silent
 
 __all__ = ["find"]
 

@@ -12,7 +12,7 @@ from forensics.incidents.commands import word
 from forensics.incidents.confidence import sureness
 from forensics.incidents.finding import Finding
 from forensics.incidents.needs import CONTROLLERS
-from forensics.incidents.stalls import silent
+from forensics.incidents.silences import silent
 
 __all__ = ["find"]
 

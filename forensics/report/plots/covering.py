@@ -101,7 +101,7 @@ def _says(saved: Saved, rows: int) -> str:
     more = f", the first {MOST} drawn" if rows > MOST else ""
     says = f"{count(rows, 'kind')} of logs by node{more}. "
     if not gone:
-        return says + "No node falls silent while it runs."
+        return says + "No node is silent for unusually long between its lines."
     nodes = {node for node, *_ in gone}
     longest = max(gone, key=lambda one: one[2] - one[1])
     return says + (

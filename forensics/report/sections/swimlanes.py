@@ -49,7 +49,9 @@ def _left(fold: folds.Folded, rows: list[folds.Strand]) -> str:
 def _says(fold: folds.Folded) -> str:
     unclean = sum(len(row.members) for row in fold.rows if row.harm.unclean)
     dark = max((row.harm.dark for row in fold.rows), default=0)
-    worst = f"longest without a leader {lasting(dark)}" if dark else "none was without a leader"
+    # A sum: the longest single time stands in the finding.
+    some = f"none was without a leader for more than {lasting(dark)}, all its times together"
+    worst = some if dark else "none was without a leader"
     histories = count(fold.histories, "different history", "different histories")
     torn = count(unclean, "partition") if unclean else "no partition"
     return (

@@ -54,6 +54,13 @@ KILLED = {
     "[2026-11-18 11:46:41,500] INFO [KafkaServer id=2] started (kafka.server.KafkaServer)\n",
 }
 RECOVERY = ["starting", "recovering", "stopped"]
+UNCLEAN = KILLED | {
+    "broker-2/server.log": KILLED["broker-2/server.log"].replace(
+        "[2026-11-18 11:46:41,500]",
+        "[2026-11-18 11:46:39,000] INFO Recovering 23 logs from /var/lib/kafka/b2 since no clean"
+        " shutdown file was found (kafka.log.LogManager)\n[2026-11-18 11:46:41,500]",
+    )
+}
 
 SCENARIOS = [
     Scenario(
@@ -61,8 +68,14 @@ SCENARIOS = [
         [{"severity": "medium", "brokers": [2], "measures": {"kind": "crash", "away_s": 9.0}}],
     ),
     Scenario(
+        NAME, "fires", "a start that found no mark of an orderly stop", told(UNCLEAN),
+        [{"brokers": [2], "confidence": "likely", "measures": {"kind": "crash"}},
+         {"severity": "info", "brokers": [1]}],
+    ),
+    Scenario(
         NAME, "fires", "a log that goes on with a start", told(KILLED),
-        [{"severity": "medium", "brokers": [2], "measures": {"kind": "crash"}},
+        [{"severity": "medium", "brokers": [2], "confidence": "possible",
+          "measures": {"kind": "crash"}},
          {"severity": "info", "brokers": [1], "measures": {"kind": "controlled"}}],
     ),
     Scenario(
