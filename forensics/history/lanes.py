@@ -31,6 +31,7 @@ LANE_KINDS = (
     "broker_registered",
     "broker_shutdown_granted",
     "brokers_changed",
+    "brokers_found",
     "controlled_shutdown_granted",
 )
 AWAY = ("starting", "recovering", "fenced", "stopping", "stopped", "crashed")
@@ -75,7 +76,7 @@ def broker_lanes(
     """
     lanes: dict[int, _Lane] = {}
     for event in sorted(events, key=by_time):
-        for broker, what in _about(event):
+        for broker, what in (*_about(event), *_missed(event, lanes)):
             lane = lanes.setdefault(broker, _Lane())
             lane.take(what, event, last_words.get((event["node"], event["ts"])))
     return {broker: lane.spans for broker, lane in sorted(lanes.items())}
@@ -108,6 +109,10 @@ class _Lane:
         self.spans: list[Span] = []
         self._start_rules: set[str] = set()
 
+    def serves_since(self) -> int | None:
+        """Say since when the broker has been up, if it is."""
+        return self.spans[-1].begin if self.spans and self.spans[-1].state == "up" else None
+
     def take(self, what: str, event: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
         """Take one piece of news."""
         now = self.spans[-1].state if self.spans else "unknown"
@@ -116,6 +121,8 @@ class _Lane:
         elif what == "recovering" and now == "starting":
             self._enter("recovering", event)
         elif what == "up" and now != "up":
+            self._enter("up", event)
+        elif what == "found" and now in ("unknown", "fenced"):
             self._enter("up", event)
         elif what == "fenced" and now not in (*_DOWN, "fenced"):
             self._enter("fenced", event, what)
@@ -156,6 +163,8 @@ class _Lane:
         self.spans.append(Span(state, moment, None, [place_of(event, what)]))
 
 
+# A broker that has just started may come after the list that is told of a little later.
+_SETTLED = 10_000_000
 _BEGINNING = ("starting", "recovering")
 _DOWN = ("stopping", "stopped", "crashed", *_BEGINNING)
 _OWN = {
@@ -191,6 +200,23 @@ def _about(event: Mapping[str, Any]) -> Iterable[tuple[int, str]]:
                 yield broker, what
         for broker in event["bounced"] or ():
             yield broker, "up"
+    elif kind == "brokers_found":
+        for broker in event["alive"] or ():
+            yield broker, "found"
+
+
+def _missed(event: Mapping[str, Any], lanes: Mapping[int, _Lane]) -> Iterable[tuple[int, str]]:
+    """Name the brokers that were up and are not among those that a new controller finds.
+
+    Nobody tells of a session that ends with the controller's own: the next controller begins with
+    those that are left.
+    """
+    if event["kind"] == "brokers_found":
+        for broker, lane in lanes.items():
+            since = lane.serves_since()
+            gone = broker not in (event["alive"] or ())
+            if gone and since is not None and event["at"] - since > _SETTLED:
+                yield broker, "fenced"
 
 
 def _absence(broker: int, run: Sequence[Span], end: int | None, *, speaks: bool) -> Absence:

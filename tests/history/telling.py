@@ -28,7 +28,7 @@ _SHORT = {
     "hw": "high_watermark",
     "cut": "cut_to",
 }
-_LISTS = {"isr", "replicas", "elr", "added", "removed", "bounced"}
+_LISTS = {"alive", "isr", "replicas", "elr", "added", "removed", "bounced"}
 _WORDS = {"telling", "recovery", "rule"}
 _ABSENCE = re.compile(r"(\d+)\.\.(\d*) broker (\d+) (\w+)(?: fenced at (\d+))?")
 

@@ -108,3 +108,39 @@ def test_a_broker_that_is_fenced_and_not_seen_again_stays_away() -> None:
     lines = ["1 broker-1 process_started", "12 controller-1 broker_fenced broker=1"]
 
     assert [("up", "1..12"), ("fenced", "12..")] == states(1, *lines)
+
+
+def test_who_is_not_among_those_whom_a_new_controller_finds_has_lost_its_session() -> None:
+    """The session of the controller itself ends without a word: nobody is left to say it."""
+    lines = [
+        "1 broker-3 brokers_changed added=1,2,3",
+        "30 broker-2 brokers_found alive=1,2",
+        "33 broker-2 brokers_changed added=3",
+    ]
+
+    assert [("up", "1..30"), ("fenced", "30..33"), ("up", "33..")] == states(3, *lines)
+    assert [("up", "1..")] == states(1, *lines)
+
+
+def test_who_is_found_alive_is_back() -> None:
+    lines = [
+        "1 broker-3 brokers_changed added=1,2,3",
+        "20 broker-3 brokers_changed removed=1",
+        "30 broker-2 brokers_found alive=1,2",
+    ]
+
+    assert [("up", "1..20"), ("fenced", "20..30"), ("up", "30..")] == states(1, *lines)
+
+
+def test_a_broker_that_has_just_started_may_come_after_the_list() -> None:
+    early = ["1 broker-1 process_started", "11 broker-2 brokers_found alive=2"]
+    late = ["1 broker-1 process_started", "11.001 broker-2 brokers_found alive=2"]
+
+    assert [("up", "1..")] == states(1, *early)
+    assert [("up", "1..11.001"), ("fenced", "11.001..")] == states(1, *late)
+
+
+def test_a_broker_that_stops_or_starts_is_not_called_back_by_the_list() -> None:
+    lines = ["1 broker-1 process_stopping", "2 broker-2 brokers_found alive=1,2"]
+
+    assert [("stopping", "1..")] == states(1, *lines)
