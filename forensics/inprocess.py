@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from forensics.archives.planning import Split
 from forensics.flow import Batches, Reader
+from forensics.groups import Groups
 from forensics.scan import STAGED, scanner
 
 __all__ = ["InProcess"]
@@ -81,14 +82,7 @@ class InProcess:
         schema: pa.Schema,
     ) -> pa.Table:
         """Reduce groups of rows to a table small enough to hold here."""
-        groups = table.group_by(keys, use_threads=False).aggregate([]).to_pylist()
-        found = [schema.empty_table()]
-        for group in groups:
-            chosen = pc.scalar(value=True)
-            for key, value in group.items():
-                chosen &= pc.field(key) == value
-            found.append(work(table.filter(chosen)).cast(schema))
-        return pa.concat_tables(found)
+        return _passed(table, keys, Groups(keys, work), schema)
 
 
 def _passed(

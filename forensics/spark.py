@@ -15,20 +15,21 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
-from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from forensics import java, shipped
-from forensics.archives.planning import Split
+from forensics.archives.planning import Split, tasks
 from forensics.causes import cause
-from forensics.datasource import KafkaLogs, packed
 from forensics.errors import ForensicsError
 from forensics.flow import Batches, Reader
+from forensics.groups import Groups
 from forensics.meter import total
 from forensics.progress import SILENT, Watcher
+from forensics.scan import STAGED
+from forensics.tasks import Tasks
 
 __all__ = ["Cluster", "told_plainly"]
 
@@ -67,8 +68,6 @@ class Cluster:
             builder = builder.config(key, value)
         self.session = builder.getOrCreate()
         self.session.sparkContext.setLogLevel("ERROR")
-        _find_archives_here_too(self.session.sparkContext.environment)
-        self.session.dataSource.register(KafkaLogs)
         _stop_at_ctrl_c()
         self._lookout = _Lookout(self.session, watcher)
 
@@ -81,13 +80,14 @@ class Cluster:
         self, splits: Sequence[Split], overlays: str, target: Path, *, context: bool = False
     ) -> None:
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
-        reader = self.session.read.format("kafka-logs")
-        reader = reader.option("splits", packed(splits)).option("workers", str(self.workers))
-        reader = reader.option("rules", overlays).option("context", str(context).lower())
+        bundles = tasks(splits, self.workers)
+        # One number for each partition, and one task for each number.
+        numbers = self.session.range(0, len(bundles), 1, max(1, len(bundles)))
         # Read once and thrown away: quickly written matters more than small.
         with self._lookout.reading(target.with_name("meter"), splits) as meter:
             counted = Observation()
-            rows = reader.option("meter", str(meter)).load()
+            work = Tasks(bundles, overlays, str(meter), context)
+            rows = numbers.mapInArrow(work, from_arrow_schema(STAGED))
             rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
             rows.write.mode("overwrite").option("compression", "snappy").parquet(_address(target))
         _look_for(target, counted.get["rows"])
@@ -154,8 +154,9 @@ class Cluster:
         schema: pa.Schema,
     ) -> pa.Table:
         """Reduce groups of rows to a table small enough to hold here."""
-        grouped = table.groupBy(*keys)
-        return grouped.applyInArrow(work, from_arrow_schema(schema)).toArrow()
+        ordered = table.repartition(*keys).sortWithinPartitions(*keys)
+        found = ordered.mapInArrow(Groups(keys, work), from_arrow_schema(schema)).collect()
+        return pa.Table.from_pylist([row.asDict(recursive=True) for row in found], schema)
 
     def stop(self) -> None:
         """End the session, if it is still there: Ctrl-C may have reached Spark first."""
@@ -224,17 +225,6 @@ class _Lookout:
         of = self._bytes
         if of and (done := total(self._meter)):
             self._watcher.read(done, of)
-
-
-def _find_archives_here_too(environment: dict[str, str]) -> None:
-    """Let a PYTHONPATH into `--archives` hold here as well, where Spark plans by PYSPARK_PYTHON.
-
-    Executors work where the archives are unpacked; the driver has them in a folder of Spark's.
-    """
-    if submitted := environment.get("PYTHONPATH"):
-        here = SparkFiles.getRootDirectory()
-        found = [str(Path(here, one)) for one in submitted.split(os.pathsep) if one]
-        environment["PYTHONPATH"] = os.pathsep.join([submitted, *found])
 
 
 def _look_for(target: Path, rows: int) -> None:

@@ -27,7 +27,7 @@ GUESTS = {
     "click": ("forensics/console.py", "forensics/options.py", "jobs/"),
     "great_expectations": ("forensics/quality/",),
     "plotly": ("forensics/report/figures.py",),
-    "pyspark": ("forensics/spark.py", "forensics/datasource.py"),
+    "pyspark": ("forensics/spark.py",),
     "yaml": ("forensics/yamls.py",),
 }
 

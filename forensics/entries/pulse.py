@@ -9,6 +9,8 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -95,19 +97,41 @@ class Pulse:
         first, last = (int(edge) for edge in edges)
         known = (begins != NO_TIME) & (ends != NO_TIME)
         rows, begins, ends = pairs[known], begins[known], ends[known]
-        jumps = [
-            (int(begin), int(end), int(row))
-            for begin, end, row in zip(begins, ends, rows, strict=True)
-            if end - begin >= SILENCE or begin - end >= BACK
-        ]
         if self._last is not None and first != NO_TIME:
-            jumps.append((self._last, first, 0))
-        found = [
-            (begin, end, int(cut.lines[row])) for begin, end, row in jumps if end - begin >= SILENCE
-        ]
-        self.gaps = longest([*self.gaps, *found])
-        self.back.take(cut, [one for one in jumps if one[0] - one[1] >= BACK], self._groups)
+            # The first record comes after the last one of the cut before.
+            rows, begins, ends = (
+                np.append(many, one)
+                for many, one in ((rows, 0), (begins, self._last), (ends, first))
+            )
+        silent, back = ends - begins >= SILENCE, begins - ends >= BACK
+        found = _Jumps(begins[silent], ends[silent], cut.lines[rows[silent]])
+        self.gaps = longest([*self.gaps, *found.farthest(_KEPT)])
+        jumps = _Jumps(begins[back], ends[back], cut.lines[rows[back]])
+        self.back.take(cut, jumps, rows[back], self._groups)
         self._last = last if last != NO_TIME else self._last
+
+
+@dataclass(frozen=True)
+class _Jumps:
+    """Times that jump, as columns: a log whose lines are out of order has one at every second."""
+
+    begins: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    lines: npt.NDArray[np.int64]
+
+    def __getitem__(self, which: npt.NDArray[Any]) -> _Jumps:
+        return _Jumps(self.begins[which], self.ends[which], self.lines[which])
+
+    def farthest(self, most: int) -> list[Gap]:
+        """Give those that jump farthest, whichever way."""
+        length = -np.abs(self.ends - self.begins)
+        chosen = np.lexsort((self.lines, self.ends, self.begins, length))[:most]
+        return self[chosen].listed()
+
+    def listed(self) -> list[Gap]:
+        """Give them as tuples."""
+        columns = (self.begins.tolist(), self.ends.tolist(), self.lines.tolist())
+        return list(zip(*columns, strict=True))
 
 
 class Back:
@@ -119,24 +143,28 @@ class Back:
         self.steps: list[Gap] = []
         self.open: list[tuple[Gap, int]] = []
 
-    def take(self, cut: Cut, jumps: Iterable[Gap], groups: list[list[Layout]]) -> None:
-        """Take the steps back of a cut: from when, to when, and at which of its records."""
+    def take(self, cut: Cut, jumps: _Jumps, rows: Places, groups: list[list[Layout]]) -> None:
+        """Take the steps back of a cut, and at which of its records they are."""
         last = len(cut.starts) - 1
-        asked = [(step, left - 1) for step, left in self.open]
-        asked += [
-            ((begin, end, int(cut.lines[row])), row + LATER) for begin, end, row in sorted(jumps)
-        ]
-        self.open = [(step, row - last) for step, row in asked if row > last]
-        known = [(step, row) for step, row in asked if row <= last]
-        if known:
-            moments = times(cut, np.array([row for _, row in known], np.int64), groups)
-            for (step, _), moment in zip(known, moments, strict=True):
-                self._settle(step, int(moment))
+        before, asked = [(step, left - 1) for step, left in self.open], rows + LATER
+        self.open = [(step, row - last) for step, row in before if row > last]
+        late = asked > last
+        waiting = zip(jumps[late].listed(), (asked[late] - last).tolist(), strict=True)
+        self.open += sorted(waiting)
+        ready = [(step, row) for step, row in before if row <= last]
+        if ready:
+            earlier = np.array([step for step, _ in ready], np.int64)
+            self._settle(cut, _Jumps(*earlier.T), np.array([row for _, row in ready]), groups)
+        self._settle(cut, jumps[~late], asked[~late], groups)
 
-    def _settle(self, step: Gap, later: int) -> None:
-        if NO_TIME != later < step[0]:
-            self.count += 1
-            self.steps = farthest([*self.steps, step])
+    def _settle(self, cut: Cut, jumps: _Jumps, rows: Places, groups: list[list[Layout]]) -> None:
+        """Count the steps after which time is still behind, by the records that tell."""
+        if not len(rows):
+            return
+        later = times(cut, rows, groups)
+        real = jumps[(later != NO_TIME) & (later < jumps.begins)]
+        self.count += len(real.begins)
+        self.steps = farthest([*self.steps, *real.farthest(_STEPS_KEPT)])
 
 
 def longest(gaps: Iterable[Gap]) -> list[Gap]:

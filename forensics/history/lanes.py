@@ -120,9 +120,7 @@ class _Lane:
             self._start(now, event, before)
         elif what == "recovering" and now == "starting":
             self._enter("recovering", event)
-        elif what == "up" and now != "up":
-            self._enter("up", event)
-        elif what == "found" and now in ("unknown", "fenced"):
+        elif (what == "up" and now != "up") or (what == "found" and now in ("unknown", "fenced")):
             self._enter("up", event)
         elif what == "fenced" and now not in (*_DOWN, "fenced"):
             self._enter("fenced", event, what)

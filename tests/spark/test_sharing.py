@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark import SparkFiles
-from pyspark.sql.types import StructType
 
 from forensics import spark
 from forensics.archives.planning import plan
-from forensics.datasource import KafkaLogs, packed
 from forensics.errors import ArchiveError, ForensicsError
+from forensics.tasks import Tasks
 
 
 def wrote(folder: Path, rows: int) -> None:
@@ -40,12 +37,10 @@ def test_an_archive_that_an_executor_does_not_see_is_named(tmp_path: Path) -> No
     log.write_text("[2026-11-18 11:51:22,793] INFO started (kafka.server.KafkaServer)\n")
     splits = plan([str(log)]).splits
     log.unlink()
-    reader = KafkaLogs({"splits": packed(splits)}).reader(StructType())
-
-    (task,) = reader.partitions()
+    first = pa.record_batch({"id": [0]})
 
     with pytest.raises(ArchiveError, match=r"server\.log is not there on .* see the same files"):
-        list(reader.read(task))
+        list(Tasks([splits], "", "", context=False)([first]))
 
 
 def test_a_bare_path_never_means_the_file_system_of_a_cluster(
@@ -54,17 +49,3 @@ def test_a_bare_path_never_means_the_file_system_of_a_cluster(
     monkeypatch.chdir(tmp_path)
 
     assert f"file://{tmp_path}/out 1:2/tables" == spark._address(Path("out 1:2/tables"))
-
-
-def test_archives_for_the_pythonpath_of_executors_are_found_on_the_driver_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(SparkFiles, "getRootDirectory", lambda: "/files")
-    environment = {"PYTHONPATH": os.pathsep.join(["executors", "/opt/more"])}
-    nothing: dict[str, str] = {}
-
-    spark._find_archives_here_too(environment)
-    spark._find_archives_here_too(nothing)
-
-    assert "executors:/opt/more:/files/executors:/opt/more" == environment["PYTHONPATH"]
-    assert {} == nothing
