@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test lint docs bench bench-scale lock examples dist dist-executors clean
+.PHONY: help setup java demo test lint docs bench bench-scale sparks lock examples dist dist-executors clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -64,6 +64,18 @@ bench: setup ## Measure speed
 bench-scale: setup ## Fold 5 million transitions of 200,000 partitions with 1 GB
 	@$(BIN)/python tests/bench/scale.py
 
+# Each in an environment of its own, which holds what the lock does but for Spark.
+SPARKS := 3.5.9 4.0.5 4.1.4 4.2.1
+
+sparks: setup demo ## Read the sample with other versions of Spark, and compare what they find (2 GB)
+	@for spark in $(SPARKS); do \
+	  python=$(VENV)-sparks/$$spark/bin/python; \
+	  test -x $$python || $(BIN)/python -m venv $(VENV)-sparks/$$spark; \
+	  $$python -m pip install --quiet --disable-pip-version-check . pyspark==$$spark || exit 1; \
+	  $$python -m forensics postmortem $(SAMPLE) -o $(DEMO)-$$spark --quiet >/dev/null || exit 1; \
+	  cmp $(DEMO)/findings.json $(DEMO)-$$spark/findings.json && echo "Spark $$spark finds the same" || exit 1; \
+	done
+
 lock: $(READY) ## Renew requirements*.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip compile pyproject.toml --group dev $(LOCKING) -o requirements.lock
@@ -106,4 +118,4 @@ dist-executors: $(READY) ## Pack what executors import beside Spark, for spark-s
 	@echo "dist/executors.tar.gz: for $$($(BIN)/python -c 'import platform, sys; print("Python %d.%d on" % sys.version_info[:2], platform.system(), platform.machine())')"
 
 clean: ## Remove .venv and everything that was made
-	rm -rf $(VENV) $(EXAMPLES) $(DEMO) bench-out dist build spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-sparks $(EXAMPLES) $(DEMO) $(DEMO)-* bench-out dist build spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis
