@@ -26,8 +26,8 @@ __all__ = ["Section", "draw", "found", "render", "save"]
 NAME = "report.html"
 # Scripts of the page's own, in the order in which they run.
 OWN = (
-    "unpacking.js", "figures.js", "quotes.js", "copying.js", "partitions.js", "filter.js",
-    "page.js",
+    "inflating.js", "unpacking.js", "figures.js", "quotes.js", "copying.js", "partitions.js",
+    "filter.js", "page.js",
 )  # fmt: skip
 STYLES = ("page.css", "parts.css")
 POLICY = (

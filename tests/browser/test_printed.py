@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import unicodedata
+from collections import Counter
 from pathlib import Path
 
 import pypdf
@@ -44,6 +46,25 @@ def test_every_finding_is_on_paper_with_its_evidence(tab: Tab, page: Path, paper
         assert plain(finding["title"]) in text
         for proof in finding["evidence"]:
             assert plain(proof["text"]) in text
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_who_prints_at_once_gets_every_figure(tab: Tab, page: Path, paper: str) -> None:
+    """As `chromium --print-to-pdf` does, which waits for nothing."""
+    blocks = re.findall(r'data-figure="[^"]+">(.*?)</script>', page.read_text("utf-8"))
+    layouts = [json.loads(block)["layout"] for block in blocks]
+    titles = Counter(
+        plain(axis["title"]["text"])
+        for layout in layouts
+        for name, axis in layout.items()
+        if name.startswith("xaxis") and axis.get("title", {}).get("text")
+    )
+    tab.open(page)
+    text = "".join(printed(tab, paper))
+
+    assert len(layouts) >= 6
+    assert titles
+    assert {} == {one: many for one, many in titles.items() if text.count(one) < many}
 
 
 def test_what_was_folded_is_folded_again_after_printing(tab: Tab, page: Path) -> None:

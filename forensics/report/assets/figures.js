@@ -8,11 +8,17 @@ globalThis.figures = (() => {
 
   // The library is in the page once, packed, and its hash is in the policy, so it may run inline;
   // or it lies beside many pages that share it.
+  const kept = document.getElementById("plotly-js");
+  const run = (source) => {
+    if (globalThis.Plotly) return;
+    const script = document.createElement("script");
+    script.textContent = source;
+    document.head.append(script);
+  };
   const load = () => {
     library ??= (async () => {
-      const kept = document.getElementById("plotly-js");
-      const script = document.createElement("script");
       if (kept.dataset.file) {
+        const script = document.createElement("script");
         script.src = kept.dataset.file;
         const lies = new Promise((done, failed) => {
           script.onload = done;
@@ -22,10 +28,13 @@ globalThis.figures = (() => {
         await lies;
         return;
       }
-      script.textContent = await globalThis.unpacking.text(kept.textContent);
-      document.head.append(script);
+      run(await globalThis.unpacking.text(kept.textContent));
     })();
     return library;
+  };
+  // Who prints a page as soon as it is there does not wait for the library.
+  const loadNow = () => {
+    if (!globalThis.Plotly && !kept.dataset.file) run(globalThis.unpacking.now(kept.textContent));
   };
 
   const PAPER = { "--text": "#000", "--grid": "#ddd", "--line": "#bbb", "--ground": "#fff" };
@@ -208,7 +217,10 @@ globalThis.figures = (() => {
       again(box, block, false, {});
     }
   };
-  addEventListener("beforeprint", () => globalThis.Plotly && toPaper());
+  addEventListener("beforeprint", () => {
+    loadNow();
+    if (globalThis.Plotly) toPaper();
+  });
   addEventListener("afterprint", () => globalThis.Plotly && toScreen());
 
   // Show a stretch of time on every figure that has time on its first axis.
