@@ -231,6 +231,7 @@ class _Late:
     def __call__(self) -> Engine:
         if self._engine is None:
             with self._watch.stage("start"):
+                quality.prepare()
                 self._engine = self._opened.enter_context(self._engines())
         return self._engine
 

@@ -57,6 +57,7 @@ def _run(settings: Settings, say: Say, watch: Stopwatch) -> dict[str, Any]:
     settings.tables.mkdir(parents=True, exist_ok=True)
     with told_plainly():
         with watch.stage("start"):
+            quality.prepare()
             cluster = Cluster(settings.master, watch.watcher)
         try:
             with watch.stage("scan"):

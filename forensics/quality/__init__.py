@@ -9,7 +9,7 @@ from forensics.events.packs import Pack
 from forensics.quality.gate import CHECKS, Check, Gate, check
 from forensics.quality.given import Given
 from forensics.quality.lowering import lowered
-from forensics.quality.running import faults
+from forensics.quality.running import faults, prepare
 from forensics.quality.suites import Expectation, suites
 from forensics.quality.telling import told
 
@@ -22,6 +22,7 @@ __all__ = [
     "check",
     "checked_suites",
     "lowered",
+    "prepare",
     "suites",
     "told",
 ]

@@ -11,10 +11,11 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pandas as pd
@@ -23,7 +24,7 @@ from forensics.errors import Problem, RuleError
 from forensics.quality.suites import Expectation, near
 from forensics.yamls import Page, line_of, read
 
-__all__ = ["Answer", "Runner", "faults"]
+__all__ = ["Answer", "Runner", "faults", "prepare"]
 
 _SITE = "kafka-forensics"
 # Expectations that ask another table or a database: there is none.
@@ -206,6 +207,17 @@ def _library() -> Any:
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     # Seconds of imports, wanted only once there is something to check.
     return importlib.import_module("great_expectations")
+
+
+def prepare() -> None:
+    """Begin to load the library while something else is waited for, such as the start of Spark."""
+    Thread(target=_loaded, name="expectations", daemon=True).start()
+
+
+def _loaded() -> None:
+    # Who needs it loads it again, and then it is told why that fails.
+    with suppress(Exception):
+        _library()
 
 
 @contextmanager
