@@ -18,7 +18,16 @@ from forensics.history.lanes import Absence
 from forensics.history.phases import Phases
 from forensics.history.statements import Statement
 
-__all__ = ["OBSERVED", "OPEN", "UNKNOWN", "Attention", "Held", "endings", "next_known"]
+__all__ = [
+    "OBSERVED",
+    "OPEN",
+    "UNKNOWN",
+    "Attention",
+    "Ending",
+    "Held",
+    "endings",
+    "next_known",
+]
 
 # How the end of a row is known: the next state began then; it still was so when the logs end; or
 # nobody saw it end, and `ended_at` is the last moment at which it is sure to have been so.

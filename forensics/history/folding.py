@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from forensics.history.attention import UNKNOWN, Attention, Held, endings, next_known
+from forensics.history.attention import UNKNOWN, Attention, Ending, Held, endings, next_known
 from forensics.history.beside import Beside
 from forensics.history.clocks import Clocks
 from forensics.history.elections import Change, Hint, is_clean, kind_of, manner_of
@@ -187,8 +187,9 @@ def _versions(
         for one, after in zip(states, [*states[1:], None], strict=False)
     ]
     ends = endings(held, context.attention, kraft=context.kraft)
-    for state, (end, ended) in zip(states, ends, strict=True):
-        yield _version(state, end, ended)
+    begun = _unnumbered(said)
+    for state, row, ending in zip(states, held, ends, strict=True):
+        yield _version(state, *(ending if row.followed else _bounded(state, ending, begun)))
     known = {state.leader_epoch for state in states}
     for one in said:
         # Lines without a partition epoch still tell the ISR of an epoch that nothing else tells.
@@ -197,6 +198,29 @@ def _versions(
             alone = State(-1, one.leader, one.leader_epoch, one.isr, one.replicas, said=[one])
             alone.at = one.at if one.prompt else None
             yield _version(alone, alone.at, UNKNOWN) | {"partition_epoch": None}
+
+
+def _unnumbered(said: Sequence[Statement]) -> Mapping[int, int]:
+    """Give when the leaders of each epoch began, as they say without naming the version."""
+    found: dict[int, int] = {}
+    for one in said:
+        if (
+            one.leads
+            and one.prompt
+            and one.partition_epoch is None
+            and one.leader_epoch is not None
+        ):
+            found[one.leader_epoch] = min(one.at, found.get(one.leader_epoch, one.at))
+    return found
+
+
+def _bounded(state: State, ending: Ending, begun: Mapping[int, int]) -> Ending:
+    """End a state where a later leader began: the versions between are not known, but are there."""
+    end, how = ending
+    if state.at is None or end is None or state.leader_epoch is None:
+        return ending
+    later = [at for epoch, at in begun.items() if epoch > state.leader_epoch and at < end]
+    return (max(state.at, min(later)), UNKNOWN) if later else (end, how)
 
 
 def _version(state: State, end: int | None, ended: str) -> dict[str, Any]:

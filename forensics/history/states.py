@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, combinations
 from typing import Any, TypeVar
 
+from forensics.history.numbering import numbered
 from forensics.history.statements import Statement
 
 __all__ = ["State", "begun", "in_order"]
@@ -54,6 +55,7 @@ def in_order(said: Sequence[Statement], *, elr: bool | None) -> list[State]:
             by_epoch.setdefault(one.partition_epoch, []).append(one)
     states = [_merged(epoch, by_epoch[epoch]) for epoch in sorted(by_epoch)]
     _fill_leader_epochs(states, said)
+    states = _with_numbered(states, said)
     _fill_replicas(states)
     _fill_leaderless(states, elr=elr)
     _fill_between(states, elr=elr)
@@ -91,6 +93,20 @@ def _agreed(said: Iterable[Statement], value: Callable[[Statement], Value | None
         return values[0] if values else None
     counts = Counter(values)
     return min(counts, key=lambda v: (-counts[v], str(v)))
+
+
+def _with_numbered(states: list[State], said: Sequence[Statement]) -> list[State]:
+    """Add the states whose place only the counters tell."""
+    known = [(one.partition_epoch, one.leader_epoch, one.isr, one.said) for one in states]
+    found = list(numbered(known, said))
+    if not found:
+        return states
+    more = []
+    for epoch, one in found:
+        state = State(epoch, one.leader, one.leader_epoch, one.isr, one.replicas, inferred=True)
+        state.at, state.said = one.at if one.prompt else None, [one]
+        more.append(state)
+    return sorted([*states, *more], key=lambda state: state.partition_epoch)
 
 
 def _fill_leader_epochs(states: list[State], said: Sequence[Statement]) -> None:
