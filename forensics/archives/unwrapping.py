@@ -79,25 +79,34 @@ def choose(
             sample.data[begin:end].tobytes()
             for begin, end in zip(sample.starts, sample.stops, strict=True)
         ]
-        best: tuple[int, bool, Wrapper, Texts] | None = None
+        best: tuple[tuple[bool, int, bool], Wrapper, Texts] | None = None
         for wrapper in known:
             if 2 * sum(map(wrapper.seems, raw)) <= len(raw):
                 continue
             opened = wrapper.open(sample)
             saved = int(sample.bounds[-1] - opened.bounds[-1])
-            better = best is None or (saved, wrapper.tears) > best[:2]
-            if better and _carried(wrapper, sample, opened, signatures):
-                best = (saved, wrapper.tears, wrapper, opened)
+            # Of an object that holds a whole record and its parts, the record is what is wanted.
+            worth = (wrapper.makes_records or _records(opened, signatures), saved, wrapper.tears)
+            if best is not None and worth <= best[0]:
+                continue
+            if _carried(wrapper, sample, opened, signatures):
+                best = (worth, wrapper, opened)
         if best is None:
             break
-        chosen.append(best[2])
-        sample = best[3]
+        chosen.append(best[1])
+        sample = best[2]
     return Unwrapping(tuple(chosen)) if chosen else None
 
 
 @functools.cache
 def _shipped() -> tuple[Wrapper, ...]:
     return load_wrappers()
+
+
+def _records(texts: Texts, signatures: Sequence[Signature]) -> bool:
+    """Whether most texts are records of some layout."""
+    found = classify(texts.data, texts.starts, texts.stops, signatures) > 0
+    return 2 * int(found.sum()) > len(found)
 
 
 def _carried(

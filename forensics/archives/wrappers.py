@@ -1,13 +1,13 @@
 """What collectors put around the lines of a log, and how it is taken off many lines at once.
 
-There are three ways to wrap a line: to put something before it, to make it a string in a JSON
-object, and to colour it. Which collector does what is said in rules/wrappers/.
+There are four ways to wrap a line: to put something before it, to make it a string in a JSON
+object, to write its parts as such an object, and to colour it. Which collector does what is said in
+rules/wrappers/.
 """
 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,19 +17,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.archives.starts import Places
+from forensics.archives.objects import CLOCKS, COLONS, Record, record_keys, values
 from forensics.archives.texts import Texts, gather, slices, unpacked
 from forensics.archives.unescaping import escapes, string_ends, unescape
+from forensics.archives.wrapping import Wrapper
 from forensics.errors import Problem, RuleError
 from forensics.patterns import TemplateError, compile_template
 from forensics.yamls import line_of, read, shipped
 
-__all__ = ["Codes", "Json", "Prefix", "Wrapper", "load_wrappers"]
+__all__ = ["Codes", "Json", "Prefix", "Record", "Wrapper", "load_wrappers"]
 
 # What stands before a line is looked for in this much of it: no hostile line can cost more.
 _REACH = 256
 _LINE = "{line}"
-_NEWLINE, _BRACE = ord("\n"), ord("{")
+_NEWLINE = ord("\n")
 _DATE, _CLOCK = "[0-9]+-[0-9]+-[0-9]+", "[0-9]+:[0-9]+:[0-9]+"
 _ZONE = "(?:Z|[+-][0-9]+:?[0-9]+)"
 _TYPES = {
@@ -51,31 +52,10 @@ _TYPES = {
     "labels": r"\{[^\n]*?\}",
     "gap": " ?",
 }
-_KEYS = {"id", "about", "match", "json", "remove", "torn", "examples", "refuses"}
-_WAYS = ("match", "json", "remove")
-# A colon may have blanks around it; inside a string every quote has a backslash before it, so that
-# these can only be found where a key is.
-_COLONS = ('":"', '": "', '" : "')
-
-
-@dataclass(frozen=True)
-class Wrapper(ABC):
-    """One wrapper; `origin` says where it is written."""
-
-    id: str
-    examples: tuple[Mapping[str, Any], ...]
-    refuses: tuple[str, ...]
-    origin: Problem
-    # Whether a line may go on in the next one.
-    tears: bool
-
-    @abstractmethod
-    def seems(self, line: bytes) -> bool:
-        """Whether one line looks wrapped: the cheap question before the dear one."""
-
-    @abstractmethod
-    def open(self, texts: Texts) -> Texts:
-        """Take the wrapper off all texts that have it; the others stay as they are."""
+# What all ways have in common.
+_Shared = tuple[str, tuple[Any, ...], tuple[Any, ...], Problem, bool]
+_KEYS = {"id", "about", "match", "json", "record", "remove", "torn", "examples", "refuses"}
+_WAYS = ("match", "json", "record", "remove")
 
 
 @dataclass(frozen=True)
@@ -123,12 +103,13 @@ class Json(Wrapper):
 
     def seems(self, line: bytes) -> bool:
         """Whether one line may be such an object."""
-        return line[:1] == b"{" and any(f'"{self.key}{colon}'.encode() in line for colon in _COLONS)
+        return line[:1] == b"{" and any(f'"{self.key}{colon}'.encode() in line for colon in COLONS)
 
     def open(self, texts: Texts) -> Texts:
         """Take the strings out of their objects."""
         data, starts, stops = texts.data.copy(), texts.starts, texts.stops
-        begins = self._values(texts)
+        lines = slices(texts.data, starts, stops)
+        begins = values(texts, lines, self.key)
         leads = escapes(data[: int(texts.bounds[-1])])
         ends = string_ends(data[: int(texts.bounds[-1])], leads, np.maximum(begins, 0))
         held = (begins >= 0) & (ends < stops)
@@ -147,22 +128,6 @@ class Json(Wrapper):
         data, bounds = unescape(data, bounds, held)
         carried = whole if self.tears else held
         return Texts(data, bounds, carried, texts.torn | torn, texts.origins)
-
-    def _values(self, texts: Texts) -> Places:
-        """Find where the string of each object begins; -1 where there is none."""
-        starts = texts.starts
-        begins = np.full(len(texts), -1, np.int64)
-        lines = slices(texts.data, starts, texts.stops)
-        open_ = (texts.data[starts] == _BRACE) & (texts.stops > starts)
-        for colon in _COLONS:
-            left = np.flatnonzero(open_ & (begins < 0))
-            if not len(left):
-                break
-            some = lines if len(left) == len(texts) else lines.take(pa.array(left))
-            key = f'"{self.key}{colon}'
-            at = pc.find_substring(some, key).to_numpy()
-            begins[left] = np.where(at >= 0, starts[left] + at + len(key), -1)
-        return begins
 
 
 @dataclass(frozen=True)
@@ -217,6 +182,8 @@ def _wrapper(path: Path, node: Mapping[str, Any]) -> Wrapper:
     )
     if "json" in node:
         return Json(*shared, node["json"], node.get("torn"))
+    if "record" in node:
+        return _record(path, node, shared)
     if "remove" in node:
         return Codes(*shared, node["remove"], re.compile(node["remove"].encode()))
     front, line, after = node["match"].partition(_LINE)
@@ -226,3 +193,21 @@ def _wrapper(path: Path, node: Mapping[str, Any]) -> Wrapper:
         raise RuleError([Problem(str(path), line_of(node, "match"), says)])
     pattern = f"^(?P<whole>{template.body})"
     return Prefix(*shared, pattern, re.compile(pattern.encode()), node.get("torn"))
+
+
+def _record(path: Path, node: Mapping[str, Any], shared: _Shared) -> Record:
+    keys = node["record"]
+    problems = record_keys(keys)
+    if problems:
+        raise RuleError([Problem(str(path), line_of(node, "record"), problems[0])])
+    clock = next(one for one in CLOCKS if one in keys)
+    clocks = (keys[clock],) if isinstance(keys[clock], str) else tuple(keys[clock])
+    return Record(
+        *shared,
+        clock=clock,
+        clocks=clocks,
+        level=keys["level"],
+        logger=keys["logger"],
+        message=keys["message"],
+        more=keys.get("more"),
+    )

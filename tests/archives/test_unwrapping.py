@@ -79,7 +79,7 @@ def bare() -> Scanned:
 
 
 def test_every_shipped_wrapper_is_tried() -> None:
-    assert set(WRAPS) == set(KNOWN)
+    assert set(WRAPS) == {name for name, one in KNOWN.items() if not one.makes_records}
 
 
 @pytest.mark.parametrize("name", WRAPS)

@@ -58,7 +58,7 @@ def test_a_sound_wrapper_has_no_problems(tmp_path: Path) -> None:
         ("{origin:name}", "{host:name}", "2: 'match' must end with {line}"),
         ("{origin:name}", "{origin:nome}", "1: there is no type 'nome'"),
         ("torn: P\n", "tears: P\n", "3: wrapper: unknown key 'tears'"),
-        ("torn: P\n", "json: log\n", "1: wrapper: must have one of match, json, remove"),
+        ("torn: P\n", "json: log\n", "1: wrapper: must have one of match, json, record, remove"),
         ("match:", "remove: x\nabout:", "8: gives line"),
         ('match: "{origin:name} {torn:flag}| {line}"', 'remove: "("', "1: missing ), unterm"),
         ("id: bar\n", "", "1: wrapper: no 'id'"),
@@ -86,3 +86,20 @@ def test_an_id_may_be_taken_once(tmp_path: Path) -> None:
     assert [f"id 'bar' is taken by {paths[0]}"] == [
         one.says for one in check_wrappers((), (), paths) if "taken" in one.says
     ]
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ("{level: l, logger: c, message: m}", "'record' must have one of time, millis, instant"),
+        ("{time: t, millis: n, level: l, logger: c, message: m}", "'record' must have one of"),
+        ("{time: t, level: l, message: m}", "'record' has no 'logger'"),
+        ("{time: t, level: l, logger: c, message: m, text: m}", "has an unknown key 'text'"),
+    ],
+)
+def test_what_a_record_is_made_of_is_checked(tmp_path: Path, record: str, says: str) -> None:
+    text = f"id: foo\nrecord: {record}\nexamples: []\nrefuses: []\n"
+    (found,) = problems(tmp_path, text)
+
+    assert found.startswith("2: ")
+    assert says in found
