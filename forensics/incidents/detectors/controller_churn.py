@@ -30,7 +30,8 @@ def find(case: Case) -> Iterator[Finding]:
     changes = [
         (before, after)
         for before, after in zip(reigns, reigns[1:], strict=False)
-        if before[1] != after[1] and not _planned(case, stops, before, after[2].begin)
+        if (before[1] != after[1] or _fell(case, before, after[2].begin))
+        and not _planned(case, stops, before, after[2].begin)
     ]
     run: list[tuple[Reign, Reign]] = []
     for change in [*changes, None]:
@@ -44,11 +45,26 @@ def find(case: Case) -> Iterator[Finding]:
             run.append(change)
 
 
+def _fell(case: Case, before: Reign, moment: int) -> bool:
+    """Whether who was in office died meanwhile: it is another office when the same node has it."""
+    _, owner, span = before
+    return any(
+        one.broker == owner and one.kind == "crash" and span.begin < one.begin <= moment
+        for one in case.away
+    )
+
+
 def _planned(case: Case, stops: Sequence[tuple[str, int]], before: Reign, moment: int) -> bool:
     """Whether who was in office was being stopped on purpose: then another one must follow."""
     node, owner, _ = before
     near = case.limits[NAME]["near"] * _MICROS
-    told = [at for one, at in stops if one == node]
+    # A start that fails stops, too: by then the office was lost.
+    dead = [one for one in case.away if one.broker == owner and one.kind == "crash"]
+    told = [
+        at
+        for one, at in stops
+        if one == node and not any(d.begin <= at <= (d.end or at) for d in dead)
+    ]
     told += [one.begin for one in case.away if one.broker == owner and one.kind == "controlled"]
     # What comes after the change did not bring it about, but for clocks that are a little off.
     return any(-_BLUR <= moment - at <= near for at in told)

@@ -81,6 +81,33 @@ SCENARIOS = [
     ),
     Scenario(NAME, "quiet", "the same node again", reigns([0, 100, 200, 300], one=True)),
     Scenario(
+        NAME, "fires", "the same node again, which died each time",
+        reigns(
+            [0, 100, 200, 300], one=True,
+            away=[absence(1, "crash", 100 * at - 50, 100 * at - 1) for at in (1, 2, 3)],
+        ),
+        [{"measures": {"changes": 3}}],
+    ),
+    Scenario(
+        NAME, "fires", "nodes that die, and fail as they are started again",
+        reigns(
+            [0, 100, 200, 300],
+            away=[absence(1 + (at - 1) % 2, "crash", 100 * at - 20) for at in (1, 2, 3)],
+            events=[
+                event(100 * at - 5, f"controller-{1 + (at - 1) % 2}", "process_stopping")
+                for at in (1, 2, 3)
+            ],
+        ),
+        [{"measures": {"changes": 3}}],
+    ),
+    Scenario(
+        NAME, "quiet", "the same node again, which hung",
+        reigns(
+            [0, 100, 200, 300], one=True,
+            away=[absence(1, "pause", 100 * at - 50, 100 * at - 1) for at in (1, 2, 3)],
+        ),
+    ),
+    Scenario(
         NAME, "blind", "only clients' logs",
         partial(case, files=[logs("app", 100, role="client", records=9)]),
         reason="there is no brokers' or controllers' log",
