@@ -8,11 +8,20 @@ from typing import Any
 
 __all__ = ["PHASE_KINDS", "Phases"]
 
-PHASE_KINDS = ("process_starting", "replaying", "caught_up", "process_started")
+PHASE_KINDS = (
+    "process_starting",
+    "replaying",
+    "caught_up",
+    "controller_elected",
+    "process_started",
+)
 
 _MICROS = 1_000_000
 # A broker under ZooKeeper says "started" before the controller tells it what it holds.
 _SETTLING = 30 * _MICROS
+# A controller reads its metadata log in two threads, and only one of them says that it has caught
+# up; the other may still be at it. Whoever takes office has read everything.
+_TRAILING = 2 * _MICROS
 # No start takes longer; a file that ends in the middle of one must not silence what follows.
 _LONGEST = 900 * _MICROS
 
@@ -29,8 +38,11 @@ class Phases:
         """Collect phases from events of PHASE_KINDS."""
         ordered = sorted(events, key=lambda e: (e["node"], e["ts"], e["file"], e["line"]))
         starting = _stretches(ordered, ("process_starting", "replaying"), "process_started")
-        replaying = _stretches(ordered, ("process_starting", "replaying"), "caught_up", settling=0)
-        return cls(starting, replaying)
+        replaying = _stretches(
+            ordered, ("process_starting", "replaying"), "caught_up", settling=_TRAILING
+        )
+        offices = [(e["node"], e["ts"]) for e in ordered if e["kind"] == "controller_elected"]
+        return cls(starting, _until(replaying, offices))
 
     def is_starting(self, node: str, moment: int) -> bool:
         """Whether a broker was starting at a moment."""
@@ -56,6 +68,22 @@ def _stretches(
     for node, begin in begun.items():
         found.setdefault(node, []).append((begin, begin + _LONGEST))
     return found
+
+
+def _until(
+    found: Mapping[str, list[tuple[int, int]]], moments: Iterable[tuple[str, int]]
+) -> dict[str, list[tuple[int, int]]]:
+    """Let no stretch of a node reach beyond the first of its moments in it."""
+    told: dict[str, list[int]] = {}
+    for node, moment in moments:
+        told.setdefault(node, []).append(moment)
+    return {
+        node: [
+            (begin, min([end, *(at for at in told.get(node, ()) if begin < at < end)]))
+            for begin, end in stretches
+        ]
+        for node, stretches in found.items()
+    }
 
 
 def _inside(stretches: Iterable[tuple[int, int]], moment: int) -> bool:
