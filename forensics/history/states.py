@@ -120,6 +120,7 @@ def _fill_leader_epochs(states: list[State], said: Sequence[Statement]) -> None:
         for leader in who[epoch]:
             led.setdefault(leader, []).append(epoch)
     told = sorted(who)
+    _fill_by_leaders(states, said)
     for state, (low, high) in zip(states, _neighbours(states), strict=True):
         if state.leader_epoch is not None or low is None or high is None:
             # A leader that led once may have led again, in an epoch that no line tells of.
@@ -133,6 +134,33 @@ def _fill_leader_epochs(states: list[State], said: Sequence[Statement]) -> None:
         first = bisect_left(epochs, low)
         if bisect_right(epochs, high) == first + 1:
             state.leader_epoch = epochs[first]
+
+
+def _fill_by_leaders(states: list[State], said: Sequence[Statement]) -> None:
+    """Give a state that its leader wrote the epoch in which that leader said it leads.
+
+    Under ZooKeeper a leader that writes an ISR names the version, and not its epoch.
+    """
+    unnamed = {id(one) for state in states if state.leader_epoch is None for one in state.said}
+    if not unnamed:
+        return
+    leads: dict[str, int] = {}
+    found: dict[int, int | None] = {}
+    for one in said:
+        if id(one) in unnamed:
+            found[id(one)] = leads.get(one.node) if one.leads else None
+        elif one.leader_epoch is not None:
+            # Who hears of a later epoch, and does not lead in it, leads no more.
+            if one.leads and one.news:
+                leads[one.node] = one.leader_epoch
+            elif one.leader_epoch > (leads.get(one.node) or 0):
+                leads.pop(one.node, None)
+    for state, (low, high) in zip(states, _neighbours(states), strict=True):
+        epochs = {epoch for one in state.said if (epoch := found.get(id(one))) is not None}
+        if state.leader_epoch is None and len(epochs) == 1:
+            (epoch,) = epochs
+            if (low is None or low <= epoch) and (high is None or epoch <= high):
+                state.leader_epoch = epoch
 
 
 def _neighbours(states: list[State]) -> list[tuple[int | None, int | None]]:
