@@ -86,10 +86,9 @@ class Record(Wrapper):
         """Give the time of each line as Kafka's own layout writes it; null where there is none."""
         if self.clock == "time":
             return _written(_strings(texts, lines, leads, self.clocks[0]))
-        numbers = [_numbers(lines, key) for key in self.clocks]
         if self.clock == "millis":
-            return _told(numbers[0])
-        seconds, nanos = numbers
+            return _told(_numbers(lines, self.clocks[0], 14))
+        seconds, nanos = (_numbers(lines, key, 11) for key in self.clocks)
         return _told(pc.add(pc.multiply(seconds, 1000), pc.divide(nanos, 1_000_000)))
 
 
@@ -120,8 +119,9 @@ def _strings(texts: Texts, lines: pa.Array, leads: Places, key: str) -> pa.Array
     return pc.if_else(pa.array(held), found, pa.scalar(None, pa.binary()))
 
 
-def _numbers(lines: pa.Array, key: str) -> pa.Array:
-    found = pc.extract_regex(lines, rf'"{key}" ?: ?(?P<number>[0-9]{{1,15}})')
+def _numbers(lines: pa.Array, key: str, digits: int) -> pa.Array:
+    """Read the number under a key; one with more digits is no time of this world."""
+    found = pc.extract_regex(lines, rf'"{key}" ?: ?(?P<number>[0-9]{{1,{digits}}})[ ,}}]')
     number = pc.if_else(found.is_valid(), found.field("number"), pa.scalar(None, pa.binary()))
     return number.cast(pa.string()).cast(pa.int64())
 

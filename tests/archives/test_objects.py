@@ -177,3 +177,21 @@ def test_a_log_whose_objects_hold_whole_lines_is_read_by_those() -> None:
     line = json.dumps({"@timestamp": "2026-11-18T11:31:58.423Z", "message": text[0]})
 
     assert opened(line) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "told"),
+    [
+        ("record-log4j2-millis", {"timeMillis": 99999999999999}, True),
+        ("record-log4j2-millis", {"timeMillis": 999999999999999}, False),
+        ("record-log4j2-millis", {"timeMillis": -1}, False),
+        ("record-log4j2", {"instant": {"epochSecond": 10**18, "nanoOfSecond": 0}}, False),
+        ("record-log4j2", {"instant": {"epochSecond": 1795001518}}, False),
+    ],
+)
+def test_a_number_that_is_no_time_of_this_world_is_none(
+    name: str, numbers: Mapping[str, Any], *, told: bool
+) -> None:
+    line = json.dumps({**FORMS[name]((AT, "INFO", "started", "kafka.Log")), **numbers})
+
+    assert told == (opened(line, name) is not None)
