@@ -178,7 +178,7 @@ def _is_unclean(line: _Line, epoch: int | None, known: _Known) -> bool | None:
     earlier = (one.leader_epoch for one in known.before(line.node, line.at))
     # What it held belonged to the last epoch that it knew before this one.
     held = next((one for one in earlier if one is not None and one < epoch), epoch - 1)
-    reigns = [known.reigns.get(one) for one in range(held + 1, epoch + 1)]
+    reigns = _between(known.reigns, range(held + 1, epoch + 1))
     clean = [None if one is None else one["clean"] for one in reigns]
     # An unclean leader's own records are part of its story too, once it has to cut them.
     own = known.reigns.get(held)
@@ -188,6 +188,14 @@ def _is_unclean(line: _Line, epoch: int | None, known: _Known) -> bool | None:
     # An epoch without a leader loses nothing, and is neither clean nor unclean.
     open_ones = [one for one in reigns if one is None or (one["clean"] is None)]
     return None if any(one is None or one["leader"] != -1 for one in open_ones) else False
+
+
+def _between(reigns: Mapping[int, Row], epochs: range) -> list[Row | None]:
+    """Give what is known of some leader epochs, and at least once that of one nothing is."""
+    if len(epochs) <= len(reigns):
+        return [reigns.get(one) for one in epochs]
+    # Of so many epochs most are not known, and a number that is wrong may name billions.
+    return [one for epoch, one in reigns.items() if epoch in epochs] + [None]
 
 
 def _broker(node: str) -> int | None:

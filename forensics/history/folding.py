@@ -113,11 +113,18 @@ def _leadership(
     reigns: Sequence[Reign], context: Context, said: Sequence[Hint]
 ) -> Iterable[dict[str, Any]]:
     held = [
-        Held(one.at, one.said, one.first.replicas if one.first else None, one.leader)
-        for one in reigns
+        Held(
+            one.at,
+            one.said,
+            one.first.replicas if one.first else None,
+            one.leader,
+            after is None or after.epoch == one.epoch + 1,
+        )
+        for one, after in zip(reigns, [*reigns[1:], None], strict=False)
     ]
     ends = endings(held, context.attention, kraft=context.kraft)
-    for previous, reign, (end, ended) in zip([None, *reigns], reigns, ends, strict=False):
+    for last, reign, (end, ended) in zip([None, *reigns], reigns, ends, strict=False):
+        previous = last if last and last.epoch == reign.epoch - 1 else None
         change = _change(reign, previous, context)
         could = (change.old_isr or change.replicas or ()) if change.old is None else ()
         concerned = (change.old, *could)

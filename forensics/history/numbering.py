@@ -7,6 +7,7 @@ two known ones as leaders began there, each of these has its number.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from forensics.history.statements import Statement
@@ -22,12 +23,14 @@ def numbered(known: Sequence[Known], said: Sequence[Statement]) -> Iterator[tupl
     begins, later = _told_by_leaders(said)
     if not begins:
         return
+    epochs = sorted(begins)
     for before, after in zip(known, known[1:], strict=False):
         low, high = before[1], after[1]
         missing = range(before[0] + 1, after[0])
         if low is None or high is None or not missing or high - low < len(missing):
             continue
-        between = [begins[one] for one in range(low + 1, high + 1) if one in begins]
+        told_of = epochs[bisect_right(epochs, low) : bisect_right(epochs, high)]
+        between = [begins[one] for one in told_of]
         if between and between[-1].leader_epoch == high:
             told = [*after[3], *later.get(high, ())]
             if not _precedes(between[-1], after[2], told):

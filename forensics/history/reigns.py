@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from forensics.history.statements import Statement
@@ -13,6 +13,8 @@ from forensics.history.states import State, begun
 __all__ = ["Reign", "isr_at_first", "reigns_of"]
 
 _JUST = 5_000_000
+# Longer runs of leader epochs of which nothing is told are left out.
+_LISTED = 1000
 
 
 @dataclass(slots=True)
@@ -51,11 +53,9 @@ def reigns_of(said: Sequence[Statement], states: Sequence[State], *, kraft: bool
         if epoch not in mine and at and states[at - 1].partition_epoch == state.partition_epoch - 1:
             before[epoch] = states[at - 1]
         mine[epoch].append(state)
-    epochs = lines.keys() | mine.keys()
-    # An epoch between two others was, whether or not a line tells of it.
     found = [
         _reign(epoch, lines.get(epoch, ()), mine.get(epoch, ()), before.get(epoch), marks)
-        for epoch in (range(min(epochs), max(epochs) + 1) if epochs else ())
+        for epoch in _without_gaps(sorted(lines.keys() | mine.keys()))
     ]
     for reign in found:
         # A replica that learns of an epoch says which one it knew before, and who led in it.
@@ -63,6 +63,19 @@ def reigns_of(said: Sequence[Statement], states: Sequence[State], *, kraft: bool
         if kraft:
             reign.at = _sure_start(reign, lines.get(reign.epoch, ()))
     return found
+
+
+def _without_gaps(epochs: Sequence[int]) -> Iterator[int]:
+    """Name also those between two others: they were, whether or not a line tells of them.
+
+    So many that nobody could list them come of a number that is wrong, or of logs far apart.
+    """
+    last: int | None = None
+    for epoch in epochs:
+        if last is not None and epoch - last <= _LISTED:
+            yield from range(last + 1, epoch)
+        yield epoch
+        last = epoch
 
 
 def _reign(
