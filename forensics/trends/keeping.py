@@ -17,7 +17,7 @@ from forensics.events.accounting import FileAccount
 from forensics.tables import EVENTS, give_back, scanned
 from forensics.trends.parts import PART, Writer, digest_of, in_order, parts
 from forensics.trends.shelf import Draft
-from forensics.trends.weeks import DAY, UNDATED, Week
+from forensics.trends.weeks import DAY, EARLIEST, LATEST, UNDATED, Week
 
 __all__ = ["Kept", "Spread", "events_name", "keep", "kept_weeks", "spread", "told"]
 
@@ -151,17 +151,18 @@ def _numbered(
 
 
 def _by_week(rows: pa.Table) -> Iterator[tuple[Place, pa.Table]]:
-    """Give the rows of each week; times that no calendar has count as none."""
+    """Give the rows of each week; wrong dates count as none."""
+    low, high = (pa.scalar(one.begin, pa.int64()) for one in (EARLIEST, LATEST))
     moments = rows["ts"].cast(pa.int64())
-    numbers = pc.floor(pc.divide(pc.subtract(moments, Week(0).begin).cast(pa.float64()), _LONG))
+    right = pc.and_(pc.greater_equal(moments, low), pc.less(moments, high))
+    # From the first of these weeks on, so that no number is below 0 and is rounded the other way.
+    since = pc.if_else(right, pc.subtract(moments, low), pa.scalar(None, pa.int64()))
+    numbers = pc.divide(since, 7 * DAY)
     for number in pc.unique(numbers).to_pylist():
         if number is None:
             yield None, rows.filter(pc.is_null(numbers))
         else:
-            yield Week(int(number)), rows.filter(pc.equal(numbers, number))
-
-
-_LONG = float(7 * DAY)
+            yield EARLIEST.after(number), rows.filter(pc.equal(numbers, number))
 
 
 def _merged(old: Path | None, new: pa.Table, gone: pa.Array) -> Iterator[pa.Table]:

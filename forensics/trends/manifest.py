@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forensics.events.accounting import FileAccount
-from forensics.trends.weeks import Week, week_of
+from forensics.trends.weeks import EARLIEST, LATEST, Week, week_of
 
 __all__ = ["CONTAINERS", "LOGS", "Container", "Log", "Manifest", "unlike", "written"]
 
@@ -91,6 +91,9 @@ class Log:
 
     def reached(self) -> set[Week]:
         """Give the weeks in which it has lines: all of its span but its long silences."""
+        return {week for week in self._spanned() if EARLIEST <= week < LATEST}
+
+    def _spanned(self) -> set[Week]:
         first, last = self.told.first, self.told.last
         if first is None or last is None:
             return set()

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 
 from forensics.errors import ForensicsError
 
-__all__ = ["DAY", "UNDATED", "Week", "week_of"]
+__all__ = ["DAY", "EARLIEST", "LATEST", "UNDATED", "Week", "week_of"]
 
 # All moments here are microseconds since 1970, as everywhere in the tables.
 DAY = 86_400_000_000
@@ -80,3 +80,7 @@ def week_of(micros: int) -> Week:
     '2026-W53'
     """
     return Week((micros - _MONDAY) // (_DAYS * DAY))
+
+
+# What is told of any other time has a wrong date, and belongs to no week.
+EARLIEST, LATEST = Week.named("1990-W01"), Week.named("2200-W01")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -293,3 +294,22 @@ def test_an_archive_that_cannot_be_opened_is_told_of_once_and_for_all(
 
     assert 1 == result["new"]
     assert 0 == again.run(tmp_path / "logs", archives["one"])["new"]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["9999-12-31 23:59:59", "0001-01-01 00:00:00", "1969-12-31 09:00:00"]
+)
+def test_a_wrong_date_makes_no_week(wrong: str, archives: Archives, tmp_path: Path) -> None:
+    log = (archives["four"] / "broker-1" / "server.log").read_text("utf-8").splitlines(True)
+    dated = re.compile(r"^\[[-\d]+ [:\d]+")
+    # Lines that tell something, in the midst of others.
+    lies = [dated.sub(f"[{wrong}", line) for line in log[:80] if dated.match(line)]
+    logs = tmp_path / "logs" / "broker-1"
+    logs.mkdir(parents=True)
+    (logs / "server.log").write_text("".join([*log[:300], *lies, *log[300:]]), encoding="utf-8")
+    audits = Audits(tmp_path / "store")
+
+    assert WEEKS[3:] == audits.run(logs.parent)["built"]
+    before = tree(audits.store)
+    assert WEEKS[3:] == audits.run()["built"]
+    assert before == tree(audits.store)
