@@ -22,6 +22,9 @@ __all__ = ["clocks", "coverage", "isr", "lanes", "leadership"]
 _COMMON = (
     "topic", "partition", "leader", "isr", "replicas", "started_at", "ended_at", "how", "evidence",
 )  # fmt: skip
+_FLAGS = (
+    "unknown_leaders", "inferred", "without_evidence", "strange_leaders", "strange_isr",
+)  # fmt: skip
 # Rows of a part, to which those are added that belong to its last partition.
 _PART = 100_000
 _BITS = 64
@@ -32,13 +35,13 @@ Groups = npt.NDArray[np.int64]
 
 def leadership(given: Given) -> pd.DataFrame:
     """Measure the leader epochs of each partition."""
-    parts = [_measured(part, "leader_epoch") for part in _parts(given, "leadership")]
+    parts = [_measured(part) for part in _parts(given, "leadership")]
     return _frame(parts, "epochs", "unknown_leaders", "inferred")
 
 
 def isr(given: Given) -> pd.DataFrame:
     """Measure the states of each partition."""
-    return _frame([_measured(part, "partition_epoch") for part in _parts(given, "isr")], "states")
+    return _frame([_measured(part) for part in _parts(given, "isr")], "states")
 
 
 def clocks(given: Given) -> pd.DataFrame:
@@ -89,9 +92,10 @@ def _parts(given: Given, table: str) -> Iterator[pa.Table]:
     data = given.data(table)
     epoch = "leader_epoch" if table == "leadership" else "partition_epoch"
     columns = [*_COMMON, epoch]
-    held = data.schema.empty_table().select(columns)
+    held = pa.table({})
     for batch in scanned(data, columns):
-        held = pa.concat_tables([held, pa.Table.from_batches([batch])])
+        slim = _slim(pa.Table.from_batches([batch]), epoch)
+        held = pa.concat_tables([held, slim]) if len(held) else slim
         if len(held) >= _PART:
             whole = _start_of_last(held)
             if whole:
@@ -101,6 +105,21 @@ def _parts(given: Given, table: str) -> Iterator[pa.Table]:
         yield held
 
 
+def _slim(rows: pa.Table, epoch: str) -> pa.Table:
+    """Look at each row by itself, and keep what it is: one partition may have a million of them."""
+    told = pc.fill_null(pc.list_value_length(rows["evidence"]), 0).to_numpy()
+    observed = pc.fill_null(pc.equal(rows["how"], "observed"), fill_value=False).to_numpy()
+    leaders, members = _outside(rows)
+    flags = (
+        rows["leader"].is_null().to_numpy(), ~observed, observed & (told == 0), leaders, members,
+    )  # fmt: skip
+    kept = rows.select(["topic", "partition", "started_at", "ended_at"])
+    kept = kept.append_column("epoch", rows[epoch])
+    for name, flag in zip(_FLAGS, flags, strict=True):
+        kept = kept.append_column(name, pa.array(flag))
+    return kept
+
+
 def _start_of_last(held: pa.Table) -> int:
     """Say where the rows of the last partition begin; the rest of them may be yet to come."""
     last = [held[name][len(held) - 1] for name in ("topic", "partition")]
@@ -108,7 +127,7 @@ def _start_of_last(held: pa.Table) -> int:
     return int(pc.index(mine, value=True).as_py())
 
 
-def _measured(part: pa.Table, epoch: str) -> pd.DataFrame:
+def _measured(part: pa.Table) -> pd.DataFrame:
     """Give a row for each partition of a part."""
     part = part.combine_chunks()
     topics = pc.dictionary_encode(part["topic"]).combine_chunks().indices
@@ -117,19 +136,12 @@ def _measured(part: pa.Table, epoch: str) -> pd.DataFrame:
     starts = np.flatnonzero(np.append(np.array([True]), key[1:] != key[:-1]))
     groups = np.cumsum(np.isin(np.arange(len(key)), starts)) - 1
     begin, end = (_seconds(part, name) for name in ("started_at", "ended_at"))
-    told = pc.fill_null(pc.list_value_length(part["evidence"]), 0).to_numpy()
-    observed = pc.fill_null(pc.equal(part["how"], "observed"), fill_value=False).to_numpy()
-    leaders, members = _outside(part)
     frame: pd.DataFrame = part.select(["topic", "partition"]).take(pa.array(starts)).to_pandas()
     frame["topic"] = frame["topic"].astype("category")
     counted = {
         "rows": np.ones(len(key), bool),
-        "unknown_leaders": part["leader"].is_null().to_numpy(),
-        "inferred": ~observed,
-        "doubled_epochs": _doubled(groups, part[epoch]),
-        "without_evidence": observed & (told == 0),
-        "strange_leaders": leaders,
-        "strange_isr": members,
+        "doubled_epochs": _doubled(groups, part["epoch"]),
+        **{name: part[name].to_numpy() for name in _FLAGS},
     }
     for name, flags in counted.items():
         frame[name] = np.add.reduceat(flags.astype(np.int32), starts)
