@@ -174,6 +174,8 @@ def _stop_at_ctrl_c() -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.getLogger().addFilter(_not_of_py4j)
+    # Its own loggers speak through whatever handler somebody has given to all.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
