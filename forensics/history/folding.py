@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import pyarrow as pa
@@ -207,8 +208,11 @@ def _versions(
             yield _version(alone, alone.at, UNKNOWN) | {"partition_epoch": None}
 
 
-def _unnumbered(said: Sequence[Statement]) -> Mapping[int, int]:
-    """Give when the leaders of each epoch began, as they say without naming the version."""
+def _unnumbered(said: Sequence[Statement]) -> tuple[list[int], list[int]]:
+    """Give leader epochs, in order, of which the version is not known, as leaders say they begin.
+
+    Beside each stands when it, or the first of those after it to do so, began.
+    """
     found: dict[int, int] = {}
     for one in said:
         if (
@@ -218,16 +222,20 @@ def _unnumbered(said: Sequence[Statement]) -> Mapping[int, int]:
             and one.leader_epoch is not None
         ):
             found[one.leader_epoch] = min(one.at, found.get(one.leader_epoch, one.at))
-    return found
+    epochs = sorted(found)
+    return epochs, list(accumulate((found[one] for one in reversed(epochs)), min))[::-1]
 
 
-def _bounded(state: State, ending: Ending, begun: Mapping[int, int]) -> Ending:
+def _bounded(state: State, ending: Ending, begun: tuple[list[int], list[int]]) -> Ending:
     """End a state where a later leader began: the versions between are not known, but are there."""
     end, how = ending
     if state.at is None or end is None or state.leader_epoch is None:
         return ending
-    later = [at for epoch, at in begun.items() if epoch > state.leader_epoch and at < end]
-    return (max(state.at, min(later)), UNKNOWN) if later else (end, how)
+    epochs, firsts = begun
+    later = bisect_right(epochs, state.leader_epoch)
+    if later < len(epochs) and firsts[later] < end:
+        return max(state.at, firsts[later]), UNKNOWN
+    return end, how
 
 
 def _version(state: State, end: int | None, ended: str) -> dict[str, Any]:
