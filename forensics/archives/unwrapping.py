@@ -22,7 +22,7 @@ __all__ = ["Unwrapping", "choose", "last_parts", "texts_of"]
 _SAMPLE = 64
 # A collector's collector's collector; nobody has seen more.
 _DEEPEST = 4
-_NEWLINE, _RETURN = 10, 13
+_LINE_FEED, _RETURN = 10, 13
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def texts_of(lines: Lines) -> Texts:
 def _ends(texts: Texts) -> Places:
     """Find where each line ends: at its first break, which may stand in a later line."""
     size = int(texts.bounds[-1])
-    breaks = np.append(np.flatnonzero(texts.data[:size] == _NEWLINE), size)
+    breaks = np.append(np.flatnonzero(texts.data[:size] == _LINE_FEED), size)
     ends: Places = breaks[np.searchsorted(breaks, texts.starts)]
     ends = np.minimum(ends, texts.stops[last_parts(texts.torn)])
     ends -= (ends > texts.starts) & (texts.data[np.maximum(ends - 1, 0)] == _RETURN)

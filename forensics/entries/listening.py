@@ -27,7 +27,7 @@ _NONE = np.uint64(0)
 _OPEN = np.uint64(0x00FFFFFFFFFFFFFF)
 _CLOSED = np.uint64(ord(")") << 56)
 # What a line number is made of, where it is one: log4j prints ? or, ill configured, %L.
-_NUMBER = np.isin(np.arange(256), list(b"0123456789%L?"))
+_DIGIT_LIKE = np.isin(np.arange(256), list(b"0123456789%L?"))
 _LONGEST_NUMBER = 6
 # What may stand before the last part of a logger's name.
 _BEFORE = b".("
@@ -86,12 +86,12 @@ class Ears:
 def _names_end(data: Bytes, ends: Places) -> Places:
     """Say where the loggers' names end: before the parenthesis, or before a line number."""
     ends = ends - 1
-    numbered = np.flatnonzero(_NUMBER[data[ends - 1]])
+    numbered = np.flatnonzero(_DIGIT_LIKE[data[ends - 1]])
     if not len(numbered):
         return ends
     at = ends[numbered] - 1
     for _ in range(_LONGEST_NUMBER):
-        at = at - _NUMBER[data[at]]
+        at = at - _DIGIT_LIKE[data[at]]
     colon = data[at] == ord(":")
     ends[numbered[colon]] = at[colon]
     return ends

@@ -37,7 +37,7 @@ _LETTERS = pa.array(sorted({level[0].encode() for level in LOUD}), pa.binary())
 _CLOSING = ord(")")
 # A line number behind the logger, and how long it may be.
 _PLACE = re.compile((TYPES["place"] + r"\)$").encode())
-_NUMBER = 8
+_NUMBER_PROBE = 8
 _RETURN = ord("\r")
 # So much is kept of a record's later lines: the settings a broker prints at its start, not a heap.
 _MORE_KEPT = 64 << 10
@@ -118,7 +118,7 @@ class Sieve:
 
     def _by_tail(self, texts: pa.Array) -> _Numbers:
         """Ask texts by how they end."""
-        tails = pc.binary_slice(texts, -TAIL - _NUMBER, None).dictionary_encode()
+        tails = pc.binary_slice(texts, -TAIL - _NUMBER_PROBE, None).dictionary_encode()
         numbers = np.array([self._of_tail(tail) for tail in tails.dictionary.to_pylist()], _SMALL)
         asked: _Numbers = numbers[tails.indices.to_numpy(zero_copy_only=False)]
         return asked

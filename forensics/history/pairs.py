@@ -23,7 +23,7 @@ PAIRS = pa.schema(
         ("points", pa.list_(pa.struct([("at", pa.int64()), ("delta", pa.float64())]))),
     ]
 )
-_KEPT = 512
+_KEPT_PER_PAIR = 512
 # Of all pairs together that many are held at once; of each, some must be left.
 _HELD, _FEWEST = 300_000, 24
 _MANY = 20_000
@@ -32,7 +32,7 @@ _SECOND = 1_000_000
 
 def pair_settler(nodes: int) -> Callable[[pa.Table], pa.Table]:
     """Make the `settle_pair` for so many nodes: of a hundred there are five thousand pairs."""
-    kept = min(_KEPT, max(_FEWEST, _HELD // max(1, nodes * nodes)))
+    kept = min(_KEPT_PER_PAIR, max(_FEWEST, _HELD // max(1, nodes * nodes)))
 
     def settle(deltas: pa.Table) -> pa.Table:
         return settle_pair(deltas, kept)
@@ -40,7 +40,7 @@ def pair_settler(nodes: int) -> Callable[[pa.Table], pa.Table]:
     return settle
 
 
-def settle_pair(deltas: pa.Table, kept: int = _KEPT) -> pa.Table:
+def settle_pair(deltas: pa.Table, kept: int = _KEPT_PER_PAIR) -> pa.Table:
     """Reduce the anchors of one pair of nodes to one row of PAIRS."""
     row = {"node": deltas["node"][0].as_py(), "other": deltas["other"][0].as_py()}
     if deltas.num_rows > _MANY:
@@ -49,7 +49,7 @@ def settle_pair(deltas: pa.Table, kept: int = _KEPT) -> pa.Table:
     # What one node writes in a moment may take the other, if it hangs, many seconds, and either may
     # be the one that hangs: bursts are taken by both clocks.
     mine, other = both_ways(pairs)
-    middle, width = offset_of([delta for _, delta in thinned(mine + other, 4 * _KEPT)])
+    middle, width = offset_of([delta for _, delta in thinned(mine + other, 4 * _KEPT_PER_PAIR)])
     points = sorted({*thinned(mine, kept), *thinned(other, kept)})
     row |= {"count": min(len(mine), len(other)), "delta": middle, "spread": width}
     row["points"] = [{"at": at, "delta": delta} for at, delta in points]

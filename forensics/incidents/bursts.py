@@ -113,11 +113,11 @@ def _spans(
         else:
             one.begin, one.end = min(at, one.begin), max(at, one.end)
             one.count += 1
-    joined = {who: [one for one in _joined(told[who], gap) if one.count >= least] for who in told}
+    joined = {who: [one for one in _join_by_gap(told[who], gap) if one.count >= least] for who in told}
     return {who: mine for who, mine in joined.items() if mine}
 
 
-def _joined(stretches: dict[int, Burst], gap: int) -> Iterator[Burst]:
+def _join_by_gap(stretches: dict[int, Burst], gap: int) -> Iterator[Burst]:
     before: Burst | None = None
     for at in sorted(stretches):
         one = stretches[at]

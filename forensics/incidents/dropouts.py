@@ -22,7 +22,7 @@ from forensics.tables import scanned
 __all__ = ["Dropouts", "dropouts"]
 
 _MICROS = 1_000_000
-_COLUMNS = ("topic", "partition", "started_at", "leader", "isr", "replicas")
+_DROPOUT_COLUMNS = ("topic", "partition", "started_at", "leader", "isr", "replicas")
 # A row's number and a broker's id in one integer, so that whole lists are compared at once.
 _SHIFT = 1 << 32
 # Rows compared at once: several lists are made of each, and they are held together.
@@ -69,7 +69,7 @@ def dropouts(case: Case, least: int) -> dict[int, Dropouts]:
 def _rows(data: ds.Dataset) -> Iterator[pa.Table]:
     """Read the table; the last row of each part is the first one of the next, to compare with."""
     last: pa.Table | None = None
-    for batch in scanned(data, _COLUMNS, None, _HELD):
+    for batch in scanned(data, _DROPOUT_COLUMNS, None, _HELD):
         rows = pa.Table.from_batches([batch])
         rows = rows if last is None else pa.concat_tables([last, rows])
         last = rows.slice(rows.num_rows - 1)

@@ -13,7 +13,7 @@ from forensics.history.lanes import Absence
 from forensics.incidents.case import Case, Row
 from forensics.incidents.finding import SEVERITIES, Finding
 from forensics.incidents.mechanisms import MOVE
-from forensics.incidents.shifts import Move, Shift, Shifts
+from forensics.incidents.shifts import LeaderAndEpoch, Shift, Shifts
 
 __all__ = ["Knot", "Stretch", "knots"]
 
@@ -37,8 +37,8 @@ class Stretch:
     place: Row | None = None
     back: Row | None = None
     # the moves of leaders that it brought about, and those that came last before it
-    moved: frozenset[Move] = frozenset()
-    behind: frozenset[Move] = frozenset()
+    moved: frozenset[LeaderAndEpoch] = frozenset()
+    behind: frozenset[LeaderAndEpoch] = frozenset()
     # whether it began at this moment or later
     vague: bool = False
     # how a broker was away, if that is what it is about

@@ -28,7 +28,7 @@ _Numbers = npt.NDArray[np.int64]
 _MICROS = 1_000_000
 _NONE = -2  # of leaders: not known
 _SEPARATOR = "\0"
-_COLUMNS = ("topic", "partition", "leader_epoch", "leader", "previous_leader", "started_at",
+_MOVED_COLUMNS = ("topic", "partition", "leader_epoch", "leader", "previous_leader", "started_at",
             "election")  # fmt: skip
 # What is no move of a leader that was there before.
 _FIRST = "initial"
@@ -110,7 +110,7 @@ class Moved:
         names = {_name(*key): code for key, code in self._codes.items()}
         wanted = pa.array(list(names))
         codes = np.array(list(names.values()), np.int64)
-        for batch in case.batches("leadership", where, _COLUMNS):
+        for batch in case.batches("leadership", where, _MOVED_COLUMNS):
             moves = batch.filter(_is_move(batch))
             for found in _named(moves):
                 at = pc.index_in(found, wanted)

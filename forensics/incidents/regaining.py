@@ -12,7 +12,7 @@ from forensics.incidents.case import Case, Row, name_of
 
 __all__ = ["Growth", "growth"]
 
-_COLUMNS = ("topic", "partition", "isr", "replicas", "leader", "started_at", "ended_at", "ended")
+_RECOVERY_COLUMNS = ("topic", "partition", "isr", "replicas", "leader", "started_at", "ended_at", "ended")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _each_partition(case: Case, partitions: Collection[str], begin: int) -> Iter
     where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
     chosen = (
         row
-        for row in case.each("isr", where, _COLUMNS)
+        for row in case.each("isr", where, _RECOVERY_COLUMNS)
         if _holds(row, begin) and name_of(row) in partitions
     )
     for _, rows in groupby(chosen, name_of):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from forensics.incidents.case import Case, Row, name_of
 from forensics.incidents.finding import Finding
 
-__all__ = ["Move", "Shift", "Shifts"]
+__all__ = ["LeaderAndEpoch", "Shift", "Shifts"]
 
 _MICROS = 1_000_000
 # Of so many partitions so many moves are looked at; what lies beyond is told by no chain.
@@ -22,7 +22,7 @@ _PARTITIONS, _ROWS = 2000, 100_000
 _STROKE = 60 * _MICROS
 # Clients' clocks, which nothing corrects, and those who tell of a move may be off by this much.
 _BLUR = 2 * _MICROS
-_COLUMNS = ("topic", "partition", "leader", "previous_leader", "started_at", "election")
+_PLANNED_COLUMNS = ("topic", "partition", "leader", "previous_leader", "started_at", "election")
 _PLANNED = {"preferred": "Preferred election", "reassignment": "Reassignment"}
 _COORDINATOR = "__consumer_offsets"
 _GROUPS = "rebalance-storm"
@@ -32,7 +32,7 @@ _ASKING = ("stale-metadata", "leader-not-available", "offline-partitions", "lead
 
 
 # A partition, and when its leader moved.
-Move = tuple[str, int]
+LeaderAndEpoch = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Shift:
     election: str
     begin: int
     end: int
-    moves: frozenset[Move]
+    moves: frozenset[LeaderAndEpoch]
     place: Row | None
 
     @property
@@ -102,14 +102,14 @@ class Shifts:
         found.planned = [_shift(rows, told) for rows in strokes]
         return found
 
-    def moved(self, broker: int, begin: int, end: int) -> frozenset[Move]:
+    def moved(self, broker: int, begin: int, end: int) -> frozenset[LeaderAndEpoch]:
         """Give the moves away from a broker while it was gone."""
         lost = self._left.get(broker, ())
         first = bisect_left(lost, (begin - _BLUR, ""))
         last = bisect_left(lost, (end + _BLUR + 1, ""))
         return frozenset((name, at) for at, name in lost[first:last])
 
-    def behind(self, partitions: Collection[str], moment: int) -> frozenset[Move]:
+    def behind(self, partitions: Collection[str], moment: int) -> frozenset[LeaderAndEpoch]:
         """Give the last move of each partition before a moment, or just about then."""
         found = set()
         for name in partitions:
@@ -152,7 +152,7 @@ def _rows(case: Case, findings: Sequence[Finding]) -> Iterator[Row]:
         (start >= _moment(low)) & (start <= _moment(high)) & (pc.field("election") != "initial")
     )
     names = pa.array(wanted, pa.string())
-    for batch in case.batches("leadership", where, _COLUMNS):
+    for batch in case.batches("leadership", where, _PLANNED_COLUMNS):
         numbers = batch["partition"].cast(pa.string())
         mine = pc.is_in(pc.binary_join_element_wise(batch["topic"], numbers, "-"), names)
         if offsets:
@@ -174,7 +174,7 @@ def _strokes(rows: Sequence[Row]) -> list[list[Row]]:
     return groups
 
 
-def _shift(rows: Sequence[Row], told: dict[Move, Row]) -> Shift:
+def _shift(rows: Sequence[Row], told: dict[LeaderAndEpoch, Row]) -> Shift:
     return Shift(
         rows[0]["election"],
         rows[0]["started_at"],
@@ -184,7 +184,7 @@ def _shift(rows: Sequence[Row], told: dict[Move, Row]) -> Shift:
     )
 
 
-def _told(case: Case, rows: Sequence[Row]) -> dict[Move, Row]:
+def _told(case: Case, rows: Sequence[Row]) -> dict[LeaderAndEpoch, Row]:
     """Look up the first line that tells of each of some moves."""
     wanted = {_move(row) for row in rows}
     if not wanted:
@@ -203,7 +203,7 @@ def _told(case: Case, rows: Sequence[Row]) -> dict[Move, Row]:
     return {move: found[line] for move, line in lines.items() if line in found}
 
 
-def _move(row: Row) -> Move:
+def _move(row: Row) -> LeaderAndEpoch:
     return name_of(row), row["started_at"]
 
 

@@ -24,7 +24,7 @@ __all__ = ["Drop", "Run", "runs"]
 _MICROS = 1_000_000
 # Of the drops of a run so many of the first give it their lines, and so many partitions a name.
 _KEPT, _NAMES = 40, 10_000
-_COLUMNS = (
+_SHRINK_COLUMNS = (
     "ts", "node", "file", "line", "text", "rule", "topic", "partition", "broker", "previous_isr",
     "isr", "log_end", "detail",
 )  # fmt: skip
@@ -146,7 +146,7 @@ def _drops(case: Case, reasons: _Reasons) -> Iterator[Drop]:
     """Read every drop that no planned stop or start explains."""
     shorter = pc.list_value_length(pc.field("isr")) < pc.list_value_length(pc.field("previous_isr"))
     where = (pc.field("kind") == "isr_proposed") & shorter & pc.field("ts").is_valid()
-    for row in case.each("events", where, _COLUMNS):
+    for row in case.each("events", where, _SHRINK_COLUMNS):
         leader, at = row["broker"], row["at"]
         if None in (leader, row["topic"], row["partition"]):
             continue

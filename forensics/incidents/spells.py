@@ -89,11 +89,11 @@ def spells(
         who = (row["node"] or "") if apart else ""
         key = who, bisect_left(known.get(who, ()), row["at"]), row["at"] // wide
         parts.setdefault(key, Spell(row["at"], row["at"])).take(row)
-    found = list(_joined(parts, known or {}, wide))
+    found = list(_join_until_recovery(parts, known or {}, wide))
     return sorted(found, key=lambda one: (one.begin, sorted(one.nodes)))
 
 
-def _joined(parts: Mapping[tuple[str, int, int], Spell], ends: Ends, gap: int) -> Iterator[Spell]:
+def _join_until_recovery(parts: Mapping[tuple[str, int, int], Spell], ends: Ends, gap: int) -> Iterator[Spell]:
     """Join the parts of one spell, and say when it was over.
 
     An end that is told much later says nothing of when it came.

@@ -48,7 +48,7 @@ class Suspect:
 
 
 @dataclass
-class _Told:
+class _RelatedLines:
     """Lines about the topics and the clients in question."""
 
     topics: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
@@ -62,11 +62,11 @@ def suspects(case: Case, every: Sequence[Episode], near: float) -> list[Suspect]
     """Give for each episode behind which nothing moved what may be behind it."""
     if not every:
         return []
-    told = _told(case, every)
+    told = _related_lines(case, every)
     return [_suspect(one, told, round(near * _MICROS)) for one in every]
 
 
-def _suspect(episode: Episode, told: _Told, near: int) -> Suspect:
+def _suspect(episode: Episode, told: _RelatedLines, near: int) -> Suspect:
     if episode.elections or episode.away is not None:
         return Suspect("unexplained_move")
     lines = _about(episode, told)
@@ -91,7 +91,7 @@ def _suspect(episode: Episode, told: _Told, near: int) -> Suspect:
     return Suspect(_rest(episode, told, near))
 
 
-def _rest(episode: Episode, told: _Told, near: int) -> str:
+def _rest(episode: Episode, told: _RelatedLines, near: int) -> str:
     """Name what only the absence of lines speaks for."""
     if not told.brokers:
         return "no_broker_logs"
@@ -108,7 +108,7 @@ def _created_after(episode: Episode, last: int) -> list[Row]:
     return episode.first[-1:] if episode.created is not None and episode.created > last else []
 
 
-def _about(episode: Episode, told: _Told) -> list[Row]:
+def _about(episode: Episode, told: _RelatedLines) -> list[Row]:
     return sorted((row for one in episode.topics for row in told.topics.get(one, ())), key=by_time)
 
 
@@ -116,13 +116,13 @@ def _touches(episode: Episode, row: Row, near: int) -> bool:
     return bool(episode.begin - near <= row["at"] <= episode.end + near)
 
 
-def _told(case: Case, every: Sequence[Episode]) -> _Told:
+def _related_lines(case: Case, every: Sequence[Episode]) -> _RelatedLines:
     topics = sorted({topic for one in every for topic in one.topics})
     nodes = sorted({one.node for one in every})
     kind, topic = pc.field("kind"), pc.field("topic")
     where = kind.isin(_TOPIC_KINDS) & topic.isin(topics)
     where |= kind.isin(_NODE_KINDS) & pc.field("node").isin(nodes)
-    told = _Told(brokers=case.sight.lacks(BROKERS) is None)
+    told = _RelatedLines(brokers=case.sight.lacks(BROKERS) is None)
     for row in case.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
         if row["kind"] in _TOPIC_KINDS and case.is_news(row):
             _keep(told.topics[row["topic"]], row)

@@ -36,7 +36,7 @@ _WRITTEN = pa.array([word for one in _LEVELS for word in (one, one.lower(), one.
 _DAY = 86_400_000_000
 _READ = ("file", "kind", "ts", "line", "level", "partition", "leader_epoch", "partition_epoch",
          "leader", "node")  # fmt: skip
-_FLAGS = (
+_INPUT_FLAGS = (
     "without_time", "without_place", "odd_levels", "negative_partitions", "negative_epochs",
     "strange_leaders",
 )  # fmt: skip
@@ -83,14 +83,14 @@ def events(given: Given) -> pd.DataFrame:
     names = ["file", "node", "kind"]
     if not found:
         empty = {name: pd.Series([], dtype=object) for name in names}
-        return pd.DataFrame(empty | dict.fromkeys(("events", *_FLAGS), pd.Series([], dtype=float)))
-    counts = [(name, "sum") for name in ("events", *_FLAGS)]
+        return pd.DataFrame(empty | dict.fromkeys(("events", *_INPUT_FLAGS), pd.Series([], dtype=float)))
+    counts = [(name, "sum") for name in ("events", *_INPUT_FLAGS)]
     total = pa.concat_tables(found).group_by(names).aggregate(counts).sort_by(
         [("file", "ascending"), ("kind", "ascending")]
     )  # fmt: skip
     total = total.rename_columns([name.removesuffix("_sum") for name in total.column_names])
     frame: pd.DataFrame = total.to_pandas()
-    return frame[[*names, "events", *_FLAGS]]
+    return frame[[*names, "events", *_INPUT_FLAGS]]
 
 
 def _flagged(batch: pa.RecordBatch, brokers: frozenset[int]) -> pa.Table:
@@ -110,9 +110,9 @@ def _flagged(batch: pa.RecordBatch, brokers: frozenset[int]) -> pa.Table:
     )
     columns = {name: batch[name] for name in ("file", "node", "kind")}
     columns["events"] = pa.repeat(pa.scalar(1, pa.int64()), len(batch))
-    for name, flag in zip(_FLAGS, flags, strict=True):
+    for name, flag in zip(_INPUT_FLAGS, flags, strict=True):
         columns[name] = pc.fill_null(flag, fill_value=False).cast(pa.int64())
-    counts = [(name, "sum") for name in ("events", *_FLAGS)]
+    counts = [(name, "sum") for name in ("events", *_INPUT_FLAGS)]
     found = pa.table(columns).group_by(["file", "node", "kind"]).aggregate(counts)
     return found.rename_columns([name.removesuffix("_sum") for name in found.column_names])
 

@@ -22,7 +22,7 @@ __all__ = ["clocks", "coverage", "isr", "lanes", "leadership"]
 _COMMON = (
     "topic", "partition", "leader", "isr", "replicas", "started_at", "ended_at", "how", "evidence",
 )  # fmt: skip
-_FLAGS = (
+_HISTORY_FLAGS = (
     "unknown_leaders", "inferred", "without_evidence", "strange_leaders", "strange_isr",
 )  # fmt: skip
 # Rows of a part, to which those are added that belong to its last partition.
@@ -115,7 +115,7 @@ def _slim(rows: pa.Table, epoch: str) -> pa.Table:
     )  # fmt: skip
     kept = rows.select(["topic", "partition", "started_at", "ended_at"])
     kept = kept.append_column("epoch", rows[epoch])
-    for name, flag in zip(_FLAGS, flags, strict=True):
+    for name, flag in zip(_HISTORY_FLAGS, flags, strict=True):
         kept = kept.append_column(name, pa.array(flag))
     return kept
 
@@ -141,7 +141,7 @@ def _measured(part: pa.Table) -> pd.DataFrame:
     counted = {
         "rows": np.ones(len(key), bool),
         "doubled_epochs": _doubled(groups, part["epoch"]),
-        **{name: part[name].to_numpy() for name in _FLAGS},
+        **{name: part[name].to_numpy() for name in _HISTORY_FLAGS},
     }
     for name, flags in counted.items():
         frame[name] = np.add.reduceat(flags.astype(np.int32), starts)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MOST", "coarser", "edges"]
+__all__ = ["MAX_BINS", "coarser", "edges"]
 
-MOST = 600
+MAX_BINS = 600
 SECOND, LONGEST = 1000, 600_000
 # How much longer a stretch is for every millisecond that it lies further from what happened.
 _WIDER = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -18,7 +18,7 @@ _FINE = 20_000
 Ints = npt.NDArray[np.int64]
 
 
-def edges(whole: tuple[int, int], moments: Iterable[int], most: int = MOST) -> Ints:
+def edges(whole: tuple[int, int], moments: Iterable[int], most: int = MAX_BINS) -> Ints:
     """Cut a window into at most `most` stretches, about a second long around each moment.
 
     Moments come by their importance: where there are too many, the last ones have to do without.

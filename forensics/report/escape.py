@@ -7,7 +7,7 @@ import json
 import re
 import unicodedata
 
-__all__ = ["attribute", "html", "plotly", "script_json", "visible"]
+__all__ = ["attribute", "escape_html", "plotly", "script_json", "visible"]
 
 # Controls (ANSI begins with one), formats (bidi, zero width, tags), halves of surrogate pairs and
 # the two separators that JavaScript once took for line ends: all of them can lie to the eye.
@@ -34,7 +34,7 @@ def _shown(mark: str) -> str:
     return f"⟨U+{ord(mark):04X}⟩"
 
 
-def html(text: str) -> str:
+def escape_html(text: str) -> str:
     """Escape for text between tags.
 
     >>> html("</script><b>")

@@ -16,7 +16,7 @@ __all__ = ["MANY", "NOT_KNOWN", "SEVERAL", "UNDER", "Grid", "leaders", "missing"
 # Where a cell of leaders holds no broker's number: -1 is "no leader", -2 is "not known".
 SEVERAL, MANY = -3, -4
 # Where a cell of missing replicas holds more than how many are missing.
-UNDER, NOT_KNOWN, MOST = 10, 20, 9
+UNDER, NOT_KNOWN, MAX_LEVEL = 10, 20, 9
 Cells = npt.NDArray[np.int64]
 
 
@@ -55,7 +55,7 @@ def missing(in_sync: Ints | None, floor: int, edges: Ints) -> Cells:
     if in_sync is None:
         return found
     _, size, wanted, start, end = in_sync
-    short = np.minimum(np.maximum(wanted - size, 0), MOST) + UNDER * (size < floor)
+    short = np.minimum(np.maximum(wanted - size, 0), MAX_LEVEL) + UNDER * (size < floor)
     known = (size >= 0) & (wanted > 0)
     first = np.searchsorted(edges, start, "right") - 1
     last = np.searchsorted(edges, np.maximum(end - 1, start), "right") - 1

@@ -70,7 +70,7 @@ def join(children: Iterable[Child], between: Child = None) -> Markup:
 def _safe(child: Child) -> str:
     if child is None:
         return ""
-    return child if isinstance(child, Markup) else escape.html(str(child))
+    return child if isinstance(child, Markup) else escape.escape_html(str(child))
 
 
 def code(text: str) -> Markup:

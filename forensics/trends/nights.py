@@ -11,7 +11,7 @@ from forensics.report.histories import Codes, Ints, States, states
 from forensics.report.saved import Saved
 from forensics.trends.covering import Span, clipped, length, merged, told_until
 
-__all__ = ["KEPT", "LONG", "NIGHT", "NIGHTS", "Burn", "burns", "nights_of"]
+__all__ = ["KEPT_PARTITIONS", "LONG", "NIGHT", "NIGHTS", "Burn", "burns", "nights_of"]
 
 HOUR = 3_600_000
 # The night in UTC, as hours after the midnight before it: a store has no other time zone.
@@ -21,7 +21,7 @@ LONG = 60_000
 # One night is a replica that failed, two are one that waits for Monday; a third is a habit.
 NIGHTS = 2
 # A broker that is down leaves thousands of partitions thin; their count is told.
-KEPT = 200
+KEPT_PARTITIONS = 200
 
 
 @dataclass(frozen=True)

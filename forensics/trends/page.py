@@ -21,11 +21,11 @@ FOOT = (
     "All times are UTC; a week begins on Monday. A finding belongs to the week in which it begins."
 )
 SECTIONS: Sequence[Section] = (
-    ("verdict", "Verdict", verdict.draw),
-    ("findings", "Findings", findings.draw),
+    ("verdict", "Verdict", verdict.draw_verdict),
+    ("findings", "Findings", findings.draw_findings),
     ("trend", "Week by week", trend.draw),
-    ("flapping", "Brokers away", flapping.draw),
-    ("nights", "Slow burn", nights.draw),
+    ("flapping", "Brokers away", flapping.draw_flapping),
+    ("nights", "Slow burn", nights.draw_nights),
     ("hours", "Hour by hour", week.hourly),
     ("changes", "What else changed", week.changed),
     ("coverage", "Coverage", week.covered),

@@ -107,11 +107,11 @@ def hours(covered: Coverage) -> str:
     """
     told, whole = covered
     unit, name = (HOUR, "h") if whole >= HOUR else (60_000, "min")
-    part = "less than 0.1" if 0 < told < unit / 10 else _number(told / unit)
-    return f"{part} of {_number(whole / unit)} {name}"
+    part = "less than 0.1" if 0 < told < unit / 10 else _format_number(told / unit)
+    return f"{part} of {_format_number(whole / unit)} {name}"
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     # Cut, not rounded: what is not covered must not disappear.
     return f"{int(value * 10) / 10:,.1f}".removesuffix(".0")
 

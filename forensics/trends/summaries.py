@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 from forensics.report.narrowing import READ_SHARE
 from forensics.report.saved import INCIDENT, Finding, Saved, load
 from forensics.trends.covering import Cover, Span, clipped, covers, length
-from forensics.trends.nights import KEPT, NIGHTS, burns, nights_of
+from forensics.trends.nights import KEPT_PARTITIONS, NIGHTS, burns, nights_of
 from forensics.trends.signals import Counts, counts
 from forensics.trends.signatures import signature, size, topics_of
 from forensics.trends.topics import named, turns
@@ -176,8 +176,8 @@ def _nights(saved: Saved, window: Span) -> dict[str, Any]:
     found = burns(saved, window)
     return {
         "nights": len(nights_of(window)),
-        "partitions": [[one.partition, one.nights, one.minutes] for one in found[:KEPT]],
-        "left_out": max(0, len(found) - KEPT),
+        "partitions": [[one.partition, one.nights, one.minutes] for one in found[:KEPT_PARTITIONS]],
+        "left_out": max(0, len(found) - KEPT_PARTITIONS),
         # how many are thin in more nights than anybody should bear
         "often": sum(one.nights > NIGHTS for one in found),
     }

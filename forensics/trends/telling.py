@@ -44,10 +44,10 @@ def lines(found: Comparison) -> Iterator[str]:
 
 def sides(found: Comparison) -> list[tuple[str, str]]:
     """Say which windows are compared, and how much of each is covered."""
-    return [(name, _side(one)) for name, one in (("A", found.a), ("B", found.b))]
+    return [(name, _side_text(one)) for name, one in (("A", found.a), ("B", found.b))]
 
 
-def _side(one: Summary) -> str:
+def _side_text(one: Summary) -> str:
     start, end = one["window"]
     return f"{one['week']}: {span(start, end)}, logs cover {hours(coverage(one))}"
 

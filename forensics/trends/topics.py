@@ -14,7 +14,7 @@ from forensics.trends.covering import Span
 __all__ = ["named", "turns"]
 
 # A summary is no catalogue; beyond that topics are counted.
-KEPT, TURNS = 2000, 200
+KEPT_TOPICS, TURNS = 2000, 200
 _TURNS = {"topic_created": "created", "topic_deleted": "deleted"}
 
 
@@ -29,7 +29,7 @@ def named(saved: Saved, window: Span) -> dict[str, Any]:
     names = known.group_by(keys).aggregate([])["topic"].to_pylist()
     counted = sorted(Counter(names).items())
     return {
-        "partitions": dict(counted[:KEPT]),
+        "partitions": dict(counted[:KEPT_TOPICS]),
         "topics": len(counted),
         "all_partitions": len(names),
     }

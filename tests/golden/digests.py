@@ -87,7 +87,7 @@ def store_digests() -> Digests:
         return {
             path.relative_to(audits.store).as_posix(): digest_of(path.read_bytes())
             for path in files
-            if path.name != "_RESULT.json"
+            if path.name not in ("_RESULT.json", ".lock")
         }
 
 

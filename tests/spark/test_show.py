@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from forensics.archives.lookup import look_up
 from forensics.archives.planning import plan
 from forensics.console import group, jobs_folder
-from forensics.report.escape import html
+from forensics.report.escape import escape_html
 from forensics.report.saved import load
 from tests.spark.conftest import Run
 
@@ -39,7 +39,7 @@ def test_twenty_chips_of_the_page_lead_to_the_very_line(run: Run) -> None:
     """The plain command that `show` prints gives the same line as the page."""
     page = (run.out / "report.html").read_text("utf-8")
     cited = [proof for finding in load(run.out).findings for proof in finding.evidence]
-    chips = [one for one in cited if html(f"{one.file}:{one.line}") in page]
+    chips = [one for one in cited if escape_html(f"{one.file}:{one.line}") in page]
     chosen = random.Random(7).sample(chips, 20)
 
     for proof in chosen:
@@ -50,7 +50,7 @@ def test_twenty_chips_of_the_page_lead_to_the_very_line(run: Run) -> None:
         plain = subprocess.run(["bash", "-c", shown], capture_output=True, text=True, check=True)
         assert plain.stdout.rstrip("\n").startswith(proof.text)
         assert f"> {proof.line}  {proof.text}" in told
-        assert html(proof.text) in page
+        assert escape_html(proof.text) in page
 
 
 def test_offsets_are_those_of_the_table_of_events(recorded: Callable[[str], Run]) -> None:

@@ -46,7 +46,7 @@ def _cut(cut: Cut, file: str, book: Book, tally: Tally) -> Iterator[str]:
     events = book.events(cut)
     tally.claimed += len(events["offset"].unique())
     tally.rules.update(rule for _, rule in _pairs(events))
-    tally.shapes.update(_shapes(book, cut, events))
+    tally.shapes.update(_unclaimed_shapes(book, cut, events))
     for event in events.to_pylist():
         yield f"{plain(file)}:{event['line']} {_told(event)}"
 
@@ -72,7 +72,7 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) and _BARE.fullmatch(value) else plain(text)
 
 
-def _shapes(book: Book, cut: Cut, events: pa.RecordBatch) -> Iterator[str]:
+def _unclaimed_shapes(book: Book, cut: Cut, events: pa.RecordBatch) -> Iterator[str]:
     """Yield the masked text of records whose logger some rule knows, and that no rule took."""
     entries = book.entries(cut)
     loggers = pa.array([name.encode() for name in book.matcher.loggers], pa.binary())

@@ -51,10 +51,10 @@ def column_faults(where: object, table: str) -> Iterator[tuple[str | None, str]]
         kind = schema.field(name).type
         if pa.types.is_timestamp(kind):
             yield name, f"{name!r} is a time; use lasts, within and gap"
-        yield from ((name, says) for says in _faults(name, wanted, kind))
+        yield from ((name, says) for says in _condition_faults(name, wanted, kind))
 
 
-def _faults(name: str, wanted: object, kind: pa.DataType) -> Iterator[str]:
+def _condition_faults(name: str, wanted: object, kind: pa.DataType) -> Iterator[str]:
     if not isinstance(wanted, Mapping):
         yield from _value_faults(name, wanted, kind)
         return
@@ -62,7 +62,7 @@ def _faults(name: str, wanted: object, kind: pa.DataType) -> Iterator[str]:
         if word not in _WORDS:
             yield f"{name}: unknown condition {word!r}; known: {', '.join(_WORDS)}"
         elif word == "not":
-            yield from _faults(name, value, kind)
+            yield from _condition_faults(name, value, kind)
         elif not _fits(word, value, kind):
             yield f"{name} is {kind}; as a condition of it {word}: {value!r} makes no sense"
 

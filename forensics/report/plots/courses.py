@@ -16,7 +16,7 @@ from forensics.report.words import clock, lasting
 __all__ = ["courses", "moved"]
 
 # The worst clocks that get a line, and how high it is in pixels.
-MOST, TALL = 8, 70
+MAX_COURSES, TALL = 8, 70
 MINUTE = 60_000
 
 
@@ -28,7 +28,7 @@ def moved(rows: Sequence[Row]) -> list[Row]:
 
 def courses(rows: Sequence[Row], window: tuple[int, int] | None) -> figures.Figure | None:
     """Draw how far each of them was off, over the time of the logs."""
-    chosen = moved(rows)[:MOST]
+    chosen = moved(rows)[:MAX_COURSES]
     if not chosen or not window:
         return None
     sheet = figures.Sheet([(f"{shown(row['node'])}, ahead by", TALL) for row in chosen], window)

@@ -21,7 +21,7 @@ __all__ = ["section"]
 
 MOST = 60
 # In pixels: the curve beside a single bar must still be read.
-LEAST = 190
+MIN_HEIGHT = 190
 STEPS = (100, 1000, 5000, 15_000, 30_000, 60_000, 300_000)
 # A client hears of a move at the latest when its metadata are five minutes old; clocks differ.
 BEFORE, AFTER = 300_000, 250
@@ -39,7 +39,7 @@ def section(saved: Saved) -> Markup | None:
     names = [f"{at}. {listed(one.clients, 1) or 'not named'}" for at, one in enumerate(drawn, 1)]
     lengths = [_length(one, view) for one in ordered]
     rows = [("First to last error, longest first; a tick: a leader moved",
-             max(LEAST, 20 * len(drawn) + 10))]  # fmt: skip
+             max(MIN_HEIGHT, 20 * len(drawn) + 10))]  # fmt: skip
     sheet = figures.Sheet(rows, _around(view, drawn))
     for verdict in dict.fromkeys(_verdict(one) for one in drawn):
         mine = [pair for pair in zip(drawn, names, strict=True) if _verdict(pair[0]) == verdict]

@@ -14,14 +14,14 @@ __all__ = ["offsets"]
 
 # Offsets are from milliseconds to years: linear within this, by powers of ten beyond.
 LINEAR = 10.0
-MOST, FEW = 200, 12
+MAX_NODES, FEW = 200, 12
 TICKS = (0, 10, 100, 1000, 10_000, 60_000, 3_600_000, 86_400_000, 31_536_000_000)
 WORDS = ("0", "10 ms", "100 ms", "1 s", "10 s", "1 min", "1 h", "1 day", "1 year")
 
 
 def offsets(rows: Sequence[Row]) -> figures.Figure | None:
     """Draw a dot with its interval for each node whose clock could be compared."""
-    known = [row for row in rows if row["offset_ms"] is not None][:MOST]
+    known = [row for row in rows if row["offset_ms"] is not None][:MAX_NODES]
     if not known:
         return None
     names = [str(row["node"] or "node not known") for row in known]

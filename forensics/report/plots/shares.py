@@ -17,7 +17,7 @@ __all__ = ["beside", "limits"]
 NAME = "stale-metadata"
 # What the names of limits say, in the order of their lengths.
 WORDS = {"settled": "after the new leader: no longer transient", "long": "and not over: stuck"}
-LEAST = 1
+MIN_EPISODES = 1
 TICKS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 86_400_000)
 LEFT, RIGHT = (0.0, 0.62), (0.72, 1.0)
 
@@ -40,7 +40,7 @@ def beside(drawing: figures.Figure, lengths: Sequence[int], known: Mapping[str, 
     layout["xaxis"] = layout["xaxis"] | {"domain": list(LEFT)}
     layout["xaxis2"] = {
         "type": "log", "domain": list(RIGHT), "anchor": "y2", "automargin": True,
-        "range": [_power(LEAST), _power(most)], "zeroline": False, "fixedrange": True,
+        "range": [_power(MIN_EPISODES), _power(most)], "zeroline": False, "fixedrange": True,
         "tickvals": [tick for tick in TICKS if tick <= most],
         "ticktext": [lasting(tick) for tick in TICKS if tick <= most], "tickangle": -40,
         "title": {"text": "over within", "standoff": 6},
@@ -59,8 +59,8 @@ def _power(ms: float) -> float:
 
 
 def _curve(lengths: Sequence[int], most: float) -> figures.Figure:
-    ordered = sorted(max(LEAST, length) for length in lengths)
-    steps = [(LEAST, 0), *((length, at) for at, length in enumerate(ordered, 1)), (most, 0)]
+    ordered = sorted(max(MIN_EPISODES, length) for length in lengths)
+    steps = [(MIN_EPISODES, 0), *((length, at) for at, length in enumerate(ordered, 1)), (most, 0)]
     # Of equally long ones the last counts all.
     last = [one for one, after in pairwise(steps) if one[0] != after[0]]
     points = [(length, 100 * at / len(ordered)) for length, at in last]

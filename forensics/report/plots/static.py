@@ -14,10 +14,10 @@ from forensics.report.tracks import Lane
 from forensics.report.words import clock
 from forensics.report.zones import current
 
-__all__ = ["timeline"]
+__all__ = ["static_timeline"]
 
 # Sizes in pixels of a page that is as wide as the text; the browser makes it fit.
-WIDE, LEFT, RIGHT, TITLE, GAP = 1100, 150, 1090, 18, 10
+SVG_WIDTH, SVG_LEFT, SVG_RIGHT, TITLE, GAP = 1100, 150, 1090, 18, 10
 Draw = Callable[["_Paper"], None]
 
 
@@ -32,7 +32,7 @@ class _Paper:
     def x(self, moment: float) -> float:
         """Place a moment, within the edges."""
         share = (moment - self.view[0]) / (self.view[1] - self.view[0])
-        return round(LEFT + min(max(share, 0.0), 1.0) * (RIGHT - LEFT), 1)
+        return round(SVG_LEFT + min(max(share, 0.0), 1.0) * (SVG_RIGHT - SVG_LEFT), 1)
 
     def box(self, start: float, end: float, y: float, high: float, fill: str) -> float:
         """Fill a stretch of time; gives how wide it is. A moment is still half a pixel wide."""
@@ -56,11 +56,11 @@ class _Paper:
                               text_anchor=None if side == "start" else side))  # fmt: skip
 
 
-def timeline(tracks: marks.Tracks) -> Markup:
+def static_timeline(tracks: marks.Tracks) -> Markup:
     """Draw the rows of figure 1 without Plotly."""
     paper = _Paper(tracks.view)
     for title, draw in _rows(tracks):
-        paper.words(title, LEFT, paper.y + 12)
+        paper.words(title, SVG_LEFT, paper.y + 12)
         paper.y += TITLE
         draw(paper)
         paper.y += GAP
@@ -68,7 +68,7 @@ def timeline(tracks: marks.Tracks) -> Markup:
     bands = _bands(paper, tracks)
     return tag(
         "svg", bands, join(paper.parts), class_="still", role="img",
-        viewBox=f"0 0 {WIDE} {round(paper.y)}", aria_label="Timeline of the incident",
+        viewBox=f"0 0 {SVG_WIDTH} {round(paper.y)}", aria_label="Timeline of the incident",
     )  # fmt: skip
 
 
@@ -83,9 +83,9 @@ def _rows(tracks: marks.Tracks) -> Iterator[tuple[str, Draw]]:
         grid = tracks.grid
         yield "Leaders of partitions, worst first", lambda paper: _leaders(paper, grid)
     if any(level for points in tracks.debt.values() for _, level in points):
-        yield "Partitions in debt", lambda paper: _debt(paper, tracks)
+        yield "Partitions in debt", lambda paper: _static_debt(paper, tracks)
     if tracks.volume is not None and tracks.volume.errors:
-        yield "Client errors", lambda paper: _errors(paper, tracks)
+        yield "Client errors", lambda paper: _static_errors(paper, tracks)
 
 
 def _bands(paper: _Paper, tracks: marks.Tracks) -> Markup:
@@ -120,7 +120,7 @@ def _lanes(paper: _Paper, lanes: Sequence[Lane]) -> None:
     names = list(dict.fromkeys(lane.name for lane in lanes))
     high = 18 if len(names) <= 12 else 12
     for at, name in enumerate(names):
-        paper.words(marks.short(name), LEFT - 6, paper.y + at * high + high - 5, "end")
+        paper.words(marks.short(name), SVG_LEFT - 6, paper.y + at * high + high - 5, "end")
     for lane in lanes:
         y = paper.y + names.index(lane.name) * high
         plain, shape = colours.STATE.get(lane.state, ("", ""))
@@ -131,7 +131,7 @@ def _lanes(paper: _Paper, lanes: Sequence[Lane]) -> None:
         word = marks.lane_word(lane)
         if wide > 7 * len(word) + 6 and high > 12:
             ink = "ink" if colours.ink(plain or own) == "#000000" else "paper"
-            paper.words(word, max(paper.x(lane.start), LEFT) + 4, y + high - 6, ink=ink)
+            paper.words(word, max(paper.x(lane.start), SVG_LEFT) + 4, y + high - 6, ink=ink)
     paper.y += high * len(names)
 
 
@@ -141,7 +141,7 @@ def _leaders(paper: _Paper, grid: grids.Grid) -> None:
     looks = dict(heat.looks(grid))
     for at in range(rows):
         if high == 12 or at % 3 == 0:
-            paper.words(marks.short(grid.names[at]), LEFT - 6, paper.y + at * high + 9, "end")
+            paper.words(marks.short(grid.names[at]), SVG_LEFT - 6, paper.y + at * high + 9, "end")
         codes = grid.leaders[at]
         turns = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
         for first, last in zip(turns, turns[1:], strict=False):
@@ -151,7 +151,7 @@ def _leaders(paper: _Paper, grid: grids.Grid) -> None:
     paper.y += rows * high
 
 
-def _debt(paper: _Paper, tracks: marks.Tracks) -> None:
+def _static_debt(paper: _Paper, tracks: marks.Tracks) -> None:
     high = 60
     most = max(level for points in tracks.debt.values() for _, level in points)
     for name in reversed(colours.DEBT):
@@ -160,11 +160,11 @@ def _debt(paper: _Paper, tracks: marks.Tracks) -> None:
             if level:
                 tall = max(1, high * level / most)
                 paper.box(moment, after, paper.y + high - tall, tall, colours.DEBT[name])
-    paper.words(f"{most:,}", LEFT - 6, paper.y + 10, "end")
+    paper.words(f"{most:,}", SVG_LEFT - 6, paper.y + 10, "end")
     paper.y += high
 
 
-def _errors(paper: _Paper, tracks: marks.Tracks) -> None:
+def _static_errors(paper: _Paper, tracks: marks.Tracks) -> None:
     if tracks.volume is None:
         return
     high, below = 50, np.zeros(len(tracks.volume.facts))
@@ -178,7 +178,7 @@ def _errors(paper: _Paper, tracks: marks.Tracks) -> None:
             span = int(tracks.volume.edges[at]), int(tracks.volume.edges[at + 1])
             paper.box(*span, y, tall, colours.VERDICT.get(name, colours.HATCH))
             below[at] += tall
-    paper.words(f"{most:.3g}/s", LEFT - 6, paper.y + 10, "end")
+    paper.words(f"{most:.3g}/s", SVG_LEFT - 6, paper.y + 10, "end")
     paper.y += high
 
 
@@ -189,5 +189,5 @@ def _axis(paper: _Paper) -> None:
         side = {0: "start", 5: "end"}.get(at, "middle")
         paper.words(clock(moment)[11:], paper.x(moment), paper.y + 10, side)
     paper.y += 26
-    paper.words(f"time, {current().label} ({clock(start)[:10]})", LEFT, paper.y)
+    paper.words(f"time, {current().label} ({clock(start)[:10]})", SVG_LEFT, paper.y)
     paper.y += 8

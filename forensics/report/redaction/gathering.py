@@ -56,7 +56,7 @@ def gather(saved: Saved, tables: Iterable[str]) -> Gathered:
         for batch in scanned(data) if data else ():
             _columns(found, batch)
             _texts(found, batch)
-    _document(found, saved.document)
+    _collect_from_document(found, saved.document)
     internal = {name for name in found.names.get("topics", ()) if is_internal(name)}
     found.names["topics"] = found.names.get("topics", set()) - internal
     return found
@@ -103,7 +103,7 @@ def _texts(found: Gathered, batch: pa.RecordBatch) -> None:
                 found.add(kind, name)
 
 
-def _document(found: Gathered, document: Mapping[str, Any]) -> None:
+def _collect_from_document(found: Gathered, document: Mapping[str, Any]) -> None:
     """Take what findings name; the rest of their text is made of the tables."""
     for finding in (*document.get("findings", ()), *document.get("suppressed", ())):
         for client in finding.get("clients") or ():

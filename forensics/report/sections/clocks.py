@@ -36,7 +36,7 @@ def _courses(saved: Saved, rows: list[Row]) -> Markup | None:
     if drawing is None:
         return None
     moved = courses.moved(rows)
-    told = [f"{row['node']}: {_course(row)}" for row in moved[: courses.MOST]]
+    told = [f"{row['node']}: {_course(row)}" for row in moved[: courses.MAX_COURSES]]
     left = len(moved) - len(told)
     more = f"; and {count(left, 'node')} more" if left else ""
     says = f"Clocks that drifted or were set, over the time of the logs. {'; '.join(told)}{more}."

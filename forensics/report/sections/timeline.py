@@ -32,7 +32,7 @@ def render(saved: Saved) -> Markup:
     if not drawing["data"]:
         return join([tag("p", _says(drawn)), states])
     colours = key(master.key(drawn))
-    still = static.timeline(drawn)
+    still = static.static_timeline(drawn)
     return figure("figure-timeline", drawing, _says(drawn), colours, states, still=still)
 
 

@@ -30,7 +30,7 @@ def cuts(saved: Saved, mine: ds.Expression) -> Iterator[Step]:
     for row in saved.table("cuts", CUTS, mine)[:MOST].to_pylist():
         cutter = "a replica" if row["broker"] is None else f"broker {row['broker']}"
         parts = [f"{cutter} cut its log to offset {_number(row['cut_to'])}"]
-        parts.append(f"to follow {_leader(row)}")
+        parts.append(f"to follow {_losing_leader(row)}")
         if row["log_end"] is not None and row["cut_to"] is not None:
             gone = count(max(0, row["log_end"] - row["cut_to"]), "record")
             parts.append(f"{gone} gone from it, its log had ended at {row['log_end']:,}")
@@ -46,7 +46,7 @@ def cuts(saved: Saved, mine: ds.Expression) -> Iterator[Step]:
         )
 
 
-def _leader(row: Row) -> str:
+def _losing_leader(row: Row) -> str:
     if row["leader"] in (None, -1):
         return "a new leader"
     epoch = "" if row["leader_epoch"] is None else f" in epoch {row['leader_epoch']}"

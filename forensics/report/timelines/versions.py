@@ -65,13 +65,13 @@ def _version(row: Row, before: Row | None, after: Row | None, whose: str) -> Ste
         row["started_at"],
         "; ".join(told),
         row["ended_at"],
-        _ends(row, after),
+        _version_ends(row, after),
         places(row),
         {name: row[name] for name in NAMES},
     )
 
 
-def _ends(row: Row, after: Row | None) -> str:
+def _version_ends(row: Row, after: Row | None) -> str:
     if row["ended"] in ENDED and row["ended_at"] is not None:
         return ENDED[row["ended"]]
     if row["partition_epoch"] is None:

@@ -13,10 +13,10 @@ from forensics.trends.recurrence import Trouble, last_day
 from forensics.trends.sections.verdict import subject
 from forensics.trends.view import View
 
-__all__ = ["draw"]
+__all__ = ["draw_findings"]
 
-MOST, QUIET = 200, 300
-HEAD = ("Level", "What", "Findings", "Weeks", "Compared", "Notes")
+MAX_FINDING_ROWS, QUIET = 200, 300
+FINDINGS_HEAD = ("Level", "What", "Findings", "Weeks", "Compared", "Notes")
 PARTS = (
     ("new", ("new",), "New", "not seen in the weeks before"),
     ("seen", ("seen",), "Of this week", "no earlier week to compare with"),
@@ -28,7 +28,7 @@ PARTS = (
 )  # fmt: skip
 
 
-def draw(view: View) -> Markup:
+def draw_findings(view: View) -> Markup:
     """Draw a table for each state, and what is of level low or info folded away."""
     parts = [_part(view, *part) for part in PARTS]
     shown = [*(part for part in parts if part), _accepted(view), _quiet(view)]
@@ -67,7 +67,7 @@ def _part(view: View, id_: str, states: Sequence[str], title: str, says: str) ->
     if not found:
         return None
     heading = tag("h3", f"{title} ({len(found):,})", id=f"findings-{id_}")
-    return join([heading, _table(view, found[:MOST], f"{title}: {says}"), _more(len(found), MOST)])
+    return join([heading, _table(view, found[:MAX_FINDING_ROWS], f"{title}: {says}"), _more(len(found), MAX_FINDING_ROWS)])
 
 
 def _more(found: int, most: int) -> Markup | None:
@@ -80,7 +80,7 @@ def _accepted(view: View) -> Markup | None:
         return None
     heading = tag("h3", f"Accepted ({len(found):,})", id="findings-accepted")
     says = "Accepted by notes.yaml at the end of this week, and left out of the verdict"
-    return join([heading, _table(view, found[:MOST], says), _more(len(found), MOST)])
+    return join([heading, _table(view, found[:MAX_FINDING_ROWS], says), _more(len(found), MAX_FINDING_ROWS)])
 
 
 def _quiet(view: View) -> Markup | None:
@@ -93,11 +93,11 @@ def _quiet(view: View) -> Markup | None:
 
 
 def _table(view: View, found: Sequence[Trouble], caption: str) -> Markup:
-    rows = [_row(view, one) for one in found]
-    return table(HEAD, rows, caption=caption, numbers=("Findings",), class_="troubles")
+    rows = [_finding_row(view, one) for one in found]
+    return table(FINDINGS_HEAD, rows, caption=caption, numbers=("Findings",), class_="troubles")
 
 
-def _row(view: View, one: Trouble) -> Line:
+def _finding_row(view: View, one: Trouble) -> Line:
     badge = tag("span", one.group["severity"], class_="badge")
     again = f"{one.weeks} of {_known(view)}, first in {one.first}" if one.weeks > 1 else one.first
     why = f"{one.state}: {one.why}" if one.state != "seen" else one.why

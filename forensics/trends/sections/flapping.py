@@ -10,15 +10,15 @@ from forensics.report.words import count, lasting
 from forensics.trends.ratios import Summary, coverage, hours, node_of
 from forensics.trends.view import View
 
-__all__ = ["draw"]
+__all__ = ["draw_flapping"]
 
-MOST = 100
+MAX_FLAPPING_ROWS = 100
 MINUTE = 60_000
-HEAD = ("Broker", "Left unplanned", "Last week", "Weeks with it", "Away in all", "Longest",
+FLAPPING_HEAD = ("Broker", "Left unplanned", "Last week", "Weeks with it", "Away in all", "Longest",
         "Median", "Planned", "Logs cover")  # fmt: skip
 
 
-def draw(view: View) -> Markup:
+def draw_flapping(view: View) -> Markup:
     """Draw a row for each broker that was away, the most unplanned absences first."""
     away: Mapping[str, Mapping[str, Any]] = view.week["away"]
     found = {int(name): told for name, told in away.items() if told["unplanned"] or told["planned"]
@@ -26,12 +26,12 @@ def draw(view: View) -> Markup:
     order = sorted(found, key=lambda one: (-found[one]["unplanned"], -found[one]["minutes"], one))
     if not order:
         return tag("p", _nobody(view))
-    rows = [_row(view, broker, found[broker]) for broker in order[:MOST]]
+    rows = [_flapping_row(view, broker, found[broker]) for broker in order[:MAX_FLAPPING_ROWS]]
     loose = [broker for broker in order if found[broker]["unplanned"]]
     says = f"{count(len(loose), 'broker')} left unplanned" if loose else "No broker left unplanned"
-    left = len(order) - MOST
+    left = len(order) - MAX_FLAPPING_ROWS
     more = tag("p", f"And {count(left, 'broker')} more.") if left > 0 else None
-    listing = table(HEAD, rows, caption="Brokers that were away", numbers=HEAD[1:8])
+    listing = table(FLAPPING_HEAD, rows, caption="Brokers that were away", numbers=FLAPPING_HEAD[1:8])
     return join([tag("p", f"{says}."), listing, more])
 
 
@@ -40,7 +40,7 @@ def _nobody(view: View) -> str:
     return f"No log tells of a broker that was away; the logs cover {hours(covered)}."
 
 
-def _row(view: View, broker: int, told: Mapping[str, Any]) -> list[Child]:
+def _flapping_row(view: View, broker: int, told: Mapping[str, Any]) -> list[Child]:
     known = [one for one in view.weeks if one is not None]
     with_it = sum(bool(one["away"].get(str(broker), {}).get("unplanned")) for one in known)
     lengths = [_length(told[name]) for name in ("minutes", "longest", "median")]

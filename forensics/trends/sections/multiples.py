@@ -27,7 +27,7 @@ from forensics.trends.ratios import (
 from forensics.trends.signals import BROKER, Signal
 from forensics.trends.verdicts import total
 
-__all__ = ["ALL", "MOST", "Point", "chosen", "drawing", "figure", "points"]
+__all__ = ["ALL", "MOST", "Point", "chosen", "drawing", "format_count", "points"]
 
 # More rows than that are read by nobody; the table below the figure has them all.
 MOST = 8
@@ -216,7 +216,7 @@ def _line(  # noqa: PLR0913, PLR0917
             marks.append((at - 0.5, None, "", 0, ""))
         last = at == len(row) - 1
         height = None if one.value is None else _height(one.value / scale, place)
-        word = f" {figure(one.value)}" if last and one.value is not None else ""
+        word = f" {format_count(one.value)}" if last and one.value is not None else ""
         marks.append((float(at), height, _story(name, one), 7 if last else 4, word))
     xs, ys, says, sizes, words = (list(column) for column in zip(*marks, strict=True))
     return {
@@ -235,7 +235,7 @@ def _seen(row: Sequence[Point], place: int, colour: str, name: str) -> Figure | 
     return {
         "type": "scatter", "mode": "markers+text", "x": [at for at, _ in some],
         "y": [_height(0.12, place)] * len(some), "textfont": {"size": 11},
-        "text": [f" {figure(one.count)}+" if at == len(row) - 1 else "" for at, one in some],
+        "text": [f" {format_count(one.count)}+" if at == len(row) - 1 else "" for at, one in some],
         "textposition": "middle right", "cliponaxis": False,
         "marker": {"symbol": "triangle-up-open", "size": 8, "color": colour,
                    "line": {"width": 1.6}},
@@ -256,13 +256,13 @@ def _story(name: str, one: Point) -> str:
     if one.count is None or (one.value is None and not one.count):
         return f"{told}: not known, {where}"
     if one.value is None:
-        return f"{told}: at least {figure(one.count)}, {where}"
+        return f"{told}: at least {format_count(one.count)}, {where}"
     if one.value == one.count:
-        return f"{told}: {figure(one.count)}, {where}"
-    return f"{told}: {figure(one.count)} seen, {figure(one.value)} were all covered; {where}"
+        return f"{told}: {format_count(one.count)}, {where}"
+    return f"{told}: {format_count(one.count)} seen, {format_count(one.value)} were all covered; {where}"
 
 
-def figure(value: float | None) -> str:
+def format_count(value: float | None) -> str:
     """Write a count, whole where it is large."""
     if value is None:
         return "not known"

@@ -8,13 +8,13 @@ from forensics.trends.nights import NIGHT, NIGHTS
 from forensics.trends.ratios import coverage, hours
 from forensics.trends.view import View
 
-__all__ = ["draw"]
+__all__ = ["draw_nights"]
 
-MOST = 100
-HEAD = ("Partition", "Nights of this week", "Thin by night", "Nights of all weeks", "Weeks")
+MAX_NIGHT_ROWS = 100
+NIGHTS_HEAD = ("Partition", "Nights of this week", "Thin by night", "Nights of all weeks", "Weeks")
 
 
-def draw(view: View) -> Markup:
+def draw_nights(view: View) -> Markup:
     """Draw the partitions of too many nights, those of the most first."""
     told = view.week["nights"]
     often = [row for row in told["partitions"] if row[1] > NIGHTS]
@@ -32,9 +32,9 @@ def draw(view: View) -> Markup:
         [name, nights, lasting(round(minutes * 60_000)),
          sum(one.get(name, 0) for one in known),
          f"{sum(one.get(name, 0) > NIGHTS for one in known)} of {len(known)}"]
-        for name, nights, minutes in often[:MOST]
+        for name, nights, minutes in often[:MAX_NIGHT_ROWS]
     ]  # fmt: skip
     left = told["often"] - len(rows)
     more = tag("p", f"And {count(left, 'partition')} more.") if left > 0 else None
     caption = "Partitions with one replica in sync, night after night"
-    return join([tag("p", rule), table(HEAD, rows, caption=caption, numbers=HEAD[1:]), more])
+    return join([tag("p", rule), table(NIGHTS_HEAD, rows, caption=caption, numbers=NIGHTS_HEAD[1:]), more])

@@ -52,7 +52,7 @@ def _rise(view: View, signal: Signal) -> str | None:
     middle = before[len(before) // 2]
     if now < 1 or now < 2 * middle:
         return None
-    return f"{multiples.figure(now)} against {multiples.figure(middle)}"
+    return f"{multiples.format_count(now)} against {multiples.format_count(middle)}"
 
 
 def _table(view: View) -> Markup:
@@ -74,7 +74,7 @@ def _cell(one: Point) -> str:
     if one.covered is None:
         return "-"
     # What is not covered and shows nothing is not nothing.
-    told = "?" if one.value is None and not one.count else multiples.figure(one.count)
+    told = "?" if one.value is None and not one.count else multiples.format_count(one.count)
     part, whole = one.covered
     return f"{told} ({100 * part // whole if whole else 0} %)"
 
@@ -88,4 +88,4 @@ def _cluster(view: View) -> Markup:
 
 
 def _total(one: object, signal: Signal) -> str:
-    return "-" if one is None else multiples.figure(total(one, signal.key))  # type: ignore[arg-type]
+    return "-" if one is None else multiples.format_count(total(one, signal.key))  # type: ignore[arg-type]

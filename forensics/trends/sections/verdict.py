@@ -8,7 +8,7 @@ from forensics.trends.ratios import hours
 from forensics.trends.recurrence import Trouble
 from forensics.trends.view import View
 
-__all__ = ["COLOURS", "draw", "sentence", "subject"]
+__all__ = ["COLOURS", "draw_verdict", "sentence", "subject"]
 
 COLOURS = {"worse": "high", "better": "clear", "same": "low", "cannot compare": "cannot-tell"}
 SAYS = {
@@ -25,7 +25,7 @@ OWN = {
 }
 
 
-def draw(view: View) -> Markup:
+def draw_verdict(view: View) -> Markup:
     """Say it in one sentence, with cells below it."""
     judged = view.judgement
     badge = tag("span", judged.word, class_="badge")
