@@ -11,10 +11,11 @@ from typing import Any
 from forensics import ending, quality
 from forensics.archives.planning import split_up
 from forensics.ending import Code, Ending, Stopwatch
+from forensics.engine_base import Engine, Say
 from forensics.errors import ForensicsError
 from forensics.events.accounting import FileAccount
 from forensics.events.packs import catalogue, open_pack, packed
-from forensics.flow import Engine, Say, accounts
+from forensics.flow import accounts
 from forensics.incidents import everyone
 from forensics.places import is_remote, shown
 from forensics.progress import SILENT, Watcher

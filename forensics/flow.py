@@ -7,26 +7,23 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from forensics import history
-from forensics.archives.planning import Plan, Split
+from forensics.archives.planning import Plan
+from forensics.engine_base import Engine, Say
 from forensics.events.accounting import FileAccount, add_up, mark_duplicates
 from forensics.events.nodes import assign
 from forensics.events.settling import settler
 from forensics.settings import Settings
 from forensics.tables import BREACHES, CLOCKS, CUTS, EVENTS, FILES, ISR, LEADERSHIP
 
-__all__ = ["Batches", "Engine", "Reader", "Say", "read", "rebuild", "write"]
-
-Say = Callable[[str], None]
-Batches = Iterator[pa.RecordBatch]
+__all__ = ["read", "rebuild", "write_table"]
 
 _FOLDED = (
     ("leadership", LEADERSHIP),
@@ -35,69 +32,6 @@ _FOLDED = (
     ("breaches", BREACHES),
 )
 _ORDER = ("topic", "partition", "leader_epoch", "partition_epoch")
-
-
-class Reader(Protocol):
-    """A function of batches of events, sorted by keys, that says which events it wants."""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The columns whose values must be looked at together."""
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds of events."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """All columns that are read, the keys too."""
-
-    def __call__(self, events: Batches) -> Batches:
-        """Turn batches of events into batches of rows."""
-
-
-class Engine(Protocol):
-    """What runs the wide parts; its own tables are opaque to everybody else."""
-
-    def scan(
-        self, splits: Sequence[Split], overlays: str, target: Path, *, context: bool = False
-    ) -> None:
-        """Read splits by the shipped rules and packs over them; leave events and accounts."""
-
-    def each_batch(
-        self, source: Path, target: Path, work: Callable[[Batches], Batches], schema: pa.Schema
-    ) -> None:
-        """Pass a table through a function of batches."""
-
-    def each_partition(
-        self,
-        source: Path,
-        kinds: Sequence[str],
-        columns: Sequence[str],
-        work: Callable[[Batches], Batches],
-        schema: pa.Schema,
-    ) -> Any:
-        """Hand the events of some kinds to a function, each partition's together."""
-
-    def together(self, source: Path, readers: Iterable[Reader], schema: pa.Schema) -> Any:
-        """Hand events to readers, each of which names its kinds, its columns and its keys."""
-
-    def write(self, table: Any, target: Path) -> None:
-        """Write a table that is read once and thrown away."""
-
-    def write_sorted(
-        self, source: Path, table: str, columns: Sequence[str], order: Sequence[str], target: Path
-    ) -> None:
-        """Write the rows of one folded table so that the files, by name, hold them in order."""
-
-    def each_group(
-        self,
-        table: Any,
-        keys: list[str],
-        work: Callable[[pa.Table], pa.Table],
-        schema: pa.Schema,
-    ) -> pa.Table:
-        """Reduce groups of rows to a table small enough to hold here."""
 
 
 def read(
@@ -114,7 +48,7 @@ def read(
     engine.each_batch(staged, events, settler(files), EVENTS)
     name_versions(files, events)
     rows = [files[name].row() for name in sorted(files)]
-    write(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
+    write_table(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
     lines, found = (sum(row[name] for row in rows) for name in ("lines", "events"))
     empty = sum(not row["bytes"] and not row["damaged"] for row in rows)
     say(f"events     {found:,} in {lines:,} lines of {len(rows)} files, {empty} of them empty")
@@ -135,12 +69,12 @@ def rebuild(
     settle = history.pair_settler(len(nodes))
     settled = engine.each_group(pairs, ["node", "other"], settle, history.PAIRS)
     clocks = history.solve_clocks(settled, events, sorted(nodes))
-    write(pa.Table.from_pylist(list(clocks.rows), schema=CLOCKS), tables / "clocks")
+    write_table(pa.Table.from_pylist(list(clocks.rows), schema=CLOCKS), tables / "clocks")
     lanes = history.lanes(events, clocks, nodes)
     covered = history.covered(files.values(), clocks)
-    write(lanes.table(covered), tables / "lanes")
+    write_table(lanes.table(covered), tables / "lanes")
     named = history.named_nodes(events)
-    write(history.coverage_table(covered, lanes.away, named), tables / "coverage")
+    write_table(history.coverage_table(covered, lanes.away, named), tables / "coverage")
     known = history.context(events, clocks, lanes.away, covered)
     fold(engine, known, settings)
     epochs = ds.dataset(tables / "leadership", format="parquet").count_rows()
@@ -183,7 +117,7 @@ def name_versions(files: Mapping[str, FileAccount], events: Path) -> None:
         files[row["file"]].version = row["detail"]
 
 
-def write(table: pa.Table, target: Path) -> None:
+def write_table(table: pa.Table, target: Path) -> None:
     """Write a small table as a folder of one Parquet file."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)

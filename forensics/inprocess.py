@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from forensics.archives.planning import Split
-from forensics.flow import Batches, Reader
+from forensics.engine_base import Batches, Reader
 from forensics.groups import Groups
 from forensics.scan import STAGED, scanner
 

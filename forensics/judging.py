@@ -9,7 +9,7 @@ from forensics import history, incidents, quality
 from forensics.ending import Stopwatch
 from forensics.events.accounting import FileAccount
 from forensics.events.packs import Catalogue, open_pack
-from forensics.flow import write
+from forensics.flow import write_table
 from forensics.settings import Settings
 
 __all__ = ["judge"]
@@ -39,6 +39,6 @@ def judge(  # noqa: PLR0913
         given = quality.Given(settings.tables, list(files.values()), past.clocks, answers.findings)
         gate = quality.check(given, quality.suites(packs), settings.data_docs)
         answers, gate = quality.lowered(answers, gate, given)
-        write(gate.table(), settings.tables / "checks")
+        write_table(gate.table(), settings.tables / "checks")
         document = incidents.document(settings.tables, files.values(), past.clocks, answers, rules)
     return quality.told(document, gate, given), answers

@@ -11,9 +11,10 @@ from typing import Any
 from forensics import ending, history, incidents, quality, report
 from forensics.archives.planning import plan
 from forensics.ending import Code, Ending, Stopwatch
+from forensics.engine_base import Say
 from forensics.events.accounting import FileAccount
 from forensics.events.packs import Catalogue, catalogue, open_pack, packed
-from forensics.flow import Say, read, rebuild
+from forensics.flow import read, rebuild
 from forensics.judging import judge
 from forensics.progress import SILENT, Watcher
 from forensics.settings import Settings
@@ -85,7 +86,7 @@ def conclude(  # noqa: PLR0913
     document, answers = judge(files, past, rules, settings, watch)
     say(f"incidents  {len(answers.findings)} findings, verdict: {document['verdict']}")
     with watch.stage("report"):
-        report.write(document, settings.out / "findings.json")
+        report.write_findings(document, settings.out / "findings.json")
         page = report.draw(settings.out)
     say(f"report     {page}")
     problems = [f"{name}: {', '.join(one.notes)}" for name, one in files.items() if one.broken]

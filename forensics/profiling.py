@@ -19,7 +19,7 @@ from forensics.events.matching import Matcher
 from forensics.events.rules import Rule, Wording
 from forensics.scan import Scanner
 
-__all__ = ["Cost", "Profile", "profile"]
+__all__ = ["Cost", "Profile", "profile_scan"]
 
 # What is not measured by itself: unpacking, cutting, counting.
 _REST = "cut"
@@ -115,7 +115,7 @@ class _Book(Book):
             return super().match(entries)
 
 
-def profile(splits: Iterable[Split], layouts: tuple[Layout, ...], heard: Sequence[Rule]) -> Profile:
+def profile_scan(splits: Iterable[Split], layouts: tuple[Layout, ...], heard: Sequence[Rule]) -> Profile:
     """Scan splits without Spark, and note where the time goes."""
     found = Profile()
     scanner = Scanner(_Book(layouts, heard, found))

@@ -19,8 +19,8 @@ from typing import Any
 
 from forensics import ending
 from forensics.ending import Code, Ending
+from forensics.engine_base import Say
 from forensics.errors import ForensicsError
-from forensics.flow import Say
 from forensics.pipeline import postmortem as plainly
 from forensics.progress import SILENT, Watcher
 from forensics.report import redaction

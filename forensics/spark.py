@@ -23,8 +23,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from forensics import java, shipped
 from forensics.archives.planning import Split, tasks
 from forensics.causes import cause
+from forensics.engine_base import Batches, Reader
 from forensics.errors import ForensicsError
-from forensics.flow import Batches, Reader
 from forensics.groups import Groups
 from forensics.meter import total
 from forensics.progress import SILENT, Watcher

@@ -217,10 +217,10 @@ def profile_(archives: Sequence[str], limit: int, packs: Sequence[Path]) -> None
       kafka-forensics rules profile broker-logs.tar.gz --rules my-rules/
     """
     from forensics.events.packs import catalogue, open_pack
-    from forensics.profiling import profile
+    from forensics.profiling import profile_scan
 
     found = catalogue([open_pack(pack) for pack in packs])
-    for line in profile(_splits(archives), found.layouts, found.heard()).lines(limit):
+    for line in profile_scan(_splits(archives), found.layouts, found.heard()).lines(limit):
         print(line)
 
 

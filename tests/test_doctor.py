@@ -21,7 +21,7 @@ def looked(environ: dict[str, str], out: Path) -> dict[str, Check]:
     return {check.name: check for check in machine(environ, out)}
 
 
-def doctor(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_doctor(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "forensics", "doctor", *arguments],
         cwd=folder,
@@ -33,7 +33,7 @@ def doctor(folder: Path, *arguments: str, **environment: str) -> subprocess.Comp
 
 
 def test_a_machine_that_runs_these_tests_is_well(tmp_path: Path) -> None:
-    done = doctor(tmp_path, "--no-spark", "--json")
+    done = run_doctor(tmp_path, "--no-spark", "--json")
     told = json.loads(done.stdout)
 
     assert (0, "", 0) == (done.returncode, done.stderr, told["problems"])
@@ -47,7 +47,7 @@ def test_a_machine_that_runs_these_tests_is_well(tmp_path: Path) -> None:
 
 def test_a_machine_without_java_and_with_a_wrong_file_has_problems(tmp_path: Path) -> None:
     (tmp_path / "kafka-forensics.yaml").write_text("postmortem: {otu: x}\n")
-    done = doctor(
+    done = run_doctor(
         tmp_path, "--no-spark", "-q", "--out", "/proc/none", JAVA_HOME="/nowhere", PATH="/nowhere"
     )
 

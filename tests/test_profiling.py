@@ -17,7 +17,7 @@ from forensics.archives.planning import plan
 from forensics.console import group, jobs_folder
 from forensics.events.book import Book
 from forensics.events.packs import Catalogue, catalogue
-from forensics.profiling import Cost, Profile, profile
+from forensics.profiling import Cost, Profile, profile_scan
 from forensics.scan import Scanner
 
 SAMPLE = Path(__file__).parents[1] / "sample_logs/430-unclean/logs/broker-1"
@@ -42,7 +42,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def profiled(path: Path, known: Catalogue) -> Profile:
-    return profile(plan([str(path)], 1 << 62).splits, known.layouts, known.heard())
+    return profile_scan(plan([str(path)], 1 << 62).splits, known.layouts, known.heard())
 
 
 def said(*arguments: str | Path) -> Result:

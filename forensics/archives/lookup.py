@@ -75,7 +75,7 @@ def look_up(
     }
     found: dict[str, list[Place]] = {file: [] for file in wanted}
     for split in _whole(plan):
-        done = {name for name, places in found.items() if _is_there(name, places)}
+        done = {name for name, sightings in found.items() if _is_there(name, sightings)}
         meant = _meant(split, set(wanted) - done)
         if not meant:
             continue
@@ -93,7 +93,7 @@ def look_up(
             done |= {name for name in names if name == piece.file}
             if done >= set(meant):
                 break
-    return {name: _nearest(name, places) for name, places in found.items()}
+    return {name: _nearest(name, sightings) for name, sightings in found.items()}
 
 
 def tail(name: str) -> tuple[str, ...]:
@@ -113,13 +113,13 @@ def alike(wanted: str, name: str) -> bool:
     return wanted == name or one[-most:] == other[-most:]
 
 
-def _is_there(name: str, places: Sequence[Place]) -> bool:
-    return any(place.opened.file == name for place in places)
+def _is_there(name: str, sightings: Sequence[Place]) -> bool:
+    return any(place.opened.file == name for place in sightings)
 
 
-def _nearest(name: str, places: Sequence[Place]) -> list[Place]:
-    exact = [place for place in places if place.opened.file == name]
-    return exact or sorted(places, key=lambda place: -len(_common(name, place.opened.file)))
+def _nearest(name: str, sightings: Sequence[Place]) -> list[Place]:
+    exact = [place for place in sightings if place.opened.file == name]
+    return exact or sorted(sightings, key=lambda place: -len(_common(name, place.opened.file)))
 
 
 def _common(one: str, other: str) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from forensics.history.anchors import ANCHORS, anchor_sources
 from forensics.history.clocks import Clocks
 from forensics.history.coverage import Coverage, covered
@@ -14,6 +12,7 @@ from forensics.history.rebuilding import (
     FOLD_COLUMNS,
     FOLD_KINDS,
     Lanes,
+    Past,
     context,
     events_of,
     folder,
@@ -48,10 +47,3 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Past:
-    """What incidents need beside the tables."""
-
-    clocks: Clocks
-    lanes: Lanes
-    context: Context

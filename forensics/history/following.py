@@ -26,8 +26,8 @@ from forensics.history.controllers import (
 from forensics.history.coverage import Coverage
 from forensics.history.lanes import LANE_KINDS, Absence, Span, absences, broker_lanes
 from forensics.history.pauses import WAKE_KINDS, with_pauses
-from forensics.history.phases import Phases
-from forensics.history.reading import SEEN, events_of, phases_of
+from forensics.history.phases import Phases, phases_of
+from forensics.history.reading import SEEN, events_of
 from forensics.tables import LANES, scanned
 
 __all__ = ["Lanes", "lanes"]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-__all__ = ["PHASE_KINDS", "Phases"]
+from forensics.history.reading import SEEN, events_of
+
+__all__ = ["PHASE_KINDS", "Phases", "phases_of"]
 
 PHASE_KINDS = (
     "process_starting",
@@ -88,3 +91,8 @@ def _until(
 
 def _inside(stretches: Iterable[tuple[int, int]], moment: int) -> bool:
     return any(begin <= moment <= end for begin, end in stretches)
+
+
+def phases_of(path: Path) -> Phases:
+    """Read when each process was starting and catching up."""
+    return Phases.of(row for row in events_of(path, PHASE_KINDS, SEEN) if row["node"])

@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.history.batches import rows_of
-from forensics.history.phases import PHASE_KINDS, Phases
 from forensics.tables import EVENTS, scanned
 
-__all__ = ["SEEN", "events_of", "phases_of"]
+__all__ = ["SEEN", "events_of"]
 
 # What says when and where something was seen, and no more.
 SEEN = ("kind", "ts", "node", "file", "line")
@@ -28,8 +27,3 @@ def events_of(
     return sorted(
         rows, key=lambda row: (row["ts"], row["node"] or "", row["line"], row["kind"], row["file"])
     )
-
-
-def phases_of(path: Path) -> Phases:
-    """Read when each process was starting and catching up."""
-    return Phases.of(row for row in events_of(path, PHASE_KINDS, SEEN) if row["node"])

@@ -7,6 +7,7 @@ is handed out to be run where the data is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -21,8 +22,8 @@ from forensics.history.folding import FOLDED, Context, folded
 from forensics.history.following import Lanes, lanes
 from forensics.history.lanes import Absence
 from forensics.history.moves import MOVE_KINDS, Moves
-from forensics.history.phases import Phases
-from forensics.history.reading import SEEN, events_of, phases_of
+from forensics.history.phases import Phases, phases_of
+from forensics.history.reading import SEEN, events_of
 from forensics.history.solving import solve, zone_shifts
 from forensics.history.turns import hidden_steps, located
 
@@ -30,6 +31,7 @@ __all__ = [
     "FOLD_COLUMNS",
     "FOLD_KINDS",
     "Lanes",
+    "Past",
     "context",
     "events_of",
     "folder",
@@ -50,6 +52,15 @@ _KRAFT = (
     "raft_transition",
     "broker_registration_changed",
 )
+
+
+@dataclass(frozen=True)
+class Past:
+    """What incidents need beside the tables."""
+
+    clocks: Clocks
+    lanes: Lanes
+    context: Context
 
 
 def solve_clocks(pairs: pa.Table, events: Path, nodes: Sequence[str]) -> Clocks:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
-from forensics.events.packs import LIMITS, Pack
-from forensics.history import Past
 from forensics.incidents.case import Case
-from forensics.incidents.detecting import Answers, Detector, Outcome, ask
+from forensics.incidents.detecting import Answers, Detector, Outcome
 from forensics.incidents.detectors import detectors
 from forensics.incidents.finding import Finding
-from forensics.incidents.guests import everyone
+from forensics.incidents.guests import everyone, find
 from forensics.incidents.verdict import document
-from forensics.limits import load_limits
 
 __all__ = [
     "Answers",
@@ -28,9 +22,3 @@ __all__ = [
 ]
 
 
-def find(tables: Path, past: Past, packs: Sequence[Pack] = ()) -> Answers:
-    """Ask every detector, also those of packs, and give the findings worst first."""
-    asked = everyone(packs)
-    pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
-    limits = load_limits(pages, [one.name for one in asked])
-    return ask(Case(tables, past, limits), asked)

@@ -16,16 +16,27 @@ from types import ModuleType
 from typing import Any
 
 from forensics.errors import Problem, RuleError
-from forensics.events.packs import Pack
+from forensics.events.packs import LIMITS, Pack
+from forensics.history import Past
+from forensics.incidents.case import Case
 from forensics.incidents.declared import Declared, detector, load
-from forensics.incidents.detecting import Detector
+from forensics.incidents.detecting import Answers, Detector, ask
 from forensics.incidents.detectors import detectors
 from forensics.incidents.needs import SERVERS
+from forensics.limits import load_limits
 from forensics.yamls import Page, root
 
-__all__ = ["declared", "everyone", "shipped_declared"]
+__all__ = ["declared", "everyone", "find", "shipped_declared"]
 
 _GROUP = "kafka_forensics.detectors"
+
+
+def find(tables: Path, past: Past, packs: Sequence[Pack] = ()) -> Answers:
+    """Ask every detector, also those of packs, and give the findings worst first."""
+    asked = everyone(packs)
+    pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
+    limits = load_limits(pages, [one.name for one in asked])
+    return ask(Case(tables, past, limits), asked)
 
 
 def everyone(packs: Sequence[Pack] = ()) -> list[Detector]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from forensics.incidents.case import Row
 from forensics.incidents.checks import check_command
 from forensics.incidents.finding import iso
 
@@ -24,7 +25,6 @@ LOSS_COLUMNS = (
     "leader", "leader_epoch", "log_end", "high_watermark", "cut_to",
 )  # fmt: skip
 
-Row = Mapping[str, Any]
 
 
 def loss(

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from forensics.errors import RuleError
-from forensics.events.packs import Pack
 from forensics.quality.gate import CHECKS, Check, Gate, check
 from forensics.quality.given import Given
 from forensics.quality.lowering import lowered
-from forensics.quality.running import faults, prepare
+from forensics.quality.running import checked_suites, prepare
 from forensics.quality.suites import Expectation, suites
 from forensics.quality.telling import told
 
@@ -28,11 +24,3 @@ __all__ = [
 ]
 
 
-def checked_suites(packs: Iterable[Pack] = ()) -> list[Expectation]:
-    """Read the suites, those of packs tried: before hours of work, not after them."""
-    packs = list(packs)
-    found = suites(packs)
-    own = [one for one in found if any(one.origin.startswith(pack.origin) for pack in packs)]
-    if problems := faults(own) if own else []:
-        raise RuleError(problems)
-    return found

@@ -10,7 +10,7 @@ import importlib
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -21,10 +21,11 @@ from typing import Any
 import pandas as pd
 
 from forensics.errors import Problem, RuleError
-from forensics.quality.suites import Expectation, near
+from forensics.events.packs import Pack
+from forensics.quality.suites import Expectation, near, suites
 from forensics.yamls import Page, line_of, read
 
-__all__ = ["Answer", "Runner", "faults", "prepare"]
+__all__ = ["Answer", "Runner", "checked_suites", "faults", "prepare"]
 
 _SITE = "kafka-forensics"
 # Expectations that ask another table or a database: there is none.
@@ -226,3 +227,13 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def checked_suites(packs: Iterable[Pack] = ()) -> list[Expectation]:
+    """Read the suites, those of packs tried: before hours of work, not after them."""
+    packs = list(packs)
+    found = suites(packs)
+    own = [one for one in found if any(one.origin.startswith(pack.origin) for pack in packs)]
+    if problems := faults(own) if own else []:
+        raise RuleError(problems)
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forensics.report.findings import write
+from forensics.report.findings import write_findings
 from forensics.report.page import draw
 
-__all__ = ["draw", "write"]
+__all__ = ["draw", "write_findings"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from forensics.report.words import LEVELS
 
-__all__ = ["write"]
+__all__ = ["write_findings"]
 
 # One order for the keys of every object; a key that is not named here follows, by name.
 KEYS = (
@@ -28,7 +28,7 @@ RANK = {key: place for place, key in enumerate(KEYS)}
 RAW = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
-def write(document: Mapping[str, Any], path: Path) -> None:
+def write_findings(document: Mapping[str, Any], path: Path) -> None:
     """Write the document whole or not at all: readers never see half a file."""
     ordered = dict(document)
     ordered["findings"] = sorted(document.get("findings", ()), key=_harm)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from forensics import flow, report
 from forensics.ending import Stopwatch
+from forensics.engine_base import Engine
 from forensics.entries.pulse import SILENCE
 from forensics.events.accounting import FileAccount
 from forensics.events.nodes import assign
@@ -77,7 +78,7 @@ class Builder:
         }
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
-    def build(self, week: Week, engine: flow.Engine, watch: Stopwatch) -> dict[str, Any]:
+    def build(self, week: Week, engine: Engine, watch: Stopwatch) -> dict[str, Any]:
         """Write the folder of a week, all but its page; gives its findings.json."""
         out = self.draft.renew(folder_of(week))
         settings = Settings((), out, packs=self.packs)
@@ -92,7 +93,7 @@ class Builder:
             self._write_events(week, logs, settings.tables / "events")
             flow.name_versions(files, settings.tables / "events")
             rows = [files[name].row() for name in sorted(files)]
-            flow.write(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
+            flow.write_table(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
             past = flow.rebuild(engine, files, settings, _hush)
             for name, schema, order in _FOLDED:
                 settle(settings.tables / name, schema, order)
@@ -115,7 +116,7 @@ class Builder:
     def _tell(self, week: Week, out: Path, document: dict[str, Any]) -> dict[str, Any]:
         narrowed = seen(out, document, week)
         told = dict(narrowed.document) | {"week": str(week)}
-        report.write(told, out / "findings.json")
+        report.write_findings(told, out / "findings.json")
         page.render(narrowed, out / page.NAME, shared="../..")
         summary = summary_of(out, str(week), document["older_rules"])
         text = json.dumps(summary, indent=1, sort_keys=True, ensure_ascii=False)

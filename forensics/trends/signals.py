@@ -7,20 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.report.absences import lives
 from forensics.report.corrections import moments_of
-from forensics.report.histories import Codes, states
+from forensics.report.histories import Codes, Ints, states
 from forensics.report.saved import Finding, Row, Saved
 from forensics.trends.covering import Span, clipped, told_until
 
 __all__ = ["BROKER", "CLUSTER", "Counts", "Signal", "counts", "starting_in"]
 
-Ints = npt.NDArray[np.int64]
 MINUTE = 60_000
 CLEAN = "clean shutdown"
 LOUD = ("ERROR", "FATAL")

@@ -96,13 +96,13 @@ def taken(
         log = _log(new.place(file), read[file], read_by)
         before = known.logs.get(log.id)
         if before is not None:
-            places = before.places | log.places
+            all_places = before.places | log.places
             if before.read_by == read_by:
                 # The same content, in another archive: one of both accounts, whichever came first.
                 account = min(before.account, log.account)
-                known.logs[log.id] = replace(before, places=places, account=account)
+                known.logs[log.id] = replace(before, places=all_places, account=account)
                 continue
-            log = replace(log, places=places, superseded_by=before.superseded_by)
+            log = replace(log, places=all_places, superseded_by=before.superseded_by)
         known.logs[log.id] = log
         news[log.id] = file
     return news

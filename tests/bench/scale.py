@@ -246,7 +246,7 @@ def run(out: Path, logs: Path | None) -> None:
         one.counts.update(lines=50_000, records=50_000, events=50_000, bytes=9_000_000)
         one.first, one.last = BEGIN, BEGIN + DAY + 120 * SECOND
         files[one.file] = one
-    flow.write(
+    flow.write_table(
         pa.Table.from_pylist([one.row() for one in files.values()], schema=FILES),
         settings.tables / "files",
     )

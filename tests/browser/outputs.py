@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forensics.report import write
+from forensics.report import write_findings
 from tests.report import samples
 from tests.report.samples import Row, document, finding, proof, save
 
@@ -28,7 +28,7 @@ def unclean(out: Path) -> Path:
     for name in TABLES:
         save(out, name, getattr(samples, name)())
     save(out, "events", samples.errors())
-    write(document(samples.unclean_findings()), out / "findings.json")
+    write_findings(document(samples.unclean_findings()), out / "findings.json")
     return out
 
 
@@ -47,7 +47,7 @@ def told_by(text: str, out: Path) -> Path:
     save(out, "clocks", [row | {"node": stored} for row in samples.clocks()[:1]])
     errors = [row | {"client": stored, "node": stored} for row in samples.errors()]
     save(out, "events", errors)
-    write(document(_findings(text)), out / "findings.json")
+    write_findings(document(_findings(text)), out / "findings.json")
     return out
 
 

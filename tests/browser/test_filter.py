@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report import draw, write
+from forensics.report import draw, write_findings
 from tests.browser.chromium import Tab
 from tests.report.large import large
 from tests.report.samples import document, finding
@@ -107,7 +107,7 @@ def test_states_are_words_of_their_own(tab: Tab, tmp_path: Path) -> None:
         finding("F-3", "isr-storm", "high", state="recurring", accepted_until="2026-12-31"),
     ]
     told = [one | {"explanation": "A new leader was elected."} for one in found]
-    write(document(told), tmp_path / "findings.json")
+    write_findings(document(told), tmp_path / "findings.json")
     tab.open(draw(tmp_path))
     seen = {}
     for words in ("new", "state:new", "recurring", "accepted", "leader", "new level>=high"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report import draw, write
+from forensics.report import draw, write_findings
 from tests.browser import outputs
 from tests.browser.chromium import Tab
 from tests.report.test_fitting import full_of_text
@@ -21,7 +21,7 @@ FIRST = "document.querySelector('.card .chip')"
 def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page whose quoted lines are too long to stand in it."""
     out = outputs.unclean(tmp_path_factory.mktemp("long"))
-    write(full_of_text(60), out / "findings.json")
+    write_findings(full_of_text(60), out / "findings.json")
     return draw(out)
 
 

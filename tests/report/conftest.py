@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report import write
+from forensics.report import write_findings
 from tests.report.recorded import postmortem
 from tests.report.samples import (
     Row,
@@ -32,7 +32,7 @@ def unclean(tmp_path: Path) -> Path:
     for make in (leadership, isr, lanes, files, clocks):
         save(out, make.__name__, make())
     save(out, "events", errors())
-    write(document(unclean_findings()), out / "findings.json")
+    write_findings(document(unclean_findings()), out / "findings.json")
     return out
 
 
@@ -45,7 +45,7 @@ def quiet(tmp_path: Path) -> Path:
     save(out, "files", [file(f"broker-{n}", "server") for n in (1, 2, 3)])
     for name in ("isr", "lanes", "clocks", "events"):
         save(out, name, [])
-    write(document([], "clear"), out / "findings.json")
+    write_findings(document([], "clear"), out / "findings.json")
     return out
 
 
@@ -55,7 +55,7 @@ def rewrite() -> Callable[[Path, Row], None]:
 
     def change(out: Path, keys: Row) -> None:
         path = out / "findings.json"
-        write(json.loads(path.read_text(encoding="utf-8")) | keys, path)
+        write_findings(json.loads(path.read_text(encoding="utf-8")) | keys, path)
 
     return change
 

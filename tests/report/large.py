@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forensics import tables
-from forensics.report import write
+from forensics.report import write_findings
 from tests.report.samples import START, Row, file, finding, iso, proof, save
 
 HOUR = 3_600_000
@@ -48,7 +48,7 @@ def large(
              "summary": "A bad day.", "archive": {"files": brokers * 24, "bytes": 1, "lines": 1,
              "events": 1}}  # fmt: skip
     lines = _long_lines(findings) if worst else [[proof(1, n, "x" * 150) for n in range(40)]]
-    write(whole | {"findings": list(_findings(findings, brokers, lines))}, out / "findings.json")
+    write_findings(whole | {"findings": list(_findings(findings, brokers, lines))}, out / "findings.json")
     return out
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.answer import loss, sentence
 from forensics.report.saved import Saved, load
 from forensics.report.subjects import scope
@@ -19,7 +19,7 @@ Rewrite = Callable[[Path, dict[str, Any]], None]
 
 def saved(out: Path, *findings: dict[str, Any], verdict: str = "incident") -> Saved:
     """Open a run that has these findings."""
-    write(document(list(findings), verdict), out / "findings.json")
+    write_findings(document(list(findings), verdict), out / "findings.json")
     return load(out)
 
 

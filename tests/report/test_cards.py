@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.saved import load
 from forensics.report.sections import findings
 from tests.report.samples import FILE, document, finding, proof, save
@@ -14,7 +14,7 @@ from tests.report.samples import FILE, document, finding, proof, save
 
 def draw(out: Path, *found: dict[str, Any], **more: Any) -> str:
     """Draw the cards of a run."""
-    write(document(list(found)) | more, out / "findings.json")
+    write_findings(document(list(found)) | more, out / "findings.json")
     return findings.render(load(out))
 
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from forensics.console import group, jobs_folder
-from forensics.report import write as write_findings
+from forensics.report import write_findings as write_findings
 from tests.archives.trees import LOG, TREE, tarred, write
 from tests.archives.wraps import WRAPS
 from tests.report.samples import document, finding, save

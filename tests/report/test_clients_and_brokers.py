@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.absences import Absence, lives
 from forensics.report.saved import load
 from forensics.report.sections import brokers, clients, controller
@@ -30,7 +30,7 @@ def test_episodes_stand_worst_first_and_those_without_a_move_apart(unclean: Path
         stale("F-3", "sustained", "reassignment", 30.0),
         stale("F-4", "transient", "none_seen", 1.0),
     ]
-    write(document(found), unclean / "findings.json")
+    write_findings(document(found), unclean / "findings.json")
     html = clients.render(load(unclean))
     order = [html.index(f'data-of="{name}"') for name in ("F-2", "F-3", "F-1", "F-4")]
 
@@ -46,7 +46,7 @@ def test_without_logs_of_clients_nothing_is_said_of_them(quiet: Path) -> None:
 
 def test_many_episodes_are_ranked_by_client(unclean: Path) -> None:
     many = [stale(f"F-{number:02}", "transient", "failover", number) for number in range(11)]
-    write(document(many), unclean / "findings.json")
+    write_findings(document(many), unclean / "findings.json")
 
     assert "Clients with the most errors" in clients.render(load(unclean))
 

@@ -8,7 +8,7 @@ import json
 import re
 from pathlib import Path
 
-from forensics.report import draw, fitting, write
+from forensics.report import draw, fitting, write_findings
 from forensics.report.escape import script_json
 from tests.report import samples
 from tests.report.samples import Row, finding, proof
@@ -66,7 +66,7 @@ def test_long_lists_are_cut_where_quotes_are_not_to_blame() -> None:
 
 
 def test_cards_cut_their_lines_where_all_together_are_long(unclean: Path) -> None:
-    write(full_of_text(60), unclean / "findings.json")
+    write_findings(full_of_text(60), unclean / "findings.json")
 
     html = draw(unclean).read_text(encoding="utf-8")
 

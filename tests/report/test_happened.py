@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.incidents import everyone
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.alerts import alert, known
 from forensics.report.saved import load
 from forensics.report.sections import happened
@@ -54,7 +54,7 @@ def chained(unclean: Path) -> Path:
     ]
     chain = {"id": "C-1", "findings": ["F-4e", "F-1b", "F-3f2a91c0"], "links": links,
              "competing": []}  # fmt: skip
-    write(document(unclean_findings()) | {"chains": [chain]}, unclean / "findings.json")
+    write_findings(document(unclean_findings()) | {"chains": [chain]}, unclean / "findings.json")
     return unclean
 
 
@@ -121,7 +121,7 @@ def test_rows_closer_than_the_clocks_are_joined_by_a_bracket(unclean: Path) -> N
             ("d", 1, 51_000),
         )
     ]  # fmt: skip
-    write(document(found), unclean / "findings.json")
+    write_findings(document(found), unclean / "findings.json")
 
     doubts = {row.says: row.doubt for row in story(load(unclean))[0] if row.finding}
 
@@ -136,7 +136,7 @@ def test_few_findings_are_filled_up_with_what_the_tables_tell(unclean: Path) -> 
     save(unclean, "leadership", leadership())
     one = finding("F-1", "flapping-broker", "high", title="it flaps", brokers=[2],
                   **{"from": iso(40_000), "to": iso(BACK)})  # fmt: skip
-    write(document([one]), unclean / "findings.json")
+    write_findings(document([one]), unclean / "findings.json")
 
     rows, _ = story(load(unclean))
     says = [row.says for row in rows]
@@ -152,7 +152,7 @@ def test_no_more_than_fifteen_rows_and_the_rest_is_counted(unclean: Path) -> Non
                 **{"from": iso(at), "to": iso(at)})
         for at in range(30)
     ]  # fmt: skip
-    write(document(found), unclean / "findings.json")
+    write_findings(document(found), unclean / "findings.json")
 
     rows, left = story(load(unclean))
 

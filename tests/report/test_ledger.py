@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.saved import load
 from forensics.report.sections import ledger
 from tests.report.samples import at, document, finding, iso, lost, save
@@ -32,7 +32,7 @@ def test_a_row_tells_the_whole_way_of_a_loss(unclean: Path) -> None:
         "written_from": iso(30_000), "written_to": iso(70_000),
     }  # fmt: skip
     one = finding("F-1", "unclean-election", "critical", measures={"partitions": [row]})
-    write(document([one]), unclean / "findings.json")
+    write_findings(document([one]), unclean / "findings.json")
 
     assert rows(ledger.render(load(unclean)))[0] == [
         "metrics-firehose-0", "broker 1, epoch 0", "broker 2, epoch 2 (automatic)", "822, 845",
@@ -44,7 +44,7 @@ def test_a_row_tells_the_whole_way_of_a_loss(unclean: Path) -> None:
 def test_what_no_line_tells_is_said_to_be_unknown(unclean: Path) -> None:
     row = lost(9, 7, None) | {"lost_from": None, "leader_epoch": 5}
     one = finding("F-1", "unclean-election", "critical", measures={"partitions": [row]})
-    write(document([one]), unclean / "findings.json")
+    write_findings(document([one]), unclean / "findings.json")
 
     assert rows(ledger.render(load(unclean)))[0] == [
         "metrics-firehose-9", "broker 1, epoch not known", "broker 2, epoch 5", "not logged",
@@ -61,7 +61,7 @@ def test_clean_cuts_are_apart_and_acks_all_is_safe_only_where_no_cut_reached_bel
     for below, is_safe in ((0, True), (2, False), (None, False)):
         row = cut | {"below_high_watermark": below}
         one = finding("F-1", "truncation", "low", measures={"partitions": [row]})
-        write(document([one]), unclean / "findings.json")
+        write_findings(document([one]), unclean / "findings.json")
         html = ledger.render(load(unclean))
 
         assert "No unclean election was seen." in html

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from forensics.report import draw, figures, page, write
+from forensics.report import draw, figures, page, write_findings
 from tests.report.samples import document, finding, proof, save, unclean_findings
 
 Rewrite = Callable[[Path, dict[str, Any]], None]
@@ -122,7 +122,7 @@ def test_hostile_text_stays_text(unclean: Path, hostile: str) -> None:
     ]  # fmt: skip
     text = hostile.encode("utf-8", "replace").decode()
     lane = {"node": text, "role": "broker", "state": text}
-    write(document(found), unclean / "findings.json")
+    write_findings(document(found), unclean / "findings.json")
     save(unclean, "lanes", [lane])
     save(unclean, "files", [{"file": text, "node": text, "layout": text, "damaged": text}])
     save(unclean, "leadership", [{"topic": text, "partition": 0, "leader": 1, "election": text}])
@@ -207,7 +207,7 @@ def test_findings_json_stands_in_the_page(unclean: Path) -> None:
 
 def test_without_any_table_the_page_is_still_drawn(tmp_path: Path) -> None:
     """Findings alone make a page; what is missing is said."""
-    write(document(unclean_findings()), tmp_path / "findings.json")
+    write_findings(document(unclean_findings()), tmp_path / "findings.json")
 
     html = draw(tmp_path).read_text(encoding="utf-8")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forensics.report import harms, write
+from forensics.report import harms, write_findings
 from forensics.report.saved import load
 from forensics.report.sections import partitions
 from tests.report.samples import START, at, document, finding, lost, reign, save
@@ -53,7 +53,7 @@ def test_the_worst_stand_first_and_the_unchanged_are_only_counted(unclean: Path)
 def test_a_loss_without_a_bound_is_the_worst(unclean: Path) -> None:
     row = lost(1, 2, None) | {"partition": "orders-v2-2"}
     one = finding("F-1", "unclean-election", "critical", measures={"partitions": [row]})
-    write(document([one]), unclean / "findings.json")
+    write_findings(document([one]), unclean / "findings.json")
 
     found, _ = harms.harms(load(unclean))
 
@@ -84,7 +84,7 @@ def test_equal_histories_are_in_the_page_once(tmp_path: Path) -> None:
     rows = [row for number in range(500)
             for row in reign("t", number, (0, 1, 0, 9_000), (1, 2, 9_000, None))]  # fmt: skip
     save(tmp_path, "leadership", rows)
-    write(document([]), tmp_path / "findings.json")
+    write_findings(document([]), tmp_path / "findings.json")
     found = block(partitions.render(load(tmp_path)))
 
     assert len(found["histories"]) == 1
@@ -101,7 +101,7 @@ def test_what_has_no_room_is_counted_and_where_it_is_is_said(
         for row in reign("t", number, (0, 1, 0, 9_000 + number), (1, 2, 9_000 + number, None))
     ]
     save(tmp_path, "leadership", rows)
-    write(document([]), tmp_path / "findings.json")
+    write_findings(document([]), tmp_path / "findings.json")
     html = partitions.render(load(tmp_path))
     told = [row for row in block(html)["rows"] if row[-1] >= 0]
 

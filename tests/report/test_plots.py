@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from forensics.limits import load_limits
-from forensics.report import colours, draw, write
+from forensics.report import colours, draw, write_findings
 from forensics.report.plots import courses, covering, episodes, flapping, shares, terms
 from forensics.report.saved import load
 from tests.report.samples import START, Row, at, clocks, document, finding, iso, lanes, save
@@ -105,7 +105,7 @@ def test_the_share_of_episodes_that_are_over_reaches_all_and_shows_the_limits(
                 measures={"verdict": "transient"}, **{"from": iso(1000), "to": iso(1000 + ms)})
         for at, ms in enumerate(lasted)
     ]  # fmt: skip
-    write(document(told), unclean / "findings.json")
+    write_findings(document(told), unclean / "findings.json")
     known = load_limits()["stale-metadata"]
     drawn = json.loads(re.findall(r'data-figure="figure-episodes">(.*?)</script>',
                                   str(episodes.section(load(unclean))))[0])  # fmt: skip
@@ -120,7 +120,7 @@ def test_the_share_of_episodes_that_are_over_reaches_all_and_shows_the_limits(
     assert drawn["layout"]["xaxis2"]["type"] == "log"
     assert [line["x"][0] for line in lines] == [known["settled"] * 1000, known["long"] * 1000]
 
-    write(document(told) | {"packs": [{"name": "a"}, {"name": "b"}]}, unclean / "findings.json")
+    write_findings(document(told) | {"packs": [{"name": "a"}, {"name": "b"}]}, unclean / "findings.json")
     assert shares.limits(load(unclean)) == {}
 
 

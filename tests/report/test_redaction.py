@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from forensics.console import group, jobs_folder
 from forensics.errors import ForensicsError
 from forensics.redacting import again, asked
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.redaction import CLASSES, Pseudonyms
 from forensics.report.redaction.replacing import Replacer
 from forensics.report.redaction.spotting import spotted
@@ -234,7 +234,7 @@ def hostile(tmp_path: Path) -> Path:
                 evidence=[proof(1, at, f"[Partition {name}-0 broker=1] x")])
         for at, name in enumerate(HOSTILE)
     ]  # fmt: skip
-    write(document(found), out / "findings.json")
+    write_findings(document(found), out / "findings.json")
     return out
 
 
@@ -355,7 +355,7 @@ def test_folders_and_files_are_called_otherwise_too(tmp_path: Path) -> None:
         for name in names
     ])  # fmt: skip
     told = finding("F-00000001", "x", "low", title=f"{names[0]} ends early", evidence=[])
-    write(document([told], "clear"), tmp_path / "run" / "findings.json")
+    write_findings(document([told], "clear"), tmp_path / "run" / "findings.json")
     again(tmp_path / "run", tmp_path / "out", CLASSES, tmp_path / "map.json")
 
     found = [short(name) for name in table(tmp_path / "out", "files")["file"].to_pylist()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.saved import load
 from forensics.report.sections import findings, ledger, swimlanes, verdict
 from tests.report.samples import (
@@ -53,7 +53,7 @@ def test_the_ledger_adds_up_and_says_what_has_no_bound(unclean: Path) -> None:
         lost(0, 2, 900) | {"note": "seen by broker 3", "also_cut": [{"broker": 3, "to": 0}]},
         lost(1, 1002, None) | {"leader": 1002},
     ]
-    write(
+    write_findings(
         document([finding("F-1", "unclean-election", "high", measures={"partitions": rows})]),
         unclean / "findings.json",
     )
@@ -72,7 +72,7 @@ def test_the_ledger_adds_up_and_says_what_has_no_bound(unclean: Path) -> None:
 def test_a_command_holds_no_word_of_a_log_unquoted(unclean: Path) -> None:
     """Names are quoted for the shell; ids are numbers or nothing."""
     row = lost(0, 2, 1) | {"partition": "a; rm -rf /", "leader": "$(x)", "leader_epoch": "`x`"}
-    write(
+    write_findings(
         document([finding("F-1", "unclean-election", "high", measures={"partitions": [row]})]),
         unclean / "findings.json",
     )

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from forensics.console import group, jobs_folder
 from forensics.errors import ForensicsError
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.saved import load
 from forensics.report.timelines import Wanted, tell
 from forensics.report.timelines.steps import Place, Step, Story
@@ -82,7 +82,7 @@ def told(tmp_path: Path) -> Callable[..., Story]:
     ) -> Story:
         for name, rows in (("leadership", epochs), ("isr", versions), ("events", events)):
             save(tmp_path, name, rows)
-        write(document(unclean_findings()), tmp_path / "findings.json")
+        write_findings(document(unclean_findings()), tmp_path / "findings.json")
         return tell(load(tmp_path), Wanted((FIREHOSE,), **asked))[0]  # type: ignore[arg-type]
 
     return give
@@ -320,7 +320,7 @@ def test_what_a_broker_lost_is_counted_in_strokes(tmp_path: Path) -> None:
     ]
     save(tmp_path, "leadership", rows)
     save(tmp_path, "lanes", lanes())
-    write(document([]), tmp_path / "findings.json")
+    write_findings(document([]), tmp_path / "findings.json")
 
     story = tell(load(tmp_path), Wanted(brokers=(1,)))[0]
     lost = [(step.at, step.facts["count"]) for step in only(story, "moves")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forensics.report import draw as postmortem
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.saved import load
 from forensics.report.timelines import Wanted, tell
 from forensics.report.timelines.page import draw
@@ -47,7 +47,7 @@ def test_what_is_not_known_is_hatched_and_never_coloured_as_known(tmp_path: Path
         for epoch, start, end in ((0, 1_000, 9_000), (1, None, 9_000), (2, 9_000, 20_000))
     ]  # fmt: skip
     save(tmp_path, "leadership", rows)
-    write(document([]), tmp_path / "findings.json")
+    write_findings(document([]), tmp_path / "findings.json")
 
     [drawing] = drawings(page(tmp_path, tmp_path / "t.html", Wanted(("t-0",))))
     bars = {
@@ -125,7 +125,7 @@ def test_hostile_text_stays_text(hostile: str, tmp_path: Path) -> None:
     save(tmp_path, "events", [{"kind": "truncated", "ts": at(5), "node": text, "file": text,
                                "line": 1, "topic": text, "partition": 0, "text": text,
                                "rule": text}])  # fmt: skip
-    write(document([found]), tmp_path / "findings.json")
+    write_findings(document([found]), tmp_path / "findings.json")
     saved = load(tmp_path)
 
     html = own(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.collecting import advised
 from forensics.report.saved import load
 from forensics.report.sections import appendix, review, unseen
@@ -126,7 +126,7 @@ def test_the_example_in_the_page_is_itself_readable(quiet: Path) -> None:
 def test_the_appendix_holds_every_digest_in_full(unclean: Path) -> None:
     """A digest that is cut identifies nothing."""
     packs = [{"name": "ours", "version": "3", "sha256": "ab" * 32}]
-    write(document([]) | {"packs": packs}, unclean / "findings.json")
+    write_findings(document([]) | {"packs": packs}, unclean / "findings.json")
     html = appendix.render(load(unclean))
 
     assert "ab" * 32 in html

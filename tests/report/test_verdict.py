@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.saved import load
 from forensics.report.sections import verdict
 from tests.report.samples import document, file, finding, iso, lost, save
@@ -25,7 +25,7 @@ def text(html: str) -> str:
 
 def draw(out: Path, *findings: dict[str, Any], verdict_: str = "incident", **more: Any) -> str:
     """Draw the verdict of a run with these findings."""
-    write(document(list(findings), verdict_) | more, out / "findings.json")
+    write_findings(document(list(findings), verdict_) | more, out / "findings.json")
     return text(verdict.render(load(out)))
 
 
@@ -149,7 +149,7 @@ def test_hostile_words_of_a_verdict_make_no_class_and_no_tag(
 
 def test_titles_of_the_other_incidents_lead_to_their_cards(unclean: Path) -> None:
     found = [finding(f"F-{at}", "isr-storm", "high", title=f"Storm {at}") for at in range(6)]
-    write(document(found), unclean / "findings.json")
+    write_findings(document(found), unclean / "findings.json")
     html = verdict.render(load(unclean))
 
     assert '<a href="#F-1">Storm 1</a>' in html

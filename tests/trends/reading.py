@@ -21,5 +21,5 @@ def read(sample: str, out: Path) -> Path:
     document = incidents.document(
         trial.tables, trial.files.values(), trial.past.clocks, answers, catalogue([])
     )
-    report.write(document, out / "findings.json")
+    report.write_findings(document, out / "findings.json")
     return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.saved import load
 from forensics.trends.covering import Cover, covers, length
 from tests.report import samples
@@ -18,7 +18,7 @@ def seen(out: Path, files: list[Row], holes: list[Row] | None = None) -> dict[st
     samples.save(out, "files", files)
     samples.save(out, "coverage", holes or [])
     samples.save(out, "clocks", [])
-    write(samples.document([], "clear"), out / "findings.json")
+    write_findings(samples.document([], "clear"), out / "findings.json")
     return {one.node: one for one in covers(load(out), WINDOW)}
 
 

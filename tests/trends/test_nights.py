@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.saved import load
 from forensics.trends.nights import NIGHTS, Burn, burns, nights_of
 from forensics.trends.weeks import Week
@@ -31,7 +31,7 @@ def found(out: Path, rows: list[dict[str, Any]]) -> list[Burn]:
     moments = [datetime.fromtimestamp((WINDOW[0] + ms) / 1000, UTC) for ms in (0, 7 * DAY)]
     document = samples.document([], "clear")
     document["window"] = {"from": moments[0].isoformat(), "to": moments[1].isoformat()}
-    write(document, out / "findings.json")
+    write_findings(document, out / "findings.json")
     return burns(load(out), WINDOW)
 
 

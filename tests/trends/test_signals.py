@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.saved import load
 from forensics.trends.covering import Span
 from forensics.trends.signals import Counts, counts
@@ -20,7 +20,7 @@ WINDOW = START, START + 100_000
 def counted(out: Path, window: Span = WINDOW, **tables: list[Row]) -> Counts:
     for name in ("leadership", "isr", "lanes", "events", "clocks", "files"):
         samples.save(out, name, tables.get(name, []))
-    write(samples.document(tables.get("findings", [])), out / "findings.json")
+    write_findings(samples.document(tables.get("findings", [])), out / "findings.json")
     saved = load(out)
     return counts(saved, window, saved.findings)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forensics.report import write
+from forensics.report import write_findings
 from forensics.report.saved import load
 from forensics.trends.comparing import window
 from forensics.trends.summaries import summary_of, window_of
@@ -140,7 +140,7 @@ def test_a_week_of_nothing_but_an_earlier_incident_is_not_called_an_incident(
     samples.save(tmp_path, "files", whole)
     samples.save(tmp_path, "events", [])
     late = samples.finding("F-00000001", "broker-restart", "high", **{"from": samples.iso(10)})
-    write(samples.document([late]), tmp_path / "findings.json")
+    write_findings(samples.document([late]), tmp_path / "findings.json")
     start = samples.START
     before = window_of(load(tmp_path), (start, start + 11), "with it")
     after = window_of(load(tmp_path), (start + 11, start + samples.END), "after it")
@@ -156,7 +156,7 @@ def test_a_clock_that_is_off_puts_no_error_into_the_wrong_window(tmp_path: Path)
     plain = {"kind": "client_error", "node": "broker-1", "file": "a", "line": 1, "level": "ERROR"}
     rows = [plain | {"ts": samples.at(after)} for after in (5_000, 12_000, 25_000)]
     samples.save(tmp_path, "events", rows)
-    write(samples.document([], "clear"), tmp_path / "findings.json")
+    write_findings(samples.document([], "clear"), tmp_path / "findings.json")
     start = samples.START
     errors = [
         window_of(load(tmp_path), (start + a, start + b), "")["signals"]["brokers"].get("1", {})

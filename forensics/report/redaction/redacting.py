@@ -43,7 +43,7 @@ def redact(source: Path, out: Path, classes: Collection[str], secret: Path) -> T
     with _half_made(out) as half:
         for table in tables:
             _table(saved, table, half / _TABLES / table, treatment)
-        findings.write(_document(saved.document, treatment, classes), half / _FINDINGS)
+        findings.write_findings(_document(saved.document, treatment, classes), half / _FINDINGS)
         page.draw(half)
         # First the map: a run whose names nobody can lead back would be worth little.
         pseudonyms.save(secret)
