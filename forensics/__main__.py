@@ -1,6 +1,6 @@
 """`python -m forensics` is the command `kafka-forensics`."""
 
-from forensics.console import main
+from forensics.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -5,16 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = [
-    "ArchiveError",
-    "ConfigError",
-    "ForensicsError",
-    "JavaError",
-    "Problem",
-    "RuleError",
-    "taken_twice",
-]
-
 
 class ForensicsError(Exception):
     """Something a person can put right; the command prints the sentence and ends with 1."""

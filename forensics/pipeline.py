@@ -1,28 +1,179 @@
-"""The order of the work: archives, entries, events, history, incidents, quality, report."""
+"""From archives to the past: the tables of events, files, clocks, lanes, leadership and ISR.
+
+The wide parts are asked of an engine: Spark for archives, this process for a few lines.
+
+From the past to what is said of it: findings, their document, and the checks of the tables.
+
+The order of the work: archives, entries, events, history, incidents, quality, report.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from forensics import ending, history, incidents, quality, report
-from forensics.archives.planning import plan
-from forensics.ending import Code, Ending, Stopwatch
-from forensics.engine_base import Say
-from forensics.events.accounting import FileAccount
-from forensics.events.packs import Catalogue, catalogue, open_pack, packed
-from forensics.flow import read, rebuild
-from forensics.judging import judge
-from forensics.progress import SILENT, Watcher
-from forensics.settings import Settings
-from forensics.spark import Cluster, told_plainly
-from forensics.summary import coverage_of
-from forensics.tables import give_back
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
-__all__ = ["postmortem"]
+from forensics import run_result
+from forensics.detection import verdict
+from forensics.detection.registry import find
+from forensics.detection.runner import Answers
+from forensics.engine.base import Engine, Say
+from forensics.engine.progress import SILENT, Watcher
+from forensics.engine.spark import Cluster, told_plainly
+from forensics.events.file_accounts import FileAccount, add_up, assign, mark_duplicates, settler
+from forensics.events.packs import Catalogue, catalogue, open_pack, packed
+from forensics.history import log_coverage
+from forensics.history.clocks.anchors import ANCHORS, PAIRS, anchor_sources, pair_settler
+from forensics.history.log_coverage import coverage_table, named_nodes
+from forensics.history.nodes import build_lanes
+from forensics.history.nodes.startup_windows import phases_of
+from forensics.history.partitions.fold import FOLD_COLUMNS, FOLD_KINDS, FOLDED, Context
+from forensics.history.rebuild import Past, context, folder, solve_clocks
+from forensics.ingest.read_plan import Plan, plan
+from forensics.lib.arrow_io import events_of
+from forensics.quality.expectations import suites
+from forensics.quality.gate import check, lowered, told
+from forensics.quality.gx_runner import checked_suites, prepare
+from forensics.quality.metrics import Given
+from forensics.report.page import draw
+from forensics.run_output.findings import write_findings
+from forensics.run_result import Code, Ending, Stopwatch
+from forensics.run_summary import coverage_of
+from forensics.schemas import BREACHES, CLOCKS, CUTS, EVENTS, FILES, ISR, LEADERSHIP, give_back
+from forensics.settings import Settings
+
+_FOLDED = (
+    ("leadership", LEADERSHIP),
+    ("isr", ISR),
+    ("cuts", CUTS),
+    ("breaches", BREACHES),
+)
+_ORDER = ("topic", "partition", "leader_epoch", "partition_epoch")
+
+
+def read(
+    engine: Engine, work: Plan, overlays: str, settings: Settings, say: Say
+) -> dict[str, FileAccount]:
+    """Turn archives into the tables of events and files."""
+    say(f"archives   {len(work.splits)} pieces of work")
+    staged = settings.staging / "scan"
+    engine.scan(work.splits, overlays, staged, context=settings.context)
+    files = accounts(staged, work)
+    mark_duplicates(files)
+    assign(files)
+    events = settings.tables / "events"
+    engine.each_batch(staged, events, settler(files), EVENTS)
+    name_versions(files, events)
+    rows = [files[name].row() for name in sorted(files)]
+    write_table(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
+    lines, found = (sum(row[name] for row in rows) for name in ("lines", "events"))
+    empty = sum(not row["bytes"] and not row["damaged"] for row in rows)
+    say(f"events     {found:,} in {lines:,} lines of {len(rows)} files, {empty} of them empty")
+    for row in rows:
+        if row["damaged"] and row["file"] not in dict(work.problems):
+            say(f"warning: {row['file']}: {row['damaged']}; the rest is read")
+    return files
+
+
+def rebuild(engine: Engine, files: Mapping[str, FileAccount], settings: Settings, say: Say) -> Past:
+    """Turn events into clocks, lanes, leadership and ISR."""
+    tables, events = settings.tables, settings.tables / "events"
+    nodes = {one.node: one.role for one in files.values() if one.node and one.role}
+    sources = anchor_sources(phases_of(events))
+    pairs = engine.together(events, sources, ANCHORS)
+    settle = pair_settler(len(nodes))
+    settled = engine.each_group(pairs, ["node", "other"], settle, PAIRS)
+    clocks = solve_clocks(settled, events, sorted(nodes))
+    write_table(pa.Table.from_pylist(list(clocks.rows), schema=CLOCKS), tables / "clocks")
+    lanes = build_lanes.lanes(events, clocks, nodes)
+    covered = log_coverage.covered(files.values(), clocks)
+    write_table(lanes.table(covered), tables / "lanes")
+    named = named_nodes(events)
+    write_table(coverage_table(covered, lanes.away, named), tables / "coverage")
+    known = context(events, clocks, lanes.away, covered)
+    fold(engine, known, settings)
+    epochs = ds.dataset(tables / "leadership", format="parquet").count_rows()
+    say(f"history    {epochs:,} leader epochs, {len(lanes.away)} absences of brokers")
+    return Past(clocks, lanes, known)
+
+
+def fold(engine: Engine, known: Context, settings: Settings) -> None:
+    """Fold each partition's events, and write leadership and ISR in the order of partitions."""
+    folded = settings.staging / "folded"
+    both = engine.each_partition(
+        settings.tables / "events",
+        FOLD_KINDS,
+        FOLD_COLUMNS,
+        folder(known),
+        FOLDED,
+    )
+    engine.write(both, folded)
+    for name, schema in _FOLDED:
+        order = [column for column in _ORDER if column in schema.names]
+        engine.write_sorted(folded, name, schema.names, order, settings.tables / name)
+
+
+def accounts(staged: Path, work: Plan) -> dict[str, FileAccount]:
+    """Read the accounts of all splits, and give unreadable paths one too."""
+    table = ds.dataset(staged, format="parquet").to_table(
+        columns=["file", "split", "account"], filter=ds.field("account").is_valid()
+    )
+    rows = [row | {"account": json.loads(row["account"])} for row in table.to_pylist()]
+    files = add_up(rows)
+    for label, problem in work.problems:
+        files[label] = FileAccount(label, notes=[problem], broken=True)
+    return files
+
+
+def name_versions(files: Mapping[str, FileAccount], events: Path) -> None:
+    """Name the Kafka version that each file says, the newest one if there are several."""
+    columns = ["kind", "ts", "node", "file", "line", "detail"]
+    for row in events_of(events, ["kafka_version"], columns):
+        files[row["file"]].version = row["detail"]
+
+
+def write_table(table: pa.Table, target: Path) -> None:
+    """Write a small table as a folder of one Parquet file."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    pq.write_table(table, target / "part-0.parquet", compression="zstd")
+
+
+def _all(answers: Answers) -> Answers:
+    return answers
+
+
+def judge(  # noqa: PLR0913
+    files: Mapping[str, FileAccount],
+    past: Past,
+    rules: Catalogue,
+    settings: Settings,
+    watch: Stopwatch,
+    *,
+    chosen: Callable[[Answers], Answers] = _all,
+) -> tuple[dict[str, Any], Answers]:
+    """Turn history into findings, check what they rest on, and trust them no further than that.
+
+    `chosen` takes the answers that are told of out of all that are found.
+    """
+    packs = [open_pack(path) for path in settings.packs]
+    with watch.stage("incidents"):
+        answers = chosen(find(settings.tables, past, packs))
+    with watch.stage("quality"):
+        given = Given(settings.tables, list(files.values()), past.clocks, answers.findings)
+        gate = check(given, suites(packs), settings.data_docs)
+        answers, gate = lowered(answers, gate, given)
+        write_table(gate.table(), settings.tables / "checks")
+        document = verdict.document(settings.tables, files.values(), past.clocks, answers, rules)
+    return told(document, gate, given), answers
 
 
 def postmortem(settings: Settings, say: Say, watcher: Watcher = SILENT) -> dict[str, Any]:
@@ -32,7 +183,7 @@ def postmortem(settings: Settings, say: Say, watcher: Watcher = SILENT) -> dict[
     """
     with Stopwatch(watcher) as watch:
         try:
-            ending.clear(settings.out)
+            run_result.clear(settings.out)
             return _run(settings, say, watch)
         except BaseException as error:
             stopped = isinstance(error, KeyboardInterrupt)
@@ -41,7 +192,7 @@ def postmortem(settings: Settings, say: Say, watcher: Watcher = SILENT) -> dict[
             # Where the folder cannot be written, that is what went wrong, and is told.
             with suppress(OSError):
                 end = Ending(code, because)
-                ending.save(settings.out, end, command=settings.command, **watch.told())
+                run_result.save(settings.out, end, command=settings.command, **watch.told())
             raise
 
 
@@ -49,7 +200,7 @@ def _run(settings: Settings, say: Say, watch: Stopwatch) -> dict[str, Any]:
     packs = [open_pack(path) for path in settings.packs]
     rules = catalogue(packs)
     # What is wrong with somebody's own expectations is told before the work, not after it.
-    quality.checked_suites(packs)
+    checked_suites(packs)
     with watch.stage("plan"):
         work = plan(settings.archives, settings.split_size)
     for label, problem in work.problems:
@@ -58,7 +209,7 @@ def _run(settings: Settings, say: Say, watch: Stopwatch) -> dict[str, Any]:
     settings.tables.mkdir(parents=True, exist_ok=True)
     with told_plainly():
         with watch.stage("start"):
-            quality.prepare()
+            prepare()
             cluster = Cluster(settings.master, watch.watcher)
         try:
             with watch.stage("scan"):
@@ -74,7 +225,7 @@ def _run(settings: Settings, say: Say, watch: Stopwatch) -> dict[str, Any]:
 
 def conclude(  # noqa: PLR0913
     files: Mapping[str, FileAccount],
-    past: history.Past,
+    past: Past,
     rules: Catalogue,
     settings: Settings,
     say: Say,
@@ -86,19 +237,19 @@ def conclude(  # noqa: PLR0913
     document, answers = judge(files, past, rules, settings, watch)
     say(f"incidents  {len(answers.findings)} findings, verdict: {document['verdict']}")
     with watch.stage("report"):
-        report.write_findings(document, settings.out / "findings.json")
-        page = report.draw(settings.out)
+        write_findings(document, settings.out / "findings.json")
+        page = draw(settings.out)
     say(f"report     {page}")
     problems = [f"{name}: {', '.join(one.notes)}" for name, one in files.items() if one.broken]
-    end = ending.ending_of(document, problems, document["quality"]["closed"], settings)
+    end = run_result.ending_of(document, problems, document["quality"]["closed"], settings)
     figures = _figures(document, files, answers)
     seen = {"coverage": coverage_of(settings.tables), "page": str(page)}
     told = {"command": settings.command, **figures, **seen, **watch.told()}
-    return ending.save(settings.out, end, **told)
+    return run_result.save(settings.out, end, **told)
 
 
 def _figures(
-    document: Mapping[str, Any], files: Mapping[str, FileAccount], answers: incidents.Answers
+    document: Mapping[str, Any], files: Mapping[str, FileAccount], answers: Answers
 ) -> dict[str, Any]:
     """Gather the figures that an end summary tells."""
     levels = Counter(one["severity"] for one in document["findings"])
@@ -111,7 +262,7 @@ def _figures(
         "archive": document["archive"],
         "lines": {name: lines[name] for name in buckets},
         "damaged": sum(one.broken for one in files.values()),
-        "findings": {level: levels[level] for level in reversed(ending.LEVELS)},
+        "findings": {level: levels[level] for level in reversed(run_result.LEVELS)},
         "suppressed": len(answers.suppressed),
         "quality": _of_gate(document["quality"]),
         "detectors": {name: answered[name] for name in sorted(answered)},

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SPLIT_SIZE", "Settings"]
-
 # What one task reads of a plain file: long enough to be worth a task, short enough to share.
 SPLIT_SIZE = 64 << 20
 

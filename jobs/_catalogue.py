@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forensics.console import RULES
+from forensics.cli.app import RULES
 
 if TYPE_CHECKING:
     from forensics.events.packs import Catalogue
     from forensics.events.rules import Rule
 
-__all__ = ["command"]
 
 # A terminal is not as wide as the longest list of loggers.
 LOGGERS = 2
@@ -51,14 +50,14 @@ def list_(
     Example:
       kafka-forensics rules list --kind partition_state --logger ReplicaManager
     """
-    from forensics.events.authoring import describing
+    from forensics.rule_tools import rule_text
 
     rules: Sequence[Rule] = _found(packs).rules
     last = logger and logger.rpartition(".")[2]
-    rules = _only(rules, "kind", kind, {rule.id: describing.kinds_of(rule) for rule in rules})
+    rules = _only(rules, "kind", kind, {rule.id: rule_text.kinds_of(rule) for rule in rules})
     rules = _only(rules, "logger", last, {rule.id: rule.loggers for rule in rules})
-    rules = _only(rules, "family", family, {rule.id: [describing.family(rule)] for rule in rules})
-    told = [describing.summary(rule) for rule in sorted(rules, key=lambda rule: rule.id)]
+    rules = _only(rules, "family", family, {rule.id: [rule_text.family(rule)] for rule in rules})
+    told = [rule_text.summary(rule) for rule in sorted(rules, key=lambda rule: rule.id)]
     if as_json:
         print(json.dumps(told, indent=2, ensure_ascii=False))
         return
@@ -79,7 +78,7 @@ def show(name: str, packs: Sequence[Path]) -> None:
     Example:
       kafka-forensics rules show isr.updated
     """
-    from forensics.events.authoring.describing import described, find
+    from forensics.rule_tools.rule_text import described, find
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A line of a log may hold what the terminal's encoding does not.
@@ -114,9 +113,9 @@ def new(name: str, logger: str, line: str | None, kind: str, folder: Path) -> No
         --line '[2026-11-18 11:51:22,793] INFO Cleaner 0 is slow (kafka.log.LogCleaner)'
     """
     from forensics.errors import ForensicsError
-    from forensics.events.authoring.describing import every_kind
-    from forensics.events.authoring.drafting import Draft, draft, pointer
-    from forensics.events.kinds import read_kinds
+    from forensics.events.rules import read_kinds
+    from forensics.rule_tools.rule_text import every_kind
+    from forensics.rule_tools.scaffold import Draft, draft, pointer
 
     file = folder / f"{name.replace('.', '-')}.yaml"
     # No line may be taken by two rules, and your own count too.
@@ -147,10 +146,10 @@ def docs(folder: Path) -> None:
     Example:
       kafka-forensics rules docs docs
     """
+    from forensics.detection.detector_docs import page
     from forensics.errors import ForensicsError
-    from forensics.events.authoring.describing import every_kind
-    from forensics.events.authoring.documenting import MARK, pages
-    from forensics.incidents.describing import page
+    from forensics.rule_tools.generate_docs import MARK, pages
+    from forensics.rule_tools.rule_text import every_kind
 
     made = pages(_found(()).rules, every_kind())
     made |= {"detectors.md": f"{MARK}\n\n{page()}"}
@@ -180,8 +179,8 @@ def schema(folder: Path) -> None:
     Example:
       kafka-forensics rules schema rules/schema
     """
-    from forensics.events.authoring.describing import every_kind
-    from forensics.events.authoring.schemas import schemas
+    from forensics.rule_tools.json_schemas import schemas
+    from forensics.rule_tools.rule_text import every_kind
 
     written = {folder / name: text for name, text in schemas(every_kind()).items()}
     _write(written)
@@ -200,7 +199,7 @@ def _only(
 ) -> Sequence[Rule]:
     """Keep the rules that have something; what none has is most often misspelt."""
     from forensics.errors import ForensicsError
-    from forensics.events.authoring.describing import near
+    from forensics.rule_tools.rule_text import near
 
     if wanted is None:
         return rules

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forensics.console import JSON, QUIET, RULES, WAIT, arguments, run
-from forensics.ending import LEVELS, Code
+from forensics.cli.app import JSON, QUIET, RULES, WAIT, arguments, run
+from forensics.run_result import LEVELS, Code
 
 if TYPE_CHECKING:
-    from forensics.auditing import Wishes
+    from forensics.weekly_audit import Wishes
 
 
 @click.command()
@@ -80,8 +80,8 @@ def command(  # noqa: PLR0917 - each is an option of its own
       kafka-forensics audit logs/ --store audits --week 2026-W46 --fail-on high --wait 600
       kafka-forensics audit logs/ late/ --store audits --keep-weeks 26 -q --json
     """
-    from forensics.auditing import Wishes
-    from forensics.trends.weeks import Week
+    from forensics.weekly.iso_week import Week
+    from forensics.weekly_audit import Wishes
 
     chosen = Week.named(week) if week else None
     result = _run(
@@ -96,13 +96,13 @@ def command(  # noqa: PLR0917 - each is an option of its own
 
 
 def _run(wishes: Wishes, *, quiet: bool) -> dict[str, Any]:
-    from forensics import summary
-    from forensics.auditing import audit
-    from forensics.progress import Progress
+    from forensics import run_summary
+    from forensics.engine.progress import Progress
+    from forensics.weekly_audit import audit
 
     with Progress(sys.stderr, quiet=quiet).open() as progress:
         result = audit(wishes, progress.say, progress)
-        for line in summary.lines(result) if "verdict" in result else ():
+        for line in run_summary.lines(result) if "verdict" in result else ():
             progress.say(line)
     return result
 

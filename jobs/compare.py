@@ -9,9 +9,7 @@ from pathlib import Path
 
 import click
 
-from forensics.console import JSON, run
-
-__all__ = ["command"]
+from forensics.cli.app import JSON, run
 
 
 @click.command()
@@ -44,9 +42,8 @@ def command(a: str, b: str, store: Path | None, target: Path | None, *, as_json:
       kafka-forensics compare out@2026-11-17..2026-11-18 out@2026-11-18..2026-11-19
     """
     from forensics.errors import ForensicsError
-    from forensics.trends.comparing import compare, values, window
-    from forensics.trends.notes import Notes, notes_of
-    from forensics.trends.telling import lines
+    from forensics.weekly.comparison import compare, lines, values, window
+    from forensics.weekly.notes import Notes, notes_of
 
     if target and not target.parent.is_dir():
         raise ForensicsError(f"--html {target}: there is no folder {target.parent}; make it first.")
@@ -61,7 +58,7 @@ def command(a: str, b: str, store: Path | None, target: Path | None, *, as_json:
         for line in lines(found):
             print(line)
     if target:
-        from forensics.trends.sections.pair import draw
+        from forensics.weekly.pages.comparison_page import draw
 
         draw(found, target)
         click.echo(f"page: {target}", err=as_json)

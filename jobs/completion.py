@@ -5,9 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from forensics.console import NAME, run
-
-__all__ = ["command"]
+from forensics.cli.app import NAME, run
 
 
 @click.command()

@@ -12,13 +12,11 @@ from typing import Any
 
 import click
 
-from forensics import configuring
-from forensics.configuring import HERE, Call, Config
-from forensics.console import JSON, NAME, run
+from forensics.cli import config_file
+from forensics.cli.app import JSON, NAME, run
+from forensics.cli.config_file import HERE, Call, Config
+from forensics.cli.option_sources import PREFIX, Option, known, variable
 from forensics.errors import ConfigError, ForensicsError
-from forensics.options import PREFIX, Option, known, variable
-
-__all__ = ["command"]
 
 FILE = click.option(
     "--config",
@@ -115,9 +113,9 @@ def _commands(context: click.Context) -> dict[Call, click.Command]:
 
 def _config(path: Path | None, commands: Mapping[Call, click.Command], call: Call) -> Config:
     try:
-        path = path or configuring.find(os.environ, Path.cwd())
+        path = path or config_file.find(os.environ, Path.cwd())
         keys = {name: known(one) for name, one in commands.items()}
-        return configuring.load(path, keys, call) if path else Config()
+        return config_file.load(path, keys, call) if path else Config()
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.console import JSON, QUIET, run
-from forensics.options import PREFIX
+from forensics.cli.app import JSON, QUIET, run
+from forensics.cli.option_sources import PREFIX
 
 if TYPE_CHECKING:
-    from forensics.checkup import Check
-    from forensics.progress import Progress
+    from forensics.cli.doctor import Check
+    from forensics.engine.progress import Progress
 
-__all__ = ["command"]
 
 COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -62,7 +61,7 @@ def command(
       kafka-forensics doctor --no-spark
       kafka-forensics doctor --json -o /data/reports
     """
-    from forensics.progress import Progress
+    from forensics.engine.progress import Progress
 
     found = []
     with Progress(sys.stderr, quiet=quiet or as_json).open() as progress:
@@ -90,30 +89,30 @@ def _checks(
     path: Path | None,
     progress: Progress | None,
 ) -> Iterator[Check]:
-    from forensics import checkup, rehearsal
+    from forensics.cli import doctor
 
     # One after the other, as they are found: the last ones take their time.
     broken = False
-    for check in (*checkup.machine(os.environ, out), _configuration(context, path)):
-        broken = broken or (check.state == checkup.PROBLEM and check.name in ("java", "packages"))
+    for check in (*doctor.machine(os.environ, out), _configuration(context, path)):
+        broken = broken or (check.state == doctor.PROBLEM and check.name in ("java", "packages"))
         yield check
     if progress is None:
-        yield from rehearsal.without_spark()
+        yield from doctor.without_spark()
     elif not broken:
-        yield from rehearsal.with_spark(master, progress)
+        yield from doctor.with_spark(master, progress)
 
 
 def _configuration(context: click.Context, path: Path | None) -> Check:
-    from forensics import configuring
-    from forensics.checkup import OK, PROBLEM, Check
+    from forensics.cli import config_file
+    from forensics.cli.doctor import OK, PROBLEM, Check
+    from forensics.cli.option_sources import known
     from forensics.errors import ConfigError
-    from forensics.options import known
 
     try:
-        path = path or configuring.find(os.environ, Path.cwd())
+        path = path or config_file.find(os.environ, Path.cwd())
         everything = context.find_root().command.everything()  # type: ignore[attr-defined]
         keys = {call: known(one) for call, one in everything.items()}
-        config = configuring.load(path, keys) if path else configuring.Config()
+        config = config_file.load(path, keys) if path else config_file.Config()
     except ConfigError as error:
         return Check(
             "config", PROBLEM, str(error), "Correct the file; `config show` reads it, too."

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import click
 
-from forensics.console import QUIET, run
-
-__all__ = ["command"]
+from forensics.cli.app import QUIET, run
 
 FORMATS = ("markdown", "csv", "parquet", "jsonl", "timesketch", "junit")
 
@@ -65,8 +63,8 @@ def command(
       kafka-forensics export out --format junit -o TEST-kafka.xml
     """
     from forensics.report.exports import FOLDERS, TEXTS
-    from forensics.report.narrowing import asked, narrow
-    from forensics.report.redrawing import opened
+    from forensics.report.page import opened
+    from forensics.report.time_window import asked, narrow
 
     _check(form, target, tables, since or till, events=events)
     saved = opened(out)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forensics.console import JSON, QUIET, RULES, arguments, run
-from forensics.ending import LEVELS
+from forensics.cli.app import JSON, QUIET, RULES, arguments, run
+from forensics.run_result import LEVELS
 
 if TYPE_CHECKING:
     from forensics.settings import Settings
@@ -121,23 +121,23 @@ def _run(
         raise click.UsageError("--map is for --redact; say what is to be redacted.")
     if settings.data_docs and classes is not None:
         raise click.UsageError("--data-docs are not redacted; leave them, or --redact.")
-    from forensics import redacting, summary
+    from forensics import redacted_run, run_summary
+    from forensics.engine.progress import Progress
     from forensics.pipeline import postmortem
-    from forensics.progress import Progress
 
     with Progress(sys.stderr, quiet=quiet).open() as progress:
         if classes is None:
             result = postmortem(settings, progress.say, progress)
         else:
-            chosen = redacting.asked(classes)
-            result = redacting.postmortem(settings, chosen, secret, progress.say, progress)
-        for line in summary.lines(result):
+            chosen = redacted_run.asked(classes)
+            result = redacted_run.postmortem(settings, chosen, secret, progress.say, progress)
+        for line in run_summary.lines(result):
             progress.say(line)
     return result
 
 
 def _preview(settings: Settings, *, as_json: bool) -> None:
-    from forensics.preview import look
+    from forensics.cli.dry_run import look
 
     seen = look(settings)
     if as_json:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from forensics.console import JSON, QUIET, RULES, WAIT, arguments, run
-from forensics.ending import Code
+from forensics.cli.app import JSON, QUIET, RULES, WAIT, arguments, run
+from forensics.run_result import Code
 
 
 @click.command()
@@ -41,12 +41,12 @@ def command(
       kafka-forensics rebuild audits
       kafka-forensics rebuild audits --week 2026-W46 --rules our-rules/
     """
-    from forensics import places
-    from forensics.auditing import Wishes, audit
-    from forensics.progress import Progress
-    from forensics.trends.weeks import Week
+    from forensics.engine.progress import Progress
+    from forensics.lib import storage
+    from forensics.weekly.iso_week import Week
+    from forensics.weekly_audit import Wishes, audit
 
-    if not places.is_remote(store) and not Path(store).is_dir():
+    if not storage.is_remote(store) and not Path(store).is_dir():
         raise click.BadParameter(f"there is no folder {store}", param_hint="STORE")
     wishes = Wishes(
         (), store, Week.named(week) if week else None, None, wait, packs, master,

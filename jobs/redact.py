@@ -6,9 +6,7 @@ from pathlib import Path
 
 import click
 
-from forensics.console import QUIET, run
-
-__all__ = ["command"]
+from forensics.cli.app import QUIET, run
 
 
 @click.command()
@@ -41,7 +39,7 @@ def command(out: Path, target: Path, classes: str, secret: Path | None, *, quiet
       kafka-forensics redact out -o for-the-vendor
       kafka-forensics redact out -o for-the-vendor --redact clients,principals --map secret.json
     """
-    from forensics.redacting import again, asked
+    from forensics.redacted_run import again, asked
 
     page = again(out, target, asked(classes), secret)
     if not quiet:

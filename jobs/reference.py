@@ -7,9 +7,7 @@ from pathlib import Path
 
 import click
 
-from forensics.console import NAME, jobs_folder, load, run
-
-__all__ = ["command", "page"]
+from forensics.cli.app import NAME, jobs_folder, load, run
 
 WIDTH = 100
 HEAD = """\

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import click
 
-from forensics.console import JSON, QUIET, run
-
-__all__ = ["command"]
+from forensics.cli.app import JSON, QUIET, run
 
 
 @click.command()
@@ -61,7 +59,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
       kafka-forensics report out --from 11:38 --to 11:41 --html election.html
       kafka-forensics report out --assets shared --html weeks/2026-47.html
     """
-    from forensics.report.redrawing import redraw
+    from forensics.report.page import redraw
 
     shared = assets == "shared"
     page = redraw(out, since=since, till=till, zone=zone, target=target, shared=shared)

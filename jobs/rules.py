@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.console import JSON, RULES, load, run
+from forensics.cli.app import JSON, RULES, load, run
 
 if TYPE_CHECKING:
-    from forensics.archives.planning import Split
     from forensics.errors import Problem
-    from forensics.events.authoring.explaining import Tally
-    from forensics.events.authoring.walking import Walk
-    from forensics.events.book import Book
+    from forensics.events.log_reader import Book
     from forensics.events.packs import Pack
+    from forensics.ingest.read_plan import Split
+    from forensics.rule_tools.rule_coverage import Tally, Walk
 
-__all__ = ["command"]
 
 SHAPES = 50
 # Line numbers start anew in each split, so files are read whole here.
@@ -71,14 +69,14 @@ def check_(paths: Sequence[Path], *, samples: bool, as_json: bool) -> None:
       kafka-forensics rules check my-rules/
     """
     from forensics.errors import RuleError
-    from forensics.events.authoring.checking import check
     from forensics.events.packs import assemble, open_pack
+    from forensics.rule_tools.check import check
 
     packs = [open_pack(path) for path in paths]
     found, problems = assemble(packs)
     problems += check(found.layouts, found.rules)
     if not problems and (samples or any(pack.folder("detectors") for pack in packs)):
-        from forensics.trial import detector_problems
+        from forensics.sandbox import detector_problems
 
         problems += detector_problems(packs, shipped=samples)
     problems += [*limit_problems(packs), *suite_problems(packs)]
@@ -99,9 +97,9 @@ def limit_problems(packs: Sequence[Pack]) -> list[Problem]:
     """Find what is wrong with the limits of packs, and what they suppress for too long."""
     from datetime import UTC, datetime
 
+    from forensics.detection.thresholds import expired, load_limits
     from forensics.errors import RuleError
     from forensics.events.packs import LIMITS
-    from forensics.limits import expired, load_limits
 
     pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
     files = [Path(page.name) for pack in packs for page in pack.folder("detectors")]
@@ -116,7 +114,7 @@ def limit_problems(packs: Sequence[Pack]) -> list[Problem]:
 def suite_problems(packs: Sequence[Pack]) -> list[Problem]:
     """Find what is wrong with the expectations of packs: words, columns, names, arguments."""
     from forensics.errors import RuleError
-    from forensics.quality import checked_suites
+    from forensics.quality.gx_runner import checked_suites
 
     if not any(pack.folder("quality") for pack in packs):
         return []
@@ -150,7 +148,7 @@ def explain(file: str, limit: int | None, packs: Sequence[Path], *, unclaimed: b
     Example:
       kafka-forensics rules explain server.log --limit 20
     """
-    from forensics.events.authoring.explaining import Tally, explain
+    from forensics.rule_tools.rule_coverage import Tally, explain
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A log may hold what the terminal's encoding does not.
@@ -188,7 +186,7 @@ def coverage_(archives: Sequence[str], limit: int, packs: Sequence[Path], *, as_
     Example:
       kafka-forensics rules coverage broker-logs.tar.gz --limit 20
     """
-    from forensics.events.authoring.coverage import cover
+    from forensics.rule_tools.rule_coverage import cover
 
     counted = cover(_splits(archives), _book(packs))
     _warn(counted)
@@ -217,7 +215,7 @@ def profile_(archives: Sequence[str], limit: int, packs: Sequence[Path]) -> None
       kafka-forensics rules profile broker-logs.tar.gz --rules my-rules/
     """
     from forensics.events.packs import catalogue, open_pack
-    from forensics.profiling import profile_scan
+    from forensics.rule_tools.profile import profile_scan
 
     found = catalogue([open_pack(pack) for pack in packs])
     for line in profile_scan(_splits(archives), found.layouts, found.heard()).lines(limit):
@@ -226,8 +224,8 @@ def profile_(archives: Sequence[str], limit: int, packs: Sequence[Path]) -> None
 
 def _splits(archives: Sequence[str]) -> Sequence[Split]:
     """Plan to read whole files, and warn of what cannot be read."""
-    from forensics.archives.planning import plan
-    from forensics.events.authoring.showing import plain
+    from forensics.ingest.read_plan import plan
+    from forensics.lib.text_safety import plain
 
     work = plan(archives, WHOLE)
     for label, problem in work.problems:
@@ -236,7 +234,7 @@ def _splits(archives: Sequence[str]) -> Sequence[Split]:
 
 
 def _book(packs: Sequence[Path]) -> Book:
-    from forensics.events.book import Book
+    from forensics.events.log_reader import Book
     from forensics.events.packs import catalogue, open_pack
 
     found = catalogue([open_pack(pack) for pack in packs])

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.console import JSON, run
+from forensics.cli.app import JSON, run
 
 if TYPE_CHECKING:
-    from forensics.archives.lookup import Line
-    from forensics.report.citing import Cited
-    from forensics.report.saved import Finding, Proof
+    from forensics.ingest.line_lookup import Line
+    from forensics.run_output.evidence_check import Cited
+    from forensics.run_output.reader import Finding, Proof
 
-__all__ = ["command"]
 
 # A line may have megabytes; so much of it is shown.
 LONGEST = 2000
@@ -65,8 +64,8 @@ def command(
       kafka-forensics show 'logs.tar.gz!broker-1/server.log:18244' --archive logs.tar.gz
     """
     from forensics.errors import ForensicsError
-    from forensics.report.citing import cite, finding_of, parsed
-    from forensics.report.redrawing import opened
+    from forensics.report.page import opened
+    from forensics.run_output.evidence_check import cite, finding_of, parsed
 
     _show_anything()
     place = parsed(what)
@@ -106,7 +105,7 @@ def _tell(found: Sequence[Cited], *, as_json: bool) -> None:
 
 
 def _head(finding: Finding) -> None:
-    from forensics.report.words import count, span
+    from forensics.lib.formatting import count, span
 
     _say(f"{finding.id}  {finding.severity}  {finding.title}", bold=True)
     _say(
@@ -129,7 +128,7 @@ def _quotes(proofs: tuple[Proof, ...], *, as_json: bool) -> None:
 
 def _told(cited: Cited) -> dict[str, object]:
     """Give what is shown of a line, as JSON can hold it."""
-    from forensics.masking import masked_lines
+    from forensics.lib.secrets import masked_lines
 
     proof, line = cited.proof, cited.line
     texts = masked_lines([_text(one) for one in cited.around])
@@ -173,7 +172,7 @@ def _print(cited: Cited, number: str) -> None:
 
 
 def _plainly(command: str | None) -> str:
-    from forensics.masking import masked
+    from forensics.lib.secrets import masked
 
     if command is None:
         return "no plain command reads an archive in a zip; unpack that first"
@@ -181,7 +180,7 @@ def _plainly(command: str | None) -> str:
 
 
 def _rows(cited: Cited) -> Iterator[str]:
-    from forensics.masking import masked_lines
+    from forensics.lib.secrets import masked_lines
 
     width = len(str(cited.around[-1].number)) if cited.around else 0
     texts = masked_lines([_text(line) for line in cited.around])
@@ -206,7 +205,7 @@ def _say(text: str, **style: object) -> None:
 
 def _painted(text: str, **style: object) -> str:
     """Show what a terminal would obey as its code, and colour only what is ours."""
-    from forensics.report.escape import visible
+    from forensics.lib.text_safety import visible
 
     plain = visible(text).replace("\n", "⟨U+000A⟩")
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.console import QUIET, RULES, arguments, run
+from forensics.cli.app import QUIET, RULES, arguments, run
 
 if TYPE_CHECKING:
-    from forensics.report.saved import Saved
-    from forensics.report.timelines import Wanted
-    from forensics.report.timelines.steps import Story
+    from forensics.report.histories.model import Story
+    from forensics.report.histories.selection import Wanted
+    from forensics.run_output.reader import Saved
 
-__all__ = ["command"]
 
 COLOURS = {
     "summary": {"bold": True},
@@ -96,8 +95,9 @@ def command(
       kafka-forensics timeline out --broker 2 --from 11:38 --to 11:41 --lines
       kafka-forensics timeline logs.tar.gz -o out --topic orders-v2 --html orders.html
     """
-    from forensics.report.saved import load
-    from forensics.report.timelines import Wanted, tell
+    from forensics.report.histories import tell
+    from forensics.report.histories.selection import Wanted
+    from forensics.run_output.reader import load
 
     wanted = Wanted(partitions, topics, brokers, since, till)
     _check(wanted, page)
@@ -112,7 +112,7 @@ def command(
 def _check(wanted: Wanted, page: Path | None) -> None:
     """Refuse what cannot be meant: it should not cost the reading of an archive."""
     from forensics.errors import ForensicsError
-    from forensics.report.timelines import check
+    from forensics.report.histories.selection import check
 
     if not (wanted.partitions or wanted.topics or wanted.brokers):
         raise click.UsageError(
@@ -124,7 +124,7 @@ def _check(wanted: Wanted, page: Path | None) -> None:
 
 
 def _draw(saved: Saved, stories: list[Story], page: Path, *, as_json: bool) -> None:
-    from forensics.report.timelines.page import draw
+    from forensics.report.histories.page import draw
 
     draw(saved, stories, page)
     # Nothing but JSON belongs where JSON was asked for.
@@ -172,8 +172,8 @@ def _postmortem(
     *,
     quiet: bool,
 ) -> Path:
+    from forensics.engine.progress import Progress
     from forensics.pipeline import postmortem
-    from forensics.progress import Progress
     from forensics.settings import Settings
 
     settings = Settings(tuple(archives), out, master, packs=packs, command=arguments())
@@ -184,7 +184,7 @@ def _postmortem(
 
 
 def _write(saved: Saved, stories: list[Story], *, as_json: bool, quote: bool) -> None:
-    from forensics.report.timelines.text import lines, plain, values
+    from forensics.report.histories.text import lines, plain, values
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A line of a log may hold what the terminal's encoding does not.

@@ -1,1 +1,1 @@
-"""Entries become events: one fact that one log line states."""
+"""From entries to events: rules, and what they find in a log."""

@@ -16,22 +16,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from forensics import __version__
-from forensics.entries.layouts import Layout, in_order, load_layouts
 from forensics.errors import Problem, RuleError, taken_twice
-from forensics.events.kinds import Kind, read_kinds
-from forensics.events.rules import Rule, load_rules
-from forensics.yamls import Page, line_of, read, root
-
-__all__ = [
-    "LIMITS",
-    "Catalogue",
-    "Pack",
-    "assemble",
-    "catalogue",
-    "open_pack",
-    "packed",
-    "unpacked",
-]
+from forensics.events.rules import Kind, Rule, load_rules, read_kinds
+from forensics.lib.yaml_with_lines import Page, line_of, read, root
+from forensics.parsing.layouts import Layout, in_order, load_layouts
 
 T = TypeVar("T")
 

@@ -1,19 +1,109 @@
-"""Event rules: what one line of a log says, as YAML whose examples are its tests."""
+"""Event rules: what one line of a log says, as YAML whose examples are its tests.
+
+The kinds of events that rules may tell of, from rules/kinds/.
+
+What can be wrong with one wording before any line is tried.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from forensics.errors import Problem, RuleError, taken_twice
-from forensics.events.faults import faults
-from forensics.events.kinds import ROUTINE, Kind, kinds
-from forensics.patterns import Template, TemplateError, compile_template
-from forensics.yamls import Page, line_of, read, shipped
+from forensics.lib.log_templates import Template, TemplateError, compile_template
+from forensics.lib.yaml_with_lines import Page, line_of, read, shipped
+from forensics.schemas import FACTS
 
-__all__ = ["Each", "Example", "Extra", "Rule", "Wording", "load_rules"]
+# Lines that are known and tell nothing. They are claimed, so that what nobody knows stands out.
+ROUTINE = "routine"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What events of a kind mean.
+
+    Some only give context: they are many, and nothing is built on them, so a scan reads them when
+    it is asked to.
+    """
+
+    means: str
+    context: bool = False
+
+
+@functools.cache
+def kinds() -> Mapping[str, Kind]:
+    """Give every shipped kind."""
+    return {name: kind for path in shipped("kinds") for name, kind in read_kinds(path)}
+
+
+def read_kinds(path: Path | Page) -> Iterator[tuple[str, Kind]]:
+    """Read the kinds of one file: a sentence each, or `{means: .., context: true}`."""
+    page = read(path)
+    for name, says in page.items():
+        if isinstance(says, str):
+            yield name, Kind(says)
+        elif isinstance(says, Mapping) and set(says) <= {"means", "context"} and "means" in says:
+            yield name, Kind(str(says["means"]), bool(says.get("context")))
+        else:
+            message = f"kind {name!r} must be a sentence, or {{means: .., context: true}}"
+            raise RuleError([Problem(str(path), line_of(page, name), message)])
+
+
+# The lines of a record after its first one, as an `each` may name them.
+MORE = "more"
+_RESTATES = (None, "fresh", "replay", "always")
+# Where an example comes from; without a word it was built from the text in Kafka's source.
+_SEEN = (None, "recorded", "published")
+
+
+def faults(wording: Wording) -> Iterator[str]:
+    """Yield what is wrong with one wording, a sentence each."""
+    yield from _of_names(wording)
+    yield from _of_each(wording)
+    if not wording.versions:
+        yield "'versions' is empty; write the first and the last"
+    if wording.restates not in _RESTATES:
+        yield f"'restates' is {wording.restates!r}; it may be fresh, replay or always"
+    for example in wording.examples:
+        if example.seen not in _SEEN:
+            yield f"'seen' is {example.seen!r}; it may be recorded or published, or be left out"
+
+
+def _of_names(wording: Wording) -> Iterator[str]:
+    known = set(FACTS.names)
+    also = [name for extra in wording.also for name in extra.facts]
+    for name in (*wording.settings, *also):
+        if name not in known:
+            yield f"there is no fact {name!r}; the facts are {', '.join(FACTS.names)}"
+    sources = [value for extra in wording.also for value in extra.facts.values()]
+    wanted = {str(v)[1:-1] for v in (*wording.settings.values(), *sources) if _is_name(v)}
+    for name in sorted(wanted - set(wording.names)):
+        yield f"'match' captures no {name!r}"
+    if wording.each:
+        wanted.add(wording.each.of)
+    for name in wording.names:
+        if name not in known and name not in wanted:
+            yield f"{name!r} is captured for nothing; it is no fact: write {{:type}} instead"
+
+
+def _of_each(wording: Wording) -> Iterator[str]:
+    if wording.each is None:
+        return
+    if wording.each.of not in (*wording.template.fields, MORE):
+        yield f"'each' is of {wording.each.of!r}, which 'match' does not capture"
+    for name in {*wording.each.only} - {*wording.each.template.fields}:
+        yield f"'only' names {name!r}, which the match of 'each' does not capture"
+    for name in {*wording.each.template.fields} & {*wording.template.fields}:
+        yield f"{name!r} is captured by 'match' and by the match of 'each'"
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("{") and value.endswith("}")
+
 
 _RULE_KEYS = {
     *(

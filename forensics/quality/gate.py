@@ -1,24 +1,33 @@
-"""The gate: every expectation with its answer, whom a failure concerns, and what follows."""
+"""The gate: every expectation with its answer, whom a failure concerns, and what follows.
+
+What a failed expectation does to what was found: findings are downgraded, detectors fall silent.
+
+A finding all of whose lines are in files that failed is only possible; one that has other lines,
+too, goes down by one step. A detector that found nothing, and whose logs all failed, cannot tell.
+
+What findings.json says of the gate, and what becomes of the verdict.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from forensics.quality import claiming, reading, rebuilding
-from forensics.quality.columns import TABLES
-from forensics.quality.given import Given
-from forensics.quality.running import Answer, Runner
-from forensics.quality.suites import Expectation
-from forensics.tables import give_back
-
-__all__ = ["CHECKS", "Check", "Gate", "check"]
+from forensics.detection.requirements import Needs
+from forensics.detection.runner import Answers, Outcome
+from forensics.quality import metrics
+from forensics.quality.expectations import TABLES, Expectation
+from forensics.quality.gx_runner import Answer, Runner
+from forensics.quality.metrics import Given
+from forensics.run_output.findings import CONFIDENCES, Finding
+from forensics.schemas import give_back
 
 CHECKS = pa.schema(
     [
@@ -40,15 +49,15 @@ CHECKS = pa.schema(
     ]
 )
 _FRAMES: Mapping[str, Callable[[Given], pd.DataFrame]] = {
-    "archive": reading.archive,
-    "files": reading.files,
-    "events": reading.events,
-    "leadership": rebuilding.leadership,
-    "isr": rebuilding.isr,
-    "clocks": rebuilding.clocks,
-    "lanes": rebuilding.lanes,
-    "coverage": rebuilding.coverage,
-    "findings": claiming.findings,
+    "archive": metrics.archive,
+    "files": metrics.files,
+    "events": metrics.events,
+    "leadership": metrics.leadership,
+    "isr": metrics.isr,
+    "clocks": metrics.clocks,
+    "lanes": metrics.lanes,
+    "coverage": metrics.coverage,
+    "findings": metrics.findings,
 }
 _SHOWN = 5
 
@@ -196,3 +205,152 @@ def _short(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")
     return str(value)
+
+
+# Tables whose failed files nothing can be read from at all.
+_OF_FILES = ("archive", "files", "events")
+
+
+def lowered(answers: Answers, gate: Gate, given: Given) -> tuple[Answers, Gate]:
+    """Give the answers as far as they can be trusted, and the gate with what it brought about."""
+    failed = [*gate.failed("close"), *gate.failed("downgrade")]
+    if not failed:
+        return answers, gate
+    scope = _Scope(given)
+    findings = [_finding(one, failed, scope) for one in answers.findings]
+    outcomes = [_outcome(one, failed, answers.needs.get(one.detector), scope)
+                for one in answers.outcomes]  # fmt: skip
+    touched: dict[str, list[str]] = {}
+    for one in findings:
+        for step in one.downgraded:
+            touched.setdefault(step["check"], []).append(one.id)
+    checks = [
+        replace(check, findings=touched.get(check.expectation.id, ())) for check in gate.checks
+    ]
+    return replace(answers, findings=findings, outcomes=outcomes), Gate(checks)
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Says what of a finding or a detector a check concerns."""
+
+    given: Given
+
+    def of_finding(self, check: Check, finding: Finding) -> bool | None:
+        """Whether a finding rests on what failed, wholly (true) or in part; null: not at all."""
+        if not check.names:
+            # It is about the whole: everything rests on that, and on much else.
+            return False
+        if check.about == "findings":
+            return True if finding.id in check.names else None
+        if check.about == "partitions":
+            mine = check.names.intersection(finding.partitions)
+            return None if not mine else len(mine) == len(set(finding.partitions))
+        places = {place["file"] for place in finding.evidence}
+        failed = places & self.files(check)
+        return None if not failed else failed == places
+
+    def files(self, check: Check) -> set[str]:
+        """Give the files that a check concerns, by their names or by whose they are."""
+        if check.about == "files":
+            return set(check.names)
+        return {one.file for one in self.given.files if one.node in check.names}
+
+    def of_needs(self, check: Check, needs: Needs) -> tuple[set[str], set[str]]:
+        """Give the files that a detector needs, and those of them that failed."""
+        mine = {str(row["file"]) for row in self._read if needs.meet(row)}
+        if check.expectation.table not in _OF_FILES or check.about == "partitions":
+            return mine, set()
+        return mine, mine & self.files(check) if check.names else mine
+
+    @cached_property
+    def _read(self) -> Sequence[Mapping[str, object]]:
+        return [row for row in self.given.rows.to_pylist() if row["records"]]
+
+
+def _finding(finding: Finding, failed: Sequence[Check], scope: _Scope) -> Finding:
+    for check in failed:
+        wholly = scope.of_finding(check, finding)
+        if wholly is None:
+            continue
+        before = CONFIDENCES.index(finding.confidence)
+        after = CONFIDENCES[0 if wholly else max(0, before - 1)]
+        says = check.expectation.otherwise
+        step = {
+            "check": check.expectation.id,
+            "from": finding.confidence,
+            "to": after,
+            "because": says,
+        }
+        reasons = [finding.reason, f"the check {check.expectation.id} failed: {says}"]
+        finding = replace(
+            finding,
+            confidence=after,
+            reason="; ".join(reason for reason in reasons if reason),
+            doubts=[*finding.doubts, _doubt(check, wholly=wholly)],
+            downgraded=[*finding.downgraded, step],
+        )
+    return finding
+
+
+def _doubt(check: Check, *, wholly: bool) -> str:
+    rests = "it rests on that" if wholly else "it rests on that in part"
+    return f"An expectation failed: {check.expectation.words} {check.says}; {rests}."
+
+
+def _outcome(
+    outcome: Outcome, failed: Sequence[Check], needs: Needs | None, scope: _Scope
+) -> Outcome:
+    if needs is None or outcome.status not in ("quiet", "fired"):
+        return outcome
+    left: set[str] | None = None
+    reasons = []
+    for check in failed:
+        mine, gone = scope.of_needs(check, needs)
+        left = (mine if left is None else left) - gone
+        if gone:
+            reasons.append(f"{check.expectation.id}: {check.says}")
+    status = outcome.status
+    if status == "quiet" and reasons and not left:
+        status = "not_evaluable"
+    return replace(outcome, status=status, reasons=[*reasons, *outcome.reasons])
+
+
+def told(document: Mapping[str, Any], gate: Gate, given: Given) -> dict[str, Any]:
+    """Give the document of a run with its gate: what is not sure is not called clear."""
+    found = dict(document) | {"quality": _section(gate)}
+    closed = gate.closed
+    if closed:
+        more = "; what was found stands below, with less confidence" if found["findings"] else ""
+        found["verdict"] = "cannot_tell"
+        found["summary"] = f"The quality gate is closed: {closed[0]}{more}."
+    elif found["verdict"] == "clear":
+        for check in gate.failed("downgrade"):
+            if _counts(check, given):
+                found["verdict"] = "cannot_tell"
+                found["summary"] = f"Nothing was found, but that is not sure: {check.says}."
+                break
+    return found
+
+
+def _counts(check: Check, given: Given) -> bool:
+    """Whether what failed may hide something: what only clients write is no proof of quiet."""
+    if check.about == "nodes":
+        mine = [one for one in given.files if one.node in check.names]
+    elif check.about == "files" and check.names:
+        mine = [given.accounts[name] for name in check.names if name in given.accounts]
+    else:
+        return True
+    return any(one.role in ("broker", "controller") for one in mine)
+
+
+def _section(gate: Gate) -> dict[str, Any]:
+    rows = [one.row() for one in gate.failed()]
+    names = ("check", "table", "words", "observed", "consequence", "otherwise", "severity",
+             "findings")  # fmt: skip
+    return {
+        "gate": "closed" if gate.closed else "open",
+        "closed": gate.closed,
+        "checks": len(gate.checks),
+        "failed": [{name: row[name] for name in names} for row in rows],
+    }

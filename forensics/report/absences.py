@@ -9,10 +9,8 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.report.histories import Codes, Ints, states
-from forensics.report.saved import Row, Saved
-
-__all__ = ["Absence", "Life", "lives"]
+from forensics.run_output.partition_histories import Codes, Ints, states
+from forensics.run_output.reader import Row, Saved
 
 COLUMNS = ("node", "broker", "state", "started_at", "ended_at", "evidence")
 LED = ("leader", "previous_leader", "started_at")

@@ -1,4 +1,7 @@
-"""Draws report.html out of one saved run: sections in order, style and script inside."""
+"""Draws report.html out of one saved run: sections in order, style and script inside.
+
+Draws the page of a run once more: as it was, in another time zone, or for a shorter window.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,23 @@ import hashlib
 import importlib
 import os
 import pkgutil
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from forensics.masking import MASK, PLACES
-from forensics.report import colours, figures, sections
-from forensics.report.fitting import packed
-from forensics.report.markup import Child, Markup, join, tag, trusted
-from forensics.report.narrowing import Narrowed
-from forensics.report.saved import Saved, load
-from forensics.report.zones import current
-
-__all__ = ["Section", "draw", "found", "render", "save"]
+from forensics.errors import ForensicsError
+from forensics.lib import time_zone
+from forensics.lib.formatting import clock
+from forensics.lib.secret_patterns import MASK, PLACES
+from forensics.lib.time_zone import current
+from forensics.report import plotly_sheet, sections, theme
+from forensics.report.html import Child, Markup, join, tag, trusted
+from forensics.report.size_budget import packed
+from forensics.report.time_window import Narrowed, asked, narrow
+from forensics.run_output.reader import Saved, load
 
 NAME = "report.html"
 # Scripts of the page's own, in the order in which they run.
@@ -51,7 +56,11 @@ def found() -> list[Section]:
     every = []
     for module in pkgutil.iter_modules(sections.__path__):
         loaded = importlib.import_module(f"{sections.__name__}.{module.name}")
-        every.append(Section(module.name, loaded.ORDER, loaded.TITLE, loaded.render))
+        every.append(
+            Section(
+                getattr(loaded, "ANCHOR", module.name), loaded.ORDER, loaded.TITLE, loaded.render
+            )
+        )
     return sorted(every, key=lambda section: (section.order, section.id))
 
 
@@ -66,7 +75,7 @@ def render(saved: Saved, target: Path, *, shared: bool | str = False) -> Path:
     A page holds all it needs, or, `shared`, has the library of the figures beside it, where the
     pages of other runs find it too.
     """
-    with colours.told_apart(saved):
+    with theme.told_apart(saved):
         parts = [(section, section.render(saved)) for section in found()]
     # A section with nothing to say leaves no heading and no link behind.
     parts = [(section, body) for section, body in parts if body]
@@ -223,7 +232,7 @@ def _asset(name: str) -> str:
 
 @cache
 def _plotly_js() -> str:
-    return figures.plotly_js()
+    return plotly_sheet.plotly_js()
 
 
 @cache
@@ -234,3 +243,51 @@ def _packed() -> str:
 def _hash(source: str) -> str:
     digest = hashlib.sha256(source.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+def opened(out: Path) -> Saved:
+    """Open the output folder of a postmortem, or say what is wrong with it."""
+    if not (out / "findings.json").is_file():
+        raise ForensicsError(
+            f"{out} is no output folder of a postmortem: it has no findings.json. Make one with "
+            "kafka-forensics postmortem ARCHIVE... -o OUT."
+        )
+    try:
+        return load(out)
+    except ValueError as error:
+        raise ForensicsError(f"{out / 'findings.json'} is no JSON: {error}.") from error
+
+
+def redraw(  # noqa: PLR0913 - each is an option of its own
+    out: Path,
+    *,
+    since: str | None = None,
+    till: str | None = None,
+    zone: str = "UTC",
+    target: Path | None = None,
+    shared: bool = False,
+) -> Path:
+    """Draw the page of what is saved in `out`, and give its path.
+
+    `shared` leaves the library of the figures in a file beside the page, for many pages together.
+    """
+    saved = opened(out)
+    if target and not target.parent.is_dir():
+        message = f"--html {target}: there is no folder {target.parent}; make it first."
+        raise ForensicsError(message)
+    chosen = time_zone.zone(zone, saved.window)
+    with time_zone.shown_in(chosen):
+        if since is not None or till is not None:
+            saved = narrow(saved, asked(saved, since, till))
+        page = target or out / _name(saved, "" if chosen.is_utc else zone)
+        return render(saved, page, shared=shared)
+
+
+def _name(saved: Saved, zone: str) -> str:
+    """Name a page after what it shows, so that it takes no other one's place."""
+    parts = [clock(moment) for moment in saved.span] if isinstance(saved, Narrowed) else []
+    parts += [zone] if zone else []
+    if not parts:
+        return NAME
+    words = (re.sub(r"[^A-Za-z0-9+.]+", "-", part.replace(":", ".")) for part in parts)
+    return f"report-{'-'.join(words)}.html"

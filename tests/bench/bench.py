@@ -29,10 +29,10 @@ import pyarrow.compute as pc
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from forensics.archives.planning import plan  # noqa: E402
-from forensics.events.book import Book  # noqa: E402
+from forensics.events.log_reader import Book  # noqa: E402
 from forensics.events.packs import catalogue  # noqa: E402
 from forensics.events.rules import Wording  # noqa: E402
+from forensics.ingest.read_plan import plan  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -195,7 +195,7 @@ def _java(wording: Wording) -> str:
 
 def bench(folder: Path, megabytes: tuple[int, int], plain_mb: tuple[int, int]) -> list[Speed]:
     """Make the archives and measure both ways in one Spark session."""
-    from forensics.spark import Cluster  # noqa: PLC0415
+    from forensics.engine.spark import Cluster  # noqa: PLC0415
 
     load = os.getloadavg()[0]
     print(f"  load of the machine before the start: {load:.1f}", file=sys.stderr)

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from forensics.tables import EVENTS, FILES  # noqa: E402
+from forensics.schemas import EVENTS, FILES  # noqa: E402
 
 MB = 1 << 20
 HEAP, MOST_MB = "1g", 1024
@@ -223,11 +223,11 @@ def _line(partition: int, version: int, ts: int, node: int, isr: list[int]) -> s
 
 def run(out: Path, logs: Path | None) -> None:
     """Do the work that is measured, in a process of its own."""
-    from forensics import flow, pipeline  # noqa: PLC0415
-    from forensics.events.accounting import FileAccount  # noqa: PLC0415
+    from forensics import pipeline  # noqa: PLC0415
+    from forensics.engine.spark import Cluster  # noqa: PLC0415
+    from forensics.events.file_accounts import FileAccount  # noqa: PLC0415
     from forensics.events.packs import catalogue  # noqa: PLC0415
     from forensics.settings import Settings  # noqa: PLC0415
-    from forensics.spark import Cluster  # noqa: PLC0415
 
     began = time.perf_counter()
 
@@ -246,13 +246,13 @@ def run(out: Path, logs: Path | None) -> None:
         one.counts.update(lines=50_000, records=50_000, events=50_000, bytes=9_000_000)
         one.first, one.last = BEGIN, BEGIN + DAY + 120 * SECOND
         files[one.file] = one
-    flow.write_table(
+    pipeline.write_table(
         pa.Table.from_pylist([one.row() for one in files.values()], schema=FILES),
         settings.tables / "files",
     )
     cluster = Cluster(settings.master)
     try:
-        past = flow.rebuild(cluster, files, settings, say)
+        past = pipeline.rebuild(cluster, files, settings, say)
     finally:
         cluster.stop()
         shutil.rmtree(settings.staging, ignore_errors=True)

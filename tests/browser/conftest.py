@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report import draw
+from forensics.report.page import draw
 from tests.browser import chromium as of_chromium
 from tests.browser import firefox as of_firefox
 from tests.browser import outputs

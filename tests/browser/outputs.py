@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forensics.report import write_findings
-from tests.report import samples
-from tests.report.samples import Row, document, finding, proof, save
+from forensics.run_output.findings import write_findings
+from tests.report import sample_runs as samples
+from tests.report.sample_runs import Row, document, finding, proof, save
 
 # Each would run, or show something that no log said, on a page that trusts what it quotes.
 ATTACKS = (

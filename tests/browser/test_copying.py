@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report import draw
+from forensics.report.page import draw
 from tests.browser.chromium import Tab
 from tests.browser.outputs import ATTACKS, told_by
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report import draw
+from forensics.report.page import draw
 from tests.browser.chromium import Tab
 from tests.browser.walking import read_through
-from tests.report.large import large
+from tests.report.large_run import large
 
 pytestmark = pytest.mark.browser
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report import draw, write_findings
+from forensics.report.page import draw
+from forensics.run_output.findings import write_findings
 from tests.browser.chromium import Tab
-from tests.report.large import large
-from tests.report.samples import document, finding
+from tests.report.large_run import large
+from tests.report.sample_runs import document, finding
 
 pytestmark = pytest.mark.browser
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report import draw
+from forensics.report.page import draw
 from tests.browser.firefox import Firefox
 from tests.browser.outputs import ATTACKS, told_by
 from tests.browser.test_hostile import HEADINGS

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from forensics.report import draw
-from forensics.report.escape import visible
+from forensics.lib.text_safety import visible
+from forensics.report.page import draw
 from tests.browser.chromium import Chromium, Tab
 from tests.browser.outputs import ATTACKS, told_by
 from tests.browser.walking import hover, open_all, read_through

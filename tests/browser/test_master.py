@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report import draw
+from forensics.report.page import draw
 from tests.browser import outputs
 from tests.browser.chromium import Tab
 from tests.browser.walking import read_through
-from tests.report.samples import leadership, reign, save
+from tests.report.sample_runs import leadership, reign, save
 
 pytestmark = pytest.mark.browser
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report import draw
+from forensics.report.page import draw
 from tests.browser.chromium import Tab
 from tests.browser.outputs import unclean
-from tests.report.large import large
-from tests.report.samples import leadership, save
+from tests.report.large_run import large
+from tests.report.sample_runs import leadership, save
 
 pytestmark = pytest.mark.browser
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report import draw, write_findings
+from forensics.report.page import draw
+from forensics.run_output.findings import write_findings
 from tests.browser import outputs
 from tests.browser.chromium import Tab
-from tests.report.test_fitting import full_of_text
+from tests.report.test_size_budget import full_of_text
 
 pytestmark = pytest.mark.browser
 

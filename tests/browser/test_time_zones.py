@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report.redrawing import redraw
+from forensics.report.page import redraw
 from tests.browser.chromium import Chromium, Tab
 from tests.browser.walking import read_through
 

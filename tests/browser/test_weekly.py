@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from forensics.trends.comparing import compare
-from forensics.trends.sections.pair import draw
+from forensics.weekly.comparison import compare
+from forensics.weekly.pages.comparison_page import draw
 from tests.browser.chromium import Tab
 from tests.browser.test_axe import bad, judged
 from tests.browser.test_printed import plain, printed
 from tests.browser.test_script_off import text_of
 from tests.browser.walking import hover, open_all, read_through
-from tests.trends.drawn import store
-from tests.trends.made import quarter
+from tests.weekly.drawn_weeks import store
+from tests.weekly.made_weeks import quarter
 
 pytestmark = pytest.mark.browser
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from forensics.entries.layouts import Layout, load_layouts
-from forensics.events.book import Book
+from forensics.events.log_reader import Book
 from forensics.events.rules import Rule, load_rules
+from forensics.parsing.layouts import Layout, load_layouts
 
 
 @pytest.fixture(scope="session")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from forensics.entries.layouts import Layout
 from forensics.errors import RuleError
-from forensics.events.authoring.checking import check
 from forensics.events.packs import Pack, assemble, catalogue, open_pack, packed, unpacked
 from forensics.events.rules import Rule
-from forensics.scan import scanner
-from forensics.yamls import Page
+from forensics.events.scan import scanner
+from forensics.lib.yaml_with_lines import Page
+from forensics.parsing.layouts import Layout
+from forensics.rule_tools.check import check
 
 OWN = """\
 id: acme.flag

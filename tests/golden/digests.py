@@ -1,4 +1,4 @@
-"""Digests of everything that the package writes, to prove that a change of the code changes no word.
+"""Digests of everything that the package writes: the proof that a change of code changes no word.
 
     python -m tests.golden.digests              compare with tests/golden/digests.json
     python -m tests.golden.digests --update     keep the digests of now
@@ -24,9 +24,9 @@ import pyarrow.dataset as ds
 
 from forensics import pipeline
 from forensics.events.packs import catalogue
+from forensics.sandbox import tried
 from forensics.settings import Settings
-from forensics.trial import tried
-from tests.trends.audits import Audits, archives_in
+from tests.weekly.audits import Audits, archives_in
 
 ROOT = Path(__file__).parents[2]
 KEPT = Path(__file__).with_name("digests.json")
@@ -38,7 +38,9 @@ Digests = dict[str, str]
 def recordings() -> dict[str, Path]:
     """Find the archive of every recording; those outside the project only where they are there."""
     folders = [ROOT / "sample_logs"]
-    folders += [Path(name) for name in os.environ.get("FORENSICS_RECORDINGS", "").split(":") if name]
+    folders += [
+        Path(name) for name in os.environ.get("FORENSICS_RECORDINGS", "").split(":") if name
+    ]
     found = {}
     for folder in folders:
         for archive in sorted(folder.glob("*/logs*")):
@@ -70,7 +72,9 @@ def postmortem_digests(archive: Path) -> Digests:
         read = tried([link.name], out)
         settings = Settings((link.name,), out)
         pipeline.conclude(read.files, read.past, catalogue(()), settings, lambda _: None)
-        found = {name: digest_of((out / name).read_bytes()) for name in ("findings.json", "report.html")}
+        found = {
+            name: digest_of((out / name).read_bytes()) for name in ("findings.json", "report.html")
+        }
         for table in sorted((out / "tables").iterdir()):
             found[f"tables/{table.name}"] = rows_digest(table)
     return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from forensics.incidents import find
-from forensics.limits import load_limits
-from forensics.report.timelines.versions import _skipped
-from forensics.trial import tried_lines
+from forensics.detection.registry import find
+from forensics.detection.thresholds import load_limits
+from forensics.report.histories.partition import _skipped
+from forensics.sandbox import tried_lines
 
 MOST = 2_147_483_000
 STARTS = (

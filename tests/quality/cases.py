@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from forensics.ending import Stopwatch, ending_of
 from forensics.events.packs import catalogue, open_pack
-from forensics.judging import judge
+from forensics.pipeline import judge
+from forensics.run_result import Stopwatch, ending_of
+from forensics.sandbox import tried
 from forensics.settings import Settings
-from forensics.trial import tried
 
 __all__ = ["Judged", "judged", "later", "rolling", "spoilt"]
 

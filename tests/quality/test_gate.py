@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.quality import suites
+from forensics.quality.expectations import suites
 from tests.quality.cases import SAMPLES, Judged, judged, later, rolling, spoilt
 
 Spoil = Callable[[str, Callable[[str], str]], Judged]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report import write_findings
+from forensics.run_output.findings import write_findings
 from tests.report.recorded import postmortem
-from tests.report.samples import (
+from tests.report.sample_runs import (
     Row,
     clocks,
     document,

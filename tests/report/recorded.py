@@ -11,8 +11,8 @@ from pathlib import Path
 
 from forensics import pipeline
 from forensics.events.packs import catalogue
+from forensics.sandbox import tried
 from forensics.settings import Settings
-from forensics.trial import tried
 
 __all__ = ["RECORDINGS", "SAMPLES", "postmortem"]
 

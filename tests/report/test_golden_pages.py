@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.outline import outline
+from tests.report.page_outline import outline
 from tests.report.recorded import RECORDINGS
 
 ROOT = Path(__file__).parents[2]

@@ -16,8 +16,10 @@ from typing import Any
 
 import pytest
 
-from forensics.report import draw, figures, page, write_findings
-from tests.report.samples import document, finding, proof, save, unclean_findings
+from forensics.report import page, plotly_sheet
+from forensics.report.page import draw
+from forensics.run_output.findings import write_findings
+from tests.report.sample_runs import document, finding, proof, save, unclean_findings
 
 Rewrite = Callable[[Path, dict[str, Any]], None]
 HOSTILE = (
@@ -184,12 +186,12 @@ def test_figures_use_three_traces_and_no_cloud(unclean: Path) -> None:
         "heatmap",
     }
     for one in drawn:
-        assert one["config"] == figures.CONFIG
+        assert one["config"] == plotly_sheet.CONFIG
         times = [axis for axis in one["layout"].values() if _of_time(axis) and "title" in axis]
         assert [axis["title"]["text"] for axis in times] in ([], ["time, UTC (2026-11-18)"])
-    assert figures.CONFIG["plotlyServerURL"] == ""
-    assert figures.CONFIG["showSendToCloud"] is False
-    assert figures.CONFIG["displaylogo"] is False
+    assert plotly_sheet.CONFIG["plotlyServerURL"] == ""
+    assert plotly_sheet.CONFIG["showSendToCloud"] is False
+    assert plotly_sheet.CONFIG["displaylogo"] is False
 
 
 def _of_time(axis: object) -> bool:

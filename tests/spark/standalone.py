@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from forensics import java
+from forensics.engine import java
 
 SPARK = Path(pyspark.__file__).parent
 # Seconds; nothing is waited for longer than it takes.

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.trends.audits import Audits, archives_in
-from tests.trends.weeks_of import tree
+from tests.weekly.audits import Audits, archives_in
+from tests.weekly.shifted_logs import tree
 
 pytestmark = pytest.mark.spark
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from forensics import java
+from forensics.engine import java
 
 ROOT = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
@@ -122,7 +122,7 @@ def test_each_code_is_reached(code: int, folder: Path, *, submitted: bool) -> No
 HOLDER = """
 import sys
 from pathlib import Path
-from forensics.trends.holding import held
+from forensics.weekly.store_files import held
 with held(Path(sys.argv[1]), 0, print):
     print("held", flush=True)
     sys.stdin.read()

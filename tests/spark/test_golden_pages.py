@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.outline import outline
+from tests.report.page_outline import outline
 from tests.spark.conftest import Run
 
 pytestmark = pytest.mark.spark

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from forensics import tables
-from forensics.incidents.finding import SEVERITIES
+from forensics import schemas
+from forensics.run_output.findings import SEVERITIES
 from tests.spark.conftest import SAMPLES, Postmortem, Run
 from tests.spark.truth import claimed_isr, claimed_leaders, claimed_losses, table
 from tests.spark.unpacked import contents, quoted, shuffled_tar
@@ -93,7 +93,7 @@ def test_findings_come_worst_first_and_each_has_evidence(run: Run) -> None:
 def test_tables_have_the_columns_that_were_promised(name: str, run: Run) -> None:
     found = ds.dataset(run.out / "tables" / name, format="parquet").schema
 
-    assert getattr(tables, name.upper()).names == found.names
+    assert getattr(schemas, name.upper()).names == found.names
 
 
 def test_clocks_that_are_right_are_said_to_be_right(run: Run) -> None:

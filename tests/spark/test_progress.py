@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forensics import spark
-from forensics.archives.planning import plan
+from forensics.engine import spark
+from forensics.ingest.read_plan import plan
 from tests.spark.conftest import SAMPLES
 
 SERVER = SAMPLES / "430-unclean/logs/broker-1/server.log"

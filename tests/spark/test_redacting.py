@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report.redaction import CLASSES
-from tests.report.outputs import survivors
+from forensics.redaction.pseudonyms import CLASSES
+from tests.report.export_outputs import survivors
 from tests.spark.conftest import SAMPLES
 
 pytestmark = pytest.mark.spark

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from forensics import spark
-from forensics.archives.planning import plan
+from forensics.engine import spark
+from forensics.engine.spark import Tasks
 from forensics.errors import ArchiveError, ForensicsError
-from forensics.tasks import Tasks
+from forensics.ingest.read_plan import plan
 
 
 def wrote(folder: Path, rows: int) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from forensics.archives.lookup import look_up
-from forensics.archives.planning import plan
-from forensics.console import group, jobs_folder
-from forensics.report.escape import escape_html
-from forensics.report.saved import load
+from forensics.cli.app import group, jobs_folder
+from forensics.ingest.line_lookup import look_up
+from forensics.ingest.read_plan import plan
+from forensics.lib.text_safety import escape_html
+from forensics.run_output.reader import load
 from tests.spark.conftest import Run
 
 pytestmark = pytest.mark.spark

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics import java
+from forensics.engine import java
 from tests.spark.conftest import SAMPLES, Run
 from tests.spark.standalone import SPARK, Standalone, cluster
 

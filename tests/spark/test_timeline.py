@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from forensics.console import group, jobs_folder
+from forensics.cli.app import group, jobs_folder
 from tests.spark.conftest import SAMPLES
 
 LOGS = SAMPLES / "430-unclean/logs"

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 
 from forensics.report.exports import jsonl, junit, markdown, timesketch
 from forensics.report.exports.tables import write_csv, write_parquet
-from forensics.report.saved import Saved
-
-__all__ = ["FOLDERS", "TEXTS", "write_csv", "write_parquet"]
+from forensics.run_output.reader import Saved
 
 # Formats that are one text, written piece by piece; the flag asks for single events, too.
 TEXTS: dict[str, Callable[[Saved, bool], Iterator[str]]] = {

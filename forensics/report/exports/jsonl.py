@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from forensics.report.exports.happenings import happenings, iso
-from forensics.report.saved import Saved
-
-__all__ = ["write"]
+from forensics.report.exports.event_stream import happenings, iso
+from forensics.run_output.reader import Saved
 
 TIMES = ("time", "ended_at", "logged_at", "written_from", "written_to")
 

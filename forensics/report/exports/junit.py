@@ -7,12 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forensics.report.answer import sentence
-from forensics.report.markup import Markup, join, tag
-from forensics.report.saved import Finding, Saved
-from forensics.report.words import span
-
-__all__ = ["write"]
+from forensics.lib.formatting import span
+from forensics.report.headline import sentence
+from forensics.report.html import Markup, join, tag
+from forensics.run_output.reader import Finding, Saved
 
 NAME = "kafka-forensics"
 # Characters that XML has no way to write.

@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from forensics.report.answer import ledger, loss, sentence
-from forensics.report.escape import visible
-from forensics.report.saved import Finding, Saved
-from forensics.report.words import count, listed, named, span
-from forensics.report.zones import current
-
-__all__ = ["code", "fenced", "plain", "write"]
+from forensics.lib.formatting import count, listed, named, span
+from forensics.lib.text_safety import visible
+from forensics.lib.time_zone import current
+from forensics.report.headline import ledger, loss, sentence
+from forensics.run_output.reader import Finding, Saved
 
 MARKS = re.compile(r"([\\`*_\[\]<>|~&$^])")
 # A web address, www, and the names of pictures between colons.

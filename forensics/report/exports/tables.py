@@ -14,11 +14,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
-from forensics.report.escape import visible
-from forensics.report.saved import Saved
-from forensics.tables import scanned
-
-__all__ = ["names", "safe", "write_csv", "write_parquet"]
+from forensics.lib.text_safety import visible
+from forensics.run_output.reader import Saved
+from forensics.schemas import scanned
 
 TEXT = pa.string()
 FINDINGS = pa.schema(

@@ -6,12 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from forensics.report.escape import visible
-from forensics.report.exports.happenings import happenings, iso
+from forensics.lib.text_safety import visible
+from forensics.report.exports.event_stream import happenings, iso
 from forensics.report.exports.jsonl import TIMES
-from forensics.report.saved import Saved
-
-__all__ = ["write"]
+from forensics.run_output.reader import Saved
 
 # What the time of a row is the time of.
 MEANS = {

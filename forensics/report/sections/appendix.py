@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from forensics.report.fitting import fitted
-from forensics.report.markup import Child, Markup, data, join, table, tag, trusted
-from forensics.report.saved import COUNTS, Row, Saved
-from forensics.report.words import bytes_, count
-
-__all__ = ["ORDER", "TITLE", "render"]
+from forensics.lib.formatting import bytes_, count
+from forensics.report.html import Child, Markup, data, join, table, tag, trusted
+from forensics.report.size_budget import fitted
+from forensics.run_output.reader import COUNTS, Row, Saved
 
 ORDER = 110
 TITLE = "Appendix"

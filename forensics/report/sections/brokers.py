@@ -6,17 +6,13 @@ from collections import Counter
 
 import pyarrow.dataset as ds
 
-from forensics.report import colours
+from forensics.lib.formatting import count, lasting, listed
+from forensics.lib.time_zone import current
+from forensics.report import theme
 from forensics.report.absences import Absence, Life, lives
-from forensics.report.markup import Child, Markup, anchor, join, spot, table, tag
-from forensics.report.plots import flapping
-from forensics.report.saved import Saved
-from forensics.report.strips import piece
-from forensics.report.times import short
-from forensics.report.words import count, lasting, listed
-from forensics.report.zones import current
-
-__all__ = ["ORDER", "TITLE", "render"]
+from forensics.report.figures import broker_absences
+from forensics.report.html import Child, Markup, anchor, join, piece, spot, table, tag
+from forensics.run_output.reader import Saved, short
 
 ORDER = 72
 TITLE = "Brokers"
@@ -36,7 +32,7 @@ def render(saved: Saved) -> Markup:
     names = listed([life.name for life in calm], 20)
     rest = tag("p", f"And {count(len(calm), 'broker')} with less to tell: {names}.")
     blocks = [_block(saved, life, levels) for life in known[:BLOCKS]]
-    drawn = flapping.section(saved)
+    drawn = broker_absences.section(saved)
     return join([tag("p", _says(known)), drawn, *blocks, rest if calm else None], "\n")
 
 
@@ -106,12 +102,12 @@ def _findings(saved: Saved, life: Life) -> Markup | None:
 def _strip(saved: Saved, life: Life) -> Markup | None:
     if not saved.window:
         return None
-    solid = "var(--solid)" if life.broker is None else colours.broker(life.broker)
+    solid = "var(--solid)" if life.broker is None else theme.broker(life.broker)
     pieces = []
     for row in life.states[:STRETCHES]:
         if row["state"] == "unknown":
             continue
-        ink = colours.STATE.get(row["state"] or "", (solid, ""))[0]
+        ink = theme.STATE.get(row["state"] or "", (solid, ""))[0]
         place = piece((row["started_at"], row["ended_at"]), saved.window)
         pieces.append(tag("span", style=f"{place};background:{ink}", title=row["state"]))
     return tag("div", *pieces, class_="strip life", aria_hidden="true")

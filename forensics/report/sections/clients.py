@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from forensics.report.markup import Child, Line, Markup, anchor, join, table, tag
-from forensics.report.plots import episodes as drawn
-from forensics.report.saved import Finding, Saved
-from forensics.report.words import clock, count, lasting, listed, named
-from forensics.report.zones import current
-
-__all__ = ["ORDER", "TITLE", "render"]
+from forensics.lib.formatting import clock, count, lasting, listed, named
+from forensics.lib.time_zone import current
+from forensics.report.figures import client_episodes as drawn
+from forensics.report.html import Child, Line, Markup, anchor, join, table, tag
+from forensics.run_output.reader import Finding, Saved
 
 ORDER = 70
 TITLE = "Clients"

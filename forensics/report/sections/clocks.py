@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from forensics.report.markup import Child, Markup, figure, join, table, tag
-from forensics.report.plots import courses, offsets
-from forensics.report.saved import Row, Saved
-from forensics.report.words import count, lasting, numbered
-
-__all__ = ["ORDER", "TITLE", "render"]
+from forensics.lib.formatting import count, lasting, numbered
+from forensics.report.figures import clock_offsets
+from forensics.report.html import Child, Markup, figure, join, table, tag
+from forensics.run_output.reader import Row, Saved
 
 ORDER = 80
 TITLE = "Clocks"
@@ -24,7 +22,7 @@ def render(saved: Saved) -> Markup:
     if not rows:
         return tag("p", "No two nodes' clocks could be compared; times are as logged.")
     listing = table(HEAD, map(_row, rows), caption="Clock offsets", numbers=HEAD[1:4])
-    drawing = offsets.offsets(rows)
+    drawing = clock_offsets.offsets(rows)
     if drawing is None:
         return join([tag("p", _says(rows)), listing])
     return join([figure("figure-clocks", drawing, _says(rows), listing), _courses(saved, rows)])
@@ -32,11 +30,11 @@ def render(saved: Saved) -> Markup:
 
 def _courses(saved: Saved, rows: list[Row]) -> Markup | None:
     """Draw the clocks that did not stay as they were, if there are any."""
-    drawing = courses.courses(rows, saved.window)
+    drawing = clock_offsets.courses(rows, saved.window)
     if drawing is None:
         return None
-    moved = courses.moved(rows)
-    told = [f"{row['node']}: {_course(row)}" for row in moved[: courses.MAX_COURSES]]
+    moved = clock_offsets.moved(rows)
+    told = [f"{row['node']}: {_course(row)}" for row in moved[: clock_offsets.MAX_COURSES]]
     left = len(moved) - len(told)
     more = f"; and {count(left, 'node')} more" if left else ""
     says = f"Clocks that drifted or were set, over the time of the logs. {'; '.join(told)}{more}."

@@ -8,15 +8,12 @@ from itertools import pairwise
 
 import pyarrow.dataset as ds
 
-from forensics.report import tracks
-from forensics.report.markup import Child, Markup, anchor, join, table, tag
-from forensics.report.plots import terms as drawn
-from forensics.report.saved import Row, Saved
-from forensics.report.times import short
-from forensics.report.words import count, lasting, listed
-from forensics.report.zones import current
-
-__all__ = ["ORDER", "TITLE", "render"]
+from forensics.lib.formatting import count, lasting, listed
+from forensics.lib.time_zone import current
+from forensics.report import lane_intervals
+from forensics.report.figures import controller_terms as drawn
+from forensics.report.html import Child, Markup, anchor, join, table, tag
+from forensics.run_output.reader import Row, Saved, short
 
 ORDER = 76
 TITLE = "Controller"
@@ -55,7 +52,9 @@ def render(saved: Saved) -> Markup:
     caption = "Terms of the controllers"
     if len(lines) > ROWS:
         caption += f", the first {ROWS} of {len(lines):,}"
-    epochs = {lane.start: lane.epoch for lane in tracks.terms(saved) if lane.state == IN_OFFICE}
+    epochs = {
+        lane.start: lane.epoch for lane in lane_intervals.terms(saved) if lane.state == IN_OFFICE
+    }
     rows_ = (_row(saved, row, epochs) for row in lines[:ROWS])
     listing = table(heads, rows_, caption=caption)
     return join(

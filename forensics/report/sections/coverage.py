@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from forensics.report.markup import Child, Markup, join, table, tag
-from forensics.report.plots import covering
-from forensics.report.saved import Row, Saved
-from forensics.report.tracks import gaps
-from forensics.report.words import clock, count, lasting, listed, numbered, share
-from forensics.report.zones import current
-
-__all__ = ["ORDER", "TITLE", "render"]
+from forensics.lib.formatting import clock, count, lasting, listed, numbered, share
+from forensics.lib.time_zone import current
+from forensics.report.figures import log_coverage
+from forensics.report.html import Child, Markup, join, table, tag
+from forensics.report.lane_intervals import gaps
+from forensics.run_output.reader import Row, Saved
 
 ORDER = 20
 TITLE = "Coverage"
@@ -57,7 +55,7 @@ def render(saved: Saved) -> Markup:
         [
             tag("p", _says(saved, strips), " ", _empty(strips)),
             *(tag("p", line, class_="warning") for line in _silences(saved, strips)),
-            covering.section(saved),
+            log_coverage.section(saved),
             _listing(saved, told) if told else None,
         ]
     )

@@ -6,18 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from forensics.report.advice import advice
-from forensics.report.answer import when
-from forensics.report.chips import Places, chip
-from forensics.report.fitting import longest
-from forensics.report.markup import Child, Markup, anchor, code, join, prose, table, tag
-from forensics.report.saved import Finding, Saved
-from forensics.report.states import counted, told
-from forensics.report.strips import strip
-from forensics.report.words import clock, count, listed, named
-from forensics.report.zones import current
-
-__all__ = ["ORDER", "TITLE", "render"]
+from forensics.lib.formatting import clock, count, listed, named
+from forensics.lib.time_zone import current
+from forensics.report.evidence_html import Places, chip
+from forensics.report.finding_text import advice, counted, told
+from forensics.report.headline import when
+from forensics.report.html import Child, Markup, anchor, code, join, prose, strip, table, tag
+from forensics.report.size_budget import longest
+from forensics.run_output.reader import Finding, Saved
 
 ORDER = 40
 TITLE = "Findings"

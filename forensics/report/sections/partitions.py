@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from forensics.report.harms import Harm, Told, harms, histories_of
-from forensics.report.histories import UNKNOWN
-from forensics.report.markup import Child, Line, Markup, data, join, spot, table, tag
-from forensics.report.saved import Saved
-from forensics.report.times import short
-from forensics.report.words import count, lasting, listed
-from forensics.report.zones import current
-
-__all__ = ["ORDER", "TITLE", "render"]
+from forensics.lib.formatting import count, lasting, listed
+from forensics.lib.time_zone import current
+from forensics.report.html import Child, Line, Markup, data, join, spot, table, tag
+from forensics.report.partition_ranking import Harm, Told, harms, histories_of
+from forensics.run_output.partition_histories import UNKNOWN
+from forensics.run_output.reader import Saved, short
 
 ORDER = 74
 TITLE = "Partitions"

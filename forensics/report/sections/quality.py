@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from forensics.report.markup import Child, Markup, anchor, code, join, table, tag
-from forensics.report.saved import Row, Saved
-from forensics.report.words import count
-
-__all__ = ["ORDER", "TITLE", "render"]
+from forensics.lib.formatting import count
+from forensics.report.html import Child, Markup, anchor, code, join, table, tag
+from forensics.run_output.reader import Row, Saved
 
 ORDER = 100
 TITLE = "Data quality"

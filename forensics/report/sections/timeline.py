@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from forensics.report import folds, levels, marks, tracks, volumes
-from forensics.report.markup import Markup, figure, join, key, table, tag
-from forensics.report.plots import master, static
-from forensics.report.saved import Saved
-from forensics.report.words import clock, count, lasting, listed
-from forensics.report.zones import current
-
-__all__ = ["ORDER", "TITLE", "render"]
+from forensics.lib.formatting import clock, count, lasting, listed
+from forensics.lib.time_zone import current
+from forensics.report import lane_intervals, partition_groups, plotly_sheet, time_bins
+from forensics.report.figures import timeline
+from forensics.report.html import Markup, figure, join, key, table, tag
+from forensics.run_output.reader import Saved
 
 ORDER = 30
 TITLE = "Timeline"
@@ -27,40 +25,42 @@ def render(saved: Saved) -> Markup:
     drawn = _tracks(saved)
     if drawn is None:
         return tag("p", "No log line with a time was read, so there is no timeline.")
-    drawing = master.timeline(drawn)
-    states = _states(tracks.lanes(saved, "broker"))
+    drawing = timeline.timeline(drawn)
+    states = _states(lane_intervals.lanes(saved, "broker"))
     if not drawing["data"]:
         return join([tag("p", _says(drawn)), states])
-    colours = key(master.key(drawn))
-    still = static.static_timeline(drawn)
+    colours = key(timeline.key(drawn))
+    still = timeline.static_timeline(drawn)
     return figure("figure-timeline", drawing, _says(drawn), colours, states, still=still)
 
 
-def _tracks(saved: Saved) -> marks.Tracks | None:
+def _tracks(saved: Saved) -> plotly_sheet.Tracks | None:
     """Read everything that the figure shows."""
-    view, whole = tracks.view(saved), saved.window
+    view, whole = lane_intervals.view(saved), saved.window
     if not view or not whole:
         return None
-    fold = folds.folded(saved)
-    cells = fold.grid.edges if fold else folds.cells(saved, whole)
-    counted = volumes.volume(saved, cells)
-    brokers = _worst(tracks.lanes(saved, "broker"), AWAY, LANES)
-    clients = _worst(tracks.lanes(saved, "client"), TROUBLED, CLIENTS)
-    return marks.Tracks(
+    fold = partition_groups.folded(saved)
+    cells = fold.grid.edges if fold else partition_groups.cells(saved, whole)
+    counted = time_bins.volume(saved, cells)
+    brokers = _worst(lane_intervals.lanes(saved, "broker"), AWAY, LANES)
+    clients = _worst(lane_intervals.lanes(saved, "client"), TROUBLED, CLIENTS)
+    return plotly_sheet.Tracks(
         view=view,
         findings=saved.findings[:200],
-        controller=tracks.coarse(tracks.lanes(saved, "controller"), 100, whole),
-        brokers=tracks.coarse(brokers, BARS, whole),
-        debt=levels.debt(saved),
-        clients=tracks.coarse(clients, BARS // 3, whole),
-        holes=volumes.holes(saved),
-        silences=volumes.silences(saved),
+        controller=lane_intervals.coarse(lane_intervals.lanes(saved, "controller"), 100, whole),
+        brokers=lane_intervals.coarse(brokers, BARS, whole),
+        debt=time_bins.debt(saved),
+        clients=lane_intervals.coarse(clients, BARS // 3, whole),
+        holes=time_bins.holes(saved),
+        silences=time_bins.silences(saved),
         volume=counted if counted.facts.any() else None,
         grid=fold.grid if fold else None,
     )
 
 
-def _worst(lanes: list[tracks.Lane], bad: frozenset[str], most: int) -> list[tracks.Lane]:
+def _worst(
+    lanes: list[lane_intervals.Lane], bad: frozenset[str], most: int
+) -> list[lane_intervals.Lane]:
     """Keep as many lanes as one can read, those that were longest in a bad state first."""
     away: dict[str, int] = {lane.name: 0 for lane in lanes}
     for lane in lanes:
@@ -69,13 +69,13 @@ def _worst(lanes: list[tracks.Lane], bad: frozenset[str], most: int) -> list[tra
     return [lane for lane in lanes if lane.name in set(ranked)]
 
 
-def _says(drawn: marks.Tracks) -> str:
+def _says(drawn: plotly_sheet.Tracks) -> str:
     # The lanes come in the order of their numbers; a set would not keep it.
     away = list(dict.fromkeys(lane.name for lane in drawn.brokers if lane.state in AWAY))
     peaks = [
         f"{count(level, 'partition')} {DEBT.get(name, name)}"
         for name, points in drawn.debt.items()
-        if (level := levels.highest(points, drawn.view))
+        if (level := time_bins.highest(points, drawn.view))
     ]
     counted = drawn.volume.errors.values() if drawn.volume else ()
     errors = sum(int(bins.sum()) for bins in counted)
@@ -89,7 +89,7 @@ def _says(drawn: marks.Tracks) -> str:
     return f"{'; '.join(part for part in parts if part)}. {shown}. Hatched: not known."
 
 
-def _states(brokers: list[tracks.Lane]) -> Markup | None:
+def _states(brokers: list[lane_intervals.Lane]) -> Markup | None:
     if not brokers:
         return tag("p", "No broker's life could be read from the logs.")
     rows = [

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from forensics.report.answer import blind, is_open, loss, sentence
-from forensics.report.cut import cut_cleanly
-from forensics.report.markup import Child, Markup, anchor, join, tag
-from forensics.report.saved import Finding, Saved
-from forensics.report.signs import signs
-from forensics.report.subjects import happened
-from forensics.report.words import clock, count, lasting, listed
-from forensics.report.zones import current
-
-__all__ = ["ORDER", "TITLE", "render"]
+from forensics.lib.formatting import clock, count, lasting, listed
+from forensics.lib.time_zone import current
+from forensics.report.data_loss import cut_cleanly
+from forensics.report.finding_text import happened
+from forensics.report.headline import blind, is_open, loss, sentence
+from forensics.report.html import Child, Markup, anchor, join, tag
+from forensics.report.incident_story import signs
+from forensics.run_output.reader import Finding, Saved
 
 ORDER = 10
 TITLE = "Verdict"

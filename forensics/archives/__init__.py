@@ -1,1 +1,0 @@
-"""Bytes become records: archives are opened, planned, unpacked and cut."""

@@ -1,0 +1,1 @@
+"""What all commands share: the root command, options, configuration, messages."""

@@ -1,0 +1,173 @@
+"""The command `kafka-forensics`: each file of jobs/ is one of its commands.
+
+A file is loaded when its command is called. `--help` only reads the first line of each docstring,
+so it starts neither Spark nor Java, and a broken file cannot take the others with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import click
+
+from forensics import __version__
+from forensics.cli.config_file import Call
+from forensics.cli.option_sources import PREFIX, UNCONFIGURED, prepare, walk
+from forensics.errors import ForensicsError
+from forensics.lib.package_data import folder
+
+NAME = "kafka-forensics"
+INTERRUPTED = 130
+
+# The option of every command that reads logs.
+RULES = click.option(
+    "--rules",
+    "packs",
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(exists=True, path_type=Path),
+    help="A pack of rules of your own, laid over the shipped ones by id; may be repeated.",
+)
+QUIET = click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
+# The option of the commands that hold a store.
+WAIT = click.option(
+    "--wait",
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="Wait so long for another run that holds the store; then end with 5.",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON instead of sentences.")
+
+
+def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
+    """Run a command line and end the process with its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    top = group(jobs or jobs_folder())
+    top.main(given, prog_name=NAME, auto_envvar_prefix=PREFIX, obj=tuple(given))
+
+
+def arguments() -> tuple[str, ...]:
+    """Give the words that the running command was called with, as they were given."""
+    context = click.get_current_context(silent=True)
+    return tuple(context.find_root().obj or ()) if context else ()
+
+
+def run(file: str) -> None:
+    """Run one file of jobs/ by itself: `spark-submit jobs/postmortem.py ARCHIVE...`.
+
+    The file's last lines are `if __name__ == "__main__": run(__file__)`.
+    """
+    path = Path(file)
+    main([_command_name(path), *sys.argv[1:]], jobs=path.parent)
+
+
+def group(jobs: Path) -> click.Group:
+    """Make the group whose commands are the files of one folder."""
+    return click.version_option(__version__, prog_name=NAME)(_Jobs(jobs))
+
+
+def jobs_folder() -> Path:
+    """Say where the commands are."""
+    return folder("jobs")
+
+
+class _Jobs(click.Group):
+    """A group that knows its commands by name, and loads the one that is called."""
+
+    def __init__(self, folder: Path) -> None:
+        paths = [path for path in sorted(folder.glob("*.py")) if not path.name.startswith("_")]
+        self.files = {_command_name(path): path for path in paths}
+        self._loaded: dict[str, click.Command] = {}
+        # Placeholders: enough for click's list of commands and its "Did you mean".
+        listed = {
+            name: click.Command(name, short_help=_first_line(path))
+            for name, path in self.files.items()
+        }
+        super().__init__(
+            name=NAME,
+            commands=listed,
+            help="Read archives of Apache Kafka logs and say what happened.",
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed and self.loaded(str(name)), rest
+
+    def loaded(self, name: str) -> click.Command:
+        """Load a command once, and let it take values from the environment and from a file."""
+        if name not in self._loaded:
+            command = load(self.files[name])
+            prepare(command, (name,))
+            self._loaded[name] = command
+        return self._loaded[name]
+
+    def everything(self) -> dict[Call, click.Command]:
+        """Load all commands that can be configured; one that is broken says so when called."""
+        found: dict[Call, click.Command] = {}
+        for name in self.files:
+            with suppress(Exception):
+                found |= walk(self.loaded(name), (name,))
+        return {call: one for call, one in found.items() if call[0] not in UNCONFIGURED}
+
+    def invoke(self, ctx: click.Context) -> object:
+        with _told_plainly():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _told_plainly() -> Iterator[None]:
+    """Turn what a person can put right into one sentence, and Ctrl-C into the shell's own code."""
+    try:
+        yield
+    except ForensicsError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        # A file that cannot be written or read is named; anything else is not for a person.
+        if error.filename is None:
+            raise
+        message = f"{error.filename}: {error.strerror}"
+        raise click.ClickException(message) from error
+    except KeyboardInterrupt as stop:
+        raise click.exceptions.Exit(INTERRUPTED) from stop
+
+
+def load(path: Path) -> click.Command:
+    """Load the command of one file of jobs/.
+
+    A group may be written in several files: those whose names begin with an underscore are no
+    commands of their own, and are loaded by the file that is.
+    """
+    name = f"kafka_forensics_jobs.{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ForensicsError(f"{path} cannot be loaded as Python.")
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses and pickles look their module up by its name.
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    command = getattr(module, "command", None)
+    if not isinstance(command, click.Command):
+        raise ForensicsError(f"{path} must define a click command with the name `command`.")
+    return command
+
+
+def _first_line(path: Path) -> str:
+    try:
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    except SyntaxError:
+        return "(this file has a syntax error)"
+    return (text or "").partition("\n")[0]
+
+
+def _command_name(path: Path) -> str:
+    return path.stem.replace("_", "-")

@@ -1,0 +1,199 @@
+"""What a postmortem would read: files, layouts, nodes, bytes and time, from the heads of the files.
+
+Less than a megabyte of each file is read. What stands behind that, deep inside a large archive, is
+not known here, and that is said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tarfile
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from forensics.engine.progress import amount, duration
+from forensics.events.file_accounts import FileAccount, add_up, assign
+from forensics.events.packs import open_pack, packed
+from forensics.events.scan import scanner
+from forensics.ingest.archive_reader import unpack, zip_member
+from forensics.ingest.compression import Damage, Readable
+from forensics.ingest.read_plan import Plan, Split, plan, tasks
+from forensics.settings import Settings
+
+# So much is read of each file on disk, and of each text in it.
+LOOK = 512 << 10
+# Spark, rules and the page take so many seconds whatever is read.
+_START = (10.0, 60.0)
+# A scan of whole files is quicker for each byte than one of heads; a history takes time, too.
+_PACE = (0.5, 4.0)
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What was seen of the files, and what that makes one expect of all of them."""
+
+    rows: tuple[dict[str, Any], ...]
+    problems: tuple[tuple[str, str], ...]
+    partly: tuple[str, ...]
+    bytes: int
+    cores: int
+    seconds: tuple[float, float]
+
+    def document(self) -> dict[str, Any]:
+        """Give all of it, as JSON can hold it."""
+        return {
+            "files": list(self.rows),
+            "not_read": [{"file": name, "why": why} for name, why in self.problems],
+            "partly_seen": list(self.partly),
+            "bytes": self.bytes,
+            "cores": self.cores,
+            "seconds": {"from": round(self.seconds[0]), "to": round(self.seconds[1])},
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Tell it, a line for each file and one for each sum."""
+        shown = [(row["file"], _layout(row), row["node"], _size(row["bytes"])) for row in self.rows]
+        widths = [max((len(row[at]) for row in shown), default=0) for at in range(3)]
+        for row in shown:
+            cells = [text.ljust(width) for text, width in zip(row, widths, strict=False)]
+            yield "  ".join([*cells, row[3]]).rstrip()
+        for name, why in self.problems:
+            yield f"{name}: {why}; it would be left out"
+        for name in self.partly:
+            yield f"{name}: only its first {LOOK >> 10} kB were looked at; more files may follow"
+        nodes = sorted({row["node"] for row in self.rows if row["role"]})
+        known = ", ".join(nodes) or "none known"
+        yield f"{len(self.rows)} files, {amount(self.bytes)} to read; nodes: {known}"
+        fast, slow = map(duration, self.seconds)
+        cores = f"{self.cores} core{'' if self.cores == 1 else 's'}"
+        yield f"would take between {fast} and {slow} on {cores}"
+
+
+def look(settings: Settings) -> Preview:
+    """Look at the head of each file that a postmortem would read."""
+    work = plan(settings.archives, settings.split_size)
+    scan = scanner(packed([open_pack(path) for path in settings.packs])).scan
+    partly: list[str] = []
+    sizes: dict[str, int | None] = {}
+    found: list[dict[str, Any]] = []
+    text, taken = 0, 0.0
+    with TemporaryDirectory(prefix="kafka-forensics-") as scratch:
+        path = Path(scratch) / "head"
+        for name, size, head in _heads(work, partly):
+            sizes[name] = size
+            path.write_bytes(head)
+            begun = time.monotonic()
+            split = Split(name, str(path), "range", 0, 0, len(head), len(head))
+            for batch in scan(split):
+                rows = batch.select(["file", "split", "account"]).to_pylist()
+                found += [row for row in rows if row["account"] is not None]
+            text, taken = text + len(head), taken + time.monotonic() - begun
+    files = add_up([row | {"account": json.loads(row["account"])} for row in found])
+    assign(files)
+    cores = _cores(settings.master)
+    rows = tuple(_row(files[name], sizes[name]) for name in sorted(files))
+    return Preview(
+        rows, work.problems, tuple(partly), sum(split.bytes for split in work.splits), cores,
+        _expected(work, cores, text / taken if taken else 1e6),
+    )  # fmt: skip
+
+
+def _heads(work: Plan, partly: list[str]) -> Iterator[tuple[str, int | None, bytes]]:
+    """Yield each text with its name, its size on disk where it has one, and its head."""
+    for split in work.splits:
+        if split.number or split.role == "digest":
+            continue
+        with open(split.path, "rb") as file:
+            if split.role == "range":
+                file.seek(split.at)
+                yield split.file, split.size, _head(file, min(split.size, LOOK))
+                continue
+            file.seek(split.at)
+            source = zip_member(split.path, split.member) if split.member else file
+            limited = _Limited(source, LOOK)
+            inside = False
+            for item in unpack(split.file, limited):
+                inside = inside or item.file != split.file
+                if item.damaged and limited.used_up:
+                    # It ends too early because nothing more is read of it.
+                    break
+                yield item.file, None if inside else split.bytes, _head(item.source, LOOK)
+            if inside and limited.used_up and split.bytes > LOOK:
+                partly.append(split.file)
+
+
+def _head(source: Readable, left: int) -> bytes:
+    """Read the first whole lines; a source gives less at a time than it is asked for."""
+    parts = []
+    with suppress(Damage, OSError, EOFError, tarfile.TarError, zlib.error, ValueError):
+        while left > 0 and (part := source.read(left)):
+            parts.append(part)
+            left -= len(part)
+    head = b"".join(parts)
+    return head[: head.rfind(b"\n") + 1] or head
+
+
+class _Limited:
+    """The beginning of a stream, and nothing after it."""
+
+    def __init__(self, source: Readable, left: int) -> None:
+        self._source, self._left = source, left
+
+    @property
+    def used_up(self) -> bool:
+        return self._left == 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._source.read(self._left if size < 0 else min(size, self._left))
+        self._left -= len(data)
+        return data
+
+
+def _expected(work: Plan, cores: int, pace: float) -> tuple[float, float]:
+    """Say in seconds what all of it may take, at best and at worst.
+
+    What one task reads cannot be shared: a single large archive takes as long on any machine.
+    """
+    longest = max(sum(map(_text, bundle)) for bundle in tasks(work.splits, cores))
+    share = max(longest, sum(map(_text, work.splits)) / cores) / pace
+    return _START[0] + share * _PACE[0], _START[1] + share * _PACE[1]
+
+
+def _text(split: Split) -> float:
+    # Logs pack to about a tenth; what it is of these is not worth reading them for.
+    return split.bytes * (1 if split.role == "range" else 10)
+
+
+def _cores(master: str | None) -> int:
+    given = re.fullmatch(r"local\[(\d+)\]", master or "")
+    return int(given[1]) if given else len(os.sched_getaffinity(0))
+
+
+def _row(one: FileAccount, size: int | None) -> dict[str, Any]:
+    row = one.row()
+    first = row["first_ts"]
+    return {
+        "file": one.file,
+        "bytes": size,
+        "layout": row["layout"],
+        "node": one.node,
+        "role": one.role,
+        "first": first and first.isoformat(timespec="milliseconds"),
+        "notes": row["damaged"],
+    }
+
+
+def _layout(row: Mapping[str, Any]) -> str:
+    return "empty" if row["bytes"] == 0 else row["layout"] or "no known layout"
+
+
+def _size(count: int | None) -> str:
+    return "" if count is None else amount(count)

@@ -1,0 +1,1 @@
+"""From history to findings: detectors, their context, and the verdict."""

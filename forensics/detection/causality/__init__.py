@@ -1,0 +1,1 @@
+"""Cause chains: which finding may have led to which."""

@@ -1,0 +1,235 @@
+"""Restarts of one broker: planned ones for the record, unplanned ones as incidents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from forensics.detection.confidence import sureness
+from forensics.detection.context import Case
+from forensics.detection.detectors.flapping_broker import flapping
+from forensics.detection.shared.broker_absences import alone, away_by, shared
+from forensics.history.nodes.broker_states import Absence, Span
+from forensics.lib.time_units import SECOND
+from forensics.run_output.findings import Finding
+
+NAME = "broker-restart"
+_KINDS = {"controlled": "controlled", "crash": "crash"}
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each absence that is not part of a flapping broker's."""
+    told = {(a.broker, a.begin) for run in flapping(case).values() for a in run} | alone(case)
+    hung = shared(case)
+    for absence in case.away:
+        if (absence.broker, absence.begin) not in told:
+            yield _finding(case, absence, together=(absence.broker, absence.begin) in hung)
+    for broker in sorted({absence.broker for absence in case.away}):
+        yield from _asked_again(case, broker)
+
+
+def _finding(case: Case, absence: Absence, *, together: bool) -> Finding:
+    end = absence.end if absence.end is not None else case.end
+    away = None if absence.end is None else round((absence.end - absence.begin) / SECOND, 1)
+    # That it was fenced is stated; that it hung only follows from its silence.
+    fenced = absence.fenced is not None and absence.kind != "pause"
+    # That it found no mark of an orderly stop is what a broker says as it starts again.
+    unclean = absence.kind == "crash" and any(one["what"] == "unclean" for one in absence.evidence)
+    stated = absence.kind == "controlled" or fenced or unclean
+    confidence, reason = sureness(
+        case, absence.begin, max(end, absence.begin), absence.evidence, stated=stated
+    )
+    starts, ends = _attempts(case, absence)
+    loop = starts >= case.limits[NAME]["starts"]
+    more, action = _loop(absence.broker, starts, ends) if loop else ("", [])
+    return Finding(
+        detector=NAME,
+        severity=_severity(case, absence, together=together, loop=loop),
+        confidence=confidence,
+        title=_title(absence, away) + (f", after {starts} starts" if loop else ""),
+        begin=absence.begin,
+        end=max(end, absence.begin),
+        evidence=absence.evidence,
+        brokers=[absence.broker],
+        measures={"kind": _KINDS.get(absence.kind, "unknown"), "away_s": away}
+        | ({"starts": starts, "ended": ends} if loop else {}),
+        explanation=_EXPLANATIONS[absence.kind]
+        + (_TOGETHER if together else "")
+        + (f" {more}" if more else ""),
+        actions=[*action, *_actions(case, absence)],
+        why=_why(case, absence, away, starts if loop else 0),
+        reason=reason,
+        doubts=_DOUBTS[absence.kind],
+    )
+
+
+def _severity(case: Case, absence: Absence, *, together: bool, loop: bool) -> str:
+    limits = case.limits[NAME]
+    if loop:
+        return str(limits["gone" if absence.end is None else "loop"])
+    if together:
+        return str(limits["together"])
+    if absence.kind in ("controlled", "unknown"):
+        return str(limits["planned" if absence.kind == "controlled" else "unknown"])
+    gone = absence.kind in ("crash", "gone") and absence.end is None
+    return str(limits["gone"] if gone else limits["unplanned"])
+
+
+def _attempts(case: Case, absence: Absence) -> tuple[int, str]:
+    """Count the starts within an absence, and say how those ended that led to nothing.
+
+    Killed while it recovers is what an orchestrator does whose patience is shorter than that.
+    """
+    spans = [span for span in _spans(case, absence) if span.state in _LIFE]
+    begun = [span for span in spans if span.state == "starting"]
+    pairs = list(zip(spans, spans[1:], strict=False))
+    begins = ("starting", "recovering")
+    tried = [
+        after.state
+        for span, after in pairs
+        if span.state in begins and after.state not in ("recovering", "up")
+    ]
+    recovering = sum(span.state == "recovering" and after.state != "up" for span, after in pairs)
+    if tried and recovering * 2 > len(tried):
+        return len(begun), "recovery"
+    asked = sum(state in ("stopping", "stopped") for state in tried)
+    return len(begun), "asked" if asked * 2 > len(tried) else "crash"
+
+
+_LIFE = ("starting", "recovering", "stopping", "stopped", "crashed", "up")
+
+
+def _spans(case: Case, absence: Absence) -> Sequence[Span]:
+    return [
+        span
+        for span in case.past.lanes.brokers.get(absence.broker, ())
+        if span.begin >= absence.begin and (absence.end is None or span.begin <= absence.end)
+    ]
+
+
+def _loop(broker: int, starts: int, ends: str) -> tuple[str, list[str]]:
+    """Say what a restart loop is, by how its starts ended."""
+    said = {
+        "recovery": f"{starts} starts: most of them were ended while it still recovered its logs. "
+        "Whoever starts it (Kubernetes, systemd, a script) does not wait for as long as that takes,"
+        " so that it never ends.",
+        "asked": f"{starts} starts: most of them were asked to stop before the broker was up, as an"
+        " orchestrator does whose probe fails.",
+        "crash": f"{starts} starts: most of them ended by an error or without a word. The first "
+        "error of each start tells more than the last.",
+    }[ends]
+    action = {
+        "recovery": f"Give broker {broker} time: raise the start-up probe or time-out of whoever "
+        "starts it above the time of a log recovery, and raise num.recovery.threads.per.data.dir.",
+        "asked": _WHO.format(broker=broker),
+        "crash": "grep -nE 'ERROR|FATAL' server.log | head   "
+        f"# the first error of each start of broker {broker}",
+    }[ends]
+    return said, [action]
+
+
+def _asked_again(case: Case, broker: int) -> Iterator[Finding]:
+    """Find a broker that was stopped in order far more often than a person would."""
+    limits = case.limits[NAME]
+    window, runs = limits["window"] * SECOND, [
+        one for one in away_by(case, broker) if one.kind == "controlled" and one.end is not None
+    ]  # fmt: skip
+    best: list[Absence] = []
+    for first in range(len(runs)):
+        run = [one for one in runs[first:] if one.begin - runs[first].begin <= window]
+        best = run if len(run) > len(best) else best
+    if len(best) < limits["asked"]:
+        return
+    begin, end = best[0].begin, best[-1].end or best[-1].begin
+    evidence = [place for one in best for place in one.evidence[:1]]
+    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    away = round(sum((one.end or 0) - one.begin for one in best) / SECOND, 1)
+    yield Finding(
+        detector=NAME,
+        severity=limits["again"],
+        confidence=confidence,
+        title=f"Broker {broker} was shut down in order and started {len(best)} times",
+        begin=begin,
+        end=end,
+        evidence=evidence,
+        brokers=[broker],
+        measures={"kind": "controlled", "away_s": away, "restarts": len(best)},
+        explanation="Each stop was asked for, by a person, a script or an orchestrator whose probe "
+        "failed. The broker's own log does not say by whom.",
+        actions=[_WHO.format(broker=broker), "Nothing to do if it was you."],
+        why=f"{len(best)} orderly restarts within {limits['window']} s; {limits['asked']} are more"
+        " than a person makes",
+        reason=reason,
+        doubts=["A test of restarts looks the same."],
+    )
+
+
+def _title(absence: Absence, away: float | None) -> str:
+    what = {
+        "controlled": "was shut down in order",
+        "crash": "died without a shutdown",
+        "pause": "hung and was fenced",
+        "gone": "fell silent and was fenced",
+        "unknown": "was away, in a way that the logs do not tell",
+    }[absence.kind]
+    back = (
+        f" and was back after {away} s" if away is not None else "; these logs do not see it back"
+    )
+    return f"Broker {absence.broker} {what}{back}"
+
+
+def _why(case: Case, absence: Absence, away: float | None, starts: int) -> str:
+    length = "to the end of the logs" if away is None else f"for {away} s"
+    many = (
+        f"; {starts} starts for one return, {case.limits[NAME]['starts']} are a loop"
+        if starts
+        else ""
+    )
+    return f"broker {absence.broker} did not serve {length} ({absence.kind}){many}"
+
+
+def _actions(case: Case, absence: Absence) -> list[str]:
+    broker = absence.broker
+    back = f"{case.commands.under_replicated()}   # are its replicas in sync again?"
+    gone = absence.end is None and absence.kind != "controlled"
+    start = [_START.format(broker=broker)] if gone else []
+    return [*start, _ACTIONS[absence.kind].format(broker=broker), back]
+
+
+_START = (
+    "Start broker {broker} again before any other broker is restarted: each that is missing takes "
+    "a replica away."
+)
+_WHO = "journalctl -u kafka   # or kubectl describe pod: who stops broker {broker}?"
+_TOGETHER = (
+    " Most brokers were given up in the same moment: their host stood still, or the controller did;"
+    " it was not this broker."
+)
+_EXPLANATIONS = {
+    "controlled": "The broker announced its stop, handed its partitions over and stopped. Expected "
+    "in every upgrade and restart.",
+    "crash": "The broker's log ends without an orderly stop, and what follows is a new start: "
+    "the process was killed or fell over. Its partitions had no leader until others took over.",
+    "pause": "The cluster gave the broker up although its process went on: it did not answer for "
+    "longer than its session allows, and came back without a restart.",
+    "gone": "The cluster gave the broker up, and nothing more is heard of it: its log just ends.",
+    "unknown": "Nothing here tells how the broker left: its own log is missing or silent.",
+}
+_DOUBTS = {
+    "controlled": ["The log does not say who asked for it: a person or an orchestrator."],
+    "crash": ["A log that lost its last lines, the orderly stop among them, looks the same."],
+    "pause": [
+        "A broken network between broker and controller looks the same to the controller.",
+        "Logs that are missing for that time look the same as a process that stood still.",
+    ],
+    "gone": ["The log of this broker may have been collected too early."],
+    "unknown": ["It may well have been planned."],
+}
+_ACTIONS = {
+    "controlled": "Nothing to do if somebody restarted it on purpose.",
+    "crash": "journalctl -k | grep -i 'killed process'   # on the host of broker {broker}: out of "
+    "memory? Look for hs_err_pid*.log too, and for a loss of power",
+    "pause": "grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on broker {broker}: a pause as long "
+    "as the absence? If not, look at its disk and its host",
+    "gone": "Look whether the process of broker {broker} is alive, and what its host did then.",
+    "unknown": "Collect the server.log of broker {broker} from before the start.",
+}

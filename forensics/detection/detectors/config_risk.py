@@ -1,0 +1,324 @@
+"""What the logged settings allow: unclean elections, too few replicas, too short time-outs.
+
+What settings allow to go wrong, as far as logs tell them, and whether it did.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.detection.confidence import sureness
+from forensics.detection.context import Case, Row, by_time
+from forensics.detection.requirements import Needs
+from forensics.detection.shared.min_isr import minimums
+from forensics.run_output.findings import Finding
+
+UNCLEAN = "unclean.leader.election.enable"
+_MINIMUM = "min.insync.replicas"
+_LAG = "replica.lag.time.max.ms"
+_SESSIONS = {False: "zookeeper.session.timeout.ms", True: "broker.session.timeout.ms"}
+_SETTINGS = (UNCLEAN, _MINIMUM, _LAG, *_SESSIONS.values())
+_UNCLEAN_SET = re.compile(r"unclean\.leader\.election\.enable(?: to |=| -> )\"?true")
+_MINIMUM_SET = re.compile(r"min\.insync\.replicas(?: to |=| -> )\"?\d")
+_COLUMNS = ("kind", "ts", "node", "file", "line", "text", "rule", "setting", "value", "topic",
+            "broker", "client", "detail")  # fmt: skip
+# So many lines and names of each are kept; what is more says the same.
+_MOST = 200
+
+
+@dataclass
+class Risk:
+    """One way in which settings may hurt, with the lines that tell them."""
+
+    name: str
+    setting: str
+    value: str
+    places: list[Row]
+    topics: set[str] = field(default_factory=set)
+    brokers: set[int] = field(default_factory=set)
+    clients: set[str] = field(default_factory=set)
+    # what happened because of it; empty: nothing that is seen
+    met: str = ""
+
+
+def risks(case: Case, limits: Mapping[str, Any]) -> Iterator[Risk]:
+    """Yield the risks that the settings hold, each once."""
+    told = sorted(_told(case), key=by_time)
+    yield from _unclean(case, told)
+    yield from _replicas(case, told)
+    yield from _acks(case, told)
+    yield from _short(case, told, _LAG, "lag-time", limits["lag"])
+    session = _SESSIONS[case.past.context.kraft]
+    least = limits["broker_session" if case.past.context.kraft else "zookeeper_session"]
+    yield from _short(case, told, session, "session-time-out", least)
+
+
+def _told(case: Case) -> Iterator[Row]:
+    """Read the settings: of each node, client and topic each value once."""
+    kind, setting = pc.field("kind"), pc.field("setting")
+    where = (kind == "setting_seen") & setting.isin(list(_SETTINGS))
+    where |= (kind == "client_setting_seen") & (setting == "acks")
+    where |= kind == "config_set"
+    seen: set[tuple[object, ...]] = set()
+    for row in case.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
+        names = ("kind", "node", "client", "topic", "broker", "setting", "value", "detail")
+        key = tuple(row[name] for name in names)
+        if key not in seen and len(seen) < _MOST * _MOST:
+            seen.add(key)
+            yield row
+
+
+def _unclean(case: Case, told: list[Row]) -> Iterator[Risk]:
+    own = [row for row in told if row["setting"] == UNCLEAN and row["value"] == "true"]
+    set_on = [
+        row
+        for row in told
+        if row["kind"] == "config_set" and _UNCLEAN_SET.search(row["detail"] or "")
+    ]
+    places = [*own, *set_on]
+    if not places:
+        return
+    topics = {row["topic"] for row in set_on if row["topic"]}
+    everywhere = bool(own) or any(row["topic"] is None for row in set_on)
+    where = pc.field("clean") == False  # noqa: E712
+    if not everywhere:
+        where &= pc.field("topic").isin(sorted(topics))
+    elected = next(case.each("leadership", where, ["topic"]), None)
+    met = f"a replica out of sync was elected for {elected['topic']}" if elected else ""
+    yield Risk("unclean-elections", UNCLEAN, "true", places[:_MOST],
+               set() if everywhere else topics, _brokers(own), met=met)  # fmt: skip
+
+
+def _replicas(case: Case, told: list[Row]) -> Iterator[Risk]:
+    """Compare the minimum with the replicas that partitions have."""
+    counts = _counts(case)
+    known = minimums(case)
+    named = [row for row in told
+             if row["setting"] == _MINIMUM or _MINIMUM_SET.search(row["detail"] or "")]  # fmt: skip
+    groups: dict[tuple[str, int], set[str]] = {}
+    for topic, count in sorted(counts.items()):
+        least = known.of(topic)
+        if least is not None and least > count:
+            groups.setdefault(("min-isr-unreachable", least), set()).add(topic)
+        elif least is not None and least == count > 1:
+            groups.setdefault(("min-isr-all", least), set()).add(topic)
+    for (name, least), topics in sorted(groups.items()):
+        places = [row for row in named if row["topic"] is None or row["topic"] in topics]
+        if places:
+            yield Risk(name, _MINIMUM, str(least), places[:_MOST], topics,
+                       met=_refused(case, topics))  # fmt: skip
+    alone = {topic for topic, count in counts.items() if count == 1}
+    if alone and len(case.past.lanes.brokers) > 1:
+        yield from _alone(case, alone)
+
+
+def _alone(case: Case, alone: set[str]) -> Iterator[Risk]:
+    where = pc.field("topic").isin(sorted(alone)[:_MOST]) & pc.field("replicas").is_valid()
+    rows = case.each("leadership", where, ["topic", "evidence"])
+    first: list[Row] = next((row["evidence"] for row in rows if row["evidence"]), [])
+    places = [row for row in case.places(first) if "at" in row]
+    # A broker that is stopped on purpose takes its only replicas with it, as everybody knows.
+    lost = pc.field("topic").isin(sorted(alone)[:_MOST]) & (pc.field("leader") == -1)
+    gone = next(
+        (row["topic"]
+         for row in case.each("leadership", lost, ["topic", "started_at", "previous_leader"])
+         if row["started_at"] is not None and _unplanned(case, row)),
+        None,
+    )  # fmt: skip
+    if places:
+        yield Risk("one-replica", "replication factor", "1", places, alone,
+                   met=f"{gone} had no leader" if gone else "")  # fmt: skip
+
+
+def _unplanned(case: Case, row: Row) -> bool:
+    return any(
+        absence.broker == row["previous_leader"]
+        and absence.kind != "controlled"
+        and absence.begin <= row["started_at"] <= (absence.end or case.end)
+        for absence in case.away
+    )
+
+
+def _acks(case: Case, told: list[Row]) -> Iterator[Risk]:
+    """Tell of producers that do not wait for followers, where records were lost."""
+    weak = [row for row in told
+            if row["kind"] == "client_setting_seen" and row["value"] in ("0", "1")]  # fmt: skip
+    if not weak:
+        return
+    cut = case.some("cuts", 1)
+    unclean = pc.field("clean") == False  # noqa: E712
+    lost = cut or [row for row in [next(case.each("leadership", unclean, ["topic"]), None)] if row]
+    if lost:
+        clients = {str(row["client"] or row["node"]) for row in weak}
+        values = sorted({row["value"] for row in weak})
+        yield Risk("acks-one", "acks", " or ".join(values), weak[:_MOST], clients=clients,
+                   met=f"records of {lost[0]['topic']} were cut")  # fmt: skip
+
+
+def _short(case: Case, told: list[Row], setting: str, name: str, least: float) -> Iterator[Risk]:
+    """Tell of a time-out below what Kafka ever gave by itself."""
+    rows = [row for row in told if row["setting"] == setting and (row["value"] or "").isdigit()]
+    below = [row for row in rows if int(row["value"]) < least * 1000]
+    if below:
+        brokers = _brokers(below)
+        paused = sorted(
+            {one.broker for one in case.away if one.kind == "pause" and one.broker in brokers}
+        )
+        met = f"broker {paused[0]} was given up while it lived" if paused else ""
+        value = min((row["value"] for row in below), key=int)
+        yield Risk(name, setting, value, below[:_MOST], brokers=brokers,
+                   met=met if name == "session-time-out" else "")  # fmt: skip
+
+
+def _brokers(rows: list[Row]) -> set[int]:
+    ends = ((row["node"] or "").rpartition("broker-")[2] for row in rows)
+    return {int(end) for end in ends if end.isdecimal()}
+
+
+def _refused(case: Case, topics: set[str]) -> str:
+    kinds = ("append_failed", "client_error", "produce_failed", "send_failed")
+    if not case.sight.tells(*kinds):
+        return ""
+    where = pc.field("kind").isin(list(kinds)) & pc.field("topic").isin(sorted(topics))
+    where &= pc.field("error") == "NOT_ENOUGH_REPLICAS"
+    row = next(case.each("events", where, ["topic"]), None)
+    return f"records of {row['topic']} were refused" if row else ""
+
+
+def _counts(case: Case) -> dict[str, int]:
+    """Count for each topic the replicas of the partition that has the fewest."""
+    found: dict[str, int] = {}
+    where = pc.field("replicas").is_valid()
+    for batch in case.batches("leadership", where, ["topic", "replicas"]):
+        table = pa.table(
+            {"topic": batch["topic"], "count": pc.list_value_length(batch["replicas"])}
+        )
+        for row in table.group_by("topic").aggregate([("count", "min")]).to_pylist():
+            least = row["count_min"]
+            if least and (row["topic"] not in found or least < found[row["topic"]]):
+                found[row["topic"]] = least
+    return found
+
+
+NAME = "config-risk"
+NEEDS = Needs(
+    ("broker", "controller", "client"),
+    events=("setting_seen", "config_set", "client_setting_seen"),
+)
+_NAMED = 3
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each risk that settings hold."""
+    for risk in risks(case, case.limits[NAME]):
+        yield _finding(case, risk)
+
+
+def _finding(case: Case, risk: Risk) -> Finding:
+    limits = case.limits[NAME]
+    begin = min(row["at"] for row in risk.places)
+    end = max(row["at"] for row in risk.places)
+    confidence, reason = sureness(case, begin, end, risk.places, stated=True)
+    title, explanation, advice = _WORDS[risk.name]
+    about = _some(risk.topics) or _some(risk.clients) or "the cluster"
+    return Finding(
+        detector=NAME,
+        severity=limits["met" if risk.met else "unmet"],
+        confidence=confidence,
+        title=title.format(about=about, value=risk.value),
+        begin=begin,
+        end=end,
+        evidence=risk.places,
+        brokers=sorted(risk.brokers),
+        partitions=[],
+        clients=sorted(risk.clients),
+        measures={
+            "risk": risk.name,
+            "setting": risk.setting,
+            "value": risk.value,
+            "topics": sorted(risk.topics),
+            "met": risk.met,
+        },
+        explanation=explanation + (f" It did: {risk.met}." if risk.met else ""),
+        actions=[*_commands(case, risk), advice],
+        why=f"{risk.setting} = {risk.value}" + (f"; {risk.met}" if risk.met else ""),
+        reason=reason,
+        doubts=_DOUBTS,
+    )
+
+
+def _commands(case: Case, risk: Risk) -> list[str]:
+    if risk.topics:
+        return [f"{case.commands.topic_config(min(risk.topics))}   # still so?"]
+    if risk.brokers:
+        broker = min(risk.brokers)
+        return [f"{case.commands.broker_config(broker, risk.setting)}   # still so?"]
+    return []
+
+
+def _some(names: Collection[str]) -> str:
+    every = sorted(names)
+    more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
+    return ", ".join(every[:_NAMED]) + more
+
+
+# For each risk its title, what it allows, and what to do.
+_WORDS = {
+    "unclean-elections": (
+        "Unclean elections are allowed: {about}",
+        (
+            "With unclean.leader.election.enable=true a replica that is not in sync may become "
+            "leader when nobody in sync is alive, and what it lacks is lost, also if it was "
+            "acknowledged."
+        ),
+        "Set it to false where records matter more than being writable at all times.",
+    ),
+    "one-replica": (
+        "Only one replica: {about}",
+        (
+            "A partition with one replica has no leader while its broker is away, and is lost with "
+            "its disk."
+        ),
+        "Add replicas: kafka-reassign-partitions.sh with two or three brokers for each partition.",
+    ),
+    "min-isr-unreachable": (
+        "min.insync.replicas={value} is more than there are replicas: {about}",
+        "A leader refuses all records with acks=all: there can never be enough replicas in sync.",
+        "Lower min.insync.replicas to one less than the number of replicas, or add replicas.",
+    ),
+    "min-isr-all": (
+        "min.insync.replicas={value} is as many as there are replicas: {about}",
+        "When any one broker is away, in a planned restart too, records with acks=all are refused.",
+        "Set min.insync.replicas to one less than the number of replicas.",
+    ),
+    "acks-one": (
+        "Producers with acks={value} while records were lost: {about}",
+        (
+            "With acks=1 a leader acknowledges before any follower has the record, with acks=0 "
+            "nobody does: each change of leader may lose what came last, and nobody is told."
+        ),
+        "Let producers of records that matter use acks=all, and topics min.insync.replicas=2.",
+    ),
+    "lag-time": (
+        "replica.lag.time.max.ms={value} is short",
+        (
+            "A follower that stalls for that long, as in a garbage collection, leaves the ISR, "
+            "and returns: ISRs flap, and records with acks=all are refused meanwhile."
+        ),
+        "Use Kafka's default, 30000.",
+    ),
+    "session-time-out": (
+        "{about}: a session time-out of {value} ms is short",
+        "A broker that stands still for that long is given up: its leaders move, and move back.",
+        "Use Kafka's defaults: zookeeper.session.timeout.ms=18000, broker.session.timeout.ms=9000.",
+    ),
+}
+_DOUBTS = (
+    "Settings that were changed while a broker ran, or before these logs begin, may not be seen.",
+)

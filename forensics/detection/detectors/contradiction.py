@@ -1,0 +1,113 @@
+"""Lines that contradict each other: a promise of Kafka's that they cannot both keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from forensics.detection.confidence import sureness
+from forensics.detection.context import Case, Row, name_of
+from forensics.history.nodes.controller_terms import Rivalry
+from forensics.run_output.findings import Finding
+
+NAME = "contradiction"
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each promise that is broken, and for each epoch with two rulers."""
+    groups: dict[tuple[str, bool], list[Row]] = {}
+    most = case.limits[NAME]["most"]
+    unread = case.beyond("breaches", most)
+    for row in case.some("breaches", most):
+        groups.setdefault((row["invariant"], bool(row["alone"])), []).append(row)
+    for invariant, alone in sorted(groups):
+        yield _finding(case, invariant, groups[invariant, alone], unread, alone=alone)
+    for rivalry in case.past.lanes.office.rivalries:
+        yield _rivalry(case, rivalry)
+
+
+def _rivalry(case: Case, rivalry: Rivalry) -> Finding:
+    begin = min(place["at"] for place in rivalry.evidence)
+    end = max(place["at"] for place in rivalry.evidence)
+    confidence, reason = sureness(case, begin, end, rivalry.evidence, stated=False)
+    return Finding(
+        detector=NAME,
+        severity=str(case.limits[NAME]["rivalry"]),
+        confidence=confidence,
+        title=rivalry.title,
+        begin=begin,
+        end=end,
+        evidence=rivalry.evidence,
+        measures={"invariant": rivalry.invariant, "epoch": rivalry.epoch, "breaches": 1},
+        explanation=_EXPLANATIONS[rivalry.invariant],
+        actions=[_ACTION],
+        why="two nodes claim one epoch; there is no limit to that",
+        reason=reason,
+        doubts=_DOUBTS,
+    )
+
+
+def _finding(
+    case: Case, invariant: str, rows: Sequence[Row], unread: int, *, alone: bool
+) -> Finding:
+    ordered = sorted(rows, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
+    names = sorted({name_of(row) for row in ordered})
+    first = ordered[0]
+    others = len(names) - 1
+    more = f", and {others} partition{'' if others == 1 else 's'} more" if others else ""
+    begin, end = first["started_at"], ordered[-1]["started_at"]
+    evidence = case.places(one for row in ordered[:_SHOWN] for one in row["evidence"])
+    confidence, reason = sureness(case, begin, end, evidence, stated=False)
+    count = sum(_breaches(ordered).values())
+    return Finding(
+        detector=NAME,
+        severity=str(case.limits[NAME]["alone" if alone else "broken"]),
+        confidence="possible" if alone else confidence,
+        title=f"Lines about {name_of(first)} contradict each other: {first['detail']}{more}",
+        begin=begin,
+        end=end,
+        evidence=evidence,
+        partitions=names,
+        measures={
+            "invariant": invariant,
+            "breaches": count,
+            "rows_not_looked_at": unread,
+            "examples": [
+                {"partition": name_of(row), "detail": row["detail"]} for row in ordered[:_SHOWN]
+            ],
+        },
+        explanation=_EXPLANATIONS[invariant]
+        + (_ALONE if alone else "")
+        + (_UNREAD.format(unread) if unread else ""),
+        actions=[_ACTION],
+        why=f"{count} times on {len(names)} partitions; a promise of Kafka's is broken once or not",
+        reason=reason,
+        doubts=_DOUBTS,
+    )
+
+
+def _breaches(rows: Sequence[Row]) -> dict[tuple[str, int], int]:
+    """Count by partition: each kept row repeats how many there were."""
+    return {(row["topic"], row["partition"]): row["count"] for row in rows}
+
+
+_SHOWN = 10
+_EXPLANATIONS = {
+    "epochs never fall": "The leader epoch of a partition only grows, from one state to the next.",
+    "one leader per epoch": "In one leader epoch a partition has one leader, whoever tells of it.",
+    "ISR within replicas": "Only a replica of a partition can be in sync with its leader.",
+    "leader in ISR": "A leader is in sync with itself; after an unclean election it is alone.",
+    "high watermark within log": "What is committed lies in the log: the high watermark cannot be "
+    "beyond its end.",
+    "one controller per epoch": "A controller epoch belongs to one node. Two that claim the same "
+    "one are two clusters, or a quorum that was torn apart.",
+}
+_DOUBTS = (
+    "Logs of two clusters in one archive, or of a topic before it was deleted and made anew.",
+    "A clock that is wrong by more than these logs tell brings lines into a wrong order.",
+)
+_UNREAD = " {:,} further rows of tables/breaches were not looked at, so there may be more."
+_ALONE = " Only a node that hung or was away then says so: it may have spoken of the past."
+_ACTION = (
+    "Look whether the archive mixes two clusters, or holds the logs of a topic from before it was "
+    "deleted; if not, ask Kafka's developers, with these lines."
+)

@@ -1,0 +1,144 @@
+"""KRaft brokers that are fenced and let in again while their processes live on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from forensics.detection.confidence import sureness
+from forensics.detection.context import Case
+from forensics.detection.requirements import SERVERS
+from forensics.detection.shared.broker_absences import alone, away_by, registered, shared, way_of
+from forensics.detection.shared.process_stalls import stalls
+from forensics.history.nodes.broker_states import Absence
+from forensics.lib.time_units import SECOND
+from forensics.run_output.findings import Finding
+
+NAME = "fencing-loop"
+NEEDS = SERVERS
+_GREP = "grep -E 'heartbeat|RPC got timed out' server.log"
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each broker in a loop, and one for what all of them have in common."""
+    if not case.past.context.kraft or not case.away:
+        return
+    lone, crowd, starts = alone(case), shared(case), registered(case)
+    still = None
+    for broker in sorted({one.broker for one in case.away}):
+        lived = [
+            one
+            for one in away_by(case, broker)
+            if one.fenced is not None
+            and one.kind in ("pause", "gone", "unknown")
+            and way_of(one, starts.get(broker, ())) == "pause"
+            and (one.broker, one.begin) not in lone | crowd
+        ]
+        run = _busiest(case, lived)
+        if len(run) >= case.limits[NAME]["cycles"]:
+            still = _stood_still(case) if still is None else still
+            yield _finding(case, broker, run, _hung(run, still))
+    yield from _together(case, [one for one in case.away if (one.broker, one.begin) in crowd])
+
+
+def _busiest(case: Case, absences: Sequence[Absence]) -> list[Absence]:
+    window = case.limits[NAME]["window"] * SECOND
+    best: list[Absence] = []
+    for first in range(len(absences)):
+        run = [one for one in absences[first:] if one.begin - absences[first].begin <= window]
+        best = run if len(run) > len(best) else best
+    return best
+
+
+def _stood_still(case: Case) -> list[tuple[str, int, int]]:
+    found = stalls(case, case.limits["long-pause"]["least"])
+    return [(one.node, one.begin, one.end) for one in found]
+
+
+def _hung(run: Sequence[Absence], still: Sequence[tuple[str, int, int]]) -> int:
+    """Count the fences that a pause of the broker's own process explains."""
+    return sum(
+        any(node == f"broker-{one.broker}" and a <= one.begin <= b for node, a, b in still)
+        for one in run
+    )
+
+
+def _finding(case: Case, broker: int, run: Sequence[Absence], hung: int) -> Finding:
+    limits = case.limits[NAME]
+    begin, end = run[0].begin, run[-1].end or run[-1].begin
+    evidence = [place for one in run for place in one.evidence]
+    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    mostly = 2 * hung > len(run)
+    return Finding(
+        detector=NAME,
+        severity=limits["hung" if mostly else "severity"],
+        confidence=confidence,
+        title=f"Broker {broker} was fenced {len(run)} times and let in again, without a restart",
+        begin=begin,
+        end=end,
+        evidence=evidence,
+        brokers=[broker],
+        measures={"fences": len(run), "hung": hung, "brokers": 1},
+        explanation="The controller got no heartbeat for a whole session, each time, from a process"
+        " that lived on"
+        + (
+            ": it stood still, see the pauses of this broker."
+            if mostly
+            else ". Its heartbeats did not get through, or were not answered in time."
+        ),
+        actions=[
+            f"{_GREP}   # on broker {broker}: did it send any at these times?",
+            case.commands.broker_config(broker, "broker.session.timeout.ms"),
+            "Do not restart it before you know: a restart hides what it was, and heals nothing.",
+        ],
+        why=f"fenced {len(run)} times within {(run[-1].begin - begin) / SECOND:.0f} s under one"
+        f" registration; {limits['cycles']} within {limits['window']} s are a loop",
+        reason=reason,
+        doubts=["Without the broker's own log a quick restart may have been missed."],
+    )
+
+
+def _together(case: Case, crowd: Sequence[Absence]) -> Iterator[Finding]:
+    """Find what fenced most brokers at once: the controller, its network, or their host."""
+    limits = case.limits[NAME]
+    gap = case.limits["flapping-broker"]["together"] * SECOND
+    strokes: list[list[Absence]] = []
+    for one in sorted(crowd, key=lambda each: (each.begin, each.broker)):
+        near = strokes and one.begin - strokes[-1][0].begin <= gap
+        if near and one.fenced is not None:
+            strokes[-1].append(one)
+        elif one.fenced is not None:
+            strokes.append([one])
+    strokes = [one for one in strokes if len({each.broker for each in one}) > 1]
+    if not strokes:
+        return
+    every = [one for stroke in strokes for one in stroke]
+    longest = max(((one.end or case.end) - one.begin) / SECOND for one in every)
+    begin, end = every[0].begin, max(one.end or case.end for one in every)
+    evidence = [place for one in every for place in one.evidence]
+    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    brief = longest < limits["brief"] and len(strokes) < limits["cycles"]
+    brokers = sorted({one.broker for one in every})
+    times = "" if len(strokes) == 1 else f", {len(strokes)} times"
+    yield Finding(
+        detector=NAME,
+        severity=limits["passing" if brief else "severity"],
+        confidence=confidence,
+        title=f"{len(brokers)} brokers were fenced in the same moment{times},"
+        f" for up to {longest:.1f} s",
+        begin=begin,
+        end=end,
+        evidence=evidence,
+        brokers=brokers,
+        measures={"fences": len(every), "hung": 0, "brokers": len(brokers)},
+        explanation="Brokers that are fenced together have not all failed together: the controller"
+        " was too busy to take their heartbeats, was cut off, had only just taken office, or the"
+        " host of all of them stood still.",
+        actions=[
+            f"{case.commands.controller()}   # did the controller change just before?",
+            "Look at the controller's log and host at that moment, not at the brokers'.",
+        ],
+        why=f"{len(brokers)} brokers fenced at once, {len(strokes)} times,"
+        f" for up to {longest:.1f} s; {limits['brief']} s pass unnoticed",
+        reason=reason,
+        doubts=["A rack or a switch that failed takes several brokers at once, too."],
+    )

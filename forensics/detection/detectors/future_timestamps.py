@@ -1,0 +1,94 @@
+"""Records with times in the future: their segments are not deleted by age, and disks fill."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pyarrow.compute as pc
+
+from forensics.detection.confidence import sureness
+from forensics.detection.context import Case
+from forensics.detection.requirements import Needs
+from forensics.detection.shared.event_sessions import Burst, bursts
+from forensics.lib.time_units import SECOND
+from forensics.run_output.findings import Finding
+
+NAME = "future-timestamps"
+# Older brokers keep such segments without a word.
+NEEDS = Needs(("broker",), ("server",), since=(4, 1))
+_DAY = 86_400
+_LARGEST = re.compile(r"largestRecordTimestamp=(\d{1,18})\b")
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each topic that has such segments."""
+    if not case.sight.tells("future_timestamps"):
+        return
+    where = pc.field("kind") == "future_timestamps"
+    limits = case.limits[NAME]
+    gather = ["partition", "node", "position"]
+    for one in bursts(case, where, ["topic"], limits["gap"], gather):
+        yield _finding(case, one)
+
+
+def _finding(case: Case, one: Burst) -> Finding:
+    limits, topic = case.limits[NAME], str(one.subject[0])
+    ahead = _ahead(one)
+    far = ahead is not None and ahead >= limits["far"]
+    confidence, reason = sureness(case, one.begin, one.end, one.first, stated=True)
+    partitions = [f"{topic}-{number}" for number in one.values("partition")]
+    nodes = one.values("node")
+    return Finding(
+        detector=NAME,
+        severity=limits["never" if far else "later"],
+        confidence=confidence,
+        title=f"Segments of {topic} are kept beyond their age: records with times {_words(ahead)}",
+        begin=one.begin,
+        end=one.end,
+        evidence=one.first,
+        brokers=sorted(
+            int(end) for node in nodes if (end := node.rpartition("broker-")[2]).isdecimal()
+        ),
+        partitions=partitions,
+        measures={
+            "topic": topic,
+            "partitions": len(partitions),
+            "lines": one.count,
+            "ahead_s": ahead,
+        },
+        explanation="A segment is deleted when its youngest record is older than retention.ms. "
+        "Records with a time in the future keep it until that time has come and the retention is "
+        "over, while the disk fills. Producers set that time unless message.timestamp.type is "
+        "LogAppendTime.",
+        actions=[
+            f"{case.commands.topic_config(topic)}   # message.timestamp.type, retention.bytes",
+            (
+                "Look for the producer that gives times in another unit than milliseconds, or "
+                "whose clock is ahead: chronyc tracking"
+            ),
+            case.commands.set_topic_config(topic, "message.timestamp.after.max.ms", "3600000")
+            + "   # refuses such records; only when that producer is mended, or it fails",
+        ],
+        why=f"{one.count} lines; {_words(ahead)}; from {limits['far']} s on nobody waits for it",
+        reason=reason,
+        doubts=["If the clock of the broker is behind, the records are right and it is wrong."],
+    )
+
+
+def _ahead(one: Burst) -> int | None:
+    """Give by how many seconds the latest record named is ahead of the line that names it."""
+    found = [
+        int(told[1]) // 1000 - row["at"] // SECOND
+        for row in one.first
+        if (told := _LARGEST.search(row["text"] or ""))
+    ]
+    return max(found, default=None)
+
+
+def _words(ahead: int | None) -> str:
+    if ahead is None:
+        return "in the future"
+    if ahead >= _DAY:
+        return f"{ahead // _DAY:,} days ahead"
+    return f"{ahead / 3600:.1f} hours ahead" if ahead >= 3600 else f"{ahead} s ahead"

@@ -1,0 +1,137 @@
+"""Leaders that drop followers from the ISR in great numbers: many partitions, or one and the same.
+
+What the controller takes out of an ISR when a broker stops or is fenced is no part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from forensics.detection.confidence import sureness
+from forensics.detection.context import Case
+from forensics.detection.requirements import Needs
+from forensics.detection.shared.isr_changes import Growth, Run, growth, runs
+from forensics.lib.time_units import SECOND
+from forensics.run_output.findings import Finding
+
+NAME = "isr-storm"
+# Only the leader's own log tells that it drops a follower.
+NEEDS = Needs(("broker",), ("server",))
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each run of drops."""
+    for run in storms(case):
+        yield _finding(case, run, growth(case, run.partitions, run.begin, run.end))
+
+
+def storms(case: Case) -> list[Run]:
+    """Give the runs of drops that are long enough."""
+    limits = case.limits[NAME]
+    return runs(case, lambda _: [()], limits["gap"], limits["shrinks"], limits["near"])
+
+
+def _finding(case: Case, run: Run, grown: Growth) -> Finding:
+    limits = case.limits[NAME]
+    slow, cut_off = run.blamed()
+    names = sorted(run.partitions)
+    confidence, reason = sureness(case, run.begin, run.end, run.first, stated=True)
+    return Finding(
+        detector=NAME,
+        severity=_severity(case, run, grown),
+        confidence=confidence,
+        title=_title(run, slow, cut_off),
+        begin=run.begin,
+        end=max(run.end, case.end) if grown.short else grown.back,
+        evidence=run.first,
+        brokers=sorted({*slow, *cut_off}),
+        partitions=names,
+        measures={
+            "shrinks": run.count,
+            "expands": grown.expands,
+            "partitions": len(names),
+            "slow_replicas": slow,
+            "cut_off_leaders": cut_off,
+            "most_of_one_partition": max(run.partitions.values()),
+            "widest_gap": run.widest,
+            "still_short": len(grown.short),
+        },
+        explanation=_explanation(run, slow, cut_off, grown),
+        actions=_actions(case, slow or cut_off),
+        why=f"{run.count} times a leader dropped a follower, no two more than {limits['gap']} s"
+        f" apart; {limits['shrinks']} are a storm. After {_seconds(case, run, grown)} s all was"
+        f" well again, or the logs end; more than {limits['lasting']} s are no passing stall.",
+        reason=reason,
+        doubts=_DOUBTS,
+    )
+
+
+def _severity(case: Case, run: Run, grown: Growth) -> str:
+    limits = case.limits[NAME]
+    if 2 * run.excused >= run.count:
+        return str(limits["excused"])
+    lasts = _seconds(case, run, grown) > limits["lasting"]
+    return str(limits["long" if lasts else "short"])
+
+
+def _seconds(case: Case, run: Run, grown: Growth) -> float:
+    return round(((case.end if grown.short else grown.back) - run.begin) / SECOND, 1)
+
+
+def _title(run: Run, slow: Sequence[int], cut_off: Sequence[int]) -> str:
+    count = len(run.partitions)
+    who = _who(slow) if slow else f"the followers of {_who(cut_off)}"
+    where = f"{count} partition{'' if count == 1 else 's'}"
+    title = f"{who} dropped from the ISR {run.count} times on {where}"
+    return title[0].upper() + title[1:]
+
+
+def _who(brokers: Sequence[int]) -> str:
+    if len(brokers) == 1:
+        return f"broker {brokers[0]}"
+    return "brokers " + ", ".join(str(one) for one in brokers)
+
+
+def _explanation(run: Run, slow: Sequence[int], cut_off: Sequence[int], grown: Growth) -> str:
+    told = [_MECHANISM]
+    if slow:
+        told.append(_SLOW.format(who=_who(slow)))
+    if cut_off:
+        told.append(_CUT_OFF.format(who=_who(cut_off).capitalize()))
+    if run.level == run.count:
+        told.append(_LEVEL)
+    elif run.widest:
+        told.append(f"The widest gap that a line tells of is {run.widest:,} records.")
+    if 2 * run.excused >= run.count:
+        told.append(_EXCUSED)
+    if grown.short:
+        told.append(f"{len(grown.short)} of these partitions are not whole again at the end.")
+    return " ".join(told)
+
+
+def _actions(case: Case, brokers: Sequence[int]) -> list[str]:
+    return [
+        f"{case.commands.under_replicated()}   # does it name broker {brokers[0]} again?",
+        _LOOK.format(broker=brokers[0]),
+        "Do not raise replica.lag.time.max.ms to silence it: acknowledgements then wait longer.",
+    ]
+
+
+_LOOK = (
+    "On the host of broker {broker}, for those minutes: disk latency (sar -d), network errors and "
+    "throughput (sar -n EDEV,DEV), and the broker's garbage collection log."
+)
+
+
+_MECHANISM = (
+    "A leader drops a follower that has not caught up for replica.lag.time.max.ms. Until it is "
+    "back, the partition has fewer copies, and writes with acks=all may be refused."
+)
+_SLOW = "More than one leader, or the only one, drops {who}: it is that side which is slow."
+_CUT_OFF = "{who} alone drops several others: it hung, or was cut off from them, and they are well."
+_LEVEL = "The dropped followers had every record: they were paused or cut off, not slow."
+_EXCUSED = "Brokers that hung or died are behind most of it; that is told as a finding of its own."
+_DOUBTS = (
+    "A broker whose own log is not here may have been restarted on purpose.",
+    "A drop that the controller then refused is counted all the same.",
+)

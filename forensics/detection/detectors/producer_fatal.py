@@ -1,0 +1,124 @@
+"""Producers and transactions that fail for good: fenced, not allowed, aborted again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow.compute as pc
+
+from forensics.detection.confidence import sureness
+from forensics.detection.context import Case, Row
+from forensics.detection.detectors.out_of_order_sequence import ERRORS as SEQUENCE
+from forensics.detection.kafka_cli import word
+from forensics.detection.requirements import Needs
+from forensics.detection.shared.event_sessions import Burst, bursts
+from forensics.run_output.findings import Finding
+
+NAME = "producer-fatal"
+NEEDS = Needs(("client", "broker"))
+_FENCED = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED", "FENCED_INSTANCE_ID")
+_FATAL = ("producer_failed", "client_failed")
+_TRANSACTION = "client_transaction_failed"
+_ABORTED = ("producer_must_abort", "transaction_timed_out", _TRANSACTION)
+_APPLICATION = "application_error"
+_KINDS = (*_FATAL, *_ABORTED, _APPLICATION)
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each producer."""
+    if not case.sight.tells(*_KINDS):
+        return
+    where = pc.field("kind").isin(list(_KINDS))
+    by, gather = ["node", "client", "value"], ["kind", "error", "detail"]
+    for one in bursts(case, where, by, case.limits[NAME]["gap"], gather, keep=_is_mine):
+        yield _finding(case, one)
+
+
+def _is_mine(row: Row) -> bool:
+    """What is out of sequence is told of by itself; of applications' errors many are not fatal."""
+    if row["kind"] == _APPLICATION:
+        return row["error"] in _FENCED
+    return row["error"] not in SEQUENCE
+
+
+def _class(one: Burst) -> str:
+    errors, kinds = set(one.seen["error"]), one.seen["kind"]
+    if errors & set(_FENCED):
+        return "fenced"
+    # A fatal error of a transaction is also told as one of the client itself.
+    return "fatal" if any(kinds[kind] for kind in _FATAL) else "aborted"
+
+
+def _finding(case: Case, one: Burst) -> Finding:
+    node, client, value = one.subject
+    name = client or (value if _on_broker(one) else None) or node or "unknown"
+    what = _class(one)
+    confidence, reason = sureness(case, one.begin, one.end, one.first, stated=True)
+    errors = [error for error in one.values("error") if error]
+    limits = case.limits[NAME]
+    many = f"{one.count} times" if one.count > 1 else "once"
+    why = f" ({', '.join(errors[:3])})" if errors else ""
+    return Finding(
+        detector=NAME,
+        severity=_severity(case, one, what),
+        confidence=confidence,
+        title=f"{name}: {_TITLES[what]} {many}{why}",
+        begin=one.begin,
+        end=one.end,
+        evidence=one.first,
+        clients=[name],
+        measures={
+            "how": what,
+            "times": one.count,
+            "errors": errors,
+            "transactional_id": value,
+        },
+        explanation=_MEANINGS[what],
+        actions=[_ACTIONS[what].format(word(name))],
+        why=f"{one.count} lines say so; {limits['fights']} fencings are a fight, and "
+        f"{limits['aborts']} aborts more than bad luck",
+        reason=reason,
+        doubts=_DOUBTS[what],
+    )
+
+
+def _on_broker(one: Burst) -> bool:
+    return bool(one.seen["kind"]["transaction_timed_out"])
+
+
+def _severity(case: Case, one: Burst, what: str) -> str:
+    limits = case.limits[NAME]
+    if what == "fenced":
+        return str(limits["fight"] if one.count >= limits["fights"] else limits["fenced"])
+    if what == "fatal":
+        return str(limits["fatal"])
+    return str(limits["failing"] if one.count >= limits["aborts"] else limits["aborted"])
+
+
+_TITLES = {
+    "fenced": "put out by a newer instance",
+    "fatal": "failed for good",
+    "aborted": "a transaction failed",
+}
+_MEANINGS = {
+    "fenced": "Another instance with the same id came up, and the older one may not write any "
+    "more. At a restart or a rebalance that is as it should be; again and again it means that two "
+    "live instances have one id.",
+    "fatal": "The producer met an error from which it cannot recover. Till its application closes "
+    "it and makes a new one, nothing is written.",
+    "aborted": "A transaction could not be completed and was, or has to be, aborted. Its records "
+    "are not seen by readers of committed records; the application has to send them again.",
+}
+_ACTIONS = {
+    "fenced": "Look whether two instances with the transactional.id or group.instance.id of {} run "
+    "at the same time.",
+    "fatal": "Look whether {} was made anew after this; if not, restart its application.",
+    "aborted": "Compare how long a transaction of {} takes with transaction.timeout.ms, and look "
+    "at the brokers at the time of the evidence.",
+}
+_DOUBTS = {
+    "fenced": ["A deploy that starts the new instance before the old one ends looks the same."],
+    "fatal": ["The application may have made a new producer at once."],
+    "aborted": [("An application that aborts on purpose does not look like this, but one that is "
+                "killed in the middle of a transaction does.")],
+}  # fmt: skip

@@ -1,0 +1,179 @@
+"""Records cut off a log after a clean change of leader: what producers with acks=1 lose.
+
+A leader in sync has every committed record, but not the last ones that only the leader before it
+had. Kafka cuts them when that one comes back to follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow.compute as pc
+
+from forensics.detection.confidence import sureness
+from forensics.detection.context import Case, Row, name_of, strokes
+from forensics.detection.kafka_cli import check_command
+from forensics.run_output.findings import Finding, iso
+
+NAME = "truncation"
+_SHOWN = 20
+_OF_QUORUM = ["__cluster_metadata", "@metadata"]
+Entry = dict[str, Any]
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each stroke of cuts that no unclean leader made necessary."""
+    limits = case.limits[NAME]
+    clean = pc.field("unclean").is_null() | (pc.field("unclean") == False)  # noqa: E712
+    # What a quorum cuts off its own log was never committed, and no producer wrote it.
+    clean &= ~pc.field("topic").isin(_OF_QUORUM)
+    unread = case.beyond("cuts", limits["most"], clean)
+    for group in strokes(case.some("cuts", limits["most"], clean), limits["stroke"]):
+        losses = [_entry(rows) for rows in _by_epoch(group)]
+        for deep in (True, False):
+            part = [loss for loss in losses if (loss[0]["below_high_watermark"] > 0) is deep]
+            if part:
+                yield _finding(case, part, unread, deep=deep)
+
+
+def _by_epoch(group: Sequence[Row]) -> Iterator[list[Row]]:
+    """Put together the cuts of one partition to one leader: the same records, on each replica."""
+    found: dict[tuple[str, int, int], list[Row]] = {}
+    for row in group:
+        epoch = -1 if row["leader_epoch"] is None else row["leader_epoch"]
+        found.setdefault((row["topic"], row["partition"], epoch), []).append(row)
+    yield from (found[key] for key in sorted(found))
+
+
+def _entry(rows: list[Row]) -> tuple[Entry, list[Row]]:
+    lost_from = min(row["cut_to"] for row in rows)
+    ends = [row["log_end"] for row in rows if row["log_end"] is not None]
+    deepest = max((row["high_watermark"] or 0) - row["cut_to"] for row in rows)
+    written = [row["written_from"] for row in rows if row["written_from"] is not None]
+    # Whoever held the last of them held it by then; the earliest of these bounds it best.
+    last = max(ends, default=None)
+    until = [row["written_to"] for row in rows if row["log_end"] == last and row["written_to"]]
+    first = rows[0]
+    entry: Entry = {
+        "partition": name_of(first),
+        "leader_epoch": first["leader_epoch"],
+        "leader": first["leader"],
+        "cut_on": sorted({row["broker"] for row in rows if row["broker"] is not None}),
+        "lost_from": lost_from,
+        "lost_to": last,
+        "lost_records_min": max(_least(row) for row in rows),
+        "lost_records_max": None if last is None else last - lost_from,
+        "below_high_watermark": max(0, deepest),
+        "written_from": iso(min(written)) if written else None,
+        "written_to": iso(min(until)) if until else None,
+        "check": check_command(first["topic"], first["partition"], first["leader_epoch"]),
+    }
+    if not ends:
+        entry["note"] = "no line says where the log ended before it was cut"
+    return entry, rows
+
+
+def _least(row: Row) -> int:
+    """How many records are gone for sure: those that lie beyond all that the new leader had."""
+    if row["kept"] is None:
+        return 0
+    kept = max(row["kept"], row["cut_to"])
+    # A log that was cut, and not found too short to be cut, held one more record at least.
+    end = row["log_end"] if row["log_end"] is not None else row["cut_to"] + 1
+    return int(max(0, end - kept))
+
+
+def _finding(
+    case: Case, losses: list[tuple[Entry, list[Row]]], unread: int, *, deep: bool
+) -> Finding:
+    entries = [entry for entry, _ in losses]
+    rows = [row for _, rows in losses for row in rows]
+    limits = case.limits[NAME]
+    begin, end = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
+    known = all(row["unclean"] is False for row in rows)
+    brokers = {row["broker"] for row in rows} | {row["leader"] for row in rows}
+    evidence = case.places(one for row in rows[:_SHOWN] for one in row["evidence"])
+    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    return Finding(
+        detector=NAME,
+        severity=str(limits["committed" if deep else "uncommitted"]),
+        confidence=confidence,
+        title=_title(entries, deep=deep, known=known),
+        begin=begin,
+        end=end,
+        evidence=evidence,
+        brokers=sorted(one for one in brokers if one is not None and one >= 0),
+        partitions=sorted({entry["partition"] for entry in entries}),
+        measures={
+            "partitions": entries,
+            "lost_records_min": sum(entry["lost_records_min"] for entry in entries),
+            "lost_records_max": _sum([entry["lost_records_max"] for entry in entries]),
+            "cuts_not_looked_at": unread,
+        },
+        explanation=(_DEEP if deep else _PLAIN)
+        + ("" if known else _OPEN)
+        + (_UNREAD.format(unread) if unread else ""),
+        actions=_actions(entries, deep=deep),
+        why=_why(limits, entries, deep=deep),
+        reason=reason,
+        doubts=_DOUBTS_DEEP if deep else _DOUBTS,
+    )
+
+
+def _why(limits: Mapping[str, Any], entries: Sequence[Entry], *, deep: bool) -> str:
+    deepest = max(entry["below_high_watermark"] for entry in entries)
+    how = f"up to {deepest:,} records below the high watermark" if deep else "none of it committed"
+    count = len({entry["partition"] for entry in entries})
+    return (
+        f"logs of {count} partitions were cut, no two more than {limits['stroke']} s apart; {how}"
+    )
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    known = [one for one in numbers if one is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
+def _title(entries: list[Entry], *, deep: bool, known: bool) -> str:
+    most = _sum([entry["lost_records_max"] for entry in entries])
+    least = sum(entry["lost_records_min"] for entry in entries)
+    count = len({entry["partition"] for entry in entries})
+    where = f"of {count} partition{'' if count == 1 else 's'}"
+    if most is None:
+        much = f"At least {least:,} records" if least else "Nobody tells how many records"
+    elif least == most:
+        much = f"{most:,} record{'' if most == 1 else 's'}"
+    else:
+        much = f"{least:,} to {most:,} records"
+    how = f"after a {'clean ' if known else ''}change of leader"
+    return f"{much} {where} cut {'below the high watermark ' if deep else ''}{how}"
+
+
+_PLAIN = (
+    "The new leader was in sync and has every committed record. These came last, it did not have "
+    "them yet, and they were cut when their holder began to follow. Producers with acks=1 may hold "
+    "acknowledgements for them; those with acks=all do not."
+)
+_DEEP = (
+    "The log was cut below its own high watermark: records that were committed, acknowledged to "
+    "producers with acks=all, and that consumers may have read. No unclean election is seen here."
+)
+_DOUBTS = (
+    "A producer that still held the records and sent them again has lost nothing.",
+    "The high watermark of a follower lags behind: some of it may have been committed after all.",
+)
+_DOUBTS_DEEP = (
+    "A log that somebody emptied or restored from a copy is cut in the same way.",
+    "An unclean election whose lines are missing here explains it too.",
+)
+_UNREAD = " {:,} further rows of tables/cuts were not looked at, so there may be more than this."
+_OPEN = " Not all leaders between are known: whether every election was clean cannot be told."
+
+
+def _actions(entries: list[Entry], *, deep: bool) -> list[str]:
+    checks = [str(entries[0]["check"])]
+    if deep:
+        return [*checks, "Look whether a disk lost writes, or a log was restored from a copy."]
+    topic = str(entries[0]["partition"]).rpartition("-")[0]
+    return [*checks, f"If producers of {topic} must not lose records, let them use acks=all."]

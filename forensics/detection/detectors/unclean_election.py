@@ -1,0 +1,449 @@
+"""Unclean elections: a leader that was not in sync took over, and what it did not have is gone.
+
+Found in the history, not by a keyword: brokers under ZooKeeper log no word of it.
+
+How many records an unclean election cost: bounds from log ends, high watermarks and cuts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.detection.confidence import sureness
+from forensics.detection.context import EXEMPLARY, Case, Row, by_time, name_of, strokes
+from forensics.detection.kafka_cli import check_command
+from forensics.run_output.findings import Finding, iso
+
+LOSS_KINDS = (
+    "partition_state",
+    "log_loaded",
+    "high_watermark_loaded",
+    "isr_proposed",
+    "truncated",
+    "truncated_below_high_watermark",
+    "fetch_reset",
+)
+LOSS_COLUMNS = (
+    "topic", "partition", "kind", "ts", "node", "file", "line", "text", "rule", "telling", "broker",
+    "leader", "leader_epoch", "log_end", "high_watermark", "cut_to",
+)  # fmt: skip
+
+
+def loss(
+    election: Row, previous: int | None, events: Sequence[Row], brokers: Mapping[str, int]
+) -> tuple[dict[str, Any], list[Row]]:
+    """Bound what one partition lost; gives the measures and the lines they come from.
+
+    `election` is the row of the unclean leader, `previous` the leader before, `events` those of the
+    partition in order of time, `brokers` the broker of each node.
+    """
+    start, kept = election["started_at"], election["log_end"]
+    old = [row for row in events if previous is not None and brokers.get(row["node"]) == previous]
+    cut = _cut(old, start)
+    own_end, seen_end, places = _old_end(old, start, cut)
+    if previous == election["leader"]:
+        # It comes back to lead what it led: its log is the one that is kept.
+        own_end, cut = kept, None
+    if cut is not None:
+        places.append(cut)
+        kept = cut["cut_to"] if kept is None else min(kept, cut["cut_to"])
+    entry = _bounds(election, previous, kept, own_end, seen_end)
+    entry |= _acknowledged(entry, old, None if cut is None else cut["at"])
+    entry |= _window(entry, old, start)
+    entry["manner"] = election.get("manner")
+    entry["check"] = check_command(
+        election["topic"], election["partition"], election["leader_epoch"]
+    )
+    tail = _tail(election, events, brokers)
+    if tail and entry["lost_records_max"] is not None:
+        # Records of the unclean leader's own term went at the next change of leader. Whether they
+        # belong to this loss is open, so they widen the upper bound only.
+        entry["also_cut"] = [row["entry"] for row in tail]
+        entry["lost_records_max"] += sum(row["entry"]["records"] for row in tail)
+        entry["acknowledged_max"] = entry["lost_records_max"]
+        places += [row["place"] for row in tail]
+    return entry, places
+
+
+def _bounds(
+    election: Row, previous: int | None, kept: int | None, own_end: int | None, seen_end: int | None
+) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "partition": f"{election['topic']}-{election['partition']}",
+        "leader_epoch": election["leader_epoch"],
+        "leader": election["leader"],
+        "previous_leader": previous,
+        "lost_from": kept,
+        "lost_to": None,
+        "lost_records_min": 0,
+        "lost_records_max": None,
+    }
+    if kept is None:
+        entry["note"] = "no line says where the new leader's log ended"
+    elif own_end is not None:
+        lost = max(0, own_end - kept)
+        entry |= {"lost_to": max(own_end, kept), "lost_records_min": lost, "lost_records_max": lost}
+    else:
+        entry["lost_records_min"] = max(0, seen_end - kept) if seen_end is not None else 0
+        entry["note"] = "no line says where the log of the leader before ended"
+    return entry
+
+
+def _acknowledged(entry: Row, old: Sequence[Row], cut_at: int | None) -> dict[str, Any]:
+    """Bound how many of the lost records had been acknowledged.
+
+    What lay below the old leader's high watermark was, to producers with acks=all too; with acks=1
+    all of them may have been. Null: no line tells of a high watermark.
+    """
+    most, lost_from = entry["lost_records_max"], entry["lost_from"]
+    marks = [
+        row["high_watermark"]
+        for row in old
+        if row["high_watermark"] is not None
+        and row["kind"] != "log_loaded"
+        # After the cut it is about another history; the line that warns of it comes just before.
+        and (cut_at is None or row["at"] <= cut_at)
+    ]
+    if lost_from is None or not marks:
+        return {"acknowledged_min": None, "acknowledged_max": most}
+    until = max(marks) if entry["lost_to"] is None else min(max(marks), entry["lost_to"])
+    return {"acknowledged_min": max(0, until - lost_from), "acknowledged_max": most}
+
+
+def _window(entry: Row, old: Sequence[Row], start: int) -> dict[str, Any]:
+    """Say between which moments the old leader wrote what was lost, where its lines tell."""
+    lost_from = entry["lost_from"]
+    if lost_from is None or entry["lost_records_max"] == 0:
+        return {"written_from": None, "written_to": None}
+    short = [
+        row["at"]
+        for row in old
+        if row["at"] <= start
+        and _is_lead(row)
+        and row["log_end"] is not None
+        and row["log_end"] <= lost_from
+    ]
+    # The new leader leads from then on, and nobody writes to the old one.
+    return {"written_from": iso(max(short)) if short else None, "written_to": iso(start)}
+
+
+def _old_end(
+    old: Sequence[Row], start: int, cut: Row | None
+) -> tuple[int | None, int | None, list[Row]]:
+    """Find where the old leader's log ended: as it says on its return, or as last seen before.
+
+    What it says after it cut its log, or after it leads again, is about another history.
+    """
+    leads = (row["at"] for row in old if row["at"] > start and _is_lead(row))
+    until = min([*leads, *([cut["at"]] if cut else [])], default=None)
+    here = [row for row in old if until is None or row["at"] <= until]
+    back = [
+        row
+        for row in here
+        if row["at"] >= start
+        and row["log_end"] is not None
+        and row["kind"] in ("log_loaded", "partition_state")
+        and not _is_lead(row)
+    ]
+    seen = [row for row in here if _reach(row) is not None]
+    best = max(seen, key=lambda row: (row["at"], _reach(row) or 0), default=None)
+    first = back[0] if back else None
+    places = [row for row in (best, first) if row is not None]
+    return (
+        first["log_end"] if first is not None else None,
+        _reach(best) if best is not None else None,
+        places,
+    )
+
+
+def _is_lead(row: Row) -> bool:
+    leads = row["broker"] is not None and row["broker"] == row["leader"]
+    return bool(leads and row["kind"] == "partition_state")
+
+
+def _reach(row: Row) -> int | None:
+    """The offset up to which a line proves that there were records."""
+    if row["kind"] == "high_watermark_loaded":
+        return _number(row["high_watermark"])
+    return _number(row["log_end"]) if row["kind"] in ("partition_state", "isr_proposed") else None
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _cut(old: Sequence[Row], start: int) -> Row | None:
+    """Find the line by which the old leader cut its log to follow the new one."""
+    cuts = [
+        row for row in old if row["at"] >= start and row["kind"] in ("truncated", "fetch_reset")
+    ]
+    return min(cuts, key=lambda row: row["at"], default=None)
+
+
+def _tail(election: Row, events: Sequence[Row], brokers: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Find what the unclean leader itself cut when the next leader took over."""
+    epoch = election["leader_epoch"]
+    mine = [row for row in events if brokers.get(row["node"]) == election["leader"]]
+    follows = next(
+        (
+            row
+            for row in mine
+            if row["kind"] == "partition_state"
+            and row["telling"] is None
+            and row["log_end"] is not None
+            and row["leader"] != election["leader"]
+            and (row["leader_epoch"] or 0) == epoch + 1
+        ),
+        None,
+    )
+    if follows is None:
+        return []
+    for row in mine:
+        later = row["kind"] == "truncated" and row["at"] >= follows["at"]
+        if later and row["cut_to"] is not None and row["cut_to"] < follows["log_end"]:
+            entry = {
+                "from": row["cut_to"],
+                "to": follows["log_end"],
+                "records": follows["log_end"] - row["cut_to"],
+                "leader_epoch": epoch + 1,
+            }
+            return [{"entry": entry, "place": row}]
+    return []
+
+
+NAME = "unclean-election"
+_COLUMNS = (
+    "topic", "partition", "leader_epoch", "leader", "started_at", "log_end", "manner", "replicas",
+    "how", "evidence",
+)  # fmt: skip
+# So many partitions are looked at in one reading of the events, ...
+_AT_ONCE = 100
+# ... and so many of a partition's events before and after each election.
+_NEAREST = 1000
+Key = tuple[str, int]
+Loss = tuple[dict[str, Any], list[Mapping[str, Any]]]
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each stroke of unclean elections."""
+    rows = case.each("leadership", pc.field("clean") == False, _COLUMNS)  # noqa: E712
+    # An old controller warns of data loss too where the only replica there is comes back.
+    unclean = [row for row in rows if row["replicas"] != [row["leader"]]]
+    _date(case, [row for row in unclean if row["started_at"] is None])
+    for group in strokes(unclean, case.limits[NAME]["stroke"]):
+        yield _finding(case, sorted(group, key=lambda one: (one["topic"], one["partition"])))
+
+
+def _date(case: Case, timeless: Sequence[Row]) -> None:
+    """Date elections of which only lines that repeat them are left: by the first, at the latest."""
+    told: dict[tuple[str, int], int] = {}
+    for place in case.places(one for row in timeless for one in row["evidence"]):
+        if "at" in place:
+            where = place["file"], place["line"]
+            told[where] = min(place["at"], told.get(where, place["at"]))
+    for row in timeless:
+        places = [(one["file"], one["line"]) for one in row["evidence"]]
+        row["started_at"] = min((told[one] for one in places if one in told), default=case.end)
+
+
+def _finding(case: Case, group: list[Row]) -> Finding:
+    entries: list[dict[str, Any]] = []
+    earliest = sorted(group, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
+    places: list[Mapping[str, Any]] = []
+    places += case.places(one for row in earliest[:EXEMPLARY] for one in row["evidence"])
+    for entry, lines in _losses(case, group):
+        entries.append(entry)
+        # A finding shows a few lines; those of ten thousand partitions would only be thrown away.
+        places += lines if len(entries) <= EXEMPLARY else []
+    leaders = {row["leader"] for row in group}
+    before = {entry["previous_leader"] for entry in entries if entry["previous_leader"] is not None}
+    begin = min(row["started_at"] for row in group)
+    end = max([begin, *(row["started_at"] for row in group)])
+    stated = all(row["how"] == "observed" for row in group)
+    confidence, reason = sureness(case, begin, end, places, stated=stated)
+    return Finding(
+        detector=NAME,
+        severity=_severity(case, entries),
+        confidence=confidence,
+        title=_title(entries, leaders),
+        begin=begin,
+        end=end,
+        evidence=places,
+        brokers=sorted(leaders | before),
+        partitions=[name_of(row) for row in group],
+        measures={"partitions": entries},
+        explanation=_explanation(entries),
+        actions=_actions(case, entries),
+        why=_why(case, group, entries),
+        reason=reason,
+        doubts=_doubts(entries),
+    )
+
+
+def _why(case: Case, group: Sequence[Row], entries: Sequence[Mapping[str, Any]]) -> str:
+    gap = case.limits[NAME]["stroke"]
+    count = sum(entry["lost_records_max"] is None for entry in entries)
+    bounds = f"; for {count} no line bounds the loss" if count else ""
+    return (
+        f"{len(group)} partitions got a leader that was not in sync, no two more than {gap} s "
+        f"apart{bounds}"
+    )
+
+
+def _doubts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say what would make it less bad, or wrong."""
+    told = ["A topic that was deleted and made again under the same name looks like a lost log."]
+    if any(entry["lost_records_max"] is None for entry in entries):
+        told.append("If nobody wrote to the old leader at the end, nothing was lost.")
+    if any(entry["acknowledged_min"] in (0, None) for entry in entries):
+        told.append("Records that were never acknowledged may be among those counted as lost.")
+    return told
+
+
+def _losses(case: Case, group: Sequence[Row]) -> Iterator[Loss]:
+    """Bound what each partition lost, some partitions in one reading."""
+    for begin in range(0, len(group), _AT_ONCE):
+        some = group[begin : begin + _AT_ONCE]
+        events, leaders = _events(case, some), _leaders(case, some)
+        for row in some:
+            here = sorted(events[row["topic"], row["partition"]], key=by_time)
+            brokers = {
+                one["node"]: int(one["node"].rpartition("-")[2])
+                for one in here
+                if one["node"] and one["node"].startswith("broker-")
+            }
+            previous = leaders.get((row["topic"], row["partition"], row["leader_epoch"]))
+            entry, places = loss(row, previous, here, brokers)
+            yield entry, list(places)
+
+
+def _events(case: Case, some: Sequence[Row]) -> dict[Key, list[Row]]:
+    """Read the events that tell of a loss, of each partition the nearest to its elections."""
+    found: dict[Key, list[Row]] = {(row["topic"], row["partition"]): [] for row in some}
+    starts: dict[Key, list[int]] = {key: [] for key in found}
+    for row in some:
+        starts[row["topic"], row["partition"]].append(row["started_at"])
+    where = pc.field("kind").isin(LOSS_KINDS) & pc.field("ts").is_valid() & _of(found)
+    for row in case.each("events", where, LOSS_COLUMNS):
+        key = row["topic"], row["partition"]
+        if key in found:
+            found[key].append(row)
+            if len(found[key]) > 4 * _NEAREST:
+                found[key] = _nearest(found[key], starts[key])
+    return found
+
+
+def _nearest(rows: list[Row], starts: Sequence[int]) -> list[Row]:
+    ordered = sorted(rows, key=by_time)
+    moments = [row["at"] for row in ordered]
+    kept: set[int] = set()
+    for start in starts:
+        at = bisect_left(moments, start)
+        kept.update(range(max(0, at - _NEAREST), min(len(rows), at + _NEAREST)))
+    return [ordered[at] for at in sorted(kept)]
+
+
+def _leaders(case: Case, some: Sequence[Row]) -> dict[tuple[str, int, int], int]:
+    """Find who led last before each of the elections, where every epoch in between is known."""
+    wanted: dict[Key, list[int]] = {}
+    for row in some:
+        wanted.setdefault((row["topic"], row["partition"]), []).append(row["leader_epoch"])
+    reigns: dict[Key, dict[int, int | None]] = {key: {} for key in wanted}
+    columns = ["topic", "partition", "leader_epoch", "leader"]
+    for row in case.each("leadership", _of(wanted), columns):
+        key = row["topic"], row["partition"]
+        if key in reigns and row["leader_epoch"] < max(wanted[key]):
+            reigns[key][row["leader_epoch"]] = row["leader"]
+    last = {
+        (*key, epoch): _last_before(epoch, reigns[key])
+        for key, epochs in wanted.items()
+        for epoch in epochs
+    }
+    return {where: leader for where, leader in last.items() if leader is not None}
+
+
+def _last_before(epoch: int, reigns: Mapping[int, int | None]) -> int | None:
+    """Go back over epochs without a leader; one of which nobody knows who led it ends the way."""
+    epoch -= 1
+    while reigns.get(epoch) == -1:
+        epoch -= 1
+    return reigns.get(epoch)
+
+
+def _of(keys: Iterable[Key]) -> pc.Expression:
+    """Choose the rows of some partitions, and some more that only share a topic and a number."""
+    topics, numbers = (sorted(set(one)) for one in zip(*keys, strict=True))
+    topic, partition = pc.field("topic"), pc.field("partition")
+    bounds = (topic >= topics[0]) & (topic <= topics[-1])
+    return bounds & topic.isin(topics) & partition.isin(pa.array(numbers, pa.int32()))
+
+
+def _severity(case: Case, entries: list[dict[str, Any]]) -> str:
+    limits = case.limits[NAME]
+    if any(entry["lost_records_max"] or entry["lost_records_min"] for entry in entries):
+        return str(limits["lost"])
+    open_ones = any(entry["lost_records_max"] is None for entry in entries)
+    return str(limits["unknown" if open_ones else "harmless"])
+
+
+def _title(entries: list[dict[str, Any]], leaders: set[int]) -> str:
+    who = ", ".join(f"broker {one}" for one in sorted(leaders))
+    count = len(entries)
+    word = "partition" if count == 1 else "partitions"
+    return f"Unclean election of {who} on {count} {word}: {_loss_words(entries)}"
+
+
+def _loss_words(entries: list[dict[str, Any]]) -> str:
+    least = sum(entry["lost_records_min"] for entry in entries)
+    most = [entry["lost_records_max"] for entry in entries]
+    if None in most:
+        if not least:
+            return "records may be lost, no line says how many"
+        return f"at least {least:,} records lost, not bounded above"
+    total = sum(most)
+    if not total:
+        return "no records lost"
+    return f"{least:,} records lost" if least == total else f"{least:,} to {total:,} records lost"
+
+
+_WILLS = {
+    "automatic": "The controller chose it by itself, as unclean.leader.election.enable allows. ",
+    "manual": "Somebody ordered it: the controller was asked for an unclean election. ",
+}
+
+
+def _explanation(entries: list[dict[str, Any]]) -> str:
+    sure = [entry for entry in entries if entry["lost_records_min"] or entry["lost_records_max"]]
+    open_ones = sum(entry["lost_records_max"] is None for entry in entries)
+    count = f"{len(sure)} of {len(entries)} partitions lost records"
+    told = f"{count}: {_loss_words(entries)}. " if sure else ""
+    if open_ones:
+        told += f"Of {open_ones} of {len(entries)} no line bounds what was lost, if anything was. "
+    manners = {entry["manner"] for entry in entries}
+    will = _WILLS.get(str(manners.pop()), "") if len(manners) == 1 else ""
+    return will + (
+        "No replica of the in-sync set was alive, and a replica outside it became leader. Records "
+        "that only the leader before had are cut from its log when it comes back to follow. "
+        f"{told or 'No partition lost a record. '}Producers may hold acknowledgements for what is "
+        "cut; consumers that had read on see offsets used again."
+    )
+
+
+def _actions(case: Case, entries: list[dict[str, Any]]) -> list[str]:
+    hurt = [entry for entry in entries if entry["lost_records_max"] != 0] or entries
+    topic = str(hurt[0]["partition"]).rpartition("-")[0]
+    config = (
+        f"{case.commands.topic_config(topic)}   # is unclean.leader.election.enable=true meant?"
+    )
+    return [config, str(hurt[0]["check"]), _SEND_AGAIN]
+
+
+_SEND_AGAIN = (
+    "Ask the producers of these partitions to send again what they sent between the last ISR "
+    "shrink and the election; consumers' committed offsets beyond lost_from need a reset."
+)

@@ -1,0 +1,202 @@
+"""Long recovery of logs after an unclean stop: a broker that starts, and does not serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.detection.confidence import sureness
+from forensics.detection.context import Case, Row
+from forensics.detection.requirements import Needs
+from forensics.history.nodes.broker_states import Span
+from forensics.lib.time_units import SECOND
+from forensics.run_output.findings import Finding
+
+NAME = "unclean-shutdown-recovery"
+NEEDS = Needs(("broker",), ("server",))
+_BEGINNING = ("starting", "recovering")
+# Segments that are read again are counted by stretches of this, however many they are.
+_STRETCH = 10 * SECOND
+_KINDS = ("stopped_unclean", "logs_loaded")
+_SHOWN = 40
+# The log of the metadata is short, and read long before those of the topics.
+_METADATA = "__cluster_metadata"
+
+
+@dataclass(frozen=True)
+class _Start:
+    """One start of a broker, and what became of it."""
+
+    broker: int
+    begin: int
+    end: int
+    # the state that followed; null: these logs end before
+    outcome: str | None
+    evidence: tuple[Row, ...]
+    segments: int = 0
+    # how long the logs took, if they were all loaded
+    loaded_ms: int | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long recovery took, or lasted until it was broken off."""
+        if self.loaded_ms is not None:
+            return round(self.loaded_ms / 1000, 1)
+        return round((self.end - self.begin) / SECOND, 1)
+
+    @property
+    def broken(self) -> bool:
+        """Whether it ended before the logs were loaded."""
+        return self.loaded_ms is None and self.outcome not in ("up", None)
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Yield one finding for each long recovery, and for recoveries that were broken off."""
+    if not case.sight.tells("log_recovering", *_KINDS):
+        return
+    limits = case.limits[NAME]
+    told, read = case.events(*_KINDS), _read(case)
+    for broker in sorted(case.past.lanes.brokers):
+        starts = [one for one in _starts(case, broker, told, read) if one.segments]
+        run: list[_Start] = []
+        for one in starts:
+            if one.broken:
+                run.append(one)
+                continue
+            if one.seconds >= limits["long"] or len(run) >= limits["again"]:
+                yield _finding(case, [*run, one])
+            run = []
+        if len(run) >= limits["again"]:
+            yield _finding(case, run)
+
+
+def _starts(case: Case, broker: int, told: Sequence[Row], read: Sequence[Row]) -> Iterator[_Start]:
+    """Give each start of a broker with what its own log says of recovery in that time."""
+    spans = case.past.lanes.brokers[broker]
+    node = f"broker-{broker}"
+    for begin, end, outcome in _lives(spans, case.end):
+        mine = [row for row in told if row["node"] == node and begin <= row["at"] <= end]
+        seen = [row for row in read if row["node"] == node and begin <= row["at"] <= end]
+        segments = sum(row["segments"] for row in seen)
+        places = [row for row in seen if row["text"]]
+        loaded = [row["duration_ms"] for row in mine if row["kind"] == "logs_loaded"]
+        shown = (*mine, *places)[:_SHOWN]
+        yield _Start(broker, begin, end, outcome, shown, segments, max(loaded, default=None))
+
+
+def _lives(spans: Sequence[Span], last: int) -> Iterator[tuple[int, int, str | None]]:
+    begin: int | None = None
+    for span in spans:
+        if span.state in _BEGINNING:
+            begin = span.begin if begin is None else begin
+        elif begin is not None:
+            yield begin, span.begin, span.state
+            begin = None
+    if begin is not None:
+        yield begin, max(last, begin), None
+
+
+def _read(case: Case) -> list[Row]:
+    """Count the segments that each node read again, by stretches of time, with a line of each."""
+    found: dict[tuple[str, int], Row] = {}
+    where = (pc.field("kind") == "log_recovering") & pc.field("ts").is_valid()
+    where &= pc.field("topic").is_null() | (pc.field("topic") != _METADATA)
+    columns = ["node", "ts", "file", "line", "text", "rule"]
+    for batch in case.batches("events", where, columns):
+        moments = batch["ts"].cast(pa.int64())
+        table = pa.table(
+            {
+                "node": batch["node"].fill_null(""),
+                "stretch": pc.divide(moments, _STRETCH),
+                "row": pa.array(range(len(batch))),
+            }
+        )
+        for one in table.group_by(["node", "stretch"]).aggregate(
+            [("row", "count"), ("row", "min")]
+        ).to_pylist():  # fmt: skip
+            key = one["node"], one["stretch"]
+            if key in found:
+                found[key]["segments"] += one["row_count"]
+                continue
+            row = batch.slice(one["row_min"], 1).to_pylist()[0]
+            row["ts"] = moments[one["row_min"]].as_py()
+            found[key] = row | {"at": case.past.clocks.of(row), "segments": one["row_count"]}
+    return sorted(found.values(), key=lambda row: (row["at"], row["node"] or ""))
+
+
+def _finding(case: Case, run: Sequence[_Start]) -> Finding:
+    limits, last = case.limits[NAME], run[-1]
+    broken = [one for one in run if one.broken]
+    again = len(broken) >= limits["again"]
+    longest = max(one.seconds for one in run)
+    evidence = [row for one in run for row in one.evidence]
+    confidence, reason = sureness(case, run[0].begin, last.end, evidence, stated=not again)
+    return Finding(
+        detector=NAME,
+        severity=_severity(limits, longest, again=again),
+        confidence=confidence,
+        title=_title(last, broken, longest, again=again),
+        begin=run[0].begin,
+        end=last.end,
+        evidence=evidence,
+        brokers=[last.broker],
+        measures={
+            "broker": last.broker,
+            "starts": len(run),
+            "broken_off": len(broken),
+            "longest_s": longest,
+            "segments": sum(one.segments for one in run),
+        },
+        explanation=_MECHANISM + (_BROKEN if again else ""),
+        actions=[*([_PATIENCE] if again else []), *_actions(case, last.broker)],
+        why=f"{longest} s of recovery, from {limits['long']} s on that is long; "
+        f"{len(broken)} starts were broken off, {limits['again']} are told",
+        reason=reason,
+        doubts=[] if last.outcome else ["These logs end before the broker was up."],
+    )
+
+
+def _severity(limits: Mapping[str, Any], longest: float, *, again: bool) -> str:
+    if again:
+        return str(limits["broken"])
+    return str(limits["severe" if longest >= limits["very"] else "slow"])
+
+
+def _title(last: _Start, broken: Sequence[_Start], longest: float, *, again: bool) -> str:
+    if again:
+        end = ", and is not seen to come up" if last.broken else ""
+        return (
+            f"Broker {last.broker} was stopped {len(broken)} times while it recovered its logs{end}"
+        )
+    if last.outcome is None and last.loaded_ms is None:
+        return f"Broker {last.broker} was still recovering its logs after {longest:.0f} s"
+    return f"Broker {last.broker} needed {longest:.0f} s to recover its logs after an unclean stop"
+
+
+def _actions(case: Case, broker: int) -> list[str]:
+    threads = case.commands.broker_config(broker, "num.recovery.threads.per.data.dir")
+    return [
+        f"{threads}   # by default one for each directory up to 3.9: more read in parallel",
+        (
+            "Give the broker more time to stop (terminationGracePeriodSeconds, TimeoutStopSec): "
+            "after a clean stop there is nothing to recover."
+        ),
+    ]
+
+
+_MECHANISM = (
+    "After a stop without a clean close a broker reads all segments that may not be whole again, "
+    "before it serves anybody. Until then its partitions have one replica less."
+)
+_BROKEN = (
+    " Each start that is broken off begins from nothing: who stops it after a fixed time keeps it "
+    "from ever coming up."
+)
+_PATIENCE = (
+    "Raise the time after which the broker is taken for dead (startup probe, initialDelaySeconds, "
+    "TimeoutStartSec), and let it finish."
+)

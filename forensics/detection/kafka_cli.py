@@ -1,0 +1,247 @@
+"""Shell commands of the Kafka version in the logs, by which a reader checks a finding, or acts.
+
+Options came and went: each branch names the version from which on it holds. Names come from logs,
+and are quoted as words of a shell. BROKER, ZOOKEEPER and LOG_DIR are the reader's to fill in.
+
+Commands by which a reader checks on the cluster what a finding says of a log.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+Version = tuple[int, ...]
+
+_BOOTSTRAP = "--bootstrap-server BROKER:9092"
+_ZOOKEEPER = "--zookeeper ZOOKEEPER:2181"
+_NUMBER = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?")
+# Builds of Confluent's count otherwise: 5.4.1-ccs is Kafka 2.4, 7.3.0-ccs is Kafka 3.3.
+_CONFLUENT = re.compile(r"-(?:ccs|ce|cp)")
+_CONFLUENT_OF = {3: (0, 8), 4: (1, 0), 5: (2, 0), 6: (2, 6), 7: (3, 0), 8: (4, 0)}
+
+
+def word(text: object) -> str:
+    r"""Write a name from a log as one word of a shell, in one line.
+
+    >>> word("orders"), word("a; rm b"), word("a\nb")
+    ('orders', "'a; rm b'", "'a\\nb'")
+    """
+    plain = str(text)
+    if not plain.isprintable():
+        plain = plain.encode("unicode_escape").decode()
+    return shlex.quote(plain)
+
+
+def version_of(text: str) -> Version | None:
+    """Read a version as logged.
+
+    >>> version_of("2.8.2"), version_of("7.3.0-ccs"), version_of("5.5.1-ce"), version_of("unknown")
+    ((2, 8), (3, 3), (2, 5), None)
+    """
+    found = _NUMBER.match(text)
+    if found is None:
+        return None
+    major, minor = int(found[1]), int(found[2])
+    if _CONFLUENT.search(text) and major in _CONFLUENT_OF:
+        base = _CONFLUENT_OF[major]
+        return base[0], base[1] + minor
+    return major, minor
+
+
+@dataclass(frozen=True)
+class Commands:
+    """What to type on a cluster of one version (major, minor) and mode."""
+
+    version: Version
+    kraft: bool
+
+    @classmethod
+    def of(cls, versions: Iterable[str | None], *, kraft: bool) -> Commands:
+        """Take the newest version named; if none is, one whose options hold for most.
+
+        >>> Commands.of(["2.8.2", None, "2.5.1"], kraft=False).version
+        (2, 8)
+        """
+        known = [version for text in versions if text and (version := version_of(text))]
+        # KRaft is of use from 3.3 on; what 3.0 knows, later ones with ZooKeeper know too.
+        return cls(max(known, default=(3, 3) if kraft else (3, 0)), kraft)
+
+    def topic(self, topic: str) -> str:
+        """Show leader, replicas and ISR of each partition of a topic."""
+        return f"kafka-topics.sh {self._topics} --describe --topic {word(topic)}"
+
+    def under_replicated(self) -> str:
+        """List the partitions that have replicas out of sync."""
+        return f"kafka-topics.sh {self._topics} --describe --under-replicated-partitions"
+
+    def unavailable(self) -> str:
+        """List the partitions that have no leader."""
+        return f"kafka-topics.sh {self._topics} --describe --unavailable-partitions"
+
+    def under_min_isr(self) -> str:
+        """List the partitions that take no records with acks=all."""
+        if self.version < (2, 3):  # KIP-351
+            return self.under_replicated()
+        return f"kafka-topics.sh {self._topics} --describe --under-min-isr-partitions"
+
+    def topic_config(self, topic: str) -> str:
+        """Show the settings of a topic."""
+        return f"kafka-configs.sh {self._configs} --describe {_entity('topics', topic)}"
+
+    def set_topic_config(self, topic: str, setting: str, value: str) -> str:
+        """Change a setting of a topic."""
+        change = f"--alter {_entity('topics', topic)} --add-config {word(f'{setting}={value}')}"
+        return f"kafka-configs.sh {self._configs} {change}"
+
+    def unclean_election(self, topic: str) -> str:
+        """Forbid unclean elections of a topic."""
+        return self.set_topic_config(topic, "unclean.leader.election.enable", "false")
+
+    def broker_config(self, broker: int, setting: str | None = None) -> str:
+        """Show the settings of a broker, or one of them."""
+        if self.version < (1, 1):  # KIP-226: before, brokers were not asked for their settings
+            return f"grep {word(setting or '')} server.properties   # on broker {broker}"
+        # KIP-524 and KIP-543: from 2.5 on also those of server.properties
+        every = "--all " if self.version >= (2, 5) else ""
+        picked = "" if setting is None else f" | grep {word(setting)}"
+        entity = _entity("brokers", broker)
+        return f"kafka-configs.sh {_BOOTSTRAP} --describe {every}{entity}{picked}"
+
+    def preferred_election(self, topic: str | None = None, partition: int | None = None) -> str:
+        """Give leadership back to the first replicas, of a partition or of all."""
+        if self.version < (2, 4):  # KIP-460
+            at = _ZOOKEEPER if self.version < (2, 2) else _BOOTSTRAP  # KIP-183
+            return f"kafka-preferred-replica-election.sh {at}"
+        which = _which(topic, partition)
+        return f"kafka-leader-election.sh {_BOOTSTRAP} --election-type preferred {which}"
+
+    def force_election(self, topic: str, partition: int) -> str:
+        """Elect a replica that is not in sync: what only the leader before had is then lost."""
+        if self.version < (2, 4):  # KIP-460
+            return self.set_topic_config(topic, "unclean.leader.election.enable", "true")
+        which = _which(topic, partition)
+        return f"kafka-leader-election.sh {_BOOTSTRAP} --election-type unclean {which}"
+
+    def group(self, group: str) -> str:
+        """Show members, offsets and lag of a consumer group."""
+        return f"kafka-consumer-groups.sh {self._groups} --describe --group {word(group)}"
+
+    def group_members(self, group: str) -> str:
+        """Show the members of a consumer group and their partitions."""
+        if self.version < (1, 1):  # KIP-175
+            return self.group(group)
+        return f"{self.group(group)} --members --verbose"
+
+    def reset_offsets(self, group: str, topic: str, to: str = "--to-earliest") -> str:
+        """Show where a group would be set; nothing is changed without --execute."""
+        if self.version < (0, 11):  # KIP-122
+            return self.group(group)
+        # Before 1.1 there was no such option, and leaving --execute out was enough.
+        dry = " --dry-run" if self.version >= (1, 1) else ""
+        whom = f"--group {word(group)} --topic {word(topic)}"
+        return f"kafka-consumer-groups.sh {self._groups} --reset-offsets {whom} {to}{dry}"
+
+    def end_offsets(self, topic: str) -> str:
+        """Show where the log of each partition ends."""
+        return self._offsets(topic, -1)
+
+    def begin_offsets(self, topic: str) -> str:
+        """Show where the log of each partition begins."""
+        return self._offsets(topic, -2)
+
+    def dump_log(self, topic: str, partition: int) -> str:
+        """Show the batches of a segment, on the broker that holds it."""
+        path = f"{_folder(topic, partition)}/00000000000000000000.log"
+        if self.version < (2, 0):  # KAFKA-6615
+            return f"kafka-run-class.sh kafka.tools.DumpLogSegments --files {path}"
+        return f"kafka-dump-log.sh --files {path}"
+
+    def leader_epochs(self, topic: str, partition: int, epoch: int | None = None) -> str:
+        """Show at which offset a leader epoch begins in a log."""
+        if self.version < (0, 11):  # KIP-101
+            return self.dump_log(topic, partition)
+        what, since = ("EPOCH", "each epoch") if epoch is None else (epoch, f"epoch {epoch}")
+        line = f'   # line "{what} OFFSET": where {since} begins'
+        return f"cat {_folder(topic, partition)}/leader-epoch-checkpoint{line}"
+
+    def controller(self) -> str:
+        """Show who is the active controller."""
+        if not self.kraft:
+            return "zookeeper-shell.sh ZOOKEEPER:2181 get /controller"
+        if self.version < (3, 3):  # KIP-836
+            return "grep -h 'RaftManager' LOGS/server.log | tail   # who leads the quorum"
+        return f"kafka-metadata-quorum.sh {_BOOTSTRAP} describe --status"
+
+    def quorum(self) -> str:
+        """Show how far each controller and broker is behind in the metadata log."""
+        if not self.kraft or self.version < (3, 3):  # KIP-836
+            return self.controller()
+        return f"kafka-metadata-quorum.sh {_BOOTSTRAP} describe --replication"
+
+    def log_dirs(self, broker: int, topic: str | None = None) -> str:
+        """Show the log directories of a broker: errors, sizes, lag."""
+        if self.version < (1, 0):  # KIP-113
+            return f"df -h LOG_DIR   # on broker {broker}"
+        topics = "" if topic is None else f" --topic-list {word(topic)}"
+        return f"kafka-log-dirs.sh {_BOOTSTRAP} --describe --broker-list {broker}{topics}"
+
+    def verify_replicas(self, topic: str) -> str:
+        """Compare the replicas of a topic; reads all of it, and runs until it is stopped."""
+        chosen = "--topics-include" if self.version >= (3, 0) else "--topic-white-list"  # KIP-629
+        pattern = word(re.escape(topic))
+        return f"kafka-replica-verification.sh --broker-list BROKER:9092 {chosen} {pattern}"
+
+    def reassignments(self) -> str:
+        """Show the reassignments that are under way."""
+        if self.version < (2, 6):  # KAFKA-8834
+            return "zookeeper-shell.sh ZOOKEEPER:2181 get /admin/reassign_partitions"
+        return f"kafka-reassign-partitions.sh {_BOOTSTRAP} --list"
+
+    @property
+    def _topics(self) -> str:
+        return _ZOOKEEPER if self.version < (2, 2) else _BOOTSTRAP  # KIP-377
+
+    @property
+    def _configs(self) -> str:
+        return _ZOOKEEPER if self.version < (2, 5) else _BOOTSTRAP  # KIP-543
+
+    @property
+    def _groups(self) -> str:
+        return f"{_BOOTSTRAP} --new-consumer" if self.version < (0, 11) else _BOOTSTRAP
+
+    def _offsets(self, topic: str, time: int) -> str:
+        which = f"--topic {word(topic)} --time {time}"
+        if self.version < (3, 0):  # KIP-635
+            tool = "kafka-run-class.sh kafka.tools.GetOffsetShell"
+            return f"{tool} --broker-list BROKER:9092 {which}"
+        return f"kafka-get-offsets.sh {_BOOTSTRAP} {which}"
+
+
+def _entity(kind: str, name: object) -> str:
+    return f"--entity-type {kind} --entity-name {word(name)}"
+
+
+def _which(topic: str | None, partition: int | None) -> str:
+    if topic is None or partition is None:
+        return "--all-topic-partitions"
+    return f"--topic {word(topic)} --partition {partition}"
+
+
+def _folder(topic: str, partition: int) -> str:
+    return f"LOG_DIR/{word(f'{topic}-{partition}')}"
+
+
+# Logs that tell of leader epochs were written by versions that keep them in a file.
+_ANY = Commands((3, 0), kraft=False)
+
+
+def check_command(topic: str, partition: int, epoch: int | None) -> str:
+    """Write the command that shows where a leader epoch begins in a log.
+
+    >>> check_command("t", 0, 2)
+    'cat LOG_DIR/t-0/leader-epoch-checkpoint   # line "2 OFFSET": where epoch 2 begins'
+    """
+    return _ANY.leader_epochs(topic, partition, epoch)

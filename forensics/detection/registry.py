@@ -1,0 +1,112 @@
+"""Detectors of one's own: YAML and Python files in a pack, and plug-ins that are installed.
+
+A pack's folder `detectors/` may hold YAML files (see `forensics.detection.declarative`) and Python
+files with a NAME and a `find`, just as the shipped ones are. A package that is installed names such
+modules as entry points of the group `kafka_forensics.detectors`. Python is run as it is: a pack is
+trusted like any program.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from forensics.detection.context import Case
+from forensics.detection.declarative.interpreter import detector
+from forensics.detection.declarative.spec import Declared, load
+from forensics.detection.detectors import detectors
+from forensics.detection.requirements import SERVERS
+from forensics.detection.runner import Answers, Detector, ask
+from forensics.detection.thresholds import load_limits
+from forensics.errors import Problem, RuleError
+from forensics.events.packs import LIMITS, Pack
+from forensics.history.rebuild import Past
+from forensics.lib.yaml_with_lines import Page, root
+
+_GROUP = "kafka_forensics.detectors"
+
+
+def find(tables: Path, past: Past, packs: Sequence[Pack] = ()) -> Answers:
+    """Ask every detector, also those of packs, and give the findings worst first."""
+    asked = everyone(packs)
+    pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
+    limits = load_limits(pages, [one.name for one in asked])
+    return ask(Case(tables, past, limits), asked)
+
+
+def everyone(packs: Sequence[Pack] = ()) -> list[Detector]:
+    """Give the shipped detectors and those of packs and plug-ins; each name once, the last wins."""
+    found = {one.name: one for one in detectors()}
+    found |= {rule.id: detector(rule) for rule in shipped_declared()}
+    for module, origin in _plugins():
+        one = _made(module, origin)
+        found[one.name] = one
+    for pack in packs:
+        found |= {rule.id: detector(rule) for rule in declared(pack.folder("detectors"))}
+        for page in _programs(pack):
+            one = _made(_run(page), page.name)
+            found[one.name] = one
+    return [found[name] for name in sorted(found)]
+
+
+def shipped_declared() -> list[Declared]:
+    """Read the declared detectors that come with the package."""
+    paths = sorted((root() / "detectors").rglob("*.yaml"))
+    return declared(Page(str(path), path.read_bytes()) for path in paths)
+
+
+def declared(pages: Iterable[Page]) -> list[Declared]:
+    """Read declared detectors, or say in one error all that is wrong with them."""
+    found: list[Declared] = []
+    problems: list[Problem] = []
+    for page in pages:
+        if not page.name.endswith(".yaml"):
+            continue
+        try:
+            found.append(load(page))
+        except RuleError as error:
+            problems += error.problems
+    if problems:
+        raise RuleError(problems)
+    return found
+
+
+def _programs(pack: Pack) -> Iterator[Page]:
+    return (page for page in pack.folder("detectors") if page.name.endswith(".py"))
+
+
+def _plugins() -> Iterator[tuple[Any, str]]:
+    for one in sorted(entry_points(group=_GROUP), key=lambda entry: entry.name):
+        try:
+            yield one.load(), one.value
+        except Exception as error:
+            says = f"this plug-in cannot be loaded: {type(error).__name__}: {error}"
+            raise RuleError([Problem(one.value, 1, says)]) from error
+
+
+def _run(page: Page) -> ModuleType:
+    """Run a Python file of a pack as a module of its own."""
+    module = ModuleType(f"kafka_forensics_detectors.{Path(page.name).stem}")
+    module.__file__ = page.name
+    # Dataclasses look their module up by its name.
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(page.data, page.name, "exec"), vars(module))  # noqa: S102
+    except Exception as error:
+        line = error.lineno if isinstance(error, SyntaxError) and error.lineno else 1
+        says = f"it cannot be run: {type(error).__name__}: {error}"
+        raise RuleError([Problem(page.name, line, says)]) from error
+    return module
+
+
+def _made(module: Any, origin: str) -> Detector:
+    name, find = getattr(module, "NAME", None), getattr(module, "find", None)
+    if not isinstance(name, str) or not callable(find):
+        says = "a detector has a NAME and a function `find(case)` that yields findings"
+        raise RuleError([Problem(origin, 1, says)])
+    about = (getattr(module, "__doc__", None) or "").partition("\n")[0]
+    return Detector(name, find, getattr(module, "NEEDS", SERVERS), about, guest=True)

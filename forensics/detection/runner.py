@@ -1,0 +1,110 @@
+"""Asks every detector, and keeps what each of them answered: also that it cannot tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from forensics.detection.causality.chains import chains
+from forensics.detection.context import Case
+from forensics.detection.requirements import SERVERS, Needs, Sight
+from forensics.detection.suppressions import Suppressed, suppressed
+from forensics.run_output.findings import Finding, ordered
+from forensics.schemas import give_back
+
+
+@dataclass(frozen=True)
+class Detector:
+    """Something that looks at a case; what it needs says when its silence means something."""
+
+    name: str
+    find: Callable[[Case], Iterable[Finding]]
+    needs: Needs = SERVERS
+    about: str = ""
+    # of somebody's own, whose failure must not take the page with it
+    guest: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one detector answered: fired, quiet, not_evaluable, or failed; with reasons."""
+
+    detector: str
+    status: str
+    findings: int = 0
+    suppressed: int = 0
+    # why nothing can be said, or what could not be seen while being quiet
+    reasons: Sequence[str] = ()
+    about: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Give it as it stands in findings.json."""
+        return vars(self) | {"reasons": list(self.reasons)}
+
+
+@dataclass(frozen=True)
+class Answers:
+    """All findings, worst first, what was accepted before, and every detector's answer."""
+
+    findings: Sequence[Finding] = ()
+    suppressed: Sequence[Suppressed] = ()
+    outcomes: Sequence[Outcome] = ()
+    chains: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    # how long each detector took: no part of what was found
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    # which logs each detector needs before its silence means something
+    needs: Mapping[str, Needs] = field(default_factory=dict)
+
+
+def ask(case: Case, detectors: Iterable[Detector]) -> Answers:
+    """Ask each detector in turn."""
+    detectors = list(detectors)
+    sight = Sight(case.tables)
+    shown: list[Finding] = []
+    hidden: list[Suppressed] = []
+    outcomes: list[Outcome] = []
+    seconds: dict[str, float] = {}
+    for detector in sorted(detectors, key=lambda one: one.name):
+        begun = time.monotonic()
+        try:
+            found = list(detector.find(case))
+        except Exception as error:
+            if not detector.guest:
+                raise
+            outcomes.append(_failed(detector, error))
+            continue
+        finally:
+            seconds[detector.name] = round(time.monotonic() - begun, 2)
+            give_back()
+        taken = [one for finding in found if (one := suppressed(finding, case.limits))]
+        gone = {one.finding.id for one in taken}
+        kept = [finding for finding in found if finding.id not in gone]
+        shown += kept
+        hidden += taken
+        outcomes.append(_outcome(detector, len(kept), len(taken), sight))
+    accepted = sorted(hidden, key=lambda one: one.finding.id)
+    found = ordered(shown)
+    begun = time.monotonic()
+    links = chains(case, found)
+    seconds["chains"] = round(time.monotonic() - begun, 2)
+    needs = {one.name: one.needs for one in detectors}
+    return Answers(found, accepted, outcomes, links, seconds, needs)
+
+
+def _failed(detector: Detector, error: Exception) -> Outcome:
+    reason = f"it failed: {type(error).__name__}: {error}"
+    return Outcome(detector.name, "failed", reasons=[reason], about=detector.about)
+
+
+def _outcome(detector: Detector, found: int, taken: int, sight: Sight) -> Outcome:
+    if found or taken:
+        # What fired did see enough; what it may have missed still belongs beside it.
+        reasons: Sequence[str] = sight.blind(detector.needs)
+        return Outcome(detector.name, "fired", found, taken, reasons, detector.about)
+    lacks = sight.lacks(detector.needs)
+    if lacks:
+        return Outcome(detector.name, "not_evaluable", reasons=[lacks], about=detector.about)
+    blind = sight.blind(detector.needs)
+    return Outcome(detector.name, "quiet", reasons=blind, about=detector.about)

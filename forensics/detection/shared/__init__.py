@@ -1,0 +1,1 @@
+"""Facts that several detectors need, computed once and in one way."""

@@ -1,0 +1,238 @@
+"""Bursts of events of one subject, read in two passes: archives may hold millions of them.
+
+Spells of trouble: lines that tell of something missing, up to the moment it was there again.
+
+Bursts end where nothing more is said; a spell also ends where somebody says that it is over.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from forensics.detection.context import Case, Row, by_time
+from forensics.lib.time_units import SECOND
+
+# Of the events of a burst so many of the first are kept, and so many different values of a column.
+_KEPT, _VALUES = 40, 1000
+# What evidence needs of an event.
+PLACE = ("ts", "node", "file", "line", "text", "rule")
+
+Subject = tuple[Any, ...]
+
+
+@dataclass
+class Burst:
+    """Events of one subject that follow each other closely; times are corrected."""
+
+    subject: Subject
+    begin: int
+    end: int
+    count: int
+    # the first events, with the columns that were asked for
+    first: list[Row] = field(default_factory=list)
+    # how often each value of the gathered columns was seen
+    seen: dict[str, Counter[Any]] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """How long it lasted."""
+        return round((self.end - self.begin) / SECOND, 1)
+
+    def values(self, column: str) -> list[Any]:
+        """Give the values of a gathered column, sorted; null is none."""
+        return sorted(value for value in self.seen.get(column, ()) if value is not None)
+
+    def _take(self, row: Row, gather: Sequence[str]) -> None:
+        self.first.append(row)
+        if len(self.first) > 4 * _KEPT:
+            self.first = sorted(self.first, key=by_time)[:_KEPT]
+        for column in gather:
+            seen = self.seen.setdefault(column, Counter())
+            value = row[column]
+            if value in seen or len(seen) < _VALUES:
+                seen[value] += 1
+
+
+def bursts(  # noqa: PLR0913, PLR0917
+    case: Case,
+    where: pc.Expression,
+    by: Sequence[str],
+    gap: float,
+    gather: Sequence[str] = (),
+    least: int = 1,
+    keep: Callable[[Row], bool] | None = None,
+) -> list[Burst]:
+    """Find the bursts of each subject: events further apart than `gap` seconds are two bursts.
+
+    `by` names the columns that make a subject, `gather` those whose values are wanted; bursts of
+    fewer than `least` events are not looked at any further. Events that `keep` refuses, which sees
+    all those columns and may write one of them more plainly, play no part.
+    """
+    where = where & pc.field("ts").is_valid()
+    columns = list(dict.fromkeys([*PLACE, *by, *gather]))
+    few = list(dict.fromkeys(["node", "ts", *by])) if keep is None else columns
+    found = _spans(_read(case, where, few, keep), by, round(gap * SECOND), least)
+    if not found:
+        return []
+    begins = {who: [one.begin for one in mine] for who, mine in found.items()}
+    for row in _read(case, where, columns, keep):
+        who = tuple(row[name] for name in by)
+        at = bisect_right(begins.get(who, ()), row["at"]) - 1
+        if at >= 0 and row["at"] <= found[who][at].end:
+            found[who][at]._take(row, gather)  # noqa: SLF001
+    every = [one for who in sorted(found, key=repr) for one in found[who]]
+    for one in every:
+        one.first = sorted(one.first, key=by_time)[:_KEPT]
+    return sorted(every, key=lambda one: (one.begin, repr(one.subject)))
+
+
+def _read(
+    case: Case,
+    where: pc.Expression,
+    columns: Sequence[str],
+    keep: Callable[[Row], bool] | None,
+) -> Iterator[Row]:
+    rows = case.each("events", where, columns)
+    return rows if keep is None else filter(keep, rows)
+
+
+def _spans(
+    rows: Iterable[Row], by: Sequence[str], gap: int, least: int
+) -> dict[Subject, list[Burst]]:
+    """Read when each subject had events; within a stretch of `gap` they all belong together."""
+    told: dict[Subject, dict[int, Burst]] = {}
+    for row in rows:
+        who, at = tuple(row[name] for name in by), row["at"]
+        stretches = told.setdefault(who, {})
+        one = stretches.get(at // max(gap, 1))
+        if one is None:
+            stretches[at // max(gap, 1)] = Burst(who, at, at, 1)
+        else:
+            one.begin, one.end = min(at, one.begin), max(at, one.end)
+            one.count += 1
+    joined = {
+        who: [one for one in _join_by_gap(told[who], gap) if one.count >= least] for who in told
+    }
+    return {who: mine for who, mine in joined.items() if mine}
+
+
+def _join_by_gap(stretches: dict[int, Burst], gap: int) -> Iterator[Burst]:
+    before: Burst | None = None
+    for at in sorted(stretches):
+        one = stretches[at]
+        if before is not None and one.begin - before.end <= gap:
+            before.end = one.end
+            before.count += one.count
+            continue
+        if before is not None:
+            yield before
+        before = one
+    if before is not None:
+        yield before
+
+
+_KEPT = 40
+_COLUMNS = (*PLACE, "kind", "controller_epoch")
+
+# Sorted moments at which it was over, by node; by the empty name, for all of them.
+Ends = Mapping[str, Sequence[int]]
+
+
+@dataclass
+class Spell:
+    """One spell, from its first line on; corrected microseconds."""
+
+    begin: int
+    last: int
+    # when it was over; null: nobody says
+    over: int | None = None
+    kinds: Counter[str] = field(default_factory=Counter)
+    nodes: set[str] = field(default_factory=set)
+    epochs: tuple[int, int] | None = None
+    first: list[Row] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """When it ended, or was last told of."""
+        return self.last if self.over is None else self.over
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, at least."""
+        return round((self.end - self.begin) / SECOND, 3)
+
+    def take(self, row: Row) -> None:
+        """Take one line."""
+        self.begin, self.last = min(self.begin, row["at"]), max(self.last, row["at"])
+        self.kinds[row["kind"]] += 1
+        self.nodes.add(row["node"] or "")
+        epoch = row["controller_epoch"]
+        if epoch is not None:
+            low, high = self.epochs or (epoch, epoch)
+            self.epochs = min(low, epoch), max(high, epoch)
+        self.first.append(row)
+        if len(self.first) > 4 * _KEPT:
+            self.first = sorted(self.first, key=by_time)[:_KEPT]
+
+    def join(self, other: Spell) -> None:
+        """Take what another part of the same spell holds."""
+        self.last = max(self.last, other.last)
+        self.kinds += other.kinds
+        self.nodes |= other.nodes
+        known = [one for one in (self.epochs, other.epochs) if one]
+        if known:
+            self.epochs = min(low for low, _ in known), max(high for _, high in known)
+        self.first = sorted([*self.first, *other.first], key=by_time)[:_KEPT]
+
+
+def spells(
+    case: Case, kinds: Sequence[str], ends: Callable[[], Ends], gap: float, *, apart: bool = False
+) -> list[Spell]:
+    """Find the spells of some kinds of events: of all nodes together, or each node's apart.
+
+    Lines more than `gap` seconds apart are of two spells, and so are those with an end between
+    them; `ends` is only asked for if there are lines at all.
+    """
+    wide = max(1, round(gap * SECOND))
+    where = pc.field("kind").isin(list(kinds)) & pc.field("ts").is_valid()
+    known: Ends | None = None
+    parts: dict[tuple[str, int, int], Spell] = {}
+    for row in case.each("events", where, list(dict.fromkeys(_COLUMNS))):
+        known = ends() if known is None else known
+        who = (row["node"] or "") if apart else ""
+        key = who, bisect_left(known.get(who, ()), row["at"]), row["at"] // wide
+        parts.setdefault(key, Spell(row["at"], row["at"])).take(row)
+    found = list(_join_until_recovery(parts, known or {}, wide))
+    return sorted(found, key=lambda one: (one.begin, sorted(one.nodes)))
+
+
+def _join_until_recovery(
+    parts: Mapping[tuple[str, int, int], Spell], ends: Ends, gap: int
+) -> Iterator[Spell]:
+    """Join the parts of one spell, and say when it was over.
+
+    An end that is told much later says nothing of when it came.
+    """
+    last: tuple[tuple[str, int], Spell] | None = None
+    for (who, index, _), part in [*sorted(parts.items(), key=lambda one: one[0]), _NONE]:
+        if last is not None and last[0] == (who, index) and part.begin - last[1].last <= gap:
+            last[1].join(part)
+            continue
+        if last is not None:
+            (name, at), spell = last
+            moments = ends.get(name, ())
+            after = moments[at] if at < len(moments) else None
+            if after is not None and after - spell.last <= gap:
+                spell.over = after
+            spell.first = sorted(spell.first, key=by_time)[:_KEPT]
+            yield spell
+        last = (who, index), part
+
+
+_NONE = (("", -1, 0), Spell(0, 0))

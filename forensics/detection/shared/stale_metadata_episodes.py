@@ -1,0 +1,217 @@
+"""Episodes of errors in clients: those of one client behind one stroke of moves belong together.
+
+Errors behind which no move is seen belong together while they follow each other closely. Errors are
+read twice, and never held: archives may hold millions of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow.compute as pc
+
+from forensics.detection.context import Case, Row, by_time, name_of
+from forensics.detection.shared.leader_moves import Key, Move, Moved
+from forensics.history.nodes.broker_states import Absence
+from forensics.lib.time_units import SECOND
+
+# Of errors and of moves so many of the first are kept as evidence.
+_ERRORS, _MOVES = 40, 5
+_COLUMNS = ("node", "client", "ts", "topic", "partition", "error", "file", "line", "text", "rule")
+# An answer about a topic that is not known is not about who leads its partitions.
+_UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far things may lie apart and still belong together, in seconds."""
+
+    # errors behind which no move is seen, of one episode
+    gap: float
+    # how long after a move a client that had nothing to ask may stumble over it
+    late: float
+    # how much before the first line about a move a client may hear of it
+    ahead: float
+    # moves of one stroke
+    stroke: float
+    # a broker that came back, for errors that do not say which topic they are about
+    near: float
+    # how long after a move errors are its doing, whatever comes next
+    fresh: float
+
+
+@dataclass
+class Episode:
+    """Errors of one client, and the moves of leaders behind them."""
+
+    node: str
+    client: str
+    begin: int
+    end: int
+    errors: int = 0
+    topics: set[str] = field(default_factory=set)
+    partitions: set[str] = field(default_factory=set)
+    names: Counter[str] = field(default_factory=Counter)
+    first: list[Row] = field(default_factory=list)
+    # the first moves as (partition, moment), how any of them came about, the last new leader
+    moves: set[tuple[Key, int]] = field(default_factory=set)
+    elections: set[tuple[str, int | None]] = field(default_factory=set)
+    settled: int | None = None
+    # errors that came while the partition had no leader at all
+    leaderless: int = 0
+    # when a topic was created whose partitions it is about
+    created: int | None = None
+    # a broker's absence, where the errors do not say which topic they are about
+    away: Absence | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it lasted."""
+        return round((self.end - self.begin) / SECOND, 1)
+
+    def take(self, row: Row, move: Move | None, key: Key) -> None:
+        """Take one of the errors that the episode consists of."""
+        self.begin, self.end = min(self.begin, row["at"]), max(self.end, row["at"])
+        self.errors += 1
+        self.names[row["error"]] += 1
+        if row["topic"]:
+            self.topics.add(row["topic"])
+        if row["topic"] and row["partition"] is not None:
+            self.partitions.add(name_of(row))
+        self.first.append(row)
+        self.trim(4)
+        if move is not None:
+            self._follow(row, move, key)
+
+    def _follow(self, row: Row, move: Move, key: Key) -> None:
+        if move.created:
+            self.created = max(move.start, self.created or move.start)
+        else:
+            self.elections |= {(move.election, move.previous), (move.own, move.previous)}
+        self.moves.add((key, move.start))
+        if move.settled is None or row["at"] < move.settled:
+            self.leaderless += 1
+        if move.settled is not None:
+            self.settled = max(move.settled, self.settled or move.settled)
+
+    def join(self, other: Episode) -> None:
+        """Take in all of another episode of the same client."""
+        self.begin, self.end = min(self.begin, other.begin), max(self.end, other.end)
+        self.errors += other.errors
+        self.leaderless += other.leaderless
+        self.topics |= other.topics
+        self.partitions |= other.partitions
+        self.elections |= other.elections
+        self.names += other.names
+        self.first += other.first
+        self.moves |= other.moves
+        self.settled = _latest(self.settled, other.settled)
+        self.created = _latest(self.created, other.created)
+        self.trim(4)
+
+    def trim(self, slack: int = 1) -> None:
+        """Keep the first errors and moves; `slack` times as many may wait for it."""
+        if len(self.first) > slack * _ERRORS:
+            self.first = sorted(self.first, key=by_time)[:_ERRORS]
+        if len(self.moves) > slack * _MOVES:
+            self.moves = _soonest(self.moves)
+
+
+_Who = tuple[str, str]
+# Whose, behind which stroke, and behind none in which stretch of time.
+_Place = tuple[_Who, int | None, int]
+
+
+def episodes(case: Case, errors: Sequence[str], reach: Reach) -> list[Episode]:
+    """Find the episodes of every client, in the order of time."""
+    where = (pc.field("kind") == "client_error") & pc.field("error").isin(errors)
+    where &= pc.field("ts").is_valid()
+    moved = _moved(case, where, reach)
+    if moved is None:
+        return []
+    found: dict[_Place, Episode] = {}
+    for row in case.each("events", where, _COLUMNS):
+        key = (row["topic"] or "", row["partition"])
+        move, away = _behind(case, row, key, moved, reach)
+        place = _place(row, move, away, reach)
+        if place not in found:
+            found[place] = Episode(*place[0], row["at"], row["at"], away=away)
+        found[place].take(row, move, key)
+    every = list(_joined(found, round(reach.gap * SECOND)))
+    for one in every:
+        one.first.sort(key=by_time)
+        one.trim()
+    return sorted(every, key=lambda one: (one.begin, one.node, one.client, one.end))
+
+
+def _moved(case: Case, where: pc.Expression, reach: Reach) -> Moved | None:
+    """Read the moves of all partitions that errors are about, as far as they may lie behind."""
+    keys: set[Key] = set()
+    low = high = None
+    for row in case.each("events", where, ["node", "ts", "topic", "partition"]):
+        low, high = min(row["at"], low or row["at"]), max(row["at"], high or row["at"])
+        if row["topic"]:
+            keys.add((row["topic"], row["partition"]))
+    if low is None or high is None:
+        return None
+    span = low - round(reach.late * SECOND), high + round(reach.late * SECOND)
+    return Moved(case, keys, span, round(reach.stroke * SECOND))
+
+
+def _behind(
+    case: Case, row: Row, key: Key, moved: Moved, reach: Reach
+) -> tuple[Move | None, Absence | None]:
+    """Give what lies behind an error: a move, or a broker that was away."""
+    at, ahead = row["at"], round(reach.ahead * SECOND)
+    if row["topic"]:
+        late, fresh = round(reach.late * SECOND), round(reach.fresh * SECOND)
+        move = moved.behind(key, at, late, ahead, fresh)
+        if move is None or (move.created and at - move.start > round(reach.near * SECOND)):
+            return None, None
+        # Only that a topic is new explains that nobody knows it.
+        whole = row["partition"] is None and row["error"] == _UNKNOWN_TOPIC
+        return (None if whole and not move.created else move), None
+    near = round(reach.near * SECOND)
+    gone = [a for a in case.away if a.begin - ahead <= at <= _end(a) + near]
+    return None, max(gone, key=lambda one: one.begin, default=None)
+
+
+def _end(absence: Absence) -> int:
+    return absence.begin if absence.end is None else absence.end
+
+
+def _place(row: Row, move: Move | None, away: Absence | None, reach: Reach) -> _Place:
+    who = row["node"] or "", row["client"] or row["node"] or "unknown"
+    if move is not None and not move.created:
+        return who, move.stroke, 0
+    if away is not None:
+        # Absences are told apart from strokes by their sign.
+        return who, -1 - away.begin, 0
+    return who, None, row["at"] // max(round(reach.gap * SECOND), 1)
+
+
+def _joined(found: Mapping[_Place, Episode], gap: int) -> Iterator[Episode]:
+    """Join the stretches behind which no move is seen, and give all."""
+    before: Episode | None = None
+    loose = [(place, one) for place, one in found.items() if place[1] is None]
+    yield from (one for place, one in found.items() if place[1] is not None)
+    for _, one in sorted(loose, key=lambda pair: (pair[0][0], pair[1].begin)):
+        same = before is not None and (before.node, before.client) == (one.node, one.client)
+        if before is not None and same and one.begin - before.end <= gap:
+            before.join(one)
+            continue
+        if before is not None:
+            yield before
+        before = one
+    if before is not None:
+        yield before
+
+
+def _soonest(moves: Iterable[tuple[Key, int]]) -> set[tuple[Key, int]]:
+    return set(sorted(moves, key=lambda move: (move[1], repr(move[0])))[:_MOVES])
+
+
+def _latest(one: int | None, other: int | None) -> int | None:
+    return max((at for at in (one, other) if at is not None), default=None)

@@ -1,0 +1,110 @@
+"""The verdict over all findings, and the document that machines read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from forensics.detection.runner import Answers
+from forensics.events.file_accounts import FileAccount
+from forensics.events.packs import Catalogue
+from forensics.history.clocks.model import Clocks
+from forensics.run_output.findings import Finding, iso
+
+_INCIDENT = ("medium", "high", "critical")
+# With less than this share of lines in a known layout, silence proves nothing.
+_READ_SHARE = 0.5
+
+
+def document(
+    tables: Path,
+    files: Iterable[FileAccount],
+    clocks: Clocks,
+    answers: Answers,
+    catalogue: Catalogue,
+) -> dict[str, Any]:
+    """Build findings.json."""
+    files, findings = list(files), answers.findings
+    verdict = _verdict(tables, files, findings)
+    moments = [
+        clocks.correct(one.node, moment)
+        for one in files
+        for moment in (one.first, one.last)
+        if moment is not None
+    ]
+    rows = [one.row() for one in files]
+    rows_of_findings = [finding.document() for finding in findings]
+    return {
+        "schema": 1,
+        "verdict": verdict,
+        "summary": _summary(verdict, findings),
+        "window": {
+            "from": iso(min(moments)) if moments else None,
+            "to": iso(max(moments)) if moments else None,
+        },
+        "archive": {
+            "files": len(rows),
+            "bytes": sum(row["bytes"] for row in rows),
+            "lines": sum(row["lines"] for row in rows),
+            "events": sum(row["events"] for row in rows),
+        },
+        "findings": rows_of_findings,
+        "chains": [dict(chain) for chain in answers.chains],
+        "suppressed": [one.document() for one in answers.suppressed],
+        "detectors": [one.document() for one in answers.outcomes],
+        "packs": [dict(pack) for pack in catalogue.packs],
+        "rules": _rules(rows_of_findings, catalogue),
+    }
+
+
+def _rules(findings: Sequence[Mapping[str, Any]], catalogue: Catalogue) -> dict[str, Any]:
+    """Say of each rule that a finding's evidence rests on what its lines mean, and do not mean."""
+    used = {
+        str(one["rule"]).partition("@")[0]
+        for finding in findings
+        for one in finding["evidence"]
+        if one["rule"]
+    }
+    return {
+        rule.id: {"means": rule.means, "beware": rule.beware}
+        for rule in sorted(catalogue.rules, key=lambda rule: rule.id)
+        if rule.id in used
+    }
+
+
+def _verdict(tables: Path, files: Sequence[FileAccount], findings: Sequence[Finding]) -> str:
+    if any(finding.severity in _INCIDENT for finding in findings):
+        return "incident"
+    lines = sum(one.counts["lines"] for one in files)
+    loose = sum(one.counts["unparsed_lines"] for one in files)
+    broken = any(one.broken for one in files)
+    known = pc.field("how") == "observed"
+    epochs = ds.dataset(tables / "leadership", format="parquet").count_rows(filter=known)
+    if not lines or not epochs or broken or loose > lines * _READ_SHARE or _lacks_logs(tables):
+        return "cannot_tell"
+    return "clear"
+
+
+def _lacks_logs(tables: Path) -> bool:
+    """Whether logs are missing that would tell if something happened.
+
+    That a node was silent for long is no such thing: where nothing happens, there is little to say.
+    """
+    if not (tables / "coverage").is_dir():
+        return False
+    lacking = pc.field("state").isin(["missing", "rotated", "hidden"])
+    return bool(ds.dataset(tables / "coverage", format="parquet").count_rows(filter=lacking))
+
+
+def _summary(verdict: str, findings: Sequence[Finding]) -> str:
+    if verdict == "incident":
+        count = sum(finding.severity in _INCIDENT for finding in findings)
+        more = f" ({count - 1} more)" if count > 1 else ""
+        return findings[0].title + more
+    if verdict == "clear":
+        return "Nothing above routine was found, and the logs were good enough to tell."
+    return "Nothing was found, but these logs are not enough to say that nothing happened."

@@ -1,0 +1,1 @@
+"""What runs the stages: Spark over archives, this process over a few logs."""

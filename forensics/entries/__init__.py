@@ -1,1 +1,0 @@
-"""Records become entries: layouts, times, loggers, and who wrote them."""

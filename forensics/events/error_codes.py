@@ -1,0 +1,157 @@
+"""What errors are called: every spelling that logs hold of one error, as Kafka's name of today.
+
+The spellings stand in rules/errors.yaml. They are compared without blanks and punctuation, so
+that `NOT_LEADER_OR_FOLLOWER`, `NotLeaderOrFollowerException` and `not leader or follower` are one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from forensics.errors import Problem, RuleError
+from forensics.lib.yaml_with_lines import line_of, read, shipped
+
+_KEYS = {"name", "code", "retriable", "metadata", "says"}
+
+_NOISE = re.compile(r"[\s_.,:;!?'\"()\[\]{}<>/-]+")
+_SUFFIX = re.compile(r"(?:exception|error)$")
+_PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Za-z_])")
+# A word that can only be a name: with an underscore, or ending as the names of errors do.
+_NAME = re.compile(
+    r"^(?:[\w$]+\.)*([A-Z]+(?:_[A-Z0-9]+)+|\w+(?:Exception|Error))(?![^\s.,:;()\[\]{}])"
+)
+_NUMBERED = re.compile(r"^\[(?:Error )?(-?[0-9]{1,3})\] (.*)", re.DOTALL)
+_WRAPPED = (
+    re.compile(r"^(?:Some|Optional)[(\[](.*)[)\]]$", re.DOTALL),
+    re.compile(r"^<class '([\w.]+)'>$"),
+    re.compile(r"^KafkaError\{code=(\w+),.*\}$", re.DOTALL),
+)
+_AROUND = " \t\r\n'\"`.,;:"
+_PIECES = 8
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The errors that are known: by spelling, by number, and whether trying again may help."""
+
+    names: Mapping[str, str]
+    codes: Mapping[int, str]
+    retriable: Mapping[str, bool | None]
+
+    def name_of(self, written: str) -> str:
+        """Say today's name of an error; what is unknown stays as it is written.
+
+        >>> load_vocabulary().name_of("[Error 16] NotCoordinatorForGroupError.")
+        'NOT_COORDINATOR'
+        >>> load_vocabulary().name_of("java.net.ConnectException: Connection refused ")
+        'java.net.ConnectException: Connection refused'
+        """
+        bare = _peeled(written)
+        found = self.names.get(_key(bare)) or self._within(bare)
+        if found is None and (numbered := _NUMBERED.match(bare)):
+            rest = _peeled(numbered[2])
+            found = self.names.get(_key(rest)) or self._within(rest)
+            found = found or self.codes.get(int(numbered[1]))
+        return found or written.strip()
+
+    def _within(self, text: str) -> str | None:
+        """Find an error inside a text: the first one or two pieces between colons that name one."""
+        pieces = text.split(": ", _PIECES)
+        for start in range(len(pieces)):
+            for end in (start + 2, start + 1):
+                part = _peeled(": ".join(pieces[start:end]))
+                name = _NAME.match(part)
+                # One plain word says too little: "unknown" and "none" stand in many sentences.
+                if " " in part or name:
+                    found = self.names.get(_key(part))
+                    found = found or (self.names.get(_key(name[1])) if name else None)
+                    if found:
+                        return found
+        return None
+
+
+def canonical(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Name errors as Kafka does today, and say which of them Kafka tries again.
+
+    Whether an unknown error may be tried again is unknown too, and null.
+
+    >>> names, retriable = canonical(pa.array(["NotLeaderForPartition", "out of luck", None]))
+    >>> names.to_pylist(), retriable.to_pylist()
+    (['NOT_LEADER_OR_FOLLOWER', 'out of luck', None], [True, None, None])
+    """
+    words = load_vocabulary()
+    coded = raw.dictionary_encode()
+    distinct = coded.dictionary.to_pylist()
+    names = [None if one is None else words.name_of(one) for one in distinct]
+    tries = [None if one is None else words.retriable.get(one) for one in names]
+    return (
+        pa.array(names, pa.string()).take(coded.indices),
+        pa.array(tries, pa.bool_()).take(coded.indices),
+    )
+
+
+@cache
+def load_vocabulary(path: Path | None = None) -> Vocabulary:
+    """Read rules/errors.yaml; a spelling of two errors is an error itself."""
+    found = path or next(one for one in shipped(".") if one.name == "errors.yaml")
+    names: dict[str, str] = {}
+    codes: dict[int, str] = {}
+    retriable: dict[str, bool | None] = {}
+    problems = []
+    for node in read(found)["errors"]:
+        name = str(node.get("name"))
+        problems += [Problem(str(found), line_of(node), says) for says in _faults(node, codes)]
+        retriable[name] = node.get("retriable")
+        if "code" in node:
+            codes[node["code"]] = name
+        for key in _spellings(node):
+            if not key or names.setdefault(key, name) != name:
+                says = f"{name} has a spelling of {names[key]}" if key else f"{name}: no letters"
+                problems.append(Problem(str(found), line_of(node), says))
+    if problems:
+        raise RuleError(problems)
+    return Vocabulary(names, codes, retriable)
+
+
+def _faults(node: Mapping[str, Any], codes: Mapping[int, str]) -> Iterator[str]:
+    if not isinstance(node.get("name"), str):
+        yield "an error needs a name"
+    if unknown := sorted(set(node) - _KEYS):
+        yield f"an error has the unknown key {unknown[0]!r}"
+    if node.get("code") in codes:
+        yield f"{node['code']} is the code of {codes[node['code']]} already"
+
+
+def _spellings(node: Mapping[str, Any]) -> Iterator[str]:
+    yield from map(_key, (str(node.get("name")), *node.get("says", ())))
+
+
+def _key(text: str) -> str:
+    """Reduce a spelling to what counts; librdkafka's own errors keep their underscore.
+
+    >>> _key("org.apache.kafka.common.errors.InvalidTopicException"), _key("Local_TimedOut")
+    ('invalidtopic', '_timedout')
+    """
+    text = _PACKAGE.sub("", text).replace("Local_", "_", 1)
+    mark = "_" if text.startswith("_") else ""
+    return mark + _SUFFIX.sub("", _NOISE.sub("", text.lower()))
+
+
+def _peeled(text: str) -> str:
+    """Take off what is wrapped around an error.
+
+    >>> _peeled("Some(<class 'kafka.errors.NodeNotReadyError'>).")
+    'kafka.errors.NodeNotReadyError'
+    """
+    text = text.strip(_AROUND)
+    for wrapped in _WRAPPED:
+        if inner := wrapped.match(text):
+            return _peeled(inner[1])
+    return text

@@ -1,0 +1,307 @@
+"""Adds up the accounts of all splits: one row for each file, and the first line of each split.
+
+Who wrote a line: the process that its message names at its beginning.
+
+Which process a file comes from: what its lines say first, then its neighbours, then its name.
+
+Settles staged events: line numbers of the whole file, the node, and each fact only once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.events.epoch_regressions import Fall, first_few
+from forensics.lib.log_templates import compile_template
+from forensics.lib.secrets import masked
+from forensics.lib.yaml_with_lines import read, shipped
+from forensics.parsing.time_statistics import BACK, LATER, SILENCE, Gap, farthest, longest
+from forensics.schemas import EVENTS
+
+ROLES = ("broker", "controller", "client")
+
+
+class Writers:
+    """Counts, for each role and id, the lines that name it as their writer."""
+
+    def __init__(self, document: Mapping[str, Any] | None = None) -> None:
+        """Take the templates of rules/nodes/writers.yaml, or others of the same shape."""
+        if document is None:
+            document = read(next(shipped("nodes")))
+        self._patterns = [
+            (role, compile_template(source).pattern)
+            for role in ROLES
+            for source in document.get(role, ())
+        ]
+
+    def count(self, messages: pa.Array, clients: pa.Array) -> dict[str, int]:
+        """Count writers as `role:id`; `clients` are those that a layout names itself."""
+        found = _counted("client", clients.drop_null())
+        for role, pattern in self._patterns:
+            if not len(messages):
+                break
+            fields = pc.extract_regex(messages, pattern)
+            named = fields.is_valid()
+            for key, count in _counted(role, fields.filter(named).field("id")).items():
+                found[key] = found.get(key, 0) + count
+            messages = messages.filter(pc.invert(named))
+        return found
+
+
+def _counted(role: str, ids: pa.Array) -> dict[str, int]:
+    entries = ids.value_counts().to_pylist()
+    return {f"{role}:{e['values'].decode('utf-8', 'replace')}": e["counts"] for e in entries}
+
+
+_NAMED = re.compile(r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d+)", re.IGNORECASE)
+
+
+def assign(files: Mapping[str, FileAccount]) -> None:
+    """Give every file its node and role.
+
+    A process that is broker and controller at once, with one folder for both, is one node.
+    A broker is named by its id. Controllers and clients are named by their folder where it is
+    theirs alone, since people know them by it, and several clients may share one client id.
+    """
+    writers = {name: _writer(one) for name, one in files.items()}
+    folders: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for name, writer in writers.items():
+        if writer:
+            folders[_folder(name)].add(writer)
+    writers |= {
+        name: ("broker", writer[1])
+        for name, writer in writers.items()
+        if writer and ("broker", writer[1]) in folders[_folder(name)]
+    }
+    for folder, tenants in folders.items():
+        folders[folder] = {one for one in tenants if ("broker", one[1]) not in tenants - {one}}
+    for name, one in files.items():
+        tenants = folders[_folder(name)]
+        writer = writers[name] or (next(iter(tenants)) if len(tenants) == 1 else None)
+        one.role, one.node = _named(name, writer, alone=len(tenants) == 1)
+
+
+def _writer(one: FileAccount) -> tuple[str, str] | None:
+    """Find who wrote a file: the first role that its lines name, and the id they name most."""
+    for role in ROLES:
+        named = {key: n for key, n in one.writers.items() if key.startswith(role + ":")}
+        if named:
+            best = min(named, key=lambda key: (-named[key], key))
+            return role, best.partition(":")[2]
+    return ("client", "") if "librdkafka" in one.layouts else None
+
+
+def _named(name: str, writer: tuple[str, str] | None, *, alone: bool) -> tuple[str | None, str]:
+    folder = _folder(name).rpartition("/")[2].rpartition("!")[2]
+    if writer is None:
+        found = _NAMED.search(name.rpartition("!")[2])
+        if not found:
+            return None, f"file:{name}"
+        role = "controller" if found["role"].lower() == "controller" else "broker"
+        return role, f"{role}-{int(found['id'])}"
+    role, identity = writer
+    if role == "controller" and alone and "controller" in folder.lower():
+        return role, folder
+    if role == "client":
+        # The top of an archive says nothing about one client; a folder inside it does.
+        inside = name.rpartition("!")[2] if "!" in name else name.partition("/")[2]
+        own = alone and "/" in inside
+        stem = name.rpartition("/")[2].partition(".")[0]
+        return role, folder if own else identity.rstrip(",") or stem
+    return role, f"{role}-{identity}"
+
+
+def _folder(name: str) -> str:
+    head, _, _ = name.rpartition("/")
+    return head or name.rpartition("!")[0]
+
+
+_SUMS = (
+    "bytes",
+    "lines",
+    "records",
+    "continuation_lines",
+    "blank_lines",
+    "unparsed_lines",
+    "events",
+)
+
+
+@dataclass
+class FileAccount:
+    """All that is known of one file."""
+
+    file: str
+    counts: Counter[str] = field(default_factory=Counter)
+    layouts: Counter[str] = field(default_factory=Counter)
+    writers: Counter[str] = field(default_factory=Counter)
+    bases: dict[int, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    first: int | None = None
+    last: int | None = None
+    # its longest silences, and how many records have a level that begins with which letter
+    gaps: list[Gap] = field(default_factory=list)
+    levels: Counter[str] = field(default_factory=Counter)
+    # where its time, and what it tells of epochs, goes backwards: a few, and how often in all
+    steps: list[Gap] = field(default_factory=list)
+    stepped: int = 0
+    # steps back of which only the records after them tell whether time stays there
+    open_steps: list[tuple[Gap, int]] = field(default_factory=list)
+    falls: list[Fall] = field(default_factory=list)
+    fallen: int = 0
+    sha256: str | None = None
+    # the digests of its first bytes, by how many they are
+    heads: dict[str, str] = field(default_factory=dict)
+    # what the lines are wrapped in, the outermost first
+    wrapper: str | None = None
+    broken: bool = False
+    duplicate_of: str | None = None
+    version: str | None = None
+    node: str | None = None
+    role: str | None = None
+
+    def settle_steps(self, later: int) -> None:
+        """Take the open steps for real that a later time is still behind."""
+        real = [step for step, _ in self.open_steps if later < step[0]]
+        self.stepped += len(real)
+        self.steps = farthest([*self.steps, *real])
+        self.open_steps = []
+
+    def row(self) -> dict[str, Any]:
+        """Give the row of the table of files."""
+        counts = dict(self.counts)
+        duplicate = self.duplicate_of is not None
+        lines = {
+            name: 0 if duplicate and name != "lines" else counts.get(name, 0) for name in _SUMS
+        }
+        layout = max(self.layouts, key=lambda name: (self.layouts[name], name), default=None)
+        return lines | {
+            "file": self.file,
+            "node": self.node,
+            "role": self.role,
+            "layout": "+".join(name for name in (self.wrapper, layout) if name) or None,
+            "kafka_version": self.version,
+            "first_ts": _moment(self.first),
+            "last_ts": _moment(self.last),
+            "bytes": counts.get("bytes", 0),
+            "duplicate_lines": counts.get("lines", 0) if duplicate else 0,
+            "damaged": masked("; ".join(dict.fromkeys(self.notes))) if self.notes else None,
+            "sha256": self.sha256,
+            "duplicate_of": self.duplicate_of,
+        }
+
+
+def add_up(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
+    """Add up accounts; each row has `file`, `split` and the account of that split.
+
+    The line numbers of a split begin after the lines of the splits before it.
+    """
+    files: dict[str, FileAccount] = {}
+    for row in sorted(rows, key=lambda row: (row["file"], row["split"])):
+        total = files.setdefault(row["file"], FileAccount(row["file"]))
+        account = row["account"]
+        total.sha256 = account.get("sha256") or total.sha256
+        total.heads = account.get("heads") or total.heads
+        total.wrapper = account.get("wrapper") or total.wrapper
+        if row["split"] < 0:
+            continue
+        total.bases[row["split"]] = base = total.counts["lines"]
+        total.gaps = longest([*total.gaps, *_gaps(account, base, total.last)])
+        _add_falls(total, account, base)
+        total.levels.update(account.get("levels", {}))
+        for name in _SUMS:
+            total.counts[name] += account[name]
+        total.counts["stray_lines"] += account.get("stray_lines", 0)
+        total.layouts.update(account["layouts"])
+        total.writers.update(account["writers"])
+        total.notes += account["notes"]
+        total.broken = total.broken or account["broken"]
+        total.first = account["first"] if total.first is None else total.first
+        total.last = total.last if account["last"] is None else account["last"]
+    for total in files.values():
+        # Of a very last record nobody knows whether it only came late.
+        total.open_steps = [one for one in total.open_steps if one[1] < LATER]
+        if total.last is not None:
+            total.settle_steps(total.last)
+    return files
+
+
+def _gaps(account: Mapping[str, Any], base: int, last: int | None) -> Iterable[Gap]:
+    """Give the silences of a split by the lines of its file, and the one before the split."""
+    for begin, end, line in account.get("gaps", ()):
+        yield begin, end, base + line
+    first = account["first"]
+    if last is not None and first is not None and first - last >= SILENCE:
+        yield last, first, base + 1
+
+
+def _add_falls(total: FileAccount, account: Mapping[str, Any], base: int) -> None:
+    """Add where a split goes backwards, and whether it begins before the one before it ended."""
+    steps = [(begin, end, base + line) for begin, end, line in account.get("steps", ())]
+    total.stepped += account.get("stepped", 0)
+    first, last = account["first"], total.last
+    if first is not None:
+        total.settle_steps(first)
+        if last is not None and last - first >= BACK:
+            steps.append((last, first, base + 1))
+            total.stepped += 1
+    total.steps = farthest([*total.steps, *steps])
+    total.open_steps += [
+        ((begin, end, base + line), left)
+        for (begin, end, line), left in account.get("open_steps", ())
+    ]
+    falls = ((*fall[:5], base + fall[5]) for fall in account.get("falls", ()))
+    total.falls = first_few([*total.falls, *falls])
+    total.fallen += account.get("fallen", 0)
+
+
+def mark_duplicates(files: Mapping[str, FileAccount]) -> None:
+    """Let only one of several files with the same content count."""
+    originals: dict[str, str] = {}
+    for name in sorted(files):
+        one = files[name]
+        if one.sha256 and one.counts["bytes"]:
+            original = originals.setdefault(one.sha256, name)
+            one.duplicate_of = None if original == name else original
+
+
+def _moment(micros: int | None) -> datetime | None:
+    return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
+
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def settler(files: Mapping[str, FileAccount]) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    """Make the function that turns staged batches into the table of events."""
+    keys: list[str] = []
+    bases: list[int] = []
+    nodes: list[str | None] = []
+    for name, one in files.items():
+        if one.duplicate_of is None:
+            for split, base in one.bases.items():
+                keys.append(f"{split} {name}")
+                bases.append(base)
+                nodes.append(one.node)
+
+    def settle(batches: Iterable[pa.RecordBatch]) -> Batches:
+        known, starts, names = pa.array(keys), pa.array(bases, pa.int64()), pa.array(nodes)
+        for staged in batches:
+            split = pc.cast(staged["split"], pa.string())
+            at = pc.index_in(pc.binary_join_element_wise(split, staged["file"], " "), known)
+            counts = pc.and_(at.is_valid(), staged["kind"].is_valid())
+            batch, at = staged.filter(counts), at.filter(counts)
+            columns = {name: batch[name] for name in EVENTS.names}
+            columns["line"] = pc.add(columns["line"], starts.take(at))
+            columns["node"] = names.take(at).cast(pa.string())
+            yield pa.RecordBatch.from_arrays(list(columns.values()), schema=EVENTS)
+
+    return settle

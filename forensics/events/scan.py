@@ -1,0 +1,189 @@
+"""One pass over one piece of work: bytes to records to entries to events, with every line counted.
+
+Runs in the executors, knows nothing of Spark, and holds one block of text at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from forensics.events.epoch_regressions import Falls
+from forensics.events.file_accounts import Writers
+from forensics.events.log_reader import Book
+from forensics.events.packs import catalogue, unpacked
+from forensics.ingest.archive_reader import Digest, Opened, Piece, begin, digest, pieces
+from forensics.ingest.read_counters import Meter
+from forensics.ingest.read_plan import Split
+from forensics.ingest.record_splitter import Account, Cut
+from forensics.parsing.entries import layout_of, times
+from forensics.parsing.layouts import Layout
+from forensics.parsing.time_statistics import Pulse
+from forensics.parsing.timestamps import NO_TIME
+from forensics.schemas import EVENTS
+
+# What a scan yields: events with line numbers of their split, and one account for each piece.
+STAGED = pa.schema([*EVENTS, ("split", pa.int32()), ("account", pa.string())])
+# So much sieved text is matched in one go: a pattern is compiled anew each time it is used.
+_ENOUGH = 32 << 20
+# Text holds no zero bytes; one in a thousand is already too many for a log.
+_BINARY_SHARE = 0.001
+
+
+@functools.cache
+def scanner(overlays: str = "", *, context: bool = False) -> Scanner:
+    """Give the scanner of this process; rules and layouts are read once.
+
+    `overlays` are the packs that lie over the shipped rules, as `packed` writes them; `context`
+    asks for the events that only give context, too.
+    """
+    found = catalogue(unpacked(overlays))
+    # What nobody asks for costs nothing here.
+    return Scanner(Book(found.layouts, found.heard(context=context)))
+
+
+class Scanner:
+    """Scans one split after the other by the same layouts and rules."""
+
+    def __init__(self, book: Book) -> None:
+        """Take the layouts and rules."""
+        self.book = book
+        self.writers = Writers()
+
+    def scan(self, split: Split, meter: Meter | None = None) -> Iterator[pa.RecordBatch]:
+        """Scan a split; yields events, and one row of account for every file in it."""
+        if split.role == "digest":
+            found = digest(split)
+            told = {"sha256": found.hexdigest(), "heads": found.heads}
+            yield _account_row(split.file, -1, told)
+            return
+        for piece in pieces(split, meter):
+            yield from self._piece(piece)
+
+    def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        opened = begin(piece, self.book.signatures)
+        summary, cutter = _Summary(piece, opened, self.book.groups), opened.cutter
+        lifted: list[pa.RecordBatch] = []
+        held = 0
+        for block, final in opened.blocks:
+            summary.update(block)
+            cut = cutter.feed(block, final=final)
+            if cut is not None:
+                summary.take(cut)
+                lifted.append(self.book.lift(cut))
+                held += lifted[-1].nbytes
+            if held > _ENOUGH:
+                yield from self._events(lifted, piece, summary)
+                lifted, held = [], 0
+            if cutter.done:
+                break
+        yield from self._events(lifted, piece, summary)
+        if opened.headless and cutter.account.lines and piece.number == 0:
+            summary.explain(opened.head)
+        yield _account_row(piece.file, piece.number, summary.close(cutter.account))
+
+    def _events(
+        self, lifted: list[pa.RecordBatch], piece: Piece, summary: _Summary
+    ) -> Iterator[pa.RecordBatch]:
+        """Read and match what was lifted from many blocks at once."""
+        if not any(len(one) for one in lifted):
+            return
+        entries = self.book.read(self.book.narrow(pa.concat_batches(lifted)))
+        summary.writers(self.writers.count(entries["message"], entries["client"]))
+        events = self.book.match(entries)
+        summary.events += len(events)
+        if len(events):
+            summary.falls.take(events)
+            yield _staged(events, piece)
+
+
+class _Summary:
+    """What is told about one piece beside its events."""
+
+    def __init__(self, piece: Piece, opened: Opened, groups: list[list[Layout]]) -> None:
+        self.events = 0
+        self.falls = Falls()
+        self._groups = groups
+        self._pulse = Pulse(groups)
+        self._wrapper = opened.unwrapping.name if opened.unwrapping else None
+        self._piece = piece
+        self._digest = Digest() if piece.whole else None
+        self._writers: dict[str, int] = {}
+        self._named: dict[int, str | None] = {}
+        self._first: int | None = None
+        self._last: int | None = None
+        self._notes: list[str] = []
+
+    def update(self, block: bytes) -> None:
+        if self._digest:
+            self._digest.update(block)
+
+    def writers(self, found: dict[str, int]) -> None:
+        for key, count in found.items():
+            self._writers[key] = self._writers.get(key, 0) + count
+
+    def take(self, cut: Cut) -> None:
+        self._pulse.take(cut)
+        ends = times(cut, np.array([0, len(cut.starts) - 1], np.int64), self._groups)
+        known = [int(moment) for moment in ends if moment != NO_TIME]
+        if known:
+            self._first = known[0] if self._first is None else self._first
+            self._last = known[-1]
+        for kind in set(cut.kinds.tolist()) - set(self._named):
+            row = int(np.flatnonzero(cut.kinds == kind)[0])
+            self._named[kind] = layout_of(cut, row, self._groups[kind - 1])
+
+    def explain(self, head: bytes) -> None:
+        if head.count(0) > len(head) * _BINARY_SHARE:
+            self._notes.append("binary data, not a log")
+        else:
+            self._notes.append("no known log layout at its beginning")
+
+    def close(self, account: Account) -> dict[str, Any]:
+        if account.long_lines:
+            self._notes.append(f"{account.long_lines} line(s) longer than 1 MB, read in part")
+        if self._piece.item.damaged:
+            self._notes.append(self._piece.item.damaged)
+        counts = vars(account) | {
+            "layouts": {
+                self._named.get(kind) or self._groups[kind - 1][0].id: count
+                for kind, count in sorted(account.layouts.items())
+            }
+        }
+        return counts | {
+            "first": self._first,
+            "last": self._last,
+            "gaps": self._pulse.gaps,
+            "steps": self._pulse.back.steps,
+            "stepped": self._pulse.back.count,
+            "open_steps": self._pulse.back.open,
+            "falls": self.falls.found,
+            "fallen": self.falls.count,
+            "levels": dict(self._pulse.levels),
+            "events": self.events,
+            "writers": self._writers,
+            "notes": self._notes,
+            "wrapper": self._wrapper,
+            "broken": self._piece.item.damaged is not None,
+            "sha256": self._digest.hexdigest() if self._digest else None,
+            "heads": self._digest.heads if self._digest else {},
+        }
+
+
+def _staged(events: pa.RecordBatch, piece: Piece) -> pa.RecordBatch:
+    count = len(events)
+    file_at = EVENTS.get_field_index("file")
+    columns = list(events.columns)
+    columns[file_at] = pa.repeat(pa.scalar(piece.file), count)
+    columns += [pa.repeat(pa.scalar(piece.number, pa.int32()), count), pa.nulls(count, pa.string())]
+    return pa.RecordBatch.from_arrays(columns, schema=STAGED)
+
+
+def _account_row(file: str, number: int, account: dict[str, Any]) -> pa.RecordBatch:
+    row = {"file": file, "split": number, "account": json.dumps(account, sort_keys=True)}
+    return pa.RecordBatch.from_pylist([row], schema=STAGED)

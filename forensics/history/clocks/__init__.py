@@ -1,0 +1,1 @@
+"""The clocks of the nodes: offsets, drift and steps against one reference."""

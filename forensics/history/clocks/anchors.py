@@ -1,0 +1,267 @@
+"""Finds moments that several nodes saw: what ties their clocks together.
+
+States of partitions have numbers of Kafka's own; registrations of brokers have their epochs, groups
+of consumers their generations. Requests and answers are told by both sides within milliseconds.
+
+Reduces all that ties two nodes' clocks, however much, to one row of bounded size.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.history.clocks.line_fit import Point, both_ways, offset_of, sketch, thinned
+from forensics.history.nodes.startup_windows import Phases
+from forensics.lib.arrow_io import batched, rows_of
+from forensics.lib.time_units import SECOND
+
+# One row: two nodes saw the same state, the first `delta` milliseconds after the second.
+ANCHORS = pa.schema(
+    [
+        ("node", pa.string()),
+        ("other", pa.string()),
+        ("delta", pa.float64()),
+        ("at", pa.int64()),
+    ]
+)
+PARTITION_KINDS = ("partition_state",)
+_PARTITION_COLUMNS = (
+    "topic", "partition", "ts", "node", "telling", "leader_epoch", "partition_epoch", "log_end",
+)  # fmt: skip
+BROKER_KINDS = (
+    "broker_registered",
+    "broker_unfenced",
+    "broker_shutdown_granted",
+    "brokers_joined",
+    "controlled_shutdown_granted",
+    "process_started",
+    "process_stopping",
+)
+GROUP_KINDS = ("group_stable", "group_member_left", "group_joined", "group_leaving")
+
+_BROKER_COLUMNS = (
+    "broker", "kind", "ts", "node", "file", "line", "telling", "broker_epoch", "controller",
+)  # fmt: skip
+_GROUP_COLUMNS = ("group", "kind", "ts", "node", "member", "generation")
+
+# What of the anchors of one pair is kept of one partition, broker or group.
+_KEPT = 256
+_ANSWERS = {
+    "broker_unfenced": "unfenced",
+    "process_started": "unfenced",
+    "broker_shutdown_granted": "leaving",
+    "process_stopping": "leaving",
+    "controlled_shutdown_granted": "left",
+}
+
+Row = Mapping[str, Any]
+Sighting = tuple[object, str, int]
+Anchor = tuple[str, str, float, int]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Events that must be looked at together: those of some kinds that share the keys."""
+
+    keys: tuple[str, ...]
+    kinds: tuple[str, ...]
+    columns: tuple[str, ...]
+    work: Callable[[Iterable[Row]], list[dict[str, Any]]]
+
+    def __call__(self, events: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Find anchors in batches of events sorted by the keys."""
+        groups = groupby(rows_of(events, self.columns), itemgetter(*self.keys))
+        return batched(chain.from_iterable(self.work(rows) for _, rows in groups), ANCHORS)
+
+
+def anchors(
+    sightings: Iterable[Sighting], among: Callable[[str, str], bool] | None = None
+) -> list[Anchor]:
+    """Pair up who saw the same state when: (state, node, micros) to rows of ANCHORS."""
+    first: dict[object, dict[str, int]] = defaultdict(dict)
+    for state, node, micros in sightings:
+        seen = first[state]
+        seen[node] = min(micros, seen.get(node, micros))
+    return [
+        (node, other, (seen[node] - seen[other]) / 1000, seen[other])
+        for seen in first.values()
+        for node in sorted(seen)
+        for other in sorted(seen)
+        if node < other and (among is None or among(node, other))
+    ]
+
+
+def anchor_sources(phases: Phases) -> tuple[Source, ...]:
+    """Name all that ties clocks together, and how to find it."""
+
+    def of_broker(rows: Iterable[Row]) -> list[dict[str, Any]]:
+        return broker_anchors(rows, phases)
+
+    return (
+        Source(("topic", "partition"), PARTITION_KINDS, _PARTITION_COLUMNS, partition_anchors),
+        Source(("broker",), BROKER_KINDS, _BROKER_COLUMNS, of_broker),
+        Source(("group",), GROUP_KINDS, _GROUP_COLUMNS, group_anchors),
+    )
+
+
+def partition_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Find, in the events of one partition, the states that several nodes saw at first hand."""
+    sightings = (
+        ((name, row[name]), row["node"], row["ts"])
+        for row in rows
+        if row["node"] and row["ts"] is not None and (row["telling"] is None or _is_new(row))
+        for name in ("leader_epoch", "partition_epoch")
+        if row[name] is not None
+    )
+    return _rows(anchors(sightings))
+
+
+def broker_anchors(rows: Iterable[Row], phases: Phases) -> list[dict[str, Any]]:
+    """Find what a broker and the controllers both tell of the broker's life."""
+    told = [row for row in rows if row["node"] and row["ts"] is not None]
+    told.sort(key=lambda row: (row["node"], row["ts"], row["line"], row["file"]))
+    return _rows(anchors([*_registrations(told, phases), *_joinings(told)]))
+
+
+def group_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Find what the coordinator of a group of consumers and its members both tell."""
+    coordinators = set()
+    sightings: list[Sighting] = []
+    for row in rows:
+        if not row["node"] or row["ts"] is None:
+            continue
+        if row["kind"] in ("group_stable", "group_member_left"):
+            coordinators.add(row["node"])
+        leaves = row["kind"] in ("group_leaving", "group_member_left")
+        state = ("left", row["member"]) if leaves else ("generation", row["generation"])
+        if state[1] is not None:
+            sightings.append((state, row["node"], row["ts"]))
+    # Members are many; it is enough to tie each to the coordinator.
+    return _rows(anchors(sightings, lambda a, b: (a in coordinators) != (b in coordinators)))
+
+
+def _is_new(row: Row) -> bool:
+    """Whether a line that may be old news tells of a partition that has only been created."""
+    return row["telling"] == "fresh" and not (
+        row["leader_epoch"] or row["partition_epoch"] or row["log_end"]
+    )
+
+
+def _registrations(rows: Iterable[Row], phases: Phases) -> Iterator[Sighting]:
+    """Number what is told of a broker by the epoch of its registration."""
+    epochs: dict[str, int] = {}
+    for row in rows:
+        node = row["node"]
+        if row["telling"] == "replay" and phases.is_replaying(node, row["ts"]):
+            continue
+        epoch = row["broker_epoch"]
+        if epoch is not None:
+            epochs[node] = epoch
+        elif node in epochs:
+            epoch = epochs[node]
+        if epoch is None:
+            continue
+        if row["kind"] == "broker_registered":
+            yield ("registered", epoch), node, row["ts"]
+        elif row["kind"] in _ANSWERS:
+            yield (_ANSWERS[row["kind"]], epoch), node, row["ts"]
+
+
+def _joinings(rows: Iterable[Row]) -> Iterator[Sighting]:
+    """Match a broker's registrations in ZooKeeper with what the controller says to them.
+
+    No number stands on both sides; where both sides count as many, they are matched in order.
+    """
+    mine: dict[str, list[int]] = defaultdict(list)
+    theirs: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] == "broker_registered" and row["controller"] is None:
+            mine[row["node"]].append(row["ts"])
+        elif row["kind"] == "brokers_joined" and row["ts"] not in theirs[row["node"]]:
+            theirs[row["node"]].append(row["ts"])
+    for told in (mine, theirs):
+        for node, moments in told.items():
+            told[node] = sorted(set(moments))
+    for node, moments in mine.items():
+        for other, heard in theirs.items():
+            if node != other and len(moments) == len(heard):
+                for at, (said, seen) in enumerate(zip(moments, heard, strict=True)):
+                    yield ("joined", other, at), node, said
+                    yield ("joined", other, at), other, seen
+
+
+def _rows(found: Iterable[Anchor]) -> list[dict[str, Any]]:
+    pairs: dict[tuple[str, str], list[Point]] = defaultdict(list)
+    for node, other, delta, at in found:
+        pairs[node, other].append((at, delta))
+    return [
+        {"node": node, "other": other, "delta": delta, "at": at}
+        for (node, other), points in sorted(pairs.items())
+        for at, delta in sketch(points, _KEPT)
+    ]
+
+
+# One row: how far apart two clocks are by all their anchors, how closely these agree, and which
+# of them are kept to be looked at again.
+PAIRS = pa.schema(
+    [
+        ("node", pa.string()),
+        ("other", pa.string()),
+        ("count", pa.int64()),
+        ("delta", pa.float64()),
+        ("spread", pa.float64()),
+        ("points", pa.list_(pa.struct([("at", pa.int64()), ("delta", pa.float64())]))),
+    ]
+)
+_KEPT_PER_PAIR = 512
+# Of all pairs together that many are held at once; of each, some must be left.
+_HELD, _FEWEST = 300_000, 24
+_MANY = 20_000
+
+
+def pair_settler(nodes: int) -> Callable[[pa.Table], pa.Table]:
+    """Make the `settle_pair` for so many nodes: of a hundred there are five thousand pairs."""
+    kept = min(_KEPT_PER_PAIR, max(_FEWEST, _HELD // max(1, nodes * nodes)))
+
+    def settle(deltas: pa.Table) -> pa.Table:
+        return settle_pair(deltas, kept)
+
+    return settle
+
+
+def settle_pair(deltas: pa.Table, kept: int = _KEPT_PER_PAIR) -> pa.Table:
+    """Reduce the anchors of one pair of nodes to one row of PAIRS."""
+    row = {"node": deltas["node"][0].as_py(), "other": deltas["other"][0].as_py()}
+    if deltas.num_rows > _MANY:
+        deltas = _first_of_each_second(deltas)
+    pairs = list(zip(deltas["at"].to_pylist(), deltas["delta"].to_pylist(), strict=True))
+    # What one node writes in a moment may take the other, if it hangs, many seconds, and either may
+    # be the one that hangs: bursts are taken by both clocks.
+    mine, other = both_ways(pairs)
+    middle, width = offset_of([delta for _, delta in thinned(mine + other, 4 * _KEPT_PER_PAIR)])
+    points = sorted({*thinned(mine, kept), *thinned(other, kept)})
+    row |= {"count": min(len(mine), len(other)), "delta": middle, "spread": width}
+    row["points"] = [{"at": at, "delta": delta} for at, delta in points]
+    return pa.Table.from_pylist([row], schema=PAIRS)
+
+
+def _first_of_each_second(deltas: pa.Table) -> pa.Table:
+    """Thin out very many anchors, second by second of both clocks, without a loop."""
+    theirs = pc.add(deltas["at"], pc.cast(pc.multiply(deltas["delta"], 1000.0), pa.int64(), False))
+    parts = []
+    for clock in (deltas["at"], theirs):
+        table = deltas.select(["at", "delta"]).append_column("second", pc.divide(clock, SECOND))
+        table = table.append_column("clock", clock).sort_by([("clock", "ascending")])
+        first = table.group_by("second", use_threads=False).aggregate(
+            [("at", "first"), ("delta", "first")]
+        )
+        parts.append(first.select(["at_first", "delta_first"]).rename_columns(["at", "delta"]))
+    return pa.concat_tables(parts)

@@ -1,0 +1,1 @@
+"""The states of brokers, controllers and clients over time."""

@@ -1,0 +1,1 @@
+"""The history of each partition: leader epochs and versions of the ISR."""

@@ -1,0 +1,1 @@
+"""From bytes to records: archives, compression, wrappers, and where a record starts."""

@@ -1,0 +1,195 @@
+"""Tells what bytes are by looking at them, never by name, and reads compressed ones as a stream."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import importlib
+import lzma
+import zlib
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from isal import isal_zlib
+
+# How many bytes are looked at; the mark of a tar stands at 257.
+SNIFFED = 512
+_CHUNK = 256 << 10
+_STEP = 16 << 10
+_BROKEN: tuple[type[Exception], ...] = (
+    cast("type[Exception]", isal_zlib.error),
+    zlib.error,
+    OSError,
+    EOFError,
+    lzma.LZMAError,
+)
+_TAR_MARK = slice(257, 262)
+# Deflate cannot do better than 1:1032; text that shrinks so far beyond a few GB is no log.
+_BOMB_RATIO, _BOMB_SIZE = 500, 8 << 30
+
+
+class Damage(Exception):  # noqa: N818
+    """A stream that ends too early or makes no sense; says where."""
+
+
+class Readable(Protocol):
+    """What gives bytes, and nothing at its end."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read at most `size` bytes."""
+        ...
+
+
+def sniff(head: bytes) -> str:
+    """Name what the first bytes are.
+
+    >>> sniff(bytes.fromhex("1f8b08")), sniff(b"[2026-11-18")
+    ('gzip', 'plain')
+    """
+    for mark, name in (
+        (b"\x1f\x8b", "gzip"),
+        (b"PK\x03\x04", "zip"),
+        (b"PK\x05\x06", "zip"),
+        (b"BZh", "bzip2"),
+        (b"\xfd7zXZ\x00", "xz"),
+        (b"\x28\xb5\x2f\xfd", "zstd"),
+        (codecs.BOM_UTF16_LE, "utf-16"),
+        (codecs.BOM_UTF16_BE, "utf-16"),
+    ):
+        if head.startswith(mark):
+            return name
+    return "tar" if head[_TAR_MARK] == b"ustar" else "plain"
+
+
+class Peekable:
+    """A stream whose first bytes can be looked at before they are read."""
+
+    def __init__(self, source: Readable) -> None:
+        """Look at the head of `source`."""
+        self._source = source
+        self.head = b""
+        while len(self.head) < SNIFFED and (more := source.read(SNIFFED - len(self.head))):
+            self.head += more
+        self._left = self.head
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read at most `size` bytes, the head first."""
+        if not self._left:
+            return self._source.read(size)
+        cut = len(self._left) if size < 0 else size
+        part, self._left = self._left[:cut], self._left[cut:]
+        return part
+
+
+class Inflated:
+    """A decompressed stream: gives every byte before a cut, then says that there was one."""
+
+    def __init__(self, source: Readable, kind: str) -> None:
+        """Decompress `source`, which is gzip, deflate, bzip2, xz or zstd."""
+        self._source = source
+        self._kind = kind
+        self._make = _MAKERS[kind]
+        self._engine: Any = None
+        self._input = b""
+        self._read = self._given = 0
+        self._full = False
+        self._damage: Damage | None = None
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read at most `size` bytes; raises Damage after the last good one."""
+        left = _CHUNK if size < 0 else size
+        parts: list[bytes] = []
+        while left and self._damage is None:
+            try:
+                # In small steps: an engine that fails gives nothing of the step it fails in.
+                part = self._step(min(left, _STEP))
+            except Damage as damage:
+                self._damage = damage
+                break
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+        if self._damage is not None and not parts:
+            raise self._damage
+        return b"".join(parts)
+
+    def _step(self, size: int) -> bytes:
+        while True:
+            if self._engine is None and not self._begin():
+                return b""
+            try:
+                out = self._inflate(size)
+            except _BROKEN as error:
+                message = f"{self._kind} data broken after {self._given} bytes of text: {error}"
+                raise Damage(message) from None
+            if self._engine.eof:
+                self._input = self._engine.unused_data + self._input
+                self._engine = None
+            self._given += len(out)
+            if self._given > _BOMB_SIZE and self._given > _BOMB_RATIO * self._read:
+                message = f"unpacks to more than {_BOMB_RATIO} times its size; stopped"
+                raise Damage(message)
+            if out:
+                return out
+
+    def _begin(self) -> bool:
+        """Start the next member, if there is one; padding of zeros ends a file too."""
+        if not self._input:
+            self._input = self._source.read(_CHUNK)
+            self._read += len(self._input)
+        done = self._given and (self._kind == "deflate" or not self._input.strip(b"\0"))
+        if done or not self._input:
+            return False
+        self._engine, self._full = self._make(), False
+        return True
+
+    def _inflate(self, size: int) -> bytes:
+        engine = self._engine
+        held = getattr(engine, "unconsumed_tail", b"")
+        # An engine that gave all it was asked for may hold more, though it took all input.
+        starved = getattr(engine, "needs_input", not held and not self._full)
+        if not held and not self._input and starved:
+            self._input = self._source.read(_CHUNK)
+            self._read += len(self._input)
+            if not self._input:
+                message = f"{self._kind} data cut off after {self._given} bytes of text"
+                raise Damage(message)
+        data, self._input = held + self._input, b""
+        out = bytes(engine.decompress(data, size))
+        self._full = len(out) == size
+        return out
+
+
+class Transcoded:
+    """UTF-16 text as UTF-8."""
+
+    def __init__(self, source: Readable) -> None:
+        """Decode `source`; what cannot be decoded is replaced."""
+        self._source = source
+        self._decoder = codecs.getincrementaldecoder("utf-16")("replace")
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read about `size` bytes."""
+        while raw := self._source.read(size):
+            if text := self._decoder.decode(raw).encode():
+                return text
+        return self._decoder.decode(b"", final=True).encode()
+
+
+def _zstd() -> Any:
+    try:
+        zstd = importlib.import_module("compression.zstd")
+    except ImportError:
+        message = "zstd is read from Python 3.14 on; unpack it first (zstd -d)"
+        raise Damage(message) from None
+    return zstd.ZstdDecompressor()
+
+
+_MAKERS: dict[str, Callable[[], Any]] = {
+    "gzip": lambda: isal_zlib.decompressobj(wbits=31),
+    "deflate": lambda: isal_zlib.decompressobj(wbits=-15),
+    "bzip2": bz2.BZ2Decompressor,
+    "xz": lzma.LZMADecompressor,
+    "zstd": _zstd,
+}

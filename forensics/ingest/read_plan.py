@@ -1,0 +1,189 @@
+"""Plans the reading: which files there are, and who reads which bytes of them."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from forensics.errors import ArchiveError
+from forensics.ingest.compression import SNIFFED, sniff
+from forensics.lib import storage
+from forensics.lib.secrets import Names, masked
+from forensics.settings import SPLIT_SIZE
+
+_ROLES = {"range", "stream", "digest"}
+
+
+@dataclass(frozen=True)
+class Split:
+    """A piece of work: a range of plain bytes, a whole stream, or the digest of a whole file."""
+
+    file: str
+    path: str
+    role: str = "stream"
+    number: int = 0
+    begin: int = 0
+    end: int = 0
+    size: int = 0
+    at: int = 0
+    member: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.role not in _ROLES or self.end < self.begin:
+            message = f"impossible split: {self}"
+            raise ValueError(message)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes of logs these are; a digest reads what others read, too."""
+        return 0 if self.role == "digest" else self.end - self.begin
+
+    @property
+    def cost(self) -> int:
+        """How many bytes are read; no file is free."""
+        return (self.end - self.begin) + (64 << 10)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All splits, and the paths that could not be read at all, with the reason."""
+
+    splits: tuple[Split, ...]
+    problems: tuple[tuple[str, str], ...]
+
+
+def plan(archives: Sequence[str], split_size: int = SPLIT_SIZE) -> Plan:
+    """List the files of all archives and split the large plain ones."""
+    problems: list[tuple[str, str]] = []
+    files = list(named_files(archives, problems))
+    work = split_up(files, split_size)
+    problems += work.problems
+    if not work.splits:
+        raise nothing_to_read(archives, problems)
+    return Plan(work.splits, tuple(problems))
+
+
+def nothing_to_read(
+    archives: Sequence[str], problems: Iterable[tuple[str, str]] = ()
+) -> ArchiveError:
+    """Say of archives that there is nothing in them, and why."""
+    why = "; ".join(f"{label}: {says}" for label, says in problems) or "no files in them"
+    return ArchiveError(f"nothing to read in {', '.join(map(storage.shown, archives))} ({why})")
+
+
+def split_up(files: Iterable[tuple[str, str]], split_size: int = SPLIT_SIZE) -> Plan:
+    """Split files, each given by its name and its path; the large plain ones into many pieces."""
+    splits: list[Split] = []
+    problems: list[tuple[str, str]] = []
+    for label, path in files:
+        try:
+            splits += _file(label, path, split_size)
+        except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+            problems.append((label, _reason(path, error)))
+    # From here on a file has the name that people may see.
+    shown = Names().all([*(one.file for one in splits), *(label for label, _ in problems)])
+    splits = [one if shown[one.file] == one.file else replace(one, file=shown[one.file])
+              for one in splits]  # fmt: skip
+    return Plan(tuple(splits), tuple((shown[label], masked(why)) for label, why in problems))
+
+
+def tasks(splits: Iterable[Split], workers: int) -> list[tuple[Split, ...]]:
+    """Bundle splits, so that small files share a task and every worker has some."""
+    ordered = sorted(splits, key=lambda split: (-split.cost, split.file, split.number, split.role))
+    total = sum(split.cost for split in ordered)
+    count = max(1, min(len(ordered), 2000, max(workers, total // SPLIT_SIZE + 1)))
+    bundles: list[list[Split]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for split in ordered:
+        lightest = loads.index(min(loads))
+        bundles[lightest].append(split)
+        loads[lightest] += split.cost
+    return [tuple(bundle) for bundle in bundles if bundle]
+
+
+def named_files(
+    archives: Sequence[str], problems: list[tuple[str, str]]
+) -> Iterator[tuple[str, str]]:
+    """Name every file on disk; a name begins with the archive's own, made different if need be."""
+
+    def closed(error: OSError) -> None:
+        problems.append((str(error.filename), _reason(str(error.filename), error)))
+
+    taken: dict[str, int] = {}
+    for archive in archives:
+        name = storage.name_of(archive)
+        taken[name] = taken.get(name, 0) + 1
+        label = name if taken[name] == 1 else f"{name}#{taken[name]}"
+        try:
+            if not storage.is_folder(archive):
+                yield label, storage.absolute(archive)
+                continue
+            for below, path in storage.files_below(archive, closed):
+                yield f"{label}/{below}", path
+        except OSError as error:
+            closed(error)
+
+
+def _file(label: str, path: str, split_size: int) -> Iterator[Split]:
+    size = storage.size_of(path)
+    with storage.opened(path) as file:
+        head = file.read(SNIFFED)
+    kind = sniff(head)
+    if kind == "plain":
+        yield from _ranges(label, path, 0, size, split_size)
+    elif kind == "tar":
+        yield from _members(label, path, split_size)
+    elif kind == "zip":
+        yield from _zipped(label, path)
+    else:
+        yield Split(label, path, end=size, size=size)
+
+
+def _ranges(label: str, path: str, at: int, size: int, split_size: int) -> Iterator[Split]:
+    begins = range(0, size, split_size) if size else (0,)
+    for number, begin in enumerate(begins):
+        end = min(begin + split_size, size)
+        yield Split(label, path, "range", number, begin, end, size, at)
+    if size > split_size:
+        # A digest is read in one go, so a file of several splits has a reader for it alone.
+        yield Split(label, path, "digest", 0, 0, size, size, at)
+
+
+def _members(label: str, path: str, split_size: int) -> Iterator[Split]:
+    """Plan an uncompressed tar: plain members are ranges of it, the others streams."""
+    with (
+        storage.opened(path) as index,
+        tarfile.open(fileobj=index, mode="r:") as archive,
+        storage.opened(path) as file,
+    ):
+        try:
+            members = [member for member in archive if member.isreg()]
+        except tarfile.TarError:
+            yield Split(label, path, end=storage.size_of(path))
+            return
+        for member in members:
+            file.seek(member.offset_data)
+            name = f"{label}!{member.name}"
+            if sniff(file.read(min(SNIFFED, member.size))) == "plain":
+                yield from _ranges(name, path, member.offset_data, member.size, split_size)
+            else:
+                size = member.size
+                yield Split(name, path, end=size, size=size, at=member.offset_data)
+
+
+def _zipped(label: str, path: str) -> Iterator[Split]:
+    with storage.opened(path) as file, zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            if not info.is_dir():
+                name, size = f"{label}!{info.filename}", info.compress_size
+                yield Split(name, path, end=size, size=size, member=info.filename)
+
+
+def _reason(path: str, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"there is no file or folder {storage.shown(path)}"
+    if isinstance(error, PermissionError):
+        return f"{storage.shown(path)} may not be read; check its permissions"
+    return f"cannot be opened: {error}"

@@ -1,0 +1,79 @@
+"""Rows out of Arrow batches and back, a few at a time: a partition may have a million of them.
+
+Reads the events that the past of a whole cluster rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.schemas import EVENTS, scanned
+
+Row = dict[str, Any]
+
+# Rows held as dictionaries at once; a row of events takes about a kilobyte.
+_HELD = 5000
+
+
+def partitions(
+    batches: Iterable[pa.RecordBatch], columns: Sequence[str]
+) -> Iterator[Iterator[Row]]:
+    """Give the rows of each partition in turn, times as microseconds.
+
+    The rows of a partition must stand together, as sorting by topic and partition leaves them.
+    """
+    key = itemgetter("topic", "partition")
+    for _, rows in groupby(rows_of(batches, columns), key):
+        yield rows
+
+
+def rows_of(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[Row]:
+    """Give rows with some columns, times as microseconds."""
+    for batch in batches:
+        for begin in range(0, len(batch), _HELD):
+            part = batch.slice(begin, _HELD)
+            values = [_values(part.column(name)) for name in columns]
+            for row in zip(*values, strict=True):
+                yield dict(zip(columns, row, strict=True))
+
+
+def batched(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Put rows into batches; a column that a row does not have is null."""
+    rows = iter(rows)
+    while some := list(islice(rows, _HELD)):
+        yield pa.RecordBatch.from_pylist(some, schema=schema)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    elif pa.types.is_string(column.type):
+        # A thousand rows that name the same file share one string, and not only for a moment.
+        column = column.dictionary_encode()
+        words = column.dictionary.to_pylist()
+        return [None if at is None else words[at] for at in column.indices.to_pylist()]
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+# What says when and where something was seen, and no more.
+SEEN = ("kind", "ts", "node", "file", "line")
+
+
+def events_of(
+    path: Path, kinds: Iterable[str], columns: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Read the events of some kinds, times as microseconds, in the order of time."""
+    where = pc.field("kind").isin(list(kinds)) & pc.field("ts").is_valid()
+    names = EVENTS.names if columns is None else columns
+    rows = rows_of(scanned(path, names, where), names)
+    return sorted(
+        rows, key=lambda row: (row["ts"], row["node"] or "", row["line"], row["kind"], row["file"])
+    )

@@ -1,0 +1,118 @@
+"""Writes Parquet whose bytes depend on the rows alone: in one order, in groups of one size."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from forensics.schemas import scanned
+
+PART = "part-0.parquet"
+_GROUP = 50_000
+_BLOCK = 1 << 20
+
+
+class Writer:
+    """Takes rows in any portions, and writes the same file for the same rows."""
+
+    def __init__(self, target: Path | pa.NativeFile, schema: pa.Schema) -> None:
+        """Open a file."""
+        self.rows = 0
+        self._schema = schema
+        self._held: list[pa.Table] = []
+        self._count = 0
+        self._file = pq.ParquetWriter(target, schema, compression="zstd")
+
+    def add(self, rows: pa.Table) -> None:
+        """Take rows that come after all those before."""
+        self._held.append(rows.select(self._schema.names).cast(self._schema))
+        self._count += len(rows)
+        while self._count >= _GROUP:
+            self._put(_GROUP)
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._count:
+            self._put(self._count)
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        """Give itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the file, whatever happened."""
+        self.close()
+
+    def _put(self, count: int) -> None:
+        # Where chunks end would show in the pages of the file.
+        held = pa.concat_tables(self._held).combine_chunks()
+        self._file.write_table(held.slice(0, count).combine_chunks(), row_group_size=count)
+        self.rows += count
+        self._held = [held.slice(count)] if count < self._count else []
+        self._count -= count
+
+
+class _Sink:
+    """A file that is only digested."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def digest_of(tables: Iterable[pa.Table], schema: pa.Schema) -> str | None:
+    """Digest rows by their values; null if there are none."""
+    sink = _Sink()
+    with Writer(pa.PythonFile(sink, "w"), schema) as writer:
+        for table in tables:
+            writer.add(table)
+    return sink.digest.hexdigest() if writer.rows else None
+
+
+def parts(
+    path: Path, columns: Sequence[str] | None = None, where: ds.Expression | None = None
+) -> Iterator[pa.Table]:
+    """Read a file a group of rows at a time, in its order."""
+    for batch in scanned(path, columns, where):
+        yield pa.Table.from_batches([batch])
+
+
+def in_order(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Sort rows; those that are equal in all of these stay as they are."""
+    if len(table) < 2:
+        return table
+    return table.take(pc.sort_indices(table, [(name, "ascending") for name in names]))
+
+
+def settle(folder: Path, schema: pa.Schema, order: Sequence[str]) -> None:
+    """Write a table that an engine has left in some files anew, as one, in order."""
+    found = ds.dataset(folder, format="parquet").to_table(columns=schema.names).cast(schema)
+    for path in folder.iterdir():
+        path.unlink()
+    with Writer(folder / PART, schema) as writer:
+        writer.add(in_order(found, order))

@@ -1,0 +1,157 @@
+"""How the page says times, counts and names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from forensics.lib.time_zone import current
+
+LEVELS = ("critical", "high", "medium", "low", "info")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
+
+
+def millis(text: object) -> int | None:
+    """Read an ISO time as milliseconds since 1970; None where there is none.
+
+    >>> millis("1970-01-01T00:00:01.500Z")
+    1500
+    """
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - EPOCH) // timedelta(milliseconds=1)
+
+
+def _moment(ms: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=ms + current().offset)
+
+
+def clock(ms: int | None, *, exact: bool = False) -> str:
+    """Say one time in the page's zone, to the second or to the millisecond.
+
+    >>> clock(1500, exact=True)
+    '1970-01-01 00:00:01.500'
+    """
+    if ms is None:
+        return "not known"
+    text = _moment(ms).isoformat(sep=" ", timespec="milliseconds" if exact else "seconds")
+    return text.removesuffix("+00:00")
+
+
+def span(start: int | None, end: int | None) -> str:
+    """Say from when to when and for how long, the date once where it is the same.
+
+    >>> span(0, 90_000)
+    '1970-01-01 00:00:00-00:01:30 UTC (1 min 30 s)'
+    >>> span(0, 0)
+    '1970-01-01 00:00:00 UTC'
+    """
+    if start is None:
+        return "at a time not known"
+    if end is None:
+        return f"{clock(start)} {current().label}, still going on at the end of the logs"
+    last = clock(end)
+    if last == clock(start):
+        long = f" ({lasting(end - start)})" if end > start else ""
+        return f"{last} {current().label}{long}"
+    same_day = clock(start)[:10] == last[:10]
+    till = f"{last[11:] if same_day else last} {current().label}"
+    return f"{clock(start)}-{till} ({lasting(end - start)})"
+
+
+def lasting(ms: float | None) -> str:
+    """Say how long, in two units at most.
+
+    >>> lasting(26_400), lasting(90_000), lasting(7_260_000)
+    ('26.4 s', '1 min 30 s', '2 h 1 min')
+    """
+    if ms is None:
+        return "not known"
+    if ms < SECOND:
+        return f"{ms:.0f} ms"
+    if ms < MINUTE:
+        return f"{ms / SECOND:.1f}".removesuffix(".0") + " s"
+    whole = round(ms / SECOND)
+    if ms < HOUR:
+        return f"{whole // 60} min {whole % 60} s".removesuffix(" 0 s")
+    return f"{whole // 3600} h {whole % 3600 // 60} min".removesuffix(" 0 min")
+
+
+def count(number: float | None, noun: str = "", plural: str = "") -> str:
+    """Say a number with its noun in the right form.
+
+    >>> count(1, "file"), count(1200, "file"), count(2, "entry", "entries")
+    ('1 file', '1,200 files', '2 entries')
+    """
+    figure = "not known" if number is None else f"{number:,}"
+    word = noun if number == 1 else (plural or f"{noun}s" if noun else "")
+    return f"{figure} {word}".strip()
+
+
+def share(part: int, whole: int) -> str:
+    """Say a share in percent without ever rounding a loss away.
+
+    >>> share(999_999, 1_000_000), share(1, 1), share(0, 0)
+    ('99.9 %', '100 %', 'no lines')
+    """
+    if not whole:
+        return "no lines"
+    # Cut, not rounded: 100 % must mean every single line.
+    tenths = part * 1000 // whole
+    return f"{tenths / 10:.1f}".removesuffix(".0") + " %"
+
+
+def bytes_(size: int) -> str:
+    """Say a size in the decimal units of disk makers.
+
+    >>> bytes_(999), bytes_(1_540_000)
+    ('999 B', '1.5 MB')
+    """
+    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size} B"
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """List a few names and count the others.
+
+    >>> listed(["a", "b", "c", "d"], most=2)
+    'a, b and 2 more'
+    """
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {count(len(names) - most)} more"
+
+
+def numbered(name: str) -> tuple[tuple[int, str], ...]:
+    """Order names as people do, by the numbers in them.
+
+    >>> sorted(["broker-10", "broker-2", "app"], key=numbered)
+    ['app', 'broker-2', 'broker-10']
+    """
+    parts = re.split(r"(\d+)", name)
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)
+
+
+def named(detector: str) -> str:
+    """Say a detector's name as a person would.
+
+    >>> named("unclean-election")
+    'Unclean election'
+    """
+    known = {
+        "flapping-broker": "Flapping",
+        "isr-flapping": "Flapping of the ISR",
+        "isr-storm": "ISR storm",
+        "offline-partitions": "No leader",
+        "under-min-isr": "Too few replicas in sync",
+    }
+    return known.get(detector, detector.replace("-", " ").capitalize())

@@ -1,0 +1,101 @@
+r"""Secrets are masked as *** wherever text enters: a log may hold passwords, a postmortem never.
+
+Every pattern runs in RE2, over whole columns. Only what one cheap question lets through meets the
+others, so a log without secrets pays for that question alone.
+
+>>> masked("login with password=hunter2, retrying")
+'login with password=***, retrying'
+>>> masked("ssl.key.password = [hidden], sasl.jaas.config = null")
+'ssl.key.password = [hidden], sasl.jaas.config = null'
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.lib.secret_patterns import MASK, PRIVATE_KEY, PROBE, STEPS
+
+_JOINTS = re.compile("([/!])")
+_BLOCK = re.compile(f"({PRIVATE_KEY[0]}).*?(?={PRIVATE_KEY[1]}|\\Z)", re.DOTALL)
+# The rest of a key whose first lines are not there.
+_OPEN = re.compile(rf"\A(?:(?!{PRIVATE_KEY[0]}).)*?(?={PRIVATE_KEY[1]})", re.DOTALL)
+
+
+def mask(texts: pa.Array) -> pa.Array:
+    """Mask the secrets of a column, of text or of bytes; a column without any stays as it is."""
+    suspect = pc.fill_null(pc.match_substring_regex(texts, PROBE), False)
+    if not pc.any(suspect).as_py():
+        return texts
+    some = texts.filter(suspect)
+    for probe, more, steps in STEPS:
+        asked = pc.match_substring_regex(some, probe)
+        if more:
+            counts = [pc.count_substring_regex(some, one) for one in more]
+            asked = pc.and_(asked, pc.greater(*counts))
+        mine = some.filter(asked)
+        for pattern, instead in steps if len(mine) else ():
+            mine = pc.replace_substring_regex(mine, pattern, instead)
+        some = pc.replace_with_mask(some, asked, mine)
+    return pc.replace_with_mask(texts, suspect, some)
+
+
+def masked(text: str) -> str:
+    """Mask the secrets of one text."""
+    return _each([text])[0]
+
+
+def masked_lines(lines: Sequence[str]) -> list[str]:
+    """Mask the secrets of lines that follow each other: a private key has many of them."""
+    if not lines:
+        return []
+    whole = _BLOCK.sub(_blanked, _OPEN.sub(_blanked, "\n".join(lines)))
+    return _each(whole.split("\n")) if lines else []
+
+
+class Names:
+    """Masks the secrets in names of files, part by part; two names stay two.
+
+    >>> names = Names()
+    >>> names.shown("a/token=x.log"), names.shown("a/token=y.log")
+    ('a/token=***', 'a/token=***#2')
+    """
+
+    def __init__(self) -> None:
+        """Begin without any name."""
+        self._shown: dict[str, str] = {}
+        self._taken: Counter[str] = Counter()
+
+    def shown(self, name: str) -> str:
+        """Give the name that people may see."""
+        return self.all([name])[name]
+
+    def all(self, names: Iterable[str]) -> dict[str, str]:
+        """Give for each name the one that people may see."""
+        new = [name for name in dict.fromkeys(names) if name not in self._shown]
+        split = [_JOINTS.split(name) for name in new]
+        parts = list(dict.fromkeys(part for one in split for part in one))
+        known = dict(zip(parts, _each(parts), strict=True))
+        for name, one in zip(new, split, strict=True):
+            shown = "".join(known[part] for part in one)
+            self._taken[shown] += 1
+            again = self._taken[shown]
+            self._shown[name] = shown if again == 1 else f"{shown}#{again}"
+        return self._shown
+
+
+def _each(texts: Sequence[str]) -> list[str]:
+    # As bytes: a text may hold half a surrogate pair, which is no character to Arrow.
+    raw = pa.array([one.encode("utf-8", "surrogatepass") for one in texts], pa.binary())
+    return [one.decode("utf-8", "surrogatepass") for one in mask(raw).to_pylist()]
+
+
+def _blanked(block: re.Match[str]) -> str:
+    """Mask every line of a block but the one that names it."""
+    head = block.group(1) if block.re is _BLOCK else ""
+    lines = block.group()[len(head) :].split("\n")
+    return head + "\n".join(MASK if line.strip() else line for line in lines)

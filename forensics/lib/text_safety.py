@@ -1,0 +1,157 @@
+r"""One escape for each place a string can end up in; log text is hostile.
+
+Shows text of logs to people, who must not be fooled by it.
+
+Text in Markdown, as GitHub reads it: log text is full of its marks, and none may take effect.
+
+>>> prose("a_b <c> | *d* `e`")
+'a\_b \<c\> \| \*d\* \`e\`'
+>>> code("x | `y`"), cell(code("x | y"))
+('`` x | `y` ``', '`x \| y`')
+"""
+
+from __future__ import annotations
+
+import html
+import html as _html
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+
+# Controls (ANSI begins with one), formats (bidi, zero width, tags), halves of surrogate pairs and
+# the two separators that JavaScript once took for line ends: all of them can lie to the eye.
+UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+KEPT = frozenset("\n\t")
+IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
+BROKEN = re.compile("[\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """Show every character that a browser would hide or obey as its code.
+
+    >>> visible("red " + chr(27) + "[31m")
+    'red ⟨U+001B⟩[31m'
+    """
+    if text.isprintable():
+        return text
+    return "".join(map(_shown, text.replace("\r\n", "\n")))
+
+
+def _shown(mark: str) -> str:
+    if mark in KEPT or unicodedata.category(mark) not in UNSEEN:
+        return mark
+    return f"⟨U+{ord(mark):04X}⟩"
+
+
+def escape_html(text: str) -> str:
+    """Escape for text between tags.
+
+    >>> html("</script><b>")
+    '&lt;/script&gt;&lt;b&gt;'
+    """
+    return _html.escape(visible(text), quote=False)
+
+
+def attribute(text: str) -> str:
+    """Escape for the inside of a double-quoted attribute; line ends become codes too.
+
+    >>> attribute('"><b>')
+    '&quot;&gt;&lt;b&gt;'
+    """
+    line = visible(text).replace("\n", "⟨U+000A⟩").replace("\t", "⟨U+0009⟩")
+    return _html.escape(line, quote=True)
+
+
+def plotly(text: str) -> str:
+    r"""Escape for labels and hovers: Plotly draws <b>, <i> and <a> out of plain strings.
+
+    It also takes $...$ for a formula, and fills in %{...} where a text lands in a template.
+
+    >>> plotly("<b>up</b>\n"), plotly("%{x} $y$")
+    ('&lt;b&gt;up&lt;/b&gt; ', '&#37;{x} &#36;y&#36;')
+    """
+    plain = _html.escape(visible(text).replace("\n", " "), quote=False)
+    return plain.replace("$", "&#36;").replace("%{", "&#37;{")
+
+
+def script_json(value: object) -> str:
+    r"""Write JSON that can stand inside a script element and never close it.
+
+    >>> script_json(["</script>"])
+    '["\\u003c/script\\u003e"]'
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = BROKEN.sub("\ufffd", text).translate(IN_SCRIPT)
+    return text if text.isprintable() else "".join(map(_coded, text))
+
+
+def _coded(mark: str) -> str:
+    if unicodedata.category(mark) not in UNSEEN:
+        return mark
+    pair = mark.encode("utf-16-be")
+    return "".join(f"\\u{pair[at : at + 2].hex()}" for at in range(0, len(pair), 2))
+
+
+def plain(text: str) -> str:
+    """Show every character that a terminal would obey or hide as its code; log text is hostile.
+
+    >>> plain("red " + chr(27) + "[31m")
+    'red <U+001B>[31m'
+    """
+    if text.isprintable():
+        return text
+    return "".join(mark if mark.isprintable() else f"<U+{ord(mark):04X}>" for mark in text)
+
+
+_MARKS = re.compile(r"([\\`*_\[\]<>|~&$])")
+# What makes a heading or a list, where a text begins.
+_FIRST = re.compile(r"^(?=[-+#])|^(\d+)(?=[.)])")
+_TICKS = re.compile(r"`+")
+_PIPE = re.compile(r"(?<!\\)\|")
+
+
+def prose(text: str) -> str:
+    r"""Write plain text so that it is shown as it is.
+
+    >>> prose("# 1 - 2"), prose("1. no list"), prose("- none either")
+    ('\\# 1 - 2', '1\\. no list', '\\- none either')
+    """
+    return _FIRST.sub(r"\1\\", _MARKS.sub(r"\\\1", plain(text)))
+
+
+def code(text: str) -> str:
+    """Write text in a line as code; the fence is longer than any of its backticks."""
+    text = plain(text)
+    fence = "`" * (_longest(text) + 1)
+    blank = " " if len(fence) > 1 else ""
+    return f"{fence}{blank}{text}{blank}{fence}"
+
+
+def fenced(lines: Iterable[str]) -> str:
+    """Write lines as a block of text."""
+    shown = [plain(line) for line in lines]
+    fence = "`" * max(3, max(map(_longest, shown), default=0) + 1)
+    return "\n".join([f"{fence}text", *shown, fence])
+
+
+def cell(markdown: str) -> str:
+    """Fit Markdown into a cell of a table, which ends at a bar even inside of code."""
+    return _PIPE.sub(r"\\|", markdown)
+
+
+def anchor(name: str) -> str:
+    """Make a place to link to; what GitHub makes of headings loses dots."""
+    return f'<a id="{html.escape(name)}"></a>'
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table; the cells are Markdown already."""
+    yield f"| {' | '.join(head)} |"
+    yield f"|{' --- |' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(map(cell, row))} |"
+
+
+def _longest(text: str) -> int:
+    return max((len(run) for run in _TICKS.findall(text)), default=0)

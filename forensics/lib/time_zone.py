@@ -1,0 +1,153 @@
+"""The time zone of a page: UTC, or the one that its reader lives by.
+
+A page has one offset from UTC, from its first line to its last, so that no hour comes twice and
+text and figures agree. Where the zone changes its clocks during the logs, the page says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from forensics.errors import ForensicsError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HOUR = 3_600_000
+# Clocks are changed at most a few times a year; logs that are longer are looked through no closer.
+LOOKS = 24 * 366
+
+
+@dataclass(frozen=True)
+class Zone:
+    """What a page calls its times, and how far they are from UTC, in milliseconds."""
+
+    label: str = "UTC"
+    offset: int = 0
+    # what is to be known about it, such as a change to summer time
+    note: str = ""
+
+    @property
+    def is_utc(self) -> bool:
+        """Whether nothing has to be said or moved."""
+        return self == Zone()
+
+
+_CURRENT: ContextVar[Zone] = ContextVar("zone", default=Zone())  # noqa: B039 - it is frozen
+
+
+def current() -> Zone:
+    """Give the zone of the page that is being drawn."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def shown_in(chosen: Zone) -> Iterator[None]:
+    """Draw in a zone."""
+    token = _CURRENT.set(chosen)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def zone(name: str, window: tuple[int, int] | None) -> Zone:
+    """Find a zone by its IANA name, with the offset it has when the logs begin.
+
+    >>> zone("Asia/Kolkata", (0, 1)).note
+    'Asia/Kolkata is UTC+05:30.'
+    """
+    try:
+        found = ZoneInfo(name)
+    except (ValueError, OSError) as error:
+        # KeyError is how zoneinfo says that there is none.
+        raise _unknown(name) from error
+    except KeyError as error:
+        raise _unknown(name) from error
+    first, last = window or (0, 0)
+    offset = _offset(found, first)
+    if not offset and _offset(found, last) == 0 and name in ("UTC", "Etc/UTC"):
+        return Zone()
+    plain = f"UTC{_hours(offset)}"
+    changes = _changes(found, first, last)
+    if not changes:
+        return Zone(name, offset, f"{name} is {plain}.")
+    when, after = changes[0]
+    moment = datetime.fromtimestamp((when + offset) / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    note = (
+        f"{name} went from {plain} to UTC{_hours(after)} around {moment}, within these logs; "
+        f"this page stays at {plain} throughout."
+    )
+    return Zone(plain, offset, note)
+
+
+def _unknown(name: str) -> ForensicsError:
+    return ForensicsError(
+        f"--report-tz {name}: there is no such time zone; write one as Europe/Berlin, "
+        "Asia/Kolkata or UTC."
+    )
+
+
+def _offset(found: ZoneInfo, ms: int) -> int:
+    moment = datetime.fromtimestamp(ms / 1000, UTC).astimezone(found)
+    return (moment.utcoffset() or timedelta()) // timedelta(milliseconds=1)
+
+
+def _hours(offset: int) -> str:
+    return str(timezone(timedelta(milliseconds=offset)))[3:] or "+00:00"
+
+
+def _changes(found: ZoneInfo, first: int, last: int) -> list[tuple[int, int]]:
+    step = max(HOUR, (last - first) // LOOKS)
+    moments = [*range(first, last, step), last]
+    offsets = [_offset(found, moment) for moment in moments]
+    return [
+        (moments[at], offsets[at])
+        for at in range(1, len(moments))
+        if offsets[at] != offsets[at - 1]
+    ]
+
+
+def shifted(drawing: dict[str, Any]) -> dict[str, Any]:
+    """Write a figure's times in the page's zone, as text.
+
+    Plotly takes a number for a moment, and shows it by the clock of whoever reads the page; a text
+    it shows as it stands.
+    """
+    by = current().offset
+    layout = dict(drawing["layout"])
+    for name, axis in layout.items():
+        if name.startswith("xaxis") and axis.get("range"):
+            layout[name] = axis | {"range": _written(axis["range"], by)}
+            if strip := axis.get("rangeslider"):
+                strip = strip | {"range": _written(strip["range"], by)}
+                layout[name] |= {"rangeslider": strip}
+    if layout.get("shapes"):
+        layout["shapes"] = [_mark(mark, by) for mark in layout["shapes"]]
+    traces = [_trace(trace, by) for trace in drawing["data"]]
+    return drawing | {"data": traces, "layout": layout}
+
+
+def _trace(trace: Mapping[str, Any], by: int) -> dict[str, Any]:
+    # A lying bar is as long as it was; only where it begins is a time.
+    name = "base" if trace.get("type") == "bar" and trace.get("orientation") == "h" else "x"
+    return dict(trace) | ({name: _written(trace[name], by)} if trace.get(name) is not None else {})
+
+
+def _mark(mark: Mapping[str, Any], by: int) -> dict[str, Any]:
+    ends = [end for end in ("x0", "x1") if end in mark and mark.get("xref", "x") != "paper"]
+    return dict(mark) | dict(zip(ends, _written([mark[end] for end in ends], by), strict=True))
+
+
+def _written(moments: Sequence[float | str | None], by: int) -> list[str | None]:
+    return [one if one is None or isinstance(one, str) else _text(one + by) for one in moments]
+
+
+def _text(ms: float) -> str:
+    moment = EPOCH + timedelta(milliseconds=ms)
+    text = moment.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+    return text.removesuffix(".000")

@@ -1,0 +1,1 @@
+"""From records to entries: time, level, logger and message."""

@@ -1,0 +1,118 @@
+"""Log layouts: where a line of one kind of log keeps its time, level, logger and message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forensics.errors import Problem, RuleError
+from forensics.ingest.record_starts import PADDING, Signature
+from forensics.lib.log_templates import Template, TemplateError, compile_template
+from forensics.lib.yaml_with_lines import Page, line_of, read, shipped
+from forensics.parsing.timestamps import TimeFormat, TimeFormatError
+
+# What may stand before the time: fixed text and single digits, so that the time has a fixed place.
+_BEFORE_TIME = re.compile(r"\{\w*:digit\}")
+_KEYS = {"id", "about", "log4j", "match", "time", "logger", "examples", "refuses"}
+_NAMES = {"time", "level", "logger", "message", "client"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One layout, ready to use; `origin` says where it is written.
+
+    Where something follows the message, a message of several lines is read in two: its first line
+    by `opening`, and what follows its last line by `closing`.
+    """
+
+    id: str
+    template: Template
+    opening: Template | None
+    closing: str | None
+    time: TimeFormat
+    time_at: int
+    signature: Signature
+    logger: str | None
+    examples: tuple[Mapping[str, Any], ...]
+    refuses: tuple[str, ...]
+    origin: Problem
+
+    @property
+    def level_at(self) -> int | None:
+        """Where the level stands, if it has a fixed place after the time."""
+        between, found, _ = self.template.source.partition("{time:time}")[2].partition("{level:")
+        fixed = found and "{" not in between and not self.time.zoned
+        return self.time_at + len(self.time.shape) + len(between) if fixed else None
+
+    @property
+    def logger_last(self) -> bool:
+        """Whether a first line ends with the logger in parentheses, which a sieve can use."""
+        return self.template.source.endswith(("({logger:logger})", "({logger:logger}{:place})"))
+
+
+def load_layouts(paths: Sequence[Path | Page] | None = None) -> tuple[Layout, ...]:
+    """Read the layouts, longest signature first; raises one error with every problem found."""
+    layouts, problems = [], []
+    for path in shipped("layouts") if paths is None else paths:
+        try:
+            layouts.append(_layout(path, read(path)))
+        except RuleError as error:
+            problems += error.problems
+        except (TemplateError, TimeFormatError) as error:
+            problems.append(Problem(str(path), 1, str(error)))
+    if problems:
+        raise RuleError(problems)
+    return in_order(layouts)
+
+
+def in_order(layouts: Iterable[Layout]) -> tuple[Layout, ...]:
+    """Put a longer signature first: it says more than a shorter one that would also fit."""
+    return tuple(sorted(layouts, key=lambda layout: (-layout.signature.width, layout.id)))
+
+
+def _layout(path: Path | Page, node: Mapping[str, Any]) -> Layout:
+    unknown = sorted(set(node) - _KEYS)
+    missing = sorted({"id", "match", "time", "examples"} - set(node))
+    if unknown or missing:
+        word = f"unknown key {unknown[0]!r}" if unknown else f"no {missing[0]!r}"
+        line = line_of(node, unknown[0]) if unknown else 1
+        raise RuleError([Problem(str(path), line, f"layout has {word}")])
+    time = TimeFormat.of(node["time"])
+    template = compile_template(node["match"], {"time": time.pattern})
+    if extra := set(template.fields) - _NAMES:
+        says = f"a layout cannot capture {sorted(extra)}; it may capture {sorted(_NAMES)}"
+        raise RuleError([Problem(str(path), line_of(node, "match"), says)])
+    before, found, _ = node["match"].partition("{time:time}")
+    before = _BEFORE_TIME.sub("\0", before)
+    if not found or "{" in before or len(before) + len(time.shape) > PADDING:
+        says = "'match' must hold {time:time}, with only fixed text and {:digit} before it"
+        raise RuleError([Problem(str(path), line_of(node, "match"), says)])
+    shape = before + time.shape.replace("d", "\0")
+    opening, closing = _ends(node["match"], {"time": time.pattern})
+    return Layout(
+        id=node["id"],
+        template=template,
+        opening=opening,
+        closing=closing,
+        time=time,
+        time_at=len(before),
+        signature=Signature.of(shape, digits="\0"),
+        logger=node.get("logger"),
+        examples=tuple(node["examples"]),
+        refuses=tuple(node.get("refuses", ())),
+        origin=Problem(str(path), 1, node["id"]),
+    )
+
+
+def _ends(match: str, types: dict[str, str]) -> tuple[Template | None, str | None]:
+    front, message, after = match.partition("{message}")
+    if not message or not after:
+        return None, None
+    closing = compile_template(after).body
+    return (
+        compile_template(front + message, types),
+        rf"^(?P<more>(?s:.*?)){closing}[ \t\r]*(?:\n|$)",
+    )

@@ -1,0 +1,116 @@
+"""Timestamps at fixed places of a line, read for many lines at once with plain arithmetic."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from forensics.ingest.record_starts import Bytes, Places
+
+NO_TIME = np.iinfo(np.int64).min
+ZONE = r"(?:Z|[+-][0-9]{2}:?[0-9]{2})"
+
+_TOKEN = re.compile(r"epoch|y+|M+|d+|H+|m+|s+|S+|Z|'(?P<text>[^']*)'|(?P<other>[^A-Za-z'])")
+_ZULU, _MINUS, _COLON, _ZERO = ord("Z"), ord("-"), ord(":"), ord("0")
+_MONTHS, _DAYS, _HOURS, _MINUTES, _SECONDS = 12, 31, 23, 59, 60
+
+
+class TimeFormatError(ValueError):
+    """A time format with a letter that has no meaning."""
+
+
+@dataclass(frozen=True)
+class TimeFormat:
+    """A format such as `yyyy-MM-dd HH:mm:ss,SSS`: every digit has its place.
+
+    >>> TimeFormat.of("HH:mm").shape
+    'dd:dd'
+    """
+
+    shape: str
+    parts: tuple[tuple[str, int, int], ...]
+    zoned: bool
+
+    @classmethod
+    def of(cls, text: str) -> TimeFormat:
+        """Read a format of Java's letters; `epoch` stands for ten digits of seconds."""
+        shape, parts, at, zoned = "", [], 0, False
+        while at < len(text):
+            token = _TOKEN.match(text, at)
+            if not token or zoned:
+                message = f"cannot read {text[at:]!r} in the time {text!r}; use y M d H m s S Z"
+                raise TimeFormatError(message)
+            at = token.end()
+            if token[0] == "Z":
+                zoned = True
+            elif token["text"] is not None or token["other"]:
+                shape += token["text"] or token["other"]
+            else:
+                width = 10 if token[0] == "epoch" else len(token[0])
+                parts.append((token[0][0], len(shape), width))
+                shape += "d" * width
+        return cls(shape, tuple(parts), zoned)
+
+    @property
+    def pattern(self) -> str:
+        """The format as a regular expression."""
+        fixed = "".join("[0-9]" if char == "d" else re.escape(char) for char in self.shape)
+        return fixed + (ZONE if self.zoned else "")
+
+    def read(self, data: Bytes, places: Places) -> npt.NDArray[np.int64]:
+        """Read the times that start at `places`, in microseconds of UTC; `NO_TIME` for nonsense."""
+        value = {letter: self._digits(data, places + at, width) for letter, at, width in self.parts}
+        micros = self._micros(value, len(places))
+        if "e" in value:
+            return value["e"] * 1_000_000 + micros
+        zero = np.zeros(len(places), np.int64)
+        year, month, day = (value.get(letter, zero + 1970 * (letter == "y")) for letter in "yMd")
+        hour, minute, second = (value.get(letter, zero) for letter in "Hms")
+        days = _days(year, month, day)
+        times = ((days * 24 + hour) * 60 + minute) * 60 + second
+        times = times * 1_000_000 + micros
+        if self.zoned:
+            times -= _zone(data, places + len(self.shape)) * 60_000_000
+        sane = (month >= 1) & (month <= _MONTHS) & (day >= 1) & (day <= _DAYS)
+        sane &= (hour <= _HOURS) & (minute <= _MINUTES) & (second <= _SECONDS)
+        return np.where(sane, times, NO_TIME)
+
+    @staticmethod
+    def _digits(data: Bytes, places: Places, width: int) -> npt.NDArray[np.int64]:
+        total = np.zeros(len(places), np.int64)
+        for at in range(width):
+            total = total * 10 + (data[places + at] & 0x0F)
+        return total
+
+    def _micros(self, value: dict[str, npt.NDArray[np.int64]], count: int) -> npt.NDArray[np.int64]:
+        width = next((width for letter, _, width in self.parts if letter == "S"), 0)
+        fraction: npt.NDArray[np.int64] = value.get("S", np.zeros(count, np.int64))
+        scale = 10 ** abs(6 - width)
+        micros: npt.NDArray[np.int64] = fraction * scale if width <= 6 else fraction // scale
+        return micros
+
+
+def _days(
+    year: npt.NDArray[np.int64], month: npt.NDArray[np.int64], day: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Count days since 1970-01-01; the year starts in March, so that leap days come last."""
+    year = year - (month <= 2)
+    era, of_era = year // 400, year % 400
+    of_year = (153 * (month + np.where(month > 2, -3, 9)) + 2) // 5 + day - 1
+    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
+
+
+def _zone(data: Bytes, places: Places) -> npt.NDArray[np.int64]:
+    """Read `Z`, `+hhmm` or `+hh:mm` as minutes east of Greenwich."""
+
+    def digit(at: Places) -> npt.NDArray[np.int64]:
+        return data[at].astype(np.int64) - _ZERO
+
+    after = places + 3 + (data[places + 3] == _COLON)
+    minutes = digit(places + 1) * 600 + digit(places + 2) * 60
+    minutes += digit(after) * 10 + digit(after + 1)
+    minutes *= np.where(data[places] == _MINUS, -1, 1)
+    return np.where(data[places] == _ZULU, 0, minutes)

@@ -1,0 +1,321 @@
+"""The tables that expectations may be about: small ones, with a row for each thing that is judged.
+
+None of them grows with the lines of the archive: events are counted by file and kind, and what was
+rebuilt is measured by partition.
+
+Suites of expectations, read from YAML: those of rules/quality/, and those of packs over them.
+
+An expectation is one of Great Expectations by its name and arguments, in words, with what follows
+when it does not hold. One that has the id of a shipped one takes its place.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from forensics.errors import Problem, RuleError
+from forensics.events.packs import Pack
+from forensics.lib.yaml_with_lines import Page, line_of, read, shipped
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one row is, which columns name it, what each column means."""
+
+    row: str
+    # of what a failed row is told: an archive, files, nodes, partitions or findings
+    about: str
+    columns: Mapping[str, str]
+
+
+TABLES: Mapping[str, Measured] = {
+    "archive": Measured(
+        "the whole archive",
+        "archive",
+        {
+            "files": "how many files were read",
+            "nodes": "how many brokers, controllers and clients they are of",
+            "lines": "all lines",
+            "records": "records in a known layout",
+            "parsed_share": "the share of lines in a known layout, 0 to 1",
+            "events": "facts read from them",
+            "leader_epochs": "leader epochs that were rebuilt",
+            "findings": "findings before any was downgraded",
+        },
+    ),
+    "files": Measured(
+        "one input file",
+        "files",
+        {
+            "file": "its name, as archive!entry",
+            "node": "who wrote it; null: not known",
+            "role": "broker, controller or client; null: not known",
+            "layout": "the layout of its lines",
+            "kafka_version": "the version it names",
+            "bytes": "unpacked",
+            "lines": "all lines",
+            "records": "records in a known layout",
+            "continuation_lines": "later lines of records",
+            "blank_lines": "lines without a word",
+            "unparsed_lines": "lines in no known layout",
+            "duplicate_lines": "lines of a file that was there twice",
+            "events": "facts read from it",
+            "damaged": "what is wrong with it; null: nothing",
+            "parsed_share": "the share of lines in a known layout, 0 to 1",
+            "stray_share": "the share of lines that belong to no record, by their looks",
+            "lines_left_over": "lines that are in none of those five",
+            "steps_back": "how often its time goes backwards by 2 s or more, and stays there",
+            "farthest_step_back": "the farthest of them, in seconds",
+            "first_year": "the earliest year that it names",
+            "days_ahead": "how far its latest time is beyond that of all other nodes, in days",
+            "odd_levels": "records whose level is none that is known",
+            "fallen_epochs": "how often it names a lower epoch of a partition than before",
+        },
+    ),
+    "events": Measured(
+        "the events of one kind in one file",
+        "files",
+        {
+            "file": "the name of the file",
+            "node": "who wrote it",
+            "kind": "the kind of event",
+            "events": "how many there are",
+            "without_time": "those without a time",
+            "without_place": "those without a file or a line",
+            "odd_levels": "those whose level is none that is known",
+            "negative_partitions": "those that name a partition below 0",
+            "negative_epochs": "those that name an epoch below -1, which means none",
+            "strange_leaders": "those that name a leader no replica, ISR or registration names",
+        },
+    ),
+    "leadership": Measured(
+        "all leader epochs of one partition",
+        "partitions",
+        {
+            "topic": "the topic",
+            "partition": "its number",
+            "epochs": "how many leader epochs are known",
+            "unknown_leaders": "those of which nobody says who led",
+            "inferred": "those that follow from others, and that no line tells",
+            "doubled_epochs": "epochs that stand there twice",
+            "shortest": "the shortest, in seconds; below 0 it ends before it begins",
+            "overlap": "how far one reaches into the next, in seconds",
+            "without_evidence": "those that are called observed, and name no line",
+            "strange_leaders": "those whose leader is none of the replicas",
+            "strange_isr": "those whose ISR has a member that is none of the replicas",
+        },
+    ),
+    "isr": Measured(
+        "all states of one partition",
+        "partitions",
+        {
+            "topic": "the topic",
+            "partition": "its number",
+            "states": "how many are known",
+            "doubled_epochs": "partition epochs that stand there twice",
+            "shortest": "the shortest, in seconds; below 0 it ends before it begins",
+            "overlap": "how far one reaches into the next, in seconds",
+            "without_evidence": "those that are called observed, and name no line",
+            "strange_leaders": "those whose leader is none of the replicas",
+            "strange_isr": "those whose ISR has a member that is none of the replicas",
+        },
+    ),
+    "clocks": Measured(
+        "one node's clock",
+        "nodes",
+        {
+            "node": "whose it is",
+            "offset_ms": "how far it is ahead of the reference; null: not known",
+            "uncertainty_ms": "how well that is known",
+            "anchors": "how many states tie it to others",
+            "zone_shift_minutes": "a wrong time zone",
+            "kind": "how it was wrong",
+            "drift_ppm": "how much faster it runs",
+            "steps": "how often it was set",
+        },
+    ),
+    "lanes": Measured(
+        "one stretch of one node's life",
+        "nodes",
+        {
+            "node": "whose it is",
+            "role": "broker, controller or client",
+            "state": "up, paused, fenced and so on",
+            "seconds": "how long it lasts; null: to the end of the logs",
+            "overlap": "how far it reaches into the next one of that node and role, in seconds",
+            "evidence": "how many lines tell of it",
+        },
+    ),
+    "coverage": Measured(
+        "one stretch that a node's log covers, or a hole in it",
+        "nodes",
+        {
+            "node": "whose it is",
+            "role": "broker, controller or client",
+            "log": "which of its logs; null: all",
+            "state": "covered, down, or a hole: silent, missing, rotated, hidden",
+            "seconds": "how long it lasts",
+            "overlap": "how far it reaches into the next one of that log, in seconds",
+            "files": "how many files it rests on",
+            "records": "how many records",
+        },
+    ),
+    "findings": Measured(
+        "one finding",
+        "findings",
+        {
+            "id": "its id",
+            "detector": "who found it",
+            "severity": "info to critical",
+            "confidence": "possible, likely or confirmed",
+            "seconds": "how long it lasts",
+            "evidence": "how many lines it quotes",
+            "strange_places": "those that are in no file of the archive, or beyond its end",
+            "brokers": "how many it names",
+            "partitions": "how many it names",
+            "clients": "how many it names",
+        },
+    ),
+}
+
+
+# What a failed expectation brings about, from a word to the end of all trust.
+CONSEQUENCES = ("note", "downgrade", "close")
+SEVERITIES = ("info", "warning", "critical")
+# Arguments of Great Expectations that name columns.
+_COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
+_HEAD = {"about", "expectations"}
+_NEEDED = ("id", "table", "expectation", "words", "otherwise", "consequence")
+_KEYS = {*_NEEDED, "arguments", "where", "severity"}
+_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One expectation, where it is written, and what it means when it fails."""
+
+    id: str
+    table: str
+    kind: str
+    words: str
+    otherwise: str
+    consequence: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    # only rows whose columns have these values; a list names several
+    where: Mapping[str, Any] = field(default_factory=dict)
+    severity: str = "warning"
+    origin: str = ""
+    line: int = 1
+
+
+def suites(packs: Sequence[Pack] = ()) -> list[Expectation]:
+    """Read all expectations by id, or say in one error all that is wrong with them."""
+    found: dict[str, Expectation] = {}
+    problems: list[Problem] = []
+    own = [Page(str(path), path.read_bytes()) for path in shipped("quality")]
+    for pages in (own, *(pack.folder("quality") for pack in packs)):
+        mine: dict[str, Expectation] = {}
+        for page in pages:
+            try:
+                for one in _expectations(page, problems):
+                    if one.id in mine:
+                        says = f"the id {one.id!r} is taken (line {mine[one.id].line})"
+                        problems.append(Problem(str(page), one.line, says))
+                    mine[one.id] = one
+            except RuleError as error:
+                problems += error.problems
+        found |= mine
+    if problems:
+        raise RuleError(sorted(problems))
+    return [found[name] for name in sorted(found)]
+
+
+def near(name: object, known: Iterable[object]) -> str:
+    """Suggest what was meant, or name what there is where that is short enough to read."""
+    names = sorted(map(str, known))
+    close = difflib.get_close_matches(str(name), names, 1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known: {', '.join(names)}" if len(names) <= 12 else ""
+
+
+def _expectations(page: Page, problems: list[Problem]) -> Iterator[Expectation]:
+    document = read(page)
+    for key in sorted(set(document) - _HEAD, key=str):
+        says = f"unknown key {key!r}{near(key, _HEAD)}"
+        problems.append(Problem(str(page), line_of(document, key), says))
+    given = document.get("expectations")
+    if not isinstance(given, Sequence) or isinstance(given, str) or not given:
+        says = "'expectations' must be a list, and not empty"
+        problems.append(Problem(str(page), line_of(document, "expectations"), says))
+        return
+    for one in given:
+        faults = [(line_of(one, key), says) for key, says in _faults(one)]
+        problems += [Problem(str(page), line, says) for line, says in faults]
+        if not faults:
+            yield _expectation(one, page)
+
+
+def _expectation(one: Mapping[str, Any], page: Page) -> Expectation:
+    return Expectation(
+        id=one["id"],
+        table=one["table"],
+        kind=one["expectation"],
+        words=one["words"].strip(),
+        otherwise=one["otherwise"].strip(),
+        consequence=one["consequence"],
+        arguments=dict(one.get("arguments") or {}),
+        where=dict(one.get("where") or {}),
+        severity=one.get("severity", "warning"),
+        origin=str(page),
+        line=line_of(one),
+    )
+
+
+def _faults(one: object) -> Iterator[tuple[object, str]]:
+    """Yield what is wrong with one expectation, with the key that it is about."""
+    if not isinstance(one, Mapping):
+        yield None, "each expectation is a mapping, such as {id: ..., table: files, ...}"
+        return
+    for key in sorted(set(one) - _KEYS, key=str):
+        yield key, f"unknown key {key!r}{near(key, _KEYS)}"
+    lacking = [key for key in _NEEDED if not isinstance(one.get(key), str) or not one[key].strip()]
+    yield from ((key, f"{key!r} is missing, or is no text") for key in lacking)
+    if not lacking:
+        yield from _values(one)
+
+
+def _values(one: Mapping[str, Any]) -> Iterator[tuple[object, str]]:
+    if not _ID.fullmatch(one["id"]):
+        yield "id", f"the id {one['id']!r} must be lower case, with dashes"
+    for key in ("arguments", "where"):
+        if not isinstance(one.get(key) or {}, Mapping):
+            yield key, f"{key!r} must be a mapping"
+            return
+    named = {"consequence": CONSEQUENCES, "severity": SEVERITIES, "table": TABLES}
+    for key, known in named.items():
+        if key in one and one[key] not in known:
+            yield key, f"there is no {key} {one[key]!r}{near(one[key], known)}"
+    if one["table"] in TABLES:
+        yield from _columns(one)
+
+
+def _columns(one: Mapping[str, Any]) -> Iterator[tuple[object, str]]:
+    known = TABLES[one["table"]].columns
+    arguments = one.get("arguments") or {}
+    named = [(key, name) for key in _COLUMNS for name in _listed(arguments.get(key))]
+    named += [("where", name) for name in one.get("where") or {}]
+    for key, name in named:
+        if name not in known:
+            at = "where" if key == "where" else "arguments"
+            yield at, f"{one['table']} has no column {name!r}{near(name, known)}"
+
+
+def _listed(value: object) -> Sequence[object]:
+    if value is None:
+        return ()
+    return value if isinstance(value, list) else (value,)

@@ -1,0 +1,122 @@
+"""A postmortem whose output nobody sees but redacted: it is made in private, and then renamed.
+
+What the logs really say stands in a folder beside the output, which only its owner can read, and
+which is gone at the end. Nothing of it ever lies in the output itself, not even after a kill.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import signal
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from forensics import run_result
+from forensics.engine.base import Say
+from forensics.engine.progress import SILENT, Watcher
+from forensics.errors import ForensicsError
+from forensics.pipeline import postmortem as plainly
+from forensics.redaction.pseudonyms import CLASSES, beside
+from forensics.redaction.rewrite import check, redact, redacted_result
+from forensics.run_result import Code, Ending
+from forensics.settings import Settings
+
+_LOCK = ".in-use"
+_TERMINATED = 143
+
+
+def postmortem(
+    settings: Settings,
+    classes: Collection[str],
+    secret: Path | None,
+    say: Say,
+    watcher: Watcher = SILENT,
+) -> dict[str, Any]:
+    """Do what `pipeline.postmortem` does, and leave the redacted run alone in the output folder."""
+    out = settings.out
+    secret = secret or beside(out)
+    check(out, secret)
+    run_result.clear(out)
+    try:
+        with _private(out) as folder:
+            result = plainly(replace(settings, out=folder / "run"), _quietly(say), watcher)
+            return _told(out, result, redact(folder / "run", out, classes, secret), say)
+    except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt)
+        code = Code.INTERRUPTED if stopped else Code.FAILED
+        # Why it failed may hold names: who may read those has seen it on the terminal.
+        because = "interrupted" if stopped else type(error).__name__
+        run_result.save(out, Ending(code, because))
+        raise
+
+
+def again(source: Path, out: Path, classes: Collection[str], secret: Path | None) -> Path:
+    """Redact a saved run into another folder, and give the page."""
+    redact(source, out, classes, secret or beside(out))
+    return out / "report.html"
+
+
+def asked(text: str) -> tuple[str, ...]:
+    """Read which classes somebody wants to have redacted.
+
+    >>> asked("topics, hosts")
+    ('hosts', 'topics')
+    """
+    named = {one.strip() for one in text.lower().split(",") if one.strip()}
+    if unknown := sorted(named - {*CLASSES, "all"}):
+        known = ", ".join(CLASSES)
+        raise ForensicsError(f"--redact {unknown[0]}: there are {known}, and all.")
+    return tuple(kind for kind in CLASSES if kind in named or "all" in named)
+
+
+def _told(out: Path, result: dict[str, Any], treatment: Any, say: Say) -> dict[str, Any]:
+    page = out / "report.html"
+    say(f"redacted   {page}")
+    told = redacted_result(result, treatment)
+    end = Ending(Code(told.pop("exit_code")), str(told.pop("reason")))
+    return run_result.save(out, end, **told | {"page": str(page)})
+
+
+def _quietly(say: Say) -> Say:
+    """Keep back where the private page is: it will not be there for long."""
+    return lambda text: None if text.startswith("report ") else say(text)
+
+
+@contextmanager
+def _private(out: Path) -> Iterator[Path]:
+    """Give a folder beside the output that nobody else can read, and take it away at the end."""
+    parent = out.absolute().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".{out.name}.private-"
+    _tidy(parent, prefix)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with (folder / _LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            signal.signal(signal.SIGTERM, _stop)
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        signal.signal(signal.SIGTERM, before)
+
+
+def _tidy(parent: Path, prefix: str) -> None:
+    """Take away what a killed run has left: nobody holds its lock any more."""
+    for folder in parent.glob(f"{prefix}*"):
+        try:
+            with (folder / _LOCK).open("r") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> None:
+    raise SystemExit(_TERMINATED)

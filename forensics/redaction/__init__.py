@@ -1,0 +1,1 @@
+"""A run with other names in it: pseudonyms instead of hosts, addresses, clients, topics, people."""

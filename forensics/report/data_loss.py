@@ -1,0 +1,46 @@
+"""What was cut off logs after clean changes of leader: lost to producers that did not wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forensics.lib.formatting import count
+from forensics.run_output.reader import Finding
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """How many records were cut, at least and at most, on how many partitions."""
+
+    at_least: int
+    at_most: int
+    partitions: int
+
+    def __str__(self) -> str:
+        most = count(self.at_most, "record")
+        both = most if self.at_least == self.at_most else f"{self.at_least:,} to {most}"
+        return f"{both} of {count(self.partitions, 'partition')}"
+
+
+def rows_of_cuts(findings: Sequence[Finding]) -> list[tuple[Finding, dict[str, Any]]]:
+    """Give every partition that was cut after a clean change of leader."""
+    return [
+        (finding, row)
+        for finding in findings
+        if finding.detector == "truncation"
+        for row in finding.measures.get("partitions") or ()
+        if isinstance(row, dict)
+    ]
+
+
+def cut_cleanly(findings: Sequence[Finding]) -> Trimmed | None:
+    """Sum them up; None where there is none."""
+    rows = rows_of_cuts(findings)
+    bounds = [(row.get("lost_records_min"), row.get("lost_records_max")) for _, row in rows]
+    known = [(least or 0, most) for least, most in bounds if isinstance(most, int)]
+    if not any(most for _, most in known):
+        return None
+    names = {str(row.get("partition")) for _, row in rows}
+    return Trimmed(sum(least for least, _ in known), sum(most for _, most in known), len(names))

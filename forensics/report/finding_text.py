@@ -1,0 +1,128 @@
+"""What a finding is about, in a few words.
+
+Whether a finding is new, comes again, or is accepted, as runs of other weeks tell.
+
+What to do, as detectors write it: sentences, and commands to be copied.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from forensics.lib.formatting import count, listed, named
+from forensics.report.html import Markup, command, join, prose, tag
+from forensics.run_output.reader import Finding
+
+# Most detectors speak of partitions where they name any; these of a process, or of who talks to it.
+NODES = frozenset({
+    "broker-restart", "clock-skew", "disk-failure", "fencing-loop", "flapping-broker",
+    "long-pause", "metadata-version-loop", "session-expiry", "slow-controller",
+    "unclean-shutdown-recovery",
+})  # fmt: skip
+CLIENTS = frozenset({
+    "client-disconnects", "offset-reset", "producer-fatal", "rebalance-storm", "record-too-large",
+    "stale-metadata", "unreachable-listener",
+})  # fmt: skip
+# What holds all the while and does not happen: it neither begins nor ends an incident.
+STANDING = frozenset({"clock-skew", "config-risk", "contradiction"})
+FEW = 3
+RESTARTS = {"crash": "Crash", "controlled": "Planned restart"}
+
+
+def happened(findings: Sequence[Finding]) -> list[Finding]:
+    """Leave out what is only a state of things, unless there is nothing else."""
+    return [one for one in findings if one.detector not in STANDING] or list(findings)
+
+
+def headline(finding: Finding) -> str:
+    """Say what a finding found, in two words."""
+    if finding.detector == "broker-restart":
+        return RESTARTS.get(str(finding.measures.get("kind")), "Restart")
+    return named(finding.detector)
+
+
+def scope(finding: Finding) -> str:
+    """Say what a finding is about: what its detector speaks of first, or else what it names."""
+    found = {
+        "partitions": _partitions(finding.partitions),
+        "brokers": _brokers(finding),
+        "clients": listed(list(finding.clients)),
+    }
+    order = ["partitions", "brokers", "clients"]
+    if finding.detector in NODES:
+        order = ["brokers", "partitions", "clients"]
+    if finding.detector in CLIENTS:
+        order = ["clients", "partitions", "brokers"]
+    return next((found[name] for name in order if found[name]), "the cluster")
+
+
+def _partitions(names: tuple[str, ...]) -> str:
+    if len(names) <= FEW:
+        return ", ".join(names)
+    topics = sorted({name.rpartition("-")[0] for name in names})
+    return f"{count(len(names), 'partition')} of {listed(topics)}"
+
+
+def _brokers(finding: Finding) -> str:
+    node = finding.measures.get("node")
+    if not finding.brokers:
+        return str(node) if isinstance(node, str) else ""
+    word = "broker" if len(finding.brokers) == 1 else "brokers"
+    return f"{word} {listed([str(broker) for broker in finding.brokers], 6)}"
+
+
+def told(finding: Finding) -> str:
+    """Say the state of one finding; empty where no other run was compared.
+
+    >>> from forensics.run_output.reader import Finding
+    >>> told(Finding("F-1", "x", "high", "likely", "", 0, 0, status="recurring", weeks=3,
+    ...              first_seen="2026-10-26"))
+    'recurring (3 weeks, since 2026-10-26)'
+    """
+    parts = [count(finding.weeks, "week")] if finding.weeks else []
+    parts += [f"since {finding.first_seen}"] if finding.first_seen else []
+    state = f"{finding.status} ({', '.join(parts)})" if finding.status and parts else finding.status
+    until = f"accepted until {finding.accepted_until}" if finding.accepted_until else ""
+    return "; ".join(part for part in (state, until) if part)
+
+
+def counted(findings: Sequence[Finding]) -> str:
+    """Count the findings by their states, the commonest first."""
+    first = [_kind(finding) for finding in findings]
+    ranked = sorted(Counter(first).items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"{number} {name}" for name, number in ranked)
+
+
+def _kind(finding: Finding) -> str:
+    # The state may go on to say since when: "recurring, 3 weeks".
+    return finding.status.partition(",")[0].partition("(")[0].strip() or "not compared"
+
+
+COMMAND = re.compile(
+    r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh)?( |$)|"
+    r"(sudo )?(kcat|zcat|cat|sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|"
+    r"jstat|iostat|curl|ssh) )"
+)
+
+
+def advice(actions: Sequence[str]) -> Markup | None:
+    """List what to do, in order."""
+    if not actions:
+        return None
+    items = (tag("li", _action(action)) for action in actions)
+    return join([tag("h4", "What to do"), tag("ol", *items, class_="actions")])
+
+
+def _action(action: str) -> Markup:
+    """Set the lines that are commands as one block, and all else as prose."""
+    blocks: list[tuple[bool, list[str]]] = []
+    for line in action.strip().splitlines():
+        is_command = bool(COMMAND.match(line))
+        if not blocks or blocks[-1][0] != is_command:
+            blocks.append((is_command, []))
+        blocks[-1][1].append(line)
+    return join(
+        command(lines) if is_command else prose("\n".join(lines)) for is_command, lines in blocks
+    )

@@ -1,0 +1,253 @@
+"""The one sentence that sums a timeline up, from its steps.
+
+How a timeline words times, brokers and elections.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from forensics.lib.formatting import LEVELS, clock, count, lasting
+from forensics.report.histories.model import Shown, Step
+
+
+def moment(at: int | None, after: int | None = None) -> str:
+    """Say a time to the millisecond; the date is left out where it is that of `after`.
+
+    >>> moment(1500, 0)
+    '00:00:01.500'
+    """
+    text = clock(at, exact=True)
+    same_day = at is not None and after is not None and clock(after)[:10] == text[:10]
+    return text[11:] if same_day else text
+
+
+def until(step: Step, shown: Shown) -> str:
+    """Say when a step ended and how long it lasted, or what is not known of that.
+
+    >>> until(Step("isr", 0, "", 1500, "known"), Shown(0, 9000))
+    'until 00:00:01.500 (1.5 s)'
+    """
+    if step.ends == "moment":
+        return ""
+    if step.ends == "unknown":
+        latest = "" if step.until is None else f", {moment(step.until, step.at)} at the latest"
+        return f"until a time that is not known{latest}"
+    if step.until is None or step.ends == "open":
+        further = (
+            ""
+            if step.at is None
+            else f" (they reach {lasting(max(0, shown.last - step.at))} further)"
+        )
+        return f"not seen to end in these logs{further}"
+    long = "" if step.at is None else f" ({lasting(step.until - step.at)})"
+    if step.ends == "sure":
+        return f"surely until {moment(step.until, step.at)}{long}, not known after that"
+    return f"until {moment(step.until, step.at)}{long}"
+
+
+def who(leader: int | None) -> str:
+    """Say who leads.
+
+    >>> who(2), who(-1), who(None)
+    ('broker 2', 'nobody', 'not known')
+    """
+    if leader is None:
+        return "not known"
+    return "nobody" if leader == -1 else f"broker {leader}"
+
+
+def ids(brokers: Sequence[int] | None) -> str:
+    """List brokers.
+
+    >>> ids([1, 2]), ids([]), ids(None)
+    ('1,2', 'none', 'not known')
+    """
+    if brokers is None:
+        return "not known"
+    return ",".join(map(str, brokers)) or "none"
+
+
+def election(
+    kind: str | None, leader: int | None, manner: str | None = None, *, clean: bool | None = None
+) -> str:
+    """Say how a leader came to lead, and whether a committed record could be lost by it.
+
+    >>> election("controlled_shutdown", 2, clean=True)
+    'controlled shutdown, clean'
+    """
+    # The kind of an epoch without a leader is the kind of its loss.
+    word = (kind or "unknown").replace("_", " ")
+    if word == "unknown":
+        word = "kind of election not known"
+    elif word in ("initial", "preferred", "unclean"):
+        word = f"{word} election"
+    word += f" ({manner.replace('_', ' ')})" if manner else ""
+    if leader is None or leader == -1:
+        return word
+    if clean is None:
+        return f"{word}, clean or not cannot be told"
+    return f"{word}, clean" if clean else word if "unclean" in word else f"{word}, unclean"
+
+
+def runs(numbers: Sequence[int]) -> str:
+    """Say sorted numbers, what follows without a gap as a range.
+
+    >>> runs([0, 1, 2, 3, 7, 9, 10])
+    '0 to 3, 7, 9, 10'
+    """
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    words = (
+        f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in found
+    )
+    return ", ".join(words)
+
+
+# A list of leaders longer than this is counted, not told.
+TOLD = 8
+
+
+def of_partition(name: str, steps: Sequence[Step], shown: Shown) -> str:
+    """Sum up one partition's leaders, losses and in-sync replicas."""
+    reigns = [step for step in steps if step.what == "leader"]
+    if not reigns:
+        window = f"{moment(shown.start)} and {moment(shown.end)} UTC"
+        told = [f"{name}: no line between {window} says who led"]
+    else:
+        epochs = sorted(step.facts["leader_epoch"] for step in reigns)
+        told = [f"{name}: {_epochs(epochs)}, {_leaders(reigns)}"]
+    told += _uncleanness(reigns, steps)
+    told += _darkness(reigns, shown)
+    told += _in_sync(steps)
+    told += _unknown(steps, shown)
+    return "; ".join(told) + "."
+
+
+def _epochs(epochs: Sequence[int]) -> str:
+    return f"{count(len(epochs), 'leader epoch')} ({runs(epochs)})"
+
+
+def _leaders(reigns: Sequence[Step]) -> str:
+    names = ["?" if (led := step.facts["leader"]) is None else "none" if led == -1 else str(led)
+             for step in reigns]  # fmt: skip
+    changed = [names[0], *(now for then, now in zip(names, names[1:], strict=False) if now != then)]
+    if len(changed) == 1 and changed[0].isdigit():
+        return f"led by broker {changed[0]} throughout"
+    if len(changed) <= TOLD:
+        return f"led by {', '.join(changed)}"
+    brokers = sorted({int(name) for name in changed if name.isdigit()})
+    return f"led by brokers {runs(brokers)} in {count(len(changed) - 1, 'change')} of leader"
+
+
+def _uncleanness(reigns: Sequence[Step], steps: Sequence[Step]) -> list[str]:
+    unclean = [step.facts["leader_epoch"] for step in reigns if step.facts["clean"] is False]
+    unsure = [
+        step.facts["leader_epoch"]
+        for step in reigns
+        if step.facts["clean"] is None and (step.facts["leader"] or 0) >= 0
+    ]
+    told = [f"unclean election into epoch {runs(sorted(unclean))}"] if unclean else []
+    told += [step.says.partition(" (finding")[0] for step in steps if step.what == "loss"]
+    broken = sum(step.what == "breach" for step in steps)
+    if broken:
+        told.append(f"{count(broken, 'contradiction')} between its lines")
+    if unsure:
+        told.append(f"clean or not cannot be told of epoch {runs(sorted(unsure))}")
+    return told
+
+
+def _darkness(reigns: Sequence[Step], shown: Shown) -> list[str]:
+    dark = [step for step in reigns if step.facts["leader"] == -1]
+    if not dark:
+        return []
+    total = sum(step.lasted(shown) for step in dark)
+    told = [f"without a leader for {lasting(total)}"] if total else ["without a leader"]
+    if dark[-1].ends == "open":
+        told.append(f"{'and ' if total else ''}from {moment(dark[-1].at)} on")
+    return [" ".join(told)]
+
+
+def _in_sync(steps: Sequence[Step]) -> list[str]:
+    states = [step for step in steps if step.what == "isr"]
+    sizes = [len(step.facts["isr"]) for step in states if step.facts["isr"] is not None]
+    if not sizes:
+        return ["in-sync replicas not known"]
+    replicas = [len(step.facts["replicas"]) for step in states if step.facts["replicas"]]
+    of = f" of {max(replicas)}" if replicas else ""
+    least, most = min(sizes), max(sizes)
+    few = f"{least}" if least == most else f"{least} to {most}"
+    return [f"{few}{of} replicas in sync, {count(len(states), 'version')} of the ISR"]
+
+
+def _unknown(steps: Sequence[Step], shown: Shown) -> list[str]:
+    holes = [step for step in steps if _is_hole(step)]
+    if not holes:
+        return []
+    total = sum(step.lasted(shown) for step in holes)
+    long = f" for {lasting(total)}" if total else ""
+    return [f"who led is not known{long} ({count(len(holes), 'stretch', 'stretches')})"]
+
+
+def _is_hole(step: Step) -> bool:
+    if step.what == "leader":
+        return step.facts["leader"] is None
+    return step.what == "unknown" and step.main
+
+
+def of_broker(name: str, steps: Sequence[Step], shown: Shown) -> str:
+    """Sum up one broker's life, what it led and what was found about it."""
+    # Of a controller of a quorum there is nothing more to say than when it reigned.
+    only_reigns = bool(steps) and all(step.what in ("controller", "finding") for step in steps)
+    parts = [] if only_reigns else [*_life(steps, shown), *_moves(steps)]
+    told = [*parts, *_reigns(steps), *_findings(steps)]
+    return f"{name}: {'; '.join(told)}."
+
+
+def _life(steps: Sequence[Step], shown: Shown) -> list[str]:
+    states = [step for step in steps if step.what == "state"]
+    if not states:
+        return ["no line tells how it was"]
+    up = [step for step in states if step.facts["state"] == "up"]
+    known = sum(step.lasted(shown) for step in states)
+    times = Counter(step.facts["state"] for step in states)
+    served = lasting(sum(step.lasted(shown) for step in up))
+    told = [f"up for {served} of the {lasting(known)} that are told"]
+    told += [
+        f"{word} {count(times[state], 'time')}"
+        for state, word in (("crashed", "crashed"), ("fenced", "fenced"), ("paused", "paused"),
+                            ("stopping", "shut down in order"))
+        if times[state]
+    ]  # fmt: skip
+    last = states[-1]
+    if last.ends == "open":
+        told.append(f"{last.facts['state']} from {moment(last.at)} on")
+    return told
+
+
+def _reigns(steps: Sequence[Step]) -> list[str]:
+    reigns = sum(step.what == "controller" for step in steps)
+    return [f"active controller {count(reigns, 'time')}"] if reigns else []
+
+
+def _moves(steps: Sequence[Step]) -> list[str]:
+    moves: Counter[str] = Counter()
+    for step in steps:
+        if step.what == "moves":
+            moves[step.facts["move"]] += step.facts["count"]
+    if not moves:
+        return ["no line tells of a partition that it led"]
+    return [f"took over {count(moves['took'], 'partition')} and lost {moves['lost']:,}"]
+
+
+def _findings(steps: Sequence[Step]) -> list[str]:
+    levels = Counter(step.facts["severity"] for step in steps if step.what == "finding")
+    if not levels:
+        return ["no finding names it"]
+    worst = ", ".join(f"{levels[level]} {level}" for level in LEVELS if levels[level])
+    return [f"{count(sum(levels.values()), 'finding')} ({worst})"]

@@ -1,0 +1,182 @@
+"""Lives of nodes by time, computed without any drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow.dataset as ds
+
+from forensics.run_output.reader import Row, Saved
+
+SECOND = 1000
+
+
+# Who is deposed and does not know it stands beside the next one, not on its lane.
+_OFFICE = ("active", "vacant")
+# A lane and the line of its election may be this far apart where a clock drifts.
+_APART = 5000
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One stretch of one node's life."""
+
+    name: str
+    broker: int | None
+    state: str
+    start: int
+    end: int
+    epoch: int | None = None
+
+
+def view(saved: Saved) -> tuple[int, int] | None:
+    """Choose what the time axis shows first: the incident and a little around it, or all."""
+    whole = saved.window
+    if not whole:
+        return None
+    starts = [finding.start for finding in saved.incidents if finding.start is not None]
+    if not starts or saved.is_part:
+        return whole
+    ends = [finding.end or whole[1] for finding in saved.incidents if finding.start is not None]
+    around = max((max(ends) - min(starts)) // 4, 15 * SECOND)
+    return max(whole[0], min(starts) - around), min(whole[1], max(ends) + around)
+
+
+def gaps(spans: Iterable[tuple[int, int]], whole: tuple[int, int]) -> list[tuple[int, int]]:
+    """Give the stretches of `whole` that no span covers.
+
+    >>> gaps([(2, 4), (3, 6)], (0, 9))
+    [(0, 2), (6, 9)]
+    """
+    holes, reached = [], whole[0]
+    for start, end in sorted(spans):
+        if start > reached:
+            holes.append((reached, min(start, whole[1])))
+        reached = max(reached, end)
+    if reached < whole[1]:
+        holes.append((reached, whole[1]))
+    return [(start, end) for start, end in holes if start < end]
+
+
+def lanes(saved: Saved, role: str) -> list[Lane]:
+    """Read the lanes of one role; what no line covers is there as unknown."""
+    whole = saved.window
+    if not whole:
+        return []
+    columns = ["node", "broker", "state", "started_at", "ended_at"]
+    rows = saved.rows("lanes", columns, ds.field("role") == role)
+    if role == "controller":
+        # One lane for them all: only one node may lead at a time.
+        terms = _terms(saved)
+        rows = [row | {"name": "controller", "epoch": _epoch(row, terms)}
+                for row in rows if row["state"] in _OFFICE]  # fmt: skip
+    known: dict[str, list[Lane]] = {}
+    for row in rows:
+        name = row.get("name") or _name(row["broker"], row["node"])
+        start, end = row["started_at"], row["ended_at"]
+        lane = Lane(
+            name,
+            row["broker"],
+            row["state"] or "unknown",
+            whole[0] if start is None else start,
+            whole[1] if end is None else end,
+            row.get("epoch"),
+        )
+        known.setdefault(name, []).append(lane)
+    return [lane for name in sorted(known, key=_by_number) for lane in _filled(known[name], whole)]
+
+
+def terms(saved: Saved) -> list[Lane]:
+    """Give the terms of controllers by time, with those who did not notice that theirs was over."""
+    whole = saved.window
+    if not whole:
+        return []
+    columns = ["node", "broker", "state", "started_at", "ended_at"]
+    where = (ds.field("role") == "controller") & ds.field("state").isin(["active", "deposed"])
+    elected = _terms(saved)
+    found = [
+        Lane(row["node"] or "node not known", row["broker"], row["state"],
+             whole[0] if row["started_at"] is None else row["started_at"],
+             whole[1] if row["ended_at"] is None else row["ended_at"], _epoch(row, elected))
+        for row in saved.rows("lanes", columns, where)
+    ]  # fmt: skip
+    return sorted(found, key=lambda lane: (lane.start, lane.end, lane.name))
+
+
+def _terms(saved: Saved) -> list[tuple[int, int | None, int]]:
+    """Give the moment, the node and the epoch of each election of a controller."""
+    columns = ["ts", "node", "controller", "controller_epoch"]
+    rows = saved.rows("events", columns, ds.field("kind") == "controller_elected")
+    return [
+        (saved.corrected(row["node"], row["ts"]), row["controller"], row["controller_epoch"])
+        for row in rows if row["ts"] is not None and row["controller_epoch"] is not None
+    ]  # fmt: skip
+
+
+def _epoch(row: Row, terms: Sequence[tuple[int, int | None, int]]) -> int | None:
+    """Find the epoch of a controller's term by when it began."""
+    began = row["started_at"]
+    if began is None or row["state"] != "active":
+        return None
+    mine = [(abs(at - began), epoch) for at, node, epoch in terms if node in (None, row["broker"])]
+    near, epoch = min(mine, default=(_APART + 1, 0))
+    return epoch if near <= _APART else None
+
+
+def coarse(lanes: Sequence[Lane], most: int, whole: tuple[int, int]) -> list[Lane]:
+    """Join what is too short to be seen, until there are at most so many stretches.
+
+    >>> coarse([Lane("a", 1, "up", 0, 5), Lane("a", 1, "down", 5, 6), Lane("a", 1, "up", 6, 7),
+    ...         Lane("a", 1, "down", 7, 99)], 3, (0, 99))[1]
+    Lane(name='a', broker=1, state='several states', start=5, end=7, epoch=None)
+    """
+    found, least = list(lanes), max(1, (whole[1] - whole[0]) // 1000)
+    while len(found) > most and least < 2 * (whole[1] - whole[0]):
+        found, least = _joined(found, least), least * 2
+    return found
+
+
+def _joined(lanes: Sequence[Lane], least: int) -> list[Lane]:
+    found: list[Lane] = []
+    held: list[Lane] = []
+    for lane in lanes:
+        if lane.end - lane.start >= least:
+            found, held = [*found, lane], []
+        elif held and held[-1].name == lane.name:
+            held.append(lane)
+            end = max(one.end for one in held)
+            found[-1] = replace(held[0], state="several states", end=end, epoch=None)
+        else:
+            found, held = [*found, lane], [lane]
+    return found
+
+
+def _name(broker: int | None, node: str | None) -> str:
+    return f"broker {broker}" if broker is not None else (node or "node not known")
+
+
+def _by_number(name: str) -> tuple[int, str]:
+    number = name.rpartition(" ")[2]
+    return (int(number) if number.isdigit() else 1 << 31, name)
+
+
+def _filled(known: list[Lane], whole: tuple[int, int]) -> list[Lane]:
+    holes = gaps(((lane.start, lane.end) for lane in known), whole)
+    unknown = [Lane(known[0].name, None, "unknown", *hole) for hole in holes]
+    return sorted([*known, *unknown], key=lambda lane: (lane.start, lane.end, lane.state))
+
+
+def stagger(spans: Sequence[tuple[int, int]], apart: int) -> list[int]:
+    """Give each span a row so that none of a row stand closer than `apart`.
+
+    >>> stagger([(0, 4), (1, 2), (9, 9)], 2)
+    [0, 1, 0]
+    """
+    ends: list[int] = []
+    rows = []
+    for start, end in spans:
+        row = next((at for at, last in enumerate(ends) if last + apart <= start), len(ends))
+        ends[row : row + 1] = [max(end, start)]
+        rows.append(row)
+    return rows

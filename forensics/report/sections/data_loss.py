@@ -1,0 +1,246 @@
+"""What was lost: one row a partition, who led before and after, and bounds where there are any."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from forensics.lib.formatting import count, listed, millis
+from forensics.lib.text_safety import visible
+from forensics.lib.time_zone import current
+from forensics.report.data_loss import cut_cleanly, rows_of_cuts
+from forensics.report.headline import Loss, ledger, loss
+from forensics.report.html import Child, Markup, anchor, command, join, table, tag
+from forensics.run_output.reader import Finding, Row, Saved, short
+
+# Links to the page go to this anchor.
+ANCHOR = "ledger"
+ORDER = 50
+TITLE = "Data-loss ledger"
+HINT = (
+    "Set LOG_DIR to the broker's log.dirs; choose the segment that holds the first lost offset "
+    "where there is more than one. The line of an epoch holds the offset that it began at."
+)
+FIRST = "00000000000000000000.log"
+MOST, COMMANDS = 1000, 5
+HEAD = ("Partition", "Last safe leader", "Unclean leader", "HW, LEO before", "Cut",
+        "Removed offsets", "Records lost", "Acknowledged", "Written, {}", "Finding")  # fmt: skip
+CUT_HEAD = ("Partition", "New leader", "Cut on", "Removed offsets", "Records", "Below the HW",
+            "Written, {}", "Finding")  # fmt: skip
+RIGHT = ("Removed offsets", "Records lost", "Records", "Acknowledged", "Below the HW")
+CLEAN = (
+    "A replica that comes back drops what the leader of meanwhile never had. Those records may "
+    "have been acknowledged to producers with acks=1 or 0."
+)
+SAFE = "None lay below the high watermark, so none was acknowledged to a producer with acks=all."
+
+
+def render(saved: Saved) -> Markup:
+    """List what was lost, the totals, and how to check it on the brokers."""
+    return join([_unclean(saved), _clean(saved)])
+
+
+def _unclean(saved: Saved) -> Markup:
+    rows = ledger(saved.findings)
+    taken = loss(saved.findings)
+    if not rows or not taken:
+        elections = any(found.detector == "unclean-election" for found in saved.findings)
+        unknown = "An unclean election was found, but its partitions were not recorded."
+        return tag("p", unknown if elections else "No unclean election was seen.")
+    past = _Past(saved, {str(row.get("partition")) for _, row in rows})
+    lines = (_row(saved, past, finding, row) for finding, row in rows[:MOST])
+    caption = "Partitions that lost a part of their history"
+    more = len(rows) - MOST
+    return join(
+        [
+            tag("p", tag("strong", _total(rows, taken))),
+            table(
+                _head(HEAD), lines, caption=caption, numbers=RIGHT, data_copy=caption, class_="wide"
+            ),
+            tag("p", f"{count(more, 'row')} more in findings.json.") if more > 0 else None,
+            _check([row for _, row in rows]),
+        ]
+    )
+
+
+def _total(rows: Sequence[tuple[Finding, Row]], taken: Loss) -> str:
+    """Add up what has a bound, and count what has none."""
+    if taken.unbounded:
+        return (
+            f"Total: at least {count(taken.at_least, 'record')} lost; at most {taken.at_most:,} on "
+            f"the {count(len(rows) - taken.unbounded, 'partition')} that could be bounded; "
+            f"{count(taken.unbounded, 'partition')} could not be bounded."
+        )
+    few, most = f"{taken.at_least:,}", count(taken.at_most, "record")
+    lost = most if taken.at_least == taken.at_most else f"{few} to {most}"
+    says = f"Total: {lost} lost on {count(taken.partitions, 'partition')}"
+    spared = len(rows) - taken.partitions
+    return f"{says}; {count(spared, 'partition')} lost nothing." if spared else f"{says}."
+
+
+class _Past:
+    """Who led the partitions of the ledger before, and which logs were cut."""
+
+    def __init__(self, saved: Saved, names: set[str]) -> None:
+        led = ("topic", "partition", "leader_epoch", "leader")
+        cuts = ("topic", "partition", "leader_epoch", "broker", "cut_to", "log_end",
+                "high_watermark", "started_at", "unclean")  # fmt: skip
+        self._led = self._by_name(saved, "leadership", led, names)
+        self._cuts = self._by_name(saved, "cuts", cuts, names)
+
+    @staticmethod
+    def _by_name(
+        saved: Saved, name: str, columns: Sequence[str], names: set[str]
+    ) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
+        for part in saved.parts(name, columns):
+            for row in part.to_pylist():
+                key = f"{row['topic']}-{row['partition']}"
+                if key in names:
+                    found.setdefault(key, []).append(row)
+        return found
+
+    def safe(self, row: Row) -> str:
+        """Name the last leader before the unclean one, with its epoch."""
+        epoch = row.get("leader_epoch")
+        before = [
+            one
+            for one in self._led.get(str(row.get("partition")), ())
+            if one["leader"] not in (None, -1)
+            and one["leader_epoch"] is not None
+            and isinstance(epoch, int)
+            and one["leader_epoch"] < epoch
+        ]
+        last = max(before, key=lambda one: int(one["leader_epoch"]), default=None)
+        if last is None:
+            leader = row.get("previous_leader")
+            return f"broker {leader}, epoch not known" if isinstance(leader, int) else "not known"
+        return f"broker {last['leader']}, epoch {last['leader_epoch']}"
+
+    def cuts(self, row: Row) -> list[Row]:
+        """Give the cuts by which replicas followed the unclean leader."""
+        epoch = row.get("leader_epoch")
+        mine = self._cuts.get(str(row.get("partition")), ())
+        found = [one for one in mine if one["unclean"] and one["leader_epoch"] == epoch]
+        return sorted(found, key=lambda one: one["started_at"] or 0)
+
+
+def _head(names: Sequence[str]) -> list[str]:
+    return [name.format(current().label) for name in names]
+
+
+def _row(saved: Saved, past: _Past, finding: Finding, row: dict[str, Any]) -> list[Child]:
+    link = tag("a", finding.id, href=f"#{anchor(finding.id)}")
+    cuts = past.cuts(row)
+    manner = f" ({row['manner']})" if row.get("manner") else ""
+    known = [f"{_offset(one['high_watermark'])}, {_offset(one['log_end'])}" for one in cuts]
+    notes = [*(_cut(saved, one) for one in cuts), str(row.get("note") or ""), _also(row)]
+    return [
+        str(row.get("partition")),
+        past.safe(row),
+        f"broker {_id(row.get('leader'))}, epoch {_id(row.get('leader_epoch'))}{manner}",
+        "; ".join(known) or "not logged",
+        "; ".join(note for note in notes if note) or "no line tells",
+        _range(row),
+        _bounds(row.get("lost_records_min"), row.get("lost_records_max")),
+        _bounds(row.get("acknowledged_min"), row.get("acknowledged_max")),
+        _written(saved, row),
+        link,
+    ]
+
+
+def _cut(saved: Saved, one: Row) -> str:
+    when = short(saved, one["started_at"])
+    return f"to {_offset(one['cut_to'])} by broker {one['broker']} at {when}"
+
+
+def _offset(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else "not logged"
+
+
+def _range(row: Row) -> str:
+    first, last = row.get("lost_from"), row.get("lost_to")
+    if isinstance(first, int) and isinstance(last, int):
+        return f"{first:,} to {last - 1:,}" if last > first else "none"
+    return f"from {first:,}, not bounded" if isinstance(first, int) else "not bounded"
+
+
+def _bounds(least: object, most: object) -> str:
+    if not isinstance(least, int) and not isinstance(most, int):
+        return "not known"
+    low = f"{least:,}" if isinstance(least, int) else "not known"
+    high = f"{most:,}" if isinstance(most, int) else "not bounded"
+    return low if low == high else f"{low} to {high}"
+
+
+def _written(saved: Saved, row: Row) -> str:
+    first, last = (millis(row.get(name)) for name in ("written_from", "written_to"))
+    if first is None and last is None:
+        return "not known"
+    return f"{short(saved, first)} to {short(saved, last)}"
+
+
+def _id(value: object) -> str:
+    # Only a number may stand in a command, and an id has no thousands.
+    return str(value) if isinstance(value, int) else "not known"
+
+
+def _also(row: Row) -> str:
+    cuts = row.get("also_cut")
+    return "; ".join(_other(cut) for cut in cuts) if isinstance(cuts, list) else ""
+
+
+def _other(cut: object) -> str:
+    if not isinstance(cut, dict):
+        return str(cut)
+    return ", ".join(f"{name.replace('_', ' ')} {cut[name]}" for name in sorted(cut))
+
+
+def _clean(saved: Saved) -> Markup | None:
+    """List what was cut after clean changes of leader: not lost to those who waited for all."""
+    rows, taken = rows_of_cuts(saved.findings), cut_cleanly(saved.findings)
+    if not rows:
+        return None
+    lines = (_trimmed(saved, finding, row) for finding, row in rows[:MOST])
+    caption = "Partitions that were cut after a clean change of leader"
+    heads = _head(CUT_HEAD)
+    shown = table(heads, lines, caption=caption, numbers=RIGHT, data_copy=caption)
+    head = tag("h3", "Cut after a clean change of leader")
+    says = f"{taken}. {CLEAN}" if taken else CLEAN
+    says += f" {SAFE}" if all(row.get("below_high_watermark") == 0 for _, row in rows) else ""
+    more = len(rows) - MOST
+    rest = tag("p", f"{count(more, 'row')} more in findings.json.") if more > 0 else None
+    return join([head, tag("p", says), shown, rest])
+
+
+def _trimmed(saved: Saved, finding: Finding, row: Row) -> list[Child]:
+    brokers = row.get("cut_on")
+    return [
+        str(row.get("partition")),
+        f"broker {_id(row.get('leader'))}, epoch {_id(row.get('leader_epoch'))}",
+        listed([f"broker {one}" for one in brokers]) if isinstance(brokers, list) else "not known",
+        _range(row),
+        _bounds(row.get("lost_records_min"), row.get("lost_records_max")),
+        _offset(row.get("below_high_watermark")),
+        _written(saved, row),
+        tag("a", finding.id, href=f"#{anchor(finding.id)}"),
+    ]
+
+
+def _check(rows: Sequence[Row]) -> Markup:
+    """Give the commands that show, on a broker, where the new leader's history begins."""
+    lines = []
+    for row in rows[:COMMANDS]:
+        folder = shlex.quote(visible(str(row.get("partition"))))
+        base = f'"$LOG_DIR"/{folder}'
+        leader, epoch = _id(row.get("leader")), _id(row.get("leader_epoch"))
+        grep = f"grep 'partitionLeaderEpoch: {epoch} '"
+        lines += [
+            f"# on broker {leader}: the line of epoch {epoch} holds the offset it began at",
+            f"cat {base}/leader-epoch-checkpoint",
+            f"kafka-dump-log.sh --files {base}/{FIRST} | {grep} | head -n 1",
+        ]
+    more = len(rows) - COMMANDS
+    rest = tag("p", f"The other {count(more, 'partition')} likewise.") if more > 0 else None
+    return join([tag("h3", "How to check"), tag("p", HINT), command(lines), rest])

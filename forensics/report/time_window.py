@@ -1,0 +1,204 @@
+"""One run, seen through a shorter window: only what reaches into it is told of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from forensics.errors import ForensicsError
+from forensics.lib.formatting import clock, count, millis, span
+from forensics.lib.time_zone import current
+from forensics.report.histories.selection import CLOCK, read_moment
+from forensics.run_output.reader import INCIDENT, Saved, moments_of
+
+Span = tuple[int, int]
+# With less than this share of lines in a known layout, silence proves nothing.
+READ_SHARE = 0.5
+LACKING = ("missing", "rotated", "hidden")
+
+
+@dataclass(frozen=True)
+class Narrowed(Saved):
+    """A run of which only one window is looked at."""
+
+    whole: Saved
+    span: Span
+
+    @property
+    def is_part(self) -> bool:
+        """Whether only a window of the run is looked at: it is."""
+        return True
+
+    @property
+    def says(self) -> str:
+        """Say what this is a part of."""
+        found = f"{len(self.findings):,} of {count(len(self.whole.findings), 'finding')}"
+        reach = span(*self.whole.window) if self.whole.window else "at times not known"
+        return (
+            f"Narrowed to {span(*self.span)}: {found} reach into it, and states that began earlier "
+            f"or ended later keep their times. The logs reach over {reach}; counts of files and "
+            "lines are of the whole logs."
+        )
+
+    def table(
+        self, name: str, columns: Sequence[str], where: ds.Expression | None = None
+    ) -> pa.Table:
+        """Read as `Saved` does, but only what reaches into the window."""
+        more = [column for column in self._times(name) if column not in columns]
+        kept = _both(where, self._reaches(name))
+        read = super().table(name, [*columns, *more], kept)
+        return self._exact(name, read).select(list(columns))
+
+    def parts(
+        self, name: str, columns: Sequence[str], where: ds.Expression | None = None
+    ) -> Iterator[pa.Table]:
+        """Read as `Saved` does, but only what reaches into the window."""
+        more = [column for column in self._times(name) if column not in columns]
+        kept = _both(where, self._reaches(name))
+        for part in super().parts(name, [*columns, *more], kept):
+            found = self._exact(name, part).select(list(columns))
+            if found.num_rows:
+                yield found
+
+    def count(self, name: str, where: ds.Expression | None = None) -> int:
+        """Count the rows that reach into the window."""
+        return super().count(name, _both(where, self._reaches(name)))
+
+    def _times(self, name: str) -> list[str]:
+        # What a node logged is in the node's own time, and only its name tells which that is.
+        return ["ts", "node"] if name == "events" else []
+
+    def _reaches(self, name: str) -> ds.Expression | None:
+        have = set(self.columns(name))
+        start, end = self.span
+        if name == "events":
+            around = max((one.farthest(start, end) for one in self.corrections.values()), default=0)
+            return (ds.field("ts") >= _at(start - around)) & (ds.field("ts") <= _at(end + around))
+        if "started_at" not in have:
+            return None
+        begun = ds.field("started_at")
+        reaches = begun.is_null() | (begun <= _at(end))
+        over = ds.field("ended_at") if "ended_at" in have else begun
+        return reaches & (over.is_null() | (over >= _at(start)))
+
+    def _exact(self, name: str, read: pa.Table) -> pa.Table:
+        if name != "events" or not self.corrections or not read.num_rows:
+            return read
+        moments = moments_of(read, self.corrections)
+        inside = pa.array((moments >= self.span[0]) & (moments <= self.span[1]))
+        return read.filter(inside)
+
+
+def asked(saved: Saved, since: str | None, till: str | None) -> Span:
+    """Read --from and --to in the page's zone, within what the logs reach."""
+    if not saved.window:
+        raise ForensicsError(f"{saved.out}: no line in it has a time, so no window can be chosen.")
+    first, last = saved.window
+    begun, over = _read("--from", since, saved.window), _read("--to", till, saved.window)
+    start = first if begun is None else max(first, begun)
+    end = last if over is None else min(last, over)
+    if begun is not None and over is not None and begun >= over:
+        raise ForensicsError("--from is not before --to; exchange them, or choose another.")
+    if start >= end:
+        raise ForensicsError(
+            f"The logs reach over {span(first, last)}; choose --from and --to within that."
+        )
+    return start, end
+
+
+def _read(option: str, text: str | None, window: Span) -> int | None:
+    if text is None:
+        return None
+    by = current().offset
+    moment = millis(text)
+    if CLOCK.fullmatch(text):
+        moment = read_moment(option, text, (window[0] + by, window[1] + by))
+        return None if moment is None else moment - by
+    if moment is None:
+        raise ForensicsError(
+            f"{option} {text}: write a time such as {clock(window[0])} or, where the logs are of "
+            "one day, 11:38:51."
+        )
+    # A time that names its own zone is in that one.
+    names_zone = millis(f"{text}Z") is None
+    return moment if names_zone else moment - by
+
+
+def narrow(saved: Saved, span: Span) -> Narrowed:
+    """Look at one window of a run."""
+    findings = [one for one in saved.document.get("findings") or () if _overlaps(one, span)]
+    kept = {one.get("id") for one in findings}
+    document = dict(saved.document) | {
+        "findings": findings,
+        "window": {"from": _iso(span[0]), "to": _iso(span[1])},
+        "whole_window": saved.document.get("window"),
+    }
+    for name, rows in (("chains", _chains(saved, kept)), ("detectors", _outcomes(saved, findings))):
+        if name in document:
+            document[name] = rows
+    seen = Narrowed(saved.out, document, saved, span)
+    verdict = _verdict(seen)
+    first = str(findings[0].get("title") or "") if findings else "Nothing"
+    words = first if verdict == "incident" else f"{count(len(findings), 'finding')} in this window."
+    return Narrowed(saved.out, document | {"verdict": verdict, "summary": words}, saved, span)
+
+
+def _verdict(seen: Narrowed) -> str:
+    if any(finding.severity in INCIDENT for finding in seen.findings):
+        return "incident"
+    whole = seen.whole.document.get("verdict")
+    if whole != "incident":
+        return str(whole)
+    # The run had an incident elsewhere, so nobody asked yet whether silence means anything here.
+    lines = sum(row["lines"] for row in seen.files)
+    loose = sum(row["unparsed_lines"] for row in seen.files)
+    known = seen.count("leadership", ds.field("how") == "observed")
+    lacks = seen.has("coverage") and seen.count("coverage", ds.field("state").isin(LACKING))
+    broken = any(row["damaged"] for row in seen.files)
+    blind = not lines or not known or broken or lacks or loose > lines * READ_SHARE
+    return "cannot_tell" if blind else "clear"
+
+
+def _overlaps(finding: Mapping[str, Any], span: Span) -> bool:
+    start, end = millis(finding.get("from")), millis(finding.get("to"))
+    return (start is None or start <= span[1]) and (end is None or end >= span[0])
+
+
+def _chains(saved: Saved, kept: set[object]) -> list[Any]:
+    """Keep the chains none of whose findings are gone."""
+    every = {one.get("id") for one in saved.document.get("findings") or ()}
+    return [
+        chain
+        for chain in saved.document.get("chains") or ()
+        if not any(gone in str(chain) for gone in map(str, every - kept))
+    ]
+
+
+def _outcomes(saved: Saved, findings: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Count for each detector what it found in this window."""
+    rows = []
+    for outcome in saved.document.get("detectors") or ():
+        found = sum(one.get("detector") == outcome.get("detector") for one in findings)
+        fired = outcome.get("status") == "fired"
+        status = "quiet" if fired and not found else outcome.get("status")
+        rows.append(dict(outcome) | {"findings": found, "status": status})
+    return rows
+
+
+def _both(one: ds.Expression | None, other: ds.Expression | None) -> ds.Expression | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def _at(ms: int) -> pa.Scalar:
+    return pa.scalar(ms * 1000, pa.timestamp("us", tz="UTC"))
+
+
+def _iso(ms: int) -> str:
+    moment = pa.scalar(ms, pa.timestamp("ms", tz="UTC")).as_py()
+    return str(moment.isoformat(timespec="milliseconds")).replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""Tools for people who write rules: check, explain, document. No scan needs them."""

@@ -1,0 +1,261 @@
+"""What the rules know of an archive: records by logger, and the shapes that no rule claims.
+
+Walks over all records of an archive in this process, and counts what was met on the way.
+
+Says which rule takes which line of a log, and what the lines look like that no rule takes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.events.log_reader import Book
+from forensics.ingest.archive_reader import begin, pieces
+from forensics.ingest.read_plan import Split
+from forensics.ingest.record_splitter import Cut
+from forensics.ingest.record_starts import Signature
+from forensics.lib.text_safety import plain
+from forensics.schemas import FACTS
+
+
+@dataclass
+class Walk:
+    """What was met: records, lines in no known layout, and files that are damaged."""
+
+    records: int = 0
+    nowhere: int = 0
+    damaged: list[str] = field(default_factory=list)
+
+    def cuts(
+        self, splits: Iterable[Split], signatures: Sequence[Signature]
+    ) -> Iterator[tuple[str, Cut]]:
+        """Yield the records of each file, some at a time.
+
+        Splits must hold whole files (a plan with a huge split size), since line numbers start anew
+        in each of them.
+        """
+        for split in splits:
+            if split.role == "digest":
+                continue
+            for piece in pieces(split):
+                opened = begin(piece, signatures)
+                for block, final in opened.blocks:
+                    cut = opened.cutter.feed(block, final=final)
+                    if cut is not None:
+                        yield piece.file, cut
+                self.records += opened.cutter.account.records
+                self.nowhere += opened.cutter.account.unparsed_lines
+                if piece.item.damaged:
+                    self.damaged.append(f"{plain(piece.file)}: {plain(piece.item.damaged)}")
+
+
+_DIGITS = re.compile(r"[0-9]+")
+_BARE = re.compile(r"[\w.:,+@/#-]+")
+# A shape is for the eye: longer ones are cut.
+_SHAPE = 240
+
+
+@dataclass
+class Tally(Walk):
+    """What was counted on the way."""
+
+    claimed: int = 0
+    rules: Counter[str] = field(default_factory=Counter)
+    shapes: Counter[str] = field(default_factory=Counter)
+
+
+def explain(splits: Iterable[Split], book: Book, tally: Tally) -> Iterator[str]:
+    """Yield one line of text for each event that the rules find, and count in `tally`."""
+    for file, cut in tally.cuts(splits, book.signatures):
+        yield from _cut(cut, file, book, tally)
+
+
+def _cut(cut: Cut, file: str, book: Book, tally: Tally) -> Iterator[str]:
+    events = book.events(cut)
+    tally.claimed += len(events["offset"].unique())
+    tally.rules.update(rule for _, rule in _pairs(events))
+    tally.shapes.update(_unclaimed_shapes(book, cut, events))
+    for event in events.to_pylist():
+        yield f"{plain(file)}:{event['line']} {_told(event)}"
+
+
+def _pairs(events: pa.RecordBatch) -> set[tuple[int, str]]:
+    """Count a rule once for each line, however many events it makes of it."""
+    return set(zip(events["offset"].to_pylist(), events["rule"].to_pylist(), strict=True))
+
+
+def _told(event: Mapping[str, Any]) -> str:
+    names = [*FACTS.names, "telling"]
+    facts = [f"{name}={_value(event[name])}" for name in names if event[name] is not None]
+    return " ".join([event["rule"], event["kind"], *facts])
+
+
+def _value(value: Any) -> str:
+    r"""Write a fact so that its end can be seen.
+
+    >>> _value([1, 2]), _value("orders-v2"), _value("two words")
+    ('[1,2]', 'orders-v2', '"two words"')
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value if isinstance(value, str) and _BARE.fullmatch(value) else plain(text)
+
+
+def _unclaimed_shapes(book: Book, cut: Cut, events: pa.RecordBatch) -> Iterator[str]:
+    """Yield the masked text of records whose logger some rule knows, and that no rule took."""
+    entries = book.entries(cut)
+    loggers = pa.array([name.encode() for name in book.matcher.loggers], pa.binary())
+    left = pc.and_(
+        pc.is_in(entries["logger"], loggers),
+        pc.invert(pc.is_in(entries["offset"], events["offset"])),
+    )
+    for row in entries.select(["logger", "level", "message"]).filter(left).to_pylist():
+        logger, level, message = ((part or b"").decode("utf-8", "replace") for part in row.values())
+        yield plain(f"{logger} {level} {_DIGITS.sub('#', message)[:_SHAPE]}")
+
+
+# What differs from line to line without saying anything new, and the mark that stands for it.
+_MASKS = (
+    (r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}", "<uuid>"),
+    (r"\b[A-Za-z0-9_-]{22}\b", "<id>"),
+    (r"[A-Za-z0-9._-]+-[0-9]+\b(?:, ?[A-Za-z0-9._-]+-[0-9]+\b)*", "<partition>"),
+    (r"0x[0-9a-f]+", "<hex>"),
+    (r"[0-9]+", "#"),
+)
+# A shape is for the eye: longer ones are cut.
+_LONGEST = 200
+# Hostile logs hold as many shapes as lines; what is rare then goes first.
+_MOST_SHAPES = 100_000
+
+
+@dataclass(frozen=True, order=True)
+class Shape:
+    """Records that look alike."""
+
+    logger: str
+    level: str
+    text: str
+
+
+@dataclass
+class Coverage(Walk):
+    """What was counted: records by logger and by who claims them, and the rest by shape."""
+
+    loggers: Counter[str] = field(default_factory=Counter)
+    told: Counter[str] = field(default_factory=Counter)
+    routine: Counter[str] = field(default_factory=Counter)
+    shapes: Counter[Shape] = field(default_factory=Counter)
+    places: dict[Shape, str] = field(default_factory=dict)
+    rules: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def claimed(self) -> int:
+        """How many records some rule takes."""
+        return self.told.total() + self.routine.total()
+
+    def unclaimed(self, logger: str) -> int:
+        """How many records of one logger no rule takes."""
+        return self.loggers[logger] - self.told[logger] - self.routine[logger]
+
+    def ranked(self) -> list[str]:
+        """Name the loggers, those with the most unclaimed records first."""
+        return sorted(self.loggers, key=lambda name: (-self.unclaimed(name), name))
+
+    def lines(self, limit: int) -> Iterator[str]:
+        """Tell it in lines of text."""
+        yield f"{'unclaimed':>10} {'telling':>10} {'routine':>10}  logger"
+        for name in self.ranked()[:limit]:
+            told, routine = self.told[name], self.routine[name]
+            yield f"{self.unclaimed(name):>10} {told:>10} {routine:>10}  {plain(name)}"
+        yield ""
+        for shape, count in self._shapes(limit):
+            yield f"{count:>10}  {plain(shape.logger)} {plain(shape.level)} {plain(shape.text)}"
+            yield f"{'':>12}{plain(self.places[shape])}"
+        share = 100 * self.claimed / (self.records or 1)
+        yield (
+            f"{self.records} records, {self.claimed} claimed ({share:.1f} %), "
+            f"{self.nowhere} lines in no known layout"
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Tell it for machines."""
+        return {
+            "records": self.records,
+            "claimed": self.claimed,
+            "nowhere": self.nowhere,
+            "loggers": [
+                {
+                    "logger": name,
+                    "unclaimed": self.unclaimed(name),
+                    "telling": self.told[name],
+                    "routine": self.routine[name],
+                }
+                for name in self.ranked()
+            ],
+            "shapes": [
+                asdict(shape) | {"count": count, "first": self.places[shape]}
+                for shape, count in self._shapes(len(self.shapes))
+            ],
+            "rules": dict(sorted(self.rules.items())),
+        }
+
+    def _shapes(self, limit: int) -> list[tuple[Shape, int]]:
+        return sorted(self.shapes.items(), key=lambda item: (-item[1], item[0]))[:limit]
+
+
+def cover(splits: Iterable[Split], book: Book) -> Coverage:
+    """Count over splits of whole files (a plan with a huge split size)."""
+    coverage = Coverage()
+    routine = {rule.id for rule in book.rules if rule.routine}
+    for file, cut in coverage.cuts(splits, book.signatures):
+        _count(cut, file, book, routine, coverage)
+    return coverage
+
+
+def _count(cut: Cut, file: str, book: Book, routine: set[str], coverage: Coverage) -> None:
+    entries = book.entries(cut)
+    events = book.matcher.match(entries)
+    takers = pc.list_element(pc.split_pattern(events["rule"], "@"), 0)
+    quiet = pc.is_in(takers, pa.array(sorted(routine), pa.string()))
+    for column, counter in (
+        (events.filter(pc.invert(quiet)), coverage.told),
+        (events.filter(quiet), coverage.routine),
+    ):
+        lines = entries.filter(pc.is_in(entries["offset"], column["offset"]))
+        counter.update(_counts(lines["logger"]))
+    # A line counts once, however many events a rule makes of it.
+    claims = set(zip(events["offset"].to_pylist(), takers.to_pylist(), strict=True))
+    coverage.rules.update(rule for _, rule in claims)
+    coverage.loggers.update(_counts(entries["logger"]))
+    left = entries.filter(pc.invert(pc.is_in(entries["offset"], events["offset"])))
+    _shapes(left, file, coverage)
+
+
+def _counts(column: pa.Array) -> dict[str, int]:
+    return {_text(row["values"]): row["counts"] for row in pc.value_counts(column).to_pylist()}
+
+
+def _shapes(entries: pa.RecordBatch, file: str, coverage: Coverage) -> None:
+    texts = entries["message"]
+    for pattern, mark in _MASKS:
+        texts = pc.replace_substring_regex(texts, pattern, mark)
+    texts = pc.binary_slice(texts, 0, _LONGEST)
+    columns = (entries["line"], entries["logger"], entries["level"], texts)
+    for line, *row in zip(*(column.to_pylist() for column in columns), strict=True):
+        shape = Shape(*map(_text, row))
+        coverage.shapes[shape] += 1
+        coverage.places.setdefault(shape, f"{file}:{line}")
+    if len(coverage.shapes) > _MOST_SHAPES:
+        coverage.shapes = Counter(dict(coverage.shapes.most_common(_MOST_SHAPES // 2)))
+        coverage.places = {shape: coverage.places[shape] for shape in coverage.shapes}
+
+
+def _text(raw: bytes | str | None) -> str:
+    return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw or ""

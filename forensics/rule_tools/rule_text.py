@@ -1,0 +1,315 @@
+"""Says in words what a rule holds: for lists, for a terminal, and for the pages in docs/.
+
+What each column of the table of events means.
+
+A mapping of its own and no metadata of the Arrow schema: metadata would travel into every Parquet
+file and make schemas unequal that hold the same, and tables.py stays one short line a column.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from forensics.errors import ForensicsError
+from forensics.events.rules import MORE, ROUTINE, Kind, Rule, Wording, kinds
+from forensics.lib.text_safety import plain
+from forensics.schemas import FACTS
+
+MEANINGS: Mapping[str, str] = {
+    "kind": "what happened; docs/rules/kinds.md lists the kinds",
+    "ts": "the time of the line as it was logged, in UTC; no clock is corrected here",
+    "node": "the node whose log holds the line; null where nothing tells",
+    "file": "the file, with the archives it was found in",
+    "line": "the number of the line in its file; of a record of several lines the first",
+    "offset": "where the line begins, in bytes from the start of the unpacked file",
+    "topic": "the topic",
+    "partition": "the number of the partition in its topic",
+    "leader": "the broker that leads the partition; -1 where there is none",
+    "leader_epoch": "the counter that every change of the partition's leader raises",
+    "partition_epoch": "the counter that every change of the partition raises; with ZooKeeper the "
+    "version of its znode",
+    "isr": "the brokers that are in sync, after what the line tells",
+    "replicas": "the brokers that the partition is assigned to",
+    "broker": "the broker that the line is about, most often its writer; for the line of a client "
+    "the broker it talked to",
+    "client": "the client id",
+    "error": "the error by Kafka's name of today; what has none stays as it was written",
+    "previous_leader": "the leader before; -1 where there was none",
+    "previous_epoch": "the leader epoch before; -1 where the writer knew of none",
+    "previous_isr": "the brokers that were in sync before",
+    "elr": "the eligible leader replicas: not in sync, and known to hold everything committed",
+    "recovery": "whether the leader was chosen cleanly (RECOVERED), or still has to make up for an "
+    "unclean election (RECOVERING)",
+    "log_end": "the offset that the next record of this replica's log gets",
+    "high_watermark": "the offset up to which everything is committed",
+    "cut_to": "the offset to which a log is cut: what stood from there on is gone",
+    "controller": "the controller that the line is about, most often its writer",
+    "controller_epoch": "the counter that every change of the active controller raises",
+    "broker_epoch": "the number that a broker gets when it registers, a new one at every start",
+    "from_state": "the state before",
+    "to_state": "the state after",
+    "added": "the nodes that came",
+    "removed": "the nodes that went",
+    "bounced": "the brokers that went and came back unseen",
+    "alive": "the brokers that live",
+    "epoch_ms": "a time that the line itself tells, in milliseconds since 1970 in UTC",
+    "count": "how many of what the line is about",
+    "detail": "a short text, such as a reason or an address",
+    "peer": "the other node, where the line tells of two",
+    "group": "the consumer group, or another group of members",
+    "generation": "the counter that every rebalance of the group raises",
+    "member": "the id of the group's member",
+    "setting": "the name of a setting",
+    "value": "the value of the setting",
+    "log_dir": "the folder that holds a broker's logs",
+    "position": "an offset that is neither a log's end nor a high watermark",
+    "producer_id": "the id that a broker gave to an idempotent or transactional producer",
+    "duration_ms": "how long it took, in milliseconds",
+    "retriable": "whether Kafka itself tries again after the error; null where it does not say",
+    "telling": "null where the line is news; otherwise it may re-tell an older fact under its own "
+    "time: fresh, replay or always",
+    "rule": "the rule that took the line, and the first version of the wording: id@version",
+    "level": "the level of the line, such as WARN",
+    "logger": "the last part of the logger's name",
+    "text": "the first line of the record as it was logged, cut where it is very long",
+}
+
+
+def type_name(kind: pa.DataType) -> str:
+    """Name a type for people.
+
+    >>> type_name(pa.list_(pa.int32())), type_name(pa.timestamp("us", tz="UTC"))
+    ('list of int32', 'timestamp, UTC')
+    """
+    if pa.types.is_list(kind):
+        return f"list of {kind.value_type}"
+    return "timestamp, UTC" if pa.types.is_timestamp(kind) else str(kind)
+
+
+# What `restates` of a rule means, in a sentence.
+RETELLING: Mapping[str, str] = {
+    "fresh": "Re-tells an older state where the previous epoch is -1, as after a restart.",
+    "replay": "Controllers write it again, under a new time, when they read their log at a start.",
+    "always": "Tells of a state that may be older than the line.",
+}
+_WIDTH = 96
+
+
+def every_kind() -> Mapping[str, Kind]:
+    """Give every shipped kind, and the one of lines that tell nothing."""
+    return {**kinds(), ROUTINE: Kind("a line that is known and tells nothing")}
+
+
+def meaning(kind: Kind) -> str:
+    """Say what a kind means, and whether a scan reads it only when asked to."""
+    return f"{kind.means} (context)" if kind.context else kind.means
+
+
+def family(rule: Rule) -> str:
+    """Name the family of a rule: the folder that holds its file."""
+    return Path(rule.path).parent.name
+
+
+def kinds_of(rule: Rule) -> list[str]:
+    """Give the kinds of events that a rule tells: its own first, then those beside its news."""
+    extras = (extra.kind for wording in rule.wordings for extra in wording.also)
+    return list(dict.fromkeys([rule.kind, *extras]))
+
+
+def span(versions: Iterable[str]) -> tuple[str, str]:
+    """Give the oldest and the newest of some versions.
+
+    >>> span(["3.9", "0.11", "3.10"])
+    ('0.11', '3.10')
+    """
+    ranked = sorted(versions, key=_numbers)
+    return ranked[0], ranked[-1]
+
+
+def newest(rules: Iterable[Rule]) -> str:
+    """Give the newest version of Kafka that the rules know: the one most wordings last to."""
+    lasts = Counter(wording.versions[-1] for rule in rules for wording in rule.wordings)
+    return max(lasts, key=lambda version: (lasts[version], _numbers(version)), default="")
+
+
+def versions_of(rule: Rule) -> list[str]:
+    """Give the first and the last version of every wording of a rule."""
+    return [version for wording in rule.wordings for version in wording.versions]
+
+
+def since(versions: Sequence[str], last: str) -> str:
+    """Say since when, and until when, something is written; `last` is the newest version known.
+
+    >>> [since(versions, "4.3") for versions in (["2.1", "4.3"], ["1.0", "3.8"], ["3.5", "3.5"])]
+    ['since 2.1', '1.0 to 3.8', 'only 3.5']
+    """
+    first, until = span(versions)
+    if until == last:
+        return f"since {first}"
+    return f"only {first}" if first == until else f"{first} to {until}"
+
+
+def summary(rule: Rule) -> dict[str, Any]:
+    """Give what a list of rules says of one, as plain values."""
+    oldest, latest = span(versions_of(rule))
+    return {
+        "id": rule.id,
+        "kind": rule.kind,
+        "family": family(rule),
+        "loggers": list(rule.loggers),
+        "versions": [oldest, latest],
+        "wordings": len(rule.wordings),
+        "means": rule.means,
+        "file": rule.path,
+    }
+
+
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """Give up to five names that were perhaps meant.
+
+    >>> near("isr.updatet", ["isr.updated", "isr.rejected", "leader.starts"])
+    ['isr.updated']
+    >>> near("leader", ["isr.updated", "quorum.leader-starts"])
+    ['quorum.leader-starts']
+    """
+    names = {one.lower(): one for one in sorted(set(known))}
+    within = [one for one in names if name.lower() in one]
+    alike = get_close_matches(name.lower(), names, n=3)
+    return [names[one] for one in dict.fromkeys([*alike, *within])][:5]
+
+
+def find(rules: Iterable[Rule], name: str) -> Rule:
+    """Find a rule by its id, or by what events and `rules explain` say of it: id@version."""
+    known = {rule.id: rule for rule in rules}
+    wanted = name.partition("@")[0]
+    if wanted in known:
+        return known[wanted]
+    guesses = near(wanted, known)
+    hint = f"Did you mean {' or '.join(guesses)}?" if guesses else "`rules list` names them all."
+    raise ForensicsError(f"There is no rule {plain(wanted)!r}. {hint}")
+
+
+def facts_of(rule: Rule) -> dict[str, list[str]]:
+    """Give the facts that a rule's own events carry, and for each where its values come from.
+
+    No source means that the line itself holds it under this name.
+    """
+    facts: dict[str, list[str]] = {}
+    for wording in rule.wordings:
+        sources: dict[str, str] = dict.fromkeys(wording.names, "")
+        sources |= {name: _source(value) for name, value in wording.settings.items()}
+        for name, source in sources.items():
+            if name in FACTS.names and source not in facts.setdefault(name, []):
+                facts[name].append(source)
+    return {
+        name: [source for source in facts[name] if source] for name in FACTS.names if name in facts
+    }
+
+
+def example_of(rule: Rule) -> tuple[str, Mapping[str, Any]]:
+    """Give the example that says most: a recorded one before others, and what it gives first."""
+    order = ("recorded", "published")
+    ranked = sorted(
+        (one for wording in rule.wordings for one in wording.examples),
+        key=lambda one: order.index(one.seen) if one.seen in order else len(order),
+    )
+    if not ranked:
+        return "", {}
+    gives = ranked[0].gives
+    first = gives if isinstance(gives, Mapping) else next(iter(gives), {})
+    return ranked[0].line, first
+
+
+def items_told(wording: Wording) -> str:
+    """Say where the items of a wording's list are, or nothing."""
+    if wording.each is None:
+        return ""
+    where = "the lines after the first" if wording.each.of == MORE else f"<{wording.each.of}>"
+    by = {"\n": "", ",": ", separated by commas"}.get(
+        wording.each.by, f", separated by {json.dumps(wording.each.by)}"
+    )
+    only = "".join(
+        f", where {name} is {' or '.join(values)}" for name, values in wording.each.only.items()
+    )
+    return f"each item of {where}{by}{only}"
+
+
+def described(rule: Rule) -> Iterator[str]:
+    """Yield the lines that tell everything of a rule."""
+    oldest, latest = span(versions_of(rule))
+    yield rule.id
+    kind = every_kind().get(rule.kind)
+    yield f"  kind      {rule.kind}" + (f": {plain(meaning(kind))}" if kind else "")
+    yield f"  loggers   {', '.join(rule.loggers)}"
+    yield f"  versions  {oldest} to {latest}, wordings: {len(rule.wordings)}"
+    yield f"  file      {rule.path}"
+    for title, text in (("Means", rule.means), ("Beware", rule.beware)):
+        if text:
+            yield from ("", title, *_wrapped(text))
+    facts = facts_of(rule)
+    if facts:
+        yield from ("", "Facts")
+        width = max(map(len, facts))
+        for name, sources in facts.items():
+            from_ = f" [{'; '.join(sources)}]" if sources else ""
+            yield f"  {name:<{width}}  {MEANINGS[name]}{from_}"
+    yield from ("", "Wordings")
+    for wording in rule.wordings:
+        yield from _wording(wording)
+    refused = dict.fromkeys(line for wording in rule.wordings for line in wording.refuses)
+    if refused:
+        yield from ("", "Refuses")
+        yield from (text for line in refused for text in _whole(line, "  "))
+
+
+def _wording(wording: Wording) -> Iterator[str]:
+    yield f"  {' to '.join(dict.fromkeys(span(wording.versions)))}"
+    yield f"    match    {plain(wording.template.source)}"
+    if wording.each:
+        yield f"    for      {items_told(wording)}"
+        yield f"             {plain(wording.each.template.source)}"
+    for extra in wording.also:
+        facts = ", ".join(f"{name} {_source(value)}" for name, value in extra.facts.items())
+        yield f"    also     {extra.kind}: {facts}"
+    if wording.restates in RETELLING:
+        yield f"    time     {RETELLING[str(wording.restates)]}"
+    for example in wording.examples:
+        first, *rest = _whole(example.line, "             ")
+        yield f"    example  {first.strip()}" + (f"  ({example.seen})" if example.seen else "")
+        yield from rest
+        yield from _given(example.gives)
+
+
+def _given(gives: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for one in [gives] if isinstance(gives, Mapping) else gives:
+        facts = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in one.items())
+        yield f"      gives  {plain(' '.join(facts))}"
+
+
+def _whole(text: str, indent: str) -> list[str]:
+    return [indent + plain(line) for line in text.split("\n")]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(
+        plain(text), _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
+
+
+def _source(value: Any) -> str:
+    """Say where a fact that `set` names comes from: another name, or a constant."""
+    if isinstance(value, str) and value.startswith("{"):
+        return f"the same as <{value[1:-1]}>"
+    return f"always {value}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

@@ -1,0 +1,253 @@
+"""Drafts a rule from one line of a log: a file that holds, and that a person then makes good."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forensics.errors import ForensicsError, RuleError
+from forensics.events.log_reader import Book
+from forensics.events.packs import Catalogue
+from forensics.events.rules import Kind, Rule, load_rules
+from forensics.lib.log_templates import compile_template, respell
+from forensics.lib.text_safety import plain
+from forensics.lib.yaml_with_lines import Page, root
+from forensics.parsing.layout_check import rows
+from forensics.parsing.layouts import Layout
+from forensics.rule_tools.check import check
+from forensics.rule_tools.rule_text import near, newest
+from forensics.schemas import FACTS
+
+_ID = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
+_LOGGER = re.compile(r"[\w.$-]+")
+
+# Numbers and names stand alone where they are no part of a version, an address, a time or a path.
+_ALONE = r"(?:(?<![\w.:/@+-])(?<!:[0-9]{2},)|(?<=[A-Za-z]:))"
+_ENDS = r"(?![\w/@+-]|[.:]\w)"
+_TP = r"[a-zA-Z0-9._-]*[a-zA-Z_][a-zA-Z0-9._-]*-[0-9]+"
+_TOKENS = re.compile(
+    # A partition is called so, or it may be a thread: both look like `name-0`.
+    r"(?P<partition>(?P<lead>\b(?:[Pp]artitions?(?:\(s\))?(?: [a-z]+(?= )){0,2}|[Rr]eplica"
+    rf"|[Ll]eader|[Ff]ollower|[Ll]og)(?:[ =:][\[({{]?|[\[({{])){_TP}"
+    rf"(?P<others>(?:, ?{_TP})*){_ENDS})"
+    r"|(?P<client>\bclientId=)(?:[^\s,()\[\]]+)"
+    r"|(?P<group>\bgroupId=)(?:[^\s,()\[\]]+)"
+    rf"|(?P<uuid>{_ALONE}[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}{_ENDS})"
+    rf"|(?P<id>{_ALONE}(?=[\w-]*[0-9])(?=[\w-]*[A-Z])(?=[\w-]*[a-z])[\w-]{{22}}{_ENDS})"
+    r"|(?P<list>\[-?[0-9]+(?:, ?-?[0-9]+)*\])"
+    rf"|(?P<ms>{_ALONE}[0-9]+(?= ?ms\b))"
+    rf"|(?P<decimal>{_ALONE}[0-9]+\.[0-9]+{_ENDS})"
+    rf"|(?P<number>{_ALONE}-?[0-9]+{_ENDS})"
+)
+# What a token becomes at first, and what when it comes again: a fact is captured once.
+_PARTS = {
+    "client": ("clientId={client:word}", "clientId={:word}"),
+    "group": ("groupId={group:word}", "groupId={:word}"),
+    "uuid": ("{:word}", "{:word}"),
+    "id": ("{:word}", "{:word}"),
+    "list": ("{:ints}", "{:ints}"),
+    "ms": ("{duration_ms:int}", "{:int}"),
+    "decimal": ("{:int}.{:int}", "{:int}.{:int}"),
+    "number": ("{:int}", "{:int}"),
+}
+_WORD = re.compile(r"[A-Za-z]{2,}")
+
+_SAMPLE = (
+    "[2026-01-01 12:00:00,000] INFO Something ({id}) on partition orders-0 took 12 ms ({logger})"
+)
+
+_TEXT = """\
+# yaml-language-server: $schema={schema}
+# A draft that holds and says nothing yet: write what it means, then run `rules check`.
+id: {id}
+# What happened, of rules/kinds/; `routine` is a line that tells nothing.
+kind: {kind}
+logger: {logger}
+means: >
+  To be written: one or two plain sentences on what the line tells.
+beware: >
+  To be written, or to be left out: what the line does not mean.
+wordings:
+  # The first and the last version that write it so.
+  - versions: ["{version}", "{version}"]
+    # {{name:type}} captures a fact, {{:type}} passes over it; docs/events.md lists the facts.
+    match: {match}
+    examples:
+      - line: {line}
+        gives: {gives}
+# Lines that are near, and not meant.
+refuses:
+  - {refused}
+"""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a rule begins with."""
+
+    id: str
+    logger: str
+    kind: str
+    line: str | None = None
+
+
+def draft(wanted: Draft, found: Catalogue, kinds: Mapping[str, Kind], schema: str) -> str:
+    """Write a rule as YAML that `rules check` has nothing against.
+
+    `schema` is where an editor finds the JSON Schema of rules.
+    """
+    _checked(wanted, found, kinds)
+    line = wanted.line or _SAMPLE.format(id=wanted.id, logger=wanted.logger)
+    # Bytes of a log that are no UTF-8 reach us as halves of letters, which no file can hold.
+    line = line.encode("utf-8", "replace").decode()
+    logger = wanted.logger.rpartition(".")[2]
+    peers = [rule for rule in found.rules if logger in rule.loggers]
+    message = _message(line, logger, Book(found.layouts, peers))
+    match = template_of(message)
+    parts = {
+        "schema": schema,
+        "id": wanted.id,
+        "kind": wanted.kind,
+        "logger": logger,
+        "version": newest(found.rules),
+        "match": _quoted(match),
+        "line": _quoted(line),
+        "refused": _quoted(_near_miss(line, message, match)),
+    }
+    text = _TEXT.format(**parts, gives="{}")
+    given = _given(_loaded(text, wanted), line, found.layouts)
+    text = _TEXT.format(**parts, gives=_flow(given))
+    problems = check(found.layouts, [*peers, _loaded(text, wanted)])
+    if mine := [problem for problem in problems if problem.file == wanted.id]:
+        raise RuleError(mine)
+    return text
+
+
+def template_of(message: str) -> str:
+    """Make a match of a message: what surely differs from line to line is passed over.
+
+    >>> template_of("[Partition a-b-3 broker=1] Closed in 12 ms: epoch 7, ISR [1,2], v3.9.1")
+    '[Partition {:tp} broker={:int}] Closed in {duration_ms:int} ms: epoch {:int}, ISR {:ints}, v3.9.1'
+    >>> template_of("[Consumer clientId=a-1, groupId=b] Thread-0 adds partitions c-0, c-1 of {d}")
+    '[Consumer clientId={client:word}, groupId={group:word}] Thread-0 adds partitions {} of {}'
+    """  # noqa: E501
+    pieces: list[str] = []
+    seen: set[str] = set()
+    end = 0
+    for token in _TOKENS.finditer(message):
+        pieces.append(_literal(message[end : token.start()]))
+        end = token.end()
+        kind = str(token.lastgroup)
+        if kind == "partition":
+            again = "{:topic}-{:int}" if kind in seen else "{:tp}"
+            # Of several, each should be an event of its own: that is for a person to write.
+            pieces.append(token["lead"] + ("{}" if token["others"] else again))
+        else:
+            pieces.append(_PARTS[kind][kind in seen])
+        if not token["others"]:
+            seen.add(kind)
+    return "".join([*pieces, _literal(message[end:])])
+
+
+def pointer(file: Path) -> str:
+    """Say where a rule in some file finds the schema: beside it in a checkout, or installed."""
+    schema = root() / "schema" / "event-rule.json"
+    home = schema.resolve().parents[2]
+    here = file.resolve().parent
+    if not here.is_relative_to(home):
+        return schema.resolve().as_uri()
+    up = "../" * len(here.relative_to(home).parts)
+    return f"{up}rules/schema/event-rule.json"
+
+
+def _checked(wanted: Draft, found: Catalogue, kinds: Mapping[str, Kind]) -> None:
+    if not _ID.fullmatch(wanted.id):
+        says = "an id is lower case words with dots and dashes between, such as fetcher.removed"
+        raise ForensicsError(f"{plain(wanted.id)!r} is no id: {says}.")
+    if not _LOGGER.fullmatch(wanted.logger):
+        says = "give the last part of its name, such as ReplicaFetcherThread"
+        raise ForensicsError(f"{plain(wanted.logger)!r} is no logger: {says}.")
+    if wanted.kind not in kinds:
+        guesses = near(wanted.kind, kinds)
+        hint = f"did you mean {' or '.join(guesses)}?" if guesses else "rules/kinds/ lists them."
+        raise ForensicsError(f"There is no kind {plain(wanted.kind)!r}; {hint}")
+    for rule in found.rules:
+        if rule.id == wanted.id:
+            says = "choose another id, or copy that file into a pack to replace the rule"
+            raise ForensicsError(f"There is a rule {rule.id} already, in {rule.path}: {says}.")
+
+
+def _message(line: str, logger: str, book: Book) -> str:
+    """Read a line as a scan does; it must be of the logger, and no rule may take it already."""
+    cut = book.cut([line])
+    entries = book.entries(cut) if cut is not None else None
+    if entries is None or len(entries) != 1:
+        says = "give one whole line as it stands in the file, with time, level and logger"
+        raise ForensicsError(f"No layout reads the line: {says}.")
+    (entry,) = rows(entries)
+    message = str(entry["message"] or "")
+    if entry["logger"] != logger:
+        raise ForensicsError(f"The line's logger is {plain(str(entry['logger']))}, not {logger}.")
+    if not _WORD.search(message):
+        raise ForensicsError("The line has no words that a rule could know it by.")
+    takers = sorted(set(book.matcher.match(entries)["rule"].to_pylist()))
+    if takers:
+        says = f"see: kafka-forensics rules show {takers[0].partition('@')[0]}"
+        raise ForensicsError(f"The rule {takers[0]} takes this line already; {says}")
+    return message
+
+
+def _literal(text: str) -> str:
+    """Keep text as it is; what stands in braces could be read as a part, and becomes any text."""
+    return respell(text, lambda _name, _kind: "{}")
+
+
+def _near_miss(line: str, message: str, match: str) -> str:
+    """Change the words of a line until the match refuses it."""
+    template = compile_template(match)
+    pattern = re.compile(template.pattern)
+    changes = [f"{message} and more", f"Not so: {message}"]
+    longest = max(_WORD.findall(template.longest), key=len, default="")
+    if longest:
+        changes.insert(0, message.replace(longest, f"not {longest}", 1))
+    changed = next((one for one in changes if not pattern.search(one)), "Something else")
+    return line.replace(message, changed, 1)
+
+
+def _loaded(text: str, wanted: Draft) -> Rule:
+    (rule,) = load_rules([Page(wanted.id, text.encode())], {wanted.kind: Kind("")})
+    return rule
+
+
+def _given(rule: Rule, line: str, layouts: tuple[Layout, ...]) -> dict[str, Any]:
+    book = Book(layouts, [rule])
+    cut = book.cut([line])
+    events = book.matcher.match(book.entries(cut)).to_pylist() if cut is not None else []
+    return {
+        name: value
+        for name, value in (events[0] if events else {}).items()
+        if name in FACTS.names and value is not None
+    }
+
+
+def _flow(facts: Mapping[str, Any]) -> str:
+    return f"{{{', '.join(_pairs(facts))}}}"
+
+
+def _pairs(facts: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in facts.items():
+        yield f"{name}: {_quoted(value) if isinstance(value, str) else json.dumps(value)}"
+
+
+def _quoted(text: str) -> str:
+    r"""Write text between double quotes as YAML reads it; a file of rules holds no odd characters.
+
+    >>> print(_quoted("say \"a\\b\", \x1b[0m, größe \U0001f600"))
+    "say \"a\\b\", \u001b[0m, größe 😀"
+    """
+    marks = json.dumps(text, ensure_ascii=False)
+    return "".join(mark if mark.isprintable() else f"\\U{ord(mark):08X}" for mark in marks)

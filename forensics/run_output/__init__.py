@@ -1,0 +1,1 @@
+"""The output folder of a run: tables and findings.json, written and read."""

@@ -1,0 +1,100 @@
+"""Reads a few logs in this process, from lines to answers: no Spark, no Java, no page.
+
+What a detector makes of an example is found out here, by the very stages that read archives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from forensics.detection.context import Case
+from forensics.detection.declarative.interpreter import detector
+from forensics.detection.declarative.spec import Declared
+from forensics.detection.registry import declared, everyone, shipped_declared
+from forensics.detection.thresholds import load_limits
+from forensics.engine.local import InProcess
+from forensics.errors import Problem, RuleError
+from forensics.events.file_accounts import FileAccount
+from forensics.events.packs import Pack, packed
+from forensics.history.rebuild import Past
+from forensics.ingest.read_plan import plan
+from forensics.pipeline import read, rebuild
+from forensics.settings import Settings
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of some logs: accounts, tables and the past, ready for detectors."""
+
+    files: Mapping[str, FileAccount]
+    past: Past
+    tables: Path
+
+    def case(self, limits: Mapping[str, Mapping[str, Any]] | None = None) -> Case:
+        """Put the case together that detectors look at."""
+        return Case(self.tables, self.past, limits or load_limits())
+
+
+def tried(archives: Iterable[str], out: Path, packs: Sequence[Pack] = ()) -> Trial:
+    """Read archives and leave their tables in `out`."""
+    settings = Settings(tuple(archives), out)
+    work = plan(settings.archives, settings.split_size)
+    settings.tables.mkdir(parents=True, exist_ok=True)
+    engine = InProcess()
+    files = read(engine, work, packed(packs), settings, _hush)
+    past = rebuild(engine, files, settings, _hush)
+    return Trial(files, past, settings.tables)
+
+
+def tried_lines(logs: Mapping[str, str], out: Path, packs: Sequence[Pack] = ()) -> Trial:
+    """Read logs given as text, each under the name of its file, such as `broker-1/server.log`."""
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "logs"
+        for name, text in logs.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return tried([str(folder)], out, packs)
+
+
+def detector_problems(packs: Sequence[Pack], *, shipped: bool) -> list[Problem]:
+    """Find what is wrong with the detectors of packs, and with their samples."""
+    problems: list[Problem] = []
+    rules = list(shipped_declared()) if shipped else []
+    for pack in packs:
+        try:
+            rules += declared(pack.folder("detectors"))
+        except RuleError as error:
+            problems += error.problems
+    if not problems:
+        try:
+            everyone(packs)
+        except RuleError as error:
+            problems += error.problems
+    return problems or list(sample_problems(rules, packs))
+
+
+def sample_problems(rules: Iterable[Declared], packs: Sequence[Pack] = ()) -> Iterator[Problem]:
+    """Try declared detectors on their own samples: each must find as much as it says."""
+    limits = load_limits()
+    for rule in rules:
+        asked = detector(rule)
+        for sample in rule.samples:
+            with TemporaryDirectory() as scratch:
+                case = tried_lines(sample.logs, Path(scratch), packs).case(limits)
+                found = len(list(asked.find(case)))
+            if found != sample.finds:
+                says = f"sample {sample.name!r} must give {_many(sample.finds)} and gives {found}"
+                yield Problem(rule.origin, sample.line, says)
+
+
+def _many(count: int) -> str:
+    return f"{count} finding" if count == 1 else f"{count} findings"
+
+
+def _hush(text: str) -> None:
+    """Say nothing: nobody waits for so little."""

@@ -1,0 +1,277 @@
+"""Every table of the flow, as an Arrow schema with a plural noun for a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+TIME = pa.timestamp("us", tz="UTC")
+IDS = pa.list_(pa.int32())
+EVIDENCE = pa.list_(pa.struct([("file", pa.string()), ("line", pa.int64())]))
+
+# What a rule can read from one line: the names that rules may use in a match.
+FACTS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("leader", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("partition_epoch", pa.int32()),
+        ("isr", IDS),
+        ("replicas", IDS),
+        ("broker", pa.int32()),
+        ("client", pa.string()),
+        ("error", pa.string()),
+        ("previous_leader", pa.int32()),
+        ("previous_epoch", pa.int32()),
+        ("previous_isr", IDS),
+        ("elr", IDS),
+        ("recovery", pa.string()),
+        ("log_end", pa.int64()),
+        ("high_watermark", pa.int64()),
+        ("cut_to", pa.int64()),
+        ("controller", pa.int32()),
+        ("controller_epoch", pa.int32()),
+        ("broker_epoch", pa.int64()),
+        ("from_state", pa.string()),
+        ("to_state", pa.string()),
+        ("added", IDS),
+        ("removed", IDS),
+        ("bounced", IDS),
+        ("alive", IDS),
+        ("epoch_ms", pa.int64()),
+        ("count", pa.int64()),
+        ("detail", pa.string()),
+        # the other node of a line that tells of two
+        ("peer", pa.int32()),
+        ("group", pa.string()),
+        ("generation", pa.int32()),
+        ("member", pa.string()),
+        ("setting", pa.string()),
+        ("value", pa.string()),
+        ("log_dir", pa.string()),
+        ("position", pa.int64()),
+        ("producer_id", pa.int64()),
+        ("duration_ms", pa.int64()),
+    ]
+)
+
+EVENTS = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("ts", TIME),
+        ("node", pa.string()),
+        ("file", pa.string()),
+        ("line", pa.int64()),
+        ("offset", pa.int64()),
+        *FACTS,
+        # whether Kafka itself tries again after that error; null: it does not say
+        ("retriable", pa.bool_()),
+        # null: the line is news; else it may re-tell an older fact under today's timestamp
+        ("telling", pa.string()),
+        ("rule", pa.string()),
+        ("level", pa.string()),
+        ("logger", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+
+LEADERSHIP = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("leader", pa.int32()),
+        ("started_at", TIME),
+        ("ended_at", TIME),
+        # observed, open, or unknown: then `ended_at` is the last moment at which it surely was so
+        ("ended", pa.string()),
+        ("how", pa.string()),
+        ("election", pa.string()),
+        # automatic or manual (unclean), elr, epoch_bump (nobody was elected); null: nothing to add
+        ("manner", pa.string()),
+        ("clean", pa.bool_()),
+        ("previous_leader", pa.int32()),
+        ("isr", IDS),
+        ("previous_isr", IDS),
+        ("replicas", IDS),
+        ("log_end", pa.int64()),
+        ("high_watermark", pa.int64()),
+        ("evidence", EVIDENCE),
+    ]
+)
+
+ISR = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("partition_epoch", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("leader", pa.int32()),
+        ("isr", IDS),
+        ("replicas", IDS),
+        ("started_at", TIME),
+        ("ended_at", TIME),
+        # observed, open, or unknown: then `ended_at` is the last moment at which it surely was so
+        ("ended", pa.string()),
+        ("how", pa.string()),
+        ("evidence", EVIDENCE),
+    ]
+)
+
+# One log that was cut so as to follow a new leader: what only it held is gone.
+CUTS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        # the epoch and the leader it follows now, and where that leader's log ended at first
+        ("leader_epoch", pa.int32()),
+        ("leader", pa.int32()),
+        ("kept", pa.int64()),
+        ("broker", pa.int32()),
+        ("started_at", TIME),
+        ("cut_to", pa.int64()),
+        ("log_end", pa.int64()),
+        ("high_watermark", pa.int64()),
+        # whether an unclean leader made it necessary; null: not known
+        ("unclean", pa.bool_()),
+        # between which moments the records were written
+        ("written_from", TIME),
+        ("written_to", TIME),
+        ("evidence", EVIDENCE),
+    ]
+)
+
+# One promise of Kafka's that two lines, or two words of one, break.
+BREACHES = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("invariant", pa.string()),
+        ("detail", pa.string()),
+        ("leader_epoch", pa.int32()),
+        ("partition_epoch", pa.int32()),
+        ("started_at", TIME),
+        # how often this partition breaks it; only a few are kept
+        ("count", pa.int64()),
+        # whether only a node that hung or was away says so
+        ("alone", pa.bool_()),
+        ("evidence", EVIDENCE),
+    ]
+)
+
+FILES = pa.schema(
+    [
+        ("file", pa.string()),
+        ("node", pa.string()),
+        ("role", pa.string()),
+        ("layout", pa.string()),
+        ("kafka_version", pa.string()),
+        ("first_ts", TIME),
+        ("last_ts", TIME),
+        ("bytes", pa.int64()),
+        ("lines", pa.int64()),
+        ("records", pa.int64()),
+        ("continuation_lines", pa.int64()),
+        ("blank_lines", pa.int64()),
+        ("unparsed_lines", pa.int64()),
+        ("duplicate_lines", pa.int64()),
+        ("events", pa.int64()),
+        ("damaged", pa.string()),
+        ("sha256", pa.string()),
+        ("duplicate_of", pa.string()),
+    ]
+)
+
+CLOCKS = pa.schema(
+    [
+        ("node", pa.string()),
+        ("offset_ms", pa.int64()),
+        ("uncertainty_ms", pa.int64()),
+        ("anchors", pa.int32()),
+        ("zone_shift_minutes", pa.int32()),
+        ("reference", pa.bool_()),
+        # how it was wrong: not at all, by an offset, a zone, a drift, a step; null: nobody knows
+        ("kind", pa.string()),
+        ("drift_ppm", pa.float64()),
+        # when the clock was set anew, on the reference clock, and by how much
+        ("steps", pa.list_(pa.struct([("at", TIME), ("ms", pa.int64())]))),
+        # what to take off the node's times, zone and all: since when, both times as logged (null:
+        # from the beginning), so much at some moment, and so much more or less from there
+        (
+            "stretches",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("since", TIME),
+                        ("at", TIME),
+                        ("offset_ms", pa.float64()),
+                        ("drift_ppm", pa.float64()),
+                    ]
+                )
+            ),
+        ),
+    ]
+)
+
+# One stretch that a kind of log of a node covers, or a hole in what a node tells.
+COVERAGE = pa.schema(
+    [
+        ("node", pa.string()),
+        ("role", pa.string()),
+        # null: all logs of the node
+        ("log", pa.string()),
+        # covered, down (the process was away), or a hole: silent, missing, rotated, hidden
+        ("state", pa.string()),
+        ("started_at", TIME),
+        ("ended_at", TIME),
+        # what is missing, in words; null where nothing is
+        ("why", pa.string()),
+        ("files", pa.int64()),
+        ("records", pa.int64()),
+        ("evidence", EVIDENCE),
+    ]
+)
+
+# One stretch of one node's life; times are corrected by CLOCKS.
+LANES = pa.schema(
+    [
+        ("node", pa.string()),
+        ("role", pa.string()),
+        ("broker", pa.int32()),
+        ("state", pa.string()),
+        ("started_at", TIME),
+        ("ended_at", TIME),
+        ("evidence", EVIDENCE),
+    ]
+)
+
+
+def give_back() -> None:
+    """Give memory back that Arrow keeps for later: after a table that grows with the archive."""
+    pa.default_memory_pool().release_unused()
+
+
+def scanned(
+    table: Path | ds.Dataset,
+    columns: Sequence[str] | None = None,
+    where: ds.Expression | None = None,
+    rows: int = 50_000,
+) -> Iterator[pa.RecordBatch]:
+    """Read a table that grows with the archive, a few thousand rows at a time.
+
+    Arrow would read far ahead and keep what it has read; here it holds a group of rows or two.
+    """
+    data = table if isinstance(table, ds.Dataset) else ds.dataset(table, format="parquet")
+    found: Iterator[pa.RecordBatch] = data.to_batches(
+        columns=None if columns is None else list(columns),
+        filter=where,
+        batch_size=rows,
+        batch_readahead=1,
+        fragment_readahead=1,
+        fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False),
+    )
+    return (batch for batch in found if len(batch))

@@ -1,0 +1,307 @@
+"""Builds the folder of one week out of the events that are kept: tables, findings, pages.
+
+What a week is made of is digested first, so that only those are built whose digest has changed.
+
+Says which findings belong to a week: those that begin in it, told by corrected time.
+
+So each is told of once, however many weeks it lasts; the day before a week is looked at only to
+know how things stood when it began, and the day after to see how things went on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics import pipeline
+from forensics.detection.runner import Answers, Outcome
+from forensics.engine.base import Engine
+from forensics.events.file_accounts import FileAccount, assign
+from forensics.events.packs import Catalogue
+from forensics.lib.deterministic_parquet import PART, Writer, parts, settle
+from forensics.parsing.time_statistics import SILENCE
+from forensics.pipeline import judge
+from forensics.report import page
+from forensics.report.time_window import Narrowed, narrow
+from forensics.run_output.findings import Finding, iso, write_findings
+from forensics.run_output.reader import Saved
+from forensics.run_result import Stopwatch
+from forensics.schemas import BREACHES, CUTS, EVENTS, FILES, ISR, LEADERSHIP, give_back
+from forensics.settings import Settings
+from forensics.weekly.iso_week import Week
+from forensics.weekly.manifest import Log, Manifest, unlike, written
+from forensics.weekly.new_inputs import Kept, events_name
+from forensics.weekly.rules_digest import Rulebook
+from forensics.weekly.store_files import Draft
+from forensics.weekly.week_summary import summary_of
+
+
+def belonging(answers: Answers, week: Week) -> Answers:
+    """Keep what begins in a week, and count for each detector what is left."""
+    found = [one for one in answers.findings if _begins(one, week)]
+    hidden = [one for one in answers.suppressed if _begins(one.finding, week)]
+    gone = {one.id for one in answers.findings} - {one.id for one in found}
+    chains = [one for one in answers.chains if not any(name in str(one) for name in gone)]
+    outcomes = [
+        _outcome(
+            one,
+            sum(finding.detector == one.detector for finding in found),
+            sum(taken.finding.detector == one.detector for taken in hidden),
+        )
+        for one in answers.outcomes
+    ]
+    return replace(answers, findings=found, suppressed=hidden, chains=chains, outcomes=outcomes)
+
+
+def carried(findings: Sequence[Finding], week: Week) -> list[dict[str, Any]]:
+    """Name what began before a week, and went on in it: the week before tells of it."""
+    return [
+        {
+            "id": one.id, "detector": one.detector, "severity": one.severity, "title": one.title,
+            "from": iso(one.begin), "to": iso(one.end),
+        }
+        for one in findings
+        if one.begin < week.begin <= one.end
+    ]  # fmt: skip
+
+
+def seen(out: Path, document: Mapping[str, Any], week: Week) -> Narrowed:
+    """Look at a run of nine days through the week in its middle, as far as logs reach."""
+    saved = Saved(out, document)
+    begin, end = week.begin // 1000, week.end // 1000 - 1
+    if saved.window and saved.window[0] < end and saved.window[1] > begin:
+        begin, end = max(begin, saved.window[0]), min(end, saved.window[1])
+    return narrow(saved, (begin, end))
+
+
+def _begins(finding: Finding, week: Week) -> bool:
+    return week.begin <= finding.begin < week.end
+
+
+def _outcome(one: Outcome, found: int, taken: int) -> Outcome:
+    status = "quiet" if one.status == "fired" and not found + taken else one.status
+    return replace(one, findings=found, suppressed=taken, status=status)
+
+
+SUMMARY = "week.json"
+_SCHEMA = 1
+_FOLDED = (
+    ("leadership", LEADERSHIP, ("topic", "partition", "leader_epoch", "started_at", "leader")),
+    ("isr", ISR, ("topic", "partition", "leader_epoch", "partition_epoch", "started_at", "leader")),
+    ("cuts", CUTS, ("topic", "partition", "leader_epoch", "broker", "started_at", "cut_to")),
+    ("breaches", BREACHES, ("topic", "partition", "invariant", "started_at", "detail")),
+)
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Builds weeks of one store, all by the same rules."""
+
+    draft: Draft
+    known: Manifest
+    kept: Mapping[Week, Kept]
+    book: Rulebook
+    rules: Catalogue
+    packs: tuple[Path, ...]
+
+    def digest(self, week: Week) -> str:
+        """Name all that a week is made of."""
+        before, now, after = (self.kept.get(week.after(by)) for by in (-1, 0, 1))
+        made_of = {
+            "schema": _SCHEMA,
+            "rules": self.book.document(),
+            "events": [
+                before.last_day if before else None,
+                now.all if now else None,
+                after.first_day if after else None,
+            ],
+            "logs": [
+                [log.id, one.file, log.read_by, written(one)] for log, one in self._logs(week)
+            ],
+        }
+        return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+
+    def build(self, week: Week, engine: Engine, watch: Stopwatch) -> dict[str, Any]:
+        """Write the folder of a week, all but its page; gives its findings.json."""
+        out = self.draft.renew(folder_of(week))
+        settings = Settings((), out, packs=self.packs)
+        counted = self._counted(week)
+        chosen = self._logs(week)
+        logs = {log.id: one for log, one in chosen}
+        for name, one in logs.items():
+            _narrow(one, counted.get(name))
+        files = {one.file: one for one in logs.values()}
+        assign(files)
+        with watch.stage("history"):
+            self._write_events(week, logs, settings.tables / "events")
+            pipeline.name_versions(files, settings.tables / "events")
+            rows = [files[name].row() for name in sorted(files)]
+            pipeline.write_table(
+                pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files"
+            )
+            past = pipeline.rebuild(engine, files, settings, _hush)
+            for name, schema, order in _FOLDED:
+                settle(settings.tables / name, schema, order)
+        shutil.rmtree(settings.staging, ignore_errors=True)
+        before: list[dict[str, Any]] = []
+
+        def mine(answers: Answers) -> Answers:
+            before.extend(carried(answers.findings, week))
+            return belonging(answers, week)
+
+        document, _ = judge(files, past, self.rules, settings, watch, chosen=mine)
+        give_back()
+        older = sorted(one.file for log, one in chosen if log.read_by != self.book.reading)
+        damaged = [f"{name}: {', '.join(files[name].notes)}" for name in sorted(files)
+                   if files[name].broken]  # fmt: skip
+        document |= {"carried_over": before, "older_rules": older, "damaged": damaged}
+        with watch.stage("report"):
+            return self._tell(week, out, document)
+
+    def _tell(self, week: Week, out: Path, document: dict[str, Any]) -> dict[str, Any]:
+        narrowed = seen(out, document, week)
+        told = dict(narrowed.document) | {"week": str(week)}
+        write_findings(told, out / "findings.json")
+        page.render(narrowed, out / page.NAME, shared="../..")
+        summary = summary_of(out, str(week), document["older_rules"])
+        text = json.dumps(summary, indent=1, sort_keys=True, ensure_ascii=False)
+        self.draft.write(f"{folder_of(week)}/{SUMMARY}", text + "\n")
+        return told
+
+    def _logs(self, week: Week) -> list[tuple[Log, FileAccount]]:
+        """Give all logs that may have lines around a week, each with a name of its own.
+
+        What has no time at all is there, too, where it lies in one archive with something that has.
+        """
+        found = [
+            (log, account)
+            for log in self.known.counting()
+            if (account := clipped(log.told, *week.reach)).first is not None or week in log.weeks
+        ]
+        archives = {container for log, _ in found for container, _ in log.places}
+        found += [
+            (log, replace(log.told, counts=Counter(log.told.counts)))
+            for log in self.known.counting()
+            if log.told.first is None and not log.weeks
+            if any(container in archives for container, _ in log.places)
+        ]
+        return self._named(found)
+
+    def _named(self, logs: Sequence[tuple[Log, FileAccount]]) -> list[tuple[Log, FileAccount]]:
+        ordered = sorted(logs, key=lambda one: (one[0].told.first or 0, one[0].id))
+        names = {log.id: self.known.name(log) for log, _ in ordered}
+        names = unlike(names, [log.id for log, _ in ordered])
+        for log, account in ordered:
+            account.file = names[log.id]
+        return ordered
+
+    def _events(self, week: Week, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Give the events of a week, of the day before and the day after, in a fixed order."""
+        begin, end = (pa.scalar(at, EVENTS.field("ts").type) for at in week.reach)
+        inside = (pc.field("ts") >= begin) & (pc.field("ts") < end)
+        for one in (week.after(-1), week, week.after(1)):
+            path = self.draft.find(events_name(one))
+            if path is not None:
+                yield from parts(path, columns, inside)
+
+    def _counted(self, week: Week) -> dict[str, _Lines]:
+        """Count the events of each log, and say from which line to which they stand."""
+        found: dict[str, _Lines] = {}
+        told = [("line", "count"), ("line", "min"), ("line", "max")]
+        for part in self._events(week, ["file", "line"]):
+            for row in part.group_by("file").aggregate(told).to_pylist():
+                here = _Lines(row["line_count"], row["line_min"], row["line_max"])
+                found[row["file"]] = found.get(row["file"], here.none) + here
+        return found
+
+    def _write_events(self, week: Week, logs: Mapping[str, FileAccount], target: Path) -> None:
+        """Settle the events: the names of this week, and the nodes that they come from."""
+        target.mkdir(parents=True)
+        known = pa.array(list(logs), pa.string())
+        names = pa.array([one.file for one in logs.values()], pa.string())
+        nodes = pa.array([one.node for one in logs.values()], pa.string())
+        with Writer(target / PART, EVENTS) as writer:
+            for part in self._events(week, EVENTS.names):
+                # Left out is what has lines in those days, but far from where its others are.
+                rows = part.filter(pc.is_in(part["file"], known))
+                at = pc.index_in(rows["file"], known)
+                columns = {name: rows[name] for name in EVENTS.names}
+                columns |= {"file": names.take(at), "node": nodes.take(at)}
+                writer.add(pa.table(columns))
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """How many events of a log there are, and between which lines."""
+
+    count: int
+    first: int
+    last: int
+
+    @property
+    def none(self) -> _Lines:
+        """What changes nothing when this is added to it."""
+        return _Lines(0, self.first, self.last)
+
+    def __add__(self, other: _Lines) -> _Lines:
+        first, last = min(self.first, other.first), max(self.last, other.last)
+        return _Lines(self.count + other.count, first, last)
+
+
+def _narrow(account: FileAccount, lines: _Lines | None) -> None:
+    """Let an account tell of the events of some days alone."""
+    account.counts["events"] = lines.count if lines else 0
+    falls = [one for one in account.falls if lines and lines.first <= one[5] <= lines.last]
+    account.fallen = _of_these(falls, account.falls, account.fallen)
+    account.falls = falls
+
+
+def folder_of(week: Week) -> str:
+    """Name the folder of a week."""
+    return f"weeks/{week}"
+
+
+def clipped(account: FileAccount, begin: int, end: int) -> FileAccount:
+    """Give an account as if the file had no lines outside of some days; counts stay as they are."""
+    ends = [at for at in (account.first, account.last) if at is not None]
+    if ends == sorted(ends):
+        ends = [min(max(at, begin), end) for at in ends if ends[0] < end and ends[-1] >= begin]
+    else:
+        # Its time goes backwards, so that nobody knows what lies between.
+        ends = [at for at in ends if begin <= at < end]
+    gaps = [
+        (max(low, begin), min(high, end), line)
+        for low, high, line in account.gaps
+        if ends and min(high, end) - max(low, begin) >= SILENCE
+    ]
+    if (begin, end) in [gap[:2] for gap in gaps]:
+        ends, gaps = [], []
+    steps = [step for step in account.steps if any(begin <= at < end for at in step[:2])]
+    return replace(
+        account,
+        counts=Counter(account.counts),
+        notes=list(account.notes),
+        first=ends[0] if ends else None,
+        last=ends[-1] if ends else None,
+        gaps=gaps,
+        steps=steps,
+        stepped=_of_these(steps, account.steps, account.stepped),
+    )
+
+
+def _of_these(kept: Sequence[object], listed: Sequence[object], count: int) -> int:
+    """Count what is left of a list that may name only a few of all."""
+    return len(kept) if not kept or len(listed) == count else count
+
+
+def _hush(text: str) -> None:
+    """Say nothing: a week is told of when it is done."""

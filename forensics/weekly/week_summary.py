@@ -1,0 +1,271 @@
+"""What trends need of one week, read from that week's folder alone.
+
+Names what a finding is about without its time: the same trouble has one name in every week.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.dataset as ds
+
+from forensics.report.time_window import READ_SHARE
+from forensics.run_output.reader import INCIDENT, Finding, Saved, load
+from forensics.weekly.coverage_normalisation import Cover, Span, clipped, covers, length
+from forensics.weekly.iso_week import Week
+from forensics.weekly.metrics import (
+    KEPT_PARTITIONS,
+    NIGHTS,
+    Counts,
+    burns,
+    counts,
+    named,
+    nights_of,
+    turns,
+)
+
+# Of more names than this only the first stand there, and a digest of all of them.
+NAMES = 4
+LETTERS = 120
+WHOLE = "cluster"
+# By what two findings of one detector are compared; of others each finding counts one.
+SIZES = {
+    "broker-restart": "away_s",
+    "controller-churn": "changes",
+    "flapping-broker": "cycles",
+    "isr-storm": "shrinks",
+    "long-pause": "pauses",
+    "offline-partitions": "partition_seconds",
+    "rebalance-storm": "rebalances",
+    "stale-metadata": "errors",
+}
+
+
+def signature(finding: Finding) -> str:
+    """Say the detector, and which brokers, else which clients, else which topics.
+
+    >>> signature(Finding("F-1", "flapping-broker", "high", "likely", "", 0, 1, (3, 2)))
+    'flapping-broker: brokers 2, 3'
+    """
+    topics = topics_of(finding.partitions)
+    if finding.brokers:
+        names = [str(one) for one in sorted(finding.brokers)]
+        subject = _named("broker", names)
+    elif finding.clients:
+        subject = _named("client", sorted(finding.clients))
+    else:
+        subject = _named("topic", topics) if topics else WHOLE
+    return f"{finding.detector}: {subject}"
+
+
+def topics_of(partitions: Sequence[str]) -> list[str]:
+    """Give the topics of some partitions.
+
+    >>> topics_of(["orders-v2-1", "orders-v2-0"])
+    ['orders-v2']
+    """
+    return sorted({name.rpartition("-")[0] for name in partitions})
+
+
+def size(finding: Finding) -> float:
+    """Give how large a finding is, in the measure of its detector."""
+    return _number(finding.measures, SIZES.get(finding.detector, ""))
+
+
+def _number(measures: Mapping[str, Any], name: str) -> float:
+    value = measures.get(name)
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if known and value is not None else 1.0
+
+
+def _named(noun: str, names: Sequence[str]) -> str:
+    word = noun if len(names) == 1 else f"{noun}s"
+    text = ", ".join(names[:NAMES])
+    if len(names) <= NAMES and len(text) <= LETTERS:
+        return f"{word} {text}"
+    # Which ones they all are matters, and not only how many.
+    digest = hashlib.sha256("\0".join(names).encode("utf-8", "replace")).hexdigest()[:6]
+    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+    return f"{word} {text[:LETTERS]}{more} #{digest}"
+
+
+Summary = Mapping[str, Any]
+
+SCHEMA = 1
+HOUR = 3_600_000
+DAY = 24 * HOUR
+# Of so much repeated trouble nobody reads more; what is left out is counted.
+GROUPS, EACH, NODES = 1000, 50, 2000
+LACKING = ("missing", "rotated", "hidden")
+
+
+def summary_of(week_dir: Path, week: str, older: Sequence[str] = ()) -> Summary:
+    """Sum one week up, from its findings.json and tables.
+
+    `older` names the files of it that were read by other rules than the rest.
+    """
+    named_week = Week.named(week)
+    span = named_week.begin // 1000, named_week.end // 1000
+    return window_of(load(week_dir), span, week) | {"older_rules": sorted(older)}
+
+
+def window_of(saved: Saved, window: Span, name: str) -> dict[str, Any]:
+    """Sum a window up; what began before it is told of the window before."""
+    findings = [one for one in saved.findings if _begins(one, window)]
+    seen = covers(saved, window)
+    counted = counts(saved, window, findings)
+    groups = _groups(findings)
+    return {
+        "schema": SCHEMA,
+        "week": name,
+        "window": list(window),
+        "verdict": _verdict(saved, findings, seen, window),
+        "summary": findings[0].title if findings else "",
+        "levels": dict(sorted(Counter(one.severity for one in findings).items())),
+        "rules": _rules(saved),
+        "nodes": {one.node: _covered(one, window) for one in seen[:NODES]},
+        "brokers": _brokers(seen, counted),
+        "signals": {
+            "brokers": {str(number): dict(one) for number, one in counted.brokers.items()},
+            "cluster": dict(counted.cluster),
+        },
+        "away": {str(number): dict(one) for number, one in sorted(counted.away.items())},
+        "findings": groups[:GROUPS],
+        "findings_left_out": max(0, len(groups) - GROUPS),
+        "detectors": _detectors(saved),
+        "hours": _hours(counted, seen, window),
+        "nights": _nights(saved, window),
+        "versions": _versions(saved, window),
+        "topics": named(saved, window),
+        "topic_turns": turns(saved, window),
+        "files": _files(saved, window),
+    }
+
+
+def _begins(finding: Finding, window: Span) -> bool:
+    return finding.start is not None and window[0] <= finding.start < window[1]
+
+
+def _verdict(saved: Saved, findings: Iterable[Finding], seen: Sequence[Cover], window: Span) -> str:
+    if any(one.severity in INCIDENT for one in findings):
+        return "incident"
+    rows = [row for row in saved.files if _touches(row["first_ts"], row["last_ts"], window)]
+    lines = sum(row["lines"] for row in rows)
+    loose = sum(row["unparsed_lines"] for row in rows)
+    broken = any(row["damaged"] for row in rows)
+    told = any(one.is_server and one.spans for one in seen)
+    known = told and saved.count("leadership", ds.field("how") == "observed")
+    blind = not lines or not known or broken or loose > lines * READ_SHARE
+    return "cannot_tell" if blind or _lacks(saved, window) else "clear"
+
+
+def _lacks(saved: Saved, window: Span) -> bool:
+    rows = saved.rows("coverage", ["state", "started_at", "ended_at"])
+    return any(row["state"] in LACKING and _touches(row["started_at"], row["ended_at"], window)
+               for row in rows)  # fmt: skip
+
+
+def _touches(start: int | None, end: int | None, window: Span) -> bool:
+    return (start is None or start < window[1]) and (end is None or end >= window[0])
+
+
+def _rules(saved: Saved) -> list[list[str]]:
+    packs = saved.document.get("packs") or ()
+    return sorted([str(pack.get("name")), str(pack.get("sha256"))] for pack in packs)
+
+
+def _covered(one: Cover, window: Span) -> dict[str, Any]:
+    days = range(window[0], window[1], DAY)
+    return {
+        "role": one.role,
+        "broker": one.broker,
+        "covered_ms": length(one.spans),
+        "days": [length(clipped(one.spans, (at, min(at + DAY, window[1])))) for at in days],
+    }
+
+
+def _brokers(seen: Iterable[Cover], counted: Counts) -> list[int]:
+    named_ones = {one.broker for one in seen if one.broker is not None}
+    return sorted(named_ones | set(counted.brokers) | set(counted.away))
+
+
+def _groups(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Put findings together that are about the same; the worst first, as they come.
+
+    What is an incident stands alone: a restart that was asked for is not the crash of last week.
+    """
+    found: dict[tuple[str, bool], list[Finding]] = {}
+    for one in findings:
+        found.setdefault((signature(one), one.is_incident), []).append(one)
+    return [_group(name, mine) for (name, _), mine in found.items()]
+
+
+def _group(name: str, mine: Sequence[Finding]) -> dict[str, Any]:
+    worst = mine[0]
+    return {
+        "signature": name,
+        "detector": worst.detector,
+        "severity": worst.severity,
+        "incident": worst.is_incident,
+        "confidence": worst.confidence,
+        "title": worst.title,
+        "brokers": sorted(worst.brokers),
+        "clients": sorted(worst.clients)[:EACH],
+        "topics": topics_of(worst.partitions)[:EACH],
+        "count": len(mine),
+        "levels": dict(sorted(Counter(one.severity for one in mine).items())),
+        "size": round(sum(map(size, mine)), 3),
+        "findings": [[one.id, one.severity, one.start] for one in mine[:EACH]],
+    }
+
+
+def _detectors(saved: Saved) -> dict[str, Any]:
+    """Keep of each detector's answer whether it could have seen anything, and why not."""
+    return {
+        str(one.get("detector")): {
+            "status": str(one.get("status")),
+            "why": [str(reason) for reason in (one.get("reasons") or ())[:2]],
+        }
+        for one in saved.document.get("detectors") or ()
+    }
+
+
+def _hours(counted: Counts, seen: Iterable[Cover], window: Span) -> list[int | None]:
+    """Count the leaderships lost in each hour; None where no log of a server tells of it."""
+    hours = -(-(window[1] - window[0]) // HOUR)
+    found = np.bincount((counted.moves - window[0]) // HOUR, minlength=hours).tolist()
+    spans = [span for one in seen if one.is_server for span in one.spans]
+    places = (((start - window[0]) // HOUR, -(-(end - window[0]) // HOUR)) for start, end in spans)
+    told = {at for first, last in places for at in range(first, last)}
+    return [many if many or at in told else None for at, many in enumerate(found)]
+
+
+def _nights(saved: Saved, window: Span) -> dict[str, Any]:
+    found = burns(saved, window)
+    return {
+        "nights": len(nights_of(window)),
+        "partitions": [[one.partition, one.nights, one.minutes] for one in found[:KEPT_PARTITIONS]],
+        "left_out": max(0, len(found) - KEPT_PARTITIONS),
+        # how many are thin in more nights than anybody should bear
+        "often": sum(one.nights > NIGHTS for one in found),
+    }
+
+
+def _versions(saved: Saved, window: Span) -> dict[str, list[str]]:
+    found: dict[str, set[str]] = {}
+    for row in saved.files:
+        told = row["kafka_version"] and row["node"] and row["role"] in ("broker", "controller")
+        if told and _touches(row["first_ts"], row["last_ts"], window):
+            found.setdefault(row["node"], set()).add(row["kafka_version"])
+    return {node: sorted(told) for node, told in sorted(found.items())[:NODES]}
+
+
+def _files(saved: Saved, window: Span) -> dict[str, int]:
+    rows = [row for row in saved.files if _touches(row["first_ts"], row["last_ts"], window)]
+    told = {name: sum(row[name] for row in rows) for name in ("lines", "unparsed_lines")}
+    return {"files": len(rows), "damaged": sum(bool(row["damaged"]) for row in rows)} | told

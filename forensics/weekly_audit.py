@@ -1,0 +1,248 @@
+"""The weekly audit: what is new goes into the store, and the weeks it touches are built anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forensics import run_result
+from forensics.detection.registry import everyone
+from forensics.engine.base import Engine, Say
+from forensics.engine.progress import SILENT, Watcher
+from forensics.engine.spark import Cluster, told_plainly
+from forensics.errors import ForensicsError
+from forensics.events.file_accounts import FileAccount
+from forensics.events.packs import catalogue, open_pack, packed
+from forensics.ingest.read_plan import split_up
+from forensics.lib.storage import is_remote, shown
+from forensics.pipeline import accounts
+from forensics.quality.gx_runner import checked_suites, prepare
+from forensics.run_result import Code, Ending, Stopwatch
+from forensics.settings import SPLIT_SIZE, Settings
+from forensics.weekly.iso_week import Week
+from forensics.weekly.new_inputs import Given
+from forensics.weekly.notes import notes_of
+from forensics.weekly.remote_store import mirrored
+from forensics.weekly.rules_digest import rulebook
+from forensics.weekly.store import Reading, Store
+from forensics.weekly.store_files import HEAD, Shelf, StoreHeldError, held
+
+Engines = Callable[[], AbstractContextManager[Engine]]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What an audit was asked to do; without archives it builds again what is kept."""
+
+    archives: tuple[str, ...]
+    # a folder, or the address of a store of objects
+    store: str
+    week: Week | None = None
+    keep_weeks: int | None = None
+    # seconds to wait for another run that holds the store
+    wait: float = 0.0
+    packs: tuple[Path, ...] = ()
+    master: str | None = None
+    split_size: int = SPLIT_SIZE
+    fail_on: str | None = None
+    strict: bool = False
+    command: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> Settings:
+        """The same, as far as the end of a run depends on it."""
+        return Settings(
+            self.archives,
+            Path(self.store),
+            packs=self.packs,
+            fail_on=self.fail_on,
+            strict=self.strict,
+        )
+
+
+def audit(
+    wishes: Wishes, say: Say, watcher: Watcher = SILENT, engines: Engines | None = None
+) -> dict[str, Any]:
+    """Take archives into a store and draw the weeks that they change; gives how it ended.
+
+    Without archives every week is built again, or the one that was asked for. `engines` opens
+    what reads and rebuilds, when it is first needed; Spark, if nothing else is given.
+    """
+    if not is_remote(wishes.store):
+        Shelf(Path(wishes.store)).look()
+    with Stopwatch(watcher) as watch:
+        try:
+            with _at_hand(wishes, say) as folder:
+                return _ended(wishes, folder, say, watch, engines or _spark(wishes, watch))
+        except StoreHeldError as error:
+            # Whoever holds the store says in it how that run ended; this one leaves no trace.
+            code = int(Code.HELD)
+            return {"schema": 1, "exit_code": code, "reason": str(error), **watch.told()}
+
+
+@contextmanager
+def _at_hand(wishes: Wishes, say: Say) -> Iterator[Path]:
+    """Hold a store, and give the folder that it is in, or is brought to."""
+    if is_remote(wishes.store):
+        with mirrored(wishes.store, wishes.wait, say) as folder:
+            yield folder
+    else:
+        with held(Path(wishes.store), wishes.wait, say):
+            yield Path(wishes.store)
+
+
+def _ended(
+    wishes: Wishes, folder: Path, say: Say, watch: Stopwatch, engines: Engines
+) -> dict[str, Any]:
+    """Run, and leave in the store how that ended; it is no part of what the store says."""
+    shelf = Shelf(folder)
+    try:
+        shelf.open()
+        run_result.clear(folder)
+        end, told = _run(wishes, shelf, say, watch, engines)
+    except BaseException as error:
+        shelf.abandon()
+        stopped = isinstance(error, KeyboardInterrupt)
+        code = Code.INTERRUPTED if stopped else Code.FAILED
+        because = "interrupted" if stopped else f"{type(error).__name__}: {error}"
+        with suppress(OSError):
+            end = Ending(code, because)
+            run_result.save(folder, end, command=wishes.command, **watch.told())
+        raise
+    return run_result.save(folder, end, command=wishes.command, **told, **watch.told())
+
+
+def _run(
+    wishes: Wishes, shelf: Shelf, say: Say, watch: Stopwatch, engines: Engines
+) -> tuple[Ending, dict[str, Any]]:
+    if not wishes.archives and shelf.find(HEAD) is None:
+        named = shown(wishes.store)
+        raise ForensicsError(f"{named} is no store: it has no {HEAD}. `audit` makes one of logs.")
+    packs = [open_pack(path) for path in wishes.packs]
+    rules, book = catalogue(packs), rulebook(packs)
+    # What is wrong with somebody's own expectations is told before the work, not after it.
+    checked_suites(packs)
+    # The same holds for notes.
+    notes = notes_of(shelf.root, [one.name for one in everyone(packs)])
+    store = Store(shelf.draft(), book, notes)
+    with ExitStack() as opened:
+        engine = _Late(engines, opened, watch)
+        told: dict[str, Any] = {}
+        if wishes.archives:
+            told = _take(wishes, store, packed(packs), engine, say, watch)
+        store.hold(wishes.keep_weeks)
+        asked = _asked(wishes, store)
+        forced = asked if not wishes.archives else ()
+        for week, document in store.build(asked, forced, engine, rules, wishes.packs, watch):
+            say(f"{week}   {len(document['findings'])} findings, verdict: {document['verdict']}")
+            told.setdefault("built", []).append(str(week))
+    with watch.stage("pages"):
+        told["drawn"] = [str(week) for week in store.draw(asked)]
+        store.commit()
+    return _conclude(wishes, store, told)
+
+
+def _take(  # noqa: PLR0913, PLR0917
+    wishes: Wishes, store: Store, overlays: str, engine: _Late, say: Say, watch: Stopwatch
+) -> dict[str, Any]:
+    """Read what is new, and put its events into their weeks."""
+    with watch.stage("plan"):
+        new = store.look(wishes.archives)
+    for label, problem in new.problems:
+        say(f"warning: {label}: {problem}; the rest is read")
+    many = len(new.unread)
+    say(f"archives   {new.files} files, {many} of them not read before")
+    if not new.unread:
+        return store.take(new, None) | {"problems": [": ".join(one) for one in new.problems]}
+    with watch.stage("scan"):
+        staged = store.draft.scratch / "scan"
+        read = _read(new, staged, wishes.split_size, overlays, engine)
+    with watch.stage("merge"):
+        told = store.take(new, Reading(staged, read))
+    for name in told["undated"]:
+        say(f"warning: {name}: no line of it has a time, so it belongs to no week")
+    say(f"events     {told['events']:,} new in {len(told['touched'])} weeks")
+    return told | {"problems": [": ".join(one) for one in new.problems]}
+
+
+def _read(
+    new: Given, staged: Path, split_size: int, overlays: str, engine: _Late
+) -> dict[str, FileAccount]:
+    work = split_up(new.work, split_size)
+    if not work.splits:
+        return {name: _broken(name, problem) for name, problem in work.problems}
+    engine().scan(work.splits, overlays, staged)
+    return accounts(staged, work)
+
+
+def _broken(name: str, problem: str) -> FileAccount:
+    return FileAccount(name, notes=[problem], broken=True)
+
+
+def _asked(wishes: Wishes, store: Store) -> Sequence[Week]:
+    """Say which weeks are to be built and drawn."""
+    weeks = store.weeks
+    if wishes.week is None:
+        return weeks
+    if wishes.week not in weeks:
+        there = f"it has {weeks[0]} to {weeks[-1]}" if weeks else "it has no week at all"
+        store.commit()
+        raise ForensicsError(f"{shown(wishes.store)} has no logs of {wishes.week}; {there}.")
+    return [wishes.week]
+
+
+def _conclude(wishes: Wishes, store: Store, told: dict[str, Any]) -> tuple[Ending, dict[str, Any]]:
+    """Say of the week that was asked for, or of the newest, how the run ended."""
+    week = wishes.week or (store.weeks[-1] if store.weeks else None)
+    document = store.document(week) if week else None
+    if week is None or document is None:
+        return Ending(Code.CANNOT_TELL, "no line of these logs has a time"), told
+    problems = [*told.get("problems", ()), *document["damaged"]]
+    closed = document.get("quality", {}).get("closed", ())
+    end = run_result.ending_of(document, problems, closed, wishes.settings)
+    levels = {
+        level: sum(one["severity"] == level for one in document["findings"])
+        for level in reversed(run_result.LEVELS)
+    }
+    seen = {
+        "week": str(week),
+        "verdict": document["verdict"],
+        "summary": document["summary"],
+        "findings": levels,
+        "older_rules": len(document["older_rules"]),
+        "weeks": {str(one): store.verdict(one) for one in store.weeks},
+        "page": f"{shown(wishes.store).rstrip('/')}/weeks/{week}/index.html",
+        "index": f"{shown(wishes.store).rstrip('/')}/index.html",
+    }
+    return end, told | seen
+
+
+class _Late:
+    """An engine that is opened when it is first asked for: most runs of a quiet day need none."""
+
+    def __init__(self, engines: Engines, opened: ExitStack, watch: Stopwatch) -> None:
+        self._engines, self._opened, self._watch = engines, opened, watch
+        self._engine: Engine | None = None
+
+    def __call__(self) -> Engine:
+        if self._engine is None:
+            with self._watch.stage("start"):
+                prepare()
+                self._engine = self._opened.enter_context(self._engines())
+        return self._engine
+
+
+def _spark(wishes: Wishes, watch: Stopwatch) -> Engines:
+    @contextmanager
+    def opened() -> Iterator[Engine]:
+        with told_plainly():
+            cluster = Cluster(wishes.master, watch.watcher)
+            try:
+                yield cluster
+            finally:
+                cluster.stop()
+
+    return opened

@@ -1,0 +1,163 @@
+"""Builds small cases: tables on disk as a run leaves them, and the past beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from forensics import schemas
+from forensics.detection.context import Case
+from forensics.detection.thresholds import load_limits
+from forensics.history.clocks.model import Clocks
+from forensics.history.nodes.broker_states import Absence, Span
+from forensics.history.nodes.build_lanes import Lanes
+from forensics.history.nodes.controller_terms import Office, Rivalry
+from forensics.history.nodes.startup_windows import Phases
+from forensics.history.partitions.fold import Context
+from forensics.history.rebuild import Past
+
+__all__ = ["SECOND", "absence", "case", "epoch", "event", "logs", "reign", "row", "version"]
+
+SECOND = 1_000_000
+Row = dict[str, Any]
+Reign = tuple[str, int | None, Span]
+
+
+def row(table: str, **values: Any) -> Row:
+    """Make a row of a table; what is not given is null."""
+    empty: Row = dict.fromkeys(getattr(schemas, table.upper()).names)
+    assert set(values) <= set(empty), f"{table} has no {set(values) - set(empty)}"
+    return empty | values
+
+
+def event(second: float, node: str, kind: str, **facts: Any) -> Row:
+    """Make an event; its line is its tenth of a second."""
+    place = {"file": f"{node}/server.log", "line": int(second * 10)}
+    text = f"{node} says {kind} at {second:g}"
+    return row("events", kind=kind, ts=int(second * SECOND), node=node, text=text, **place) | facts
+
+
+def epoch(
+    number: int, leader: int | None, begin: float | None, end: float | None = None, **more: Any
+) -> Row:
+    """Make one leader epoch of partition t-0, told by one line."""
+    line = {"file": "broker-9/state-change.log", "line": number * 100 + more.get("partition", 0)}
+    plain = row(
+        "leadership",
+        topic="t",
+        partition=0,
+        leader_epoch=number,
+        leader=leader,
+        started_at=None if begin is None else int(begin * SECOND),
+        ended_at=None if end is None else int(end * SECOND),
+        how="observed",
+        election="failover",
+        clean=True,
+        evidence=[line],
+    )
+    return plain | more
+
+
+def version(
+    number: int, isr: Sequence[int] | None, begin: float, end: float | None = None, **more: Any
+) -> Row:
+    """Make one version of partition t-0, led by broker 1 and told by one line."""
+    line = {"file": "broker-9/state-change.log", "line": 10_000 + number}
+    plain = row(
+        "isr",
+        topic="t",
+        partition=0,
+        partition_epoch=number,
+        leader_epoch=0,
+        leader=1,
+        isr=None if isr is None else list(isr),
+        replicas=[1, 2, 3],
+        started_at=int(begin * SECOND),
+        ended_at=None if end is None else int(end * SECOND),
+        ended="open" if end is None else "observed",
+        how="observed",
+        evidence=[line],
+    )
+    return plain | more
+
+
+def absence(broker: int, kind: str, begin: float, end: float | None = None) -> Absence:
+    """Make one absence, told by one line."""
+    place = {
+        "file": f"broker-{broker}/server.log",
+        "line": int(begin * 10),
+        "text": f"broker {broker} away",
+        "at": int(begin * SECOND),
+        "what": None,
+    }
+    ends = None if end is None else int(end * SECOND)
+    return Absence(broker, kind, int(begin * SECOND), ends, (place,))
+
+
+def reign(node: str, owner: int, term: int, begin: float) -> Reign:
+    """Make one reign of a controller."""
+    place = {
+        "file": f"{node}/controller.log",
+        "line": term,
+        "text": f"{node} leads",
+        "at": int(begin * SECOND),
+        "what": None,
+    }
+    return node, owner, Span("active", int(begin * SECOND), None, [place], term)
+
+
+def logs(node: str, last: float, **more: Any) -> Row:
+    """Make the row of one file."""
+    plain = row(
+        "files", file=f"{node}/server.log", node=node, last_ts=int(last * SECOND), lines=100
+    )
+    return plain | more
+
+
+def case(
+    folder: Path,
+    *,
+    leadership: Sequence[Row] = (),
+    events: Sequence[Row] = (),
+    files: Sequence[Row] = (),
+    away: Iterable[Absence] = (),
+    controllers: Sequence[Reign] = (),
+    clocks: Clocks | None = None,
+    cuts: Sequence[Row] = (),
+    breaches: Sequence[Row] = (),
+    rivalries: Sequence[Rivalry] = (),
+    coverage: Sequence[Row] = (),
+    isr: Sequence[Row] = (),
+    brokers: Mapping[int, list[Span]] | None = None,
+    kraft: bool = True,
+    offices: Sequence[Reign] = (),
+) -> Case:
+    """Save tables and put the case together; events hold what leadership calls evidence."""
+    told = [
+        event(one["started_at"] / SECOND, "broker-9", "partition_state") | place
+        for one in (*leadership, *isr, *cuts, *breaches)
+        for place in one["evidence"]
+        if one["started_at"] is not None
+    ]
+    for name, rows in (
+        ("leadership", leadership),
+        ("events", [*events, *told]),
+        ("cuts", cuts),
+        ("breaches", breaches),
+        ("isr", isr),
+        ("coverage", coverage),
+        ("files", files or [logs("broker-1", 10_000)]),
+    ):
+        (folder / name).mkdir(exist_ok=True)
+        found = pa.Table.from_pylist(list(rows), schema=getattr(schemas, name.upper()))
+        pq.write_table(found, folder / name / "part-0.parquet")
+    known_brokers = brokers or {1: [], 2: [], 3: []}
+    lanes = Lanes(known_brokers, list(controllers), frozenset(), Office(offices, rivalries))
+    lanes.away = list(away)
+    known = clocks or Clocks({}, {}, ())
+    context = Context(known, Phases({}, {}), (), elr=False, kraft=kraft)
+    return Case(folder, Past(known, lanes, context), load_limits())

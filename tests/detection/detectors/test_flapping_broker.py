@@ -1,0 +1,133 @@
+"""A broker that leaves again and again flaps; one that is restarted does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forensics.detection.detectors.broker_restart import find as find_restarts
+from forensics.detection.detectors.flapping_broker import find
+from tests.detection.cases import absence, case, epoch
+
+
+def test_three_crashes_within_an_hour_are_flapping(tmp_path: Path) -> None:
+    away = [
+        absence(2, "crash", begin, begin + length)
+        for begin, length in ((100, 4), (200, 6), (300, 9))
+    ]
+    moved = [
+        epoch(0, 2, 1),
+        epoch(1, 1, 101, previous_leader=2),
+        epoch(2, 2, 150, previous_leader=1),
+        epoch(3, 3, 150, partition=1, previous_leader=2),
+    ]
+
+    [found] = find(case(tmp_path, away=away, leadership=moved))
+
+    assert {
+        "cycles": 3,
+        "median_away_s": 6.0,
+        "partitions_moved": 1,
+        "how": "crash",
+        "ways": {"crash": 3},
+    } == found.measures
+    assert ("high", [2], ["t-0"]) == (found.severity, found.brokers, found.partitions)
+    assert (100_000_000, 309_000_000) == (found.begin, found.end)
+    assert [1000, 2000, 3000] == [place["line"] for place in found.evidence]
+
+
+def test_two_crashes_are_not(tmp_path: Path) -> None:
+    away = [
+        absence(2, "crash", 100, 104),
+        absence(2, "crash", 200, 204),
+        absence(1, "crash", 300, 304),
+    ]
+
+    assert [] == list(find(case(tmp_path, away=away)))
+
+
+@pytest.mark.parametrize(("last", "flaps"), [(3700, 1), (3700.001, 0)])
+def test_the_window_includes_its_end(last: float, flaps: int, tmp_path: Path) -> None:
+    away = [absence(2, "crash", begin, begin + 1) for begin in (100, 500, last)]
+
+    assert flaps == len(list(find(case(tmp_path, away=away))))
+
+
+def test_planned_restarts_do_not_count(tmp_path: Path) -> None:
+    away = [absence(2, "controlled", 100 * n, 100 * n + 9) for n in range(1, 9)]
+
+    assert [] == list(find(case(tmp_path, away=away)))
+    assert [] == list(find(case(tmp_path, away=[*away, absence(2, "crash", 950, 960)])))
+
+
+def test_a_rolling_restart_that_kills_every_broker_once_is_not_flapping(tmp_path: Path) -> None:
+    away = [absence(broker, "crash", 100 * broker, 100 * broker + 9) for broker in (1, 2, 3)]
+
+    assert [] == list(find(case(tmp_path, away=away)))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "how"),
+    [(["pause"] * 3, "pause"), (["crash", "pause", "crash"], "mixed"), (["crash"] * 3, "crash")],
+)
+def test_how_it_left_is_told(kinds: list[str], how: str, tmp_path: Path) -> None:
+    away = [absence(2, kind, 100 * n, 100 * n + 9) for n, kind in enumerate(kinds, 1)]
+
+    assert how == next(iter(find(case(tmp_path, away=away)))).measures["how"]
+
+
+def test_a_broker_that_did_not_come_back_the_last_time_is_away_to_the_end(tmp_path: Path) -> None:
+    away = [absence(2, "crash", 100, 104), absence(2, "crash", 200, 204), absence(2, "crash", 300)]
+    [found] = find(case(tmp_path, away=away))
+
+    assert 10_000_000_000 == found.end
+    assert 4.0 == found.measures["median_away_s"]
+
+
+def test_the_busiest_hour_is_told(tmp_path: Path) -> None:
+    away = [absence(2, "crash", begin, begin + 1) for begin in (1, 3000, 6000, 6100, 6200, 6300)]
+    [found] = find(case(tmp_path, away=away))
+
+    assert 5 == found.measures["cycles"]
+    assert 3_000_000_000 == found.begin
+
+
+def test_two_brokers_that_flap_are_two_findings(tmp_path: Path) -> None:
+    away = [
+        absence(broker, "pause", 100 * n + 10 * broker, 100 * n + 10 * broker + 9)
+        for n in (1, 2, 3)
+        for broker in (3, 2)
+    ]
+
+    assert [[2], [3]] == [found.brokers for found in find(case(tmp_path, away=away))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "end", "severity", "measures"),
+    [
+        ("controlled", 109.04, "info", {"kind": "controlled", "away_s": 9.0}),
+        ("crash", 109.06, "medium", {"kind": "crash", "away_s": 9.1}),
+        ("crash", None, "high", {"kind": "crash", "away_s": None}),
+        ("pause", 109, "medium", {"kind": "unknown", "away_s": 9.0}),
+        ("unknown", 109, "low", {"kind": "unknown", "away_s": 9.0}),
+        ("controlled", None, "info", {"kind": "controlled", "away_s": None}),
+    ],
+)
+def test_one_absence_is_a_restart(
+    kind: str, end: float | None, severity: str, measures: dict[str, object], tmp_path: Path
+) -> None:
+    [found] = find_restarts(case(tmp_path, away=[absence(2, kind, 100, end)]))
+
+    assert (severity, measures) == (found.severity, found.measures)
+    assert found.evidence
+
+
+def test_what_belongs_to_flapping_is_not_told_again_as_restarts(tmp_path: Path) -> None:
+    flaps = [absence(2, "crash", 100 * n, 100 * n + 9) for n in (1, 2, 3)]
+    others = [absence(2, "controlled", 400, 409), absence(1, "crash", 500, 509)]
+
+    assert [([2], "info"), ([1], "medium")] == [
+        (found.brokers, found.severity)
+        for found in find_restarts(case(tmp_path, away=flaps + others))
+    ]

@@ -1,0 +1,140 @@
+"""Records cut after a clean change of leader: how many, since when, and how bad."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics.detection.detectors.truncation import find
+from tests.detection.cases import SECOND, case, row
+
+Row = dict[str, Any]
+
+
+def cut(second: float = 100, broker: int = 1, **more: Any) -> Row:
+    """Make the cut of a log of 75 records to the 70 of the new leader, broker 2."""
+    place = {"file": "broker-9/server.log", "line": int(second * 10) + broker}
+    plain: Row = {
+        "topic": "t",
+        "partition": 0,
+        "leader_epoch": 5,
+        "leader": 2,
+        "kept": 70,
+        "broker": broker,
+        "started_at": int(second * SECOND),
+        "cut_to": 70,
+        "log_end": 75,
+        "high_watermark": 70,
+        "unclean": False,
+        "written_from": 80 * SECOND,
+        "written_to": 99 * SECOND,
+        "evidence": [place],
+    }
+    return row("cuts", **(plain | more))
+
+
+def test_a_cut_after_a_clean_election_is_a_loss_that_matters_little(tmp_path: Path) -> None:
+    [found] = find(case(tmp_path, cuts=[cut()]))
+
+    assert ("low", "confirmed", [1, 2], ["t-0"]) == (
+        found.severity,
+        found.confidence,
+        found.brokers,
+        found.partitions,
+    )
+    assert "5 records of 1 partition cut after a clean change of leader" == found.title
+    [entry] = found.measures["partitions"]
+    assert (70, 75, 5, 5, 0) == tuple(
+        entry[name]
+        for name in (
+            "lost_from",
+            "lost_to",
+            "lost_records_min",
+            "lost_records_max",
+            "below_high_watermark",
+        )
+    )
+    assert ("1970-01-01T00:01:20.000Z", "1970-01-01T00:01:39.000Z") == (
+        entry["written_from"],
+        entry["written_to"],
+    )
+    assert "cat LOG_DIR/t-0/leader-epoch-checkpoint" in entry["check"]
+    assert "acks=1" in found.explanation
+    assert found.evidence
+
+
+def test_the_same_records_on_two_replicas_are_lost_once(tmp_path: Path) -> None:
+    [found] = find(case(tmp_path, cuts=[cut(), cut(130, 3, log_end=73, written_to=98 * SECOND)]))
+
+    [entry] = found.measures["partitions"]
+    assert ([1, 3], 75, 5) == (entry["cut_on"], entry["lost_to"], entry["lost_records_max"])
+    # Broker 3 held fewer of them: it does not bound the last ones.
+    assert "1970-01-01T00:01:39.000Z" == entry["written_to"]
+
+
+def test_two_changes_of_leader_lose_two_lots(tmp_path: Path) -> None:
+    [found] = find(case(tmp_path, cuts=[cut(), cut(120, leader_epoch=6, cut_to=80, log_end=81)]))
+
+    assert (2, 6) == (len(found.measures["partitions"]), found.measures["lost_records_max"])
+
+
+def test_what_an_unclean_leader_made_necessary_is_told_there(tmp_path: Path) -> None:
+    assert [] == list(find(case(tmp_path, cuts=[cut(unclean=True)])))
+
+
+def test_a_cut_of_which_nobody_knows_is_told_here_as_that(tmp_path: Path) -> None:
+    [found] = find(case(tmp_path, cuts=[cut(unclean=None)]))
+
+    assert "5 records of 1 partition cut after a change of leader" == found.title
+    assert "cannot be told" in found.explanation
+
+
+def test_a_log_whose_end_nobody_tells_held_one_record_more_at_least(tmp_path: Path) -> None:
+    [found] = find(case(tmp_path, cuts=[cut(log_end=None)]))
+
+    [entry] = found.measures["partitions"]
+    assert (1, None, None) == (
+        entry["lost_records_min"],
+        entry["lost_records_max"],
+        entry["lost_to"],
+    )
+    assert "At least 1 records" in found.title
+    assert "no line says" in entry["note"]
+
+
+@pytest.mark.parametrize(("kept", "least"), [(None, 0), (60, 5), (73, 2), (80, 0)])
+def test_what_the_new_leader_may_have_had_too_is_not_lost_for_sure(
+    kept: int | None, least: int, tmp_path: Path
+) -> None:
+    [found] = find(case(tmp_path, cuts=[cut(kept=kept)]))
+
+    assert (least, 5) == (found.measures["lost_records_min"], found.measures["lost_records_max"])
+
+
+@pytest.mark.parametrize(("mark", "severity"), [(70, "low"), (71, "high"), (None, "low")])
+def test_a_cut_below_the_high_watermark_takes_committed_records(
+    mark: int | None, severity: str, tmp_path: Path
+) -> None:
+    [found] = find(case(tmp_path, cuts=[cut(high_watermark=mark)]))
+
+    assert severity == found.severity
+    assert ("below the high watermark" in found.title) is (severity == "high")
+
+
+@pytest.mark.parametrize(("second", "strokes"), [(160, 1), (160.001, 2)])
+def test_strokes_are_parted_by_more_than_a_minute(
+    second: float, strokes: int, tmp_path: Path
+) -> None:
+    rows = [cut(), cut(second, partition=1)]
+
+    assert strokes == len(list(find(case(tmp_path, cuts=rows))))
+
+
+def test_a_run_without_that_table_finds_nothing(tmp_path: Path) -> None:
+    some = case(tmp_path)
+    (tmp_path / "cuts" / "part-0.parquet").unlink()
+    (tmp_path / "cuts").rmdir()
+
+    assert [] == list(find(some))

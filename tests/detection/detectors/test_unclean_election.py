@@ -1,0 +1,253 @@
+"""Unclean elections, and their cost: exact where the old leader came back, else bounded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics.detection.detectors.unclean_election import find, loss
+from tests.detection.cases import SECOND, case, epoch, event
+
+Row = dict[str, Any]
+BROKERS = {"broker-1": 1, "broker-2": 2}
+
+
+def unclean(begin: float | None = 100, number: int = 2, **more: Any) -> Row:
+    """Make the epoch in which broker 2 leads uncleanly, after broker 1."""
+    plain: Row = {"clean": False, "election": "unclean", "previous_leader": 1, "log_end": 400}
+    return epoch(number, 2, begin, **(plain | more))
+
+
+def said(second: float, node: str, kind: str = "partition_state", **facts: Any) -> Row:
+    row = event(second, node, kind, topic="t", partition=0, **facts)
+    return row | {"at": row["ts"]}
+
+
+def cost(*events: Row, **more: Any) -> Row:
+    entry, places = loss(unclean(**more), 1, list(events), BROKERS)
+    entry["lines"] = [place["line"] for place in places]
+    return entry
+
+
+BEFORE = said(90, "broker-1", "isr_proposed", log_end=500)
+BACK = said(150, "broker-1", "log_loaded", log_end=1000)
+CUT = said(155, "broker-1", "truncated", cut_to=400)
+
+
+def test_an_old_leader_that_comes_back_tells_exactly_what_went() -> None:
+    found = cost(BEFORE, BACK, CUT)
+
+    assert (400, 1000, 600, 600) == tuple(
+        found[name] for name in ("lost_from", "lost_to", "lost_records_min", "lost_records_max")
+    )
+    assert ("t-0", 2, 2, 1) == tuple(
+        found[name] for name in ("partition", "leader_epoch", "leader", "previous_leader")
+    )
+    assert [900, 1500, 1550] == found["lines"]
+    assert "note" not in found
+
+
+def test_an_old_leader_that_never_comes_back_leaves_the_loss_open_above() -> None:
+    found = cost(BEFORE)
+
+    assert (400, None, 100, None) == tuple(
+        found[name] for name in ("lost_from", "lost_to", "lost_records_min", "lost_records_max")
+    )
+    assert "leader before" in found["note"]
+
+
+def test_without_a_word_of_the_old_leader_nothing_is_sure() -> None:
+    assert (0, None) == (cost()["lost_records_min"], cost()["lost_records_max"])
+
+
+def test_an_old_leader_with_nothing_more_lost_nothing() -> None:
+    found = cost(said(150, "broker-1", "log_loaded", log_end=400))
+
+    assert (400, 400, 0, 0) == tuple(
+        found[name] for name in ("lost_from", "lost_to", "lost_records_min", "lost_records_max")
+    )
+
+
+def test_a_shorter_old_log_lost_nothing_either() -> None:
+    found = cost(said(150, "broker-1", "log_loaded", log_end=300))
+
+    assert (0, 0) == (found["lost_records_min"], found["lost_records_max"])
+    assert found["lost_to"] >= found["lost_from"]
+
+
+def test_without_the_end_of_the_new_leader_s_log_the_cut_tells_where_it_ended() -> None:
+    assert (400, 600) == (
+        cost(BACK, CUT, log_end=None)["lost_from"],
+        cost(BACK, CUT, log_end=None)["lost_records_max"],
+    )
+
+
+def test_a_cut_that_goes_deeper_counts() -> None:
+    deeper = said(155, "broker-1", "truncated", cut_to=350)
+
+    assert (350, 650) == (cost(BACK, deeper)["lost_from"], cost(BACK, deeper)["lost_records_max"])
+
+
+def test_without_either_nothing_is_known() -> None:
+    found = cost(BACK, log_end=None)
+
+    assert (None, None, 0, None) == tuple(
+        found[name] for name in ("lost_from", "lost_to", "lost_records_min", "lost_records_max")
+    )
+    assert "no line says where the new leader's log ended" == found["note"]
+
+
+def test_what_the_unclean_leader_itself_cut_widens_the_upper_bound_only() -> None:
+    tail = [
+        said(200, "broker-2", leader=1, leader_epoch=3, log_end=700),
+        said(201, "broker-2", "truncated", cut_to=650),
+    ]
+    found = cost(BACK, CUT, *tail)
+
+    assert (600, 650) == (found["lost_records_min"], found["lost_records_max"])
+    assert [{"from": 650, "to": 700, "records": 50, "leader_epoch": 3}] == found["also_cut"]
+    assert 2010 in found["lines"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"leader": 2},
+        {"leader_epoch": 4},
+        {"log_end": None},
+        {"log_end": 650},
+        {"telling": "always"},
+    ],
+)
+def test_other_cuts_of_that_leader_widen_nothing(more: Row) -> None:
+    follows: Row = {"leader": 1, "leader_epoch": 3, "log_end": 700} | more
+    tail = [said(200, "broker-2", **follows), said(201, "broker-2", "truncated", cut_to=650)]
+
+    assert 600 == cost(BACK, CUT, *tail)["lost_records_max"]
+
+
+def test_what_the_old_leader_said_before_is_no_return() -> None:
+    """A line about the ISR that it wanted to change tells nothing of its log after the election."""
+    late = said(101, "broker-1", "isr_proposed", log_end=990)
+
+    assert cost(BEFORE, late)["lost_records_max"] is None
+
+
+def test_only_elections_known_to_be_unclean_are_found(tmp_path: Path) -> None:
+    rows = [epoch(0, 1, 1), epoch(1, 2, 9, clean=None)]
+
+    assert [] == list(find(case(tmp_path, leadership=rows)))
+
+
+def test_a_stroke_is_one_finding_with_every_partition(tmp_path: Path) -> None:
+    rows = [epoch(1, 1, 1), unclean(), epoch(1, 1, 1, partition=1), unclean(101, partition=1)]
+    events = [BEFORE, BACK, CUT]
+
+    [found] = find(case(tmp_path, leadership=rows, events=[_stored(one) for one in events]))
+
+    assert ("critical", [1, 2], ["t-0", "t-1"]) == (found.severity, found.brokers, found.partitions)
+    entries = found.measures["partitions"]
+    assert [("t-0", 1, 600), ("t-1", 1, None)] == [
+        (one["partition"], one["previous_leader"], one["lost_records_max"]) for one in entries
+    ]
+    assert "at least 600 records lost, not bounded above" in found.title
+    assert (100 * SECOND, 101 * SECOND) == (found.begin, found.end)
+
+
+def _stored(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != "at"}
+
+
+@pytest.mark.parametrize(("second", "strokes"), [(160, 1), (160.001, 2)])
+def test_strokes_are_parted_by_more_than_a_minute(
+    second: float, strokes: int, tmp_path: Path
+) -> None:
+    rows = [unclean(100), unclean(second, partition=1)]
+
+    assert strokes == len(list(find(case(tmp_path, leadership=rows))))
+
+
+def test_an_unclean_election_that_cost_nothing_is_less_bad(tmp_path: Path) -> None:
+    events = [_stored(said(150, "broker-1", "log_loaded", log_end=400))]
+
+    [found] = find(case(tmp_path, leadership=[epoch(1, 1, 1), unclean()], events=events))
+
+    assert "medium" == found.severity
+    assert "no records lost" in found.title
+
+
+def test_the_leader_before_is_the_last_one_there_was(tmp_path: Path) -> None:
+    """Between the two the partition had no leader."""
+    rows = [epoch(0, 1, 1), epoch(1, -1, 50), unclean(previous_leader=-1)]
+
+    [found] = find(case(tmp_path, leadership=rows, events=[_stored(BACK)]))
+
+    assert 1 == found.measures["partitions"][0]["previous_leader"]
+    assert 600 == found.measures["partitions"][0]["lost_records_max"]
+
+
+def test_where_nobody_knows_who_led_in_between_nothing_bounds_the_loss(tmp_path: Path) -> None:
+    """The leader before may be the very one that was elected, or one whose logs are not here."""
+    rows = [epoch(0, 2, 1), epoch(1, None, None), epoch(2, -1, 50), unclean(number=3)]
+    events = [_stored(said(90, "broker-2", log_end=400, leader=2, broker=2))]
+
+    [found] = find(case(tmp_path, leadership=rows, events=events))
+
+    [entry] = found.measures["partitions"]
+    assert (None, 0, None) == tuple(
+        entry[name] for name in ("previous_leader", "lost_records_min", "lost_records_max")
+    )
+    assert "records may be lost, no line says how many" in found.title
+    assert "Of 1 of 1 no line bounds what was lost, if anything was." in found.explanation
+    assert "high" == found.severity
+
+
+def acknowledged(*events: Row) -> tuple[int | None, int | None]:
+    found = cost(*events)
+    return found["acknowledged_min"], found["acknowledged_max"]
+
+
+def test_what_lay_below_the_high_watermark_had_been_acknowledged() -> None:
+    marked = said(95, "broker-1", "isr_proposed", log_end=900, high_watermark=850)
+
+    assert (450, 600) == acknowledged(marked, BACK, CUT)
+
+
+def test_without_a_high_watermark_nothing_is_known_to_be_acknowledged() -> None:
+    assert (None, 600) == acknowledged(BACK, CUT)
+    assert (None, None) == acknowledged(BEFORE)
+
+
+def test_the_line_that_warns_of_the_high_watermark_counts() -> None:
+    warning = said(154.9, "broker-1", "truncated_below_high_watermark", high_watermark=990)
+
+    assert (590, 600) == acknowledged(BACK, warning, CUT)
+
+
+def test_a_high_watermark_after_the_cut_is_about_another_history() -> None:
+    later = said(200, "broker-1", high_watermark=5000)
+
+    assert (None, 600) == acknowledged(BACK, CUT, later)
+
+
+def test_the_loss_was_written_while_the_old_leader_led() -> None:
+    led = said(60, "broker-1", broker=1, leader=1, leader_epoch=1, log_end=400)
+    found = cost(led, BACK, CUT)
+
+    assert ("1970-01-01T00:01:00.000Z", "1970-01-01T00:01:40.000Z") == (
+        found["written_from"],
+        found["written_to"],
+    )
+    assert cost(BACK, CUT)["written_from"] is None
+
+
+def test_the_finding_says_whose_will_it_was_and_how_to_check(tmp_path: Path) -> None:
+    rows = [epoch(1, 1, 1), unclean(manner="manual")]
+
+    [found] = find(case(tmp_path, leadership=rows))
+
+    assert "Somebody ordered it" in found.explanation
+    assert "manual" == found.measures["partitions"][0]["manner"]
+    assert any("t-0/leader-epoch-checkpoint" in action for action in found.actions)

@@ -1,0 +1,63 @@
+"""Whatever log is missing, the bounds of a loss hold what was really lost."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from forensics.detection.registry import find
+from forensics.sandbox import tried
+
+LOGS = Path(__file__).parents[3] / "sample_logs" / "430-unclean" / "logs"
+Bounds = Mapping[tuple[str, int], tuple[int, int | None]]
+
+
+def bounds_of(logs: Path, out: Path) -> Bounds:
+    found = tried([str(logs)], out)
+    return {
+        (one["partition"], one["leader_epoch"]): (one["lost_records_min"], one["lost_records_max"])
+        for finding in find(found.tables, found.past).findings
+        if finding.detector == "unclean-election"
+        for one in finding.measures["partitions"]
+    }
+
+
+@pytest.fixture(scope="module")
+def true(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, int], int]:
+    whole = bounds_of(LOGS, tmp_path_factory.mktemp("whole"))
+    assert all(least == most for least, most in whole.values())
+    return {key: least for key, (least, _) in whole.items()}
+
+
+def without(folder: Path, node: str) -> Path:
+    shutil.copytree(LOGS, folder / "logs", ignore=shutil.ignore_patterns(node))
+    return folder / "logs"
+
+
+def gutted(folder: Path, node: str) -> Path:
+    """Cut the middle third out of every file of a node."""
+    shutil.copytree(LOGS, folder / "logs")
+    for path in (folder / "logs" / node).iterdir():
+        lines = path.read_bytes().splitlines(keepends=True)
+        third = len(lines) // 3
+        path.write_bytes(b"".join([*lines[:third], *lines[2 * third :]]))
+    return folder / "logs"
+
+
+@pytest.mark.parametrize("damage", [without, gutted], ids=["gone", "gutted"])
+@pytest.mark.parametrize("node", ["broker-1", "broker-2", "controller-1"])
+def test_bounds_hold_the_truth_where_a_node_is_missing(
+    node: str, damage: object, true: Mapping[tuple[str, int], int], tmp_path: Path
+) -> None:
+    assert callable(damage)
+    found = bounds_of(damage(tmp_path, node), tmp_path / "out")
+
+    wrong = {
+        key: (least, most, true.get(key))
+        for key, (least, most) in found.items()
+        if key not in true or least > true[key] or (most is not None and most < true[key])
+    }
+    assert not wrong

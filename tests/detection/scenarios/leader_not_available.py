@@ -1,0 +1,99 @@
+"""Topics for which clients were told that there is no leader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from forensics.detection.context import Case
+from tests.detection.cases import case, epoch, event, logs
+from tests.detection.scenarios import Scenario, told
+
+NAME = "leader-not-available"
+Row = dict[str, Any]
+ERROR = "LEADER_NOT_AVAILABLE"
+
+
+def asked(second: float, topic: str | None = "t", client: str = "app-1") -> Row:
+    """Tell a client that a topic has no leader."""
+    return event(second, "app", "client_error", topic=topic, client=client, error=ERROR)
+
+
+def at(*seconds: float, **more: Any) -> Callable[[Path], Case]:
+    """Tell it at some moments."""
+    return partial(case, events=[asked(second) for second in seconds], **more)
+
+
+def lines(moments: int, apart: int) -> str:
+    """Write the log of a producer that asks for a topic again and again."""
+    return "".join(
+        f"[2026-06-10 12:{second // 60:02d}:{second % 60:02d},123] WARN [Producer clientId=orders]"
+        f" Error while fetching metadata with correlation id {turn + 1} :"
+        " {orders-v2=LEADER_NOT_AVAILABLE} (org.apache.kafka.clients.NetworkClient)\n"
+        for turn in range(moments)
+        for second in [turn * apart]
+    )
+
+
+REFUSED = event(99, "broker-1", "topic_refused", topic="t", error="INVALID_REPLICATION_FACTOR")
+
+SCENARIOS = [
+    Scenario(
+        NAME, "fires", "longer than two minutes, and nobody knows why", at(100, 150, 200, 221),
+        [{"severity": "high", "confidence": "confirmed", "clients": ["app-1"],
+          "measures": {"topic": "t", "errors": 4, "duration_s": 121.0, "cause": "unknown"}}],
+    ),
+    Scenario(
+        NAME, "fires", "told by a client's own lines",
+        told({"orders-app/app.log": lines(8, 20)}),
+        [{"severity": "high", "clients": ["orders"],
+          "measures": {"topic": "orders-v2", "errors": 8, "duration_s": 140.0}}],
+    ),
+    Scenario(
+        NAME, "fires", "the partitions really had no leader",
+        at(100, 150, 200, 221, leadership=[epoch(1, 1, 1, 99), epoch(2, -1, 99)]),
+        [{"severity": "medium", "measures": {"cause": "leaderless"}}],
+    ),
+    Scenario(
+        NAME, "fires", "they had one all the time: a listener",
+        at(100, 150, 200, 221, leadership=[epoch(1, 1, 1)]),
+        [{"severity": "high", "measures": {"cause": "led"}}],
+    ),
+    Scenario(
+        NAME, "fires", "a topic that cannot be made",
+        partial(case, events=[REFUSED, *(asked(second) for second in (100, 150, 200, 221))]),
+        [{"severity": "high", "measures": {"cause": "refused"}}],
+    ),
+    Scenario(
+        NAME, "fires", "a client that does not say which",
+        partial(case, events=[asked(second, None) for second in (100, 150, 200, 221)]),
+        [{"severity": "high", "partitions": [], "measures": {"topic": None}}],
+    ),
+    Scenario(
+        NAME, "boundary", "a topic that is made within five seconds", at(*range(100, 106))
+    ),
+    Scenario(NAME, "boundary", "six seconds", at(*range(100, 107)), [{"severity": "low"}]),
+    Scenario(NAME, "boundary", "two minutes", at(100, 160, 220), [{"severity": "low"}]),
+    Scenario(
+        NAME, "boundary", "more than a minute apart", at(100, 106, 167, 173),
+        [{"severity": "low"}, {"severity": "low"}],
+    ),
+    Scenario(
+        NAME, "quiet", "a metadata storm as topics are made: low correlation ids, soon over",
+        told({"connect/app.log": lines(4, 1)}),
+    ),
+    Scenario(
+        NAME, "quiet", "other errors",
+        partial(case, events=[
+            event(second, "app", "client_error", topic="t", error="NOT_LEADER_OR_FOLLOWER")
+            for second in (100, 150, 200, 250)
+        ]),
+    ),
+    Scenario(
+        NAME, "blind", "only brokers' logs",
+        partial(case, files=[logs("broker-1", 100, role="broker", records=9)]),
+        reason="there is no clients' log",
+    ),
+]  # fmt: skip

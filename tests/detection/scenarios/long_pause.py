@@ -1,0 +1,157 @@
+"""Processes that stood still for seconds: garbage collection, a stalled disk, a frozen host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from forensics.detection.context import Case
+from forensics.history.nodes.broker_states import Span
+from tests.detection.cases import SECOND, Row, absence, case, event, logs
+from tests.detection.scenarios import Scenario, told
+
+NAME = "long-pause"
+SERVERS = [logs(f"broker-{one}", 10_000, role="broker", records=9) for one in (1, 2, 3)]
+
+
+def collected(ends: Sequence[float], seconds: float = 2.0, node: str = "broker-1") -> list[Row]:
+    """Let a JVM collect garbage at some moments."""
+    length = round(seconds * 1000)
+    return [event(end, node, "gc_pause", duration_ms=length, detail="Full") for end in ends]
+
+
+def gc(ends: Sequence[float], seconds: float = 2.0) -> Callable[[Path], Case]:
+    """Let broker 1 collect garbage."""
+    return partial(case, files=SERVERS, events=collected(ends, seconds))
+
+
+def unheard(seconds: float, session: int = 9000, connected: bool = True) -> Callable[[Path], Case]:
+    """Let a ZooKeeper client notice after so many seconds that it heard nothing."""
+    begun = event(1, "broker-1", "zookeeper_connected", duration_ms=session)
+    lost = event(900, "broker-1", "zookeeper_disconnected", duration_ms=round(seconds * 1000))
+    return partial(case, files=SERVERS, events=[begun, lost] if connected else [lost], kraft=False)
+
+
+def fenced(*events: Row, how: str = "pause") -> Callable[[Path], Case]:
+    """Let broker 2 be fenced from 109 to 114; `events` are what it wrote."""
+    return partial(case, files=SERVERS, events=events, away=[absence(2, how, 109, 114)])
+
+
+GC = {
+    "broker-1/kafkaServer-gc.log": "[2026-11-18T11:24:42.957+0000][gc          ] GC(15) Pause Full"
+    " (G1 Compaction Pause) 4096M->4001M(4096M) 12107.523ms\n",
+    "broker-1/server.log": "[2026-11-18 11:24:00,000] INFO [KafkaServer id=1] started"
+    " (kafka.server.KafkaServer)\n",
+}
+PAUSED = Span(
+    "paused", 100 * SECOND, 109 * SECOND,
+    [{"file": "broker-2/server.log", "line": 7, "text": "lost", "rule": None, "at": 114 * SECOND}],
+)  # fmt: skip
+
+SCENARIOS = [
+    Scenario(
+        NAME, "fires", "a full collection, in the collector's own log", told(GC),
+        [{"severity": "medium", "brokers": [1],
+          "measures": {"node": "broker-1", "longest_ms": 12107, "pauses": 1}}],
+    ),
+    Scenario(
+        NAME, "fires", "an old JVM tells of it in seconds",
+        partial(case, files=SERVERS, events=[
+            event(900, "broker-1", "gc_pause_early", value="12.3412345"),
+            event(901, "broker-1", "application_stopped", value="12.3500000"),
+            event(950, "broker-1", "application_stopped", value="0.2"),
+        ]),
+        [{"severity": "medium", "measures": {"longest_ms": 13341, "pauses": 1}}],
+    ),
+    Scenario(
+        NAME, "fires", "a ZooKeeper client that woke too late", unheard(14.1),
+        [{"severity": "medium", "measures": {"longest_ms": 14100, "pauses": 1}}],
+    ),
+    Scenario(
+        NAME, "fires", "a pause that the lanes found",
+        partial(case, files=SERVERS, brokers={1: [], 2: [PAUSED], 3: []}),
+        [{"severity": "medium", "measures": {"node": "broker-2", "longest_ms": 14000}}],
+    ),
+    Scenario(
+        NAME, "fires", "fenced, silent, and back without a start", fenced(),
+        [{"severity": "medium", "measures": {"node": "broker-2", "longest_ms": 14000}}],
+    ),
+    Scenario(
+        NAME, "fires", "a controller that was silent while an event took long",
+        partial(case, files=SERVERS, events=[
+            event(900, "broker-1", "quorum_event_slow", duration_ms=30_000)
+        ]),
+        [{"severity": "medium", "measures": {"node": "broker-1", "longest_ms": 30_000}}],
+    ),
+    Scenario(
+        NAME, "fires", "a host: all nodes at once",
+        partial(case, files=SERVERS, events=[
+            *collected([900], 10), *collected([901.5], 10, "broker-2"),
+            *collected([903], 10, "broker-3"),
+        ]),
+        [{"severity": "medium", "brokers": [1, 2, 3],
+          "measures": {"host": True, "pauses": 1, "longest_ms": 10_000}}],
+    ),
+    Scenario(
+        NAME, "fires", "a silence whose length the JVM tells better",
+        partial(
+            case, files=SERVERS, away=[absence(2, "pause", 109, 114)],
+            events=[event(113, "broker-2", "safepoint_pause", duration_ms=11_500)],
+        ),
+        [{"measures": {"longest_ms": 11_500, "pauses": 1, "ways": {"jvm": 1}}}],
+    ),
+    Scenario(
+        NAME, "boundary", "a pause each, too far apart for one host",
+        partial(case, files=SERVERS, events=[
+            *collected([900], 10), *collected([903.001], 10, "broker-2"),
+        ]),
+        [{"brokers": [1], "measures": {"host": False}}, {"brokers": [2]}],
+    ),
+    Scenario(
+        NAME, "boundary", "two of three that wake together",
+        partial(case, files=SERVERS, events=[
+            *collected([900], 10), *collected([903], 10, "broker-2"),
+        ]),
+        [{"brokers": [1, 2], "measures": {"host": True}}],
+    ),
+    Scenario(NAME, "boundary", "two seconds", gc([900]), [{"severity": "low"}]),
+    Scenario(NAME, "boundary", "just less than two", gc([900], 1.999)),
+    Scenario(NAME, "boundary", "as long as a session", gc([900], 9), [{"severity": "medium"}]),
+    Scenario(
+        NAME, "boundary", "just shorter than a session", gc([900], 8.999), [{"severity": "low"}],
+    ),
+    Scenario(
+        NAME, "boundary", "nine short ones", gc(range(100, 190, 10)),
+        [{"severity": "low", "measures": {"pauses": 9}}],
+    ),
+    Scenario(
+        NAME, "boundary", "ten short ones", gc(range(100, 200, 10)),
+        [{"severity": "medium", "measures": {"pauses": 10}}],
+    ),
+    Scenario(
+        NAME, "boundary", "an hour apart", gc([100, 3702]), [{"measures": {"pauses": 2}}],
+    ),
+    Scenario(NAME, "boundary", "more than an hour apart", gc([100, 3702.001]), [{}, {}]),
+    Scenario(
+        NAME, "quiet", "ZooKeeper down: noticed in time, the server does not answer", unheard(6),
+    ),
+    Scenario(NAME, "quiet", "a session whose length nobody tells", unheard(12, connected=False)),
+    Scenario(
+        NAME, "quiet", "cut off: it goes on to write",
+        fenced(event(104, "broker-2", "heartbeat_failed")),
+    ),
+    Scenario(NAME, "quiet", "a restart", fenced(how="controlled")),
+    Scenario(
+        NAME, "quiet", "a controller at work in between",
+        partial(case, files=SERVERS, events=[
+            event(880, "broker-1", "raft_transition"),
+            event(900, "broker-1", "quorum_event_slow", duration_ms=30_000),
+        ]),
+    ),
+    Scenario(
+        NAME, "blind", "only clients' logs",
+        partial(case, files=[logs("app", 100, role="client", records=9)]),
+        reason="there is no brokers' or controllers' log",
+    ),
+]  # fmt: skip

@@ -1,0 +1,158 @@
+"""A KRaft quorum without a leader: elections that fail, time-outs, a majority that is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from forensics.detection.context import Case
+from forensics.history.nodes.broker_states import Span
+from tests.detection.cases import Row, absence, case, event, logs
+from tests.detection.scenarios import Scenario, told
+
+NAME = "quorum-trouble"
+
+
+def failing(seconds: Sequence[float], kind: str = "raft_election_timed_out") -> list[Row]:
+    """Let elections fail at some moments."""
+    return [
+        event(second, "controller-1", kind, broker=1, controller_epoch=at)
+        for at, second in enumerate(seconds)
+    ]
+
+
+def quorum(
+    seconds: Sequence[float],
+    *elected: float,
+    kind: str = "raft_election_timed_out",
+    told: Sequence[Row] = (),
+    **more: Any,
+) -> Callable[[Path], Case]:
+    """Let elections fail at some moments, and be won at others."""
+    won = [event(second, "controller-1", "controller_elected", controller=1) for second in elected]
+    return partial(case, events=[*failing(seconds, kind), *won, *told], **more)
+
+
+def lone(
+    count: int, step: float = 13.5, length: float = 4.5, **more: Any
+) -> Callable[[Path], Case]:
+    """Let a broker be fenced after each session."""
+    away = [absence(1, "pause", 100 + step * at, 100 + step * at + length) for at in range(count)]
+    return partial(case, away=away, **more)
+
+
+ALONE = {
+    "controller.log": "".join(
+        f"[2026-06-14 13:0{at // 60}:{at % 60:02d},546] INFO [QuorumController id=1] The request"
+        " from broker 1 to unfence has been granted because it has caught up with the offset of its"
+        " register broker record 24227. (org.apache.kafka.controller.BrokerHeartbeatManager)\n"
+        f"[2026-06-14 13:0{(at + 9) // 60}:{(at + 9) % 60:02d},552] INFO [QuorumController id=1]"
+        " Fencing broker 1 because its session has timed out."
+        " (org.apache.kafka.controller.ReplicationControlManager)\n"
+        for at in (3, 17, 30, 44, 57, 71)
+    )
+}
+TIMED_OUT = {
+    "controller-1/server.log": "".join(
+        f"[2026-06-14 13:00:{at:02d},000] INFO [RaftManager id=1] Election has timed out, backing"
+        " off for 100ms before becoming a candidate again"
+        " (org.apache.kafka.raft.KafkaRaftClient)\n"
+        for at in range(0, 60, 2)
+    )
+}
+STOPPED = [absence(one, "controlled", 50) for one in (1, 2, 3)]
+
+SCENARIOS = [
+    Scenario(
+        NAME, "fires", "nobody wins for a minute", told(TIMED_OUT),
+        [{"severity": "medium", "measures": {"kind": "no_leader", "failed": 30, "still": True}}],
+    ),
+    Scenario(
+        NAME, "fires", "a lost quorum looks like a broker that is fenced again and again",
+        told(ALONE),
+        [{"severity": "high", "brokers": [1], "measures": {"kind": "lost_majority", "cycles": 5}}],
+    ),
+    Scenario(
+        NAME, "fires", "the votes are refused",
+        quorum([100, 120, 140], 145, kind="raft_votes_refused"),
+        [{"severity": "medium", "measures": {"refused": 3, "longest_s": 45.0, "still": False}}],
+    ),
+    Scenario(
+        NAME, "boundary", "a leader after half a minute", quorum([100, 110, 120], 130),
+        [{"severity": "medium", "measures": {"longest_s": 30.0}}],
+    ),
+    Scenario(NAME, "boundary", "a leader just before", quorum([100, 110, 120], 129.5)),
+    Scenario(
+        NAME, "boundary", "a leader after five minutes", quorum(range(100, 401, 50), 400),
+        [{"severity": "high"}],
+    ),
+    Scenario(
+        NAME, "boundary", "a leader just before five minutes", quorum(range(100, 400, 50), 399.5),
+        [{"severity": "medium"}],
+    ),
+    Scenario(
+        NAME, "boundary", "twenty elections within seconds", quorum(range(100, 120), 121),
+        [{"severity": "medium", "measures": {"failed": 20}}],
+    ),
+    Scenario(NAME, "boundary", "nineteen", quorum(range(100, 119), 121)),
+    Scenario(
+        NAME, "boundary", "as far apart as belongs together", quorum([100, 160], 161),
+        [{"measures": {"longest_s": 61.0}}],
+    ),
+    Scenario(
+        NAME, "boundary", "further apart: two, each without a length", quorum([100, 160.5], 900),
+    ),
+    Scenario(NAME, "boundary", "three times alone", lone(3), [{"measures": {"cycles": 3}}]),
+    Scenario(NAME, "boundary", "twice alone", lone(2)),
+    Scenario(
+        NAME, "boundary", "a session that ends late, as far as a timer does",
+        lone(4, 9 * 1.19 + 4.5), [{"measures": {"cycles": 4}}],
+    ),
+    Scenario(NAME, "boundary", "heard of in between", lone(4, 9 * 1.21 + 4.5)),
+    Scenario(
+        NAME, "boundary", "not as late as that", lone(4, 9 * 1.15 + 4.5),
+        [{"measures": {"cycles": 4}}],
+    ),
+    Scenario(
+        NAME, "quiet", "the log of a follower, who knows its leader",
+        partial(case, events=[
+            *failing(range(100, 200, 10)),
+            *(
+                event(second + 2, "controller-1", kind, controller=2, controller_epoch=7, **more)
+                for second in range(100, 200, 20)
+                for kind, more in (
+                    ("controller_seen", {}), ("raft_transition", {"to_state": "FollowerState"}),
+                )
+            ),
+        ]),
+    ),
+    Scenario(
+        NAME, "quiet", "a controller that is cut off, while another one leads",
+        quorum(
+            range(100, 200, 10), offices=[("controller-2", 2, Span("active", 0, None, [], 7))],
+            told=[event(150, "controller-2", "leaders_changing")],
+        ),
+        [{"severity": "low", "measures": {"kind": "cut_off"}}],
+    ),
+    Scenario(
+        NAME, "fires", "who led is dead: nothing more is heard of it",
+        quorum(
+            range(100, 200, 10), offices=[("controller-2", 2, Span("active", 0, None, [], 7))],
+        ),
+        [{"severity": "medium", "measures": {"kind": "no_leader"}}],
+    ),
+    Scenario(NAME, "quiet", "elections of a start", quorum([100, 101, 102, 103, 104], 105)),
+    Scenario(NAME, "quiet", "a cluster that is shut down", quorum(range(100, 200), away=STOPPED)),
+    Scenario(
+        NAME, "quiet", "a broker that hangs again and again",
+        partial(case, away=[absence(1, "pause", 23 * at, 23 * at + 5) for at in range(1, 9)]),
+    ),
+    Scenario(NAME, "quiet", "a cluster on ZooKeeper", lone(8, kraft=False)),
+    Scenario(
+        NAME, "blind", "only clients' logs",
+        partial(case, files=[logs("app", 100, role="client", records=9)]),
+        reason="there is no brokers' or controllers' log",
+    ),
+]  # fmt: skip

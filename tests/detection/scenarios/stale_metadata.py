@@ -1,0 +1,262 @@
+"""Stale-metadata errors: who moved behind them, how long they went on, and what else it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from forensics.detection.context import Case
+from tests.detection.cases import absence, case, epoch, event, logs, reign
+from tests.detection.scenarios import Scenario, told
+
+NAME = "stale-metadata"
+Row = dict[str, Any]
+Build = Callable[[Path], Case]
+
+
+def error(second: float, **more: Any) -> Row:
+    facts = {"client": "app", "error": "NOT_LEADER_OR_FOLLOWER", "topic": "t", "partition": 0}
+    return event(second, "app", "client_error", **(facts | more))
+
+
+def unknown(second: float, **more: Any) -> Row:
+    return error(second, error="UNKNOWN_TOPIC_OR_PARTITION", partition=None, **more)
+
+
+def move(second: float, election: str = "failover", number: int = 1, **more: Any) -> Row:
+    """Broker 2 follows broker 1."""
+    facts = {"leader": 2, "previous_leader": 1} | more
+    return epoch(number, facts.pop("leader"), second, election=election, **facts)
+
+
+def client(*rows: Row, moves: Iterable[Row] = (), ends: float = 10_000, **more: Any) -> Build:
+    """Put the rows in the log of a client that began long ago and that ends at `ends`."""
+    files = [
+        logs("app", ends, role="client", records=9, first_ts=0),
+        logs("broker-1", 10_000, role="broker", records=9),
+    ]
+    return partial(case, events=rows, leadership=tuple(moves), **({"files": files} | more))
+
+
+def every(first: int, last: float, step: int = 10, make: Callable[..., Row] = error) -> list[Row]:
+    return [make(second) for second in (*range(first, int(last), step), last)]
+
+
+def held(verdict: str, cause: str, severity: str, **measures: Any) -> dict[str, Any]:
+    return {"severity": severity, "measures": {"verdict": verdict, "cause": cause} | measures}
+
+
+def bursts(count: int) -> Build:
+    moves = [
+        move(100 * n + 100, number=n, previous_leader=1 + n % 2, leader=2 - n % 2)
+        for n in range(count)
+    ]
+    return client(*(error(100 * n + 101) for n in range(count)), moves=moves)
+
+
+LINES = """\
+[2026-11-18 11:46:13,300] WARN [Producer clientId=app-orders] Got error produce response with \
+correlation id 158 on topic-partition orders-0, retrying (2147483646 attempts left). Error: \
+NOT_LEADER_OR_FOLLOWER (org.apache.kafka.clients.producer.internals.Sender)
+"""
+MOVED = """\
+[2026-11-18 11:46:12,000] INFO [Broker id=2] Handling LeaderAndIsr request correlationId 1 from \
+controller 3 for 1 partitions (state.change.logger)
+[2026-11-18 11:46:13,100] INFO [Broker id=2] Leader orders-0 with topic id Some(\
+3SRqdyCAQ1y-QXYXsCIkAQ) starts at leader epoch 5 from offset 120 with partition epoch 9, high \
+watermark 120, ISR [2,3], adding replicas [] and removing replicas [] . Previous leader \
+Some(1) and previous leader epoch was 4. (state.change.logger)
+"""
+
+SCENARIOS = [
+    Scenario(
+        NAME, "fires", "one burst around a restart is expected",
+        client(error(100.2), error(101), moves=[move(100, "controlled_shutdown")]),
+        [held("transient", "controlled_restart", "info", errors=2, duration_s=0.8, suspect=None)],
+    ),
+    Scenario(
+        NAME, "fires", "a line of a producer's log",
+        told({"app-orders/client.log": LINES, "broker-2/state-change.log": MOVED}),
+        [{"clients": ["app-orders"], "partitions": ["orders-0"], "severity": "info"}],
+    ),
+    Scenario(
+        NAME, "fires", "errors that outlive the new leader by far",
+        client(*every(100, 160), moves=[move(99)]),
+        [held("sustained", "broker_crash", "medium")],
+    ),
+    Scenario(
+        NAME, "fires", "errors that never end",
+        client(*every(100, 160), moves=[move(99)], ends=165),
+        [held("stuck", "broker_crash", "high")],
+    ),
+    Scenario(
+        NAME, "fires", "each move has its own episode",
+        client(error(101), error(121), moves=[
+            move(100), move(120, "preferred", 2, leader=1, previous_leader=2)]),
+        [
+            held("transient", "broker_crash", "info"),
+            held("transient", "preferred_election", "info"),
+        ],
+    ),
+    Scenario(
+        NAME, "fires", "partitions that moved apart are told apart",
+        client(error(101), error(101.5, partition=1), moves=[
+            move(100), move(101, "reassignment", partition=1)]),
+        [
+            held("transient", "broker_crash", "info"),
+            held("transient", "reassignment", "info"),
+        ],
+    ),
+    Scenario(
+        NAME, "fires", "errors without a topic, after a broker was lost",
+        client(error(101, topic=None, partition=None), away=[absence(1, "crash", 100, 130)]),
+        [held("transient", "broker_crash", "info")],
+    ),
+    Scenario(
+        NAME, "fires", "a topic deleted under a client",
+        client(*every(101, 150, make=unknown), event(100, "broker-1", "topic_deleted", topic="t"),
+               ends=155),
+        [held("stuck", "none_seen", "medium", suspect="topic_deleted")],
+    ),
+    Scenario(
+        NAME, "fires", "a topic deleted and made again",
+        client(*every(101, 130, make=unknown), event(100, "broker-1", "topic_deleted", topic="t"),
+               event(129, "broker-1", "topic_created", topic="t")),
+        [held("sustained", "none_seen", "low", suspect="topic_recreated")],
+    ),
+    Scenario(
+        NAME, "fires", "a topic that nobody ever created",
+        client(*every(101, 150, make=unknown), ends=155),
+        [held("stuck", "none_seen", "medium", suspect="topic_unknown")],
+    ),
+    Scenario(
+        NAME, "fires", "a broker that gives out old metadata",
+        client(*every(100, 150), event(120, "app", "client_metadata_stale"), moves=[
+            epoch(0, 1, 1, election="initial")]),
+        [held("sustained", "none_seen", "medium", suspect="stale_broker")],
+    ),
+    Scenario(
+        NAME, "fires", "a broker that cannot be reached",
+        client(*every(100, 150), event(120, "app", "client_connect_failed"), moves=[
+            epoch(0, 1, 1, election="initial")]),
+        [held("sustained", "none_seen", "medium", suspect="unreachable_broker")],
+    ),
+    Scenario(
+        NAME, "fires", "errors with no move behind them are suspicious",
+        client(*every(100, 150), moves=[epoch(0, 1, 1, election="initial")]),
+        [held("sustained", "none_seen", "medium", suspect="stale_client")],
+    ),
+    Scenario(
+        NAME, "fires", "without brokers' logs nobody knows",
+        client(*every(100, 150), files=[logs("app", 10_000, role="client", records=9)]),
+        [held("sustained", "none_seen", "medium", suspect="no_broker_logs")],
+    ),
+    Scenario(
+        NAME, "fires", "a move that no line explains",
+        client(error(101), moves=[move(100, "unknown")]),
+        [held("transient", "none_seen", "info", suspect="unexplained_move")],
+    ),
+    Scenario(
+        NAME, "fires", "a move that the old leader's stop explains",
+        client(error(101), moves=[move(100, "unknown")], away=[absence(1, "controlled", 99, 120)]),
+        [held("transient", "controlled_restart", "info", suspect=None)],
+    ),
+    Scenario(
+        NAME, "quiet", "stale client, really a partition without a leader in a careless roll",
+        client(*every(101, 150), moves=[
+            epoch(1, -1, 100, previous_leader=1), move(151, "failover", 2, previous_leader=-1)]),
+        [held("transient", "broker_crash", "info", leaderless=6)],
+    ),
+    Scenario(
+        NAME, "quiet", "stale client, really a partition without a leader to the end",
+        client(*every(101, 150), moves=[epoch(1, -1, 100, previous_leader=1)]),
+        [held("sustained", "broker_crash", "low", leaderless=6)],
+    ),
+    Scenario(
+        NAME, "quiet", "metadata storm, really an auto-created topic",
+        client(*(unknown(100 + n / 10) for n in range(20)), moves=[
+            epoch(0, 1, 101.5, election="initial")]),
+        [held("transient", "none_seen", "info", suspect="topic_just_created")],
+    ),
+    Scenario(NAME, "quiet", "other errors", client(error(100, error="REQUEST_TIMED_OUT"))),
+    Scenario(
+        NAME, "boundary", "half a minute apart, with no move behind them", client(
+            error(100), error(130)), [{"measures": {"errors": 2}}],
+    ),
+    Scenario(
+        NAME, "boundary", "just more than half a minute apart", client(error(100), error(130.001)),
+        [{"measures": {"errors": 1}}, {"measures": {"errors": 1}}],
+    ),
+    Scenario(
+        NAME, "boundary", "to the end of what a refresh may take",
+        client(error(99.5), error(115), moves=[move(100)]),
+        [held("transient", "broker_crash", "info")],
+    ),
+    Scenario(
+        NAME, "boundary", "just beyond what a refresh may take",
+        client(error(99.5), error(115.001), moves=[move(100)]),
+        [held("sustained", "broker_crash", "medium")],
+    ),
+    Scenario(
+        NAME, "boundary", "half a minute, to the end of the log",
+        client(error(100), error(120), error(130), moves=[move(99)], ends=145),
+        [held("stuck", "broker_crash", "high")],
+    ),
+    Scenario(
+        NAME, "boundary", "just less than half a minute, to the end of the log",
+        client(error(100), error(120), error(129.999), moves=[move(99)], ends=135),
+        [held("sustained", "broker_crash", "medium")],
+    ),
+    Scenario(
+        NAME, "boundary", "a client that hears of a move five minutes later",
+        client(error(400), moves=[move(100)]), [held("transient", "broker_crash", "info")],
+    ),
+    Scenario(
+        NAME, "boundary", "a client that hears of a move later than its refresh",
+        client(error(400.001), moves=[move(100)]), [held("transient", "none_seen", "info")],
+    ),
+    Scenario(
+        NAME, "boundary", "errors two seconds before the first line about the move",
+        client(error(98), moves=[move(100)]), [held("transient", "broker_crash", "info")],
+    ),
+    Scenario(
+        NAME, "boundary", "errors longer before the first line about the move",
+        client(error(97.999), moves=[move(100)]), [held("transient", "none_seen", "info")],
+    ),
+    Scenario(
+        NAME, "boundary", "a new controller half a minute later",
+        client(error(100), controllers=[reign("c-1", 1, 1, 5), reign("c-2", 2, 2, 130)]),
+        [held("transient", "controller_change", "info")],
+    ),
+    Scenario(
+        NAME, "boundary", "a new controller too late to matter",
+        client(error(100), controllers=[reign("c-1", 1, 1, 5), reign("c-2", 2, 2, 130.001)]),
+        [held("transient", "none_seen", "info")],
+    ),
+    Scenario(
+        NAME, "boundary", "moves of one stroke",
+        client(error(106), error(106, partition=1), moves=[move(100), move(105, partition=1)]),
+        [{"measures": {"errors": 2}}],
+    ),
+    Scenario(
+        NAME, "boundary", "moves of two strokes",
+        client(error(106), error(106.1, partition=1), moves=[
+            move(100), move(105.001, partition=1)]),
+        [{"measures": {"errors": 1}}, {"measures": {"errors": 1}}],
+    ),
+    Scenario(
+        NAME, "boundary", "twenty harmless bursts", bursts(20),
+        [{"measures": {"bursts": 1, "errors": 1}}] * 20,
+    ),
+    Scenario(
+        NAME, "boundary", "twenty-one harmless bursts are told as one", bursts(21),
+        [{"severity": "info", "measures": {"bursts": 21, "errors": 21}}],
+    ),
+    Scenario(
+        NAME, "blind", "only brokers' logs",
+        partial(case, files=[logs("broker-1", 100, role="broker", records=9)]),
+        reason="there is no clients' log",
+    ),
+]  # fmt: skip

@@ -1,0 +1,139 @@
+"""Episodes of errors: found without holding the errors, and the same as if they were held."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forensics.detection.shared.stale_metadata_episodes import Episode, Reach, episodes
+from tests.detection.cases import SECOND, case, epoch, event
+
+Row = dict[str, Any]
+STALE = ("NOT_LEADER_OR_FOLLOWER",)
+
+
+def error(second: float, **more: Any) -> Row:
+    facts = {"client": "app", "error": STALE[0], "topic": "t", "partition": 0}
+    return event(second, "app", "client_error", **(facts | more))
+
+
+def reach(gap: float) -> Reach:
+    return Reach(gap, late=30, ahead=2, stroke=5, near=30, fresh=15)
+
+
+def plainly(seconds: list[int], gap: int) -> list[tuple[int, int, int]]:
+    """Go through all errors in order: first, last, how many."""
+    found: list[tuple[int, int, int]] = []
+    for second in sorted(seconds):
+        if found and second - found[-1][1] <= gap:
+            found[-1] = found[-1][0], second, found[-1][2] + 1
+        else:
+            found.append((second, second, 1))
+    return found
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=40), st.integers(1, 30))
+def test_episodes_end_where_the_gap_is_too_wide(seconds: list[int], gap: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        found = episodes(case(Path(folder), events=list(map(error, seconds))), STALE, reach(gap))
+
+    wanted = [(a * SECOND, b * SECOND, n) for a, b, n in plainly(seconds, gap)]
+    assert wanted == [(one.begin, one.end, one.errors) for one in found]
+    assert seconds_of(found) == sorted(seconds)
+
+
+def seconds_of(found: list[Any]) -> list[int]:
+    return [row["at"] // SECOND for one in found for row in one.first]
+
+
+def test_of_many_errors_the_first_are_kept_and_all_are_counted(tmp_path: Path) -> None:
+    events = [error(1000 - number, partition=number % 3) for number in range(1000)]
+    [one] = episodes(case(tmp_path, events=events), STALE, reach(5))
+
+    assert (1000, {"t-0", "t-1", "t-2"}) == (one.errors, one.partitions)
+    assert [*range(1, 41)] == seconds_of([one])
+
+
+def test_a_move_is_told_to_every_client_that_stumbles_over_it(tmp_path: Path) -> None:
+    """Of three clients two had errors about it; the third had them too late."""
+    events = [error(111, client="a"), error(120, client="b"), error(300, client="c")]
+    moved = epoch(1, 2, 110, election="failover", previous_leader=1)
+    found = episodes(case(tmp_path, events=events, leadership=[moved]), STALE, reach(5))
+
+    assert [("a", 1), ("b", 1), ("c", 0)] == [(one.client, len(one.moves)) for one in found]
+    assert [110 * SECOND, 110 * SECOND, None] == [one.settled for one in found]
+    assert [{("failover", 1)}, {("failover", 1)}, set()] == [one.elections for one in found]
+
+
+MOVES = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 200), st.sampled_from([-1, 1, 2, 3])), max_size=30
+)
+ERRORS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 300)), min_size=1, max_size=30)
+
+
+@settings(max_examples=40, deadline=None)
+@given(MOVES, ERRORS)
+def test_every_error_is_behind_the_last_move_of_its_own_partition(
+    moves: list[tuple[int, int, int]], errors: list[tuple[int, int]]
+) -> None:
+    """Whatever the order and the number of partitions, as one looks it up by hand."""
+    epochs = list(led(moves))
+    with tempfile.TemporaryDirectory() as folder:
+        events = [error(second, partition=partition) for partition, second in errors]
+        found = episodes(
+            case(Path(folder), events=events, leadership=epochs), STALE, reach(gap=1000)
+        )
+
+    wanted = {start for one in errors if (start := last_before(epochs, *one)) is not None}
+    assert len(errors) == sum(one.errors for one in found)
+    assert wanted >= {start for one in found for _, start in one.moves}
+    loose = sum(last_before(epochs, *one) is None for one in errors)
+    assert loose == sum(one.errors for one in found if not one.moves)
+
+
+def led(moves: list[tuple[int, int, int]]) -> Any:
+    """Make the leader epochs of partitions out of moves in any order; a move may move nobody."""
+    known: dict[int, tuple[int, int]] = {}
+    for partition, second, leader in sorted(moves, key=lambda move: move[1]):
+        number, before = known.get(partition, (0, 9))
+        if leader != before:
+            facts = {"partition": partition, "previous_leader": before}
+            yield epoch(number + 1, leader, second, election="failover", **facts)
+            known[partition] = number + 1, leader
+
+
+def last_before(epochs: list[Row], partition: int, second: int) -> int | None:
+    """Look a move up as `reach` allows: 15 s before, two seconds after, or half a minute before."""
+    mine = sorted(row["started_at"] for row in epochs if row["partition"] == partition)
+    past = [at for at in mine if (second - 30) * SECOND <= at <= second * SECOND]
+    after = [at for at in mine if second * SECOND < at <= (second + 2) * SECOND]
+    if past and (past[-1] >= (second - 15) * SECOND or not after):
+        return int(past[-1])
+    return int(after[0]) if after else None
+
+
+def test_who_had_time_to_hear_of_the_last_move_stumbles_over_the_next_one(tmp_path: Path) -> None:
+    """The old leader gives up its place a little before a broker that is left logs the new one."""
+    moves = [(0, 10, 1), (0, 41, 2)]
+    errors = [error(second) for second in (11, 12, 24, 40)]
+    first, second = episodes(
+        case(tmp_path, events=errors, leadership=list(led(moves))), STALE, reach(gap=30)
+    )
+
+    assert (3, 24 * SECOND) == (first.errors, first.end)
+    assert (1, {(("t", 0), 41 * SECOND)}) == (second.errors, second.moves)
+
+
+def test_joined_episodes_hold_what_both_held() -> None:
+    one = Episode("app", "app", 5, 9, 2, {"a"}, {"a-1"}, settled=7)
+    one.join(Episode("app", "app", 1, 6, 3, {"b"}, {"b-1"}, created=4, leaderless=1))
+
+    assert (1, 9, 5, {"a", "b"}, {"a-1", "b-1"}, 7, 4, 1) == (
+        one.begin, one.end, one.errors, one.topics, one.partitions, one.settled, one.created,
+        one.leaderless,
+    )  # fmt: skip

@@ -1,0 +1,152 @@
+"""Commands are those of the Kafka version in the logs, and names in them do no harm."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from forensics.detection.kafka_cli import Commands
+from tests.detection.cases import case, logs
+
+HOSTILE = ["a b", "$(rm -rf /)", "`id`", "a'; rm -rf / #", 'a"b', "a\nrm b", "a|b", "-x", ""]
+ASKS: dict[str, Callable[[Commands], str]] = {
+    "topic": lambda on: on.topic("t"),
+    "under_replicated": lambda on: on.under_replicated(),
+    "unavailable": lambda on: on.unavailable(),
+    "under_min_isr": lambda on: on.under_min_isr(),
+    "topic_config": lambda on: on.topic_config("t"),
+    "unclean_election": lambda on: on.unclean_election("t"),
+    "broker_config": lambda on: on.broker_config(1, "acks"),
+    "preferred_election": lambda on: on.preferred_election("t", 0),
+    "force_election": lambda on: on.force_election("t", 0),
+    "group": lambda on: on.group("g"),
+    "group_members": lambda on: on.group_members("g"),
+    "reset_offsets": lambda on: on.reset_offsets("g", "t"),
+    "end_offsets": lambda on: on.end_offsets("t"),
+    "begin_offsets": lambda on: on.begin_offsets("t"),
+    "dump_log": lambda on: on.dump_log("t", 0),
+    "leader_epochs": lambda on: on.leader_epochs("t", 0),
+    "controller": lambda on: on.controller(),
+    "quorum": lambda on: on.quorum(),
+    "log_dirs": lambda on: on.log_dirs(1, "t"),
+    "verify_replicas": lambda on: on.verify_replicas("t"),
+    "reassignments": lambda on: on.reassignments(),
+}
+
+# What a command holds from a version on, and what it held until then.
+CAME = [
+    ("topic", "2.2", "--bootstrap-server", "--zookeeper"),
+    ("unavailable", "2.2", "--bootstrap-server", "--zookeeper"),
+    ("under_replicated", "2.2", "--bootstrap-server", "--zookeeper"),
+    ("under_min_isr", "2.3", "--under-min-isr-partitions", "--under-replicated-partitions"),
+    ("topic_config", "2.5", "--bootstrap-server", "--zookeeper"),
+    ("unclean_election", "2.5", "--bootstrap-server", "--zookeeper"),
+    ("broker_config", "1.1", "kafka-configs.sh --bootstrap-server", "server.properties"),
+    ("broker_config", "2.5", "--describe --all", "--describe --entity-type"),
+    ("preferred_election", "2.2", "--bootstrap-server", "--zookeeper"),
+    ("preferred_election", "2.4", "kafka-leader-election.sh", "kafka-preferred-replica-election"),
+    ("force_election", "2.4", "--election-type unclean", "unclean.leader.election.enable=true"),
+    ("group", "0.11", "--bootstrap-server BROKER:9092 --describe", "--new-consumer"),
+    ("group_members", "1.1", "--members", "--describe --group"),
+    ("reset_offsets", "0.11", "--reset-offsets", "--describe"),
+    ("reset_offsets", "1.1", "--dry-run", "--to-earliest"),
+    ("end_offsets", "3.0", "kafka-get-offsets.sh --bootstrap-server", "GetOffsetShell"),
+    ("begin_offsets", "3.0", "kafka-get-offsets.sh", "GetOffsetShell --broker-list"),
+    ("dump_log", "2.0", "kafka-dump-log.sh", "kafka.tools.DumpLogSegments"),
+    ("leader_epochs", "0.11", "leader-epoch-checkpoint", "DumpLogSegments"),
+    ("log_dirs", "1.0", "kafka-log-dirs.sh", "df -h"),
+    ("verify_replicas", "3.0", "--topics-include", "--topic-white-list"),
+    ("reassignments", "2.6", "kafka-reassign-partitions.sh", "/admin/reassign_partitions"),
+]
+BEFORE = {"0.11": "0.10", "1.0": "0.11", "2.0": "1.1", "3.0": "2.8"}
+
+
+def on(version: str, *, kraft: bool = False) -> Commands:
+    return Commands.of([version], kraft=kraft)
+
+
+@pytest.mark.parametrize(("name", "version", "now", "then"), CAME)
+def test_an_option_is_used_from_the_version_on_that_has_it(
+    name: str, version: str, now: str, then: str
+) -> None:
+    major, minor = version.split(".")
+    before = BEFORE.get(version, f"{major}.{int(minor) - 1}")
+
+    assert now in ASKS[name](on(f"{version}.0"))
+    assert now not in ASKS[name](on(f"{before}.2"))
+    assert then in ASKS[name](on(f"{before}.2"))
+
+
+@pytest.mark.parametrize("name", sorted(ASKS))
+def test_kraft_is_never_asked_by_way_of_zookeeper(name: str) -> None:
+    for version in ("2.8.0", "3.3.0", "4.0.0"):
+        assert "zookeeper" not in ASKS[name](on(version, kraft=True)).lower()
+
+
+def test_the_quorum_is_described_from_3_3_on() -> None:
+    assert "describe --status" in on("3.3.1", kraft=True).controller()
+    assert "describe --replication" in on("3.3.1", kraft=True).quorum()
+    assert "RaftManager" in on("3.2.0", kraft=True).quorum()
+    assert "/controller" in on("3.9.0").controller()
+    assert "/controller" in on("3.9.0").quorum()
+
+
+def _about(known: Commands, name: str) -> list[str]:
+    return [
+        known.topic(name),
+        known.topic_config(name),
+        known.group_members(name),
+        known.reset_offsets(name, name),
+        known.force_election(name, 1),
+        known.end_offsets(name),
+        known.dump_log(name, 1),
+        known.leader_epochs(name, 1),
+        known.log_dirs(1, name),
+        known.broker_config(1, name),
+        known.verify_replicas(name),
+        known.set_topic_config(name, name, name),
+    ]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("version", ["0.10.2", "1.0.2", "2.3.1", "4.3.0"])
+def test_a_name_from_a_log_is_one_word_of_one_line(name: str, version: str) -> None:
+    known = on(version)
+
+    for text, harmless in zip(_about(known, name), _about(known, "x"), strict=True):
+        assert "\n" not in text
+        assert len(shlex.split(text)) == len(shlex.split(harmless)), text
+
+
+@pytest.mark.parametrize(
+    ("versions", "kraft", "newest"),
+    [
+        (["2.8.2", "3.9.1", None], False, (3, 9)),
+        (["0.9.0.1", "0.10.2"], False, (0, 10)),
+        (["7.3.0-ccs"], False, (3, 3)),
+        (["5.4.1-ce", "nonsense"], False, (2, 4)),
+        (["2.5.0.7.1.7.0-551"], False, (2, 5)),
+        ([], True, (3, 3)),
+        ([None, "?"], False, (3, 0)),
+    ],
+)
+def test_the_newest_version_decides(
+    versions: list[str | None], kraft: bool, newest: tuple[int, int]
+) -> None:
+    assert newest == Commands.of(versions, kraft=kraft).version
+
+
+def test_only_servers_say_the_version_of_a_cluster(tmp_path: Path) -> None:
+    known = case(
+        tmp_path,
+        files=[
+            logs("broker-1", 1, role="broker", kafka_version="2.3.1"),
+            logs("app", 1, role="client", kafka_version="4.0.0"),
+        ],
+    ).commands
+
+    assert (2, 3) == known.version
+    assert known.kraft

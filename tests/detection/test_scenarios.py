@@ -1,0 +1,117 @@
+"""Every detector fires, keeps quiet, holds its limits, and says when it cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics.detection.context import Case
+from forensics.detection.detectors import detectors
+from forensics.detection.runner import Detector, ask
+from forensics.detection.thresholds import SUPPRESS, load_limits
+from forensics.run_output.findings import SEVERITIES, Finding
+from tests.detection.scenarios import KINDS, Scenario, every, matches
+
+EVERY = list(every())
+DETECTORS = {one.name: one for one in detectors()}
+LIMITS = load_limits()
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, Case]:
+    """The case of each scenario, built once: limits may be exchanged in it."""
+    return _Cases(tmp_path_factory.mktemp("cases"))
+
+
+class _Cases(dict[int, Case]):
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def __missing__(self, at: int) -> Case:
+        folder = self.folder / str(at)
+        folder.mkdir()
+        one = EVERY[at]
+        self[at] = replace(EVERY[at].build(folder), limits=_limits(one.detector, one.limits))
+        return self[at]
+
+
+def _limits(detector: str, changed: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    return {**LIMITS, detector: {**LIMITS.get(detector, {}), **changed}}
+
+
+def _found(one: Scenario, case: Case) -> list[Finding]:
+    return list(DETECTORS[one.detector].find(case))
+
+
+@pytest.mark.parametrize("at", range(len(EVERY)), ids=[f"{x.detector}: {x.name}" for x in EVERY])
+def test_a_detector_says_of_a_case_what_it_must(at: int, cases: Mapping[int, Case]) -> None:
+    one = EVERY[at]
+    found = _found(one, cases[at])
+
+    assert matches(found, one.expect), [vars(finding) for finding in found]
+    if one.kind == "blind":
+        outcome = ask(cases[at], [DETECTORS[one.detector]]).outcomes[0]
+        assert "not_evaluable" == outcome.status
+        assert one.reason
+        assert one.reason in outcome.reasons[0]
+
+
+@pytest.mark.parametrize("name", sorted(DETECTORS))
+def test_a_detector_has_scenarios_of_all_kinds(name: str) -> None:
+    assert set(KINDS) == {one.kind for one in EVERY if one.detector == name}
+
+
+@pytest.mark.parametrize("name", sorted(DETECTORS))
+def test_moving_any_limit_by_one_step_is_seen(name: str, cases: Mapping[int, Case]) -> None:
+    unseen = [
+        (key, value)
+        for key, value in _moved(LIMITS.get(name, {}))
+        if not any(
+            _differs(one, replace(cases[at], limits=_limits(name, {**one.limits, key: value})))
+            for at, one in enumerate(EVERY)
+            if one.detector == name and key not in one.limits
+        )
+    ]
+
+    assert [] == unseen
+
+
+def _moved(limits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Move each limit up and down by one: numbers by their last digit, severities by a level."""
+    for key, value in limits.items():
+        if isinstance(value, bool) or key == SUPPRESS:
+            continue
+        if isinstance(value, int):
+            yield from ((key, value - 1), (key, value + 1))
+        elif isinstance(value, float):
+            step = 10.0 ** -len(str(value).partition(".")[2])
+            yield from ((key, round(value - step, 9)), (key, round(value + step, 9)))
+        elif value in SEVERITIES:
+            at = SEVERITIES.index(value)
+            yield from ((key, one) for one in SEVERITIES[max(0, at - 1) : at + 2] if one != value)
+
+
+def _differs(one: Scenario, case: Case) -> bool:
+    return not matches(_found(one, case), one.expect)
+
+
+def _names() -> frozenset[str]:
+    return frozenset(DETECTORS)
+
+
+def test_every_limit_belongs_to_a_detector() -> None:
+    assert set(LIMITS) <= _names()
+
+
+def test_every_scenario_belongs_to_a_detector() -> None:
+    assert {one.detector for one in EVERY} <= _names()
+    assert {one.kind for one in EVERY} <= set(KINDS)
+
+
+def test_detectors_say_what_they_are_about() -> None:
+    assert all(isinstance(one, Detector) and one.about for one in DETECTORS.values())

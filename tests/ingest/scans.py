@@ -1,0 +1,70 @@
+"""Reads archives as the program does, without Spark: plan, scan, add up, assign, settle."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from forensics.events.file_accounts import FileAccount, add_up, assign, settler
+from forensics.events.scan import STAGED, scanner
+from forensics.ingest.read_plan import plan, tasks
+from forensics.settings import SPLIT_SIZE
+
+__all__ = ["KINDS_OF_LINES", "Scanned", "scan"]
+
+KINDS_OF_LINES = ("records", "continuation_lines", "blank_lines", "unparsed_lines")
+_ACCOUNT = ("bytes", "lines", *KINDS_OF_LINES, "events")
+_EVENT = ("kind", "ts", "line", "offset", "topic", "partition", "leader_epoch", "isr", "text")
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """What was read: accounts, events with their lines in the whole file, and problems."""
+
+    files: dict[str, FileAccount]
+    events: list[Row]
+    problems: tuple[tuple[str, str], ...]
+
+    def accounts(self, after: str = "/") -> dict[str, Row]:
+        """Give the counts of each file, named by what stands behind the archive's name."""
+        return {name.rpartition(after)[2]: account_of(one) for name, one in self.files.items()}
+
+    def facts(self) -> list[Row]:
+        """Give the events of all files, without the names of the files."""
+        return sorted(
+            ({name: row[name] for name in _EVENT} for row in self.events),
+            key=lambda row: (row["text"], row["line"], row["kind"]),
+        )
+
+    def notes(self) -> dict[str, str]:
+        """Say what is damaged, by the last part of its name."""
+        return {
+            name.rpartition("/")[2]: "; ".join(one.notes)
+            for name, one in self.files.items()
+            if one.notes
+        }
+
+
+def account_of(one: FileAccount) -> Row:
+    """Give the counts of one file, without its name."""
+    counts: Row = {name: one.counts[name] for name in _ACCOUNT}
+    return counts | {"layouts": dict(one.layouts), "first": one.first, "last": one.last}
+
+
+def scan(*archives: Path | str, split_size: int = SPLIT_SIZE) -> Scanned:
+    """Read archives."""
+    work = plan([str(path) for path in archives], split_size)
+    splits = [split for bundle in tasks(work.splits, 2) for split in bundle]
+    batches = [batch for split in splits for batch in scanner().scan(split)]
+    staged = pa.Table.from_batches(batches, schema=STAGED).select(["file", "split", "account"])
+    rows = [row for row in staged.to_pylist() if row["account"] is not None]
+    files = add_up([row | {"account": json.loads(row["account"])} for row in rows])
+    assign(files)
+    events = [row for batch in settler(files)(batches) for row in batch.to_pylist()]
+    return Scanned(files, events, work.problems)

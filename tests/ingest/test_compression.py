@@ -1,0 +1,124 @@
+"""What bytes are is told by looking at them, and streams are inflated piece by piece."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import re
+import zipfile
+from collections.abc import Callable
+
+import pytest
+
+from forensics.ingest import compression
+from forensics.ingest.archive_reader import Unpacked, blocks, zip_member
+from forensics.ingest.compression import Damage, Inflated, Peekable, Transcoded, sniff
+from tests.ingest.sample_archives import LOG, tarred, zipped
+
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        *((kind, compress(LOG)) for kind, compress in COMPRESSIONS.items()),
+        ("zip", zipped()),
+        ("zip", zipped({})),
+        ("tar", tarred()),
+        ("zstd", bytes.fromhex("28b52ffd")),
+        ("utf-16", "[2026".encode("utf-16")),
+        ("utf-16", b"\xfe\xff\0["),
+        ("plain", LOG),
+        ("plain", b"BZ"),
+        ("plain", b""),
+    ],
+)
+def test_the_first_bytes_say_what_a_file_is(kind: str, content: bytes) -> None:
+    assert kind == sniff(content[: compression.SNIFFED])
+
+
+def test_looking_at_the_head_takes_nothing_away() -> None:
+    class Slow:
+        """Gives ten bytes at a time, as a network would."""
+
+        def __init__(self, text: bytes) -> None:
+            self.rest = io.BytesIO(text)
+
+        def read(self, size: int = -1, /) -> bytes:
+            return self.rest.read(min(10, size) if size > 0 else 10)
+
+    stream = Peekable(Slow(LOG[:2000]))
+
+    assert LOG[: compression.SNIFFED] == stream.head
+    assert LOG[:2000] == b"".join(iter(lambda: stream.read(300), b""))
+
+
+@pytest.mark.parametrize("kind", COMPRESSIONS)
+@pytest.mark.parametrize("size", [100, 5000, 1 << 20])
+def test_a_stream_is_the_same_whatever_is_asked_for_at_once(kind: str, size: int) -> None:
+    stream = Inflated(io.BytesIO(COMPRESSIONS[kind](LOG)), kind)
+
+    assert LOG == b"".join(iter(lambda: stream.read(size), b""))
+
+
+@pytest.mark.parametrize(("kind", "compress"), COMPRESSIONS.items())
+def test_a_cut_is_told_after_the_last_good_byte(
+    kind: str, compress: Callable[[bytes], bytes]
+) -> None:
+    stream = Inflated(io.BytesIO(compress(LOG)[:-20]), kind)
+    got = b""
+
+    damage = None
+    try:
+        while part := stream.read(1 << 20):
+            got += part
+    except Damage as error:
+        damage = str(error)
+
+    assert re.match(f"{kind} data (cut off|broken) after {len(got)} bytes of text", str(damage))
+    assert LOG.startswith(got)
+
+
+@pytest.mark.parametrize("kind", COMPRESSIONS)
+def test_a_stream_without_a_byte_is_empty(kind: str) -> None:
+    assert b"" == Inflated(io.BytesIO(b""), kind).read()
+
+
+def test_what_unpacks_to_far_too_much_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compression, "_BOMB_SIZE", 1 << 20)
+    stream = Inflated(io.BytesIO(gzip.compress(bytes(8 << 20))), "gzip")
+    item = Unpacked("bomb.gz", stream)
+    got = sum(len(block) for block in blocks(item, 1 << 16))
+
+    assert "unpacks to more than 500 times its size; stopped" == item.damaged
+    assert 1 << 20 < got < 5 << 20
+
+
+def test_a_log_that_shrinks_well_is_no_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both must be too much: the size, and how often the file's own."""
+    monkeypatch.setattr(compression, "_BOMB_SIZE", 1 << 10)
+    text = LOG * 20
+    stream = Inflated(io.BytesIO(gzip.compress(text)), "gzip")
+
+    assert text == b"".join(iter(lambda: stream.read(1 << 16), b""))
+
+
+def test_utf_16_that_ends_in_half_a_character_is_read_to_there() -> None:
+    stream = Transcoded(io.BytesIO("[é€😀".encode("utf-16")[:-1]))
+
+    assert "[é€\ufffd" == b"".join(iter(lambda: stream.read(3), b"")).decode()
+
+
+def test_a_way_of_zip_that_is_not_read_is_said(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("zip") / "logs.zip"
+    path.write_bytes(zipped(method=zipfile.ZIP_LZMA))
+    item = Unpacked("a", zip_member(str(path), "broker-1/server.log"))
+
+    assert [] == list(blocks(item))
+    assert "compressed by method 14, which is not read; unpack it first" == item.damaged

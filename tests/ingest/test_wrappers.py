@@ -1,0 +1,105 @@
+"""A wrapper is checked against its own lines, and what is wrong with it is said with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forensics.ingest.wrapper_detection import check_wrappers
+from forensics.ingest.wrappers import load_wrappers
+from forensics.parsing.entries import grouped, signatures
+from forensics.parsing.layouts import load_layouts
+
+SOUND = """\
+id: bar
+match: "{origin:name} {torn:flag}| {line}"
+torn: P
+examples:
+  - line: "kafka P| text"
+    gives: {line: text, origin: kafka, torn: true}
+  - line: "kafka F| text"
+    gives: {line: text, origin: kafka, torn: false}
+refuses:
+  - "kafka | text"
+"""
+
+
+def problems(folder: Path, text: str, *, plain: tuple[str, ...] = ()) -> list[str]:
+    path = folder / "bar.yaml"
+    path.write_text(text)
+    return [f"{one.line}: {one.says}" for one in check_wrappers((), plain, [path])]
+
+
+def test_the_shipped_wrappers_hold_and_leave_every_layout_alone() -> None:
+    layouts = load_layouts()
+    plain = [str(one["line"]) for layout in layouts for one in layout.examples]
+
+    assert [] == list(check_wrappers(signatures(grouped(layouts)), plain))
+    assert len(load_wrappers()) > 10
+    assert len(plain) > 5
+
+
+def test_a_sound_wrapper_has_no_problems(tmp_path: Path) -> None:
+    assert [] == problems(tmp_path, SOUND, plain=("[2026-11-18] kafka F| text",))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("line: text, origin: kafka, torn: true", "line: other", "5: gives line: expected 'other'"),
+        ("origin: kafka, torn: false", "origin: b", "7: gives origin: expected 'b', got 'kafka'"),
+        ("torn: true}", "torn: false}", "5: gives torn: expected False, got True"),
+        ("torn: false}", "ts: 1}", "7: gives ts: a wrapper gives line, origin, torn"),
+        ('"kafka | text"', '"kafka F| text"', "10: wrapper bar opens a line that it must refuse"),
+        ('"kafka F| text"', '"kafka text"', "7: the example is opened by no wrapper, not by bar"),
+        ("| {line}", "| ", "2: 'match' must end with {line}"),
+        ("{line}", "{line} ", "2: 'match' must end with {line}"),
+        ("{origin:name}", "{host:name}", "2: 'match' must end with {line}"),
+        ("{origin:name}", "{origin:nome}", "1: there is no type 'nome'"),
+        ("torn: P\n", "tears: P\n", "3: wrapper: unknown key 'tears'"),
+        ("torn: P\n", "json: log\n", "1: wrapper: must have one of match, json, record, remove"),
+        ("match:", "remove: x\nabout:", "8: gives line"),
+        ('match: "{origin:name} {torn:flag}| {line}"', 'remove: "("', "1: missing ), unterm"),
+        ("id: bar\n", "", "1: wrapper: no 'id'"),
+    ],
+)
+def test_a_problem_is_said_with_its_line(old: str, new: str, says: str, tmp_path: Path) -> None:
+    found = problems(tmp_path, SOUND.replace(old, new, 1))
+
+    assert any(one.startswith(says) for one in found), found
+
+
+def test_a_line_of_a_layout_must_not_be_opened(tmp_path: Path) -> None:
+    line = "kafka F| text"
+
+    assert [f"1: wrapper bar opens the example of a layout: {line!r}"] == problems(
+        tmp_path, SOUND, plain=(line,)
+    )
+
+
+def test_an_id_may_be_taken_once(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.yaml", tmp_path / "b.yaml"]
+    for path in paths:
+        path.write_text(SOUND)
+
+    assert [f"id 'bar' is taken by {paths[0]}"] == [
+        one.says for one in check_wrappers((), (), paths) if "taken" in one.says
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ("{level: l, logger: c, message: m}", "'record' must have one of time, millis, instant"),
+        ("{time: t, millis: n, level: l, logger: c, message: m}", "'record' must have one of"),
+        ("{time: t, level: l, message: m}", "'record' has no 'logger'"),
+        ("{time: t, level: l, logger: c, message: m, text: m}", "has an unknown key 'text'"),
+    ],
+)
+def test_what_a_record_is_made_of_is_checked(tmp_path: Path, record: str, says: str) -> None:
+    text = f"id: foo\nrecord: {record}\nexamples: []\nrefuses: []\n"
+    (found,) = problems(tmp_path, text)
+
+    assert found.startswith("2: ")
+    assert says in found

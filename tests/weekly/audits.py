@@ -1,0 +1,68 @@
+"""Audits in this process, of four archives that reach into four weeks, one of them over an edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from forensics.engine.local import InProcess
+from forensics.weekly.iso_week import Week
+from forensics.weekly_audit import Wishes, audit
+from tests.weekly.shifted_logs import logs_of, moved, write
+
+__all__ = ["ARCHIVES", "LOGS", "WEEKS", "Audits", "archives_in", "here", "hush"]
+
+WEEKS = ["2026-W44", "2026-W45", "2026-W46", "2026-W47"]
+LOGS = {
+    "282-expired-offsets": ("broker-1/", "app-audit/", "app-mail/"),
+    "391-rebalances": ("broker-1/", "app-invoice1/"),
+}
+_MIDDLE = datetime(2026, 11, 18, 19, 47, 0)  # noqa: DTZ001 - as the lines say it
+_EDGE = datetime(2026, 11, 9)  # noqa: DTZ001
+ARCHIVES: Mapping[str, tuple[str, timedelta]] = {
+    "one": ("282-expired-offsets", timedelta(weeks=-3)),
+    # Half of it is on Sunday, in W45, the other half on Monday, in W46.
+    "two": ("282-expired-offsets", _EDGE - _MIDDLE),
+    "three": ("391-rebalances", timedelta(weeks=-1)),
+    "four": ("391-rebalances", timedelta()),
+}
+
+
+@contextmanager
+def here() -> Iterator[InProcess]:
+    """Open the engine that needs no Spark."""
+    yield InProcess()
+
+
+def hush(text: str) -> None:
+    """Say nothing."""
+
+
+def archives_in(folder: Path) -> dict[str, Path]:
+    """Write the four archives; all of them are called `logs`, as those of one cluster are."""
+    found = {}
+    for name, (sample, by) in ARCHIVES.items():
+        wanted = {one: text for one, text in logs_of(sample).items()
+                  if one.startswith(LOGS[sample]) and "gc" not in one}  # fmt: skip
+        found[name] = write(moved(wanted, by), folder / name / "logs")
+    return found
+
+
+@dataclass
+class Audits:
+    """A store, and what is done with it."""
+
+    store: Path
+    said: list[str] = field(default_factory=list)
+    say: Callable[[str], None] | None = None
+
+    def run(self, *archives: Path, week: str | None = None, **wishes: Any) -> dict[str, Any]:
+        """Give some archives to the store; without any, build it again."""
+        asked = Wishes(
+            tuple(map(str, archives)), str(self.store), Week.named(week) if week else None, **wishes
+        )
+        return audit(asked, self.say or self.said.append, engines=here)

@@ -1,0 +1,27 @@
+"""Output folders for trends: one of a recording, read in this process, and ones made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from forensics.detection import verdict
+from forensics.detection.registry import find
+from forensics.events.packs import catalogue
+from forensics.run_output.findings import write_findings
+from forensics.sandbox import tried
+
+__all__ = ["SAMPLES", "read"]
+
+SAMPLES = Path(__file__).parents[2] / "sample_logs"
+
+
+def read(sample: str, out: Path) -> Path:
+    """Read a recording and leave what a postmortem of it leaves, but for the page."""
+    logs = next(one for one in (SAMPLES / sample).iterdir() if one.name.startswith("logs"))
+    trial = tried([str(logs)], out)
+    answers = find(trial.tables, trial.past)
+    document = verdict.document(
+        trial.tables, trial.files.values(), trial.past.clocks, answers, catalogue([])
+    )
+    write_findings(document, out / "findings.json")
+    return out

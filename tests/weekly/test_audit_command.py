@@ -1,0 +1,104 @@
+"""The commands `audit` and `rebuild`: what they end with, and what they say."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from forensics.cli.app import group, jobs_folder
+from forensics.weekly.store_files import held
+from tests.weekly.audits import Audits, archives_in, hush
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return archives_in(tmp_path_factory.mktemp("given"))["four"]
+
+
+@pytest.fixture(scope="module")
+def made(given: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("made") / "store"
+    Audits(store).run(given)
+    return store
+
+
+@pytest.fixture
+def store(made: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made, tmp_path / "store")
+
+
+def call(*words: object) -> Result:
+    """Call a command; nothing here is new, so none of them needs Spark."""
+    return CliRunner().invoke(group(jobs_folder()), list(map(str, words)), prog_name="x")
+
+
+def test_a_quiet_day(given: Path, store: Path) -> None:
+    done = call("audit", given, "--store", store)
+    said = (store / "weeks" / "2026-W47" / "findings.json").read_text("utf-8")
+
+    assert 0 == done.exit_code
+    assert [
+        f"2026-W47: {json.loads(said)['summary']}",
+        f"page: {store / 'weeks' / '2026-W47' / 'index.html'}",
+    ] == done.stdout.splitlines()
+
+
+def test_findings_of_a_level_end_with_3(given: Path, store: Path) -> None:
+    done = call("audit", given, "--store", store, "--fail-on", "low", "-q", "--json")
+
+    assert (3, 3) == (done.exit_code, json.loads(done.stdout)["exit_code"])
+    assert "" == done.stderr
+
+
+def test_what_cannot_be_read_ends_with_4_if_that_is_asked_for(given: Path, store: Path) -> None:
+    gone = store.with_name("gone.log")
+
+    assert 0 == call("audit", given, gone, "--store", store).exit_code
+    done = call("audit", given, gone, "--store", store, "--strict")
+    assert 4 == done.exit_code
+    assert "warning: gone.log: " in done.stderr
+
+
+def test_a_store_that_is_held_ends_with_5(given: Path, store: Path) -> None:
+    with held(store, 0, hush):
+        for words in (("audit", given, "--store", store), ("rebuild", store)):
+            done = call(*words)
+            assert 5 == done.exit_code
+            assert "" == done.stdout
+            assert done.stderr.startswith(f"Error: Another run holds {store}: process ")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("--week", "46"), 1, "Error: '46' is no week; write the ISO year and week"),
+        (("--week", "2026-W01"), 1, "has no logs of 2026-W01; it has 2026-W47 to 2026-W47."),
+        (("--keep-weeks", "0"), 2, "0 is not in the range x>=1"),
+    ],
+)
+def test_what_makes_no_sense_is_told(
+    words: tuple[str, ...], code: int, says: str, given: Path, store: Path
+) -> None:
+    done = call("audit", given, "--store", store, *words)
+
+    assert code == done.exit_code
+    assert says in done.stderr
+
+
+def test_nothing_to_read_is_an_error(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = call("audit", tmp_path / "empty", "--store", store)
+
+    assert 1 == done.exit_code
+    assert "Error: nothing to read in " in done.stderr
+
+
+def test_only_a_store_can_be_rebuilt(tmp_path: Path) -> None:
+    done = call("rebuild", tmp_path)
+
+    assert 1 == done.exit_code
+    assert f"Error: {tmp_path} is no store: it has no store.json." in done.stderr

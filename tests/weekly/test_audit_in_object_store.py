@@ -1,0 +1,39 @@
+"""An audit whose logs and store are objects leaves the same store as one on a disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from forensics.lib.storage import Objects
+from forensics.weekly import remote_store
+from forensics.weekly_audit import Wishes, audit
+from tests.ingest.object_store import SECRET, serving
+from tests.weekly.audits import Audits, archives_in, here, hush
+from tests.weekly.shifted_logs import tree
+
+# What serves the bucket wants to know how long a thing is before it comes.
+os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
+
+
+def test_logs_and_store_may_be_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_store, "_SETTLING", 0.05)
+    with serving(tmp_path / "objects") as bucket:
+        logs = archives_in(bucket.folder / "given")
+        plain = Audits(tmp_path / "plain")
+        address = bucket.address("audits")
+        for name in ("three", "four"):
+            plain.run(logs[name])
+            inside = logs[name].relative_to(bucket.folder).as_posix()
+            wishes = Wishes((bucket.address(inside),), address)
+            result = audit(wishes, hush, engines=here)
+
+        store = Objects(address)
+        kept = {name: store.read(name) for name in store.names()
+                if not name.startswith((".", "_"))}  # fmt: skip
+
+    assert kept == tree(plain.store)
+    assert f"s3://{bucket.folder.name}/audits/weeks/2026-W47/index.html" == result["page"]
+    assert not [name for name, text in kept.items() if SECRET.encode() in text]
