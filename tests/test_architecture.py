@@ -21,7 +21,7 @@ LAYERS = {
     "engine": ("engine",),
     "history": ("history",),
     "run_output": ("run_output",),
-    "detection": ("detection",),
+    "detection": ("detection", "incidents"),
     "quality": ("quality",),
     "report": ("report",),
     "redaction": ("redaction",),
