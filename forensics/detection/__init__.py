@@ -3,4 +3,6 @@
 Detectors of your own import `Finding` from here.
 """
 
-from forensics.run_output.findings import Finding as Finding
+from forensics.run_output.findings import Finding
+
+__all__ = ["Finding"]
