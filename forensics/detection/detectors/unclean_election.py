@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from forensics.detection.confidence import sureness
 from forensics.detection.context import EXEMPLARY, Case, Row, by_time, name_of, strokes
 from forensics.detection.kafka_cli import check_command
-from forensics.run_output.findings import Finding, iso
+from forensics.run_output.findings import Finding, iso_time
 
 LOSS_KINDS = (
     "partition_state",
@@ -129,7 +129,7 @@ def _window(entry: Row, old: Sequence[Row], start: int) -> dict[str, Any]:
         and row["log_end"] <= lost_from
     ]
     # The new leader leads from then on, and nobody writes to the old one.
-    return {"written_from": iso(max(short)) if short else None, "written_to": iso(start)}
+    return {"written_from": iso_time(max(short)) if short else None, "written_to": iso_time(start)}
 
 
 def _old_end(
