@@ -24,8 +24,8 @@ sys.addaudithook(lambda event, _: seen.append(event) if event.startswith("socket
 import pandas as pd
 from pathlib import Path
 from forensics.quality.gx_runner import GxRunner
-from forensics.quality.expectations import suites
-one = [one for one in suites() if one.table == "archive"]
+from forensics.quality.expectations import load_expectations
+one = [one for one in load_expectations() if one.table == "archive"]
 runner = GxRunner(Path(sys.argv[1]))
 row = {"records": 1, "parsed_share": 1.0}
 answers = runner.validate("archive", pd.DataFrame([row]), one)
