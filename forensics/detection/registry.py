@@ -25,7 +25,7 @@ from forensics.detection.thresholds import load_limits
 from forensics.errors import Problem, RuleError
 from forensics.events.packs import LIMITS, Pack
 from forensics.history.rebuild import History
-from forensics.lib.yaml_with_lines import Page, root
+from forensics.lib.yaml_with_lines import FileText, rules_folder
 
 _GROUP = "kafka_forensics.detectors"
 
@@ -57,11 +57,11 @@ def all_detectors(packs: Sequence[Pack] = ()) -> list[Detector]:
 
 def load_shipped_declarations() -> list[DeclaredDetector]:
     """Read the declared detectors that come with the package."""
-    paths = sorted((root() / "detectors").rglob("*.yaml"))
-    return load_declarations(Page(str(path), path.read_bytes()) for path in paths)
+    paths = sorted((rules_folder() / "detectors").rglob("*.yaml"))
+    return load_declarations(FileText(str(path), path.read_bytes()) for path in paths)
 
 
-def load_declarations(pages: Iterable[Page]) -> list[DeclaredDetector]:
+def load_declarations(pages: Iterable[FileText]) -> list[DeclaredDetector]:
     """Read declared detectors, or say in one error all that is wrong with them."""
     found: list[DeclaredDetector] = []
     problems: list[Problem] = []
@@ -77,7 +77,7 @@ def load_declarations(pages: Iterable[Page]) -> list[DeclaredDetector]:
     return found
 
 
-def _python_pages(pack: Pack) -> Iterator[Page]:
+def _python_pages(pack: Pack) -> Iterator[FileText]:
     return (page for page in pack.folder("detectors") if page.name.endswith(".py"))
 
 
@@ -90,7 +90,7 @@ def _load_plugins() -> Iterator[tuple[Any, str]]:
             raise RuleError([Problem(one.value, 1, says)]) from error
 
 
-def _run_python_page(page: Page) -> ModuleType:
+def _run_python_page(page: FileText) -> ModuleType:
     """Run a Python file of a pack as a module of its own."""
     module = ModuleType(f"kafka_forensics_detectors.{Path(page.name).stem}")
     module.__file__ = page.name
