@@ -47,7 +47,7 @@ def all_detectors(packs: Sequence[Pack] = ()) -> list[Detector]:
         found[one.name] = one
     for pack in packs:
         found |= {
-            rule.id: make_detector(rule) for rule in load_declarations(pack.folder("detectors"))
+            rule.id: make_detector(rule) for rule in load_declarations(pack.pages_in("detectors"))
         }
         for page in _python_pages(pack):
             one = _detector_from_module(_run_python_page(page), page.name)
@@ -78,7 +78,7 @@ def load_declarations(pages: Iterable[FileText]) -> list[DeclaredDetector]:
 
 
 def _python_pages(pack: Pack) -> Iterator[FileText]:
-    return (page for page in pack.folder("detectors") if page.name.endswith(".py"))
+    return (page for page in pack.pages_in("detectors") if page.name.endswith(".py"))
 
 
 def _load_plugins() -> Iterator[tuple[Any, str]]:

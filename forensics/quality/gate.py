@@ -22,12 +22,12 @@ import pyarrow as pa
 
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.runner import DetectionResults, Outcome
+from forensics.lib.arrow_io import release_arrow_memory
 from forensics.quality import metrics
 from forensics.quality.expectations import TABLES, Expectation
 from forensics.quality.gx_runner import CheckResult, GxRunner
 from forensics.quality.metrics import GateInput
 from forensics.run_output.findings import CONFIDENCES, Finding
-from forensics.schemas import give_back
 
 CHECKS_SCHEMA = pa.schema(
     [
@@ -141,7 +141,7 @@ def run_checks(
         if mine := wanted.get(table):
             frame = _frame(table, run)
             # What it was read from grows with the archive.
-            give_back()
+            release_arrow_memory()
             answers = runner.validate(table, frame, mine)
             checks += [
                 _check(one, answer, frame, run) for one, answer in zip(mine, answers, strict=True)
