@@ -16,12 +16,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from forensics.lib.formatting import LEVELS
 from forensics.lib.time_units import SECOND
 
+# From the least to the worst, and the other way round.
 SEVERITIES = ("info", "low", "medium", "high", "critical")
+WORST_FIRST = SEVERITIES[::-1]
+# Any finding as bad as these makes the verdict an incident.
+INCIDENT_SEVERITIES = frozenset(SEVERITIES[2:])
 CONFIDENCES = ("possible", "likely", "confirmed")
 _EVIDENCE_KEPT = 40
+
+
+def severity_rank(severity: object) -> int:
+    """Return the place of a severity among all, the worst first; an unknown one comes last."""
+    return WORST_FIRST.index(severity) if severity in WORST_FIRST else len(WORST_FIRST)
 
 
 @dataclass(frozen=True)
@@ -151,9 +159,11 @@ def write_findings(document: Mapping[str, Any], path: Path) -> None:
 
 
 def _harm(finding: Mapping[str, Any]) -> tuple[int, str, str]:
-    level = finding.get("severity")
-    place = LEVELS.index(level) if level in LEVELS else len(LEVELS)
-    return place, str(finding.get("from") or ""), str(finding.get("id") or "")
+    return (
+        severity_rank(finding.get("severity")),
+        str(finding.get("from") or ""),
+        str(finding.get("id") or ""),
+    )
 
 
 def _plain(value: object) -> object:

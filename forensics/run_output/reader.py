@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.lib.arrow_io import read_batches
-from forensics.lib.formatting import LEVELS, parse_millis, time_text
+from forensics.lib.formatting import parse_millis, time_text
+from forensics.run_output.findings import INCIDENT_SEVERITIES, severity_rank
 
 Times = npt.NDArray[np.int64]
 
@@ -96,7 +97,6 @@ def _millis(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
-INCIDENT_SEVERITIES = frozenset({"critical", "high", "medium"})
 Row = dict[str, Any]
 # Rows held at once by who reads a table in parts.
 _PART = 50_000
@@ -149,8 +149,7 @@ class Finding:
     @property
     def sort_key(self) -> tuple[int, int, str]:
         """Worst first, then by time, then by id."""
-        place = LEVELS.index(self.severity) if self.severity in LEVELS else len(LEVELS)
-        return place, self.start_ms or 0, self.id
+        return severity_rank(self.severity), self.start_ms or 0, self.id
 
 
 @dataclass(frozen=True)
