@@ -93,12 +93,12 @@ def _harm(one: History, lost: dict[Name, int | None], known: tuple[int, int]) ->
 def _lost(saved: Saved) -> dict[Name, int | None]:
     found: dict[Name, int | None] = {}
     for _, row in ledger(saved.findings):
-        topic, _, number = str(row.get("partition")).rpartition("-")
+        topic, _, number = row.partition.rpartition("-")
         if not number.isdecimal():
             continue
-        name, most = (topic, int(number)), row.get("lost_records_max")
+        name, most = (topic, int(number)), row.lost_records_max
         before = found.get(name, 0)
-        found[name] = None if before is None or most is None else before + int(most)
+        found[name] = None if before is None or most is None else before + most
     return found
 
 

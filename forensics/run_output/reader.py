@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.lib.formatting import LEVELS, clock, millis
+from forensics.run_output.findings import PartitionLoss
 from forensics.schemas import scanned
 
 Moments = npt.NDArray[np.int64]
@@ -136,6 +137,16 @@ class Finding:
     weeks: int | None = None
     first_seen: str = ""
     accepted_until: str = ""
+
+    @cached_property
+    def losses(self) -> Sequence[PartitionLoss]:
+        """What each partition lost; empty for findings of any other trouble."""
+        rows = self.measures.get("partitions")
+        return [
+            PartitionLoss.from_json(row)
+            for row in (rows if isinstance(rows, list) else ())
+            if isinstance(row, dict) and "lost_from" in row
+        ]
 
     @property
     def is_incident(self) -> bool:

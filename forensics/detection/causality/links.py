@@ -153,13 +153,12 @@ def knots(case: Case, findings: Sequence[Finding], shifts: Shifts) -> list[Knot]
 
 
 def _knot(case: Case, finding: Finding, shifts: Shifts) -> Knot:
-    entries = _entries(finding.measures)
-    named = {str(one["partition"]) for one in entries if "partition" in one}
+    named = {loss.partition for loss in finding.losses}
     node = finding.measures.get("node")
     names = {f"broker-{one}" for one in finding.brokers} | ({str(node)} if node else set())
     brokers = set(finding.brokers) | _ids(names)
-    leaders = {one["leader"] for one in entries if isinstance(one.get("leader"), int)}
-    cut = {broker for one in entries for broker in one.get("cut_on") or ()}
+    leaders = {loss.leader for loss in finding.losses if loss.leader is not None}
+    cut = {broker for loss in finding.losses for broker in loss.cut_on or ()}
     stretches = _stretches(case, finding, frozenset(brokers), shifts)
     return Knot(
         finding.id,
@@ -175,11 +174,6 @@ def _knot(case: Case, finding: Finding, shifts: Shifts) -> Knot:
         finding.measures.get("cause"),
         finding.detector == "broker-restart" and finding.measures.get("kind") == "controlled",
     )
-
-
-def _entries(measures: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    told = measures.get("partitions")
-    return [one for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
 
 
 def _ids(names: Iterable[str]) -> set[int]:

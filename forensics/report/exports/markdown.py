@@ -110,9 +110,9 @@ def _ledger(saved: Saved) -> Iterator[str]:
     yield "| Partition | Epoch | Leader | Before | Records, at least | At most |\n"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |\n"
     for _, row in rows[:ROWS]:
-        ids = (row.get(name) for name in ("leader_epoch", "leader", "previous_leader"))
-        bounds = (row.get(name) for name in ("lost_records_min", "lost_records_max"))
-        cells = [code(str(row.get("partition")))]
+        ids = (row.leader_epoch, row.leader, row.previous_leader)
+        bounds = (row.lost_records_min, row.lost_records_max)
+        cells = [code(row.partition)]
         cells += ["not known" if one is None else plain(str(one)) for one in ids]
         cells += ["not bounded" if one is None else plain(str(one)) for one in bounds]
         yield f"| {' | '.join(cells)} |\n"
