@@ -43,7 +43,7 @@ from forensics.quality.expectations import suites
 from forensics.quality.gate import check, lowered, told
 from forensics.quality.gx_runner import checked_suites, prepare
 from forensics.quality.metrics import Given
-from forensics.report.page import draw
+from forensics.report.page import draw_report
 from forensics.run_output.findings import write_findings
 from forensics.run_result import Code, Ending, Stopwatch
 from forensics.run_summary import coverage_of
@@ -238,7 +238,7 @@ def conclude(  # noqa: PLR0913
     say(f"incidents  {len(answers.findings)} findings, verdict: {document['verdict']}")
     with watch.stage("report"):
         write_findings(document, settings.out / "findings.json")
-        page = draw(settings.out)
+        page = draw_report(settings.out)
     say(f"report     {page}")
     problems = [f"{name}: {', '.join(one.notes)}" for name, one in files.items() if one.broken]
     end = run_result.ending_of(document, problems, document["quality"]["closed"], settings)

@@ -22,8 +22,8 @@ from forensics.engine.base import Say
 from forensics.engine.progress import SILENT, Watcher
 from forensics.errors import ForensicsError
 from forensics.pipeline import postmortem as plainly
-from forensics.redaction.pseudonyms import CLASSES, beside
-from forensics.redaction.rewrite import check, redact, redacted_result
+from forensics.redaction.pseudonyms import CLASSES, default_map_path
+from forensics.redaction.rewrite import check_target, redact_result, redact_run
 from forensics.run_result import Code, Ending
 from forensics.settings import Settings
 
@@ -40,13 +40,13 @@ def postmortem(
 ) -> dict[str, Any]:
     """Do what `pipeline.postmortem` does, and leave the redacted run alone in the output folder."""
     out = settings.out
-    secret = secret or beside(out)
-    check(out, secret)
+    secret = secret or default_map_path(out)
+    check_target(out, secret)
     run_result.clear(out)
     try:
         with _private(out) as folder:
             result = plainly(replace(settings, out=folder / "run"), _quietly(say), watcher)
-            return _told(out, result, redact(folder / "run", out, classes, secret), say)
+            return _told(out, result, redact_run(folder / "run", out, classes, secret), say)
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt)
         code = Code.INTERRUPTED if stopped else Code.FAILED
@@ -58,7 +58,7 @@ def postmortem(
 
 def again(source: Path, out: Path, classes: Collection[str], secret: Path | None) -> Path:
     """Redact a saved run into another folder, and give the page."""
-    redact(source, out, classes, secret or beside(out))
+    redact_run(source, out, classes, secret or default_map_path(out))
     return out / "report.html"
 
 
@@ -78,7 +78,7 @@ def asked(text: str) -> tuple[str, ...]:
 def _told(out: Path, result: dict[str, Any], treatment: Any, say: Say) -> dict[str, Any]:
     page = out / "report.html"
     say(f"redacted   {page}")
-    told = redacted_result(result, treatment)
+    told = redact_result(result, treatment)
     end = Ending(Code(told.pop("exit_code")), str(told.pop("reason")))
     return run_result.save(out, end, **told | {"page": str(page)})
 

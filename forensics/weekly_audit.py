@@ -23,12 +23,12 @@ from forensics.quality.gx_runner import checked_suites, prepare
 from forensics.run_result import Code, Ending, Stopwatch
 from forensics.settings import SPLIT_SIZE, Settings
 from forensics.weekly.iso_week import Week
-from forensics.weekly.new_inputs import Given
-from forensics.weekly.notes import notes_of
-from forensics.weekly.remote_store import mirrored
-from forensics.weekly.rules_digest import rulebook
-from forensics.weekly.store import Reading, Store
-from forensics.weekly.store_files import HEAD, Shelf, StoreHeldError, held
+from forensics.weekly.new_inputs import NewInputs
+from forensics.weekly.notes import load_notes
+from forensics.weekly.remote_store import open_remote_store
+from forensics.weekly.rules_digest import digest_rules
+from forensics.weekly.store import ScanResult, Store
+from forensics.weekly.store_files import STORE_FILE, StoreFiles, StoreHeldError, lock_store
 
 Engines = Callable[[], AbstractContextManager[Engine]]
 
@@ -72,7 +72,7 @@ def audit(
     what reads and rebuilds, when it is first needed; Spark, if nothing else is given.
     """
     if not is_remote(wishes.store):
-        Shelf(Path(wishes.store)).look()
+        StoreFiles(Path(wishes.store)).refuse_other_folders()
     with Stopwatch(watcher) as watch:
         try:
             with _at_hand(wishes, say) as folder:
@@ -87,10 +87,10 @@ def audit(
 def _at_hand(wishes: Wishes, say: Say) -> Iterator[Path]:
     """Hold a store, and give the folder that it is in, or is brought to."""
     if is_remote(wishes.store):
-        with mirrored(wishes.store, wishes.wait, say) as folder:
+        with open_remote_store(wishes.store, wishes.wait, say) as folder:
             yield folder
     else:
-        with held(Path(wishes.store), wishes.wait, say):
+        with lock_store(Path(wishes.store), wishes.wait, say):
             yield Path(wishes.store)
 
 
@@ -98,13 +98,13 @@ def _ended(
     wishes: Wishes, folder: Path, say: Say, watch: Stopwatch, engines: Engines
 ) -> dict[str, Any]:
     """Run, and leave in the store how that ended; it is no part of what the store says."""
-    shelf = Shelf(folder)
+    shelf = StoreFiles(folder)
     try:
-        shelf.open()
+        shelf.recover()
         run_result.clear(folder)
         end, told = _run(wishes, shelf, say, watch, engines)
     except BaseException as error:
-        shelf.abandon()
+        shelf.roll_back()
         stopped = isinstance(error, KeyboardInterrupt)
         code = Code.INTERRUPTED if stopped else Code.FAILED
         because = "interrupted" if stopped else f"{type(error).__name__}: {error}"
@@ -116,31 +116,33 @@ def _ended(
 
 
 def _run(
-    wishes: Wishes, shelf: Shelf, say: Say, watch: Stopwatch, engines: Engines
+    wishes: Wishes, shelf: StoreFiles, say: Say, watch: Stopwatch, engines: Engines
 ) -> tuple[Ending, dict[str, Any]]:
-    if not wishes.archives and shelf.find(HEAD) is None:
+    if not wishes.archives and shelf.find(STORE_FILE) is None:
         named = shown(wishes.store)
-        raise ForensicsError(f"{named} is no store: it has no {HEAD}. `audit` makes one of logs.")
+        raise ForensicsError(
+            f"{named} is no store: it has no {STORE_FILE}. `audit` makes one of logs."
+        )
     packs = [open_pack(path) for path in wishes.packs]
-    rules, book = catalogue(packs), rulebook(packs)
+    rules, book = catalogue(packs), digest_rules(packs)
     # What is wrong with somebody's own expectations is told before the work, not after it.
     checked_suites(packs)
     # The same holds for notes.
-    notes = notes_of(shelf.root, [one.name for one in everyone(packs)])
-    store = Store(shelf.draft(), book, notes)
+    notes = load_notes(shelf.root, [one.name for one in everyone(packs)])
+    store = Store(shelf.begin(), book, notes)
     with ExitStack() as opened:
         engine = _Late(engines, opened, watch)
         told: dict[str, Any] = {}
         if wishes.archives:
             told = _take(wishes, store, packed(packs), engine, say, watch)
-        store.hold(wishes.keep_weeks)
+        store.drop_old_weeks(wishes.keep_weeks)
         asked = _asked(wishes, store)
         forced = asked if not wishes.archives else ()
-        for week, document in store.build(asked, forced, engine, rules, wishes.packs, watch):
+        for week, document in store.build_weeks(asked, forced, engine, rules, wishes.packs, watch):
             say(f"{week}   {len(document['findings'])} findings, verdict: {document['verdict']}")
             told.setdefault("built", []).append(str(week))
     with watch.stage("pages"):
-        told["drawn"] = [str(week) for week in store.draw(asked)]
+        told["drawn"] = [str(week) for week in store.draw_pages(asked)]
         store.commit()
     return _conclude(wishes, store, told)
 
@@ -150,18 +152,18 @@ def _take(  # noqa: PLR0913, PLR0917
 ) -> dict[str, Any]:
     """Read what is new, and put its events into their weeks."""
     with watch.stage("plan"):
-        new = store.look(wishes.archives)
+        new = store.find_new(wishes.archives)
     for label, problem in new.problems:
         say(f"warning: {label}: {problem}; the rest is read")
     many = len(new.unread)
     say(f"archives   {new.files} files, {many} of them not read before")
     if not new.unread:
-        return store.take(new, None) | {"problems": [": ".join(one) for one in new.problems]}
+        return store.ingest(new, None) | {"problems": [": ".join(one) for one in new.problems]}
     with watch.stage("scan"):
-        staged = store.draft.scratch / "scan"
+        staged = store.transaction.scratch / "scan"
         read = _read(new, staged, wishes.split_size, overlays, engine)
     with watch.stage("merge"):
-        told = store.take(new, Reading(staged, read))
+        told = store.ingest(new, ScanResult(staged, read))
     for name in told["undated"]:
         say(f"warning: {name}: no line of it has a time, so it belongs to no week")
     say(f"events     {told['events']:,} new in {len(told['touched'])} weeks")
@@ -169,7 +171,7 @@ def _take(  # noqa: PLR0913, PLR0917
 
 
 def _read(
-    new: Given, staged: Path, split_size: int, overlays: str, engine: _Late
+    new: NewInputs, staged: Path, split_size: int, overlays: str, engine: _Late
 ) -> dict[str, FileAccount]:
     work = split_up(new.work, split_size)
     if not work.splits:

@@ -83,7 +83,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
     from forensics.weekly.iso_week import Week
     from forensics.weekly_audit import Wishes
 
-    chosen = Week.named(week) if week else None
+    chosen = Week.parse(week) if week else None
     result = _run(
         Wishes(
             archives, store, chosen, keep_weeks, wait, packs, master,

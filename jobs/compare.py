@@ -42,25 +42,25 @@ def command(a: str, b: str, store: Path | None, target: Path | None, *, as_json:
       kafka-forensics compare out@2026-11-17..2026-11-18 out@2026-11-18..2026-11-19
     """
     from forensics.errors import ForensicsError
-    from forensics.weekly.comparison import compare, lines, values, window
-    from forensics.weekly.notes import Notes, notes_of
+    from forensics.weekly.comparison import compare, comparison_json, comparison_text, load_window
+    from forensics.weekly.notes import Notes, load_notes
 
     if target and not target.parent.is_dir():
         raise ForensicsError(f"--html {target}: there is no folder {target.parent}; make it first.")
-    notes = notes_of(store) if store else Notes()
-    found = compare(window(a, store), window(b, store), notes)
+    notes = load_notes(store) if store else Notes()
+    found = compare(load_window(a, store), load_window(b, store), notes)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A line of a log may hold what the terminal's encoding does not.
         sys.stdout.reconfigure(errors="backslashreplace")
     if as_json:
-        print(json.dumps(values(found), indent=1))
+        print(json.dumps(comparison_json(found), indent=1))
     else:
-        for line in lines(found):
+        for line in comparison_text(found):
             print(line)
     if target:
-        from forensics.weekly.pages.comparison_page import draw
+        from forensics.weekly.pages.comparison_page import draw_comparison
 
-        draw(found, target)
+        draw_comparison(found, target)
         click.echo(f"page: {target}", err=as_json)
 
 

@@ -62,20 +62,20 @@ def command(
       kafka-forensics export out --format timesketch --from 11:38 --to 11:41 -o timeline.jsonl
       kafka-forensics export out --format junit -o TEST-kafka.xml
     """
-    from forensics.report.exports import FOLDERS, TEXTS
-    from forensics.report.page import opened
-    from forensics.report.time_window import asked, narrow
+    from forensics.report.exports import FOLDER_FORMATS, TEXT_FORMATS
+    from forensics.report.page import open_output
+    from forensics.report.time_window import narrow_run, parse_window
 
     _check(form, target, tables, since or till, events=events)
-    saved = opened(out)
-    if form in FOLDERS and target:
-        for path in FOLDERS[form](saved, target, tables):
+    saved = open_output(out)
+    if form in FOLDER_FORMATS and target:
+        for path in FOLDER_FORMATS[form](saved, target, tables):
             if not quiet:
                 click.echo(f"written: {path}")
         return
     if since is not None or till is not None:
-        saved = narrow(saved, asked(saved, since, till))
-    written = _write(TEXTS[form](saved, events), target)
+        saved = narrow_run(saved, parse_window(saved, since, till))
+    written = _write(TEXT_FORMATS[form](saved, events), target)
     if written and not quiet:
         click.echo(f"written: {written}")
 

@@ -49,7 +49,7 @@ def command(
     if not storage.is_remote(store) and not Path(store).is_dir():
         raise click.BadParameter(f"there is no folder {store}", param_hint="STORE")
     wishes = Wishes(
-        (), store, Week.named(week) if week else None, None, wait, packs, master,
+        (), store, Week.parse(week) if week else None, None, wait, packs, master,
         command=arguments(),
     )  # fmt: skip
     with Progress(sys.stderr, quiet=quiet).open() as progress:

@@ -59,10 +59,10 @@ def command(  # noqa: PLR0917 - each is an option of its own
       kafka-forensics report out --from 11:38 --to 11:41 --html election.html
       kafka-forensics report out --assets shared --html weeks/2026-47.html
     """
-    from forensics.report.page import redraw
+    from forensics.report.page import redraw_report
 
     shared = assets == "shared"
-    page = redraw(out, since=since, till=till, zone=zone, target=target, shared=shared)
+    page = redraw_report(out, since=since, till=till, zone=zone, target=target, shared=shared)
     if as_json:
         click.echo(json.dumps({"page": str(page)}))
     elif not quiet:

@@ -16,8 +16,8 @@ from forensics.cli.app import JSON, run
 
 if TYPE_CHECKING:
     from forensics.ingest.line_lookup import Line
-    from forensics.run_output.evidence_check import Cited
-    from forensics.run_output.reader import Finding, Proof
+    from forensics.run_output.evidence_check import CheckedLine
+    from forensics.run_output.reader import Evidence, Finding
 
 
 # A line may have megabytes; so much of it is shown.
@@ -64,27 +64,27 @@ def command(
       kafka-forensics show 'logs.tar.gz!broker-1/server.log:18244' --archive logs.tar.gz
     """
     from forensics.errors import ForensicsError
-    from forensics.report.page import opened
-    from forensics.run_output.evidence_check import cite, finding_of, parsed
+    from forensics.report.page import open_output
+    from forensics.run_output.evidence_check import check_evidence, find_finding, parse_location
 
     _show_anything()
-    place = parsed(what)
+    place = parse_location(what)
     if place and not archives:
         raise ForensicsError(f"Say where {what} is to be read: --archive ARCHIVE.")
     # A line can be read without any postmortem; then there is nothing to compare it with.
-    saved = opened(out) if not place or (out / "findings.json").is_file() else None
-    proofs: tuple[Proof, ...] = (place,) if place else ()
+    saved = open_output(out) if not place or (out / "findings.json").is_file() else None
+    proofs: tuple[Evidence, ...] = (place,) if place else ()
     if saved and not place:
-        finding = finding_of(saved, what)
+        finding = find_finding(saved, what)
         proofs = finding.evidence
         if not as_json:
             _head(finding)
     if not archives:
         _quotes(proofs, as_json=as_json)
         return
-    found = cite(saved, proofs, archives, context)
+    found = check_evidence(saved, proofs, archives, context)
     _tell(found, as_json=as_json)
-    wrong = sum(not cited.holds for cited in found)
+    wrong = sum(not cited.is_consistent for cited in found)
     if wrong:
         click.echo(f"{wrong} of {len(found)} could not be led back to the archive.", err=True)
         sys.exit(DIFFERS)
@@ -96,7 +96,7 @@ def _show_anything() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _tell(found: Sequence[Cited], *, as_json: bool) -> None:
+def _tell(found: Sequence[CheckedLine], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps([_told(cited) for cited in found], indent=1, ensure_ascii=False))
         return
@@ -109,13 +109,14 @@ def _head(finding: Finding) -> None:
 
     _say(f"{finding.id}  {finding.severity}  {finding.title}", bold=True)
     _say(
-        f"{finding.detector}, confidence {finding.confidence}, {span(finding.start, finding.end)}, "
+        f"{finding.detector}, confidence {finding.confidence}, "
+        f"{span(finding.start_ms, finding.end_ms)}, "
         f"{count(len(finding.evidence), 'line')} of evidence"
     )
     print()
 
 
-def _quotes(proofs: tuple[Proof, ...], *, as_json: bool) -> None:
+def _quotes(proofs: tuple[Evidence, ...], *, as_json: bool) -> None:
     if as_json:
         rows = [{"file": one.file, "line": one.line, "text": one.text} for one in proofs]
         print(json.dumps(rows, indent=1, ensure_ascii=False))
@@ -126,14 +127,14 @@ def _quotes(proofs: tuple[Proof, ...], *, as_json: bool) -> None:
     _say("As quoted in findings.json; --archive ARCHIVE shows them where they stand.", fg="yellow")
 
 
-def _told(cited: Cited) -> dict[str, object]:
+def _told(cited: CheckedLine) -> dict[str, object]:
     """Give what is shown of a line, as JSON can hold it."""
     from forensics.lib.secrets import masked_lines
 
-    proof, line = cited.proof, cited.line
-    texts = masked_lines([_text(one) for one in cited.around])
+    proof, line = cited.evidence, cited.line
+    texts = masked_lines([_text(one) for one in cited.context])
     around = [
-        {"line": one.number, "text": text} for one, text in zip(cited.around, texts, strict=True)
+        {"line": one.number, "text": text} for one, text in zip(cited.context, texts, strict=True)
     ]
     plain = _plainly(cited.command)
     here = [one["text"] for one in around if line and one["line"] == line.number]
@@ -142,7 +143,7 @@ def _told(cited: Cited) -> dict[str, object]:
         "line": proof.line,
         "rule": proof.rule,
         "state": cited.state,
-        "says": cited.says,
+        "says": cited.message,
         "text": here[0] if here else None,
         "offset": line and line.offset,
         "bytes": line and line.size,
@@ -152,15 +153,15 @@ def _told(cited: Cited) -> dict[str, object]:
     }
 
 
-def _print(cited: Cited, number: str) -> None:
-    proof, line = cited.proof, cited.line
+def _print(cited: CheckedLine, number: str) -> None:
+    proof, line = cited.evidence, cited.line
     read_by = f"  (read by {proof.rule})" if proof.rule else ""
     _say(f"{number}{proof.file}:{proof.line}{read_by}", fg="cyan", bold=True)
     for row in _rows(cited):
         print(row)
     verdict = {"fg": "green"} if cited.state == "same" else {"fg": "red", "bold": True}
-    _say(f"  {cited.says}", **verdict)
-    if not cited.holds and proof.text:
+    _say(f"  {cited.message}", **verdict)
+    if not cited.is_consistent and proof.text:
         _say(f"  cited: {_cut(proof.text)}")
     if line:
         _say(f"  byte {line.offset}, {line.size} bytes, sha256 {line.sha256}")
@@ -179,12 +180,12 @@ def _plainly(command: str | None) -> str:
     return f"$ {command}" if command == masked(command) else "a secret stands in the file's name"
 
 
-def _rows(cited: Cited) -> Iterator[str]:
+def _rows(cited: CheckedLine) -> Iterator[str]:
     from forensics.lib.secrets import masked_lines
 
-    width = len(str(cited.around[-1].number)) if cited.around else 0
-    texts = masked_lines([_text(line) for line in cited.around])
-    for line, shown in zip(cited.around, texts, strict=True):
+    width = len(str(cited.context[-1].number)) if cited.context else 0
+    texts = masked_lines([_text(line) for line in cited.context])
+    for line, shown in zip(cited.context, texts, strict=True):
         is_it = line.number == (cited.line.number if cited.line else 0)
         text = f"{'>' if is_it else ' '} {line.number:{width}}  {_cut(shown)}"
         yield _painted(text, bold=True) if is_it else _painted(text, dim=True)

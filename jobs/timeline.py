@@ -17,9 +17,9 @@ import click
 from forensics.cli.app import QUIET, RULES, arguments, run
 
 if TYPE_CHECKING:
-    from forensics.report.histories.model import Story
-    from forensics.report.histories.selection import Wanted
-    from forensics.run_output.reader import Saved
+    from forensics.report.histories.model import Timeline
+    from forensics.report.histories.selection import Selection
+    from forensics.run_output.reader import RunOutput
 
 
 COLOURS = {
@@ -95,38 +95,38 @@ def command(
       kafka-forensics timeline out --broker 2 --from 11:38 --to 11:41 --lines
       kafka-forensics timeline logs.tar.gz -o out --topic orders-v2 --html orders.html
     """
-    from forensics.report.histories import tell
-    from forensics.report.histories.selection import Wanted
-    from forensics.run_output.reader import load
+    from forensics.report.histories import build_timelines
+    from forensics.report.histories.selection import Selection
+    from forensics.run_output.reader import load_run
 
-    wanted = Wanted(partitions, topics, brokers, since, till)
+    wanted = Selection(partitions, topics, brokers, since, till)
     _check(wanted, page)
     with _read(archives, out, master, packs, quiet=quiet) as folder:
-        saved = load(folder)
-        stories = tell(saved, wanted)
+        saved = load_run(folder)
+        stories = build_timelines(saved, wanted)
         _write(saved, stories, as_json=as_json, quote=quote)
         if page:
             _draw(saved, stories, page, as_json=as_json)
 
 
-def _check(wanted: Wanted, page: Path | None) -> None:
+def _check(wanted: Selection, page: Path | None) -> None:
     """Refuse what cannot be meant: it should not cost the reading of an archive."""
     from forensics.errors import ForensicsError
-    from forensics.report.histories.selection import check
+    from forensics.report.histories.selection import check_selection
 
     if not (wanted.partitions or wanted.topics or wanted.brokers):
         raise click.UsageError(
             "Say whose history: --partition orders-v2-3, --topic orders-v2 or --broker 2."
         )
-    check(wanted)
+    check_selection(wanted)
     if page and not page.parent.is_dir():
         raise ForensicsError(f"--html {page}: there is no folder {page.parent}; make it first.")
 
 
-def _draw(saved: Saved, stories: list[Story], page: Path, *, as_json: bool) -> None:
-    from forensics.report.histories.page import draw
+def _draw(saved: RunOutput, stories: list[Timeline], page: Path, *, as_json: bool) -> None:
+    from forensics.report.histories.page import write_page
 
-    draw(saved, stories, page)
+    write_page(saved, stories, page)
     # Nothing but JSON belongs where JSON was asked for.
     click.echo(f"page: {page}", err=as_json)
 
@@ -183,20 +183,20 @@ def _postmortem(
     return out
 
 
-def _write(saved: Saved, stories: list[Story], *, as_json: bool, quote: bool) -> None:
-    from forensics.report.histories.text import lines, plain, values
+def _write(saved: RunOutput, stories: list[Timeline], *, as_json: bool, quote: bool) -> None:
+    from forensics.report.histories.text import no_colour, render_lines, to_json
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A line of a log may hold what the terminal's encoding does not.
         sys.stdout.reconfigure(errors="backslashreplace")
     if as_json:
-        print(json.dumps(values(saved, stories), indent=1))
+        print(json.dumps(to_json(saved, stories), indent=1))
         return
-    paint = _paint if _in_colour() else plain
+    paint = _paint if _in_colour() else no_colour
     for number, story in enumerate(stories):
         if number:
             print()
-        for line in lines(story, paint, quote=quote):
+        for line in render_lines(story, paint, quote=quote):
             print(line)
 
 

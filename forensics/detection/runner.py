@@ -11,7 +11,7 @@ from forensics.detection.causality.chains import chains
 from forensics.detection.context import Case
 from forensics.detection.requirements import SERVERS, Needs, Sight
 from forensics.detection.suppressions import Suppressed, suppressed
-from forensics.run_output.findings import Finding, ordered
+from forensics.run_output.findings import Finding, sort_findings
 from forensics.schemas import give_back
 
 
@@ -85,7 +85,7 @@ def ask(case: Case, detectors: Iterable[Detector]) -> Answers:
         hidden += taken
         outcomes.append(_outcome(detector, len(kept), len(taken), sight))
     accepted = sorted(hidden, key=lambda one: one.finding.id)
-    found = ordered(shown)
+    found = sort_findings(shown)
     begun = time.monotonic()
     links = chains(case, found)
     seconds["chains"] = round(time.monotonic() - begun, 2)

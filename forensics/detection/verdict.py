@@ -13,7 +13,7 @@ from forensics.detection.runner import Answers
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import Catalogue
 from forensics.history.clocks.model import Clocks
-from forensics.run_output.findings import Finding, iso
+from forensics.run_output.findings import Finding, iso_time
 
 _INCIDENT = ("medium", "high", "critical")
 # With less than this share of lines in a known layout, silence proves nothing.
@@ -37,14 +37,14 @@ def document(
         if moment is not None
     ]
     rows = [one.row() for one in files]
-    rows_of_findings = [finding.document() for finding in findings]
+    rows_of_findings = [finding.to_json() for finding in findings]
     return {
         "schema": 1,
         "verdict": verdict,
         "summary": _summary(verdict, findings),
         "window": {
-            "from": iso(min(moments)) if moments else None,
-            "to": iso(max(moments)) if moments else None,
+            "from": iso_time(min(moments)) if moments else None,
+            "to": iso_time(max(moments)) if moments else None,
         },
         "archive": {
             "files": len(rows),

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.redaction.names import is_internal, is_node, spotted
-from forensics.run_output.reader import Saved
+from forensics.redaction.name_patterns import find_names, is_internal, is_node
+from forensics.run_output.reader import RunOutput
 from forensics.schemas import scanned
 
 _CLIENTS = ("client", "group")
@@ -23,7 +23,7 @@ _SESSION = re.compile(r"0x[0-9a-f]+|[0-9]{15,}")
 
 
 @dataclass
-class Gathered:
+class RunNames:
     """Names by class, and the partitions that there are."""
 
     names: dict[str, set[str]] = field(default_factory=dict)
@@ -39,31 +39,31 @@ class Gathered:
             self.names.setdefault(kind, set()).add(name.lower() if kind == "hosts" else name)
 
 
-def is_place(client: str) -> bool:
+def is_address(client: str) -> bool:
     """Whether what stands for a client is an address, as of one that told no name."""
     bare = client.lstrip("/").rpartition(":")[0] or client.lstrip("/")
     return (bare.count(".") == 3 and bare.replace(".", "").isdecimal()) or bare.count(":") > 1
 
 
-def gather(saved: Saved, tables: Iterable[str]) -> Gathered:
+def collect_names(run: RunOutput, tables: Iterable[str]) -> RunNames:
     """Gather the names of a run."""
-    found = Gathered()
+    found = RunNames()
     for table in tables:
-        data = saved.data(table)
+        data = run.dataset(table)
         for batch in scanned(data) if data else ():
             _columns(found, batch)
             _texts(found, batch)
-    _collect_from_document(found, saved.document)
+    _collect_from_document(found, run.document)
     internal = {name for name in found.names.get("topics", ()) if is_internal(name)}
     found.names["topics"] = found.names.get("topics", set()) - internal
     return found
 
 
-def _columns(found: Gathered, batch: pa.RecordBatch) -> None:
+def _columns(found: RunNames, batch: pa.RecordBatch) -> None:
     have = set(batch.schema.names)
     for column, kind in (("topic", "topics"), *((name, "clients") for name in _CLIENTS)):
         for name in _unique(batch, column) if column in have else ():
-            if kind == "topics" or not is_place(name):
+            if kind == "topics" or not is_address(name):
                 found.add(kind, name)
     if {"topic", "partition"} <= have:
         pairs = pa.Table.from_batches([batch.select(["topic", "partition"])])
@@ -81,7 +81,7 @@ def _columns(found: Gathered, batch: pa.RecordBatch) -> None:
             found.add("clients", name)
 
 
-def _nodes(found: Gathered, batch: pa.RecordBatch) -> None:
+def _nodes(found: RunNames, batch: pa.RecordBatch) -> None:
     """Take the nodes that are called by a name of theirs; broker-1 is none."""
     for node, role in set(zip(batch["node"].to_pylist(), batch["role"].to_pylist(), strict=True)):
         if node and not is_node(node) and not node.startswith("file:"):
@@ -93,25 +93,25 @@ def _unique(batch: pa.RecordBatch, column: str) -> list[str]:
     return [] if not pa.types.is_string(texts.type) else texts.drop_null().unique().to_pylist()
 
 
-def _texts(found: Gathered, batch: pa.RecordBatch) -> None:
+def _texts(found: RunNames, batch: pa.RecordBatch) -> None:
     for column in _TEXTS:
         if column in batch.schema.names and pa.types.is_string(batch[column].type):
-            for kind, name in spotted(batch[column].drop_null().unique()):
+            for kind, name in find_names(batch[column].drop_null().unique()):
                 found.add(kind, name)
 
 
-def _collect_from_document(found: Gathered, document: Mapping[str, Any]) -> None:
+def _collect_from_document(found: RunNames, document: Mapping[str, Any]) -> None:
     """Take what findings name; the rest of their text is made of the tables."""
     for finding in (*document.get("findings", ()), *document.get("suppressed", ())):
         for client in finding.get("clients") or ():
-            found.add("clients", None if is_place(str(client)) else str(client))
+            found.add("clients", None if is_address(str(client)) else str(client))
         for partition in finding.get("partitions") or ():
             topic, _, number = str(partition).rpartition("-")
             if topic and number.isdecimal():
                 found.add("topics", topic)
                 found.partitions.add((topic, int(number)))
         texts = [str(one.get("text") or "") for one in finding.get("evidence") or ()]
-        for kind, name in spotted(pa.array(texts, pa.string())):
+        for kind, name in find_names(pa.array(texts, pa.string())):
             found.add(kind, name)
     for name in _ids(document):
         found.add("findings" if name.startswith("F-") else "chains", name)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.lib.secrets import mask
-from forensics.redaction.collect_names import is_place
-from forensics.redaction.names import is_common, is_node, words_in
+from forensics.redaction.collect_names import is_address
+from forensics.redaction.name_patterns import is_common, is_node, words_in
 from forensics.redaction.pseudonyms import Pseudonyms
 from forensics.redaction.replacer import Replacer
 
@@ -40,7 +40,7 @@ _JOINT = re.compile(r"([/!])")
 _SURE = re.compile(r"[0-9_.#+ :T-]+")
 
 
-class Treatment:
+class ColumnPolicy:
     """Redacts values, each as its column or key asks for."""
 
     def __init__(
@@ -52,12 +52,12 @@ class Treatment:
         # parts of paths that were replaced whole: also where a sentence names a file
         self.folders: set[str] = set()
 
-    def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def redact_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Redact a part of a table; its schema and its rows stay."""
         arrays = [self._array(field.name, batch[field.name]) for field in batch.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
-    def document(self, value: Any, key: str = "", own: Collection[str] = ()) -> Any:
+    def redact_json(self, value: Any, key: str = "", own: Collection[str] = ()) -> Any:
         """Redact findings.json, or a part of it that stands under a key."""
         if isinstance(value, str):
             # What a log says is read as in the tables; our own sentences know whom they are about.
@@ -65,15 +65,15 @@ class Treatment:
         if key in _FIXED:
             return value
         if isinstance(value, Mapping):
-            own = {*own, *own_names(value)}
+            own = {*own, *finding_names(value)}
             return {
-                self._key(key, str(name)): self.document(one, str(name), own)
+                self._key(key, str(name)): self.redact_json(one, str(name), own)
                 for name, one in value.items()
             }
         if isinstance(value, list | tuple):
             # The keys of rows are our own words; what is keyed by a name is no list.
             return [
-                self.document(one, "" if isinstance(one, Mapping) else key, own) for one in value
+                self.redact_json(one, "" if isinstance(one, Mapping) else key, own) for one in value
             ]
         return value
 
@@ -85,7 +85,7 @@ class Treatment:
             return self._value(above, key)
         for kind in ("topics", "clients", "hosts"):
             if self._replacer.knows(kind, key) and not is_common(key):
-                return self._replacer.exact(kind, key)
+                return self._replacer.pseudonym_of(kind, key)
         return key
 
     def _array(self, name: str, array: pa.Array) -> pa.Array:
@@ -126,25 +126,25 @@ class Treatment:
             treat = self._member
         elif name in _HOSTS:
             own = {*own, value.rpartition(":")[0] or value}
-        return treat(value) if treat else self._replacer.text(value, own)
+        return treat(value) if treat else self._replacer.replace(value, own)
 
     def _topic(self, topic: str) -> str:
         if self._replacer.knows("topics", topic):
-            return self._replacer.exact("topics", topic)
-        return self._replacer.text(topic)
+            return self._replacer.pseudonym_of("topics", topic)
+        return self._replacer.replace(topic)
 
     def _partition(self, name: str) -> str:
         topic, dash, number = name.rpartition("-")
         if self._replacer.knows("topics", topic):
-            return f"{self._replacer.exact('topics', topic)}{dash}{number}"
-        return self._replacer.text(name)
+            return f"{self._replacer.pseudonym_of('topics', topic)}{dash}{number}"
+        return self._replacer.replace(name)
 
     def _client(self, client: str) -> str:
         if client.startswith("file:"):
             return self._node(client)
-        if not is_place(client) and self._replacer.knows("clients", client):
-            return self._replacer.exact("clients", client)
-        return self._replacer.text(client)
+        if not is_address(client) and self._replacer.knows("clients", client):
+            return self._replacer.pseudonym_of("clients", client)
+        return self._replacer.replace(client)
 
     def _member(self, member: str) -> str:
         found = _MEMBER.fullmatch(member)
@@ -160,8 +160,8 @@ class Treatment:
             return "file:" + self._path(node.removeprefix("file:"))
         for kind, name in (("clients", node), ("hosts", node.lower())):
             if self._replacer.knows(kind, name):
-                return self._replacer.exact(kind, name)
-        return self._replacer.text(node)
+                return self._replacer.pseudonym_of(kind, name)
+        return self._replacer.replace(node)
 
     def _path(self, path: str) -> str:
         if path not in self._paths:
@@ -170,15 +170,15 @@ class Treatment:
 
     def _part(self, part: str) -> str:
         """Redact a folder or a file: by its names, and whole where nobody knows what it is."""
-        part = self._replacer.addresses(part)
+        part = self._replacer.replace_addresses(part)
         suffix = _SUFFIX.search(part)
         stem, rest = (part[: suffix.start()], suffix[0]) if suffix else (part, "")
         if not stem or _SURE.fullmatch(stem) or is_node(stem):
             return part
         for kind, name in (("clients", stem), ("hosts", stem.lower()), ("topics", stem)):
             if self._replacer.knows(kind, name) and not is_common(name):
-                return self._replacer.exact(kind, name) + rest
-        shown = self._replacer.text(stem)
+                return self._replacer.pseudonym_of(kind, name) + rest
+        shown = self._replacer.replace(stem)
         if "hosts" not in self._classes or is_common(stem):
             return shown + rest
         left = re.sub(r"(?:host|ip|client|topic|principal|path)-[0-9a-f]{8,}", "", shown)
@@ -187,16 +187,16 @@ class Treatment:
         if known:
             return shown + rest
         self.folders.add(stem)
-        return self._pseudonyms.of("paths", stem) + rest
+        return self._pseudonyms.get("paths", stem) + rest
 
-    def paths(self, paths: Iterable[str]) -> set[str]:
+    def redact_paths(self, paths: Iterable[str]) -> set[str]:
         """Redact paths, and give what folders and files there are of a name of their own."""
         for path in paths:
             self._path(path)
         return self.folders
 
 
-def own_names(finding: Mapping[str, Any]) -> set[str]:
+def finding_names(finding: Mapping[str, Any]) -> set[str]:
     """Give the names that a finding is about: in its sentences they stand without a hint."""
     names = set(_texts(finding.get("clients")))
     for one in _texts(finding.get("partitions")):

@@ -27,7 +27,7 @@ _PREFIXES = {
 _DIGITS = 8
 
 
-def beside(out: Path) -> Path:
+def default_map_path(out: Path) -> Path:
     """Say where the map is that nobody named: beside the folder of the run, never inside it."""
     whole = out.absolute()
     return whole.with_name(f"{whole.name}.redaction-map.json")
@@ -51,7 +51,7 @@ class Pseudonyms:
             path.chmod(0o600)
             return cls(*_read(path))
 
-    def of(self, kind: str, name: str) -> str:
+    def get(self, kind: str, name: str) -> str:
         """Give the pseudonym of a name; a pseudonym stays what it is."""
         if name in self._given:
             return name
@@ -66,7 +66,7 @@ class Pseudonyms:
             self._given.add(known[name])
         return known[name]
 
-    def is_one(self, name: str) -> bool:
+    def is_pseudonym(self, name: str) -> bool:
         """Whether a name is a pseudonym of this map."""
         return name in self._given
 

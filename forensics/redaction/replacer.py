@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus
 
-from forensics.redaction.names import is_word, replace_addresses
+from forensics.redaction.name_patterns import is_word, replace_addresses
 from forensics.redaction.pseudonyms import Pseudonyms
 
 _RUN = re.compile(r"[^\W_]+")
@@ -105,19 +105,19 @@ class Replacer:
         """Whether a name is one of a class that is to go."""
         return name in self._exact.get(kind, ())
 
-    def exact(self, kind: str, name: str) -> str:
+    def pseudonym_of(self, kind: str, name: str) -> str:
         """Give what stands for a name in a column of its own."""
-        return self._pseudonyms.of(kind, name) if name else name
+        return self._pseudonyms.get(kind, name) if name else name
 
-    def addresses(self, text: str) -> str:
+    def replace_addresses(self, text: str) -> str:
         """Write a text without addresses, where these are to go."""
         if not self._addresses:
             return text
-        return replace_addresses(text, lambda one: self._pseudonyms.of("ips", one))
+        return replace_addresses(text, lambda one: self._pseudonyms.get("ips", one))
 
-    def text(self, text: str, own: Collection[str] = ()) -> str:
+    def replace(self, text: str, own: Collection[str] = ()) -> str:
         """Write a text without names; those in `own` are taken wherever they stand."""
-        text = self.addresses(text)
+        text = self.replace_addresses(text)
         parts: list[str] = []
         done = 0
         begins = self._beginnings(text)
@@ -162,9 +162,9 @@ class Replacer:
         return at < len(self._sorted) and self._sorted[at].startswith(tail)
 
     def _add(self, kind: str, name: str) -> None:
-        if not name.strip() or kind == "ips" or self._pseudonyms.is_one(name):
+        if not name.strip() or kind == "ips" or self._pseudonyms.is_pseudonym(name):
             return
-        instead = self._pseudonyms.of(kind, name)
+        instead = self._pseudonyms.get(kind, name)
         shy = is_word(name)
         # As JSON, as URLs and as Kafka's own names of metrics write it.
         forms = {name, json.dumps(name)[1:-1], json.dumps(name, ensure_ascii=False)[1:-1]}

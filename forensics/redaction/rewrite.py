@@ -15,48 +15,48 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
-from forensics.redaction.collect_names import gather
-from forensics.redaction.column_policy import Treatment, own_names
+from forensics.redaction.collect_names import collect_names
+from forensics.redaction.column_policy import ColumnPolicy, finding_names
 from forensics.redaction.pseudonyms import CLASSES, Pseudonyms
 from forensics.redaction.replacer import Replacer
 from forensics.report import page
-from forensics.report.page import opened
+from forensics.report.page import open_output
 from forensics.run_output import findings
-from forensics.run_output.reader import Saved
+from forensics.run_output.reader import RunOutput
 from forensics.schemas import scanned
 
 # What a run is made of; all else in its folder is not looked at.
 _FINDINGS, _TABLES = "findings.json", "tables"
 
 
-def redact(source: Path, out: Path, classes: Collection[str], secret: Path) -> Treatment:
+def redact_run(source: Path, out: Path, classes: Collection[str], secret: Path) -> ColumnPolicy:
     """Write the run in `source` with other names into `out`; `secret` is the private map."""
-    saved = opened(source)
-    check(out, secret)
+    run = open_output(source)
+    check_target(out, secret)
     if out.resolve() == source.resolve() or source.resolve() in out.resolve().parents:
         message = f"{out} is, or is inside, the run that is to be redacted; name another folder."
         raise ForensicsError(message)
     tables = sorted(path.name for path in (source / _TABLES).iterdir() if path.is_dir())
     pseudonyms = Pseudonyms.open(secret)
-    treatment = _treatment(saved, tables, classes, pseudonyms)
+    treatment = _treatment(run, tables, classes, pseudonyms)
     with _half_made(out) as half:
         for table in tables:
-            _table(saved, table, half / _TABLES / table, treatment)
-        findings.write_findings(_document(saved.document, treatment, classes), half / _FINDINGS)
-        page.draw(half)
+            _table(run, table, half / _TABLES / table, treatment)
+        findings.write_findings(_document(run.document, treatment, classes), half / _FINDINGS)
+        page.draw_report(half)
         # First the map: a run whose names nobody can lead back would be worth little.
         pseudonyms.save(secret)
         _move(half, out)
     return treatment
 
 
-def redacted_result(result: Mapping[str, Any], treatment: Treatment) -> dict[str, Any]:
+def redact_result(result: Mapping[str, Any], treatment: ColumnPolicy) -> dict[str, Any]:
     """Redact what `_RESULT.json` says of a run; how it was called stays with who called it."""
-    return {key: treatment.document(one, key) for key, one in result.items()
+    return {key: treatment.redact_json(one, key) for key, one in result.items()
             if key not in ("page", "command")}  # fmt: skip
 
 
-def check(out: Path, secret: Path) -> None:
+def check_target(out: Path, secret: Path) -> None:
     """Refuse a folder or a map that would give away what is to be hidden."""
     whole = secret.resolve()
     if out.resolve() == whole or out.resolve() in whole.parents:
@@ -66,30 +66,30 @@ def check(out: Path, secret: Path) -> None:
         message = f"--map {secret}: there is no folder {secret.parent}; make it first."
         raise ForensicsError(message)
     old = [path.name for path in out.iterdir()] if out.is_dir() else []
-    if old and not (_FINDINGS in old and "redaction" in opened(out).document):
+    if old and not (_FINDINGS in old and "redaction" in open_output(out).document):
         message = f"{out} holds files that are not redacted; name a new folder."
         raise ForensicsError(message)
 
 
 def _treatment(
-    saved: Saved, tables: Collection[str], classes: Collection[str], pseudonyms: Pseudonyms
-) -> Treatment:
-    found = gather(saved, tables)
+    run: RunOutput, tables: Collection[str], classes: Collection[str], pseudonyms: Pseudonyms
+) -> ColumnPolicy:
+    found = collect_names(run, tables)
     kinds = (*(kind for kind in CLASSES if kind in classes), "findings", "chains")
     names = {kind: found.names.get(kind, set()) for kind in kinds}
-    first = Treatment(Replacer(names, pseudonyms, found.partitions), pseudonyms, classes)
+    first = ColumnPolicy(Replacer(names, pseudonyms, found.partitions), pseudonyms, classes)
     # What folders are called is known only now; sentences may name them, too.
-    names["paths"] = first.paths(str(row["file"]) for row in saved.rows("files", ["file"]))
-    return Treatment(Replacer(names, pseudonyms, found.partitions), pseudonyms, classes)
+    names["paths"] = first.redact_paths(str(row["file"]) for row in run.rows("files", ["file"]))
+    return ColumnPolicy(Replacer(names, pseudonyms, found.partitions), pseudonyms, classes)
 
 
 def _document(
-    document: Mapping[str, Any], treatment: Treatment, classes: Collection[str]
+    document: Mapping[str, Any], treatment: ColumnPolicy, classes: Collection[str]
 ) -> dict[str, Any]:
     """Redact findings.json, and say in it what was redacted, now and before."""
-    own = {name for one in document.get("findings") or () for name in own_names(one)}
+    own = {name for one in document.get("findings") or () for name in finding_names(one)}
     told = {
-        key: treatment.document(one, key, () if key == "findings" else own)
+        key: treatment.redact_json(one, key, () if key == "findings" else own)
         for key, one in document.items()
         if key != "redaction"
     }
@@ -98,8 +98,8 @@ def _document(
     return told | {"redaction": {"classes": known, "secrets": "masked"}}
 
 
-def _table(saved: Saved, name: str, target: Path, treatment: Treatment) -> None:
-    data = saved.data(name)
+def _table(run: RunOutput, name: str, target: Path, treatment: ColumnPolicy) -> None:
+    data = run.dataset(name)
     target.mkdir(parents=True)
     if data is None:
         return
@@ -108,7 +108,7 @@ def _table(saved: Saved, name: str, target: Path, treatment: Treatment) -> None:
     ) as writer:
         for batch in scanned(data):
             plain = batch.replace_schema_metadata(None)
-            writer.write_batch(treatment.batch(plain))
+            writer.write_batch(treatment.redact_batch(plain))
 
 
 @contextmanager

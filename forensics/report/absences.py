@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.run_output.partition_histories import Codes, Ints, states
-from forensics.run_output.reader import Row, Saved
+from forensics.run_output.partition_histories import Ints, IsrCodes, read_isr_histories
+from forensics.run_output.reader import Row, RunOutput
 
 COLUMNS = ("node", "broker", "state", "started_at", "ended_at", "evidence")
 LED = ("leader", "previous_leader", "started_at")
@@ -28,56 +28,56 @@ WAYS = (
 
 
 @dataclass(frozen=True)
-class Absence:
+class BrokerAbsence:
     """One stretch in which a broker did not serve; times in milliseconds, None is not known."""
 
-    left: int | None
-    back: int | None
-    how: str
-    place: str = ""
+    left_at: int | None
+    back_at: int | None
+    kind: str
+    first_line: str = ""
     leaders: tuple[int, int] = (0, 0)
     isrs: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
-class Life:
+class BrokerLifecycle:
     """One broker: its states in the order of time, and its absences."""
 
     name: str
     broker: int | None
     states: Sequence[Row]
-    absences: Sequence[Absence] = ()
+    absences: Sequence[BrokerAbsence] = ()
 
     @property
-    def badness(self) -> tuple[int, int, int]:
+    def sort_key(self) -> tuple[int, int, int]:
         """How bad: unplanned absences, time away by them, all absences."""
-        bad = [one for one in self.absences if one.how != "clean shutdown"]
-        away = sum(one.back - one.left for one in bad if one.left and one.back)
+        bad = [one for one in self.absences if one.kind != "clean shutdown"]
+        away = sum(one.back_at - one.left_at for one in bad if one.left_at and one.back_at)
         return len(bad), away, len(self.absences)
 
 
-def lives(saved: Saved) -> list[Life]:
+def read_lifecycles(run: RunOutput) -> list[BrokerLifecycle]:
     """Give every broker, those first that were away unplanned, and longest."""
     rows: dict[tuple[int | None, str], list[Row]] = {}
-    for row in saved.rows("lanes", COLUMNS, ds.field("role") == "broker"):
+    for row in run.rows("lanes", COLUMNS, ds.field("role") == "broker"):
         key = (row["broker"], "" if row["broker"] is not None else str(row["node"]))
         rows.setdefault(key, []).append(row)
-    moves = _Moves(saved) if rows else None
+    moves = _Moves(run) if rows else None
     found = []
     for (number, node), mine in rows.items():
         mine.sort(key=lambda row: (row["started_at"] or 0, row["ended_at"] or 1 << 60))
         name = node if number is None else f"broker {number}"
         away = list(_absences(mine))
         told = moves.told(number, away) if moves and number is not None else away
-        found.append(Life(name, number, mine, told))
+        found.append(BrokerLifecycle(name, number, mine, told))
     return sorted(found, key=_rank)
 
 
-def _rank(life: Life) -> tuple[list[int], int, str]:
-    return [-part for part in life.badness], -1 if life.broker is None else life.broker, life.name
+def _rank(life: BrokerLifecycle) -> tuple[list[int], int, str]:
+    return [-part for part in life.sort_key], -1 if life.broker is None else life.broker, life.name
 
 
-def _absences(rows: Sequence[Row]) -> Iterator[Absence]:
+def _absences(rows: Sequence[Row]) -> Iterator[BrokerAbsence]:
     """Cut a life at the stretches in which the broker served."""
     served, run = False, list[Row]()
     for row in rows:
@@ -92,12 +92,12 @@ def _absences(rows: Sequence[Row]) -> Iterator[Absence]:
         yield _absence(run, None)
 
 
-def _absence(run: Sequence[Row], back: int | None) -> Absence:
+def _absence(run: Sequence[Row], back: int | None) -> BrokerAbsence:
     seen = {row["state"] for row in run}
     how = next((name for state, name in WAYS if state in seen), "not known")
     places = run[0]["evidence"] or [{}]
     place = f"{places[0].get('file')}:{places[0].get('line')}" if places[0].get("file") else ""
-    return Absence(run[0]["started_at"], back, how, place)
+    return BrokerAbsence(run[0]["started_at"], back, how, place)
 
 
 @dataclass
@@ -107,9 +107,9 @@ class _Turns:
     lost: list[Ints] = field(default_factory=list)
     got: list[Ints] = field(default_factory=list)
 
-    def counted(self, absence: Absence, until: int | None) -> tuple[int, int]:
-        left = 0 if absence.left is None else absence.left - AROUND
-        back = 1 << 60 if absence.back is None else absence.back
+    def counted(self, absence: BrokerAbsence, until: int | None) -> tuple[int, int]:
+        left = 0 if absence.left_at is None else absence.left_at - AROUND
+        back = 1 << 60 if absence.back_at is None else absence.back_at
         end = 1 << 60 if until is None else until
         return _within(self.lost, left, back), _within(self.got, back - AROUND, end)
 
@@ -121,15 +121,15 @@ def _within(parts: Sequence[Ints], first: int, last: int) -> int:
 class _Moves:
     """Every change of leaders and of ISRs, by the broker that it is about."""
 
-    def __init__(self, saved: Saved) -> None:
+    def __init__(self, run: RunOutput) -> None:
         self._leaders: dict[int, _Turns] = {}
         self._isrs: dict[int, _Turns] = {}
-        for part in saved.parts("leadership", LED):
+        for part in run.chunks("leadership", LED):
             rows = part.filter(pc.is_valid(part["started_at"]))
             one, other, at = (_ints(rows, name) for name in ("previous_leader", "leader", LED[2]))
             self._take(self._leaders, one, other, at)
-        if saved.window:
-            self._shift(saved, saved.window)
+        if run.window:
+            self._shift(run, run.window)
 
     @staticmethod
     def _take(into: dict[int, _Turns], before: Ints, after: Ints, at: Ints) -> None:
@@ -140,11 +140,11 @@ class _Moves:
                 turns.lost.append(at[changed & (before == number)])
                 turns.got.append(at[changed & (after == number)])
 
-    def _shift(self, saved: Saved, whole: tuple[int, int]) -> None:
+    def _shift(self, run: RunOutput, whole: tuple[int, int]) -> None:
         """Compare each ISR with the one after it; there are few different pairs of them."""
-        codes = Codes()
+        codes = IsrCodes()
         pairs: list[Ints] = []
-        for one in states(saved, whole, codes):
+        for one in read_isr_histories(run, whole, codes):
             known, starts = one.columns[0], one.columns[3]
             if len(known) > 1:
                 pairs.append(np.stack([known[:-1], known[1:], starts[1:]]))
@@ -160,11 +160,11 @@ class _Moves:
             for number in isrs[other_code] - isrs[one_code]:
                 self._isrs.setdefault(number, _Turns()).got.append(at)
 
-    def told(self, number: int, away: Sequence[Absence]) -> list[Absence]:
+    def told(self, number: int, away: Sequence[BrokerAbsence]) -> list[BrokerAbsence]:
         """Say for each absence what the broker lost by it, and regained before the next one."""
         found = []
         for at, one in enumerate(away):
-            until = away[at + 1].left if at + 1 < len(away) else None
+            until = away[at + 1].left_at if at + 1 < len(away) else None
             leaders = self._leaders.get(number, _Turns()).counted(one, until)
             isrs = self._isrs.get(number, _Turns()).counted(one, until)
             found.append(replace(one, leaders=leaders, isrs=isrs))

@@ -11,7 +11,7 @@ from forensics.run_output.reader import Finding
 
 
 @dataclass(frozen=True)
-class Trimmed:
+class TruncationTotals:
     """How many records were cut, at least and at most, on how many partitions."""
 
     at_least: int
@@ -24,7 +24,7 @@ class Trimmed:
         return f"{both} of {count(self.partitions, 'partition')}"
 
 
-def rows_of_cuts(findings: Sequence[Finding]) -> list[tuple[Finding, PartitionLoss]]:
+def clean_truncation_rows(findings: Sequence[Finding]) -> list[tuple[Finding, PartitionLoss]]:
     """Give every partition that was cut after a clean change of leader."""
     return [
         (finding, row)
@@ -34,12 +34,13 @@ def rows_of_cuts(findings: Sequence[Finding]) -> list[tuple[Finding, PartitionLo
     ]
 
 
-def cut_cleanly(findings: Sequence[Finding]) -> Trimmed | None:
+def sum_clean_truncations(findings: Sequence[Finding]) -> TruncationTotals | None:
     """Sum them up; None where there is none."""
-    rows = rows_of_cuts(findings)
+    rows = clean_truncation_rows(findings)
     bounds = [(row.lost_records_min, row.lost_records_max) for _, row in rows]
     known = [(least, most) for least, most in bounds if most is not None]
     if not any(most for _, most in known):
         return None
-    names = {row.partition for _, row in rows}
-    return Trimmed(sum(least for least, _ in known), sum(most for _, most in known), len(names))
+    return TruncationTotals(
+        sum(least for least, _ in known), sum(most for _, most in known), len(names)
+    )

@@ -12,38 +12,38 @@ from collections import Counter
 from collections.abc import Sequence
 
 from forensics.lib.formatting import count, listed, named
-from forensics.report.html import Markup, command, join, prose, tag
+from forensics.report.html import Markup, command_block, join, render_prose, tag
 from forensics.run_output.reader import Finding
 
 # Most detectors speak of partitions where they name any; these of a process, or of who talks to it.
-NODES = frozenset({
+NODE_DETECTORS = frozenset({
     "broker-restart", "clock-skew", "disk-failure", "fencing-loop", "flapping-broker",
     "long-pause", "metadata-version-loop", "session-expiry", "slow-controller",
     "unclean-shutdown-recovery",
 })  # fmt: skip
-CLIENTS = frozenset({
+CLIENT_DETECTORS = frozenset({
     "client-disconnects", "offset-reset", "producer-fatal", "rebalance-storm", "record-too-large",
     "stale-metadata", "unreachable-listener",
 })  # fmt: skip
 # What holds all the while and does not happen: it neither begins nor ends an incident.
-STANDING = frozenset({"clock-skew", "config-risk", "contradiction"})
-FEW = 3
-RESTARTS = {"crash": "Crash", "controlled": "Planned restart"}
+STANDING_DETECTORS = frozenset({"clock-skew", "config-risk", "contradiction"})
+MAX_PARTITIONS_NAMED = 3
+RESTART_TITLES = {"crash": "Crash", "controlled": "Planned restart"}
 
 
-def happened(findings: Sequence[Finding]) -> list[Finding]:
+def drop_standing(findings: Sequence[Finding]) -> list[Finding]:
     """Leave out what is only a state of things, unless there is nothing else."""
-    return [one for one in findings if one.detector not in STANDING] or list(findings)
+    return [one for one in findings if one.detector not in STANDING_DETECTORS] or list(findings)
 
 
-def headline(finding: Finding) -> str:
+def short_title(finding: Finding) -> str:
     """Say what a finding found, in two words."""
     if finding.detector == "broker-restart":
-        return RESTARTS.get(str(finding.measures.get("kind")), "Restart")
+        return RESTART_TITLES.get(str(finding.measures.get("kind")), "Restart")
     return named(finding.detector)
 
 
-def scope(finding: Finding) -> str:
+def describe_scope(finding: Finding) -> str:
     """Say what a finding is about: what its detector speaks of first, or else what it names."""
     found = {
         "partitions": _partitions(finding.partitions),
@@ -51,15 +51,15 @@ def scope(finding: Finding) -> str:
         "clients": listed(list(finding.clients)),
     }
     order = ["partitions", "brokers", "clients"]
-    if finding.detector in NODES:
+    if finding.detector in NODE_DETECTORS:
         order = ["brokers", "partitions", "clients"]
-    if finding.detector in CLIENTS:
+    if finding.detector in CLIENT_DETECTORS:
         order = ["clients", "partitions", "brokers"]
     return next((found[name] for name in order if found[name]), "the cluster")
 
 
 def _partitions(names: tuple[str, ...]) -> str:
-    if len(names) <= FEW:
+    if len(names) <= MAX_PARTITIONS_NAMED:
         return ", ".join(names)
     topics = sorted({name.rpartition("-")[0] for name in names})
     return f"{count(len(names), 'partition')} of {listed(topics)}"
@@ -73,7 +73,7 @@ def _brokers(finding: Finding) -> str:
     return f"{word} {listed([str(broker) for broker in finding.brokers], 6)}"
 
 
-def told(finding: Finding) -> str:
+def describe_status(finding: Finding) -> str:
     """Say the state of one finding; empty where no other run was compared.
 
     >>> from forensics.run_output.reader import Finding
@@ -81,14 +81,14 @@ def told(finding: Finding) -> str:
     ...              first_seen="2026-10-26"))
     'recurring (3 weeks, since 2026-10-26)'
     """
-    parts = [count(finding.weeks, "week")] if finding.weeks else []
+    parts = [count(finding.weeks_seen, "week")] if finding.weeks_seen else []
     parts += [f"since {finding.first_seen}"] if finding.first_seen else []
     state = f"{finding.status} ({', '.join(parts)})" if finding.status and parts else finding.status
     until = f"accepted until {finding.accepted_until}" if finding.accepted_until else ""
     return "; ".join(part for part in (state, until) if part)
 
 
-def counted(findings: Sequence[Finding]) -> str:
+def count_statuses(findings: Sequence[Finding]) -> str:
     """Count the findings by their states, the commonest first."""
     first = [_kind(finding) for finding in findings]
     ranked = sorted(Counter(first).items(), key=lambda pair: (-pair[1], pair[0]))
@@ -100,14 +100,14 @@ def _kind(finding: Finding) -> str:
     return finding.status.partition(",")[0].partition("(")[0].strip() or "not compared"
 
 
-COMMAND = re.compile(
+COMMAND_LINE = re.compile(
     r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh)?( |$)|"
     r"(sudo )?(kcat|zcat|cat|sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|"
     r"jstat|iostat|curl|ssh) )"
 )
 
 
-def advice(actions: Sequence[str]) -> Markup | None:
+def render_actions(actions: Sequence[str]) -> Markup | None:
     """List what to do, in order."""
     if not actions:
         return None
@@ -119,10 +119,11 @@ def _action(action: str) -> Markup:
     """Set the lines that are commands as one block, and all else as prose."""
     blocks: list[tuple[bool, list[str]]] = []
     for line in action.strip().splitlines():
-        is_command = bool(COMMAND.match(line))
+        is_command = bool(COMMAND_LINE.match(line))
         if not blocks or blocks[-1][0] != is_command:
             blocks.append((is_command, []))
         blocks[-1][1].append(line)
     return join(
-        command(lines) if is_command else prose("\n".join(lines)) for is_command, lines in blocks
+        command_block(lines) if is_command else render_prose("\n".join(lines))
+        for is_command, lines in blocks
     )

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from forensics.lib import text_safety
-from forensics.run_output.reader import Saved
+from forensics.run_output.reader import RunOutput
 
-SHORT = 28
+MAX_NOWRAP_CHARS = 28
 VOID = frozenset({"br", "hr", "input", "link", "meta"})
 
 
@@ -28,14 +28,14 @@ Value = str | int | bool | None
 
 
 @dataclass(frozen=True)
-class Line:
+class TableRow:
     """A row of a table that has attributes: an id to link to, what a filter asks for."""
 
     cells: Sequence[Child]
     attributes: Mapping[str, Value] = field(default_factory=dict)
 
 
-def trusted(source: str) -> Markup:
+def trust_html(source: str) -> Markup:
     """Take our own source (style, script, escaped JSON) as it stands; never for log text."""
     return Markup(source)
 
@@ -86,7 +86,7 @@ def anchor(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", text)
 
 
-def spot(kind: str, *names: object) -> str:
+def entity_id(kind: str, *names: object) -> str:
     """Make the id of a partition, a broker or whatever else has an address on the page.
 
     >>> spot("p", "orders", 17), spot("p", 'a "b', 1)
@@ -95,13 +95,13 @@ def spot(kind: str, *names: object) -> str:
     return "/".join([kind, *(quote(str(name), safe="", errors="replace") for name in names)])
 
 
-def command(lines: Sequence[str]) -> Markup:
+def command_block(lines: Sequence[str]) -> Markup:
     """Set lines to be copied into a shell."""
     # A box that scrolls must be reachable by keyboard.
     return tag("pre", code("\n".join(lines)), class_="command", tabindex=0)
 
 
-def prose(text: str) -> Markup:
+def render_prose(text: str) -> Markup:
     """Set paragraphs, split at empty lines; what stands between backticks is code."""
     paragraphs = (part.strip() for part in text.split("\n\n"))
     return join(tag("p", _inline(part)) for part in paragraphs if part)
@@ -112,14 +112,14 @@ def _inline(text: str) -> Markup:
     return join(code(piece) if place % 2 else piece for place, piece in enumerate(pieces))
 
 
-def data(value: object, **attributes: str) -> Markup:
+def json_script(value: object, **attributes: str) -> Markup:
     """Set JSON into the page, where a script or a machine can find it."""
-    inside = trusted(text_safety.script_json(value))
+    inside = trust_html(text_safety.script_json(value))
     return tag("script", inside, type="application/json", **attributes)
 
 
 def figure(
-    name: str, drawing: object, says: str, *after: Child, still: Markup | None = None
+    name: str, drawing: object, caption: str, *after: Child, still: Markup | None = None
 ) -> Markup:
     """Set one figure: what it says in a sentence, a box to draw into, and its data.
 
@@ -127,16 +127,16 @@ def figure(
     """
     return tag(
         "figure",
-        tag("figcaption", says, id=f"{name}-says"),
+        tag("figcaption", caption, id=f"{name}-says"),
         tag("div", tag("div", still, class_="plot", id=name), class_="scroll"),
-        data(drawing, data_figure=name),
+        json_script(drawing, data_figure=name),
         *after,
         role="group",
         aria_describedby=f"{name}-says",
     )
 
 
-def key(pairs: Iterable[tuple[str, str]]) -> Markup | None:
+def render_legend(pairs: Iterable[tuple[str, str]]) -> Markup | None:
     """List what each colour of a figure stands for."""
     items = [
         tag("li", tag("span", class_="swatch", style=f"background:{colour}"), words)
@@ -147,7 +147,7 @@ def key(pairs: Iterable[tuple[str, str]]) -> Markup | None:
 
 def table(
     head: Sequence[str],
-    rows: Iterable[Sequence[Child] | Line],
+    rows: Iterable[Sequence[Child] | TableRow],
     *,
     caption: str,
     numbers: Sequence[str] = (),
@@ -166,8 +166,8 @@ def table(
     return tag("div", inside, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 
-def _row(row: Sequence[Child] | Line, right: Sequence[bool]) -> Markup:
-    line = row if isinstance(row, Line) else Line(row)
+def _row(row: Sequence[Child] | TableRow, right: Sequence[bool]) -> Markup:
+    line = row if isinstance(row, TableRow) else TableRow(row)
     cells = [
         tag("td" if place else "th", cell, scope=None if place else "row", class_=_kind(cell, far))
         for place, (cell, far) in enumerate(zip(line.cells, right, strict=True))
@@ -179,24 +179,24 @@ def _kind(cell: Child, is_number: bool) -> str | None:
     if is_number:
         return "number"
     # Times and names stay on one line; only sentences may wrap.
-    is_short = not isinstance(cell, Markup) and len(str(cell)) <= SHORT
+    is_short = not isinstance(cell, Markup) and len(str(cell)) <= MAX_NOWRAP_CHARS
     return "short" if is_short or (isinstance(cell, Markup) and cell.startswith("<a ")) else None
 
 
-Stretch = tuple[int | None, int | None]
+OpenSpan = tuple[int | None, int | None]
 # Narrower than this nobody would see it.
-THIN = 0.6
+MIN_WIDTH_PERCENT = 0.6
 
 
-def strip(saved: Saved, stretches: Sequence[Stretch]) -> Markup | None:
+def render_strip(run: RunOutput, stretches: Sequence[OpenSpan]) -> Markup | None:
     """Draw stretches of time on the window of the logs; the text beside it says the same."""
-    if not saved.window:
+    if not run.window:
         return None
-    pieces = (tag("span", style=piece(one, saved.window)) for one in stretches)
+    pieces = (tag("span", style=strip_style(one, run.window)) for one in stretches)
     return tag("div", *pieces, class_="strip", aria_hidden="true")
 
 
-def piece(stretch: Stretch, whole: tuple[int, int]) -> str:
+def strip_style(stretch: OpenSpan, whole: tuple[int, int]) -> str:
     """Place a stretch within the whole, in percent.
 
     >>> piece((2, 4), (0, 8))
@@ -207,4 +207,4 @@ def piece(stretch: Stretch, whole: tuple[int, int]) -> str:
     last = end if stretch[1] is None else stretch[1]
     left = min(max((first - start) / (end - start), 0.0), 1.0) * 100
     right = min(max((last - start) / (end - start), 0.0), 1.0) * 100
-    return f"left:{left:.2f}%;width:{max(right - left, THIN):.2f}%"
+    return f"left:{left:.2f}%;width:{max(right - left, MIN_WIDTH_PERCENT):.2f}%"

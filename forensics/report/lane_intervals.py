@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow.dataset as ds
 
-from forensics.run_output.reader import Row, Saved
+from forensics.run_output.reader import Row, RunOutput
 
 SECOND = 1000
 
@@ -19,7 +19,7 @@ _APART = 5000
 
 
 @dataclass(frozen=True)
-class Lane:
+class LaneInterval:
     """One stretch of one node's life."""
 
     name: str
@@ -30,20 +30,20 @@ class Lane:
     epoch: int | None = None
 
 
-def view(saved: Saved) -> tuple[int, int] | None:
+def choose_view(run: RunOutput) -> tuple[int, int] | None:
     """Choose what the time axis shows first: the incident and a little around it, or all."""
-    whole = saved.window
+    whole = run.window
     if not whole:
         return None
-    starts = [finding.start for finding in saved.incidents if finding.start is not None]
-    if not starts or saved.is_part:
+    starts = [finding.start_ms for finding in run.incidents if finding.start_ms is not None]
+    if not starts or run.is_windowed:
         return whole
-    ends = [finding.end or whole[1] for finding in saved.incidents if finding.start is not None]
+    ends = [finding.end_ms or whole[1] for finding in run.incidents if finding.start_ms is not None]
     around = max((max(ends) - min(starts)) // 4, 15 * SECOND)
     return max(whole[0], min(starts) - around), min(whole[1], max(ends) + around)
 
 
-def gaps(spans: Iterable[tuple[int, int]], whole: tuple[int, int]) -> list[tuple[int, int]]:
+def find_gaps(spans: Iterable[tuple[int, int]], whole: tuple[int, int]) -> list[tuple[int, int]]:
     """Give the stretches of `whole` that no span covers.
 
     >>> gaps([(2, 4), (3, 6)], (0, 9))
@@ -59,23 +59,23 @@ def gaps(spans: Iterable[tuple[int, int]], whole: tuple[int, int]) -> list[tuple
     return [(start, end) for start, end in holes if start < end]
 
 
-def lanes(saved: Saved, role: str) -> list[Lane]:
+def read_lanes(run: RunOutput, role: str) -> list[LaneInterval]:
     """Read the lanes of one role; what no line covers is there as unknown."""
-    whole = saved.window
+    whole = run.window
     if not whole:
         return []
     columns = ["node", "broker", "state", "started_at", "ended_at"]
-    rows = saved.rows("lanes", columns, ds.field("role") == role)
+    rows = run.rows("lanes", columns, ds.field("role") == role)
     if role == "controller":
         # One lane for them all: only one node may lead at a time.
-        terms = _terms(saved)
+        terms = _terms(run)
         rows = [row | {"name": "controller", "epoch": _epoch(row, terms)}
                 for row in rows if row["state"] in _OFFICE]  # fmt: skip
-    known: dict[str, list[Lane]] = {}
+    known: dict[str, list[LaneInterval]] = {}
     for row in rows:
         name = row.get("name") or _name(row["broker"], row["node"])
         start, end = row["started_at"], row["ended_at"]
-        lane = Lane(
+        lane = LaneInterval(
             name,
             row["broker"],
             row["state"] or "unknown",
@@ -87,29 +87,29 @@ def lanes(saved: Saved, role: str) -> list[Lane]:
     return [lane for name in sorted(known, key=_by_number) for lane in _filled(known[name], whole)]
 
 
-def terms(saved: Saved) -> list[Lane]:
+def read_controller_terms(run: RunOutput) -> list[LaneInterval]:
     """Give the terms of controllers by time, with those who did not notice that theirs was over."""
-    whole = saved.window
+    whole = run.window
     if not whole:
         return []
     columns = ["node", "broker", "state", "started_at", "ended_at"]
     where = (ds.field("role") == "controller") & ds.field("state").isin(["active", "deposed"])
-    elected = _terms(saved)
+    elected = _terms(run)
     found = [
-        Lane(row["node"] or "node not known", row["broker"], row["state"],
+        LaneInterval(row["node"] or "node not known", row["broker"], row["state"],
              whole[0] if row["started_at"] is None else row["started_at"],
              whole[1] if row["ended_at"] is None else row["ended_at"], _epoch(row, elected))
-        for row in saved.rows("lanes", columns, where)
+        for row in run.rows("lanes", columns, where)
     ]  # fmt: skip
     return sorted(found, key=lambda lane: (lane.start, lane.end, lane.name))
 
 
-def _terms(saved: Saved) -> list[tuple[int, int | None, int]]:
+def _terms(run: RunOutput) -> list[tuple[int, int | None, int]]:
     """Give the moment, the node and the epoch of each election of a controller."""
     columns = ["ts", "node", "controller", "controller_epoch"]
-    rows = saved.rows("events", columns, ds.field("kind") == "controller_elected")
+    rows = run.rows("events", columns, ds.field("kind") == "controller_elected")
     return [
-        (saved.corrected(row["node"], row["ts"]), row["controller"], row["controller_epoch"])
+        (run.correct_time(row["node"], row["ts"]), row["controller"], row["controller_epoch"])
         for row in rows if row["ts"] is not None and row["controller_epoch"] is not None
     ]  # fmt: skip
 
@@ -124,7 +124,9 @@ def _epoch(row: Row, terms: Sequence[tuple[int, int | None, int]]) -> int | None
     return epoch if near <= _APART else None
 
 
-def coarse(lanes: Sequence[Lane], most: int, whole: tuple[int, int]) -> list[Lane]:
+def merge_short_intervals(
+    lanes: Sequence[LaneInterval], max_count: int, whole: tuple[int, int]
+) -> list[LaneInterval]:
     """Join what is too short to be seen, until there are at most so many stretches.
 
     >>> coarse([Lane("a", 1, "up", 0, 5), Lane("a", 1, "down", 5, 6), Lane("a", 1, "up", 6, 7),
@@ -132,14 +134,14 @@ def coarse(lanes: Sequence[Lane], most: int, whole: tuple[int, int]) -> list[Lan
     Lane(name='a', broker=1, state='several states', start=5, end=7, epoch=None)
     """
     found, least = list(lanes), max(1, (whole[1] - whole[0]) // 1000)
-    while len(found) > most and least < 2 * (whole[1] - whole[0]):
+    while len(found) > max_count and least < 2 * (whole[1] - whole[0]):
         found, least = _joined(found, least), least * 2
     return found
 
 
-def _joined(lanes: Sequence[Lane], least: int) -> list[Lane]:
-    found: list[Lane] = []
-    held: list[Lane] = []
+def _joined(lanes: Sequence[LaneInterval], least: int) -> list[LaneInterval]:
+    found: list[LaneInterval] = []
+    held: list[LaneInterval] = []
     for lane in lanes:
         if lane.end - lane.start >= least:
             found, held = [*found, lane], []
@@ -161,13 +163,13 @@ def _by_number(name: str) -> tuple[int, str]:
     return (int(number) if number.isdigit() else 1 << 31, name)
 
 
-def _filled(known: list[Lane], whole: tuple[int, int]) -> list[Lane]:
-    holes = gaps(((lane.start, lane.end) for lane in known), whole)
-    unknown = [Lane(known[0].name, None, "unknown", *hole) for hole in holes]
+def _filled(known: list[LaneInterval], whole: tuple[int, int]) -> list[LaneInterval]:
+    holes = find_gaps(((lane.start, lane.end) for lane in known), whole)
+    unknown = [LaneInterval(known[0].name, None, "unknown", *hole) for hole in holes]
     return sorted([*known, *unknown], key=lambda lane: (lane.start, lane.end, lane.state))
 
 
-def stagger(spans: Sequence[tuple[int, int]], apart: int) -> list[int]:
+def assign_rows(spans: Sequence[tuple[int, int]], apart: int) -> list[int]:
     """Give each span a row so that none of a row stand closer than `apart`.
 
     >>> stagger([(0, 4), (1, 2), (9, 9)], 2)

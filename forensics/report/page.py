@@ -23,19 +23,19 @@ from forensics.lib.formatting import clock
 from forensics.lib.secret_patterns import MASK, PLACES
 from forensics.lib.time_zone import current
 from forensics.report import plotly_sheet, sections, theme
-from forensics.report.html import Child, Markup, join, tag, trusted
-from forensics.report.size_budget import packed
-from forensics.report.time_window import Narrowed, asked, narrow
-from forensics.run_output.reader import Saved, load
+from forensics.report.html import Child, Markup, join, tag, trust_html
+from forensics.report.size_budget import gzip_base64
+from forensics.report.time_window import WindowedRun, narrow_run, parse_window
+from forensics.run_output.reader import RunOutput, load_run
 
-NAME = "report.html"
+PAGE_NAME = "report.html"
 # Scripts of the page's own, in the order in which they run.
-OWN = (
+SCRIPTS = (
     "inflating.js", "unpacking.js", "figures.js", "quotes.js", "copying.js", "partitions.js",
     "filter.js", "page.js",
 )  # fmt: skip
 STYLES = ("page.css", "parts.css")
-POLICY = (
+CONTENT_POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; "
     "font-src data:; base-uri 'none'; form-action 'none'"
 )
@@ -48,10 +48,10 @@ class Section:
     id: str
     order: int
     title: str
-    render: Callable[[Saved], Markup]
+    render: Callable[[RunOutput], Markup]
 
 
-def found() -> list[Section]:
+def load_sections() -> list[Section]:
     """Give every section that has a file, in page order."""
     every = []
     for module in pkgutil.iter_modules(sections.__path__):
@@ -64,59 +64,59 @@ def found() -> list[Section]:
     return sorted(every, key=lambda section: (section.order, section.id))
 
 
-def draw(out: Path, *, shared: bool = False) -> Path:
+def draw_report(out: Path, *, shared: bool = False) -> Path:
     """Draw `out/report.html` from what is saved in `out`, and give its path."""
-    return render(load(out), out / NAME, shared=shared)
+    return render_report(load_run(out), out / PAGE_NAME, shared=shared)
 
 
-def render(saved: Saved, target: Path, *, shared: bool | str = False) -> Path:
+def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -> Path:
     """Draw a run, or a window of one, as one page, and give its path.
 
     A page holds all it needs, or, `shared`, has the library of the figures beside it, where the
     pages of other runs find it too.
     """
-    with theme.told_apart(saved):
-        parts = [(section, section.render(saved)) for section in found()]
+    with theme.use_broker_colours(run):
+        parts = [(section, section.render(run)) for section in load_sections()]
     # A section with nothing to say leaves no heading and no link behind.
     parts = [(section, body) for section, body in parts if body]
-    return save(
+    return write_page(
         target,
         "Kafka incident postmortem",
         tag("a", "Skip to the verdict", href="#verdict", class_="skip"),
         _header(parts),
         _finder(),
-        _notes(saved),
+        _notes(run),
         tag(
             "main",
             join(_part(section, inside) for section, inside in parts),
             data_zone=current().offset or None,
         ),
-        tag("footer", _footer(saved)),
-        _running(saved),
+        tag("footer", _footer(run)),
+        _running(run),
         shared=shared,
     )
 
 
-def _notes(saved: Saved) -> Markup | None:
+def _notes(run: RunOutput) -> Markup | None:
     """Say before all else that a page shows less than there is, or time in a peculiar way."""
     zone = current()
-    notes = [saved.says] if isinstance(saved, Narrowed) else []
+    notes = [run.notice] if isinstance(run, WindowedRun) else []
     notes += [zone.note] if zone.label.startswith("UTC") and zone.note else []
-    notes += _redacted(saved)
+    notes += _redacted(run)
     if not notes:
         return None
     lines = (tag("p", note, class_="warning") for note in notes)
     return tag("aside", *lines, aria_label="About this page")
 
 
-def _redacted(saved: Saved) -> list[str]:
-    told = saved.document.get("redaction") or {}
+def _redacted(run: RunOutput) -> list[str]:
+    told = run.document.get("redaction") or {}
     classes = ", ".join(map(str, told.get("classes") or ()))
     says = f"Redacted: {classes} have pseudonyms here, each the same one everywhere."
     return [says] if classes else []
 
 
-def save(page: Path, title: str, *inside: Child, shared: bool | str = False) -> Path:
+def write_page(page: Path, title: str, *inside: Child, shared: bool | str = False) -> Path:
     """Write a page around its body, with the style, scripts and policy of every page, and whole.
 
     `shared` may name the folder of the library, seen from the page's own.
@@ -139,10 +139,10 @@ def _write(page: Path, text: str) -> Path:
 
 
 def _head(title: str, *, shared: bool | str) -> Markup:
-    sources = [_hash(_asset(name)) for name in OWN]
+    sources = [_hash(_asset(name)) for name in SCRIPTS]
     # A file beside the page is of the page's own origin, but has no hash that browsers would ask.
     sources.append("'self'" if shared else _hash(_plotly_js()))
-    policy = POLICY.format(scripts=" ".join(sources))
+    policy = CONTENT_POLICY.format(scripts=" ".join(sources))
     return tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -152,7 +152,7 @@ def _head(title: str, *, shared: bool | str) -> Markup:
         tag("meta", name="referrer", content="no-referrer"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
-        tag("style", trusted("\n".join(map(_asset, STYLES)))),
+        tag("style", trust_html("\n".join(map(_asset, STYLES)))),
     )
 
 
@@ -187,19 +187,19 @@ def _part(section: Section, inside: Markup) -> Markup:
     return tag("section", heading, inside, "\n", id=section.id, aria_labelledby=title, tabindex=-1)
 
 
-def _footer(saved: Saved) -> Markup:
-    schema = saved.document.get("schema", "not known")
+def _footer(run: RunOutput) -> Markup:
+    schema = run.document.get("schema", "not known")
     zone = current()
     own = "" if zone.is_utc else f" {zone.note} Log lines are quoted as they stand."
     says = f"All times are {zone.label}.{own} Drawn from findings.json, schema {schema}."
     return tag("p", f"{says} Secrets are masked as {MASK}: {PLACES}.")
 
 
-def _running(saved: Saved) -> Markup:
+def _running(run: RunOutput) -> Markup:
     """Name the report on each sheet of paper: sheets of two of them get mixed up on a table."""
-    says = f'"Kafka incident postmortem, report {saved.number}, page "'
+    says = f'"Kafka incident postmortem, report {run.short_digest}, page "'
     pages = f'content: {says} counter(page) " of " counter(pages); font: 7pt sans-serif;'
-    return tag("style", trusted(f"@page {{ @bottom-right {{ {pages} }} }}"))
+    return tag("style", trust_html(f"@page {{ @bottom-right {{ {pages} }} }}"))
 
 
 def _scripts(*, shared: bool | str) -> Markup:
@@ -209,8 +209,8 @@ def _scripts(*, shared: bool | str) -> Markup:
     return join(
         [
             tag("noscript", tag("p", "The figures need JavaScript; all else reads without it.")),
-            tag("script", None if shared else trusted(_packed()), **library),
-            *(tag("script", trusted(_asset(name))) for name in OWN),
+            tag("script", None if shared else trust_html(_packed()), **library),
+            *(tag("script", trust_html(_asset(name))) for name in SCRIPTS),
         ],
         "\n",
     )
@@ -237,7 +237,7 @@ def _plotly_js() -> str:
 
 @cache
 def _packed() -> str:
-    return packed(_plotly_js())
+    return gzip_base64(_plotly_js())
 
 
 def _hash(source: str) -> str:
@@ -245,7 +245,7 @@ def _hash(source: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def opened(out: Path) -> Saved:
+def open_output(out: Path) -> RunOutput:
     """Open the output folder of a postmortem, or say what is wrong with it."""
     if not (out / "findings.json").is_file():
         raise ForensicsError(
@@ -253,12 +253,12 @@ def opened(out: Path) -> Saved:
             "kafka-forensics postmortem ARCHIVE... -o OUT."
         )
     try:
-        return load(out)
+        return load_run(out)
     except ValueError as error:
         raise ForensicsError(f"{out / 'findings.json'} is no JSON: {error}.") from error
 
 
-def redraw(  # noqa: PLR0913 - each is an option of its own
+def redraw_report(  # noqa: PLR0913 - each is an option of its own
     out: Path,
     *,
     since: str | None = None,
@@ -271,23 +271,23 @@ def redraw(  # noqa: PLR0913 - each is an option of its own
 
     `shared` leaves the library of the figures in a file beside the page, for many pages together.
     """
-    saved = opened(out)
+    run = open_output(out)
     if target and not target.parent.is_dir():
         message = f"--html {target}: there is no folder {target.parent}; make it first."
         raise ForensicsError(message)
-    chosen = time_zone.zone(zone, saved.window)
+    chosen = time_zone.zone(zone, run.window)
     with time_zone.shown_in(chosen):
         if since is not None or till is not None:
-            saved = narrow(saved, asked(saved, since, till))
-        page = target or out / _name(saved, "" if chosen.is_utc else zone)
-        return render(saved, page, shared=shared)
+            run = narrow_run(run, parse_window(run, since, till))
+        page = target or out / _name(run, "" if chosen.is_utc else zone)
+        return render_report(run, page, shared=shared)
 
 
-def _name(saved: Saved, zone: str) -> str:
+def _name(run: RunOutput, zone: str) -> str:
     """Name a page after what it shows, so that it takes no other one's place."""
-    parts = [clock(moment) for moment in saved.span] if isinstance(saved, Narrowed) else []
+    parts = [clock(moment) for moment in run.span] if isinstance(run, WindowedRun) else []
     parts += [zone] if zone else []
     if not parts:
-        return NAME
+        return PAGE_NAME
     words = (re.sub(r"[^A-Za-z0-9+.]+", "-", part.replace(":", ".")) for part in parts)
     return f"report-{'-'.join(words)}.html"

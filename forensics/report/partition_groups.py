@@ -12,55 +12,55 @@ import numpy as np
 from forensics.detection.shared.min_isr import Minimums
 from forensics.lib.formatting import LEVELS
 from forensics.report import time_bins
-from forensics.report.html import spot
-from forensics.report.time_bins import Ints, edges
-from forensics.report.topic_min_isr import least
+from forensics.report.html import entity_id
+from forensics.report.time_bins import Ints, bin_edges
+from forensics.report.topic_min_isr import read_min_isr
 from forensics.run_output.partition_histories import (
-    Codes,
-    History,
-    Name,
-    Reign,
-    States,
-    histories,
-    moments,
-    states,
+    IsrCodes,
+    IsrHistory,
+    LeaderHistory,
+    LeaderInterval,
+    TopicPartition,
+    read_change_times,
+    read_isr_histories,
+    read_leader_histories,
 )
-from forensics.run_output.reader import Saved
+from forensics.run_output.reader import RunOutput
 
 # Rows of a heatmap, bars of leaders in one row, and bars of ISRs in one row.
-ROWS, LONGEST, STATES = 298, 300, 100
+MAX_ROWS, MAX_EPOCHS, MAX_ISR_STATES = 298, 300, 100
 # With no more rows than this the partitions that never changed are shown too.
-FEW = 40
+FEW_ROWS = 40
 # Brokers log the same change a little apart; changes this close are the same.
-TICK = 1000
+SAME_CHANGE_MS = 1000
 
 
-class Harm(NamedTuple):
+class GroupImpact(NamedTuple):
     """How bad a history is; a worse one is greater."""
 
-    unclean: int
-    dark: int
-    thin: int
-    changes: int
+    unclean_count: int
+    leaderless_ms: int
+    single_isr_ms: int
+    epoch_count: int
 
 
-class State(NamedTuple):
+class IsrState(NamedTuple):
     """Who was in sync from when to when; nothing is known where the ISR is None."""
 
     isr: tuple[int, ...] | None
-    wanted: int
+    replica_count: int
     start: int
     end: int
 
 
 @dataclass(frozen=True)
-class Strand:
+class PartitionGroup:
     """One row of a figure: the partitions that share a history, and that history."""
 
     members: tuple[str, ...]
-    harm: Harm
-    reigns: tuple[Reign, ...]
-    states: tuple[State, ...] = ()
+    impact: GroupImpact
+    leader_epochs: tuple[LeaderInterval, ...]
+    isr_states: tuple[IsrState, ...] = ()
 
     @property
     def label(self) -> str:
@@ -69,88 +69,88 @@ class Strand:
         return self.members[0] + (f" +{more}" if more else "")
 
     @property
-    def undrawn(self) -> int:
+    def omitted_epochs(self) -> int:
         """How many leader epochs are too many to draw."""
-        return self.harm.changes - len(self.reigns)
+        return self.impact.epoch_count - len(self.leader_epochs)
 
 
 @dataclass(frozen=True)
-class Folded:
+class GroupedHistories:
     """The worst histories, what the heatmaps show of them, and how many partitions there are."""
 
-    rows: tuple[Strand, ...]
+    rows: tuple[PartitionGroup, ...]
     grid: time_bins.Grid
-    partitions: int
-    histories: int
-    floor: Minimums
+    partition_count: int
+    history_count: int
+    min_isr: Minimums
 
 
 @dataclass
 class _Group:
     """The partitions that share a history, and how bad it is."""
 
-    harm: Harm
+    harm: GroupImpact
     is_still: bool
-    members: list[Name] = field(default_factory=list)
+    members: list[TopicPartition] = field(default_factory=list)
 
 
 @dataclass
 class _Chosen:
     """One history that is drawn."""
 
-    led: History
+    led: LeaderHistory
     leaders: Ints
     missing: Ints
-    states: tuple[State, ...] = ()
+    states: tuple[IsrState, ...] = ()
 
 
-def folded(saved: Saved) -> Folded | None:
+def group_partitions(run: RunOutput) -> GroupedHistories | None:
     """Read, fold and rank; nothing is held of a partition that is not drawn but its name.
 
     The tables are read in parts, thrice: for the moments of change, to see which partitions are
     alike and how bad each history is, and then for the few that are drawn.
     """
     # Several figures ask; it is kept with the run, as cached properties are.
-    kept = vars(saved)
+    kept = vars(run)
     if "_folded" not in kept:
-        kept["_folded"] = _fold(saved, saved.window) if saved.window else None
-    found: Folded | None = kept["_folded"]
+        kept["_folded"] = _fold(run, run.window) if run.window else None
+    found: GroupedHistories | None = kept["_folded"]
     return found
 
 
-def _fold(saved: Saved, whole: tuple[int, int]) -> Folded | None:
-    floor = least(saved)
-    ticks = _ticks(moments(saved, whole))
-    alike = _alike(saved, whole, ticks, floor)
+def _fold(run: RunOutput, whole: tuple[int, int]) -> GroupedHistories | None:
+    floor = read_min_isr(run)
+    ticks = _ticks(read_change_times(run, whole))
+    alike = _alike(run, whole, ticks, floor)
     groups: dict[bytes, _Group] = {}
-    keys: dict[Name, bytes] = {}
-    for one in histories(saved, whole):
+    keys: dict[TopicPartition, bytes] = {}
+    for one in read_leader_histories(run, whole):
         key, thin, still = alike.get(one.name, (b"", 0, True))
         key = _digest(one.columns[[0, 5]], one.columns[3:5], ticks, key)
-        torn, dark, changes = one.harm
-        harm = Harm(torn, dark, thin, changes)
+        torn, dark, changes = one.impact
+        harm = GroupImpact(torn, dark, thin, changes)
         group = groups.setdefault(key, _Group(harm, still and changes < 2))
         group.members.append(one.name)
         keys[one.name] = key
     if not groups:
         return None
-    cut = cells(saved, whole)
+    cut = heatmap_edges(run, whole)
     wanted = _wanted(groups)
-    chosen, other = _draw(saved, keys, wanted, cut, floor)
+    chosen, other = _draw(run, keys, wanted, cut, floor)
     rows = tuple(_strand(groups[key], chosen[key]) for key in wanted)
     left = [group for key, group in groups.items() if key not in chosen]
     grid = _grid(rows, [chosen[key] for key in wanted], left, cut, other)
-    return Folded(rows, grid, len(keys), len(groups), floor)
+    return GroupedHistories(rows, grid, len(keys), len(groups), floor)
 
 
-def cells(saved: Saved, whole: tuple[int, int]) -> Ints:
+def heatmap_edges(run: RunOutput, whole: tuple[int, int]) -> Ints:
     """Cut time into what heatmaps have as cells: short ones where findings begin and end."""
     # Of equally bad findings any first few are spread over the whole time, should all be too many.
-    ranked = sorted(enumerate(saved.findings), key=lambda pair: (
+    ranked = sorted(enumerate(run.findings), key=lambda pair: (
         LEVELS.index(pair[1].severity) if pair[1].severity in LEVELS else len(LEVELS),
         f"{pair[0]:032b}"[::-1], pair[0]))  # fmt: skip
-    sides = (side for _, one in ranked for side in (one.start, one.end))
-    return edges(whole, [moment for moment in sides if moment is not None])
+    sides = (side for _, one in ranked for side in (one.start_ms, one.end_ms))
+    return bin_edges(whole, [moment for moment in sides if moment is not None])
 
 
 def _ticks(known: Ints) -> Ints:
@@ -158,11 +158,11 @@ def _ticks(known: Ints) -> Ints:
 
     A group ends at a pause of half a tick; one without a pause is cut after a whole tick.
     """
-    pauses = np.append(np.flatnonzero(np.diff(known) > TICK // 2) + 1, len(known))
+    pauses = np.append(np.flatnonzero(np.diff(known) > SAME_CHANGE_MS // 2) + 1, len(known))
     firsts, at = [], 0
     while at < len(known):
         firsts.append(known[at])
-        reach = int(np.searchsorted(known, known[at] + TICK, "right"))
+        reach = int(np.searchsorted(known, known[at] + SAME_CHANGE_MS, "right"))
         at = min(reach, int(pauses[np.searchsorted(pauses, at, "right")]))
     return np.array(firsts, np.int64)
 
@@ -174,25 +174,25 @@ def _digest(facts: Ints, times: Ints, ticks: Ints, more: bytes = b"") -> bytes:
 
 
 def _alike(
-    saved: Saved, whole: tuple[int, int], ticks: Ints, floor: Minimums
-) -> Mapping[Name, tuple[bytes, int, bool]]:
+    run: RunOutput, whole: tuple[int, int], ticks: Ints, floor: Minimums
+) -> Mapping[TopicPartition, tuple[bytes, int, bool]]:
     """Say of each partition's ISRs which they are like, how long they were thin, if they moved."""
-    codes = Codes()
+    codes = IsrCodes()
     found = {}
-    for one in states(saved, whole, codes):
+    for one in read_isr_histories(run, whole, codes):
         code, _, wanted, start, end = one.columns
         low = (floor.of(one.name[0]) or 0).to_bytes(4, "big", signed=True)
         key = _digest(np.stack([code, wanted]), np.stack([start, end]), ticks, low)
-        found[one.name] = (key, one.thin, len(code) < 2)
+        found[one.name] = (key, one.single_isr_ms, len(code) < 2)
     return found
 
 
 def _wanted(groups: Mapping[bytes, _Group]) -> list[bytes]:
     """Choose the histories that are drawn, the worst first."""
     ranked = sorted(groups, key=lambda key: _rank(groups[key]))
-    if len(ranked) > FEW:
+    if len(ranked) > FEW_ROWS:
         ranked = [key for key in ranked if not groups[key].is_still] or ranked[:1]
-    return ranked[:ROWS]
+    return ranked[:MAX_ROWS]
 
 
 def _rank(group: _Group) -> tuple[list[int], tuple[str, int]]:
@@ -200,62 +200,66 @@ def _rank(group: _Group) -> tuple[list[int], tuple[str, int]]:
     return [-part for part in group.harm], (str(topic), number if number is not None else -1)
 
 
-def _sortable(name: Name) -> tuple[str, int]:
+def _sortable(name: TopicPartition) -> tuple[str, int]:
     return str(name[0]), -1 if name[1] is None else name[1]
 
 
 def _draw(
-    saved: Saved, keys: Mapping[Name, bytes], wanted: Sequence[bytes], cut: Ints, floor: Minimums
+    run: RunOutput,
+    keys: Mapping[TopicPartition, bytes],
+    wanted: Sequence[bytes],
+    cut: Ints,
+    floor: Minimums,
 ) -> tuple[dict[bytes, _Chosen], Ints]:
     """Read once more what is drawn; gives too when leaders changed that are not drawn."""
     whole = int(cut[0]), int(cut[-1])
     asked, chosen = set(wanted), dict[bytes, _Chosen]()
     other = np.zeros(len(cut) - 1, np.int64)
     nothing = np.full(len(cut) - 1, time_bins.NOT_KNOWN, np.int64)
-    for one in histories(saved, whole):
+    for one in read_leader_histories(run, whole):
         key = keys[one.name]
         if key not in asked:
-            other += time_bins.changes(one.columns, cut)
+            other += time_bins.count_leader_changes(one.columns, cut)
         elif key not in chosen:
-            chosen[key] = _Chosen(_trimmed(one), time_bins.leaders(one.columns, cut), nothing)
-        elif one.columns.shape[1] <= LONGEST:
-            chosen[key].led = chosen[key].led.joined(one)
-    codes = Codes()
-    for state in states(saved, whole, codes):
+            chosen[key] = _Chosen(_trimmed(one), time_bins.leader_cells(one.columns, cut), nothing)
+        elif one.columns.shape[1] <= MAX_EPOCHS:
+            chosen[key].led = chosen[key].led.merge(one)
+    codes = IsrCodes()
+    for state in read_isr_histories(run, whole, codes):
         row = chosen.get(keys.get(state.name, b""))
         if row is not None and not row.states:
             low = floor.of(state.name[0]) or 0
-            row.missing = time_bins.missing(state.columns, low, cut)
+            row.missing = time_bins.missing_cells(state.columns, low, cut)
             row.states = _spelled(state, codes)
     return chosen, other
 
 
-def _trimmed(one: History) -> History:
+def _trimmed(one: LeaderHistory) -> LeaderHistory:
     """Keep of very many leader epochs those that matter most: unclean, dark, long."""
     leader, _, _, start, end, marks = one.columns
-    if len(leader) <= LONGEST:
+    if len(leader) <= MAX_EPOCHS:
         return one
-    worst = np.lexsort((start, start - end, leader != -1, (marks & 1) == 0))[:LONGEST]
+    worst = np.lexsort((start, start - end, leader != -1, (marks & 1) == 0))[:MAX_EPOCHS]
     kept = np.sort(worst)
     return replace(one, columns=one.columns[:, kept], elections=one.elections.take(kept))
 
 
-def _spelled(one: States, codes: Codes) -> tuple[State, ...]:
+def _spelled(one: IsrHistory, codes: IsrCodes) -> tuple[IsrState, ...]:
     isrs = codes.isrs
     code, size, wanted, start, end = one.columns
     short = np.where(size >= 0, np.maximum(wanted - size, 0), 0)
-    kept = np.sort(np.lexsort((start, start - end, -short))[:STATES])
+    kept = np.sort(np.lexsort((start, start - end, -short))[:MAX_ISR_STATES])
     rows = zip(*(part[kept].tolist() for part in (code, wanted, start, end)), strict=True)
-    return tuple(State(None if c < 0 else tuple(isrs[c]), w, a, b) for c, w, a, b in rows)
+    return tuple(IsrState(None if c < 0 else tuple(isrs[c]), w, a, b) for c, w, a, b in rows)
 
 
-def _strand(group: _Group, one: _Chosen) -> Strand:
+def _strand(group: _Group, one: _Chosen) -> PartitionGroup:
     names = (f"{topic}-{number}" for topic, number in sorted(group.members, key=_sortable))
-    return Strand(tuple(names), group.harm, tuple(one.led.reigns()), one.states)
+    return PartitionGroup(tuple(names), group.harm, tuple(one.led.intervals()), one.states)
 
 
 def _grid(
-    rows: Sequence[Strand], chosen: Sequence[_Chosen], left: Sequence[_Group], cut: Ints,
+    rows: Sequence[PartitionGroup], chosen: Sequence[_Chosen], left: Sequence[_Group], cut: Ints,
     other: Ints,
 ) -> time_bins.Grid:  # fmt: skip
     """Put the rows together, and count in two more rows what has none of its own."""
@@ -274,4 +278,4 @@ def _grid(
 
 def _link(member: str) -> str:
     topic, _, number = member.rpartition("-")
-    return f"#{spot('p', topic, number)}"
+    return f"#{entity_id('p', topic, number)}"

@@ -17,57 +17,57 @@ from forensics.lib.text_safety import plotly as shown
 from forensics.lib.time_zone import current, shifted
 from forensics.report import theme
 from forensics.report.html import anchor
-from forensics.report.lane_intervals import Lane, stagger
-from forensics.report.partition_groups import Strand
+from forensics.report.lane_intervals import LaneInterval, assign_rows
+from forensics.report.partition_groups import PartitionGroup
 from forensics.report.time_bins import Grid, Volume
-from forensics.run_output.partition_histories import Reign
+from forensics.run_output.partition_histories import LeaderInterval
 from forensics.run_output.reader import Finding
 
-LETTERS = 28
+MAX_NAME_CHARS = 28
 # More rows of flags than this would push the rest of the figure off the screen.
-DEEPEST = 5
+MAX_FLAG_ROWS = 5
 # From when to when logs are missing, and of which share of the nodes.
 Holes = Sequence[tuple[int, int, float]]
 
 
 @dataclass(frozen=True)
-class Tracks:
+class TimelineData:
     """Everything that the master timeline shows on its one time axis."""
 
     view: tuple[int, int]
     findings: Sequence[Finding]
-    controller: Sequence[Lane]
-    brokers: Sequence[Lane]
+    controller: Sequence[LaneInterval]
+    brokers: Sequence[LaneInterval]
     debt: Mapping[str, Sequence[tuple[int, int]]]
-    clients: Sequence[Lane] = ()
+    clients: Sequence[LaneInterval] = ()
     holes: Holes = ()
     silences: Sequence[tuple[str, int, int, str]] = ()
     volume: Volume | None = None
     grid: Grid | None = None
 
 
-def reach(found: Finding, view: tuple[int, int]) -> tuple[int, int]:
+def finding_span(found: Finding, view: tuple[int, int]) -> tuple[int, int]:
     """Say from when to when a finding reaches, an open side being the edge of the view."""
-    start = view[0] if found.start is None else found.start
-    return start, max(start, view[1] if found.end is None else found.end)
+    start = view[0] if found.start_ms is None else found.start_ms
+    return start, max(start, view[1] if found.end_ms is None else found.end_ms)
 
 
-def levels(tracks: Tracks) -> list[int]:
+def flag_rows(tracks: TimelineData) -> list[int]:
     """Give each finding's flag a row of its own where two would stand on each other."""
     apart = (tracks.view[1] - tracks.view[0]) // 40
-    spans = [_standing(*reach(found, tracks.view), tracks.view) for found in tracks.findings]
+    spans = [_standing(*finding_span(found, tracks.view), tracks.view) for found in tracks.findings]
     order = sorted(range(len(spans)), key=lambda at: (spans[at], at))
-    rows = dict(zip(order, stagger([spans[at] for at in order], apart), strict=True))
-    return [min(rows[at], DEEPEST) for at in range(len(spans))]
+    rows = dict(zip(order, assign_rows([spans[at] for at in order], apart), strict=True))
+    return [min(rows[at], MAX_FLAG_ROWS) for at in range(len(spans))]
 
 
 def _standing(start: int, end: int, view: tuple[int, int]) -> tuple[int, int]:
     """Say from where to where a flag is drawn."""
-    at = standing(start, end, view)
+    at = flag_position(start, end, view)
     return at, max(at, end)
 
 
-def standing(start: int, end: int, view: tuple[int, int]) -> int:
+def flag_position(start: int, end: int, view: tuple[int, int]) -> int:
     """Say where the head of a flag stands: one that an edge would cut is moved off it.
 
     >>> [standing(at, at, (0, 1000)) for at in (5, 500, 995, 1001, 5000)]
@@ -79,12 +79,12 @@ def standing(start: int, end: int, view: tuple[int, int]) -> int:
     return min(max(start, view[0] + inside), view[1] - inside)
 
 
-def link(name: str) -> str:
+def finding_link(name: str) -> str:
     """Name the place on the page that tells of a finding."""
     return f"#{anchor(name)}"
 
 
-def lane_word(lane: Lane) -> str:
+def lane_label(lane: LaneInterval) -> str:
     """Say what stands in the bar of one stretch of a node's life."""
     if lane.state != "active":
         return lane.state
@@ -92,22 +92,26 @@ def lane_word(lane: Lane) -> str:
     return led if lane.epoch is None else f"{led}, epoch {lane.epoch}"
 
 
-def short(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Cut a long name in the middle: topics may have 249 letters, and tell at both ends.
 
     >>> short("a-topic-with-a-very-long-name-indeed-17")
     'a-topic-with-a…e-indeed-17'
     """
-    return name if len(name) <= LETTERS else f"{name[: LETTERS // 2]}…{name[-LETTERS // 2 + 3 :]}"
+    return (
+        name
+        if len(name) <= MAX_NAME_CHARS
+        else f"{name[: MAX_NAME_CHARS // 2]}…{name[-MAX_NAME_CHARS // 2 + 3 :]}"
+    )
 
 
-def pieces(start: int, end: int, view: tuple[int, int]) -> list[tuple[int, int]]:
+def split_at_edges(start: int, end: int, view: tuple[int, int]) -> list[tuple[int, int]]:
     """Cut a bar at the edges of the view: its words stand in a piece that can be seen."""
     edges = [start, *(edge for edge in view if start < edge < end), end]
     return list(pairwise(edges))
 
 
-def epoch(reign: Reign) -> str:
+def epoch_label(reign: LeaderInterval) -> str:
     """Say the leader epoch, or the first and last where a row holds several."""
     first, last = reign.epochs
     if first < 0:
@@ -115,17 +119,19 @@ def epoch(reign: Reign) -> str:
     return str(first) if first == last else f"{first}..{last}"
 
 
-def word(reign: Reign) -> str:
+def leader_label(reign: LeaderInterval) -> str:
     """Say what stands in a leader's bar."""
     # The letter says what the red edge says, for eyes that see no red.
-    return f"U {epoch(reign)}" if reign.unclean else epoch(reign)
+    return f"U {epoch_label(reign)}" if reign.unclean else epoch_label(reign)
 
 
-def story(row: Strand, reign: Reign, name: str) -> str:
+def leader_hover(row: PartitionGroup, reign: LeaderInterval, name: str) -> str:
     """Say what hovering over a leader's bar shows."""
     kind = f"{shown(reign.election)}{', inferred' if reign.inferred else ''}"
     when = f"{clock(reign.start, exact=True)} for {lasting(reign.end - reign.start)}"
-    return f"{shown(row.label)}: {name}, epoch {epoch(reign) or 'not known'} ({kind})<br>{when}"
+    return (
+        f"{shown(row.label)}: {name}, epoch {epoch_label(reign) or 'not known'} ({kind})<br>{when}"
+    )
 
 
 Figure = dict[str, Any]
@@ -144,11 +150,11 @@ CONFIG: Figure = {
 }
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 CLEAR = "rgba(0,0,0,0)"
-BANDS, GAP, HEAD = 50, 30, 30
+MAX_BANDS, ROW_GAP, HEAD_HEIGHT = 50, 30, 30
 # With more flags than this their numbers would stand on each other.
-FLAGS = 60
+MAX_NUMBERED_FLAGS = 60
 # Room for the axis and its title; each line of a legend takes this much more.
-FOOT, LINE = 52, 20
+FOOT_HEIGHT, LEGEND_LINE_HEIGHT = 52, 20
 
 
 class Sheet:
@@ -158,7 +164,7 @@ class Sheet:
         """Take (title, height in pixels) of each row, from the top."""
         heights = [height for _, height in rows] or [60]
         self.view, self.traces, self.high = view, list[Figure](), len(rows)
-        self.total = sum(heights) + GAP * (len(heights) - 1)
+        self.total = sum(heights) + ROW_GAP * (len(heights) - 1)
         self.layout: Figure = {"annotations": []}
         top = float(self.total)
         for at, height in enumerate(heights, 1):
@@ -166,7 +172,7 @@ class Sheet:
             self.layout[_name("yaxis", at)] = {
                 "domain": domain, "anchor": "x", "automargin": True, "zeroline": False,
             }  # fmt: skip
-            top -= height + GAP
+            top -= height + ROW_GAP
         for at, (title, _) in enumerate(rows, 1):
             self._title(title, self.layout[_name("yaxis", at)]["domain"][1])
 
@@ -184,18 +190,19 @@ class Sheet:
         """Set the axis of a row."""
         self.layout[_name("yaxis", row * col)] |= settings
 
-    def done(self, findings: Iterable[Finding], holes: Holes = (), **more: Any) -> Figure:
+    def build(self, findings: Iterable[Finding], holes: Holes = (), **more: Any) -> Figure:
         """Give the figure, with bands for what was found and for what no log tells of."""
         bands = [_hole(*hole) for hole in holes]
-        incidents = (one for one in findings if one.is_incident and one.start is not None)
+        incidents = (one for one in findings if one.is_incident and one.start_ms is not None)
         bands += [_band(found, self.view[1]) for found in incidents]
         self._name_groups_once()
-        foot = FOOT + LINE * _legend_lines(self.traces)
+        foot = FOOT_HEIGHT + LEGEND_LINE_HEIGHT * _legend_lines(self.traces)
         layout = self.layout | {
-            "xaxis": self.time_axis(), "shapes": bands[:BANDS], "barmode": "stack", "bargap": 0.15,
-            "height": self.total + HEAD + foot, "font": {"family": FONT, "size": 12},
-            "paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR, "uirevision": "fixed",
-            "margin": {"l": 8, "r": 12, "t": HEAD, "b": foot}, "dragmode": "zoom",
+            "xaxis": self.time_axis(), "shapes": bands[:MAX_BANDS], "barmode": "stack",
+            "bargap": 0.15, "height": self.total + HEAD_HEIGHT + foot,
+            "font": {"family": FONT, "size": 12}, "paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR,
+            "uirevision": "fixed",
+            "margin": {"l": 8, "r": 12, "t": HEAD_HEIGHT, "b": foot}, "dragmode": "zoom",
             "hovermode": "closest",
             "modebar": {"bgcolor": CLEAR, "color": theme.HATCH, "activecolor": "#0072B2"},
             "hoverlabel": {"font": {"family": FONT, "size": 12}, "align": "left"},
@@ -240,7 +247,7 @@ def _legend_lines(traces: Sequence[Figure]) -> int:
     return -(-sum(46 + 7 * letters for letters in named.values()) // 600)
 
 
-Draw = Callable[[Sheet, int], None]
+RowDrawer = Callable[[Sheet, int], None]
 
 
 def plotly_js() -> str:
@@ -248,12 +255,12 @@ def plotly_js() -> str:
     return str(get_plotlyjs())
 
 
-def plain(names: Iterable[str]) -> list[str]:
+def escape_names(names: Iterable[str]) -> list[str]:
     """Escape the names of rows, which are what marks are put into rows by."""
     return [shown(name) for name in names]
 
 
-def filled(rows: Sequence[tuple[str, int, Draw]], view: tuple[int, int]) -> Sheet:
+def draw_rows(rows: Sequence[tuple[str, int, RowDrawer]], view: tuple[int, int]) -> Sheet:
     """Put (title, height, what draws it) one under the other on one time axis."""
     sheet = Sheet([(title, height) for title, height, _ in rows], view)
     for row, (_, _, draw) in enumerate(rows, 1):
@@ -261,15 +268,17 @@ def filled(rows: Sequence[tuple[str, int, Draw]], view: tuple[int, int]) -> Shee
     return sheet
 
 
-def stacked(rows: Sequence[tuple[str, int, Draw]], tracks: Tracks, **more: Any) -> Figure:
+def build_rows(
+    rows: Sequence[tuple[str, int, RowDrawer]], tracks: TimelineData, **more: Any
+) -> Figure:
     """Give such rows as a figure, with what all figures have."""
-    return filled(rows, tracks.view).done(tracks.findings, tracks.holes, **more)
+    return draw_rows(rows, tracks.view).build(tracks.findings, tracks.holes, **more)
 
 
 def _band(found: Finding, last: int) -> Figure:
     return {
         "type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
-        "x0": found.start, "x1": found.end or last, "line": {"width": 0}, "opacity": 0.07,
+        "x0": found.start_ms, "x1": found.end_ms or last, "line": {"width": 0}, "opacity": 0.07,
         "fillcolor": theme.LEVEL.get(found.severity, theme.HATCH),
     }  # fmt: skip
 
@@ -283,10 +292,10 @@ def _hole(start: int, end: int, share: float) -> Figure:
     }  # fmt: skip
 
 
-def flags(figure: Sheet, row: int, tracks: Tracks) -> None:
+def draw_flags(figure: Sheet, row: int, tracks: TimelineData) -> None:
     """Draw a numbered flag for each finding."""
-    rows = levels(tracks)
-    crowded = len(tracks.findings) > FLAGS
+    rows = flag_rows(tracks)
+    crowded = len(tracks.findings) > MAX_NUMBERED_FLAGS
     for level, colour in theme.LEVEL.items():
         mine = [
             (number, found, rows[number - 1])
@@ -304,7 +313,7 @@ def _flag_traces(
     flags: Sequence[tuple[int, Finding, int]], level: str, colour: str, view: tuple[int, int],
     *, crowded: bool,
 ) -> tuple[Figure, Figure]:  # fmt: skip
-    reaches = [reach(found, view) for _, found, _ in flags]
+    reaches = [finding_span(found, view) for _, found, _ in flags]
     lines: Figure = {
         "type": "scatter", "x": [moment for start, end in reaches for moment in (start, end, None)],
         "y": [at for _, _, row in flags for at in (row, row, None)], "mode": "lines",
@@ -312,9 +321,9 @@ def _flag_traces(
     }  # fmt: skip
     heads: Figure = {
         "type": "scatter", "mode": "markers+text", "name": level, "showlegend": False,
-        "x": [standing(*one, view) for one in reaches],
+        "x": [flag_position(*one, view) for one in reaches],
         "y": [row for _, _, row in flags], "text": [] if crowded else [str(n) for n, _, _ in flags],
-        "ids": [link(found.id) for _, found, _ in flags],
+        "ids": [finding_link(found.id) for _, found, _ in flags],
         "customdata": [f"{number}. {shown(found.title)} ({level})" for number, found, _ in flags],
         "marker": {"size": 9 if crowded else 18, "color": colour, "opacity": 1},
         "textposition": "middle center", "textfont": {"color": "#ffffff", "size": 11},
@@ -323,23 +332,25 @@ def _flag_traces(
     return lines, heads
 
 
-def lanes(figure: Sheet, row: int, lanes: Sequence[Lane], view: tuple[int, int]) -> None:
+def draw_lanes(
+    figure: Sheet, row: int, lanes: Sequence[LaneInterval], view: tuple[int, int]
+) -> None:
     """Draw the lives of nodes, one row a node."""
     names = list(dict.fromkeys(lane.name for lane in lanes))
     for state in sorted({lane.state for lane in lanes}):
         mine = [lane for lane in lanes if lane.state == state]
         figure.add_trace(_lane_trace(mine, view), row=row, col=1)
-    figure.update_yaxes(**row_names(names), row=row, col=1)
+    figure.update_yaxes(**name_axis(names), row=row, col=1)
 
 
-def _lane_trace(lanes: Sequence[Lane], view: tuple[int, int]) -> Figure:
+def _lane_trace(lanes: Sequence[LaneInterval], view: tuple[int, int]) -> Figure:
     state = lanes[0].state
     plain, shape = theme.STATE.get(state, ("", ""))
     numbers = [lane.broker for lane in lanes]
-    fills = [plain or (theme.HATCH if n is None else theme.broker(n)) for n in numbers]
+    fills = [plain or (theme.HATCH if n is None else theme.broker_colour(n)) for n in numbers]
     bars = [
-        (lane.start, lane.end, shown(lane.name), shown(lane_word(lane)),
-         (f"{shown(lane.name)}: {shown(lane_word(lane))}, {clock(lane.start)} "
+        (lane.start, lane.end, shown(lane.name), shown(lane_label(lane)),
+         (f"{shown(lane.name)}: {shown(lane_label(lane))}, {clock(lane.start)} "
           f"for {lasting(lane.end - lane.start)}"))
         for lane in lanes
     ]  # fmt: skip
@@ -357,7 +368,7 @@ def bar_trace(
     cut = [
         (piece, row, word, story, fill)
         for (start, end, row, word, story), fill in zip(bars, fills, strict=True)
-        for piece in pieces(start, end, view)
+        for piece in split_at_edges(start, end, view)
     ]
     return {
         "type": "bar", "orientation": "h", "base": [at for (at, _), *_ in cut],
@@ -365,7 +376,7 @@ def bar_trace(
         "text": [word for _, _, word, _, _ in cut], "customdata": [story for *_, story, _ in cut],
         "textposition": "inside", "textangle": 0, "insidetextanchor": "start",
         "hovertemplate": "%{customdata}<extra></extra>",
-        "textfont": {"color": _one([theme.ink(fill) for *_, fill in cut])},
+        "textfont": {"color": _one([theme.text_colour(fill) for *_, fill in cut])},
         "marker": {"color": _one([fill for *_, fill in cut]),
                    "line": {"width": 0.5, "color": theme.HATCH}} | _pattern(shape, fills[0]),
     } | more  # fmt: skip
@@ -383,7 +394,7 @@ def _pattern(shape: str, fill: str) -> Figure:
     return {"color": fill, "pattern": look} if shape else {}
 
 
-def row_names(names: Sequence[str], most: int = 0) -> Figure:
+def name_axis(names: Sequence[str], most: int = 0) -> Figure:
     """Set rows from the top, their names cut to what fits; hovering gives them whole.
 
     Of more than `most` rows only every second, third or so is named.
@@ -394,7 +405,7 @@ def row_names(names: Sequence[str], most: int = 0) -> Figure:
     return {
         "type": "category", "categoryorder": "array", "categoryarray": list(map(shown, upwards)),
         "tickmode": "array", "tickvals": ticks, "fixedrange": not most,
-        "ticktext": [shown(short(upwards[at])) for at in ticks],
+        "ticktext": [shown(shorten_name(upwards[at])) for at in ticks],
     }  # fmt: skip
 
 

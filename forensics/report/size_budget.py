@@ -11,17 +11,17 @@ from typing import Any
 from forensics.lib.text_safety import script_json
 
 # Characters that the data may take as they are, and packed; a page has 6 MB, its library takes 2.
-ROOM, PACKED = 500_000, 350_000
+MAX_PLAIN_CHARS, MAX_PACKED_CHARS = 500_000, 350_000
 # Characters of a quoted line, lines of a finding, items of any list of its: less and less.
-STEPS = (
+LIMIT_STEPS = (
     (240, 40, 1000), (120, 40, 200), (60, 40, 50), (60, 10, 20), (0, 3, 5), (0, 1, 1),
 )  # fmt: skip
-LENGTHS = (2000, 1000, 480, 240, 120, 60)
+QUOTE_LENGTHS = (2000, 1000, 480, 240, 120, 60)
 Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedDocument:
     """The data of a page: to be read as it stands, and, where that is not all, the whole of it."""
 
     document: Document
@@ -29,28 +29,30 @@ class Fitted:
     packed: str | None = None
 
 
-def fitted(document: Document) -> Fitted:
+def fit_document(document: Document) -> FittedDocument:
     """Give what fits of a document; each cut is marked where it was made."""
     text = script_json(document)
-    if len(text) <= ROOM:
-        return Fitted(document, is_whole=True)
+    if len(text) <= MAX_PLAIN_CHARS:
+        return FittedDocument(document, is_whole=True)
     small = document
-    for step in STEPS:
+    for step in LIMIT_STEPS:
         small = _smaller(document, *step)
-        if len(script_json(small)) <= ROOM:
+        if len(script_json(small)) <= MAX_PLAIN_CHARS:
             break
-    whole = packed(text)
-    return Fitted(small, is_whole=False, packed=whole if len(whole) <= PACKED else None)
+    whole = gzip_base64(text)
+    return FittedDocument(
+        small, is_whole=False, packed=whole if len(whole) <= MAX_PACKED_CHARS else None
+    )
 
 
-def packed(text: str) -> str:
+def gzip_base64(text: str) -> str:
     """Pack a text so that a browser can unpack it, the same way on every machine."""
     # Wrapped by hand: the gzip module writes the time and, by version, the system into its header.
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     return base64.b64encode(packer.compress(text.encode()) + packer.flush()).decode("ascii")
 
 
-def longest(texts: Iterable[str], room: int) -> int | None:
+def fit_quotes(texts: Iterable[str], room: int) -> int | None:
     """Say how many characters of each text fit into a room in all; None where all of them do.
 
     >>> longest(["x" * 100] * 3, 300), longest(["x" * 100] * 3, 200)
@@ -59,8 +61,8 @@ def longest(texts: Iterable[str], room: int) -> int | None:
     sizes = [len(text) for text in texts]
     if sum(sizes) <= room:
         return None
-    fits = (most for most in LENGTHS if sum(min(size, most) for size in sizes) <= room)
-    return next(fits, LENGTHS[-1])
+    fits = (most for most in QUOTE_LENGTHS if sum(min(size, most) for size in sizes) <= room)
+    return next(fits, QUOTE_LENGTHS[-1])
 
 
 def _smaller(document: Document, letters: int, lines: int, items: int) -> Document:

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from forensics.run_output.reader import Saved
+from forensics.run_output.reader import RunOutput
 
 # Okabe and Ito's set, told apart by colour-blind people too; black is left for "no leader".
 OKABE_ITO = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 # The eighth is their black, lighter than what stands for no leader.
-EIGHTH = "#6B4C9A"
+EIGHTH_COLOUR = "#6B4C9A"
 GREYS = ("#8A94A0", "#A3ACB6", "#6D7782")
-MOST = 8
-DARK, HATCH, TORN = "#2a2f37", "#8a929b", "#c00000"
+MAX_COLOURS = 8
+DARK, HATCH, UNCLEAN = "#2a2f37", "#8a929b", "#c00000"
 # How bad it is, in colours that no broker has.
 BAD, WORSE, WORST = "#a894d1", "#a0691f", "#b01045"
 DEBT = {"offline": WORST, "under min.insync": WORSE, "under-replicated": BAD}
@@ -45,7 +45,7 @@ STATE = {
 _SPREAD: ContextVar[Mapping[int, str] | None] = ContextVar("spread", default=None)
 
 
-def broker(number: int) -> str:
+def broker_colour(number: int) -> str:
     """Give a broker its colour, by its id alone; grey if others matter more on this page.
 
     >>> broker(1) == broker(1), broker(1) == broker(8)
@@ -58,40 +58,40 @@ def broker(number: int) -> str:
     return _mixed(OKABE_ITO[place], tint % 3)
 
 
-def spread(numbers: Iterable[int]) -> dict[int, str]:
+def assign_colours(numbers: Iterable[int]) -> dict[int, str]:
     """Give each of a few brokers a colour of its own: the one of its id, or else the next one.
 
     >>> spread([1, 8])[1] == OKABE_ITO[1], spread([1, 8])[8] == OKABE_ITO[2]
     (True, True)
     """
-    colours = (*OKABE_ITO, EIGHTH)
+    colours = (*OKABE_ITO, EIGHTH_COLOUR)
     given: dict[int, str] = {}
-    for number in sorted(set(numbers))[:MOST]:
+    for number in sorted(set(numbers))[:MAX_COLOURS]:
         place = number % len(OKABE_ITO)
         turns = (colours[(place + step) % len(colours)] for step in range(len(colours)))
         given[number] = next(colour for colour in turns if colour not in given.values())
     return given
 
 
-def matters(saved: Saved) -> list[int]:
+def choose_brokers(run: RunOutput) -> list[int]:
     """Choose the brokers that get a colour: those of the worst findings first, then by number."""
     weights: Counter[int] = Counter()
-    for place, finding in enumerate(saved.findings):
+    for place, finding in enumerate(run.findings):
         for number in finding.brokers:
             weights[number] += 4 ** (3 * finding.is_incident) + (place == 0)
-    every: set[int] = {row["broker"] for row in saved.rows("lanes", ["broker", "role"])
+    every: set[int] = {row["broker"] for row in run.rows("lanes", ["broker", "role"])
              if row["broker"] is not None and row["role"] == "broker"}  # fmt: skip
     every |= set(weights)
-    if len(every) < MOST:
-        for part in saved.parts("leadership", ["leader"]):
+    if len(every) < MAX_COLOURS:
+        for part in run.chunks("leadership", ["leader"]):
             every |= set(part["leader"].unique().to_pylist()) - {None, -1}
-    return sorted(every, key=lambda number: (-weights[number], number))[:MOST]
+    return sorted(every, key=lambda number: (-weights[number], number))[:MAX_COLOURS]
 
 
 @contextmanager
-def told_apart(saved: Saved) -> Iterator[None]:
+def use_broker_colours(run: RunOutput) -> Iterator[None]:
     """Draw with colours for the brokers that matter in this run, and greys for all others."""
-    token = _SPREAD.set(spread(matters(saved)) or None)
+    token = _SPREAD.set(assign_colours(choose_brokers(run)) or None)
     try:
         yield
     finally:
@@ -107,7 +107,7 @@ def _mixed(colour: str, tint: int) -> str:
     return "#" + "".join(f"{(part + towards) // 2:02X}" for part in parts)
 
 
-def ink(colour: str) -> str:
+def text_colour(colour: str) -> str:
     """Choose black or white letters for a bar of that colour."""
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return "#000000" if 299 * red + 587 * green + 114 * blue > 128_000 else "#ffffff"

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.detection.shared.min_isr import Minimums
-from forensics.report.topic_min_isr import least, of_topics
-from forensics.run_output.partition_histories import UNKNOWN
-from forensics.run_output.reader import Finding, Saved, moments_of
+from forensics.report.topic_min_isr import min_isr_of_topics, read_min_isr
+from forensics.run_output.partition_histories import UNKNOWN_LEADER
+from forensics.run_output.reader import Finding, RunOutput, corrected_times
 
 MAX_BINS = 600
-SECOND, LONGEST = 1000, 600_000
+SECOND, MAX_BIN = 1000, 600_000
 # How much longer a stretch is for every millisecond that it lies further from what happened.
 _WIDER = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 # The grid on which the widths are worked out.
@@ -32,7 +32,7 @@ _FINE = 20_000
 Ints = npt.NDArray[np.int64]
 
 
-def edges(whole: tuple[int, int], moments: Iterable[int], most: int = MAX_BINS) -> Ints:
+def bin_edges(whole: tuple[int, int], moments: Iterable[int], most: int = MAX_BINS) -> Ints:
     """Cut a window into at most `most` stretches, about a second long around each moment.
 
     Moments come by their importance: where there are too many, the last ones have to do without.
@@ -49,7 +49,7 @@ def edges(whole: tuple[int, int], moments: Iterable[int], most: int = MAX_BINS) 
     for kept in _fewer(known):
         far = _distances((grid[1:] + grid[:-1]) / 2, kept)
         for rate in _WIDER:
-            widths = np.minimum(np.maximum(least, rate * far), max(LONGEST, length / most))
+            widths = np.minimum(np.maximum(least, rate * far), max(MAX_BIN, length / most))
             needed = np.concatenate([[0.0], np.cumsum(steps / widths)])
             if needed[-1] <= most + 1e-6:
                 return _cut(grid, needed, whole)
@@ -66,7 +66,7 @@ def _fewer(moments: Ints) -> Iterator[Ints]:
 
 def _distances(points: npt.NDArray[np.float64], moments: Ints) -> npt.NDArray[np.float64]:
     if not len(moments):
-        return np.full(len(points), float(LONGEST) * 1000)
+        return np.full(len(points), float(MAX_BIN) * 1000)
     after = np.searchsorted(moments, points)
     before = moments[np.maximum(after - 1, 0)]
     follows = moments[np.minimum(after, len(moments) - 1)]
@@ -82,7 +82,7 @@ def _cut(grid: npt.NDArray[np.float64], needed: npt.NDArray[np.float64],
     return np.unique(np.concatenate([[whole[0]], inner, [whole[1]]]))
 
 
-def coarser(fine: Ints, most: int) -> Ints:
+def merge_bins(fine: Ints, most: int) -> Ints:
     """Put neighbouring stretches together until they are few.
 
     >>> coarser(np.arange(7), 3).tolist()
@@ -96,7 +96,7 @@ def coarser(fine: Ints, most: int) -> Ints:
 # Where a cell of leaders holds no broker's number: -1 is "no leader", -2 is "not known".
 SEVERAL, MANY = -3, -4
 # Where a cell of missing replicas holds more than how many are missing.
-UNDER, NOT_KNOWN, MAX_LEVEL = 10, 20, 9
+BELOW_MIN_ISR, NOT_KNOWN, MAX_LEVEL = 10, 20, 9
 Cells = npt.NDArray[np.int64]
 
 
@@ -112,7 +112,7 @@ class Grid:
     links: Sequence[str] = ()
 
 
-def leaders(led: Ints, edges: Ints) -> Cells:
+def leader_cells(led: Ints, edges: Ints) -> Cells:
     """Give who leads at the end of each stretch, or that more than two led in it.
 
     A leader of a moment is in none of the ends, so its stretch says that there were several.
@@ -121,7 +121,7 @@ def leaders(led: Ints, edges: Ints) -> Cells:
     last = edges[1:] - 1
     at = np.searchsorted(start, last, "right") - 1
     known = (at >= 0) & (last <= end[at])
-    found: Cells = np.where(known, leader[at], UNKNOWN)
+    found: Cells = np.where(known, leader[at], UNKNOWN_LEADER)
     changes = np.flatnonzero(leader[1:] != leader[:-1]) + 1
     places = np.searchsorted(edges, start[changes], "right") - 1
     inside = places[(places >= 0) & (places < len(found))]
@@ -129,13 +129,13 @@ def leaders(led: Ints, edges: Ints) -> Cells:
     return found
 
 
-def missing(in_sync: Ints | None, floor: int, edges: Ints) -> Cells:
+def missing_cells(in_sync: Ints | None, floor: int, edges: Ints) -> Cells:
     """Give how many replicas were out of sync at the worst moment of each stretch."""
     found = np.full(len(edges) - 1, NOT_KNOWN, np.int64)
     if in_sync is None:
         return found
     _, size, wanted, start, end = in_sync
-    short = np.minimum(np.maximum(wanted - size, 0), MAX_LEVEL) + UNDER * (size < floor)
+    short = np.minimum(np.maximum(wanted - size, 0), MAX_LEVEL) + BELOW_MIN_ISR * (size < floor)
     known = (size >= 0) & (wanted > 0)
     first = np.searchsorted(edges, start, "right") - 1
     last = np.searchsorted(edges, np.maximum(end - 1, start), "right") - 1
@@ -147,7 +147,7 @@ def missing(in_sync: Ints | None, floor: int, edges: Ints) -> Cells:
     return np.where(worst >= 0, worst, found)
 
 
-def changes(led: Ints, edges: Ints) -> Cells:
+def count_leader_changes(led: Ints, edges: Ints) -> Cells:
     """Count the changes of leader in each stretch."""
     moved = led[3][1:][led[0][1:] != led[0][:-1]]
     places = np.searchsorted(edges, moved, "right") - 1
@@ -155,24 +155,26 @@ def changes(led: Ints, edges: Ints) -> Cells:
     return np.bincount(inside, minlength=len(edges) - 1)
 
 
-POINTS = 1500
+MAX_POINTS = 1500
 # Spans that wait to be put in order together.
 _HELD = 500_000
 
 
-def steps(spans: Iterable[tuple[int, int]], whole: tuple[int, int]) -> list[tuple[int, int]]:
+def count_open_spans(
+    spans: Iterable[tuple[int, int]], whole: tuple[int, int]
+) -> list[tuple[int, int]]:
     """Count how many spans are open at each moment it changes.
 
     >>> steps([(1, 3), (1, 5)], (0, 9))
     [(0, 0), (1, 2), (3, 1), (5, 0), (9, 0)]
     """
-    changes = Changes(whole)
+    changes = OpenSpanCounter(whole)
     pairs = np.array(list(spans), np.int64).reshape(-1, 2)
-    changes.take(pairs[:, 0], pairs[:, 1])
+    changes.add(pairs[:, 0], pairs[:, 1])
     return changes.points()
 
 
-class Changes:
+class OpenSpanCounter:
     """How many spans open and close at each moment; holds moments, however many spans there are."""
 
     def __init__(self, whole: tuple[int, int]) -> None:
@@ -183,7 +185,7 @@ class Changes:
         self._waiting: list[tuple[Ints, Ints]] = []
         self._held = 0
 
-    def take(self, starts: Ints, ends: Ints) -> None:
+    def add(self, starts: Ints, ends: Ints) -> None:
         """Take spans."""
         begun, over = np.maximum(starts, self._whole[0]), np.minimum(ends, self._whole[1])
         ones = np.ones(len(begun), np.int64)
@@ -204,8 +206,10 @@ class Changes:
         """Give moments and how many spans are open from then on."""
         self._settle()
         moments, levels = self._moments, np.cumsum(self._levels)
-        if len(moments) > POINTS:
-            kept = _kept(moments, levels, max(1, 3 * (self._whole[1] - self._whole[0]) // POINTS))
+        if len(moments) > MAX_POINTS:
+            kept = _kept(
+                moments, levels, max(1, 3 * (self._whole[1] - self._whole[0]) // MAX_POINTS)
+            )
             moments, levels = moments[kept], levels[kept]
         return list(zip(moments.tolist(), levels.tolist(), strict=True))
 
@@ -226,28 +230,28 @@ def _kept(moments: Ints, levels: Ints, wide: int) -> Ints:
     return np.unique(np.concatenate([peaks, troughs, ends]))
 
 
-def debt(saved: Saved) -> dict[str, list[tuple[int, int]]]:
+def count_debt(run: RunOutput) -> dict[str, list[tuple[int, int]]]:
     """Count partitions without a leader, under min.insync.replicas, and under-replicated.
 
     What no line tells of is not among them: nothing is counted as none.
     """
-    whole = saved.window
+    whole = run.window
     if not whole:
         return {}
     times = ["started_at", "ended_at"]
-    offline = saved.parts("leadership", times, ds.field("leader") == -1)
+    offline = run.chunks("leadership", times, ds.field("leader") == -1)
     found = {"offline": _level(offline, whole)}
-    if {"isr", "replicas"} <= set(saved.columns("isr")):
-        known = least(saved)
+    if {"isr", "replicas"} <= set(run.column_names("isr")):
+        known = read_min_isr(run)
         if known.most:
-            states = saved.parts("isr", [*times, "topic", "isr"])
+            states = run.chunks("isr", [*times, "topic", "isr"])
             found["under min.insync"] = _level((_under(part, known) for part in states), whole)
-        states = saved.parts("isr", [*times, "isr", "replicas"])
+        states = run.chunks("isr", [*times, "isr", "replicas"])
         found["under-replicated"] = _level(map(_thin, states), whole)
     return found
 
 
-def highest(points: Sequence[tuple[int, int]], view: tuple[int, int]) -> int:
+def max_level(points: Sequence[tuple[int, int]], view: tuple[int, int]) -> int:
     """Give the highest level within a view, with that which it begins with.
 
     >>> highest([(0, 3), (5, 1), (9, 7)], (6, 8))
@@ -267,24 +271,24 @@ def _thin(states: pa.Table) -> pa.Table:
 def _under(states: pa.Table, known: Minimums) -> pa.Table:
     """Choose the states with too few replicas in sync for a leader to take records."""
     topics = states["topic"].combine_chunks().dictionary_encode()
-    floors = of_topics(known, [str(name) for name in topics.dictionary.to_pylist()])
+    floors = min_isr_of_topics(known, [str(name) for name in topics.dictionary.to_pylist()])
     floor = pa.array(np.append(floors, 0)).take(pc.fill_null(topics.indices, len(floors)))
     short = pc.less(pc.list_value_length(states["isr"]), floor)
     return states.filter(pc.fill_null(short, fill_value=False))
 
 
 def _level(parts: Iterable[pa.Table], whole: tuple[int, int]) -> list[tuple[int, int]]:
-    changes = Changes(whole)
+    changes = OpenSpanCounter(whole)
     for part in parts:
         starts = pc.fill_null(part["started_at"].cast(pa.int64()), whole[0]).to_numpy()
         ends = pc.fill_null(part["ended_at"].cast(pa.int64()), whole[1]).to_numpy()
-        changes.take(starts, np.maximum(starts, ends))
+        changes.add(starts, np.maximum(starts, ends))
     return changes.points()
 
 
 # Bars of counts are fewer than the cells of a heatmap: each costs what a whole row of cells does.
-BARS = 150
-SILENT = ("silent", "missing", "rotated", "hidden")
+MAX_BARS = 150
+SILENT_STATES = ("silent", "missing", "rotated", "hidden")
 VERDICTS = ("stuck", "sustained", "transient", "other")
 
 
@@ -297,21 +301,21 @@ class Volume:
     errors: Mapping[str, Ints]
 
 
-def volume(saved: Saved, cells: Ints) -> Volume:
+def count_events(run: RunOutput, cells: Ints) -> Volume:
     """Count facts, and client errors by the verdict of their episode."""
-    bars = coarser(cells, BARS)
+    bars = merge_bins(cells, MAX_BARS)
     facts = np.zeros(len(bars) - 1, np.int64)
     errors = {name: np.zeros(len(bars) - 1, np.int64) for name in VERDICTS}
     stories: dict[str, list[Finding]] = {}
-    for finding in saved.findings:
+    for finding in run.findings:
         for name in finding.clients if finding.detector == "stale-metadata" else ():
             stories.setdefault(name, []).append(finding)
     is_timed = ds.field("ts").is_valid()
-    for part in saved.parts("events", ["ts", "node"], is_timed):
-        facts += _counted(moments_of(part, saved.corrections), bars)
+    for part in run.chunks("events", ["ts", "node"], is_timed):
+        facts += _counted(corrected_times(part, run.clock_corrections), bars)
     complaints = is_timed & (ds.field("kind") == "client_error")
-    for part in saved.parts("events", ["ts", "node", "client"], complaints):
-        _take(part, moments_of(part, saved.corrections), stories, bars, errors)
+    for part in run.chunks("events", ["ts", "node", "client"], complaints):
+        _take(part, corrected_times(part, run.clock_corrections), stories, bars, errors)
     return Volume(bars, facts, {name: found for name, found in errors.items() if found.any()})
 
 
@@ -332,7 +336,10 @@ def _take(
     for at, name in enumerate(clients.dictionary.to_pylist()):
         left = places == at
         for finding in stories.get(name, ()):
-            start, end = finding.start or 0, finding.end if finding.end is not None else 1 << 62
+            start, end = (
+                finding.start_ms or 0,
+                finding.end_ms if finding.end_ms is not None else 1 << 62,
+            )
             # Findings are cut to whole milliseconds, and errors too.
             hit = left & (times >= start - 1) & (times <= end + 1)
             verdict = str(finding.measures.get("verdict"))
@@ -343,13 +350,13 @@ def _take(
         counts += _counted(times[left], bars)
 
 
-def silences(saved: Saved) -> list[tuple[str, int, int, str]]:
+def find_silences(run: RunOutput) -> list[tuple[str, int, int, str]]:
     """Give who says nothing from when to when, and why, where the logs should go on."""
-    whole = saved.window
+    whole = run.window
     if not whole:
         return []
     columns = ["node", "log", "state", "started_at", "ended_at", "why"]
-    rows = saved.rows("coverage", columns, ds.field("state").isin(list(SILENT)))
+    rows = run.rows("coverage", columns, ds.field("state").isin(list(SILENT_STATES)))
     found = [
         (str(row["node"] or "node not known"),
          whole[0] if row["started_at"] is None else max(whole[0], row["started_at"]),
@@ -360,10 +367,10 @@ def silences(saved: Saved) -> list[tuple[str, int, int, str]]:
     return sorted(one for one in found if one[1] < one[2])
 
 
-def holes(saved: Saved, most: int = 20) -> list[tuple[int, int, float]]:
+def find_holes(run: RunOutput, most: int = 20) -> list[tuple[int, int, float]]:
     """Give the longest stretches in which servers are silent, and which share of them is."""
-    silent = silences(saved)
-    servers = {row["node"] for row in saved.files if row["role"] in ("broker", "controller")}
+    silent = find_silences(run)
+    servers = {row["node"] for row in run.files if row["role"] in ("broker", "controller")}
     silent = [one for one in silent if one[0] in servers]
     if not silent:
         return []

@@ -12,29 +12,29 @@ import pyarrow.dataset as ds
 from forensics.errors import ForensicsError
 from forensics.lib.formatting import clock, count, millis, span
 from forensics.lib.time_zone import current
-from forensics.report.histories.selection import CLOCK, read_moment
-from forensics.run_output.reader import INCIDENT, Saved, moments_of
+from forensics.report.histories.selection import TIME_OF_DAY, parse_time
+from forensics.run_output.reader import INCIDENT_SEVERITIES, RunOutput, corrected_times
 
 Span = tuple[int, int]
 # With less than this share of lines in a known layout, silence proves nothing.
-READ_SHARE = 0.5
-LACKING = ("missing", "rotated", "hidden")
+MAX_UNPARSED_SHARE = 0.5
+HIDING_STATES = ("missing", "rotated", "hidden")
 
 
 @dataclass(frozen=True)
-class Narrowed(Saved):
+class WindowedRun(RunOutput):
     """A run of which only one window is looked at."""
 
-    whole: Saved
+    whole: RunOutput
     span: Span
 
     @property
-    def is_part(self) -> bool:
+    def is_windowed(self) -> bool:
         """Whether only a window of the run is looked at: it is."""
         return True
 
     @property
-    def says(self) -> str:
+    def notice(self) -> str:
         """Say what this is a part of."""
         found = f"{len(self.findings):,} of {count(len(self.whole.findings), 'finding')}"
         reach = span(*self.whole.window) if self.whole.window else "at times not known"
@@ -47,36 +47,38 @@ class Narrowed(Saved):
     def table(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
     ) -> pa.Table:
-        """Read as `Saved` does, but only what reaches into the window."""
+        """Read as `RunOutput` does, but only what reaches into the window."""
         more = [column for column in self._times(name) if column not in columns]
         kept = _both(where, self._reaches(name))
         read = super().table(name, [*columns, *more], kept)
         return self._exact(name, read).select(list(columns))
 
-    def parts(
+    def chunks(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
     ) -> Iterator[pa.Table]:
-        """Read as `Saved` does, but only what reaches into the window."""
+        """Read as `RunOutput` does, but only what reaches into the window."""
         more = [column for column in self._times(name) if column not in columns]
         kept = _both(where, self._reaches(name))
-        for part in super().parts(name, [*columns, *more], kept):
+        for part in super().chunks(name, [*columns, *more], kept):
             found = self._exact(name, part).select(list(columns))
             if found.num_rows:
                 yield found
 
-    def count(self, name: str, where: ds.Expression | None = None) -> int:
+    def count_rows(self, name: str, where: ds.Expression | None = None) -> int:
         """Count the rows that reach into the window."""
-        return super().count(name, _both(where, self._reaches(name)))
+        return super().count_rows(name, _both(where, self._reaches(name)))
 
     def _times(self, name: str) -> list[str]:
         # What a node logged is in the node's own time, and only its name tells which that is.
         return ["ts", "node"] if name == "events" else []
 
     def _reaches(self, name: str) -> ds.Expression | None:
-        have = set(self.columns(name))
+        have = set(self.column_names(name))
         start, end = self.span
         if name == "events":
-            around = max((one.farthest(start, end) for one in self.corrections.values()), default=0)
+            around = max(
+                (one.max_offset(start, end) for one in self.clock_corrections.values()), default=0
+            )
             return (ds.field("ts") >= _at(start - around)) & (ds.field("ts") <= _at(end + around))
         if "started_at" not in have:
             return None
@@ -86,19 +88,19 @@ class Narrowed(Saved):
         return reaches & (over.is_null() | (over >= _at(start)))
 
     def _exact(self, name: str, read: pa.Table) -> pa.Table:
-        if name != "events" or not self.corrections or not read.num_rows:
+        if name != "events" or not self.clock_corrections or not read.num_rows:
             return read
-        moments = moments_of(read, self.corrections)
+        moments = corrected_times(read, self.clock_corrections)
         inside = pa.array((moments >= self.span[0]) & (moments <= self.span[1]))
         return read.filter(inside)
 
 
-def asked(saved: Saved, since: str | None, till: str | None) -> Span:
+def parse_window(run: RunOutput, since: str | None, till: str | None) -> Span:
     """Read --from and --to in the page's zone, within what the logs reach."""
-    if not saved.window:
-        raise ForensicsError(f"{saved.out}: no line in it has a time, so no window can be chosen.")
-    first, last = saved.window
-    begun, over = _read("--from", since, saved.window), _read("--to", till, saved.window)
+    if not run.window:
+        raise ForensicsError(f"{run.folder}: no line in it has a time, so no window can be chosen.")
+    first, last = run.window
+    begun, over = _read("--from", since, run.window), _read("--to", till, run.window)
     start = first if begun is None else max(first, begun)
     end = last if over is None else min(last, over)
     if begun is not None and over is not None and begun >= over:
@@ -115,8 +117,8 @@ def _read(option: str, text: str | None, window: Span) -> int | None:
         return None
     by = current().offset
     moment = millis(text)
-    if CLOCK.fullmatch(text):
-        moment = read_moment(option, text, (window[0] + by, window[1] + by))
+    if TIME_OF_DAY.fullmatch(text):
+        moment = parse_time(option, text, (window[0] + by, window[1] + by))
         return None if moment is None else moment - by
     if moment is None:
         raise ForensicsError(
@@ -128,27 +130,27 @@ def _read(option: str, text: str | None, window: Span) -> int | None:
     return moment if names_zone else moment - by
 
 
-def narrow(saved: Saved, span: Span) -> Narrowed:
+def narrow_run(run: RunOutput, span: Span) -> WindowedRun:
     """Look at one window of a run."""
-    findings = [one for one in saved.document.get("findings") or () if _overlaps(one, span)]
+    findings = [one for one in run.document.get("findings") or () if _overlaps(one, span)]
     kept = {one.get("id") for one in findings}
-    document = dict(saved.document) | {
+    document = dict(run.document) | {
         "findings": findings,
         "window": {"from": _iso(span[0]), "to": _iso(span[1])},
-        "whole_window": saved.document.get("window"),
+        "whole_window": run.document.get("window"),
     }
-    for name, rows in (("chains", _chains(saved, kept)), ("detectors", _outcomes(saved, findings))):
+    for name, rows in (("chains", _chains(run, kept)), ("detectors", _outcomes(run, findings))):
         if name in document:
             document[name] = rows
-    seen = Narrowed(saved.out, document, saved, span)
+    seen = WindowedRun(run.folder, document, run, span)
     verdict = _verdict(seen)
     first = str(findings[0].get("title") or "") if findings else "Nothing"
     words = first if verdict == "incident" else f"{count(len(findings), 'finding')} in this window."
-    return Narrowed(saved.out, document | {"verdict": verdict, "summary": words}, saved, span)
+    return WindowedRun(run.folder, document | {"verdict": verdict, "summary": words}, run, span)
 
 
-def _verdict(seen: Narrowed) -> str:
-    if any(finding.severity in INCIDENT for finding in seen.findings):
+def _verdict(seen: WindowedRun) -> str:
+    if any(finding.severity in INCIDENT_SEVERITIES for finding in seen.findings):
         return "incident"
     whole = seen.whole.document.get("verdict")
     if whole != "incident":
@@ -156,10 +158,12 @@ def _verdict(seen: Narrowed) -> str:
     # The run had an incident elsewhere, so nobody asked yet whether silence means anything here.
     lines = sum(row["lines"] for row in seen.files)
     loose = sum(row["unparsed_lines"] for row in seen.files)
-    known = seen.count("leadership", ds.field("how") == "observed")
-    lacks = seen.has("coverage") and seen.count("coverage", ds.field("state").isin(LACKING))
+    known = seen.count_rows("leadership", ds.field("how") == "observed")
+    lacks = seen.has_table("coverage") and seen.count_rows(
+        "coverage", ds.field("state").isin(HIDING_STATES)
+    )
     broken = any(row["damaged"] for row in seen.files)
-    blind = not lines or not known or broken or lacks or loose > lines * READ_SHARE
+    blind = not lines or not known or broken or lacks or loose > lines * MAX_UNPARSED_SHARE
     return "cannot_tell" if blind else "clear"
 
 
@@ -168,20 +172,20 @@ def _overlaps(finding: Mapping[str, Any], span: Span) -> bool:
     return (start is None or start <= span[1]) and (end is None or end >= span[0])
 
 
-def _chains(saved: Saved, kept: set[object]) -> list[Any]:
+def _chains(run: RunOutput, kept: set[object]) -> list[Any]:
     """Keep the chains none of whose findings are gone."""
-    every = {one.get("id") for one in saved.document.get("findings") or ()}
+    every = {one.get("id") for one in run.document.get("findings") or ()}
     return [
         chain
-        for chain in saved.document.get("chains") or ()
+        for chain in run.document.get("chains") or ()
         if not any(gone in str(chain) for gone in map(str, every - kept))
     ]
 
 
-def _outcomes(saved: Saved, findings: Sequence[Mapping[str, Any]]) -> list[Any]:
+def _outcomes(run: RunOutput, findings: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Count for each detector what it found in this window."""
     rows = []
-    for outcome in saved.document.get("detectors") or ():
+    for outcome in run.document.get("detectors") or ():
         found = sum(one.get("detector") == outcome.get("detector") for one in findings)
         fired = outcome.get("status") == "fired"
         status = "quiet" if fired and not found else outcome.get("status")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow.dataset as ds
 
 from forensics.detection.shared.min_isr import Minimums, minimums
-from forensics.run_output.reader import Row, Saved
+from forensics.run_output.reader import Row, RunOutput
 
 if TYPE_CHECKING:
     from forensics.detection.context import Case
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 class _Tells:
     """Reads the saved events as detectors read them."""
 
-    saved: Saved
+    run: RunOutput
 
     def each(self, table: str, where: ds.Expression, columns: Sequence[str]) -> Iterator[Row]:
         """Read rows one by one, with the corrected time of each."""
-        for part in self.saved.parts(table, columns, where):
+        for part in self.run.chunks(table, columns, where):
             for row in part.to_pylist():
                 at = row.get("ts") or 0
-                yield row | {"at": self.saved.corrected(row.get("node"), at) if at else 0}
+                yield row | {"at": self.run.correct_time(row.get("node"), at) if at else 0}
 
 
-def least(saved: Saved) -> Minimums:
+def read_min_isr(run: RunOutput) -> Minimums:
     """Read min.insync.replicas out of the saved events; it may be that nothing is known."""
-    if not {"setting", "value", "detail", "error"} <= set(saved.columns("events")):
+    if not {"setting", "value", "detail", "error"} <= set(run.column_names("events")):
         return Minimums({}, None)
-    return minimums(cast("Case", _Tells(saved)))
+    return minimums(cast("Case", _Tells(run)))
 
 
-def of_topics(known: Minimums, topics: Sequence[str]) -> npt.NDArray[np.int64]:
+def min_isr_of_topics(known: Minimums, topics: Sequence[str]) -> npt.NDArray[np.int64]:
     """Give the minimum of each topic, 0 where it is not known."""
     return np.array([known.of(topic) or 0 for topic in topics], np.int64)

@@ -19,94 +19,94 @@ from forensics.ingest.wrapper_detection import choose
 from forensics.lib.secrets import Names, masked
 from forensics.lib.text_safety import visible
 from forensics.parsing.entries import grouped, signatures
-from forensics.run_output.reader import Finding, Proof, Saved
+from forensics.run_output.reader import Evidence, Finding, RunOutput
 
 # Tables cut what they quote; what is shorter than this was not cut, and must be the whole line.
-CUT = 230
-PLACE = re.compile(r"(?P<file>.+):(?P<line>\d{1,18})", re.DOTALL)
+MIN_CUT_BYTES = 230
+FILE_AND_LINE = re.compile(r"(?P<file>.+):(?P<line>\d{1,18})", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Cited:
+class CheckedLine:
     """One cited line, and what stands in its place now."""
 
-    proof: Proof
+    evidence: Evidence
     # same: the line that was cited; other: another one; alone: nothing to compare it with;
     # gone: no such line; lost: no such file
     state: str
-    says: str
+    message: str
     place: Place | None = None
     line: Line | None = None
-    around: tuple[Line, ...] = ()
+    context: tuple[Line, ...] = ()
     command: str | None = None
 
     @property
-    def holds(self) -> bool:
+    def is_consistent(self) -> bool:
         """Whether nothing contradicts the citation."""
         return self.state in ("same", "alone")
 
 
-def parsed(text: str) -> Proof | None:
+def parse_location(text: str) -> Evidence | None:
     """Read FILE:LINE.
 
     >>> parsed("logs.tgz!broker-1/server.log:18244").line
     18244
     """
-    found = PLACE.fullmatch(text)
+    found = FILE_AND_LINE.fullmatch(text)
     if not found or not int(found["line"]):
         return None
     # As the tables name it: no secret stands in a name.
-    return Proof(Names().shown(found["file"]), int(found["line"]), "")
+    return Evidence(Names().shown(found["file"]), int(found["line"]), "")
 
 
-def finding_of(saved: Saved, name: str) -> Finding:
+def find_finding(run: RunOutput, name: str) -> Finding:
     """Find a finding by its id, or by the beginning of one."""
     wanted = name.removeprefix("#").lower()
-    known = {finding.id.lower(): finding for finding in saved.findings}
+    known = {finding.id.lower(): finding for finding in run.findings}
     if wanted in known:
         return known[wanted]
     near = [one for key, one in known.items() if key.startswith(wanted) or key[2:] == wanted]
     if len(near) == 1:
         return near[0]
-    every = ", ".join(finding.id for finding in (near or saved.findings)[:8]) or "none at all"
+    every = ", ".join(finding.id for finding in (near or run.findings)[:8]) or "none at all"
     what = "several begin so" if near else "there is no such finding"
-    raise ForensicsError(f"{visible(name)}: {what} in {saved.out}; its findings: {every}.")
+    raise ForensicsError(f"{visible(name)}: {what} in {run.folder}; its findings: {every}.")
 
 
-def cite(
-    saved: Saved | None, proofs: Sequence[Proof], archives: Sequence[str], context: int
-) -> list[Cited]:
+def check_evidence(
+    run: RunOutput | None, proofs: Sequence[Evidence], archives: Sequence[str], context: int
+) -> list[CheckedLine]:
     """Look every cited line up in the archives, and compare it with what was quoted."""
     wanted: dict[str, list[int]] = {}
     for proof in proofs:
         wanted.setdefault(proof.file, []).append(proof.line or 1)
     found = look_up(plan(archives), wanted, context)
-    judge = _Judge(saved)
+    judge = _Judge(run)
     return [judge.cited(proof, found[proof.file], context) for proof in proofs]
 
 
 class _Judge:
     """Compares lines with what was quoted of them; reads a file again only where it must."""
 
-    def __init__(self, saved: Saved | None) -> None:
-        self._saved = saved
+    def __init__(self, run: RunOutput | None) -> None:
+        self._run = run
         self._read: dict[str, tuple[str, bytes]] = {}
 
-    def cited(self, proof: Proof, places: Sequence[Place], context: int) -> Cited:
+    def cited(self, proof: Evidence, places: Sequence[Place], context: int) -> CheckedLine:
         if not places:
-            return Cited(proof, "lost", "no file of these archives has this name")
-        if not proof.text and self._saved:
-            proof = _quoted(self._saved, proof)
+            return CheckedLine(proof, "lost", "no file of these archives has this name")
+        if not proof.text and self._run:
+            proof = _quoted(self._run, proof)
         answers = [self._judged(proof, place, context) for place in places]
         return next((one for one in answers if one.state == "same"), answers[0])
 
-    def _judged(self, proof: Proof, place: Place, context: int) -> Cited:
+    def _judged(self, proof: Evidence, place: Place, context: int) -> CheckedLine:
         number = proof.line or 1
         line = place.lines.get(number)
         if line is None:
             has = f"the file has {place.count:,} lines" if place.count is not None else ""
             why = place.damaged or has or "it is not there"
-            return Cited(proof, "gone", f"there is no such line: {why}", place)
+            return CheckedLine(proof, "gone", f"there is no such line: {why}", place)
         around = tuple(
             place.lines[near]
             for near in range(number - context, number + context + 1)
@@ -118,9 +118,9 @@ class _Judge:
         state, says = self._compared(proof, place, line)
         renamed = place.opened.file != proof.file
         says += f"; the file is now called {visible(place.opened.file)}" if renamed else ""
-        return Cited(proof, state, says, place, line, around, shown)
+        return CheckedLine(proof, state, says, place, line, around, shown)
 
-    def _compared(self, proof: Proof, place: Place, line: Line) -> tuple[str, str]:
+    def _compared(self, proof: Evidence, place: Place, line: Line) -> tuple[str, str]:
         if proof.text and _is_quote(proof.text, line.text):
             return "same", "the line that was cited"
         digest = self._digest(proof)
@@ -141,10 +141,10 @@ class _Judge:
             "NOT sure to be the line that is meant: the file is not the one that was read",
         )
 
-    def _digest(self, proof: Proof) -> str | None:
-        if self._saved is None:
+    def _digest(self, proof: Evidence) -> str | None:
+        if self._run is None:
             return None
-        mine = (row for row in self._saved.files if row["file"] == proof.file)
+        mine = (row for row in self._run.files if row["file"] == proof.file)
         return next((row["sha256"] for row in mine if not row["damaged"]), None)
 
     def _again(self, place: Place) -> tuple[str, bytes]:
@@ -154,14 +154,14 @@ class _Judge:
         return self._read[name]
 
 
-def _quoted(saved: Saved, proof: Proof) -> Proof:
+def _quoted(run: RunOutput, proof: Evidence) -> Evidence:
     """Fill in what the table of events says of a line, where it tells of it at all."""
     here = (ds.field("file") == proof.file) & (ds.field("line") == proof.line)
-    rows: list[dict[str, Any]] = saved.rows("events", ["text", "rule"], here)
+    rows: list[dict[str, Any]] = run.rows("events", ["text", "rule"], here)
     fullest = max(rows, key=lambda row: len(row["text"] or ""), default=None)
     if fullest is None:
         return proof
-    return Proof(proof.file, proof.line, fullest["text"] or "", fullest["rule"])
+    return Evidence(proof.file, proof.line, fullest["text"] or "", fullest["rule"])
 
 
 def _is_quote(text: str, line: bytes) -> bool:
@@ -170,7 +170,7 @@ def _is_quote(text: str, line: bytes) -> bool:
     whole, quote = (masked(_readable(one)) for one in (line.decode("utf-8", "replace"), text))
     # Tables cut bytes, so the last character may be half of one.
     start = quote.rstrip("\ufffd")
-    return quote == whole or (len(quote.encode()) >= CUT and whole.startswith(start))
+    return quote == whole or (len(quote.encode()) >= MIN_CUT_BYTES and whole.startswith(start))
 
 
 def _readable(text: str) -> str:

@@ -65,7 +65,7 @@ class PartitionLoss:
         return {name: getattr(self, name) for name in _LOSS_TYPES if name not in left_out}
 
 
-def sum_losses(losses: Sequence[PartitionLoss]) -> tuple[int, int | None]:
+def total_loss(losses: Sequence[PartitionLoss]) -> tuple[int, int | None]:
     """Return how many records were lost at least, and at most; null where one has no bound."""
     most = [loss.lost_records_max for loss in losses]
     known = [number for number in most if number is not None]
@@ -124,7 +124,7 @@ class Finding:
         text = repr([*scope, self.begin // SECOND])
         return "F-" + hashlib.sha256(text.encode()).hexdigest()[:8]
 
-    def document(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Give the finding as it stands in findings.json."""
         losses = {"partitions": [loss.to_json() for loss in self.losses]} if self.losses else {}
         return {
@@ -133,8 +133,8 @@ class Finding:
             "severity": self.severity,
             "confidence": self.confidence,
             "title": self.title,
-            "from": iso(self.begin),
-            "to": iso(self.end),
+            "from": iso_time(self.begin),
+            "to": iso_time(self.end),
             "brokers": sorted(self.brokers),
             "partitions": sorted(self.partitions, key=_by_number),
             "clients": sorted(self.clients),
@@ -149,14 +149,14 @@ class Finding:
         }
 
 
-def ordered(findings: Sequence[Finding]) -> list[Finding]:
+def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     """Sort findings: the worst first, then by time, then by id."""
     return sorted(
-        findings, key=lambda one: (-SEVERITIES.index(one.severity), iso(one.begin), one.id)
+        findings, key=lambda one: (-SEVERITIES.index(one.severity), iso_time(one.begin), one.id)
     )
 
 
-def iso(micros: int) -> str:
+def iso_time(micros: int) -> str:
     """Write a moment as the contract does.
 
     >>> iso(1_500_000)
@@ -187,7 +187,7 @@ def _by_number(name: str) -> tuple[str, int]:
 
 
 # One order for the keys of every object; a key that is not named here follows, by name.
-KEYS = (
+KEY_ORDER = (
     "schema", "verdict", "summary", "window", "archive",
     "id", "detector", "severity", "confidence", "title", "from", "to",
     "brokers", "clients", "measures", "evidence", "explanation", "actions",
@@ -195,9 +195,9 @@ KEYS = (
     "lost_from", "lost_to", "lost_records_min", "lost_records_max",
     "file", "line", "text", "findings",
 )  # fmt: skip
-RANK = {key: place for place, key in enumerate(KEYS)}
+KEY_RANK = {key: place for place, key in enumerate(KEY_ORDER)}
 # Legal in JSON, but they turn a terminal or an editor against its reader.
-RAW = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+UNSAFE_CHARS = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 def write_findings(document: Mapping[str, Any], path: Path) -> None:
@@ -205,7 +205,7 @@ def write_findings(document: Mapping[str, Any], path: Path) -> None:
     ordered = dict(document)
     ordered["findings"] = sorted(document.get("findings", ()), key=_harm)
     text = json.dumps(_plain(ordered), indent=1, ensure_ascii=False, allow_nan=False)
-    text = RAW.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)
+    text = UNSAFE_CHARS.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)
     half = path.with_name(f".{path.name}.{os.getpid()}")
     half.write_text(text + "\n", encoding="utf-8")
     half.replace(path)
@@ -222,7 +222,7 @@ def _plain(value: object) -> object:
         # Half a surrogate pair is no character and breaks strict readers: keep it as its code.
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, Mapping):
-        keys = sorted(value, key=lambda key: (RANK.get(str(key), len(KEYS)), str(key)))
+        keys = sorted(value, key=lambda key: (KEY_RANK.get(str(key), len(KEY_ORDER)), str(key)))
         return {str(_plain(str(key))): _plain(value[key]) for key in keys}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
         return [_plain(item) for item in value]

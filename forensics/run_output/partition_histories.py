@@ -11,22 +11,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.run_output.reader import Saved
+from forensics.run_output.reader import RunOutput
 
-COLUMNS = (
+LEADER_COLUMNS = (
     "topic", "partition", "leader_epoch", "leader", "started_at", "ended_at", "election", "clean",
     "how",
 )  # fmt: skip
-STATES = ("topic", "partition", "partition_epoch", "isr", "replicas", "started_at", "ended_at")
+ISR_COLUMNS = ("topic", "partition", "partition_epoch", "isr", "replicas", "started_at", "ended_at")
 # Stands for a leader that is not known, where -1 says that there was none.
-UNKNOWN = -2
+UNKNOWN_LEADER = -2
 Ints = npt.NDArray[np.int64]
-Name = tuple[str, int]
+TopicPartition = tuple[str, int]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Reign:
+class LeaderInterval:
     """One leader epoch, or the same one of several partitions."""
 
     leader: int | None
@@ -39,28 +39,28 @@ class Reign:
 
 
 @dataclass(frozen=True)
-class History:
+class LeaderHistory:
     """The leader epochs of one partition, or of several that are alike, by their start."""
 
-    name: Name
+    name: TopicPartition
     # unclean elections, time without a leader, leader epochs
-    harm: tuple[int, int, int]
+    impact: tuple[int, int, int]
     # leader, first epoch, last epoch, start, end, marks: unclean 1, inferred 2
     columns: Ints
     elections: pa.Array
 
-    def joined(self, other: History) -> History:
+    def merge(self, other: LeaderHistory) -> LeaderHistory:
         """Put an equal history to this one: it reaches as far as both."""
         low, high = np.minimum(self.columns, other.columns), np.maximum(self.columns, other.columns)
         columns = np.stack([low[0], low[1], high[2], low[3], high[4], low[5]])
         return replace(self, columns=columns)
 
-    def reigns(self) -> list[Reign]:
+    def intervals(self) -> list[LeaderInterval]:
         """Spell the leader epochs out."""
         rows = zip(*self.columns.tolist(), self.elections.to_pylist(), strict=True)
         return [
-            Reign(
-                leader=None if leader == UNKNOWN else leader,
+            LeaderInterval(
+                leader=None if leader == UNKNOWN_LEADER else leader,
                 epochs=(first, last),
                 start=start,
                 end=end,
@@ -73,28 +73,28 @@ class History:
 
 
 @dataclass(frozen=True)
-class States:
+class IsrHistory:
     """Who was in sync with one partition's leader, by time."""
 
-    name: Name
+    name: TopicPartition
     # which ISR, its size, the replicas there should be, start, end; -1 is not known
     columns: Ints
 
     @property
-    def thin(self) -> int:
+    def single_isr_ms(self) -> int:
         """How long there was one replica in sync, or none, where there should be more."""
         _, size, wanted, start, end = self.columns
         return int(((end - start) * ((size >= 0) & (size <= 1) & (wanted > 1))).sum())
 
 
-class Codes:
+class IsrCodes:
     """Gives each different ISR a number, the same in all parts of a table."""
 
     def __init__(self) -> None:
         """Begin with none."""
         self.known: dict[str, int] = {}
 
-    def of(self, isrs: pa.ChunkedArray) -> Ints:
+    def encode(self, isrs: pa.ChunkedArray) -> Ints:
         """Give the numbers of some."""
         kind = isrs.type
         if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
@@ -113,22 +113,24 @@ class Codes:
         return [[int(one) for one in name.split(",") if one] for name in self.known]
 
 
-def histories(saved: Saved, whole: tuple[int, int]) -> Iterator[History]:
+def read_leader_histories(run: RunOutput, whole: tuple[int, int]) -> Iterator[LeaderHistory]:
     """Read the leaders of each partition; the table holds a partition's rows together."""
-    yield from _each(saved, "leadership", COLUMNS, lambda rows, at: _led(rows, at, whole))
+    yield from _each(run, "leadership", LEADER_COLUMNS, lambda rows, at: _led(rows, at, whole))
 
 
-def states(saved: Saved, whole: tuple[int, int], codes: Codes) -> Iterator[States]:
+def read_isr_histories(
+    run: RunOutput, whole: tuple[int, int], codes: IsrCodes
+) -> Iterator[IsrHistory]:
     """Read the ISRs of each partition; the table holds a partition's rows together."""
-    yield from _each(saved, "isr", STATES, lambda rows, at: _in_sync(rows, at, whole, codes))
+    yield from _each(run, "isr", ISR_COLUMNS, lambda rows, at: _in_sync(rows, at, whole, codes))
 
 
-def moments(saved: Saved, whole: tuple[int, int]) -> Ints:
+def read_change_times(run: RunOutput, whole: tuple[int, int]) -> Ints:
     """Give every moment at which a leader or an ISR changes, once."""
     found = np.array(whole, np.int64)
     for name in ("leadership", "isr"):
         waiting, held = [found], 0
-        for part in saved.parts(name, ("started_at", "ended_at")):
+        for part in run.chunks(name, ("started_at", "ended_at")):
             waiting += [_ints(part, "started_at", whole[0]), _ints(part, "ended_at", whole[1])]
             held += len(part)
             if held > max(len(found), 1 << 18):
@@ -138,10 +140,13 @@ def moments(saved: Saved, whole: tuple[int, int]) -> Ints:
 
 
 def _each(
-    saved: Saved, table: str, columns: Sequence[str], cut: Callable[[pa.Table, Ints], Iterator[T]]
+    run: RunOutput,
+    table: str,
+    columns: Sequence[str],
+    cut: Callable[[pa.Table, Ints], Iterator[T]],
 ) -> Iterator[T]:
     held: pa.Table | None = None
-    for part in saved.parts(table, columns):
+    for part in run.chunks(table, columns):
         held = part if held is None else pa.concat_tables([held, part])
         starts = _starts(held)
         if len(starts) > 1:
@@ -159,8 +164,8 @@ def _starts(rows: pa.Table) -> Ints:
     return np.concatenate([[0], np.flatnonzero(changes) + 1]).astype(np.int64)
 
 
-def _led(rows: pa.Table, starts: Ints, whole: tuple[int, int]) -> Iterator[History]:
-    epoch, leader = _ints(rows, "leader_epoch", -1), _ints(rows, "leader", UNKNOWN)
+def _led(rows: pa.Table, starts: Ints, whole: tuple[int, int]) -> Iterator[LeaderHistory]:
+    epoch, leader = _ints(rows, "leader_epoch", -1), _ints(rows, "leader", UNKNOWN_LEADER)
     begun, over = _times(rows, starts, epoch, whole)
     unclean = _flags(pc.equal(rows["clean"].cast(pa.bool_()), False))
     marks = unclean + 2 * _flags(pc.equal(rows["how"].cast(pa.string()), "inferred"))
@@ -173,20 +178,20 @@ def _led(rows: pa.Table, starts: Ints, whole: tuple[int, int]) -> Iterator[Histo
     names = _names(rows, starts)
     for name, begin, size, (torn, off) in zip(names, starts, sizes, harms, strict=True):
         mine = slice(int(begin), int(begin + size))
-        yield History(name, (torn, off, int(size)), columns[:, mine], elections[mine])
+        yield LeaderHistory(name, (torn, off, int(size)), columns[:, mine], elections[mine])
 
 
 def _in_sync(
-    rows: pa.Table, starts: Ints, whole: tuple[int, int], codes: Codes
-) -> Iterator[States]:
+    rows: pa.Table, starts: Ints, whole: tuple[int, int], codes: IsrCodes
+) -> Iterator[IsrHistory]:
     version = _ints(rows, "partition_epoch", -1)
     begun, over = _times(rows, starts, version, whole)
     size, wanted = _sizes(rows, "isr"), _sizes(rows, "replicas")
     sizes = np.diff([*starts, len(rows)])
     order = np.lexsort((version, begun, np.repeat(np.arange(len(starts)), sizes)))
-    columns = np.stack([codes.of(rows["isr"]), size, wanted, begun, over])[:, order]
+    columns = np.stack([codes.encode(rows["isr"]), size, wanted, begun, over])[:, order]
     for name, begin, many in zip(_names(rows, starts), starts, sizes, strict=True):
-        yield States(name, columns[:, int(begin) : int(begin + many)])
+        yield IsrHistory(name, columns[:, int(begin) : int(begin + many)])
 
 
 def _times(
@@ -212,7 +217,7 @@ def _sizes(rows: pa.Table, name: str) -> Ints:
     return found
 
 
-def _names(rows: pa.Table, starts: Ints) -> Sequence[Name]:
+def _names(rows: pa.Table, starts: Ints) -> Sequence[TopicPartition]:
     firsts = rows.select(["topic", "partition"]).take(pa.array(starts))
     topics, numbers = (firsts[name].to_pylist() for name in ("topic", "partition"))
     return list(zip(topics, numbers, strict=True))

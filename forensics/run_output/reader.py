@@ -27,44 +27,48 @@ from forensics.lib.formatting import LEVELS, clock, millis
 from forensics.run_output.findings import PartitionLoss
 from forensics.schemas import scanned
 
-Moments = npt.NDArray[np.int64]
+Times = npt.NDArray[np.int64]
 
 # What of the table of clocks tells how to correct.
-CORRECTING = ("node", "offset_ms", "zone_shift_minutes", "stretches")
+CLOCK_COLUMNS = ("node", "offset_ms", "zone_shift_minutes", "stretches")
 
 
 @dataclass(frozen=True)
-class Correction:
+class ClockCorrection:
     """What one clock showed too much, stretch by stretch; all times in milliseconds as logged."""
 
     # when each stretch but the first begins
-    since: tuple[int, ...]
-    at: tuple[int, ...]
-    offsets: tuple[float, ...]
-    ppm: tuple[float, ...]
+    starts: tuple[int, ...]
+    anchors: tuple[int, ...]
+    offsets_ms: tuple[float, ...]
+    drifts_ppm: tuple[float, ...]
 
-    def farthest(self, *moments: int) -> int:
+    def max_offset(self, *moments: int) -> int:
         """Give how far off the clock may be near some moments, on whatever stretch."""
         return max(
             math.ceil(abs(offset) + abs(ppm) * (abs(moment - at) + abs(offset)) / 1e6)
-            for at, offset, ppm in zip(self.at, self.offsets, self.ppm, strict=True)
+            for at, offset, ppm in zip(self.anchors, self.offsets_ms, self.drifts_ppm, strict=True)
             for moment in moments
         )
 
-    def off(self, moments: Moments) -> Moments:
+    def offsets_at(self, moments: Times) -> Times:
         """Give what is to be taken off some moments."""
-        begins = np.array(self.since, np.int64)
+        begins = np.array(self.starts, np.int64)
         there = (moments[:, None] >= begins[None, :]).sum(axis=1)
-        drifted = np.array(self.ppm)[there] * (moments - np.array(self.at, np.int64)[there]) / 1e6
-        off: Moments = np.rint(np.array(self.offsets)[there] + drifted).astype(np.int64)
+        drifted = (
+            np.array(self.drifts_ppm)[there]
+            * (moments - np.array(self.anchors, np.int64)[there])
+            / 1e6
+        )
+        off: Times = np.rint(np.array(self.offsets_ms)[there] + drifted).astype(np.int64)
         return off
 
 
-def correction(row: Mapping[str, Any]) -> Correction | None:
+def parse_correction(row: Mapping[str, Any]) -> ClockCorrection | None:
     """Read how to correct a node's times off its row of clocks; null: nothing is known."""
     stretches: Sequence[Mapping[str, Any]] | None = row["stretches"]
     if stretches:
-        return Correction(
+        return ClockCorrection(
             tuple(_millis(one["since"]) for one in stretches[1:]),
             tuple(_millis(one["at"]) for one in stretches),
             tuple(one["offset_ms"] for one in stretches),
@@ -74,18 +78,18 @@ def correction(row: Mapping[str, Any]) -> Correction | None:
     offset, zone = row["offset_ms"], row["zone_shift_minutes"]
     if offset is None and not zone:
         return None
-    return Correction((), (0,), (float((offset or 0) + (zone or 0) * 60_000),), (0.0,))
+    return ClockCorrection((), (0,), (float((offset or 0) + (zone or 0) * 60_000),), (0.0,))
 
 
-def moments_of(events: pa.Table, known: Mapping[str, Correction]) -> Moments:
+def corrected_times(events: pa.Table, known: Mapping[str, ClockCorrection]) -> Times:
     """Give the moments of events, which have a node and a time `ts` in milliseconds, corrected."""
-    moments: Moments = events["ts"].combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
+    moments: Times = events["ts"].combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
     nodes = events["node"].combine_chunks().cast(pa.string()).dictionary_encode()
     codes = pc.fill_null(nodes.indices, -1).to_numpy(zero_copy_only=False)
     for code, node in enumerate(nodes.dictionary.to_pylist()):
         if node in known:
             mine = codes == code
-            moments[mine] -= known[node].off(moments[mine])
+            moments[mine] -= known[node].offsets_at(moments[mine])
     return moments
 
 
@@ -93,14 +97,14 @@ def _millis(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
-INCIDENT = frozenset({"critical", "high", "medium"})
+INCIDENT_SEVERITIES = frozenset({"critical", "high", "medium"})
 Row = dict[str, Any]
 # Rows held at once by who reads a table in parts.
 _PART = 50_000
 
 
 @dataclass(frozen=True)
-class Proof:
+class Evidence:
     """One line of one input file, quoted."""
 
     file: str
@@ -118,13 +122,13 @@ class Finding:
     severity: str
     confidence: str
     title: str
-    start: int | None
-    end: int | None
+    start_ms: int | None
+    end_ms: int | None
     brokers: tuple[int, ...] = ()
     partitions: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
     measures: Mapping[str, Any] = field(default_factory=dict)
-    evidence: tuple[Proof, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
     explanation: str = ""
     actions: tuple[str, ...] = ()
     # which limits were passed and by how much, why it is as sure as it says, what would make it
@@ -134,7 +138,7 @@ class Finding:
     doubts: tuple[str, ...] = ()
     status: str = ""
     # in how many weeks it was seen, the first of them, and until when somebody lives with it
-    weeks: int | None = None
+    weeks_seen: int | None = None
     first_seen: str = ""
     accepted_until: str = ""
 
@@ -151,27 +155,27 @@ class Finding:
     @property
     def is_incident(self) -> bool:
         """Whether this alone makes the verdict an incident."""
-        return self.severity in INCIDENT
+        return self.severity in INCIDENT_SEVERITIES
 
     @property
-    def rank(self) -> tuple[int, int, str]:
+    def sort_key(self) -> tuple[int, int, str]:
         """Worst first, then by time, then by id."""
         place = LEVELS.index(self.severity) if self.severity in LEVELS else len(LEVELS)
-        return place, self.start or 0, self.id
+        return place, self.start_ms or 0, self.id
 
 
 @dataclass(frozen=True)
-class Saved:
+class RunOutput:
     """One output folder; a table that is missing reads as empty."""
 
-    out: Path
+    folder: Path
     document: Mapping[str, Any]
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """All findings, worst first."""
         found = (_finding(row) for row in self.document.get("findings") or ())
-        return tuple(sorted(found, key=lambda finding: finding.rank))
+        return tuple(sorted(found, key=lambda finding: finding.sort_key))
 
     @property
     def incidents(self) -> tuple[Finding, ...]:
@@ -186,18 +190,18 @@ class Saved:
         return (start, end) if start is not None and end is not None and start < end else None
 
     @property
-    def is_part(self) -> bool:
+    def is_windowed(self) -> bool:
         """Whether only a window of the run is looked at, as a person has chosen."""
         return False
 
     @cached_property
-    def number(self) -> str:
+    def short_digest(self) -> str:
         """What tells this report from others: the first letters of the digest of its findings."""
-        held = self.out / "findings.json"
+        held = self.folder / "findings.json"
         return sha256(held.read_bytes()).hexdigest()[:12] if held.is_file() else "not saved"
 
     @cached_property
-    def offsets(self) -> dict[str, int]:
+    def clock_offsets(self) -> dict[str, int]:
         """How far each node's clock is from the reference, in milliseconds."""
         rows = self.rows("clocks", ["node", "offset_ms", "zone_shift_minutes"])
         # A clock that nothing tells of is no clock that is right; a zone can be known without it.
@@ -208,71 +212,71 @@ class Saved:
         }
 
     @cached_property
-    def corrections(self) -> dict[str, Correction]:
+    def clock_corrections(self) -> dict[str, ClockCorrection]:
         """How to correct the times of each node whose clock is known."""
-        rows = self.rows("clocks", CORRECTING)
-        found = {str(row["node"]): correction(row) for row in rows}
+        rows = self.rows("clocks", CLOCK_COLUMNS)
+        found = {str(row["node"]): parse_correction(row) for row in rows}
         return {node: one for node, one in found.items() if one}
 
-    def corrected(self, node: str | None, moment: int) -> int:
+    def correct_time(self, node: str | None, moment: int) -> int:
         """Give on the reference clock what a node logged at a moment; all in milliseconds."""
-        known = self.corrections.get(node or "")
-        return moment - int(known.off(np.array([moment]))[0]) if known else moment
+        known = self.clock_corrections.get(node or "")
+        return moment - int(known.offsets_at(np.array([moment]))[0]) if known else moment
 
     @cached_property
     def files(self) -> list[Row]:
         """Every input file, by node and name; counts that are missing are zero."""
         rows = self.rows("files", FILE_COLUMNS)
         for row in rows:
-            row.update({name: row[name] or 0 for name in COUNTS})
+            row.update({name: row[name] or 0 for name in FILE_COUNTS})
             for name in ("first_ts", "last_ts"):
-                row[name] = None if row[name] is None else self.corrected(row["node"], row[name])
+                row[name] = None if row[name] is None else self.correct_time(row["node"], row[name])
         return sorted(rows, key=lambda row: (row["node"] or "", row["file"] or ""))
 
-    def has(self, name: str) -> bool:
+    def has_table(self, name: str) -> bool:
         """Whether a table of that name was saved."""
-        return (self.out / "tables" / name).is_dir()
+        return (self.folder / "tables" / name).is_dir()
 
-    def columns(self, name: str) -> list[str]:
+    def column_names(self, name: str) -> list[str]:
         """The columns that a saved table has."""
-        data = self.data(name)
+        data = self.dataset(name)
         return list(data.schema.names) if data else []
 
     def table(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
     ) -> pa.Table:
         """Read some columns and rows; times come as milliseconds, missing columns as nulls."""
-        data = self.data(name)
+        data = self.dataset(name)
         if data is None:
             return pa.table({column: pa.nulls(0) for column in columns})
         have = set(data.schema.names)
         read = data.to_table(columns=[column for column in columns if column in have], filter=where)
         return _plain(read, columns)
 
-    def parts(
+    def chunks(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
     ) -> Iterator[pa.Table]:
         """Read as `table` does, part by part: for tables that grow with the archive."""
-        data = self.data(name)
+        data = self.dataset(name)
         if data is None:
             return
         have = [column for column in columns if column in set(data.schema.names)]
         for batch in scanned(data, have, where, _PART):
             yield _plain(pa.Table.from_batches([batch]), columns)
 
-    def count(self, name: str, where: ds.Expression | None = None) -> int:
+    def count_rows(self, name: str, where: ds.Expression | None = None) -> int:
         """Count rows without reading them all into memory."""
-        data = self.data(name)
+        data = self.dataset(name)
         return data.count_rows(filter=where) if data is not None else 0
 
     @cached_property
-    def partitions(self) -> int:
+    def partition_count(self) -> int:
         """How many partitions there are whose leaders are known or asked for."""
         keys = ["topic", "partition"]
         found = pa.table(
             {"topic": pa.array([], pa.string()), "partition": pa.array([], pa.int32())}
         )
-        for part in self.parts("leadership", keys):
+        for part in self.chunks("leadership", keys):
             found = pa.concat_tables([found, part.group_by(keys).aggregate([])])
         return int(found.group_by(keys).aggregate([]).num_rows)
 
@@ -283,27 +287,27 @@ class Saved:
         rows: list[Row] = self.table(name, columns, where).to_pylist()
         return rows
 
-    def data(self, name: str) -> ds.Dataset | None:
+    def dataset(self, name: str) -> ds.Dataset | None:
         """Open a table as it is; null where it was not saved."""
-        if not self.has(name):
+        if not self.has_table(name):
             return None
-        data = ds.dataset(self.out / "tables" / name, format="parquet", partitioning="hive")
+        data = ds.dataset(self.folder / "tables" / name, format="parquet", partitioning="hive")
         return data if data.schema.names else None
 
 
-COUNTS = (
+FILE_COUNTS = (
     "bytes", "lines", "records", "continuation_lines", "blank_lines", "unparsed_lines",
     "duplicate_lines", "events",
 )  # fmt: skip
 FILE_COLUMNS = (
     "file", "node", "role", "layout", "kafka_version", "first_ts", "last_ts", "damaged", "sha256",
-    *COUNTS,
+    *FILE_COUNTS,
 )  # fmt: skip
 
 
-def load(out: Path) -> Saved:
+def load_run(out: Path) -> RunOutput:
     """Open one output folder."""
-    return Saved(out, json.loads((out / "findings.json").read_text(encoding="utf-8")))
+    return RunOutput(out, json.loads((out / "findings.json").read_text(encoding="utf-8")))
 
 
 def _plain(read: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -331,8 +335,8 @@ def _finding(row: Mapping[str, Any]) -> Finding:
         severity=str(row.get("severity") or "info"),
         confidence=str(row.get("confidence") or "possible"),
         title=str(row.get("title") or ""),
-        start=millis(row.get("from")),
-        end=millis(row.get("to")),
+        start_ms=millis(row.get("from")),
+        end_ms=millis(row.get("to")),
         brokers=tuple(row.get("brokers") or ()),
         partitions=tuple(map(str, row.get("partitions") or ())),
         clients=tuple(map(str, row.get("clients") or ())),
@@ -344,19 +348,19 @@ def _finding(row: Mapping[str, Any]) -> Finding:
         reason=str(row.get("confidence_reason") or ""),
         doubts=tuple(map(str, row.get("doubts") or ())),
         status=str(row.get("state") or ""),
-        weeks=weeks if isinstance(weeks := row.get("weeks"), int) else None,
+        weeks_seen=weeks if isinstance(weeks := row.get("weeks"), int) else None,
         first_seen=str(row.get("first_seen") or ""),
         accepted_until=str(row.get("accepted_until") or ""),
     )
 
 
-def _proof(row: Mapping[str, Any]) -> Proof:
+def _proof(row: Mapping[str, Any]) -> Evidence:
     rule = str(row.get("rule") or "").partition("@")[0] or None
-    return Proof(str(row.get("file") or ""), row.get("line"), str(row.get("text") or ""), rule)
+    return Evidence(str(row.get("file") or ""), row.get("line"), str(row.get("text") or ""), rule)
 
 
-def short(saved: Saved, moment: int | None, *, exact: bool = False) -> str:
+def short_time(run: RunOutput, moment: int | None, *, exact: bool = False) -> str:
     """Say a time; the date only where the logs are of more than one day."""
     text = clock(moment, exact=exact)
-    days = {clock(edge)[:10] for edge in saved.window or ()}
+    days = {clock(edge)[:10] for edge in run.window or ()}
     return text[11:] if moment is not None and days == {text[:10]} else text

@@ -15,39 +15,46 @@ from typing import Any
 from forensics.errors import ForensicsError
 from forensics.lib.formatting import LEVELS, millis, span
 from forensics.lib.text_safety import visible
-from forensics.report.page import opened
+from forensics.report.page import open_output
 from forensics.weekly.coverage_normalisation import (
     Coverage,
     Span,
-    Summary,
+    WeekSummary,
     coverage,
-    hours,
+    format_coverage,
     node_of,
     per_hour,
     span_of,
 )
 from forensics.weekly.iso_week import Week, week_of
-from forensics.weekly.metrics import BROKER, CLUSTER, Signal
+from forensics.weekly.metrics import BROKER_SIGNALS, CLUSTER_SIGNALS, Signal
 from forensics.weekly.notes import Notes
-from forensics.weekly.recurrence import STATES, Trouble, blind, groups_of, last_day, notable
-from forensics.weekly.week_summary import window_of
-from forensics.weekly.week_verdict import Judgement, judge, total
+from forensics.weekly.recurrence import (
+    STATES,
+    RecurringFinding,
+    compare_sizes,
+    groups_by_signature,
+    last_day,
+    why_not_visible,
+)
+from forensics.weekly.week_summary import summarise_window
+from forensics.weekly.week_verdict import WeekVerdict, cluster_total, compare_weeks
 
-BETWEEN, AT = "..", "@"
+RANGE_SEPARATOR, WINDOW_SEPARATOR = "..", "@"
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Two windows, A and B, and what B is like beside A."""
 
-    a: Summary
-    b: Summary
-    judgement: Judgement
-    troubles: Sequence[Trouble]
+    a: WeekSummary
+    b: WeekSummary
+    judgement: WeekVerdict
+    troubles: Sequence[RecurringFinding]
 
 
 @dataclass(frozen=True)
-class Pair:
+class CountPair:
     """One count in both windows, and for each covered hour; None: nobody can tell."""
 
     signal: Signal
@@ -57,31 +64,32 @@ class Pair:
     rates: tuple[float | None, float | None]
 
 
-def window(text: str, store: Path | None = None) -> dict[str, Any]:
+def load_window(text: str, store: Path | None = None) -> dict[str, Any]:
     """Sum up what a person has named: 2026-W46, FROM..TO, OUT or OUT@FROM..TO."""
-    folder, at, stretch = text.rpartition(AT)
-    if at and BETWEEN in stretch:
+    folder, at, stretch = text.rpartition(WINDOW_SEPARATOR)
+    if at and RANGE_SEPARATOR in stretch:
         return _of_output(Path(folder), _stretch(stretch), text)
     if (Path(text) / "findings.json").is_file():
         return _of_output(Path(text), None, text)
     if store is None:
         raise ForensicsError(
-            f"{text} is no output folder of a postmortem. Name two such folders, or OUT{AT}FROM"
-            f"{BETWEEN}TO; with --store STORE name weeks, as 2026-W46, or FROM{BETWEEN}TO."
+            f"{text} is no output folder of a postmortem. Name two such folders, or "
+            f"OUT{WINDOW_SEPARATOR}FROM{RANGE_SEPARATOR}TO; with --store STORE name weeks, "
+            f"as 2026-W46, or FROM{RANGE_SEPARATOR}TO."
         )
-    if BETWEEN in text:
+    if RANGE_SEPARATOR in text:
         return _of_store(store, _stretch(text), text)
-    week = Week.named(text)
+    week = Week.parse(text)
     return _of_store(store, (week.begin // 1000, week.end // 1000), text)
 
 
 def _of_output(out: Path, span: Span | None, name: str) -> dict[str, Any]:
-    saved = opened(out)
-    if span is None and saved.window is None:
+    run = open_output(out)
+    if span is None and run.window is None:
         raise ForensicsError(f"{out}: no line in it has a time, so there is nothing to compare.")
-    whole = saved.window or (0, 0)
+    whole = run.window or (0, 0)
     # The last moment of the logs belongs to them.
-    return window_of(saved, span or (whole[0], whole[1] + 1), name)
+    return summarise_window(run, span or (whole[0], whole[1] + 1), name)
 
 
 def _of_store(store: Path, span: Span, name: str) -> dict[str, Any]:
@@ -96,23 +104,25 @@ def _of_store(store: Path, span: Span, name: str) -> dict[str, Any]:
             known = f"it has {there[0]} to {there[-1]}" if there else "it has no week"
             raise ForensicsError(f"{store} has no week {week}; {known}.")
         piece = max(span[0], week.begin // 1000), min(span[1], week.end // 1000)
-        parts.append(window_of(opened(folder), piece, name))
-    return reduce(joined, parts)
+        parts.append(summarise_window(open_output(folder), piece, name))
+    return reduce(join_windows, parts)
 
 
 def _stretch(text: str) -> Span:
-    start, end = (millis(part) for part in text.split(BETWEEN, 1))
+    start, end = (millis(part) for part in text.split(RANGE_SEPARATOR, 1))
     if start is None or end is None:
-        example = f"2026-11-10T00:00{BETWEEN}2026-11-12T00:00"
+        example = f"2026-11-10T00:00{RANGE_SEPARATOR}2026-11-12T00:00"
         raise ForensicsError(f"{text}: write a stretch of time as {example}, in UTC.")
     if start >= end:
         raise ForensicsError(f"{text}: it begins no earlier than it ends; exchange the two.")
     return start, end
 
 
-def joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def join_windows(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Put two windows together that follow each other."""
-    every = groups_of(dict(one) | {"findings": [*one["findings"], *other["findings"]]}, Notes())
+    every = groups_by_signature(
+        dict(one) | {"findings": [*one["findings"], *other["findings"]]}, Notes()
+    )
     names = sorted({*one["nodes"], *other["nodes"]})
     brokers = [side["signals"]["brokers"] for side in (one, other)]
     return dict(one) | {
@@ -149,58 +159,58 @@ def _sum(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, float | 
     return found
 
 
-def compare(a: Summary, b: Summary, notes: Notes | None = None) -> Comparison:
+def compare(a: WeekSummary, b: WeekSummary, notes: Notes | None = None) -> Comparison:
     """Say what B is like beside A."""
-    bound = (notes or Notes()).bound((a, b))
-    old, new = groups_of(a, bound), groups_of(b, bound)
+    bound = (notes or Notes()).resolve_ids((a, b))
+    old, new = groups_by_signature(a, bound), groups_by_signature(b, bound)
     found = []
     for key in {**new, **old}:
         group = new.get(key) or old[key]
         if key in new and key in old:
-            state, why = notable((new[key], b), (old[key], a), "A")
+            state, why = compare_sizes((new[key], b), (old[key], a), "A")
         elif key in new:
-            lacks = blind(group, a)
+            lacks = why_not_visible(group, a)
             state, why = ("not evaluable" if lacks else "new"), f"in A: {lacks or 'not there'}"
         else:
-            lacks = blind(group, b)
+            lacks = why_not_visible(group, b)
             state, why = ("not evaluable" if lacks else "resolved"), f"in B: {lacks or 'not there'}"
         accepted = key in new and bound.accepts(key[0], last_day(b))
         side = str((b if key in new else a)["week"])
-        found.append(Trouble(key[0], state, group, side, 1 + (key in new and key in old), side, why,
-                             bound.of(key[0]), accepted))  # fmt: skip
+        found.append(RecurringFinding(key[0], state, group, side, 1 + (key in new and key in old),
+                                      side, why, bound.find(key[0]), accepted))  # fmt: skip
     ranked = sorted(found, key=_rank)
-    return Comparison(a, b, judge(b, a, bound, other="A"), ranked)
+    return Comparison(a, b, compare_weeks(b, a, bound, other="A"), ranked)
 
 
-def _rank(one: Trouble) -> tuple[int, int, str]:
+def _rank(one: RecurringFinding) -> tuple[int, int, str]:
     return LEVELS.index(one.group["severity"]), STATES.index(one.state), one.signature
 
 
-def pairs(found: Comparison, broker: int | None = None) -> list[Pair]:
+def count_pairs(found: Comparison, broker: int | None = None) -> list[CountPair]:
     """Give each count of both windows, of one broker or of the whole cluster."""
-    signals = BROKER if broker is not None else (*BROKER, *CLUSTER)
+    signals = BROKER_SIGNALS if broker is not None else (*BROKER_SIGNALS, *CLUSTER_SIGNALS)
     return [_pair(found, signal, broker) for signal in signals]
 
 
-def _pair(found: Comparison, signal: Signal, broker: int | None) -> Pair:
+def _pair(found: Comparison, signal: Signal, broker: int | None) -> CountPair:
     sides = [(one, *_counted(one, signal.key, broker)) for one in (found.a, found.b)]
     rates = [
         None if many is None else per_hour(many, covered, span_of(one))
         for one, many, covered in sides
     ]
-    return Pair(signal, broker, (sides[0][1], sides[1][1]), (rates[0], rates[1]))
+    return CountPair(signal, broker, (sides[0][1], sides[1][1]), (rates[0], rates[1]))
 
 
-def _counted(one: Summary, key: str, broker: int | None) -> tuple[float | None, Coverage]:
+def _counted(one: WeekSummary, key: str, broker: int | None) -> tuple[float | None, Coverage]:
     if broker is None:
-        return total(one, key), coverage(one)
+        return cluster_total(one, key), coverage(one)
     covered = coverage(one, [node_of(one, broker)])
     told = one["signals"]["brokers"].get(str(broker), {})
     # Of whom no log is there, that nothing was seen means nothing.
     return (float(told.get(key, 0)) or None) if not covered[0] else float(told.get(key, 0)), covered
 
 
-def values(found: Comparison) -> dict[str, Any]:
+def comparison_json(found: Comparison) -> dict[str, Any]:
     """Give it all for machines."""
     brokers = sorted({*found.a["brokers"], *found.b["brokers"]})
     return {
@@ -209,9 +219,10 @@ def values(found: Comparison) -> dict[str, Any]:
         "why": found.judgement.why,
         "a": _side(found.a),
         "b": _side(found.b),
-        "cluster": [_values(pair) for pair in pairs(found)],
+        "cluster": [_values(pair) for pair in count_pairs(found)],
         "brokers": {
-            str(broker): [_values(pair) for pair in pairs(found, broker)] for broker in brokers
+            str(broker): [_values(pair) for pair in count_pairs(found, broker)]
+            for broker in brokers
         },
         "findings": [
             {
@@ -229,7 +240,7 @@ def values(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _side(one: Summary) -> dict[str, Any]:
+def _side(one: WeekSummary) -> dict[str, Any]:
     told, whole = coverage(one)
     return {
         "name": one["week"], "from_ms": one["window"][0], "to_ms": one["window"][1],
@@ -237,7 +248,7 @@ def _side(one: Summary) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _values(pair: Pair) -> dict[str, Any]:
+def _values(pair: CountPair) -> dict[str, Any]:
     rates = [None if one is None else round(one, 6) for one in pair.rates]
     return {
         "signal": pair.signal.key, "a": pair.counts[0], "b": pair.counts[1],
@@ -246,20 +257,20 @@ def _values(pair: Pair) -> dict[str, Any]:
 
 
 # A terminal is no page.
-MOST = 40
-HEAD = ("", "A", "B", "A an hour", "B an hour")
+MAX_TERMINAL_ROWS = 40
+TABLE_HEAD = ("", "A", "B", "A an hour", "B an hour")
 
 
-def lines(found: Comparison) -> Iterator[str]:
+def comparison_text(found: Comparison) -> Iterator[str]:
     """Say it line by line."""
-    for name, words in sides(found):
+    for name, words in describe_windows(found):
         yield f"{name}  {visible(words)}"
     yield ""
     yield f"B is {found.judgement.word.upper()}: {found.judgement.why}"
     yield ""
-    yield from _columns([HEAD, *(cells(pair) for pair in pairs(found))])
+    yield from _columns([TABLE_HEAD, *(table_cells(pair) for pair in count_pairs(found))])
     for broker in sorted({*found.a["brokers"], *found.b["brokers"]}):
-        told = [cells(pair) for pair in pairs(found, broker) if any(pair.counts)]
+        told = [table_cells(pair) for pair in count_pairs(found, broker) if any(pair.counts)]
         if told:
             yield ""
             yield f"broker {broker}"
@@ -271,31 +282,31 @@ def lines(found: Comparison) -> Iterator[str]:
              f"{visible(one.why)}{'; accepted' if one.accepted else ''}")
             for one in found.troubles
         ]  # fmt: skip
-        yield from _columns(rows[:MOST], right=False)
-        if len(rows) > MOST:
-            yield f"and {len(rows) - MOST:,} more: --json has them"
+        yield from _columns(rows[:MAX_TERMINAL_ROWS], right=False)
+        if len(rows) > MAX_TERMINAL_ROWS:
+            yield f"and {len(rows) - MAX_TERMINAL_ROWS:,} more: --json has them"
 
 
-def sides(found: Comparison) -> list[tuple[str, str]]:
+def describe_windows(found: Comparison) -> list[tuple[str, str]]:
     """Say which windows are compared, and how much of each is covered."""
     return [(name, _side_text(one)) for name, one in (("A", found.a), ("B", found.b))]
 
 
-def _side_text(one: Summary) -> str:
+def _side_text(one: WeekSummary) -> str:
     start, end = one["window"]
-    return f"{one['week']}: {span(start, end)}, logs cover {hours(coverage(one))}"
+    return f"{one['week']}: {span(start, end)}, logs cover {format_coverage(coverage(one))}"
 
 
-def cells(pair: Pair) -> tuple[str, ...]:
+def table_cells(pair: CountPair) -> tuple[str, ...]:
     """Write one count of both windows, and for each covered hour."""
-    return (pair.signal.title, *map(_count, pair.counts), *map(rate, pair.rates))
+    return (pair.signal.title, *map(_count, pair.counts), *map(format_rate, pair.rates))
 
 
 def _count(value: float | None) -> str:
     return "?" if value is None else f"{value:,.1f}".removesuffix(".0")
 
 
-def rate(value: float | None) -> str:
+def format_rate(value: float | None) -> str:
     """Write a count for an hour.
 
     >>> rate(0.01234), rate(12.0), rate(None)

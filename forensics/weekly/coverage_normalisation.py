@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from forensics.history.log_coverage import TELLING, kind_of_log
-from forensics.report.lane_intervals import gaps
-from forensics.run_output.reader import Row, Saved
+from forensics.report.lane_intervals import find_gaps
+from forensics.run_output.reader import Row, RunOutput
 
 Span = tuple[int, int]
 
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"broker-(\d+)")
 
 
 @dataclass(frozen=True)
-class Cover:
+class NodeCoverage:
     """When the logs of one node tell what happened, within a window; times in milliseconds."""
 
     node: str
@@ -37,12 +37,12 @@ class Cover:
         return self.role in _SERVERS
 
 
-def covers(saved: Saved, window: Span) -> list[Cover]:
+def measure_coverage(run: RunOutput, window: Span) -> list[NodeCoverage]:
     """Give the nodes that have logs of a window, or that others name and that have none."""
     columns = ["node", "role", "log", "state", "started_at", "ended_at"]
-    rows = [row for row in saved.rows("coverage", columns) if row["node"]]
-    reaches = _reaches(saved)
-    roles = {row["node"]: row["role"] for row in (*saved.files, *rows) if row["node"]}
+    rows = [row for row in run.rows("coverage", columns) if row["node"]]
+    reaches = _reaches(run)
+    roles = {row["node"]: row["role"] for row in (*run.files, *rows) if row["node"]}
     found = []
     for node in sorted(roles):
         mine = [row for row in rows if row["node"] == node]
@@ -50,19 +50,19 @@ def covers(saved: Saved, window: Span) -> list[Cover]:
         # Whom the window does not concern is not expected in it.
         if spans or any(clipped([_span(row, window)], window) for row in mine):
             role = str(roles[node] or "")
-            found.append(Cover(node, role, _number(node, role), tuple(spans)))
+            found.append(NodeCoverage(node, role, _number(node, role), tuple(spans)))
     return found
 
 
-def _reaches(saved: Saved) -> dict[str, dict[str, list[Span]]]:
+def _reaches(run: RunOutput) -> dict[str, dict[str, list[Span]]]:
     """Give from when to when the files of each node and kind of log reach.
 
     Only logs that tell of what happens: that of the JVM says no more than that it ran.
     """
-    copies = {row["file"] for row in saved.rows("files", ["file", "duplicate_of"])
+    copies = {row["file"] for row in run.rows("files", ["file", "duplicate_of"])
               if row["duplicate_of"]}  # fmt: skip
     found: dict[str, dict[str, list[Span]]] = {}
-    for row in saved.files:
+    for row in run.files:
         kind = kind_of_log(row["file"] or "")
         tells = kind in TELLING or row["role"] not in _SERVERS
         timed = row["node"] and row["first_ts"] is not None and row["last_ts"] is not None
@@ -86,7 +86,7 @@ def _covered(rows: Sequence[Row], kinds: dict[str, list[Span]], window: Span) ->
 
 
 def _without(spans: Iterable[Span], holes: Sequence[Span]) -> list[Span]:
-    return [piece for span in spans for piece in gaps(clipped(holes, span), span)]
+    return [piece for span in spans for piece in find_gaps(clipped(holes, span), span)]
 
 
 def _span(row: Row, window: Span) -> Span:
@@ -99,12 +99,12 @@ def _number(node: str, role: str) -> int | None:
     return int(named[1]) if named else None
 
 
-def told_until(saved: Saved, window: Span) -> int:
+def server_logs_end(run: RunOutput, window: Span) -> int:
     """Give where the logs of brokers and controllers end: no state is known to go on after that."""
-    ends = (row["last_ts"] for row in saved.files if row["role"] in _SERVERS)
+    ends = (row["last_ts"] for row in run.files if row["role"] in _SERVERS)
     last = max((end for end in ends if end is not None), default=None)
     if last is None:
-        last = saved.window[1] if saved.window else window[1]
+        last = run.window[1] if run.window else window[1]
     return min(window[1], last)
 
 
@@ -138,33 +138,33 @@ def length(spans: Iterable[Span]) -> int:
     return sum(end - start for start, end in spans)
 
 
-Summary = Mapping[str, Any]
+WeekSummary = Mapping[str, Any]
 Coverage = tuple[int, int]
 
 HOUR = 3_600_000
 # With less than this nothing is said to be over or better: one day of a working week is missing.
-ENOUGH = 0.8
+MIN_COVERED_SHARE = 0.8
 # With less than this nothing is said of a whole window: a count of an hour says little of a week.
-LEAST = 0.1
+MIN_SCALABLE_SHARE = 0.1
 # Nothing happens by halves: less than that apart, two counts are the same.
-ROUNDED = 0.5
+MIN_DIFFERENCE = 0.5
 SERVERS = ("broker", "controller")
 
 
-def span_of(one: Summary) -> int:
+def span_of(one: WeekSummary) -> int:
     """Say how long a window is, in milliseconds."""
     start, end = one["window"]
     return int(end - start)
 
 
-def servers(one: Summary) -> dict[str, int]:
+def servers(one: WeekSummary) -> dict[str, int]:
     """Give the brokers and controllers, and how long each is covered."""
     return {
         name: told["covered_ms"] for name, told in one["nodes"].items() if told["role"] in SERVERS
     }
 
 
-def coverage(one: Summary, names: Collection[str] | None = None) -> Coverage:
+def coverage(one: WeekSummary, names: Collection[str] | None = None) -> Coverage:
     """Give how long the servers are covered together, and how long they should be.
 
     `names` are those to ask of; who of them has no log is not covered at all.
@@ -174,7 +174,7 @@ def coverage(one: Summary, names: Collection[str] | None = None) -> Coverage:
     return sum(known.get(name, 0) for name in asked), span_of(one) * len(asked)
 
 
-def node_of(one: Summary, broker: int) -> str:
+def node_of(one: WeekSummary, broker: int) -> str:
     """Name the node that is a broker."""
     found = (name for name, told in one["nodes"].items() if told["broker"] == broker)
     return next(found, f"broker-{broker}")
@@ -187,7 +187,7 @@ def per_window(count: float, covered: Coverage) -> float | None:
     (6.0, None)
     """
     told, whole = covered
-    return None if not whole or told < LEAST * whole else count * whole / told
+    return None if not whole or told < MIN_SCALABLE_SHARE * whole else count * whole / told
 
 
 def per_hour(count: float, covered: Coverage, span: int) -> float | None:
@@ -200,7 +200,9 @@ def per_hour(count: float, covered: Coverage, span: int) -> float | None:
     return None if value is None or not span else value * HOUR / span
 
 
-def expected(count: float, then: tuple[Coverage, int], now: tuple[Coverage, int]) -> float | None:
+def scale_count(
+    count: float, then: tuple[Coverage, int], now: tuple[Coverage, int]
+) -> float | None:
     """Give how many there would be now, were all as it was then, by what is covered of both.
 
     Each is a coverage, and the length of its window. None: too little is covered to say so.
@@ -210,12 +212,12 @@ def expected(count: float, then: tuple[Coverage, int], now: tuple[Coverage, int]
     """
     (told, whole), span = now
     rate = per_hour(count, *then)
-    if rate is None or not whole or told < LEAST * whole:
+    if rate is None or not whole or told < MIN_SCALABLE_SHARE * whole:
         return None
     return rate * told / whole * span / HOUR
 
 
-def hours(covered: Coverage) -> str:
+def format_coverage(covered: Coverage) -> str:
     """Say a coverage.
 
     >>> hours((3_600_000, 7_200_000)), hours((1, 7_200_000)), hours((0, 90_000))
@@ -232,6 +234,6 @@ def _format_number(value: float) -> str:
     return f"{int(value * 10) / 10:,.1f}".removesuffix(".0")
 
 
-def same_rules(some: Iterable[Summary]) -> bool:
+def same_rules(some: Iterable[WeekSummary]) -> bool:
     """Whether several windows were read by the same rules."""
     return len({str(one["rules"]) for one in some}) <= 1

@@ -31,7 +31,7 @@ class Week:
     number: int
 
     @classmethod
-    def named(cls, name: str) -> Week:
+    def parse(cls, name: str) -> Week:
         """Read a name such as 2026-W46, or say what is wrong with it."""
         found = _NAME.fullmatch(name)
         try:
@@ -58,11 +58,11 @@ class Week:
         return self.begin + _DAYS * DAY
 
     @property
-    def reach(self) -> tuple[int, int]:
+    def padded_range(self) -> tuple[int, int]:
         """From when to when logs are looked at: a day more on both sides, the end not included."""
         return self.begin - DAY, self.end + DAY
 
-    def after(self, weeks: int) -> Week:
+    def shift(self, weeks: int) -> Week:
         """Give the week so many weeks later, or earlier."""
         return Week(self.number + weeks)
 
@@ -81,4 +81,4 @@ def week_of(micros: int) -> Week:
 
 
 # What is told of any other time has a wrong date, and belongs to no week.
-EARLIEST, LATEST = Week.named("1990-W01"), Week.named("2200-W01")
+EARLIEST, LATEST = Week.parse("1990-W01"), Week.parse("2200-W01")

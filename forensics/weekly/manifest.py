@@ -61,7 +61,7 @@ class Container:
     name: str
     size: int
 
-    def called(self, name: str) -> Container:
+    def with_name(self, name: str) -> Container:
         """Give it with this name, too: the shortest is kept."""
         return replace(self, name=min(self.name, name, key=_shortest))
 
@@ -79,34 +79,34 @@ class Log:
     account: str
     weeks: tuple[Week, ...] = ()
     superseded_by: str | None = None
-    told: FileAccount = field(init=False, compare=False, repr=False)
+    parsed_account: FileAccount = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Read the account once."""
-        object.__setattr__(self, "told", _account(self.account))
+        object.__setattr__(self, "parsed_account", _account(self.account))
 
     @property
     def size(self) -> int:
         """Its bytes, unpacked."""
-        return self.told.counts["bytes"]
+        return self.parsed_account.counts["bytes"]
 
     @property
     def is_undated(self) -> bool:
         """Whether it says something, but not when."""
-        return bool(self.size) and self.told.first is None and not self.weeks
+        return bool(self.size) and self.parsed_account.first is None and not self.weeks
 
-    def reached(self) -> set[Week]:
+    def weeks_with_lines(self) -> set[Week]:
         """Give the weeks in which it has lines: all of its span but its long silences."""
         return {week for week in self._spanned() if EARLIEST <= week < LATEST}
 
     def _spanned(self) -> set[Week]:
-        first, last = self.told.first, self.told.last
+        first, last = self.parsed_account.first, self.parsed_account.last
         if first is None or last is None:
             return set()
         if last < first:
             return {week_of(first), week_of(last)}
         stretches, since = [], first
-        for begin, end, _ in sorted(self.told.gaps):
+        for begin, end, _ in sorted(self.parsed_account.gaps):
             if begin >= since:
                 stretches.append((since, begin))
                 since = end
@@ -149,11 +149,11 @@ class Manifest:
         """Give a name for each place of a log."""
         return (self.containers[one].name + inside for one, inside in log.places)
 
-    def counting(self) -> Iterator[Log]:
+    def current_logs(self) -> Iterator[Log]:
         """Give the logs that no longer one takes the place of."""
         return (log for log in self.logs.values() if log.superseded_by is None)
 
-    def inside(self) -> dict[str, list[Log]]:
+    def logs_by_container(self) -> dict[str, list[Log]]:
         """Give the logs of each container."""
         found: dict[str, list[Log]] = {one: [] for one in self.containers}
         for log in self.logs.values():
@@ -175,13 +175,13 @@ class Manifest:
         }
 
 
-def written(account: FileAccount) -> str:
+def account_json(account: FileAccount) -> str:
     """Write an account as it is kept: with nothing that depends on a name."""
     told = {name: value for name, value in vars(account).items() if name not in _NOT_KEPT}
     return json.dumps(told, sort_keys=True, ensure_ascii=False)
 
 
-def unlike(names: Mapping[str, str], order: Sequence[str]) -> dict[str, str]:
+def disambiguate_names(names: Mapping[str, str], order: Sequence[str]) -> dict[str, str]:
     """Give each log a name of its own: of several with the same, all but the first by `order`.
 
     >>> unlike({"a1": "server.log", "b2": "server.log"}, ["b2", "a1"])
@@ -217,7 +217,7 @@ def _tuples(value: object) -> object:
 
 def _log(row: Mapping[str, object]) -> Log:
     places = frozenset((one["container"], one["inside"]) for one in _rows(row["places"]))
-    weeks = tuple(Week.named(str(name)) for name in _rows(row["weeks"]))
+    weeks = tuple(Week.parse(str(name)) for name in _rows(row["weeks"]))
     superseded = row["superseded_by"]
     return Log(
         str(row["id"]), places, str(row["read_by"]), str(row["account"]), weeks,
@@ -258,8 +258,8 @@ def supersede(known: Manifest, news: Iterable[str], rows: Rows) -> set[str]:
 def _candidates(known: Manifest, news: set[str]) -> Iterator[tuple[Log, list[Log]]]:
     """Give each log with the longer ones that have the same head; one of two must be new."""
     alike: dict[str, list[Log]] = {}
-    for log in known.counting():
-        if (head := log.told.heads.get(str(FIRST_HEAD))) is not None:
+    for log in known.current_logs():
+        if (head := log.parsed_account.heads.get(str(FIRST_HEAD))) is not None:
             alike.setdefault(head, []).append(log)
     for logs in alike.values():
         for short in logs:
@@ -274,8 +274,8 @@ def _candidates(known: Manifest, news: set[str]) -> Iterator[tuple[Log, list[Log
 
 
 def _same_head(short: Log, longer: Log) -> bool:
-    length = max(short.told.heads, key=int)
-    return short.told.heads[length] == longer.told.heads.get(length)
+    length = max(short.parsed_account.heads, key=int)
+    return short.parsed_account.heads[length] == longer.parsed_account.heads.get(length)
 
 
 def _begins(short: Log, longer: Log, rows: Rows) -> bool:

@@ -17,23 +17,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.report.absences import lives
-from forensics.run_output.partition_histories import Codes, Ints, States, states
-from forensics.run_output.reader import Finding, Row, Saved, moments_of
-from forensics.weekly.coverage_normalisation import Span, clipped, length, merged, told_until
+from forensics.report.absences import read_lifecycles
+from forensics.run_output.partition_histories import Ints, IsrCodes, IsrHistory, read_isr_histories
+from forensics.run_output.reader import Finding, Row, RunOutput, corrected_times
+from forensics.weekly.coverage_normalisation import Span, clipped, length, merged, server_logs_end
 
 # A summary is no catalogue; beyond that topics are counted.
 KEPT_TOPICS, TURNS = 2000, 200
 _TURNS = {"topic_created": "created", "topic_deleted": "deleted"}
 
 
-def named(saved: Saved, window: Span) -> dict[str, Any]:
+def count_topics(run: RunOutput, window: Span) -> dict[str, Any]:
     """Count the partitions of each topic whose leader is known at some time of the window."""
     begun, over = ds.field("started_at"), ds.field("ended_at")
     where = (begun < _at(window[1])) & (over.is_null() | (over >= _at(window[0])))
     keys = ["topic", "partition"]
     known = pa.table({"topic": pa.array([], pa.string()), "partition": pa.array([], pa.int32())})
-    for part in saved.parts("leadership", keys, where):
+    for part in run.chunks("leadership", keys, where):
         known = pa.concat_tables([known, part.group_by(keys).aggregate([])])
     names = known.group_by(keys).aggregate([])["topic"].to_pylist()
     counted = sorted(Counter(names).items())
@@ -44,14 +44,14 @@ def named(saved: Saved, window: Span) -> dict[str, Any]:
     }
 
 
-def turns(saved: Saved, window: Span) -> dict[str, list[str]]:
+def created_and_deleted_topics(run: RunOutput, window: Span) -> dict[str, list[str]]:
     """Name the topics that some line of the window says were created or deleted."""
     moment = ds.field("ts")
     where = ds.field("kind").isin(sorted(_TURNS)) & ds.field("telling").is_null()
     where &= (moment >= _at(window[0])) & (moment < _at(window[1]))
     found: dict[str, set[str]] = {word: set() for word in _TURNS.values()}
-    if "telling" in saved.columns("events"):
-        for row in saved.rows("events", ["kind", "topic"], where):
+    if "telling" in run.column_names("events"):
+        for row in run.rows("events", ["kind", "topic"], where):
             if row["topic"]:
                 found[_TURNS[row["kind"]]].add(row["topic"])
     return {word: sorted(names)[:TURNS] for word, names in found.items()}
@@ -67,13 +67,13 @@ NIGHT = (22, 30)
 # Less than that is a restart.
 LONG = 60_000
 # One night is a replica that failed, two are one that waits for Monday; a third is a habit.
-NIGHTS = 2
+MAX_LOW_ISR_NIGHTS = 2
 # A broker that is down leaves thousands of partitions thin; their count is told.
 KEPT_PARTITIONS = 200
 
 
 @dataclass(frozen=True)
-class Burn:
+class LowIsrNights:
     """One partition, in how many nights of the window it was thin, and for how many minutes."""
 
     partition: str
@@ -81,7 +81,7 @@ class Burn:
     minutes: float
 
 
-def nights_of(window: Span) -> list[Span]:
+def nights_in(window: Span) -> list[Span]:
     """Give the nights that begin in a window, each cut where the window ends."""
     day = 24 * HOUR
     first = window[0] // day
@@ -90,23 +90,25 @@ def nights_of(window: Span) -> list[Span]:
     return clipped(((start, end) for start, end in found if start >= window[0]), window)
 
 
-def burns(saved: Saved, window: Span) -> list[Burn]:
+def find_low_isr_nights(run: RunOutput, window: Span) -> list[LowIsrNights]:
     """Give the partitions that were thin in some night, those of the most nights first."""
-    nights = nights_of(window)
+    nights = nights_in(window)
     # What is open ends where the logs do.
-    whole = (saved.window or window)[0], told_until(saved, window)
-    found = [burn for one in states(saved, whole, Codes()) if (burn := _burn(one, nights))]
+    whole = (run.window or window)[0], server_logs_end(run, window)
+    found = [
+        burn for one in read_isr_histories(run, whole, IsrCodes()) if (burn := _burn(one, nights))
+    ]
     return sorted(found, key=lambda burn: (-burn.nights, -burn.minutes, burn.partition))
 
 
-def _burn(one: States, nights: list[Span]) -> Burn | None:
+def _burn(one: IsrHistory, nights: list[Span]) -> LowIsrNights | None:
     thin = merged(_thin(one.columns))
     lengths = [length(clipped(thin, night)) for night in nights] if thin else []
     long = [ms for ms in lengths if ms >= LONG]
     if not long:
         return None
     topic, number = one.name
-    return Burn(f"{topic}-{number}", len(long), round(sum(long) / LONG, 1))
+    return LowIsrNights(f"{topic}-{number}", len(long), round(sum(long) / LONG, 1))
 
 
 def _thin(columns: Ints) -> Iterator[Span]:
@@ -136,7 +138,7 @@ class Signal:
     noun: str = ""
 
 
-BROKER = (
+BROKER_SIGNALS = (
     Signal("leaders_lost", "Leaderships lost", "leadership lost"),
     Signal("isr_drops", "Drops from an ISR", "drop"),
     Signal("absences", "Unplanned absences", "absence"),
@@ -144,7 +146,7 @@ BROKER = (
     Signal("unclean", "Unclean elections", "unclean election"),
     Signal("errors", "Error lines understood", "error line"),
 )
-CLUSTER = (
+CLUSTER_SIGNALS = (
     Signal("minutes_dark", "Partition minutes without a leader"),
     Signal("records_lost", "Records lost at most", "record"),
     Signal("controller_changes", "Controllers elected", "election"),
@@ -164,20 +166,20 @@ class Counts:
     away: Mapping[int, Mapping[str, float | None]] = field(default_factory=dict)
 
 
-def counts(saved: Saved, window: Span, findings: Sequence[Finding]) -> Counts:
+def count_signals(run: RunOutput, window: Span, findings: Sequence[Finding]) -> Counts:
     """Count what the tables tell of a window."""
     found: dict[str, Mapping[int, float]] = {}
-    moves, found["leaders_lost"] = _moves(saved, window)
-    found["isr_drops"] = _drops(saved, window)
-    found["unclean"] = _unclean(saved, window)
-    found["errors"] = _errors(saved, window)
-    away = _away(saved, window)
+    moves, found["leaders_lost"] = _moves(run, window)
+    found["isr_drops"] = _drops(run, window)
+    found["unclean"] = _unclean(run, window)
+    found["errors"] = _errors(run, window)
+    away = _away(run, window)
     found["absences"] = {broker: told["unplanned"] or 0 for broker, told in away.items()}
     found["minutes_away"] = {broker: told["minutes"] or 0 for broker, told in away.items()}
     numbers = sorted({number for one in found.values() for number in one if number >= 0})
-    keys = [signal.key for signal in BROKER]
+    keys = [signal.key for signal in BROKER_SIGNALS]
     brokers = {number: {key: found[key].get(number, 0) for key in keys} for number in numbers}
-    return Counts(brokers, _cluster(saved, window, findings), moves, away)
+    return Counts(brokers, _cluster(run, window, findings), moves, away)
 
 
 def starting_in(window: Span) -> ds.Expression:
@@ -186,21 +188,21 @@ def starting_in(window: Span) -> ds.Expression:
     return (begun >= _at(window[0])) & (begun < _at(window[1]))
 
 
-def _moves(saved: Saved, window: Span) -> tuple[Ints, Counter[int]]:
+def _moves(run: RunOutput, window: Span) -> tuple[Ints, Counter[int]]:
     """Find when somebody ceased to lead: that the next one is chosen is no move of its own."""
     where = starting_in(window) & (ds.field("previous_leader") >= 0)
     lost, when = Counter[int](), [np.zeros(0, np.int64)]
-    for part in saved.parts("leadership", ["leader", "previous_leader", "started_at"], where):
+    for part in run.chunks("leadership", ["leader", "previous_leader", "started_at"], where):
         changed = part.filter(pc.not_equal(part["leader"], part["previous_leader"]))
         lost.update(changed["previous_leader"].to_pylist())
         when.append(changed["started_at"].to_numpy().astype(np.int64))
     return np.sort(np.concatenate(when)), lost
 
 
-def _drops(saved: Saved, window: Span) -> Counter[int]:
+def _drops(run: RunOutput, window: Span) -> Counter[int]:
     """Count how often each broker fell out of an ISR."""
-    codes, pairs = Codes(), [np.zeros((2, 0), np.int64)]
-    for one in states(saved, saved.window or window, codes):
+    codes, pairs = IsrCodes(), [np.zeros((2, 0), np.int64)]
+    for one in read_isr_histories(run, run.window or window, codes):
         known, starts = one.columns[0], one.columns[3]
         after = starts[1:]
         told = (after >= window[0]) & (after < window[1]) & (known[:-1] >= 0) & (known[1:] >= 0)
@@ -212,16 +214,16 @@ def _drops(saved: Saved, window: Span) -> Counter[int]:
     return found
 
 
-def _unclean(saved: Saved, window: Span) -> Counter[int]:
+def _unclean(run: RunOutput, window: Span) -> Counter[int]:
     where = starting_in(window) & (ds.field("election") == "unclean")
-    rows = saved.rows("leadership", ["leader"], where)
+    rows = run.rows("leadership", ["leader"], where)
     return Counter(row["leader"] for row in rows if row["leader"] is not None)
 
 
-def _errors(saved: Saved, window: Span) -> Counter[int]:
+def _errors(run: RunOutput, window: Span) -> Counter[int]:
     """Count the lines of level ERROR and above that a rule understands, by the broker's own log."""
     found = Counter[int]()
-    for part in _events(saved, window, ds.field("level").isin(LOUD)):
+    for part in _events(run, window, ds.field("level").isin(LOUD)):
         for node, many in Counter(part["node"].to_pylist()).items():
             name, _, number = str(node).rpartition("-")
             if name == "broker" and number.isdecimal():
@@ -229,33 +231,33 @@ def _errors(saved: Saved, window: Span) -> Counter[int]:
     return found
 
 
-def _events(saved: Saved, window: Span, where: ds.Expression) -> Iterator[pa.Table]:
+def _events(run: RunOutput, window: Span, where: ds.Expression) -> Iterator[pa.Table]:
     """Read events of a window by the right time: a node's own clock may be off."""
-    known = saved.corrections
-    off = max((one.farthest(*window) for one in known.values()), default=0)
+    known = run.clock_corrections
+    off = max((one.max_offset(*window) for one in known.values()), default=0)
     moment = ds.field("ts")
     where &= (moment >= _at(window[0] - off)) & (moment < _at(window[1] + off))
-    for part in saved.parts("events", ["node", "ts"], where):
-        at = moments_of(part, known)
+    for part in run.chunks("events", ["node", "ts"], where):
+        at = corrected_times(part, known)
         yield part.filter(pa.array((at >= window[0]) & (at < window[1])))
 
 
-def _away(saved: Saved, window: Span) -> dict[int, dict[str, float | None]]:
+def _away(run: RunOutput, window: Span) -> dict[int, dict[str, float | None]]:
     """Say how often each broker left in the window, and how long it was away meanwhile."""
-    last = told_until(saved, window)
+    last = server_logs_end(run, window)
     found: dict[int, dict[str, float | None]] = {}
-    for life in lives(saved):
+    for life in read_lifecycles(run):
         states = (_reach(row, last) for row in life.states)
         if life.broker is None or not clipped(states, window):
             continue
-        spans = [(one, (one.left, last if one.back is None else one.back))
-                 for one in life.absences if one.left is not None]  # fmt: skip
+        spans = [(one, (one.left_at, last if one.back_at is None else one.back_at))
+                 for one in life.absences if one.left_at is not None]  # fmt: skip
         told = [(one, piece) for one, span in spans for piece in clipped([span], window)]
-        loose = [piece for one, piece in told if one.how != CLEAN]
+        loose = [piece for one, piece in told if one.kind != CLEAN]
         lengths = sorted(end - start for start, end in loose)
         found[life.broker] = {
-            "unplanned": sum(one.how != CLEAN and _begins(one.left, window) for one, _ in told),
-            "planned": sum(one.how == CLEAN and _begins(one.left, window) for one, _ in told),
+            "unplanned": sum(one.kind != CLEAN and _begins(one.left_at, window) for one, _ in told),
+            "planned": sum(one.kind == CLEAN and _begins(one.left_at, window) for one, _ in told),
             "minutes": _minutes(sum(lengths)),
             "longest": _minutes(lengths[-1]) if lengths else None,
             "median": _minutes(lengths[len(lengths) // 2]) if lengths else None,
@@ -277,12 +279,12 @@ def _minutes(ms: int) -> float:
     return round(ms / MINUTE, 3)
 
 
-def _cluster(saved: Saved, window: Span, findings: Sequence[Finding]) -> dict[str, float | None]:
+def _cluster(run: RunOutput, window: Span, findings: Sequence[Finding]) -> dict[str, float | None]:
     stale = [one for one in findings if one.detector == "stale-metadata"]
     columns, where = ["state", "started_at"], ds.field("role") == "controller"
-    terms = saved.rows("lanes", columns, where & starting_in(window))
+    terms = run.rows("lanes", columns, where & starting_in(window))
     return {
-        "minutes_dark": _dark(saved, window),
+        "minutes_dark": _dark(run, window),
         "records_lost": _lost(findings),
         "controller_changes": sum(row["state"] == "active" for row in terms),
         "stale_bursts": len(stale),
@@ -290,16 +292,16 @@ def _cluster(saved: Saved, window: Span, findings: Sequence[Finding]) -> dict[st
     }
 
 
-def _dark(saved: Saved, window: Span) -> float:
+def _dark(run: RunOutput, window: Span) -> float:
     """Add up how long partitions had no leader; what is open ends where the logs do.
 
     Of one whose end nobody knows, no more counts than what is sure.
     """
-    last = told_until(saved, window)
+    last = server_logs_end(run, window)
     total = 0
     where = (ds.field("leader") == -1) & (ds.field("started_at") < _at(window[1]))
     where &= ds.field("ended_at").is_valid() | (ds.field("ended") == "open")
-    for part in saved.parts("leadership", ["started_at", "ended_at"], where):
+    for part in run.chunks("leadership", ["started_at", "ended_at"], where):
         start = part["started_at"].cast(pa.int64()).to_numpy()
         end = pc.fill_null(part["ended_at"].cast(pa.int64()), last).to_numpy()
         total += int(np.maximum(np.minimum(end, last) - np.maximum(start, window[0]), 0).sum())

@@ -26,8 +26,8 @@ from forensics.lib.secrets import Names
 from forensics.lib.time_units import DAY
 from forensics.schemas import EVENTS, give_back, scanned
 from forensics.weekly.iso_week import EARLIEST, LATEST, UNDATED, Week
-from forensics.weekly.manifest import Container, Log, Manifest, written
-from forensics.weekly.store_files import Draft
+from forensics.weekly.manifest import Container, Log, Manifest, account_json
+from forensics.weekly.store_files import Transaction
 
 _BLOCK = 1 << 20
 _READERS = 4
@@ -35,7 +35,7 @@ Named = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Given:
+class NewInputs:
     """What a run was given: all files on disk by their bytes, and where those to read are."""
 
     containers: Mapping[str, Container]
@@ -63,7 +63,7 @@ class Given:
         return sum(self.containers[one].size for one in self.unread)
 
 
-def given(archives: Sequence[str], known: Manifest, read_by: str) -> Given:
+def find_new_inputs(archives: Sequence[str], known: Manifest, read_by: str) -> NewInputs:
     """Look at every file on disk, and say which are to be read.
 
     That is what nobody has read yet, and what was read by other rules than those of now.
@@ -73,7 +73,7 @@ def given(archives: Sequence[str], known: Manifest, read_by: str) -> Given:
     files = [one for archive in archives for one in named_files([archive], problems)]
     stale = {
         container
-        for container, logs in known.inside().items()
+        for container, logs in known.logs_by_container().items()
         if any(log.read_by != read_by and log.superseded_by is None for log in logs)
     }
     containers: dict[str, Container] = {}
@@ -84,18 +84,18 @@ def given(archives: Sequence[str], known: Manifest, read_by: str) -> Given:
                 (label, f"{storage.shown(path)} cannot be read: {found.strerror or found}")
             )
             continue
-        one = containers.get(found.sha256, found).called(found.name)
+        one = containers.get(found.sha256, found).with_name(found.name)
         containers[found.sha256] = one
         if found.sha256 not in known.containers or found.sha256 in stale:
             unread.setdefault(found.sha256, path)
     if not containers:
         raise nothing_to_read(archives, problems)
     keys = {one: f"c{number}" for number, one in enumerate(sorted(unread))}
-    return Given(containers, unread, keys, problems, len(files))
+    return NewInputs(containers, unread, keys, problems, len(files))
 
 
-def taken(
-    known: Manifest, new: Given, read: Mapping[str, FileAccount], read_by: str
+def register_inputs(
+    known: Manifest, new: NewInputs, read: Mapping[str, FileAccount], read_by: str
 ) -> dict[str, str]:
     """Note what was read; gives each log that counts as new, and the file its events are read from.
 
@@ -103,7 +103,7 @@ def taken(
     """
     for one in new.containers.values():
         same = known.containers.get(one.sha256, one)
-        known.containers[one.sha256] = same.called(one.name)
+        known.containers[one.sha256] = same.with_name(one.name)
     news: dict[str, str] = {}
     for file in sorted(read):
         log = _log(new.place(file), read[file], read_by)
@@ -123,7 +123,7 @@ def taken(
 
 def _log(place: Named, account: FileAccount, read_by: str) -> Log:
     name = account.sha256 if account.sha256 and account.counts["bytes"] else "".join(place)
-    return Log(name, frozenset([place]), read_by, written(account))
+    return Log(name, frozenset([place]), read_by, account_json(account))
 
 
 def _digested(files: Iterable[Named]) -> Iterator[tuple[str, str, Container | OSError]]:
@@ -152,7 +152,7 @@ Place = Week | None
 
 
 @dataclass(frozen=True)
-class Spread:
+class EventsByWeek:
     """New events by weeks, in files that are thrown away; and the logs they come from."""
 
     files: Mapping[Place, Path]
@@ -171,7 +171,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Kept:
+class WeekEvents:
     """What is known of a week's events: how many there are, and digests of all and of the edges."""
 
     rows: int
@@ -180,21 +180,21 @@ class Kept:
     last_day: str | None
 
 
-def events_name(week: Place) -> str:
+def events_file(week: Place) -> str:
     """Name the file of a week's events; what has no time is kept by itself."""
     return f"{_SECTION}/week={UNDATED if week is None else week}/{PART}"
 
 
-def kept_weeks(draft: Draft) -> list[Week]:
+def weeks_with_events(draft: Transaction) -> list[Week]:
     """Give the weeks that have events in the store."""
     names = (name.split("/")[1].partition("=")[2] for name in draft.names(_SECTION))
-    return sorted(Week.named(name) for name in names if name != UNDATED)
+    return sorted(Week.parse(name) for name in names if name != UNDATED)
 
 
-def spread(
+def partition_by_week(
     staged: Path, news: Mapping[str, str], read: Mapping[str, FileAccount], scratch: Path,
     floor: Week | None = None,
-) -> Spread:  # fmt: skip
+) -> EventsByWeek:  # fmt: skip
     """Sort new events out by weeks; `news` names each log and the file it was read from.
 
     What is older than `floor` is let go: that week is kept no more.
@@ -215,34 +215,34 @@ def spread(
     for writer in writers.values():
         writer.close()
     rows = sum(writer.rows for writer in writers.values())
-    return Spread(files, {week: frozenset(found) for week, found in logs.items()}, rows)
+    return EventsByWeek(files, {week: frozenset(found) for week, found in logs.items()}, rows)
 
 
-def keep(draft: Draft, week: Place, new: pa.Table, gone: Iterable[str]) -> None:
+def merge_week(draft: Transaction, week: Place, new: pa.Table, gone: Iterable[str]) -> None:
     """Write the events of a week anew: the old ones without those of some logs, and the new."""
-    name = events_name(week)
+    name = events_file(week)
     old = draft.find(name)
     target = draft.scratch / PART
     with Writer(target, EVENTS) as writer:
         for part in _merged(old, new, pa.array(sorted(gone), pa.string())):
             writer.add(part)
     if writer.rows:
-        target.replace(draft.path(name))
+        target.replace(draft.new_path(name))
     else:
-        draft.drop(name)
+        draft.delete(name)
     give_back()
 
 
-def told(draft: Draft, week: Week) -> Kept | None:
+def describe_week(draft: Transaction, week: Week) -> WeekEvents | None:
     """Say what is kept of a week; null if there are no events in it."""
-    path = draft.find(events_name(week))
+    path = draft.find(events_file(week))
     if path is None:
         return None
     every = digest_of(parts(path), EVENTS)
     first = digest_of(parts(path, None, _before(week.begin + DAY)), EVENTS)
     last = digest_of(parts(path, None, ~_before(week.end - DAY)), EVENTS)
     rows = sum(len(part) for part in parts(path, ["line"]))
-    return Kept(rows, str(every), first, last)
+    return WeekEvents(rows, str(every), first, last)
 
 
 def _before(micros: int) -> pc.Expression:
@@ -287,7 +287,7 @@ def _by_week(rows: pa.Table) -> Iterator[tuple[Place, pa.Table]]:
         if number is None:
             yield None, rows.filter(pc.is_null(numbers))
         else:
-            yield EARLIEST.after(number), rows.filter(pc.equal(numbers, number))
+            yield EARLIEST.shift(number), rows.filter(pc.equal(numbers, number))
 
 
 def _merged(old: Path | None, new: pa.Table, gone: pa.Array) -> Iterator[pa.Table]:

@@ -45,7 +45,7 @@ class Notes:
     entries: Mapping[str, Note] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
 
-    def renamed(self, signature: str) -> str:
+    def current_signature(self, signature: str) -> str:
         """Give a signature by the name that its detector has now.
 
         >>> Notes(aliases={"old": "new"}).renamed("old: broker 2")
@@ -54,30 +54,31 @@ class Notes:
         detector, between, subject = signature.partition(": ")
         return f"{self.aliases.get(detector, detector)}{between}{subject}"
 
-    def of(self, signature: str) -> Note | None:
+    def find(self, signature: str) -> Note | None:
         """Find what is said of a signature by its name of today."""
         return self.entries.get(signature)
 
     def accepts(self, signature: str, day: date) -> bool:
         """Whether somebody knows of it, and has accepted it until that day or longer."""
-        note = self.of(signature)
+        note = self.find(signature)
         return note is not None and note.accepts(day)
 
-    def bound(self, summaries: Iterable[Mapping[str, Any]]) -> Notes:
+    def resolve_ids(self, summaries: Iterable[Mapping[str, Any]]) -> Notes:
         """Say of the signatures of some weeks what was said of ids that are found in them."""
         found: dict[str, Note] = {}
         for one in summaries:
             for group in one["findings"]:
                 for told in group["findings"]:
                     if told[0] in self.entries:
-                        found[self.renamed(group["signature"])] = self.entries[told[0]]
+                        found[self.current_signature(group["signature"])] = self.entries[told[0]]
         # What is said of a signature by its name comes before what is said of one of its ids.
         return Notes(
-            found | {self.renamed(key): note for key, note in self.entries.items()}, self.aliases
+            found | {self.current_signature(key): note for key, note in self.entries.items()},
+            self.aliases,
         )
 
 
-def notes_of(store: Path, detectors: Iterable[str] = ()) -> Notes:
+def load_notes(store: Path, detectors: Iterable[str] = ()) -> Notes:
     """Read the notes of a store; `detectors` are those of packs, beside the shipped ones."""
     path = store / NAME
     if not path.is_file() or not path.read_text("utf-8", "replace").strip():

@@ -9,15 +9,15 @@ from typing import Any
 
 from forensics.lib.formatting import LEVELS
 from forensics.weekly.coverage_normalisation import (
-    ENOUGH,
-    ROUNDED,
+    MIN_COVERED_SHARE,
+    MIN_DIFFERENCE,
     Coverage,
-    Summary,
+    WeekSummary,
     coverage,
-    expected,
-    hours,
+    format_coverage,
     node_of,
     same_rules,
+    scale_count,
     span_of,
 )
 from forensics.weekly.iso_week import Week
@@ -31,7 +31,7 @@ Group = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Trouble:
+class RecurringFinding:
     """One thing that is wrong, or was, with what the weeks before say of it."""
 
     signature: str
@@ -58,31 +58,31 @@ class Trouble:
         return self.state not in ("resolved", "not evaluable")
 
 
-def troubles(
-    week: Summary, earlier: Sequence[Summary], notes: Notes | None = None
-) -> list[Trouble]:
+def find_recurrences(
+    week: WeekSummary, earlier: Sequence[WeekSummary], notes: Notes | None = None
+) -> list[RecurringFinding]:
     """Compare a week with those before it; the worst first."""
-    notes = (notes or Notes()).bound((*earlier, week))
+    notes = (notes or Notes()).resolve_ids((*earlier, week))
     before = sorted((one for one in earlier if one["week"] < week["week"]),
                     key=lambda one: str(one["week"]))  # fmt: skip
-    known = [(one, groups_of(one, notes)) for one in before]
-    now = groups_of(week, notes)
+    known = [(one, groups_by_signature(one, notes)) for one in before]
+    now = groups_by_signature(week, notes)
     found = [_present(key, group, week, known, notes) for key, group in now.items()]
     found += _gone(week, now, known, notes)
     return sorted(found, key=_rank)
 
 
-def _rank(one: Trouble) -> tuple[int, int, str]:
+def _rank(one: RecurringFinding) -> tuple[int, int, str]:
     level = one.group["severity"]
     place = LEVELS.index(level) if level in LEVELS else len(LEVELS)
     return place, STATES.index(one.state), one.signature
 
 
-def groups_of(one: Summary, notes: Notes) -> dict[Key, Group]:
+def groups_by_signature(one: WeekSummary, notes: Notes) -> dict[Key, Group]:
     """Give what was found, by its name of today; two names may have become one."""
     found: dict[Key, Group] = {}
     for group in one["findings"]:
-        key = notes.renamed(group["signature"]), bool(group["incident"])
+        key = notes.current_signature(group["signature"]), bool(group["incident"])
         old = found.get(key)
         found[key] = group if old is None else _joined(old, group)
     return found
@@ -96,7 +96,7 @@ def _joined(one: Group, other: Group) -> Group:
     }
 
 
-def last_day(one: Summary) -> date:
+def last_day(one: WeekSummary) -> date:
     """Give the last day of a window: by then what was accepted until a day is judged."""
     start, end = one["window"]
     del start
@@ -106,38 +106,38 @@ def last_day(one: Summary) -> date:
 def _present(
     key: Key,
     group: Group,
-    week: Summary,
-    known: Sequence[tuple[Summary, Mapping[Key, Group]]],
+    week: WeekSummary,
+    known: Sequence[tuple[WeekSummary, Mapping[Key, Group]]],
     notes: Notes,
-) -> Trouble:
+) -> RecurringFinding:
     seen = [(one, groups[key]) for one, groups in known if key in groups]
     state, why = _state(group, week, seen, [one for one, _ in known])
     first = str(seen[0][0]["week"]) if seen else str(week["week"])
-    return Trouble(key[0], state, group, str(week["week"]), len(seen) + 1, first, why,
-                   notes.of(key[0]), notes.accepts(key[0], last_day(week)))  # fmt: skip
+    return RecurringFinding(key[0], state, group, str(week["week"]), len(seen) + 1, first, why,
+                   notes.find(key[0]), notes.accepts(key[0], last_day(week)))  # fmt: skip
 
 
 def _state(
     group: Group,
-    week: Summary,
-    seen: Sequence[tuple[Summary, Group]],
-    known: Sequence[Summary],
+    week: WeekSummary,
+    seen: Sequence[tuple[WeekSummary, Group]],
+    known: Sequence[WeekSummary],
 ) -> tuple[str, str]:
     if not known:
         return "seen", "there is no earlier week to compare with"
     if not seen:
-        could = sum(blind(group, one) is None for one in known)
+        could = sum(why_not_visible(group, one) is None for one in known)
         many = f"{len(known)} earlier {'week' if len(known) == 1 else 'weeks'}"
         none = "none of which could have shown it" if not could else f"{could} could have shown it"
         return "new", f"not in the {many}, {none}"
     last, old = seen[-1]
-    if Week.named(str(last["week"])).after(1) != Week.named(str(week["week"])):
+    if Week.parse(str(last["week"])).shift(1) != Week.parse(str(week["week"])):
         return "recurring", f"last seen in {last['week']}"
-    return notable((group, week), (old, last))
+    return compare_sizes((group, week), (old, last))
 
 
-def notable(
-    now: tuple[Group, Summary], then: tuple[Group, Summary], other: str = ""
+def compare_sizes(
+    now: tuple[Group, WeekSummary], then: tuple[Group, WeekSummary], other: str = ""
 ) -> tuple[str, str]:
     """Say whether the same trouble has become worse or better, and by which numbers."""
     (group, week), (old, last) = now, then
@@ -149,16 +149,18 @@ def notable(
         word = "worse" if rank < rank_then else "better"
         return word, f"{group['severity']}, {old['severity']} in {where}"
     size, size_then = float(group["size"]), float(old["size"])
-    usual = expected(size_then, (_covered(old, last), span_of(last)),
+    usual = scale_count(size_then, (_covered(old, last), span_of(last)),
                      (_covered(group, week), span_of(week)))  # fmt: skip
     says = f"{_figure(size)} against {_figure(size_then)} in {where}"
     if usual is None:
         return "recurring", f"{says}; too little is covered to compare"
     # A week that is covered worse must not look better, nor one covered better look worse.
     alike = span_of(week) == span_of(last)
-    if size - usual >= ROUNDED and size > FACTOR * max(usual, size_then if alike else 0):
+    if size - usual >= MIN_DIFFERENCE and size > FACTOR * max(usual, size_then if alike else 0):
         return "worse", says
-    if usual - size >= ROUNDED and FACTOR * size < (min(usual, size_then) if alike else usual):
+    if usual - size >= MIN_DIFFERENCE and FACTOR * size < (
+        min(usual, size_then) if alike else usual
+    ):
         return "better", says
     return "recurring", says
 
@@ -167,12 +169,12 @@ def _figure(value: float) -> str:
     return f"{value:,.1f}".removesuffix(".0")
 
 
-def _covered(group: Group, one: Summary) -> Coverage:
+def _covered(group: Group, one: WeekSummary) -> Coverage:
     names = [node_of(one, broker) for broker in group["brokers"]]
     return coverage(one, names or None)
 
 
-def blind(group: Group, one: Summary) -> str | None:
+def why_not_visible(group: Group, one: WeekSummary) -> str | None:
     """Say why a window could not have shown such a trouble; None: it could."""
     told = one["detectors"].get(group["detector"])
     if told is None:
@@ -187,20 +189,20 @@ def blind(group: Group, one: Summary) -> str | None:
     for broker in group["brokers"]:
         name = node_of(one, broker)
         covered = one["nodes"].get(name, {}).get("covered_ms", 0)
-        if covered < ENOUGH * span_of(one):
-            return f"logs of broker {broker} cover {hours((covered, span_of(one)))}"
+        if covered < MIN_COVERED_SHARE * span_of(one):
+            return f"logs of broker {broker} cover {format_coverage((covered, span_of(one)))}"
     whole = coverage(one)
-    if not whole[1] or whole[0] < ENOUGH * whole[1]:
-        return f"the logs cover {hours(whole)}"
+    if not whole[1] or whole[0] < MIN_COVERED_SHARE * whole[1]:
+        return f"the logs cover {format_coverage(whole)}"
     return None
 
 
 def _gone(
-    week: Summary,
+    week: WeekSummary,
     now: Mapping[Key, Group],
-    known: Sequence[tuple[Summary, Mapping[Key, Group]]],
+    known: Sequence[tuple[WeekSummary, Mapping[Key, Group]]],
     notes: Notes,
-) -> Iterator[Trouble]:
+) -> Iterator[RecurringFinding]:
     """Give what was there and is not: over, where somebody would have seen it, or nobody knows."""
     every = dict.fromkeys(key for _, groups in known for key in groups if key[1] and key not in now)
     for key in every:
@@ -212,12 +214,12 @@ def _gone(
         why = _over(group, last, week)
         state = "not evaluable" if why else "resolved"
         says = why or f"last seen in {last['week']}; it would have been seen"
-        yield Trouble(key[0], state, group, str(last["week"]), len(seen),
-                      str(seen[0][1]["week"]), says, notes.of(key[0]))  # fmt: skip
+        yield RecurringFinding(key[0], state, group, str(last["week"]), len(seen),
+                      str(seen[0][1]["week"]), says, notes.find(key[0]))  # fmt: skip
 
 
-def _over(group: Group, last: Summary, one: Summary) -> str | None:
+def _over(group: Group, last: WeekSummary, one: WeekSummary) -> str | None:
     """Say why a trouble that is not there may still not be over; None: it is."""
     if not same_rules((last, one)):
         return f"the rules are others than in {last['week']}"
-    return blind(group, one)
+    return why_not_visible(group, one)

@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from forensics.lib.storage import Objects, shown
-from forensics.weekly.store_files import StoreHeldError, owner, told_of
+from forensics.weekly.store_files import StoreHeldError, describe_owner, lock_owner
 
 _JOURNAL = ".commit.tar"
 _GONE = "gone.json"
@@ -34,7 +34,7 @@ _FORGOTTEN = 24 * 3600.0
 
 
 @contextmanager
-def mirrored(address: str, wait: float, say: Callable[[str], None]) -> Iterator[Path]:
+def open_remote_store(address: str, wait: float, say: Callable[[str], None]) -> Iterator[Path]:
     """Give a folder that holds what the store holds; what is changed in it is put back at the end.
 
     If what is done with it fails, the store stays as it was.
@@ -113,11 +113,11 @@ def _digest(path: Path) -> str:
 
 @contextmanager
 def _held(store: Objects, address: str, wait: float, say: Callable[[str], None]) -> Iterator[None]:
-    mine = json.dumps(owner() | {"run": secrets.token_hex(8)}).encode()
+    mine = json.dumps(lock_owner() | {"run": secrets.token_hex(8)}).encode()
     until = time.monotonic() + wait
     said = False
     while not _taken(store, mine):
-        other = told_of(store.read(_LOCK).decode("utf-8", "replace"))
+        other = describe_owner(store.read(_LOCK).decode("utf-8", "replace"))
         if time.monotonic() >= until:
             raise StoreHeldError(
                 f"Another run holds {shown(address)}: {other}. Try again when it is done, or let "

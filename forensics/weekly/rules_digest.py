@@ -27,18 +27,18 @@ _WRITTEN = ("schema/",)
 
 
 @dataclass(frozen=True)
-class Rulebook:
+class RulesDigest:
     """The digests of the rules."""
 
     reading: str
     finding: str
 
-    def document(self) -> dict[str, str]:
+    def as_json(self) -> dict[str, str]:
         """Give them as they stand in a store."""
         return {"reading": self.reading, "finding": self.finding}
 
 
-def rulebook(packs: Sequence[Pack]) -> Rulebook:
+def digest_rules(packs: Sequence[Pack]) -> RulesDigest:
     """Digest the shipped rules with packs over them."""
     shipped = open_pack(root())
     plugins = sorted(one.value for one in entry_points(group="kafka_forensics.detectors"))
@@ -53,7 +53,7 @@ def rulebook(packs: Sequence[Pack]) -> Rulebook:
         if rules or disabled:
             reading += [f"without {disabled}", *_pages(pack, rules)]
         finding += _pages(pack, _names(pack))
-    return Rulebook(_digest(reading), _digest(finding))
+    return RulesDigest(_digest(reading), _digest(finding))
 
 
 def _is_read(name: str) -> bool:

@@ -35,13 +35,13 @@ class StoreHeldError(ForensicsError):
 
 
 @contextmanager
-def held(store: Path, wait: float, say: Callable[[str], None]) -> Iterator[None]:
+def lock_store(store: Path, wait: float, say: Callable[[str], None]) -> Iterator[None]:
     """Hold a store; for so many seconds wait until another run has let it go."""
     store.mkdir(parents=True, exist_ok=True)
     with (store / _NAME).open("a+", encoding="utf-8") as lock:
         _take(lock, store, wait, say)
         lock.truncate(0)
-        lock.write(json.dumps(owner()))
+        lock.write(json.dumps(lock_owner()))
         lock.flush()
         try:
             yield
@@ -58,7 +58,7 @@ def _take(lock: IO[str], store: Path, wait: float, say: Callable[[str], None]) -
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            other = told_of(lock.read())
+            other = describe_owner(lock.read())
             if time.monotonic() >= until:
                 raise StoreHeldError(
                     f"Another run holds {store}: {other}. Try again when it is done, or let this "
@@ -72,13 +72,13 @@ def _take(lock: IO[str], store: Path, wait: float, say: Callable[[str], None]) -
         time.sleep(_PAUSE)
 
 
-def owner() -> dict[str, object]:
+def lock_owner() -> dict[str, object]:
     """Say who this process is."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
 
 
-def told_of(lock: str) -> str:
+def describe_owner(lock: str) -> str:
     """Say who has written a lock, and how long ago."""
     try:
         said = json.loads(lock)
@@ -99,7 +99,7 @@ def _span(seconds: int) -> str:
     return f"{seconds} second{'' if seconds == 1 else 's'}"
 
 
-HEAD = "store.json"
+STORE_FILE = "store.json"
 # The user's own, never written here.
 NOTES = "notes.yaml"
 _NEW = ".new"
@@ -107,7 +107,7 @@ _SCRATCH = ".scratch"
 _JOURNAL = ".commit.json"
 
 
-class Shelf:
+class StoreFiles:
     """The files of one store by their names, such as `weeks/2026-W46/week.json`; in a folder.
 
     Everything that touches the store's files goes through here and through a draft.
@@ -117,16 +117,16 @@ class Shelf:
         """Take the folder; it is made when something is first put there."""
         self.root = root
 
-    def look(self) -> None:
+    def refuse_other_folders(self) -> None:
         """Refuse a folder that holds something else: nothing may be changed there."""
-        begun = (self.root / HEAD).is_file() or (self.root / _JOURNAL).is_file()
+        begun = (self.root / STORE_FILE).is_file() or (self.root / _JOURNAL).is_file()
         if not begun and (found := self._strangers()):
             raise ForensicsError(
-                f"{self.root} is no store: it has no {HEAD}, but holds {found[0]}. Give the folder "
-                "of an earlier audit, or an empty or new one."
+                f"{self.root} is no store: it has no {STORE_FILE}, but holds {found[0]}. Give the "
+                "folder of an earlier audit, or an empty or new one."
             )
 
-    def open(self) -> None:
+    def recover(self) -> None:
         """Bring to an end what a killed run began; who calls this must hold the store."""
         if (self.root / _JOURNAL).is_file():
             self._follow()
@@ -141,21 +141,21 @@ class Shelf:
         """Name all files of a folder of the store, and of those in it."""
         return sorted(_files(self.root, below))
 
-    def draft(self) -> Draft:
+    def begin(self) -> Transaction:
         """Begin to write what shall take the place of what there is."""
         self._sweep()
-        return Draft(self)
+        return Transaction(self)
 
-    def abandon(self) -> None:
+    def roll_back(self) -> None:
         """Throw away what was drafted, unless it is already on its way to its place."""
         if not (self.root / _JOURNAL).is_file():
             self._sweep()
 
-    def commit(self, names: Iterable[str], gone: Iterable[str]) -> None:
+    def commit(self, names: Iterable[str], deleted: Iterable[str]) -> None:
         """Let drafted files take their places and others go: all of it or, if killed, later."""
         for name in names:
             _settle(self.root / _NEW / name)
-        told = json.dumps({"move": sorted(names), "delete": sorted(gone)}, indent=1)
+        told = json.dumps({"move": sorted(names), "delete": sorted(deleted)}, indent=1)
         half = self.root / f"{_JOURNAL}.half"
         half.write_text(told, encoding="utf-8")
         _settle(half)
@@ -192,10 +192,10 @@ class Shelf:
         return [name for name in there if not name.startswith((".", "_")) and name != NOTES]
 
 
-class Draft:
+class Transaction:
     """What shall be in the store: the files that are there, with the new ones over them."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: StoreFiles) -> None:
         """Begin with what is there."""
         self._shelf = shelf
         self._new = shelf.root / _NEW
@@ -203,7 +203,7 @@ class Draft:
         self._gone: set[str] = set()
 
     @property
-    def root(self) -> Path:
+    def new_files(self) -> Path:
         """The folder of all that is drafted."""
         return self._new
 
@@ -212,7 +212,7 @@ class Draft:
         """A folder for what is thrown away when the run is done."""
         return self._shelf.root / _SCRATCH
 
-    def path(self, name: str) -> Path:
+    def new_path(self, name: str) -> Path:
         """Give the path at which a new file is to be written."""
         path = self._new / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -220,7 +220,7 @@ class Draft:
 
     def write(self, name: str, text: str) -> Path:
         """Write a small file."""
-        path = self.path(name)
+        path = self.new_path(name)
         path.write_text(text, encoding="utf-8", newline="\n")
         return path
 
@@ -235,15 +235,15 @@ class Draft:
         """Name all files of a folder, new and old."""
         return sorted({*self._shelf.names(below)} - self._gone | {*_files(self._new, below)})
 
-    def drop(self, name: str) -> None:
+    def delete(self, name: str) -> None:
         """Let a file go."""
         (self._new / name).unlink(missing_ok=True)
         self._gone.add(name)
 
-    def renew(self, folder: str) -> Path:
+    def replace_folder(self, folder: str) -> Path:
         """Write a whole folder anew: what is not written again goes."""
         for name in self.names(folder):
-            self.drop(name)
+            self.delete(name)
         path = self._new / folder
         path.mkdir(parents=True, exist_ok=True)
         return path

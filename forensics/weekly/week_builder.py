@@ -31,21 +31,21 @@ from forensics.lib.deterministic_parquet import PART, Writer, parts, settle
 from forensics.parsing.time_statistics import SILENCE
 from forensics.pipeline import judge
 from forensics.report import page
-from forensics.report.time_window import Narrowed, narrow
-from forensics.run_output.findings import Finding, iso, write_findings
-from forensics.run_output.reader import Saved
+from forensics.report.time_window import WindowedRun, narrow_run
+from forensics.run_output.findings import Finding, iso_time, write_findings
+from forensics.run_output.reader import RunOutput
 from forensics.run_result import Stopwatch
 from forensics.schemas import BREACHES, CUTS, EVENTS, FILES, ISR, LEADERSHIP, give_back
 from forensics.settings import Settings
 from forensics.weekly.iso_week import Week
-from forensics.weekly.manifest import Log, Manifest, unlike, written
-from forensics.weekly.new_inputs import Kept, events_name
-from forensics.weekly.rules_digest import Rulebook
-from forensics.weekly.store_files import Draft
-from forensics.weekly.week_summary import summary_of
+from forensics.weekly.manifest import Log, Manifest, account_json, disambiguate_names
+from forensics.weekly.new_inputs import WeekEvents, events_file
+from forensics.weekly.rules_digest import RulesDigest
+from forensics.weekly.store_files import Transaction
+from forensics.weekly.week_summary import summarise_week
 
 
-def belonging(answers: Answers, week: Week) -> Answers:
+def begun_in_week(answers: Answers, week: Week) -> Answers:
     """Keep what begins in a week, and count for each detector what is left."""
     found = [one for one in answers.findings if _begins(one, week)]
     hidden = [one for one in answers.suppressed if _begins(one.finding, week)]
@@ -62,25 +62,25 @@ def belonging(answers: Answers, week: Week) -> Answers:
     return replace(answers, findings=found, suppressed=hidden, chains=chains, outcomes=outcomes)
 
 
-def carried(findings: Sequence[Finding], week: Week) -> list[dict[str, Any]]:
+def carried_over(findings: Sequence[Finding], week: Week) -> list[dict[str, Any]]:
     """Name what began before a week, and went on in it: the week before tells of it."""
     return [
         {
             "id": one.id, "detector": one.detector, "severity": one.severity, "title": one.title,
-            "from": iso(one.begin), "to": iso(one.end),
+            "from": iso_time(one.begin), "to": iso_time(one.end),
         }
         for one in findings
         if one.begin < week.begin <= one.end
     ]  # fmt: skip
 
 
-def seen(out: Path, document: Mapping[str, Any], week: Week) -> Narrowed:
+def narrow_to_week(out: Path, document: Mapping[str, Any], week: Week) -> WindowedRun:
     """Look at a run of nine days through the week in its middle, as far as logs reach."""
-    saved = Saved(out, document)
+    run = RunOutput(out, document)
     begin, end = week.begin // 1000, week.end // 1000 - 1
-    if saved.window and saved.window[0] < end and saved.window[1] > begin:
-        begin, end = max(begin, saved.window[0]), min(end, saved.window[1])
-    return narrow(saved, (begin, end))
+    if run.window and run.window[0] < end and run.window[1] > begin:
+        begin, end = max(begin, run.window[0]), min(end, run.window[1])
+    return narrow_run(run, (begin, end))
 
 
 def _begins(finding: Finding, week: Week) -> bool:
@@ -103,36 +103,36 @@ _FOLDED = (
 
 
 @dataclass(frozen=True)
-class Builder:
+class WeekBuilder:
     """Builds weeks of one store, all by the same rules."""
 
-    draft: Draft
+    draft: Transaction
     known: Manifest
-    kept: Mapping[Week, Kept]
-    book: Rulebook
+    kept: Mapping[Week, WeekEvents]
+    book: RulesDigest
     rules: Catalogue
     packs: tuple[Path, ...]
 
     def digest(self, week: Week) -> str:
         """Name all that a week is made of."""
-        before, now, after = (self.kept.get(week.after(by)) for by in (-1, 0, 1))
+        before, now, after = (self.kept.get(week.shift(by)) for by in (-1, 0, 1))
         made_of = {
             "schema": _SCHEMA,
-            "rules": self.book.document(),
+            "rules": self.book.as_json(),
             "events": [
                 before.last_day if before else None,
                 now.all if now else None,
                 after.first_day if after else None,
             ],
             "logs": [
-                [log.id, one.file, log.read_by, written(one)] for log, one in self._logs(week)
+                [log.id, one.file, log.read_by, account_json(one)] for log, one in self._logs(week)
             ],
         }
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
     def build(self, week: Week, engine: Engine, watch: Stopwatch) -> dict[str, Any]:
         """Write the folder of a week, all but its page; gives its findings.json."""
-        out = self.draft.renew(folder_of(week))
+        out = self.draft.replace_folder(week_folder(week))
         settings = Settings((), out, packs=self.packs)
         counted = self._counted(week)
         chosen = self._logs(week)
@@ -155,8 +155,8 @@ class Builder:
         before: list[dict[str, Any]] = []
 
         def mine(answers: Answers) -> Answers:
-            before.extend(carried(answers.findings, week))
-            return belonging(answers, week)
+            before.extend(carried_over(answers.findings, week))
+            return begun_in_week(answers, week)
 
         document, _ = judge(files, past, self.rules, settings, watch, chosen=mine)
         give_back()
@@ -168,13 +168,13 @@ class Builder:
             return self._tell(week, out, document)
 
     def _tell(self, week: Week, out: Path, document: dict[str, Any]) -> dict[str, Any]:
-        narrowed = seen(out, document, week)
+        narrowed = narrow_to_week(out, document, week)
         told = dict(narrowed.document) | {"week": str(week)}
         write_findings(told, out / "findings.json")
-        page.render(narrowed, out / page.NAME, shared="../..")
-        summary = summary_of(out, str(week), document["older_rules"])
+        page.render_report(narrowed, out / page.PAGE_NAME, shared="../..")
+        summary = summarise_week(out, str(week), document["older_rules"])
         text = json.dumps(summary, indent=1, sort_keys=True, ensure_ascii=False)
-        self.draft.write(f"{folder_of(week)}/{SUMMARY}", text + "\n")
+        self.draft.write(f"{week_folder(week)}/{SUMMARY}", text + "\n")
         return told
 
     def _logs(self, week: Week) -> list[tuple[Log, FileAccount]]:
@@ -184,32 +184,33 @@ class Builder:
         """
         found = [
             (log, account)
-            for log in self.known.counting()
-            if (account := clipped(log.told, *week.reach)).first is not None or week in log.weeks
+            for log in self.known.current_logs()
+            if (account := clip_account(log.parsed_account, *week.padded_range)).first is not None
+            or week in log.weeks
         ]
         archives = {container for log, _ in found for container, _ in log.places}
         found += [
-            (log, replace(log.told, counts=Counter(log.told.counts)))
-            for log in self.known.counting()
-            if log.told.first is None and not log.weeks
+            (log, replace(log.parsed_account, counts=Counter(log.parsed_account.counts)))
+            for log in self.known.current_logs()
+            if log.parsed_account.first is None and not log.weeks
             if any(container in archives for container, _ in log.places)
         ]
         return self._named(found)
 
     def _named(self, logs: Sequence[tuple[Log, FileAccount]]) -> list[tuple[Log, FileAccount]]:
-        ordered = sorted(logs, key=lambda one: (one[0].told.first or 0, one[0].id))
+        ordered = sorted(logs, key=lambda one: (one[0].parsed_account.first or 0, one[0].id))
         names = {log.id: self.known.name(log) for log, _ in ordered}
-        names = unlike(names, [log.id for log, _ in ordered])
+        names = disambiguate_names(names, [log.id for log, _ in ordered])
         for log, account in ordered:
             account.file = names[log.id]
         return ordered
 
     def _events(self, week: Week, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Give the events of a week, of the day before and the day after, in a fixed order."""
-        begin, end = (pa.scalar(at, EVENTS.field("ts").type) for at in week.reach)
+        begin, end = (pa.scalar(at, EVENTS.field("ts").type) for at in week.padded_range)
         inside = (pc.field("ts") >= begin) & (pc.field("ts") < end)
-        for one in (week.after(-1), week, week.after(1)):
-            path = self.draft.find(events_name(one))
+        for one in (week.shift(-1), week, week.shift(1)):
+            path = self.draft.find(events_file(one))
             if path is not None:
                 yield from parts(path, columns, inside)
 
@@ -265,12 +266,12 @@ def _narrow(account: FileAccount, lines: _Lines | None) -> None:
     account.falls = falls
 
 
-def folder_of(week: Week) -> str:
+def week_folder(week: Week) -> str:
     """Name the folder of a week."""
     return f"weeks/{week}"
 
 
-def clipped(account: FileAccount, begin: int, end: int) -> FileAccount:
+def clip_account(account: FileAccount, begin: int, end: int) -> FileAccount:
     """Give an account as if the file had no lines outside of some days; counts stay as they are."""
     ends = [at for at in (account.first, account.last) if at is not None]
     if ends == sorted(ends):

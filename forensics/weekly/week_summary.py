@@ -14,19 +14,25 @@ from typing import Any
 import numpy as np
 import pyarrow.dataset as ds
 
-from forensics.report.time_window import READ_SHARE
-from forensics.run_output.reader import INCIDENT, Finding, Saved, load
-from forensics.weekly.coverage_normalisation import Cover, Span, clipped, covers, length
+from forensics.report.time_window import MAX_UNPARSED_SHARE
+from forensics.run_output.reader import INCIDENT_SEVERITIES, Finding, RunOutput, load_run
+from forensics.weekly.coverage_normalisation import (
+    NodeCoverage,
+    Span,
+    clipped,
+    length,
+    measure_coverage,
+)
 from forensics.weekly.iso_week import Week
 from forensics.weekly.metrics import (
     KEPT_PARTITIONS,
-    NIGHTS,
+    MAX_LOW_ISR_NIGHTS,
     Counts,
-    burns,
-    counts,
-    named,
-    nights_of,
-    turns,
+    count_signals,
+    count_topics,
+    created_and_deleted_topics,
+    find_low_isr_nights,
+    nights_in,
 )
 
 # Of more names than this only the first stand there, and a digest of all of them.
@@ -94,7 +100,7 @@ def _named(noun: str, names: Sequence[str]) -> str:
     return f"{word} {text[:LETTERS]}{more} #{digest}"
 
 
-Summary = Mapping[str, Any]
+WeekSummary = Mapping[str, Any]
 
 SCHEMA = 1
 HOUR = 3_600_000
@@ -104,30 +110,30 @@ GROUPS, EACH, NODES = 1000, 50, 2000
 LACKING = ("missing", "rotated", "hidden")
 
 
-def summary_of(week_dir: Path, week: str, older: Sequence[str] = ()) -> Summary:
+def summarise_week(week_dir: Path, week: str, older: Sequence[str] = ()) -> WeekSummary:
     """Sum one week up, from its findings.json and tables.
 
     `older` names the files of it that were read by other rules than the rest.
     """
-    named_week = Week.named(week)
+    named_week = Week.parse(week)
     span = named_week.begin // 1000, named_week.end // 1000
-    return window_of(load(week_dir), span, week) | {"older_rules": sorted(older)}
+    return summarise_window(load_run(week_dir), span, week) | {"older_rules": sorted(older)}
 
 
-def window_of(saved: Saved, window: Span, name: str) -> dict[str, Any]:
+def summarise_window(run: RunOutput, window: Span, name: str) -> dict[str, Any]:
     """Sum a window up; what began before it is told of the window before."""
-    findings = [one for one in saved.findings if _begins(one, window)]
-    seen = covers(saved, window)
-    counted = counts(saved, window, findings)
+    findings = [one for one in run.findings if _begins(one, window)]
+    seen = measure_coverage(run, window)
+    counted = count_signals(run, window, findings)
     groups = _groups(findings)
     return {
         "schema": SCHEMA,
         "week": name,
         "window": list(window),
-        "verdict": _verdict(saved, findings, seen, window),
+        "verdict": _verdict(run, findings, seen, window),
         "summary": findings[0].title if findings else "",
         "levels": dict(sorted(Counter(one.severity for one in findings).items())),
-        "rules": _rules(saved),
+        "rules": _rules(run),
         "nodes": {one.node: _covered(one, window) for one in seen[:NODES]},
         "brokers": _brokers(seen, counted),
         "signals": {
@@ -137,35 +143,37 @@ def window_of(saved: Saved, window: Span, name: str) -> dict[str, Any]:
         "away": {str(number): dict(one) for number, one in sorted(counted.away.items())},
         "findings": groups[:GROUPS],
         "findings_left_out": max(0, len(groups) - GROUPS),
-        "detectors": _detectors(saved),
+        "detectors": _detectors(run),
         "hours": _hours(counted, seen, window),
-        "nights": _nights(saved, window),
-        "versions": _versions(saved, window),
-        "topics": named(saved, window),
-        "topic_turns": turns(saved, window),
-        "files": _files(saved, window),
+        "nights": _nights(run, window),
+        "versions": _versions(run, window),
+        "topics": count_topics(run, window),
+        "topic_turns": created_and_deleted_topics(run, window),
+        "files": _files(run, window),
     }
 
 
 def _begins(finding: Finding, window: Span) -> bool:
-    return finding.start is not None and window[0] <= finding.start < window[1]
+    return finding.start_ms is not None and window[0] <= finding.start_ms < window[1]
 
 
-def _verdict(saved: Saved, findings: Iterable[Finding], seen: Sequence[Cover], window: Span) -> str:
-    if any(one.severity in INCIDENT for one in findings):
+def _verdict(
+    run: RunOutput, findings: Iterable[Finding], seen: Sequence[NodeCoverage], window: Span
+) -> str:
+    if any(one.severity in INCIDENT_SEVERITIES for one in findings):
         return "incident"
-    rows = [row for row in saved.files if _touches(row["first_ts"], row["last_ts"], window)]
+    rows = [row for row in run.files if _touches(row["first_ts"], row["last_ts"], window)]
     lines = sum(row["lines"] for row in rows)
     loose = sum(row["unparsed_lines"] for row in rows)
     broken = any(row["damaged"] for row in rows)
     told = any(one.is_server and one.spans for one in seen)
-    known = told and saved.count("leadership", ds.field("how") == "observed")
-    blind = not lines or not known or broken or loose > lines * READ_SHARE
-    return "cannot_tell" if blind or _lacks(saved, window) else "clear"
+    known = told and run.count_rows("leadership", ds.field("how") == "observed")
+    blind = not lines or not known or broken or loose > lines * MAX_UNPARSED_SHARE
+    return "cannot_tell" if blind or _lacks(run, window) else "clear"
 
 
-def _lacks(saved: Saved, window: Span) -> bool:
-    rows = saved.rows("coverage", ["state", "started_at", "ended_at"])
+def _lacks(run: RunOutput, window: Span) -> bool:
+    rows = run.rows("coverage", ["state", "started_at", "ended_at"])
     return any(row["state"] in LACKING and _touches(row["started_at"], row["ended_at"], window)
                for row in rows)  # fmt: skip
 
@@ -174,12 +182,12 @@ def _touches(start: int | None, end: int | None, window: Span) -> bool:
     return (start is None or start < window[1]) and (end is None or end >= window[0])
 
 
-def _rules(saved: Saved) -> list[list[str]]:
-    packs = saved.document.get("packs") or ()
+def _rules(run: RunOutput) -> list[list[str]]:
+    packs = run.document.get("packs") or ()
     return sorted([str(pack.get("name")), str(pack.get("sha256"))] for pack in packs)
 
 
-def _covered(one: Cover, window: Span) -> dict[str, Any]:
+def _covered(one: NodeCoverage, window: Span) -> dict[str, Any]:
     days = range(window[0], window[1], DAY)
     return {
         "role": one.role,
@@ -189,7 +197,7 @@ def _covered(one: Cover, window: Span) -> dict[str, Any]:
     }
 
 
-def _brokers(seen: Iterable[Cover], counted: Counts) -> list[int]:
+def _brokers(seen: Iterable[NodeCoverage], counted: Counts) -> list[int]:
     named_ones = {one.broker for one in seen if one.broker is not None}
     return sorted(named_ones | set(counted.brokers) | set(counted.away))
 
@@ -220,22 +228,22 @@ def _group(name: str, mine: Sequence[Finding]) -> dict[str, Any]:
         "count": len(mine),
         "levels": dict(sorted(Counter(one.severity for one in mine).items())),
         "size": round(sum(map(size, mine)), 3),
-        "findings": [[one.id, one.severity, one.start] for one in mine[:EACH]],
+        "findings": [[one.id, one.severity, one.start_ms] for one in mine[:EACH]],
     }
 
 
-def _detectors(saved: Saved) -> dict[str, Any]:
+def _detectors(run: RunOutput) -> dict[str, Any]:
     """Keep of each detector's answer whether it could have seen anything, and why not."""
     return {
         str(one.get("detector")): {
             "status": str(one.get("status")),
             "why": [str(reason) for reason in (one.get("reasons") or ())[:2]],
         }
-        for one in saved.document.get("detectors") or ()
+        for one in run.document.get("detectors") or ()
     }
 
 
-def _hours(counted: Counts, seen: Iterable[Cover], window: Span) -> list[int | None]:
+def _hours(counted: Counts, seen: Iterable[NodeCoverage], window: Span) -> list[int | None]:
     """Count the leaderships lost in each hour; None where no log of a server tells of it."""
     hours = -(-(window[1] - window[0]) // HOUR)
     found = np.bincount((counted.moves - window[0]) // HOUR, minlength=hours).tolist()
@@ -245,27 +253,27 @@ def _hours(counted: Counts, seen: Iterable[Cover], window: Span) -> list[int | N
     return [many if many or at in told else None for at, many in enumerate(found)]
 
 
-def _nights(saved: Saved, window: Span) -> dict[str, Any]:
-    found = burns(saved, window)
+def _nights(run: RunOutput, window: Span) -> dict[str, Any]:
+    found = find_low_isr_nights(run, window)
     return {
-        "nights": len(nights_of(window)),
+        "nights": len(nights_in(window)),
         "partitions": [[one.partition, one.nights, one.minutes] for one in found[:KEPT_PARTITIONS]],
         "left_out": max(0, len(found) - KEPT_PARTITIONS),
         # how many are thin in more nights than anybody should bear
-        "often": sum(one.nights > NIGHTS for one in found),
+        "often": sum(one.nights > MAX_LOW_ISR_NIGHTS for one in found),
     }
 
 
-def _versions(saved: Saved, window: Span) -> dict[str, list[str]]:
+def _versions(run: RunOutput, window: Span) -> dict[str, list[str]]:
     found: dict[str, set[str]] = {}
-    for row in saved.files:
+    for row in run.files:
         told = row["kafka_version"] and row["node"] and row["role"] in ("broker", "controller")
         if told and _touches(row["first_ts"], row["last_ts"], window):
             found.setdefault(row["node"], set()).add(row["kafka_version"])
     return {node: sorted(told) for node, told in sorted(found.items())[:NODES]}
 
 
-def _files(saved: Saved, window: Span) -> dict[str, int]:
-    rows = [row for row in saved.files if _touches(row["first_ts"], row["last_ts"], window)]
+def _files(run: RunOutput, window: Span) -> dict[str, int]:
+    rows = [row for row in run.files if _touches(row["first_ts"], row["last_ts"], window)]
     told = {name: sum(row[name] for row in rows) for name in ("lines", "unparsed_lines")}
     return {"files": len(rows), "damaged": sum(bool(row["damaged"]) for row in rows)} | told

@@ -17,18 +17,18 @@ from datetime import date
 
 from forensics.lib.formatting import count, listed
 from forensics.weekly.coverage_normalisation import (
-    ENOUGH,
-    ROUNDED,
+    MIN_COVERED_SHARE,
+    MIN_DIFFERENCE,
     Coverage,
-    Summary,
+    WeekSummary,
     coverage,
-    expected,
-    hours,
+    format_coverage,
     same_rules,
+    scale_count,
     servers,
     span_of,
 )
-from forensics.weekly.metrics import BROKER, CLUSTER
+from forensics.weekly.metrics import BROKER_SIGNALS, CLUSTER_SIGNALS
 from forensics.weekly.notes import Notes
 from forensics.weekly.recurrence import last_day
 
@@ -43,7 +43,7 @@ class Change:
     says: str
 
 
-def changes(now: Summary, then: Summary | None) -> list[Change]:
+def find_changes(now: WeekSummary, then: WeekSummary | None) -> list[Change]:
     """Say what changed since the window before."""
     made = list(_turned(now))
     if then is None:
@@ -52,7 +52,7 @@ def changes(now: Summary, then: Summary | None) -> list[Change]:
     return [*(change for found in every for change in found), *made]
 
 
-def _rules(now: Summary, then: Summary) -> Iterator[Change]:
+def _rules(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
     if not same_rules((now, then)):
         old, new = (dict(map(tuple, one["rules"])) for one in (then, now))
         for name in sorted({*old, *new}):
@@ -72,7 +72,7 @@ def _short(digest: object) -> str:
     return str(digest or "")[:8]
 
 
-def _versions(now: Summary, then: Summary) -> Iterator[Change]:
+def _versions(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
     old, new = then["versions"], now["versions"]
     moved: dict[tuple[str, str], list[str]] = {}
     for node in sorted({*old, *new}):
@@ -83,7 +83,7 @@ def _versions(now: Summary, then: Summary) -> Iterator[Change]:
         yield Change("Version", f"{listed(nodes, NAMES)}: Kafka {before}, now {after}")
 
 
-def _brokers(now: Summary, then: Summary) -> Iterator[Change]:
+def _brokers(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
     came = [str(one) for one in now["brokers"] if one not in then["brokers"]]
     gone = [str(one) for one in then["brokers"] if one not in now["brokers"]]
     if came:
@@ -95,7 +95,7 @@ def _brokers(now: Summary, then: Summary) -> Iterator[Change]:
         yield Change("Logs", f"had logs the week before, and has none now: {listed(mute, NAMES)}")
 
 
-def _topics(now: Summary, then: Summary) -> Iterator[Change]:
+def _topics(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
     old, new = (_partitions(one) for one in (then, now))
     if any(one["topics"]["topics"] > len(_partitions(one)) for one in (then, now)):
         before, after = (one["topics"]["topics"] for one in (then, now))
@@ -109,12 +109,12 @@ def _topics(now: Summary, then: Summary) -> Iterator[Change]:
         yield Change("Topic", f"named the week before, and by no line now: {listed(gone, NAMES)}")
 
 
-def _partitions(one: Summary) -> Mapping[str, int]:
+def _partitions(one: WeekSummary) -> Mapping[str, int]:
     found: Mapping[str, int] = one["topics"]["partitions"]
     return found
 
 
-def _turned(now: Summary) -> Iterator[Change]:
+def _turned(now: WeekSummary) -> Iterator[Change]:
     for word, names in sorted(now["topic_turns"].items()):
         if names:
             yield Change("Topic", f"{word} according to the logs: {listed(names, NAMES)}")
@@ -132,14 +132,14 @@ SIGNALS = {
     "isr_drops": 50,
 }
 FACTOR = 2
-TITLES = {signal.key: signal.title for signal in (*BROKER, *CLUSTER)}
+TITLES = {signal.key: signal.title for signal in (*BROKER_SIGNALS, *CLUSTER_SIGNALS)}
 
 
 @dataclass(frozen=True)
 class _Side:
     """One of two windows, and how much of it is covered."""
 
-    one: Summary
+    one: WeekSummary
     covered: Coverage
 
     @property
@@ -149,7 +149,7 @@ class _Side:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class WeekVerdict:
     """The word, the numbers behind it, and how much of both windows is covered."""
 
     word: str
@@ -158,22 +158,25 @@ class Judgement:
     then: Coverage | None = None
 
 
-def judge(
-    now: Summary, then: Summary | None, notes: Notes | None = None, other: str = "the week before"
-) -> Judgement:
+def compare_weeks(
+    now: WeekSummary,
+    then: WeekSummary | None,
+    notes: Notes | None = None,
+    other: str = "the week before",
+) -> WeekVerdict:
     """Compare a window with another one, which is called `other`."""
     if then is None:
         why = f"{other} is not in the store"
-        return Judgement("cannot compare", why, coverage(now))
+        return WeekVerdict("cannot compare", why, coverage(now))
     # Who had logs then and has none now may have suffered unseen.
     covered, before = coverage(now, sorted({*servers(now), *servers(then)})), coverage(then)
     if not same_rules((now, then)):
         why = f"{other} was read by other rules"
-        return Judgement("cannot compare", why, covered, before)
-    notes = (notes or Notes()).bound((then, now))
+        return WeekVerdict("cannot compare", why, covered, before)
+    notes = (notes or Notes()).resolve_ids((then, now))
     word, why = _direction(_Side(now, covered), _Side(then, before), notes, other)
     lacks = [
-        f"the logs cover {hours(one)} of {name}, and {need}"
+        f"the logs cover {format_coverage(one)} of {name}, and {need}"
         for one, name, need, wanted in (
             (covered, "this window", "what is missing may hide trouble", ("better", "same")),
             (before, other, "what is missing there may hide as much", ("worse", "same")),
@@ -181,12 +184,12 @@ def judge(
         if word in wanted and not _enough(one)
     ]
     if lacks:
-        return Judgement("cannot compare", "; ".join([why, *lacks]), covered, before)
-    return Judgement(word, why, covered, before)
+        return WeekVerdict("cannot compare", "; ".join([why, *lacks]), covered, before)
+    return WeekVerdict(word, why, covered, before)
 
 
 def _enough(covered: Coverage) -> bool:
-    return bool(covered[1]) and covered[0] >= ENOUGH * covered[1]
+    return bool(covered[1]) and covered[0] >= MIN_COVERED_SHARE * covered[1]
 
 
 def _direction(now: _Side, then: _Side, notes: Notes, other: str) -> tuple[str, str]:
@@ -213,27 +216,30 @@ def _direction(now: _Side, then: _Side, notes: Notes, other: str) -> tuple[str, 
 
 def _way(now: _Side, many: float, then: _Side, many_then: float) -> str | None:
     """Say the direction for what is covered; in equal windows the counts must have it, too."""
-    usual = expected(many_then, then.reach, now.reach)
+    usual = scale_count(many_then, then.reach, now.reach)
     # With hardly a log there is no usual; then the counts must do.
     apart = many - (many_then if usual is None else usual)
     alike = span_of(now.one) == span_of(then.one)
-    if apart >= ROUNDED and not (alike and many <= many_then):
+    if apart >= MIN_DIFFERENCE and not (alike and many <= many_then):
         return "worse"
-    return "better" if apart <= -ROUNDED and not (alike and many >= many_then) else None
+    return "better" if apart <= -MIN_DIFFERENCE and not (alike and many >= many_then) else None
 
 
 def _counted(now: _Side, then: _Side) -> Iterator[tuple[str, str]]:
     for key, least in SIGNALS.items():
-        many, many_then = total(now.one, key), total(then.one, key)
+        many, many_then = cluster_total(now.one, key), cluster_total(then.one, key)
         if many is None or many_then is None or abs(many - many_then) < least:
             continue
         if max(many, many_then) < FACTOR * min(many, many_then):
             continue
         if way := _way(now, many, then, many_then):
-            yield way, f"{lowered(TITLES[key])} {_figure(many)} against {_figure(many_then)}"
+            yield (
+                way,
+                f"{lowercase_first(TITLES[key])} {_figure(many)} against {_figure(many_then)}",
+            )
 
 
-def lowered(title: str) -> str:
+def lowercase_first(title: str) -> str:
     """Write a title within a sentence.
 
     >>> lowered("Drops from an ISR")
@@ -242,7 +248,7 @@ def lowered(title: str) -> str:
     return title[:1].lower() + title[1:]
 
 
-def total(one: Summary, key: str) -> float | None:
+def cluster_total(one: WeekSummary, key: str) -> float | None:
     """Give a count of the whole cluster; None: nobody knows."""
     whole = one["signals"]["cluster"]
     if key in whole:
@@ -251,11 +257,13 @@ def total(one: Summary, key: str) -> float | None:
     return float(sum(told.get(key, 0) for told in one["signals"]["brokers"].values()))
 
 
-def _levels(one: Summary, notes: Notes, day: date) -> Counter[str]:
+def _levels(one: WeekSummary, notes: Notes, day: date) -> Counter[str]:
     """Count the incidents of each level that nobody has accepted."""
     found: Counter[str] = Counter()
     for group in one["findings"]:
-        if group["incident"] and not notes.accepts(notes.renamed(group["signature"]), day):
+        if group["incident"] and not notes.accepts(
+            notes.current_signature(group["signature"]), day
+        ):
             found.update(group["levels"])
     return found
 

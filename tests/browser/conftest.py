@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report.page import draw
+from forensics.report.page import draw_report
 from tests.browser import chromium as of_chromium
 from tests.browser import firefox as of_firefox
 from tests.browser import outputs
@@ -63,7 +63,7 @@ def reader(request: pytest.FixtureRequest) -> Reader:
 @pytest.fixture(scope="session")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of an unclean election."""
-    return draw(outputs.unclean(tmp_path_factory.mktemp("unclean")))
+    return draw_report(outputs.unclean(tmp_path_factory.mktemp("unclean")))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report.page import draw
+from forensics.report.page import draw_report
 from tests.browser.chromium import Tab
 from tests.browser.outputs import ATTACKS, told_by
 
@@ -70,11 +70,11 @@ def test_everything_is_saved_as_a_file(tab: Tab, page: Path, tmp_path: Path) -> 
     tab.open(page)
     tab.run("""[...document.querySelectorAll("#report-tools button")]
       .find((one) => one.textContent === "Save findings.json").click()""")
-    saved, deadline = tmp_path / "findings.json", time.monotonic() + 10
-    while not saved.exists() and time.monotonic() < deadline:
+    run, deadline = tmp_path / "findings.json", time.monotonic() + 10
+    while not run.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
 
-    assert json.loads(saved.read_text("utf-8")) == json.loads(
+    assert json.loads(run.read_text("utf-8")) == json.loads(
         (page.parent / "findings.json").read_text("utf-8")
     )
     assert tab.complaints == []
@@ -94,7 +94,7 @@ def test_a_browser_that_does_not_lend_its_clipboard_copies_the_old_way(
 def test_markdown_of_hostile_text_links_nothing_and_closes_no_fence(
     tab: Tab, attack: str, tmp_path: Path
 ) -> None:
-    tab.open(draw(told_by(attack + " ``` \n# x @all http://evil.example", tmp_path)))
+    tab.open(draw_report(told_by(attack + " ``` \n# x @all http://evil.example", tmp_path)))
     tab.run(TAKE)
     text = press(tab, "Copy as Markdown", "#F-00000001")
     outside, fence = [], ""

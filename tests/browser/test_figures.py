@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report.page import draw
+from forensics.report.page import draw_report
 from tests.browser.chromium import Tab
 from tests.browser.walking import read_through
 from tests.report.large_run import large
@@ -32,7 +32,7 @@ ZOOM = """(async () => {
 @pytest.fixture(scope="session")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a large cluster."""
-    return draw(large(tmp_path_factory.mktemp("crowded")))
+    return draw_report(large(tmp_path_factory.mktemp("crowded")))
 
 
 def test_plotly_knows_every_setting(tab: Tab, page: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_page_with_shared_assets_draws_from_the_file_beside_it(
 ) -> None:
     out = tmp_path / "out"
     shutil.copytree(page.parent, out)
-    shared = draw(out, shared=True)
+    shared = draw_report(out, shared=True)
 
     tab.open(shared)
     read_through(tab)
@@ -137,7 +137,7 @@ def test_without_its_shared_assets_a_page_says_so(tab: Tab, page: Path, tmp_path
     """And what needs no script stays."""
     out = tmp_path / "out"
     shutil.copytree(page.parent, out)
-    shared = draw(out, shared=True)
+    shared = draw_report(out, shared=True)
     for one in out.glob("plotly.*.js"):
         one.unlink()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report.page import draw
+from forensics.report.page import draw_report
 from forensics.run_output.findings import write_findings
 from tests.browser.chromium import Tab
 from tests.report.large_run import large
@@ -109,7 +109,7 @@ def test_states_are_words_of_their_own(tab: Tab, tmp_path: Path) -> None:
     ]
     told = [one | {"explanation": "A new leader was elected."} for one in found]
     write_findings(document(told), tmp_path / "findings.json")
-    tab.open(draw(tmp_path))
+    tab.open(draw_report(tmp_path))
     seen = {}
     for words in ("new", "state:new", "recurring", "accepted", "leader", "new level>=high"):
         ask(tab, words)
@@ -134,7 +134,7 @@ def test_ten_thousand_partitions_are_filtered_in_a_tenth_of_a_second(
     tab: Tab, tmp_path: Path
 ) -> None:
     """The first search reads the data, too, and has half a second."""
-    tab.open(draw(large(tmp_path)))
+    tab.open(draw_report(large(tmp_path)))
     took = tab.run("""(async () => {
       const rest = () => new Promise((done) => setTimeout(done, 50));
       const took = [];

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report.page import draw
+from forensics.report.page import draw_report
 from tests.browser.firefox import Firefox
 from tests.browser.outputs import ATTACKS, told_by
 from tests.browser.test_hostile import HEADINGS
@@ -69,7 +69,7 @@ def test_the_policy_of_the_page_forbids_what_a_forged_script_would_do(
 
 def test_logs_that_attack_their_reader_are_text(firefox: Firefox, tmp_path: Path) -> None:
     """All attacks at once; each by itself is met in Chromium."""
-    firefox.open(draw(told_by(" ".join(ATTACKS), tmp_path)))
+    firefox.open(draw_report(told_by(" ".join(ATTACKS), tmp_path)))
     read_through(firefox)
     open_all(firefox)
     hover(firefox)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.lib.text_safety import visible
-from forensics.report.page import draw
+from forensics.report.page import draw_report
 from tests.browser.chromium import Chromium, Tab
 from tests.browser.outputs import ATTACKS, told_by
 from tests.browser.walking import hover, open_all, read_through
@@ -45,7 +45,7 @@ def read(tab: Tab, page: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def harmless(chromium: Chromium, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The shape of the same page where the logs hold nothing but a word."""
-    page = draw(told_by("harmless", tmp_path_factory.mktemp("harmless")))
+    page = draw_report(told_by("harmless", tmp_path_factory.mktemp("harmless")))
     with chromium.tab() as tab:
         tab.size(1280)
         return read(tab, page)
@@ -56,7 +56,7 @@ def test_an_attack_is_read_as_text(
     tab: Tab, harmless: list[str], attack: str, tmp_path: Path
 ) -> None:
     """The page of hostile logs has the very elements of one whose logs are harmless."""
-    page = draw(told_by(attack, tmp_path))
+    page = draw_report(told_by(attack, tmp_path))
 
     shape = read(tab, page)
     assert "Findings" in tab.run(HEADINGS)
@@ -76,14 +76,14 @@ def test_an_attack_is_read_as_text(
 
 
 def test_links_lead_nowhere_but_into_the_page(tab: Tab, tmp_path: Path) -> None:
-    tab.open(draw(told_by(" ".join(ATTACKS), tmp_path)))
+    tab.open(draw_report(told_by(" ".join(ATTACKS), tmp_path)))
 
     assert tab.run("[...document.links].every((one) => one.getAttribute('href')[0] === '#')")
 
 
 def test_text_of_a_log_cannot_turn_the_direction_of_the_page(tab: Tab, tmp_path: Path) -> None:
     """A right-to-left override is shown as its code, in text and in figures."""
-    tab.open(draw(told_by(ATTACKS[6], tmp_path)))
+    tab.open(draw_report(told_by(ATTACKS[6], tmp_path)))
     read_through(tab)
 
     assert "safe⟨U+202E⟩gnp.exe" in tab.run("document.body.innerText")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report.page import draw
+from forensics.report.page import draw_report
 from tests.browser import outputs
 from tests.browser.chromium import Tab
 from tests.browser.walking import read_through
@@ -23,7 +23,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = outputs.unclean(tmp_path_factory.mktemp("brief"))
     spans = [(0, 1, 0, 60_000), (1, 2, 60_000, 60_040), (2, 1, 60_040, None)]
     save(out, "leadership", [*leadership(), *reign("brief", 0, *spans)])
-    return draw(out)
+    return draw_report(out)
 
 
 def click(tab: Tab, x: float, y: float) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report.page import draw
+from forensics.report.page import draw_report
 from tests.browser.chromium import Tab
 from tests.browser.outputs import unclean
 from tests.report.large_run import large
@@ -40,7 +40,7 @@ def test_a_row_opens_and_closes(tab: Tab, page: Path) -> None:
 def test_a_link_to_a_partition_that_is_not_in_the_table_brings_it_there(
     tab: Tab, tmp_path: Path
 ) -> None:
-    page = draw(large(tmp_path, partitions=2000, findings=5))
+    page = draw_report(large(tmp_path, partitions=2000, findings=5))
     tab.open(page)
     last = tab.run("(({topic, number}) => `${topic}/${number}`)(partitions.all().at(-1))")
     assert not tab.run(f"!!document.getElementById('p/{last}')")
@@ -57,7 +57,7 @@ def test_names_of_topics_are_text_whatever_is_in_them(tab: Tab, tmp_path: Path) 
     out = unclean(tmp_path)
     mine = [row for row in leadership() if row["topic"] == "metrics-firehose"]
     save(out, "leadership", [row | {"topic": name} for row in mine])
-    tab.open(draw(out))
+    tab.open(draw_report(out))
     tab.run("filter.set('gnp')")
 
     said = tab.run(f"{ROW}.innerText")

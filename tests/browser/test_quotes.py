@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report.page import draw
+from forensics.report.page import draw_report
 from forensics.run_output.findings import write_findings
 from tests.browser import outputs
 from tests.browser.chromium import Tab
@@ -23,7 +23,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page whose quoted lines are too long to stand in it."""
     out = outputs.unclean(tmp_path_factory.mktemp("long"))
     write_findings(full_of_text(60), out / "findings.json")
-    return draw(out)
+    return draw_report(out)
 
 
 def test_an_open_line_says_how_to_see_it_with_those_around_it(tab: Tab, page: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.report.page import redraw
+from forensics.report.page import redraw_report
 from tests.browser.chromium import Chromium, Tab
 from tests.browser.walking import read_through
 
@@ -59,7 +59,7 @@ def test_figures_are_pixel_for_pixel_the_same_in_every_zone(chromium: Chromium, 
 def test_the_axes_of_a_page_in_another_zone_are_in_that_zone(
     chromium: Chromium, page: Path, tmp_path: Path
 ) -> None:
-    moved = redraw(page.parent, zone="Asia/Kolkata", target=tmp_path / "moved.html")
+    moved = redraw_report(page.parent, zone="Asia/Kolkata", target=tmp_path / "moved.html")
 
     _, words, _ = seen(chromium, moved, "America/St_Johns")
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from forensics.weekly.comparison import compare
-from forensics.weekly.pages.comparison_page import draw
+from forensics.weekly.pages.comparison_page import draw_comparison
 from tests.browser.chromium import Tab
 from tests.browser.test_axe import bad, judged
 from tests.browser.test_printed import plain, printed
 from tests.browser.test_script_off import text_of
 from tests.browser.walking import hover, open_all, read_through
-from tests.weekly.drawn_weeks import store
-from tests.weekly.made_weeks import quarter
+from tests.weekly.drawn_weeks import draw_store
+from tests.weekly.made_weeks import make_quarter
 
 pytestmark = pytest.mark.browser
 
@@ -24,9 +24,9 @@ NAMES = ("week", "index", "pair")
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The page of the last of twelve weeks, the index, and two weeks beside each other."""
-    folder, weeks = tmp_path_factory.mktemp("store"), quarter()
-    pages = store(folder, weeks)
-    pair = draw(compare(weeks[-2], weeks[-1]), folder / "pair.html")
+    folder, weeks = tmp_path_factory.mktemp("store"), make_quarter()
+    pages = draw_store(folder, weeks)
+    pair = draw_comparison(compare(weeks[-2], weeks[-1]), folder / "pair.html")
     return {"week": pages["2026-W47"], "index": pages["index"], "pair": pair}
 
 

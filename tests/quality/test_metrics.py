@@ -24,8 +24,8 @@ DAY = 86_400 * SECOND
 NOW = 1_790_000_000 * SECOND
 
 
-def given(folder: Path, **saved: Sequence[Row]) -> Given:
-    for name, rows in saved.items():
+def given(folder: Path, **run: Sequence[Row]) -> Given:
+    for name, rows in run.items():
         (folder / name).mkdir()
         found = pa.Table.from_pylist(list(rows), schema=getattr(schemas, name.upper()))
         pq.write_table(found, folder / name / "part-0.parquet")

@@ -17,11 +17,11 @@ from click.testing import CliRunner
 from forensics.cli.app import group, jobs_folder
 from forensics.errors import ForensicsError
 from forensics.redacted_run import again, asked
-from forensics.redaction.names import spotted
+from forensics.redaction.name_patterns import find_names
 from forensics.redaction.pseudonyms import CLASSES, Pseudonyms
 from forensics.redaction.replacer import Replacer
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from tests.report.export_outputs import exported, survivors
 from tests.report.recorded import SAMPLES, postmortem
 from tests.report.sample_runs import document, errors, file, finding, lanes, leadership, proof, save
@@ -170,12 +170,12 @@ def test_the_page_and_the_verdict_are_drawn_from_the_redacted_tables(
     pairs: dict[str, Pair],
 ) -> None:
     for pair in pairs.values():
-        plain, redacted = load(pair.plain), load(pair.redacted)
+        plain, redacted = load_run(pair.plain), load_run(pair.redacted)
         assert plain.document["verdict"] == redacted.document["verdict"]
         page = (pair.redacted / "report.html").read_text("utf-8")
         assert "Redacted: hosts, ips, clients, topics, principals have pseudonyms here" in page
         # As many cards, partitions and nodes as before.
-        assert plain.partitions == redacted.partitions
+        assert plain.partition_count == redacted.partition_count
         for mark in ('data-kind="finding"', 'class="card', "<tr"):
             assert page.count(mark) == (pair.plain / "report.html").read_text("utf-8").count(mark)
 
@@ -253,7 +253,7 @@ def test_hostile_names_go_and_the_rest_stays(hostile: Path, tmp_path: Path) -> N
         assert row["text"].endswith(": broker 1")
         if name not in ("a", "7", "in", "--", "{}"):
             assert row["text"].count(topic) + row["text"].count(client) == 3, row["text"]
-    for one in load(tmp_path / "out").findings:
+    for one in load_run(tmp_path / "out").findings:
         assert one.clients[0] in names["clients"].values()
         assert one.partitions[0].rpartition("-")[0] in names["topics"].values()
     assert (tmp_path / "out" / "report.html").is_file()
@@ -288,14 +288,14 @@ def short(text: str) -> str:
 def test_a_text_without_names(text: str, expected: str) -> None:
     known = {"topics": ["broker", "orders", "orders-v2"], "clients": ["web"], "ips": list[str]()}
 
-    assert short(replacer(known, {("broker", 1)}).text(text)) == expected
+    assert short(replacer(known, {("broker", 1)}).replace(text)) == expected
 
 
 def test_an_address_has_one_pseudonym_however_it_is_written() -> None:
     known = replacer({"ips": []})
 
-    assert known.text("10.1.2.3") == known.text("ip-10-1-2-3")
-    assert known.text("fe80:0:0:0:0:0:0:1") == known.text("fe80::1")
+    assert known.replace("10.1.2.3") == known.replace("ip-10-1-2-3")
+    assert known.replace("fe80:0:0:0:0:0:0:1") == known.replace("fe80::1")
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_an_address_has_one_pseudonym_however_it_is_written() -> None:
 def test_names_are_spotted_by_what_stands_around_them(
     text: str, found: set[tuple[str, str]]
 ) -> None:
-    assert set(spotted(pa.array([text]))) == found
+    assert set(find_names(pa.array([text]))) == found
 
 
 def test_only_what_is_asked_for_is_redacted(pairs: dict[str, Pair], tmp_path: Path) -> None:
@@ -328,14 +328,14 @@ def test_only_what_is_asked_for_is_redacted(pairs: dict[str, Pair], tmp_path: Pa
 
     left = {hit for _, hit in survivors([tmp_path / "out"], names_of("430-unclean"))}
     assert left == {name for name in names_of("430-unclean") if name.startswith("app-")}
-    assert load(tmp_path / "out").document["redaction"]["classes"] == ["topics"]
+    assert load_run(tmp_path / "out").document["redaction"]["classes"] == ["topics"]
 
 
 def test_a_redacted_run_can_be_redacted_further(pairs: dict[str, Pair], tmp_path: Path) -> None:
     plain = pairs["430-unclean"].plain
     again(plain, tmp_path / "some", asked("topics"), tmp_path / "map.json")
     again(tmp_path / "some", tmp_path / "more", asked("clients"), tmp_path / "map.json")
-    told = load(tmp_path / "more").document
+    told = load_run(tmp_path / "more").document
 
     assert told["redaction"]["classes"] == ["clients", "topics"]
     assert survivors([tmp_path / "more"], names_of("430-unclean")) == set()

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from click.testing import CliRunner
 
 from forensics.cli.app import group, jobs_folder
-from forensics.report.exports import FOLDERS, TEXTS
-from forensics.run_output.reader import load
+from forensics.report.exports import FOLDER_FORMATS, TEXT_FORMATS
+from forensics.run_output.reader import load_run
 
 __all__ = ["exported", "survivors", "texts"]
 
@@ -45,12 +45,12 @@ def texts(out: Path) -> Iterator[tuple[str, str]]:
 
 def exported(out: Path, target: Path) -> Path:
     """Write a run in every form that `export` and `timeline` know."""
-    saved = load(out)
-    for name, write in FOLDERS.items():
-        write(saved, target / name, ())
-    for name, tell in TEXTS.items():
-        (target / f"{name}.txt").write_text("".join(tell(saved, True)), "utf-8")
-    topics = {name.rpartition("-")[0] for one in saved.findings for name in one.partitions}
+    run = load_run(out)
+    for name, write in FOLDER_FORMATS.items():
+        write(run, target / name, ())
+    for name, tell in TEXT_FORMATS.items():
+        (target / f"{name}.txt").write_text("".join(tell(run, True)), "utf-8")
+    topics = {name.rpartition("-")[0] for one in run.findings for name in one.partitions}
     asked = [part for topic in sorted(topics)[:5] for part in ("--topic", topic)]
     told = CliRunner().invoke(
         group(jobs_folder()), ["timeline", str(out), *asked, "--broker", "1", "--lines"]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from forensics.detection.registry import everyone
-from forensics.report.coverage_advice import alert, known
-from forensics.report.incident_story import story
+from forensics.report.coverage_advice import find_alert, load_alerts
+from forensics.report.incident_story import build_story
 from forensics.report.sections import incident_story
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from tests.report.sample_runs import (
     clocks,
     document,
@@ -59,7 +59,7 @@ def chained(unclean: Path) -> Path:
 
 
 def test_rows_go_from_the_trigger_to_the_recovery_and_by_time(chained: Path) -> None:
-    rows, left = story(load(chained))
+    rows, left = build_story(load_run(chained))
     groups = [row.group for row in rows]
 
     assert groups == sorted(
@@ -75,7 +75,11 @@ def test_rows_go_from_the_trigger_to_the_recovery_and_by_time(chained: Path) -> 
 
 def test_a_cause_is_called_so_only_where_the_chain_is_certain(chained: Path) -> None:
     """Else one thing has led to another, or even that order is open."""
-    why = {row.finding: row.why for row in story(load(chained))[0] if row.group != "recovery"}
+    why = {
+        row.finding: row.causes
+        for row in build_story(load_run(chained))[0]
+        if row.group != "recovery"
+    }
 
     assert why["F-1b"] == ("Cause: Broker 2 crashed. It led these.",)
     assert why["F-3f2a91c0"] == (
@@ -88,25 +92,30 @@ def test_a_cause_is_called_so_only_where_the_chain_is_certain(chained: Path) -> 
 
 
 def test_the_line_of_a_row_is_its_own_and_not_that_of_its_source(chained: Path) -> None:
-    rows = {row.finding: row for row in story(load(chained))[0] if row.group == "propagation"}
+    rows = {
+        row.finding: row for row in build_story(load_run(chained))[0] if row.group == "propagation"
+    }
 
     assert [one.text for one in rows["F-1b"].proofs] == ["no leader"]
 
 
 def test_what_no_chain_holds_is_there_and_apart(chained: Path) -> None:
-    rows = story(load(chained))[0]
+    rows = build_story(load_run(chained))[0]
 
     assert [row.finding for row in rows if row.group == "apart"][:1] == ["F-2c"]
 
 
 def test_clients_hang_on_what_had_happened_when_they_first_complained(chained: Path) -> None:
     """The client's first error comes 0.9 s after the partitions lost their leaders."""
-    noticed = {row.says: [sign.client for sign in row.noticed] for row in story(load(chained))[0]}
+    noticed = {
+        row.text: [sign.client for sign in row.client_errors]
+        for row in build_story(load_run(chained))[0]
+    }
 
     assert [says for says, clients in noticed.items() if clients] == [
         "app-metrics worked with old leaders for 18 s"
     ]
-    assert "client error, first of app-metrics" in incident_story.render(load(chained))
+    assert "client error, first of app-metrics" in incident_story.render(load_run(chained))
 
 
 def test_rows_closer_than_the_clocks_are_joined_by_a_bracket(unclean: Path) -> None:
@@ -123,11 +132,11 @@ def test_rows_closer_than_the_clocks_are_joined_by_a_bracket(unclean: Path) -> N
     ]  # fmt: skip
     write_findings(document(found), unclean / "findings.json")
 
-    doubts = {row.says: row.doubt for row in story(load(unclean))[0] if row.finding}
+    doubts = {row.text: row.order_doubt for row in build_story(load_run(unclean))[0] if row.finding}
 
     assert doubts["b"] == "order uncertain: the clocks of broker-1 and broker-3 agree to 24 ms"
     assert doubts["c"] == doubts["d"] == ""
-    assert 'class="unsure-end"' in incident_story.render(load(unclean))
+    assert 'class="unsure-end"' in incident_story.render(load_run(unclean))
 
 
 def test_few_findings_are_filled_up_with_what_the_tables_tell(unclean: Path) -> None:
@@ -138,8 +147,8 @@ def test_few_findings_are_filled_up_with_what_the_tables_tell(unclean: Path) -> 
                   **{"from": iso(40_000), "to": iso(BACK)})  # fmt: skip
     write_findings(document([one]), unclean / "findings.json")
 
-    rows, _ = story(load(unclean))
-    says = [row.says for row in rows]
+    rows, _ = build_story(load_run(unclean))
+    says = [row.text for row in rows]
 
     assert len(rows) >= 8
     assert "Broker 2 is gone without a shutdown" in says
@@ -154,18 +163,18 @@ def test_no_more_than_fifteen_rows_and_the_rest_is_counted(unclean: Path) -> Non
     ]  # fmt: skip
     write_findings(document(found), unclean / "findings.json")
 
-    rows, left = story(load(unclean))
+    rows, left = build_story(load_run(unclean))
 
     assert (len(rows), left) == (15, 15)
-    assert "And 15 rows of less weight" in incident_story.render(load(unclean))
+    assert "And 15 rows of less weight" in incident_story.render(load_run(unclean))
 
 
 def test_a_quiet_day_has_no_story(quiet: Path) -> None:
-    assert "no story to tell" in incident_story.render(load(quiet))
+    assert "no story to tell" in incident_story.render(load_run(quiet))
 
 
 def test_every_detector_has_its_metric_or_is_known_to_have_none() -> None:
     """A metric is of Kafka's own; the name alone is shown."""
-    assert {one.name for one in everyone()} <= set(known())
-    assert alert("unclean-election") == "UncleanLeaderElectionsPerSec above 0"
-    assert alert("truncation") == alert("a-packs-own") == ""
+    assert {one.name for one in everyone()} <= set(load_alerts())
+    assert find_alert("unclean-election") == "UncleanLeaderElectionsPerSec above 0"
+    assert find_alert("truncation") == find_alert("a-packs-own") == ""

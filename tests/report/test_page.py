@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from forensics.report import page, plotly_sheet
-from forensics.report.page import draw
+from forensics.report.page import draw_report
 from forensics.run_output.findings import write_findings
 from tests.report.sample_runs import document, finding, proof, save, unclean_findings
 
@@ -72,7 +72,7 @@ def own(html: str) -> str:
 
 def test_the_page_of_an_unclean_election_answers_at_once(unclean: Path) -> None:
     """What, who, how long, what was lost and how sure stand in the first sentence."""
-    html = draw(unclean).read_text(encoding="utf-8")
+    html = draw_report(unclean).read_text(encoding="utf-8")
 
     assert (
         "Unclean election on metrics-firehose-0, metrics-firehose-1, metrics-firehose-2, "
@@ -84,7 +84,7 @@ def test_the_page_of_an_unclean_election_answers_at_once(unclean: Path) -> None:
 
 def test_every_section_has_its_place_and_headings_step_down_by_one(unclean: Path) -> None:
     """A screen reader can walk the page: one h1, no level left out, every link has an end."""
-    html = draw(unclean).read_text(encoding="utf-8")
+    html = draw_report(unclean).read_text(encoding="utf-8")
     tags = Reader(own(html)).tags
     levels = [int(tag[1]) for tag, _ in tags if re.fullmatch(r"h\d", tag)]
     ids = [attrs["id"] for _, attrs in tags if "id" in attrs]
@@ -94,18 +94,20 @@ def test_every_section_has_its_place_and_headings_step_down_by_one(unclean: Path
     assert all(after - before <= 1 for before, after in pairwise(levels))
     assert len(ids) == len(set(ids))
     assert ends <= set(ids)
-    assert [part.order for part in page.found()] == sorted(part.order for part in page.found())
-    assert {part.id for part in page.found()} - set(ids) == {"quality"}
+    assert [part.order for part in page.load_sections()] == sorted(
+        part.order for part in page.load_sections()
+    )
+    assert {part.id for part in page.load_sections()} - set(ids) == {"quality"}
 
 
 def test_the_same_input_gives_the_same_bytes(unclean: Path, tmp_path: Path) -> None:
     """Neither the clock nor the place nor a second run changes the page."""
-    first = draw(unclean).read_bytes()
+    first = draw_report(unclean).read_bytes()
     copy = tmp_path / "elsewhere"
     shutil.copytree(unclean, copy)
 
-    assert draw(unclean).read_bytes() == first
-    assert draw(copy).read_bytes() == first
+    assert draw_report(unclean).read_bytes() == first
+    assert draw_report(copy).read_bytes() == first
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
@@ -129,14 +131,14 @@ def test_hostile_text_stays_text(unclean: Path, hostile: str) -> None:
     save(unclean, "files", [{"file": text, "node": text, "layout": text, "damaged": text}])
     save(unclean, "leadership", [{"topic": text, "partition": 0, "leader": 1, "election": text}])
 
-    html = own(draw(unclean).read_text(encoding="utf-8"))
+    html = own(draw_report(unclean).read_text(encoding="utf-8"))
     tags = Reader(html).tags
 
     assert {tag for tag, _ in tags} <= OURS
     assert not [name for _, attrs in tags for name in attrs if name.startswith("on")]
     assert all(str(attrs["href"]).startswith("#") for tag, attrs in tags if tag == "a")
     # The figures' data, two blocks more, the library, and our own.
-    blocks = html.count('data-figure="') + 3 + len(page.OWN)
+    blocks = html.count('data-figure="') + 3 + len(page.SCRIPTS)
     assert html.count("<script") == html.count("</script>") == blocks
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", html)
     for drawing in drawings(html):
@@ -147,7 +149,7 @@ def test_hostile_text_stays_text(unclean: Path, hostile: str) -> None:
 
 def test_the_page_asks_nobody_for_anything(unclean: Path) -> None:
     """No address stands where a browser would load it, and the policy forbids the rest."""
-    html = draw(unclean).read_text(encoding="utf-8")
+    html = draw_report(unclean).read_text(encoding="utf-8")
     tags = Reader(own(html)).tags
     policy = next(attrs["content"] for _, attrs in tags if "http-equiv" in attrs)
 
@@ -162,7 +164,7 @@ def test_the_page_asks_nobody_for_anything(unclean: Path) -> None:
 
 def test_the_policy_names_the_very_scripts_that_run(unclean: Path) -> None:
     """Each script's hash is in the policy, the packed library's after unpacking."""
-    html = draw(unclean).read_text(encoding="utf-8")
+    html = draw_report(unclean).read_text(encoding="utf-8")
     packed = re.search(r'id="plotly-js">([^<]+)<', html)
     plain = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
     assert packed
@@ -170,14 +172,14 @@ def test_the_policy_names_the_very_scripts_that_run(unclean: Path) -> None:
     sources = [gzip.decompress(base64.b64decode(packed[1])), *(text.encode() for text in plain)]
     hashes = [base64.b64encode(hashlib.sha256(source).digest()).decode() for source in sources]
 
-    assert len(hashes) == 1 + len(page.OWN)
+    assert len(hashes) == 1 + len(page.SCRIPTS)
     policy = next(str(attrs["content"]) for _, attrs in Reader(own(html)).tags if len(attrs) == 2)
     assert all(f"'sha256-{digest}'" in policy for digest in hashes)
 
 
 def test_figures_use_three_traces_and_no_cloud(unclean: Path) -> None:
     """Only scatter, bar and heatmap; nothing to share; UTC on every time axis."""
-    drawn = list(drawings(draw(unclean).read_text(encoding="utf-8")))
+    drawn = list(drawings(draw_report(unclean).read_text(encoding="utf-8")))
 
     assert len(drawn) >= 3
     assert {trace["type"] for one in drawn for trace in one["data"]} <= {
@@ -200,7 +202,7 @@ def _of_time(axis: object) -> bool:
 
 def test_findings_json_stands_in_the_page(unclean: Path) -> None:
     """A machine that has the page alone has everything that it says."""
-    html = draw(unclean).read_text(encoding="utf-8")
+    html = draw_report(unclean).read_text(encoding="utf-8")
     block = re.search(r'<script type="application/json" id="report-data">(.*?)</script>', html)
     assert block
 
@@ -211,7 +213,7 @@ def test_without_any_table_the_page_is_still_drawn(tmp_path: Path) -> None:
     """Findings alone make a page; what is missing is said."""
     write_findings(document(unclean_findings()), tmp_path / "findings.json")
 
-    html = draw(tmp_path).read_text(encoding="utf-8")
+    html = draw_report(tmp_path).read_text(encoding="utf-8")
 
     assert "Tables that were not saved: events, leadership, isr, lanes, clocks, files." in html
     assert "No leader epoch of any partition was read." in html
@@ -223,7 +225,7 @@ def test_empty_tables_and_an_empty_document_are_drawn(quiet: Path, rewrite: Rewr
         save(quiet, name, [])
     rewrite(quiet, {"window": None, "archive": None})
 
-    assert "No finding." in draw(quiet).read_text(encoding="utf-8")
+    assert "No finding." in draw_report(quiet).read_text(encoding="utf-8")
 
 
 def test_a_folder_without_any_file_counts_as_an_empty_table(quiet: Path) -> None:
@@ -231,12 +233,12 @@ def test_a_folder_without_any_file_counts_as_an_empty_table(quiet: Path) -> None
     shutil.rmtree(quiet / "tables" / "lanes")
     (quiet / "tables" / "lanes").mkdir()
 
-    assert draw(quiet).exists()
+    assert draw_report(quiet).exists()
 
 
 def test_damage_and_silence_are_said_aloud(unclean: Path) -> None:
     """A cut file is named in the coverage and among what could not be seen."""
-    html = draw(unclean).read_text(encoding="utf-8")
+    html = draw_report(unclean).read_text(encoding="utf-8")
 
     assert html.count("gzip ends early, after 812 lines") >= 2
     assert "We cannot speak for controller-1 between" in html

@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 
 from forensics.cli.app import group, jobs_folder
 from forensics.lib.time_zone import Zone, shifted, shown_in, zone
-from forensics.report.page import draw
-from forensics.report.time_window import narrow
-from forensics.run_output.reader import load
+from forensics.report.page import draw_report
+from forensics.report.time_window import narrow_run
+from forensics.run_output.reader import load_run
 from tests.report.sample_runs import START, errors, save
 
 Rewrite = Callable[[Path, dict[str, Any]], None]
@@ -41,7 +41,7 @@ def drawings(html: str) -> dict[str, Any]:
 
 
 def test_nothing_narrowed_gives_the_very_bytes_of_the_run(unclean: Path) -> None:
-    first = draw(unclean).read_bytes()
+    first = draw_report(unclean).read_bytes()
     (unclean / "report.html").unlink()
 
     done = report(unclean)
@@ -52,7 +52,7 @@ def test_nothing_narrowed_gives_the_very_bytes_of_the_run(unclean: Path) -> None
 
 
 def test_a_page_that_shows_less_takes_no_other_page_s_place(unclean: Path) -> None:
-    first = draw(unclean).read_bytes()
+    first = draw_report(unclean).read_bytes()
 
     for options in (["--from", "11:38:40"], ["--report-tz", "Asia/Kolkata"]):
         assert report(unclean, *options).exit_code == 0
@@ -65,8 +65,8 @@ def test_a_page_that_shows_less_takes_no_other_page_s_place(unclean: Path) -> No
 
 def test_neither_spark_nor_an_archive_is_touched(unclean: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from forensics.report.page import redraw; "
-        "redraw(Path(sys.argv[1])); "
+        "import sys; from pathlib import Path; from forensics.report.page import redraw_report; "
+        "redraw_report(Path(sys.argv[1])); "
         "print(sorted({'pyspark', 'great_expectations', 'py4j'} & set(sys.modules)))"
     )
     done = subprocess.run(
@@ -95,7 +95,7 @@ def test_the_verdict_of_a_window_is_its_own(unclean: Path, rewrite: Rewrite) -> 
     """Before the incident nothing was wrong, but a cut file could hide what was."""
     assert "Cannot tell" in redrawn(unclean, "--to", "11:38:00")
 
-    rows = [row | {"damaged": None} for row in load(unclean).rows("files", FILE)]
+    rows = [row | {"damaged": None} for row in load_run(unclean).rows("files", FILE)]
     save(unclean, "files", rows)
 
     assert "Nothing of level medium or higher found" in redrawn(unclean, "--to", "11:38:00")
@@ -110,26 +110,26 @@ def test_events_are_chosen_by_the_corrected_clock(unclean: Path) -> None:
     """A node's own time is what it logged; the window is in the reference's."""
     late = [row | {"node": "broker-3", "ts": row["ts"] + 37_000_000} for row in errors()]
     save(unclean, "events", late)
-    saved = load(unclean)
+    run = load_run(unclean)
     first = START + 69_822
-    seen = narrow(saved, (first, first + 44))
+    seen = narrow_run(run, (first, first + 44))
 
     assert seen.table("events", ["node"]).num_rows == 1
-    assert sum(part.num_rows for part in seen.parts("events", ["client"])) == 1
-    assert saved.table("events", ["node"]).num_rows == 400
+    assert sum(part.num_rows for part in seen.chunks("events", ["client"])) == 1
+    assert run.table("events", ["node"]).num_rows == 400
 
 
 def test_states_are_kept_that_reach_into_the_window_and_keep_their_times(unclean: Path) -> None:
-    saved = load(unclean)
-    seen = narrow(saved, (START + 60_000, START + 61_000))
+    run = load_run(unclean)
+    seen = narrow_run(run, (START + 60_000, START + 61_000))
     columns = ["topic", "partition", "leader", "started_at", "ended_at"]
     rows = seen.rows("leadership", columns)
 
     assert len(rows) == 11
     assert min(row["started_at"] for row in rows) == START
     assert {row["leader"] for row in rows} == {1, 3}
-    assert seen.count("leadership") == 11
-    assert seen.partitions == saved.partitions
+    assert seen.count_rows("leadership") == 11
+    assert seen.partition_count == run.partition_count
 
 
 def test_a_zone_moves_text_and_figures_alike(unclean: Path) -> None:

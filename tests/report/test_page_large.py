@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from forensics.report import lane_intervals, time_bins
-from forensics.report.page import draw
-from forensics.report.partition_groups import folded
-from forensics.run_output.reader import load
+from forensics.report.page import draw_report
+from forensics.report.partition_groups import group_partitions
+from forensics.run_output.reader import load_run
 from tests.report.large_run import BROKERS, DAY, large
 from tests.report.sample_runs import START
 
@@ -29,14 +29,14 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def figures(out: Path) -> dict[str, Any]:
     """The figures of its page, by name."""
-    html = draw(out).read_text(encoding="utf-8")
+    html = draw_report(out).read_text(encoding="utf-8")
     blocks = re.findall(r'data-figure="([^"]+)">(.*?)</script>', html)
     return {name: json.loads(block) for name, block in blocks}
 
 
 def test_the_page_is_drawn_in_time_and_is_small(out: Path) -> None:
     begin = time.process_time()
-    page = draw(out)
+    page = draw_report(out)
 
     assert time.process_time() - begin < 15
     assert page.stat().st_size <= MOST_BYTES
@@ -45,7 +45,7 @@ def test_the_page_is_drawn_in_time_and_is_small(out: Path) -> None:
 def test_also_at_its_worst_the_page_is_small(tmp_path: Path) -> None:
     """No two partitions alike, 200 findings with 40 lines each of text that nothing packs small."""
     begin = time.process_time()
-    page = draw(large(tmp_path, worst=True))
+    page = draw_report(large(tmp_path, worst=True))
 
     assert time.process_time() - begin < 30
     assert page.stat().st_size <= 0.96 * MOST_BYTES
@@ -70,7 +70,7 @@ def test_no_figure_has_more_than_a_browser_draws_at_once(figures: dict[str, Any]
 
 def test_every_partition_is_in_one_row(out: Path) -> None:
     """In a row of its own history, or in one that is counted."""
-    fold = folded(load(out))
+    fold = group_partitions(load_run(out))
     assert fold is not None
 
     counted = sum(
@@ -80,7 +80,7 @@ def test_every_partition_is_in_one_row(out: Path) -> None:
     )
     drawn = [name for row in fold.rows for name in row.members]
     assert len(drawn) == len(set(drawn))
-    assert len(drawn) + counted == fold.partitions == 10_000
+    assert len(drawn) + counted == fold.partition_count == 10_000
 
 
 def test_the_same_colour_is_the_same_broker_on_every_figure(figures: dict[str, Any]) -> None:
@@ -100,14 +100,14 @@ def test_the_same_colour_is_the_same_broker_on_every_figure(figures: dict[str, A
 
 def test_a_count_of_partitions_is_right_at_each_point(out: Path) -> None:
     """Thinning keeps peaks, and does not stretch them over what comes after."""
-    points = time_bins.debt(load(out))["offline"]
+    points = time_bins.count_debt(load_run(out))["offline"]
     dark = sum(
         level * (after - moment)
         for (moment, level), (after, _) in zip(points, points[1:], strict=False)
     )
     exact = sum(
         row["ended_at"] - row["started_at"]
-        for row in load(out).rows("leadership", ["leader", "started_at", "ended_at"])
+        for row in load_run(out).rows("leadership", ["leader", "started_at", "ended_at"])
         if row["leader"] == -1
     )
 
@@ -117,8 +117,8 @@ def test_a_count_of_partitions_is_right_at_each_point(out: Path) -> None:
 
 
 def test_cells_are_short_where_findings_are(out: Path) -> None:
-    run = load(out)
-    fold = folded(run)
+    run = load_run(out)
+    fold = group_partitions(run)
     assert fold is not None
     widths = (fold.grid.edges[1:] - fold.grid.edges[:-1]).tolist()
 
@@ -126,4 +126,4 @@ def test_cells_are_short_where_findings_are(out: Path) -> None:
     assert min(widths) < 2000
     assert max(widths) <= 610_000
     assert (fold.grid.leaders == time_bins.SEVERAL).any()
-    assert lane_intervals.view(run) == (START, START + DAY)
+    assert lane_intervals.choose_view(run) == (START, START + DAY)

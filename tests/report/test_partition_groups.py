@@ -9,22 +9,27 @@ import pytest
 
 from forensics.report import lane_intervals, time_bins
 from forensics.report.figures import leadership
-from forensics.report.partition_groups import LONGEST, Folded, Strand, folded
+from forensics.report.partition_groups import (
+    MAX_EPOCHS,
+    GroupedHistories,
+    PartitionGroup,
+    group_partitions,
+)
 from forensics.run_output import reader
-from forensics.run_output.partition_histories import Reign
-from forensics.run_output.reader import load
+from forensics.run_output.partition_histories import LeaderInterval
+from forensics.run_output.reader import load_run
 from tests.report.sample_runs import ELECTED, END, START, Row, at, reign, save
 
 WHOLE = (4, 1, 0, 9000)
 
 
-def fold(out: Path) -> Folded:
-    found = folded(load(out))
+def fold(out: Path) -> GroupedHistories:
+    found = group_partitions(load_run(out))
     assert found is not None
     return found
 
 
-def drawn(out: Path, *rows: list[Row]) -> list[Strand]:
+def drawn(out: Path, *rows: list[Row]) -> list[PartitionGroup]:
     save(out, "leadership", [one for some in rows for one in some])
     save(out, "isr", [])
     return list(fold(out).rows)
@@ -35,7 +40,7 @@ def test_equal_histories_are_one_row_that_lists_them(unclean: Path) -> None:
     rows = drawn(unclean, reign("a", 9, (7, 1, 0, 9000)), reign("a", 10, (4, 1, 300, 9400)))
 
     assert [row.members for row in rows] == [("a-9", "a-10")]
-    assert rows[0].reigns[0] == Reign(
+    assert rows[0].leader_epochs[0] == LeaderInterval(
         1, (4, 7), START, START + 9400, unclean=False, election="failover", inferred=False
     )
     assert rows[0].label == "a-9 +1"
@@ -72,8 +77,8 @@ def test_the_fold_is_reversible(unclean: Path) -> None:
     for row in found:
         for name in row.members:
             n = int(name.removeprefix("a-"))
-            assert [one.leader for one in row.reigns] == [n % 3, -1]
-            assert abs(row.reigns[0].end - START - 1500 * (n % 4)) <= 1000
+            assert [one.leader for one in row.leader_epochs] == [n % 3, -1]
+            assert abs(row.leader_epochs[0].end - START - 1500 * (n % 4)) <= 1000
 
 
 def test_most_harm_comes_first(unclean: Path) -> None:
@@ -91,10 +96,10 @@ def test_of_a_partition_with_very_many_epochs_the_worst_are_drawn(unclean: Path)
     rows = drawn(unclean, reign("a", 0, *spans), reign("b", 0, WHOLE))
 
     assert [row.label for row in rows] == ["a-0", "b-0"]
-    assert [len(row.reigns) for row in rows] == [LONGEST, 1]
-    assert rows[0].harm == (0, 30 * 40, 0, 3000)
-    assert 30 == sum(one.leader == -1 for one in rows[0].reigns)
-    assert rows[0].undrawn == 3000 - LONGEST
+    assert [len(row.leader_epochs) for row in rows] == [MAX_EPOCHS, 1]
+    assert rows[0].impact == (0, 30 * 40, 0, 3000)
+    assert 30 == sum(one.leader == -1 for one in rows[0].leader_epochs)
+    assert rows[0].omitted_epochs == 3000 - MAX_EPOCHS
 
 
 def test_a_history_may_go_on_in_the_next_part_of_the_table(
@@ -119,11 +124,11 @@ def test_at_most_two_hundred_rows_and_the_bars_of_the_budget(unclean: Path) -> N
     ]
     save(unclean, "leadership", rows)
     found = fold(unclean)
-    lanes = leadership.chosen(found.rows)
+    lanes = leadership.choose_rows(found.rows)
 
-    assert found.partitions == 400
+    assert found.partition_count == 400
     assert 0 < len(lanes) <= 200
-    assert sum(len(row.reigns) for row in lanes) <= leadership.BARS
+    assert sum(len(row.leader_epochs) for row in lanes) <= leadership.BARS
     assert len(found.grid.names) <= 300
     counted = int(found.grid.names[-1].removesuffix(" others"))
     assert counted + sum(len(row.members) for row in found.rows) == 400
@@ -144,7 +149,7 @@ def test_a_leader_of_forty_milliseconds_does_not_disappear(unclean: Path) -> Non
     assert found.grid.leaders[row, cell] == time_bins.SEVERAL
     assert list(np.flatnonzero(found.grid.leaders[row] != 1)) == [cell]
     assert list(np.flatnonzero(found.grid.missing[row])) == [cell]
-    exact = [(one.leader, one.end - one.start) for one in found.rows[row].reigns]
+    exact = [(one.leader, one.end - one.start) for one in found.rows[row].leader_epochs]
     assert (2, 40) in exact
 
 
@@ -154,13 +159,13 @@ def test_who_led_from_nobody_knows_when_led_after_who_led_before(unclean: Path) 
     blank = [one | {"leader": None, "started_at": None} for one in reign("a", 0, (1, 0, 0, 20_000))]
     rows = drawn(unclean, known + blank)
 
-    spans = [(one.leader, one.start - START, one.end - START) for one in rows[0].reigns]
+    spans = [(one.leader, one.start - START, one.end - START) for one in rows[0].leader_epochs]
     assert spans == [(1, 0, 9000), (None, 9000, 20_000), (3, 20_000, 30_000)]
 
 
 def test_what_no_line_covers_is_unknown(unclean: Path) -> None:
     """A lane begins and ends with the window, and its holes are hatched."""
-    lanes = lane_intervals.lanes(load(unclean), "broker")
+    lanes = lane_intervals.read_lanes(load_run(unclean), "broker")
     third = [(lane.state, lane.start - START) for lane in lanes if lane.name == "broker 3"]
     second = [lane.state for lane in lanes if lane.name == "broker 2"]
 
@@ -171,7 +176,7 @@ def test_what_no_line_covers_is_unknown(unclean: Path) -> None:
 
 def test_debt_counts_partitions_at_each_moment(unclean: Path) -> None:
     """Three partitions without a leader, then none."""
-    debt = time_bins.debt(load(unclean))
+    debt = time_bins.count_debt(load_run(unclean))
 
     assert [level for _, level in debt["offline"]] == [0, 3, 0, 0]
     assert max(level for _, level in debt["under-replicated"]) == 3
@@ -179,8 +184,8 @@ def test_debt_counts_partitions_at_each_moment(unclean: Path) -> None:
 
 def test_client_errors_carry_the_verdict_of_their_episode(unclean: Path) -> None:
     """Every error is counted once, under what its episode was called."""
-    run = load(unclean)
-    counted = time_bins.volume(run, fold(unclean).grid.edges)
+    run = load_run(unclean)
+    counted = time_bins.count_events(run, fold(unclean).grid.edges)
 
     assert {name: int(bins.sum()) for name, bins in counted.errors.items()} == {"sustained": 400}
     assert int(counted.facts.sum()) == 400
@@ -188,8 +193,8 @@ def test_client_errors_carry_the_verdict_of_their_episode(unclean: Path) -> None
 
 def test_the_view_is_the_incident_and_a_little_around_it(unclean: Path, quiet: Path) -> None:
     """A quiet day shows all of its window."""
-    view = lane_intervals.view(load(unclean))
+    view = lane_intervals.choose_view(load_run(unclean))
 
     assert view is not None
     assert (view[0] - START, view[1] - START) == (29_709, 125_657)
-    assert lane_intervals.view(load(quiet)) == (START, START + END)
+    assert lane_intervals.choose_view(load_run(quiet)) == (START, START + END)

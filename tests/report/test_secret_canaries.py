@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from forensics import pipeline
 from forensics.cli.app import group, jobs_folder
 from forensics.events.packs import catalogue
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from forensics.sandbox import tried
 from forensics.settings import Settings
 from tests.canaries import CANARIES, FIXED
@@ -67,7 +67,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
 
 def shown(planted: Planted) -> Iterator[str]:
     """Everything that a terminal shows of some of the lines."""
-    rows = load(planted.out).rows("events", ["file", "line"])
+    rows = load_run(planted.out).rows("events", ["file", "line"])
     client = sorted({row["line"] for row in rows if row["file"] == "logs/app-pay/client.log"})
     for line in (client[0], client[len(client) // 2], client[-1]):
         place = f"logs/app-pay/client.log:{line}"
@@ -80,7 +80,7 @@ def shown(planted: Planted) -> Iterator[str]:
 
 def test_every_line_with_a_secret_became_an_event(planted: Planted) -> None:
     """Else the tests below would look at nothing."""
-    rows = load(planted.out).rows("events", ["file", "text"])
+    rows = load_run(planted.out).rows("events", ["file", "text"])
     mine = [row["text"] for row in rows if row["file"] == "logs/app-pay/client.log"]
 
     assert sum("clientId=app-pay" in text for text in mine) >= len(CANARIES) + len(FIXED)
@@ -105,7 +105,7 @@ def test_no_secret_is_shown_on_the_terminal(planted: Planted) -> None:
 
 def test_a_masked_line_is_still_led_back_to_its_place(planted: Planted) -> None:
     """Also from a file whose name holds a secret, by the name that the tables give it."""
-    rows = load(planted.out).rows("events", ["file", "line", "text"])
+    rows = load_run(planted.out).rows("events", ["file", "line", "text"])
     files = {row["file"] for row in rows}
     assert files == {f"logs/app-pay/{name}" for name in ("client.log", "token=***", "token=***#2")}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from forensics.lib.text_safety import script_json
 from forensics.report import size_budget
-from forensics.report.page import draw
+from forensics.report.page import draw_report
 from forensics.run_output.findings import write_findings
 from tests.report import sample_runs as samples
 from tests.report.sample_runs import Row, finding, proof
@@ -31,19 +31,19 @@ def full_of_text(findings: int) -> Row:
 def test_a_document_that_fits_is_held_as_it_is() -> None:
     document = full_of_text(2)
 
-    held = size_budget.fitted(document)
+    held = size_budget.fit_document(document)
 
-    assert held == size_budget.Fitted(document, is_whole=True)
+    assert held == size_budget.FittedDocument(document, is_whole=True)
 
 
 def test_a_large_one_is_cut_and_held_whole_besides() -> None:
     """Each cut says how much is gone; nothing else differs, and the whole is there, packed."""
     document = full_of_text(60)
 
-    held = size_budget.fitted(document)
+    held = size_budget.fit_document(document)
 
     assert not held.is_whole
-    assert len(script_json(held.document)) <= size_budget.ROOM
+    assert len(script_json(held.document)) <= size_budget.MAX_PLAIN_CHARS
     assert held.packed is not None
     assert json.loads(gzip.decompress(base64.b64decode(held.packed))) == document
     for small, full in zip(held.document["findings"], document["findings"], strict=True):
@@ -60,17 +60,17 @@ def test_long_lists_are_cut_where_quotes_are_not_to_blame() -> None:
     many = [samples.lost(number, 2, 845) for number in range(10_000)]
     row = finding("F-1", "unclean-election", "critical", measures={"partitions": many})
 
-    held = size_budget.fitted(samples.document([row]))
+    held = size_budget.fit_document(samples.document([row]))
 
     small = held.document["findings"][0]
-    assert len(script_json(held.document)) <= size_budget.ROOM
+    assert len(script_json(held.document)) <= size_budget.MAX_PLAIN_CHARS
     assert len(small["measures"]["partitions"]) + small["cut"]["measures.partitions"] == 10_000
 
 
 def test_cards_cut_their_lines_where_all_together_are_long(unclean: Path) -> None:
     write_findings(full_of_text(60), unclean / "findings.json")
 
-    html = draw(unclean).read_text(encoding="utf-8")
+    html = draw_report(unclean).read_text(encoding="utf-8")
 
     cards = html[html.index('<section id="findings"') : html.index('<section id="ledger"')]
     quotes = re.findall(r"<pre>([^<]*)</pre>", cards)
@@ -81,7 +81,7 @@ def test_cards_cut_their_lines_where_all_together_are_long(unclean: Path) -> Non
 
 
 def test_cards_of_an_ordinary_page_cut_nothing(unclean: Path) -> None:
-    html = draw(unclean).read_text(encoding="utf-8")
+    html = draw_report(unclean).read_text(encoding="utf-8")
 
     assert "characters more in" not in html
     assert 'id="report-whole"' not in html

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forensics.report.time_bins import coarser, edges
+from forensics.report.time_bins import bin_edges, merge_bins
 
 lengths = st.integers(1, 40 * 86_400_000)
 
@@ -15,7 +15,7 @@ lengths = st.integers(1, 40 * 86_400_000)
 def test_they_cover_the_whole_without_gaps_and_are_few(
     length: int, shares: list[float], most: int
 ) -> None:
-    found = edges((1000, 1000 + length), [1000 + int(length * one) for one in shares], most)
+    found = bin_edges((1000, 1000 + length), [1000 + int(length * one) for one in shares], most)
 
     assert (found[0], found[-1]) == (1000, 1000 + length)
     assert len(found) <= most + 1
@@ -23,7 +23,7 @@ def test_they_cover_the_whole_without_gaps_and_are_few(
 
 
 def test_they_are_about_a_second_where_something_happens_and_minutes_elsewhere() -> None:
-    found = edges((0, 86_400_000), [36_000_000, 36_040_000])
+    found = bin_edges((0, 86_400_000), [36_000_000, 36_040_000])
     widths = np.diff(found)
     near = widths[np.searchsorted(found, 36_000_000, "right") - 1]
 
@@ -34,14 +34,14 @@ def test_they_are_about_a_second_where_something_happens_and_minutes_elsewhere()
 def test_the_first_moments_are_the_last_to_do_without() -> None:
     """Of thousands of moments not all get short stretches; the most important ones do."""
     rest = list(range(0, 86_400_000, 60_000))
-    found = edges((0, 86_400_000), [50_000_123, *rest])
+    found = bin_edges((0, 86_400_000), [50_000_123, *rest])
 
     assert np.diff(found)[np.searchsorted(found, 50_000_123, "right") - 1] < 2000
 
 
 def test_put_together_they_still_cover_the_whole() -> None:
-    fine = edges((0, 86_400_000), [1_000_000])
-    found = coarser(fine, 100)
+    fine = bin_edges((0, 86_400_000), [1_000_000])
+    found = merge_bins(fine, 100)
 
     assert len(found) <= 101 + 1
     assert (found[0], found[-1]) == (fine[0], fine[-1])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from forensics.run_output.findings import Finding, iso, ordered
+from forensics.run_output.findings import Finding, iso_time, sort_findings
 
 PLACE = {"file": "a.log", "line": 7, "text": "x", "at": 5}
 
@@ -67,11 +67,11 @@ def test_the_worst_comes_first_then_the_earliest_then_the_smallest_id() -> None:
     mixed = list(right)
     random.Random(5).shuffle(mixed)
 
-    assert right == ordered(mixed)
+    assert right == sort_findings(mixed)
 
 
 def test_partitions_are_sorted_by_number() -> None:
-    found = finding(partitions=["t-10", "t-9", "a-b-2", "a-b-11"], brokers=[10, 9]).document()
+    found = finding(partitions=["t-10", "t-9", "a-b-2", "a-b-11"], brokers=[10, 9]).to_json()
 
     assert ["a-b-2", "a-b-11", "t-9", "t-10"] == found["partitions"]
     assert [9, 10] == found["brokers"]
@@ -80,12 +80,12 @@ def test_partitions_are_sorted_by_number() -> None:
 def test_evidence_is_in_the_order_of_time_once_each_and_not_endless() -> None:
     places = [{"file": "a", "line": n, "text": f"{n}", "at": 100 - n} for n in range(60)]
 
-    found = finding(evidence=places + places).document()["evidence"]
+    found = finding(evidence=places + places).to_json()["evidence"]
 
     assert list(range(59, 19, -1)) == [place["line"] for place in found]
     assert {"file", "line", "text", "rule"} == set(found[0])
 
 
 def test_moments_are_written_in_milliseconds_of_utc() -> None:
-    assert "2026-11-18T11:38:25.007Z" == iso(1_795_001_905_007_999)
-    assert "2026-11-18T11:38:25.999Z" == iso(1_795_001_905_999_999)
+    assert "2026-11-18T11:38:25.007Z" == iso_time(1_795_001_905_007_999)
+    assert "2026-11-18T11:38:25.999Z" == iso_time(1_795_001_905_999_999)

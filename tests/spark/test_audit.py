@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.weekly.audits import Audits, archives_in
-from tests.weekly.shifted_logs import tree
+from tests.weekly.shifted_logs import read_store
 
 pytestmark = pytest.mark.spark
 
@@ -31,4 +31,4 @@ def test_spark_gives_the_same_store_byte_for_byte(tmp_path: Path) -> None:
     result = json.loads(done.stdout)
     assert ["2026-W45", "2026-W46"] == result["built"] == expected["built"]
     assert result == json.loads((tmp_path / "spark" / "_RESULT.json").read_text("utf-8"))
-    assert tree(audits.store) == tree(tmp_path / "spark")
+    assert read_store(audits.store) == read_store(tmp_path / "spark")

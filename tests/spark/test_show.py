@@ -14,7 +14,7 @@ from forensics.cli.app import group, jobs_folder
 from forensics.ingest.line_lookup import look_up
 from forensics.ingest.read_plan import plan
 from forensics.lib.text_safety import escape_html
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from tests.spark.conftest import Run
 
 pytestmark = pytest.mark.spark
@@ -26,7 +26,7 @@ def show(*arguments: str | Path | int) -> tuple[int, str]:
 
 
 def test_the_lines_of_every_finding_are_where_the_page_says(run: Run) -> None:
-    findings = load(run.out).findings
+    findings = load_run(run.out).findings
     assert findings
 
     for finding in findings:
@@ -38,7 +38,7 @@ def test_the_lines_of_every_finding_are_where_the_page_says(run: Run) -> None:
 def test_twenty_chips_of_the_page_lead_to_the_very_line(run: Run) -> None:
     """The plain command that `show` prints gives the same line as the page."""
     page = (run.out / "report.html").read_text("utf-8")
-    cited = [proof for finding in load(run.out).findings for proof in finding.evidence]
+    cited = [proof for finding in load_run(run.out).findings for proof in finding.evidence]
     chips = [one for one in cited if escape_html(f"{one.file}:{one.line}") in page]
     chosen = random.Random(7).sample(chips, 20)
 
@@ -55,7 +55,7 @@ def test_twenty_chips_of_the_page_lead_to_the_very_line(run: Run) -> None:
 
 def test_offsets_are_those_of_the_table_of_events(recorded: Callable[[str], Run]) -> None:
     run = recorded("430-unclean")
-    rows = load(run.out).rows("events", ["file", "line", "offset"])
+    rows = load_run(run.out).rows("events", ["file", "line", "offset"])
     chosen = random.Random(7).sample(rows, 300)
     wanted: dict[str, list[int]] = {}
     for row in chosen:

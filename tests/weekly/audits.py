@@ -12,9 +12,17 @@ from typing import Any
 from forensics.engine.local import InProcess
 from forensics.weekly.iso_week import Week
 from forensics.weekly_audit import Wishes, audit
-from tests.weekly.shifted_logs import logs_of, moved, write
+from tests.weekly.shifted_logs import read_logs, shift_times, write_logs
 
-__all__ = ["ARCHIVES", "LOGS", "WEEKS", "Audits", "archives_in", "here", "hush"]
+__all__ = [
+    "ARCHIVES",
+    "LOGS",
+    "WEEKS",
+    "Audits",
+    "archives_in",
+    "ignore_message",
+    "open_local_engine",
+]
 
 WEEKS = ["2026-W44", "2026-W45", "2026-W46", "2026-W47"]
 LOGS = {
@@ -33,12 +41,12 @@ ARCHIVES: Mapping[str, tuple[str, timedelta]] = {
 
 
 @contextmanager
-def here() -> Iterator[InProcess]:
+def open_local_engine() -> Iterator[InProcess]:
     """Open the engine that needs no Spark."""
     yield InProcess()
 
 
-def hush(text: str) -> None:
+def ignore_message(text: str) -> None:
     """Say nothing."""
 
 
@@ -46,9 +54,9 @@ def archives_in(folder: Path) -> dict[str, Path]:
     """Write the four archives; all of them are called `logs`, as those of one cluster are."""
     found = {}
     for name, (sample, by) in ARCHIVES.items():
-        wanted = {one: text for one, text in logs_of(sample).items()
+        wanted = {one: text for one, text in read_logs(sample).items()
                   if one.startswith(LOGS[sample]) and "gc" not in one}  # fmt: skip
-        found[name] = write(moved(wanted, by), folder / name / "logs")
+        found[name] = write_logs(shift_times(wanted, by), folder / name / "logs")
     return found
 
 
@@ -63,6 +71,6 @@ class Audits:
     def run(self, *archives: Path, week: str | None = None, **wishes: Any) -> dict[str, Any]:
         """Give some archives to the store; without any, build it again."""
         asked = Wishes(
-            tuple(map(str, archives)), str(self.store), Week.named(week) if week else None, **wishes
+            tuple(map(str, archives)), str(self.store), Week.parse(week) if week else None, **wishes
         )
-        return audit(asked, self.say or self.said.append, engines=here)
+        return audit(asked, self.say or self.said.append, engines=open_local_engine)

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forensics.weekly.notes import Notes, notes_of
+from forensics.weekly.notes import Notes, load_notes
 from forensics.weekly.pages import index_page, week_page
 
-__all__ = ["figure_of", "store", "text_of"]
+__all__ = ["draw_store", "read_figure", "section_text"]
 
 NOTES = """\
 "stale-metadata: client app-orders":
@@ -23,14 +23,14 @@ NOTES = """\
 """
 
 
-def store(
+def draw_store(
     folder: Path, weeks: Sequence[Mapping[str, Any]], notes: Notes | None = None
 ) -> dict[str, Path]:
     """Draw every week of a store and its index; gives the page of each by its name."""
     folder.mkdir(parents=True, exist_ok=True)
     if notes is None:
         (folder / "notes.yaml").write_text(NOTES, encoding="utf-8")
-        notes = notes_of(folder)
+        notes = load_notes(folder)
     pages = {}
     for at, one in enumerate(weeks):
         out = folder / "weeks" / str(one["week"])
@@ -40,12 +40,12 @@ def store(
         ids = (row[0] for group in one["findings"] for row in group["findings"])
         anchors = "".join(f"<p id='{html.escape(name)}'>" for name in ids)
         (out / "report.html").write_text(f"<!doctype html>{anchors}", encoding="utf-8")
-        pages[str(one["week"])] = week_page.draw(out, weeks[:at], notes)
-    pages["index"] = index_page.draw(folder, weeks, notes)
+        pages[str(one["week"])] = week_page.draw_week(out, weeks[:at], notes)
+    pages["index"] = index_page.draw_index(folder, weeks, notes)
     return pages
 
 
-def figure_of(drawn: Path, name: str) -> dict[str, Any]:
+def read_figure(drawn: Path, name: str) -> dict[str, Any]:
     """Give the data of one figure of a page."""
     text = drawn.read_text("utf-8")
     found = re.search(rf'<script type="application/json" data-figure="{name}">(.*?)</script>', text)
@@ -54,7 +54,7 @@ def figure_of(drawn: Path, name: str) -> dict[str, Any]:
     return told
 
 
-def text_of(drawn: Path, id_: str) -> str:
+def section_text(drawn: Path, id_: str) -> str:
     """Give the words of one section of a page."""
     source = drawn.read_text("utf-8")
     found = re.search(rf'<section id="{id_}".*?</section>', source, re.DOTALL)

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["Nursery", "nursery"]
+__all__ = ["AuditProcesses", "start_audit_processes"]
 
 _ROOT = Path(__file__).parents[2]
 
 
-class Nursery:
+class AuditProcesses:
     """A process that forks others, and says how they ended."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -46,7 +46,7 @@ class Nursery:
 
 
 @contextmanager
-def nursery() -> Iterator[Nursery]:
+def start_audit_processes() -> Iterator[AuditProcesses]:
     """Open one for some time."""
     command = [sys.executable, "-m", "tests.weekly.forked_audits"]
     with subprocess.Popen(
@@ -56,7 +56,7 @@ def nursery() -> Iterator[Nursery]:
         assert process.stdout is not None
         # It says so when it has everything.
         process.stdout.readline()
-        yield Nursery(process)
+        yield AuditProcesses(process)
         process.stdin.close()
 
 
@@ -94,16 +94,16 @@ def _answer(answers: IO[str], number: int) -> None:
 
 
 def _work(store: str, given: list[str], dies_at: int | None = None, **wishes: Any) -> int:
-    from tests.weekly.audits import Audits, hush  # noqa: PLC0415
+    from tests.weekly.audits import Audits, ignore_message  # noqa: PLC0415
 
     if dies_at is not None:
         _die_at(dies_at)
-    audits = Audits(Path(store), say=hush)
+    audits = Audits(Path(store), say=ignore_message)
     return int(audits.run(*map(Path, given), **wishes)["exit_code"])
 
 
 def _die_at(step: int) -> None:
-    from forensics.weekly.store_files import Shelf  # noqa: PLC0415 - only the fork needs it
+    from forensics.weekly.store_files import StoreFiles  # noqa: PLC0415 - only the fork needs it
 
     count = 0
 
@@ -117,14 +117,14 @@ def _die_at(step: int) -> None:
 
         return done
 
-    follow = Shelf._follow
+    follow = StoreFiles._follow
 
-    def watched(shelf: Shelf) -> None:
+    def watched(shelf: StoreFiles) -> None:
         Path.replace = counted(Path.replace)  # type: ignore[method-assign,assignment]
         Path.unlink = counted(Path.unlink)  # type: ignore[method-assign,assignment]
         follow(shelf)
 
-    Shelf._follow = watched  # type: ignore[method-assign,assignment]
+    StoreFiles._follow = watched  # type: ignore[method-assign,assignment]
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forensics.weekly.iso_week import Week
-from forensics.weekly.metrics import BROKER
+from forensics.weekly.metrics import BROKER_SIGNALS
 
-__all__ = ["DAY", "HOUR", "WEEK", "found", "made", "quarter"]
+__all__ = ["DAY", "HOUR", "WEEK", "make_finding", "make_quarter", "make_week"]
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -21,7 +21,9 @@ CLUSTER = {
 ASKED = ("flapping-broker", "offline-partitions", "stale-metadata", "unclean-election")
 
 
-def found(detector: str, severity: str = "high", number: int = 1, **more: Any) -> dict[str, Any]:
+def make_finding(
+    detector: str, severity: str = "high", number: int = 1, **more: Any
+) -> dict[str, Any]:
     """Make one group of findings; `brokers`, `clients` or `topics` say whom it is about."""
     whom = ("brokers", "clients", "topics")
     brokers, clients, topics = (list(more.get(name, ())) for name in whom)
@@ -38,7 +40,7 @@ def found(detector: str, severity: str = "high", number: int = 1, **more: Any) -
     return plain | more
 
 
-def made(
+def make_week(
     name: str,
     findings: Sequence[Mapping[str, Any]] = (),
     *,
@@ -48,7 +50,7 @@ def made(
     **more: Any,
 ) -> dict[str, Any]:
     """Make a week; `covered` is the share of it that the logs of all, or of each broker, cover."""
-    start = Week.named(name).begin // 1000
+    start = Week.parse(name).begin // 1000
     shares = covered if isinstance(covered, Mapping) else dict.fromkeys(brokers, covered)
     every = [dict(one) for one in findings]
     for group in every:
@@ -56,7 +58,7 @@ def made(
             [id_, level, at or start + HOUR] for id_, level, at in group["findings"]
         ]
     counted = {
-        str(one): {signal.key: 0 for signal in BROKER} | dict((signals or {}).get(one, {}))
+        str(one): {signal.key: 0 for signal in BROKER_SIGNALS} | dict((signals or {}).get(one, {}))
         for one in brokers
     }
     levels: dict[str, int] = {}
@@ -96,23 +98,25 @@ def _away(counted: Mapping[str, float]) -> dict[str, Any]:
     return {"unplanned": times, "planned": 0, "minutes": minutes, "longest": each, "median": each}
 
 
-def quarter() -> list[dict[str, Any]]:
+def make_quarter() -> list[dict[str, Any]]:
     """Make twelve weeks, one of them missing: one broker flaps more and more, the rules change."""
     weeks = []
-    first = Week.named("2026-W36")
+    first = Week.parse("2026-W36")
     for at in range(12):
-        name, old = str(first.after(at)), at < 4
+        name, old = str(first.shift(at)), at < 4
         flaps = (0, 0, 1, 0, 2, 2, 3, 0, 5, 6, 7, 11)[at]
-        flapping = found("flapping-broker", "high", 1, brokers=[2], size=float(flaps))
+        flapping = make_finding("flapping-broker", "high", 1, brokers=[2], size=float(flaps))
         findings = [flapping] * (flaps > 2)
-        findings += [found("stale-metadata", "medium", 1, clients=["app-orders"])] * (at % 3 == 2)
-        findings += [found("unclean-election", "critical", 1, brokers=[1])] * (at == 10)
-        findings += [found("offline-partitions", "high", 1, brokers=[3])] * (at == 11)
-        findings += [found("broker-restart", "info", 2, brokers=[1])] * (at > 8)
+        findings += [make_finding("stale-metadata", "medium", 1, clients=["app-orders"])] * (
+            at % 3 == 2
+        )
+        findings += [make_finding("unclean-election", "critical", 1, brokers=[1])] * (at == 10)
+        findings += [make_finding("offline-partitions", "high", 1, brokers=[3])] * (at == 11)
+        findings += [make_finding("broker-restart", "info", 2, brokers=[1])] * (at > 8)
         if at == 7:
             # A week that is not in the store.
             continue
-        weeks.append(made(
+        weeks.append(make_week(
             name, findings,
             covered={1: 0.97, 2: 0.05 if at == 9 else 0.9, 3: 0.95 - 0.04 * at},
             signals={

@@ -10,12 +10,12 @@ from forensics.events.packs import catalogue
 from forensics.run_output.findings import write_findings
 from forensics.sandbox import tried
 
-__all__ = ["SAMPLES", "read"]
+__all__ = ["SAMPLES", "run_postmortem"]
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 
 
-def read(sample: str, out: Path) -> Path:
+def run_postmortem(sample: str, out: Path) -> Path:
     """Read a recording and leave what a postmortem of it leaves, but for the page."""
     logs = next(one for one in (SAMPLES / sample).iterdir() if one.name.startswith("logs"))
     trial = tried([str(logs)], out)

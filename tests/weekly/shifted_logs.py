@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
-__all__ = ["SAMPLES", "logs_of", "moved", "tree", "write"]
+__all__ = ["SAMPLES", "read_logs", "read_store", "shift_times", "write_logs"]
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 # `2026-11-18 11:38:51`, with a T as well; the milliseconds stay as they are.
@@ -19,7 +19,7 @@ _SECONDS = re.compile(rb"(?<=\|)1[78]\d{8}(?=\.\d{3}\|)")
 _MILLIS = re.compile(rb"\b1[78]\d{11}\b")
 
 
-def moved(logs: Mapping[str, bytes], by: timedelta) -> dict[str, bytes]:
+def shift_times(logs: Mapping[str, bytes], by: timedelta) -> dict[str, bytes]:
     """Move the times in some logs."""
     return {name: _moved(text, by) for name, text in logs.items()}
 
@@ -36,7 +36,7 @@ def _moved(text: bytes, by: timedelta) -> bytes:
     return _MILLIS.sub(lambda found: str(int(found[0]) + millis).encode(), _TIME.sub(moment, text))
 
 
-def logs_of(sample: str) -> dict[str, bytes]:
+def read_logs(sample: str) -> dict[str, bytes]:
     """Give the logs of a recording by their names, such as broker-1/server.log."""
     folder = SAMPLES / sample
     if (folder / "logs").is_dir():
@@ -51,7 +51,7 @@ def logs_of(sample: str) -> dict[str, bytes]:
     return found
 
 
-def write(logs: Mapping[str, bytes], folder: Path) -> Path:
+def write_logs(logs: Mapping[str, bytes], folder: Path) -> Path:
     """Write logs into a folder."""
     for name, text in logs.items():
         path = folder / name
@@ -60,7 +60,7 @@ def write(logs: Mapping[str, bytes], folder: Path) -> Path:
     return folder
 
 
-def tree(store: Path) -> dict[str, bytes]:
+def read_store(store: Path) -> dict[str, bytes]:
     """Give all that a store says: neither its lock, nor how the last run ended."""
     return {
         path.relative_to(store).as_posix(): path.read_bytes()

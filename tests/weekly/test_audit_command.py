@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from forensics.cli.app import group, jobs_folder
-from forensics.weekly.store_files import held
-from tests.weekly.audits import Audits, archives_in, hush
+from forensics.weekly.store_files import lock_store
+from tests.weekly.audits import Audits, archives_in, ignore_message
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_what_cannot_be_read_ends_with_4_if_that_is_asked_for(given: Path, store
 
 
 def test_a_store_that_is_held_ends_with_5(given: Path, store: Path) -> None:
-    with held(store, 0, hush):
+    with lock_store(store, 0, ignore_message):
         for words in (("audit", given, "--store", store), ("rebuild", store)):
             done = call(*words)
             assert 5 == done.exit_code

@@ -11,8 +11,8 @@ from forensics.lib.storage import Objects
 from forensics.weekly import remote_store
 from forensics.weekly_audit import Wishes, audit
 from tests.ingest.object_store import SECRET, serving
-from tests.weekly.audits import Audits, archives_in, here, hush
-from tests.weekly.shifted_logs import tree
+from tests.weekly.audits import Audits, archives_in, ignore_message, open_local_engine
+from tests.weekly.shifted_logs import read_store
 
 # What serves the bucket wants to know how long a thing is before it comes.
 os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
@@ -28,12 +28,12 @@ def test_logs_and_store_may_be_objects(tmp_path: Path, monkeypatch: pytest.Monke
             plain.run(logs[name])
             inside = logs[name].relative_to(bucket.folder).as_posix()
             wishes = Wishes((bucket.address(inside),), address)
-            result = audit(wishes, hush, engines=here)
+            result = audit(wishes, ignore_message, engines=open_local_engine)
 
         store = Objects(address)
         kept = {name: store.read(name) for name in store.names()
                 if not name.startswith((".", "_"))}  # fmt: skip
 
-    assert kept == tree(plain.store)
+    assert kept == read_store(plain.store)
     assert f"s3://{bucket.folder.name}/audits/weeks/2026-W47/index.html" == result["page"]
     assert not [name for name, text in kept.items() if SECRET.encode() in text]

@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 
 from forensics.run_result import Code
-from forensics.weekly.store_files import Shelf, held
-from tests.weekly.audits import Audits, archives_in, hush
-from tests.weekly.forked_audits import Nursery, nursery
-from tests.weekly.shifted_logs import tree
+from forensics.weekly.store_files import StoreFiles, lock_store
+from tests.weekly.audits import Audits, archives_in, ignore_message
+from tests.weekly.forked_audits import AuditProcesses, start_audit_processes
+from tests.weekly.shifted_logs import read_store
 
 KILLS = 20
 
 
 def recovered(store: Path) -> dict[str, bytes]:
     """Give what the store says when the next run has opened it."""
-    with held(store, 0, hush):
-        Shelf(store).open()
-    return tree(store)
+    with lock_store(store, 0, ignore_message):
+        StoreFiles(store).recover()
+    return read_store(store)
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[Nursery]:
-    with nursery() as opened:
+def processes() -> Iterator[AuditProcesses]:
+    with start_audit_processes() as opened:
         yield opened
 
 
@@ -52,14 +52,14 @@ def store(before: Path, tmp_path: Path) -> Path:
 
 
 def test_killed_at_any_moment(
-    given: dict[str, Path], before: Path, store: Path, processes: Nursery
+    given: dict[str, Path], before: Path, store: Path, processes: AuditProcesses
 ) -> None:
     # One log of a week that is there, and one of a new week: little work, of every kind.
     new = [given["one"] / "app-mail", given["three"] / "app-invoice1"]
     begun = time.monotonic()
     assert 4 == processes.join(processes.start(store, *new)), "clients alone tell of no leader"
     lasted = time.monotonic() - begun
-    old, whole = tree(before), tree(store)
+    old, whole = read_store(before), read_store(store)
     assert old != whole
 
     moments = random.Random(8)
@@ -82,12 +82,12 @@ def test_killed_at_any_moment(
     assert killed >= KILLS // 2
     assert old in found
     Audits(store).run(*new)
-    assert whole == tree(store)
+    assert whole == read_store(store)
 
 
 @pytest.mark.parametrize("step", [0, 1, 20, 40])
 def test_killed_while_files_take_their_places(
-    step: int, given: dict[str, Path], before: Path, store: Path, processes: Nursery
+    step: int, given: dict[str, Path], before: Path, store: Path, processes: AuditProcesses
 ) -> None:
     """One week comes and one is let go, so that files are moved and deleted."""
     whole = shutil.copytree(before, store.with_name("whole"))
@@ -96,12 +96,12 @@ def test_killed_while_files_take_their_places(
     assert (store / ".commit.json").is_file()
 
     Audits(whole).run(given["two"], keep_weeks=2)
-    assert tree(before) != tree(whole)
-    assert tree(whole) == recovered(store)
+    assert read_store(before) != read_store(whole)
+    assert read_store(whole) == recovered(store)
 
 
 def test_of_two_at_once_the_second_waits(
-    given: dict[str, Path], store: Path, processes: Nursery
+    given: dict[str, Path], store: Path, processes: AuditProcesses
 ) -> None:
     one_by_one = Audits(shutil.copytree(store, store.with_name("one by one")))
     both = [processes.start(store, given[name], wait=600) for name in ("two", "three")]
@@ -109,18 +109,18 @@ def test_of_two_at_once_the_second_waits(
     assert [0, 0] == [processes.join(one) for one in both]
     for name in ("two", "three"):
         one_by_one.run(given[name])
-    assert tree(one_by_one.store) == tree(store)
+    assert read_store(one_by_one.store) == read_store(store)
 
 
 def test_who_does_not_wait_is_told_whose_the_store_is(
     given: dict[str, Path], before: Path, store: Path
 ) -> None:
     ran = (store / "_RESULT.json").read_bytes()
-    with held(store, 0, hush):
+    with lock_store(store, 0, ignore_message):
         result = Audits(store).run(given["two"])
 
     assert Code.HELD == result["exit_code"]
     assert f"Another run holds {store}: process {os.getpid()} on " in result["reason"]
     assert "--wait SECONDS" in result["reason"]
-    assert tree(before) == tree(store)
+    assert read_store(before) == read_store(store)
     assert ran == (store / "_RESULT.json").read_bytes()

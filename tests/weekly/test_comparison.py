@@ -11,18 +11,26 @@ import pytest
 from click.testing import CliRunner
 
 from forensics.errors import ForensicsError
-from forensics.weekly.comparison import Comparison, compare, joined, lines, pairs, values, window
+from forensics.weekly.comparison import (
+    Comparison,
+    compare,
+    comparison_json,
+    comparison_text,
+    count_pairs,
+    join_windows,
+    load_window,
+)
 from jobs.compare import command
-from tests.weekly.made_weeks import DAY, WEEK, found, made
-from tests.weekly.postmortem_of_logs import read
+from tests.weekly.made_weeks import DAY, WEEK, make_finding, make_week
+from tests.weekly.postmortem_of_logs import run_postmortem
 
 SAMPLE = "282-flapping"
-FLAPS = found("flapping-broker", brokers=[2], size=4.0)
+FLAPS = make_finding("flapping-broker", brokers=[2], size=4.0)
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return read(SAMPLE, tmp_path_factory.mktemp("flapping"))
+    return run_postmortem(SAMPLE, tmp_path_factory.mktemp("flapping"))
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +43,11 @@ def shelf(out: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rates(found_: Comparison, key: str, broker: int | None = None) -> tuple[Any, ...]:
-    return next(pair.rates for pair in pairs(found_, broker) if pair.signal.key == key)
+    return next(pair.rates for pair in count_pairs(found_, broker) if pair.signal.key == key)
 
 
 def test_a_window_beside_itself_is_the_same(out: Path) -> None:
-    whole = window(str(out))
+    whole = load_window(str(out))
     told = compare(whole, whole)
 
     assert told.judgement.word == "same"
@@ -48,8 +56,8 @@ def test_a_window_beside_itself_is_the_same(out: Path) -> None:
 
 def test_windows_of_different_length_are_compared_by_the_hour() -> None:
     """Four times as much in four times as long is as much."""
-    week = made("2026-W46", [FLAPS | {"count": 4}], signals={2: {"isr_drops": 700}})
-    short = made("2026-W46", [FLAPS | {"size": 1.0}], signals={2: {"isr_drops": 100}})
+    week = make_week("2026-W46", [FLAPS | {"count": 4}], signals={2: {"isr_drops": 700}})
+    short = make_week("2026-W46", [FLAPS | {"size": 1.0}], signals={2: {"isr_drops": 100}})
     short["window"] = [week["window"][0], week["window"][0] + DAY]
     for told in short["nodes"].values():
         told["covered_ms"] = DAY
@@ -65,16 +73,16 @@ def test_windows_of_different_length_are_compared_by_the_hour() -> None:
 
 
 def test_half_the_logs_count_twice() -> None:
-    a = made("2026-W45", signals={2: {"isr_drops": 84}})
-    b = made("2026-W46", signals={2: {"isr_drops": 42}}, covered=0.5)
+    a = make_week("2026-W45", signals={2: {"isr_drops": 84}})
+    b = make_week("2026-W46", signals={2: {"isr_drops": 42}}, covered=0.5)
 
     assert rates(compare(a, b), "isr_drops", 2) == pytest.approx((0.5, 0.5))
 
 
 def test_only_what_the_other_window_would_have_shown_is_new_or_resolved() -> None:
-    deaf = made("2026-W45", covered={1: 1, 2: 0.2, 3: 1})
-    whole = made("2026-W45")
-    week = made("2026-W46", [FLAPS])
+    deaf = make_week("2026-W45", covered={1: 1, 2: 0.2, 3: 1})
+    whole = make_week("2026-W45")
+    week = make_week("2026-W46", [FLAPS])
 
     assert [one.state for one in compare(whole, week).troubles] == ["new"]
     assert [one.state for one in compare(deaf, week).troubles] == ["not evaluable"]
@@ -83,17 +91,17 @@ def test_only_what_the_other_window_would_have_shown_is_new_or_resolved() -> Non
 
 
 def test_of_a_broker_without_logs_nothing_is_not_zero() -> None:
-    a = made("2026-W45", covered={1: 1, 2: 0, 3: 1})
-    found_ = compare(a, made("2026-W46"))
-    pair = next(one for one in pairs(found_, 2) if one.signal.key == "isr_drops")
+    a = make_week("2026-W45", covered={1: 1, 2: 0, 3: 1})
+    found_ = compare(a, make_week("2026-W46"))
+    pair = next(one for one in count_pairs(found_, 2) if one.signal.key == "isr_drops")
 
     assert pair.counts == (None, 0.0)
     assert pair.rates == (None, 0.0)
 
 
 def test_a_stretch_over_two_weeks_is_both_together(shelf: Path) -> None:
-    both = window("2026-11-14T00:00..2026-11-20T00:00", shelf)
-    one = window("2026-W47", shelf)
+    both = load_window("2026-11-14T00:00..2026-11-20T00:00", shelf)
+    one = load_window("2026-W47", shelf)
 
     assert both["window"][1] - both["window"][0] == 6 * DAY
     assert both["signals"]["brokers"] == one["signals"]["brokers"]
@@ -107,11 +115,11 @@ def test_a_stretch_over_two_weeks_is_both_together(shelf: Path) -> None:
 
 
 def test_two_weeks_together_have_the_counts_the_findings_and_the_logs_of_both() -> None:
-    other = found("stale-metadata", "medium", clients=["app"])
-    one = made("2026-W45", [FLAPS], covered=0.25, signals={2: {"isr_drops": 3}})
-    two = made("2026-W46", [FLAPS, other], signals={2: {"isr_drops": 4}})
+    other = make_finding("stale-metadata", "medium", clients=["app"])
+    one = make_week("2026-W45", [FLAPS], covered=0.25, signals={2: {"isr_drops": 3}})
+    two = make_week("2026-W46", [FLAPS, other], signals={2: {"isr_drops": 4}})
     two["signals"]["cluster"]["records_lost"] = None
-    both = joined(one, two)
+    both = join_windows(one, two)
 
     assert both["nodes"]["broker-2"]["covered_ms"] == round(1.25 * WEEK)
     assert both["signals"]["brokers"]["2"]["isr_drops"] == 7
@@ -121,9 +129,9 @@ def test_two_weeks_together_have_the_counts_the_findings_and_the_logs_of_both() 
     assert [(one["signature"], one["count"], one["size"]) for one in both["findings"]] == [
         ("flapping-broker: broker 2", 2, 8.0), ("stale-metadata: client app", 1, 1.0)
     ]  # fmt: skip
-    assert compare(both, joined(one, two | {"rules": [["ours", "b" * 64]]})).judgement.why == (
-        "A was read by other rules"
-    )
+    assert compare(
+        both, join_windows(one, two | {"rules": [["ours", "b" * 64]]})
+    ).judgement.why == ("A was read by other rules")
 
 
 @pytest.mark.parametrize(
@@ -137,18 +145,18 @@ def test_two_weeks_together_have_the_counts_the_findings_and_the_logs_of_both() 
 )
 def test_what_cannot_be_meant_is_told(shelf: Path, text: str, says: str) -> None:
     with pytest.raises(ForensicsError, match=says):
-        window(text, shelf)
+        load_window(text, shelf)
 
 
 def test_without_a_store_a_week_is_no_window() -> None:
     with pytest.raises(ForensicsError, match="--store STORE"):
-        window("2026-W46")
+        load_window("2026-W46")
 
 
 def test_the_text_has_the_windows_the_word_and_every_count(out: Path) -> None:
     half = f"{out}@2026-11-18T11:48..2026-11-18T11:50"
-    told = compare(window(f"{out}@2026-11-18T11:46..2026-11-18T11:48"), window(half))
-    text = "\n".join(lines(told))
+    told = compare(load_window(f"{out}@2026-11-18T11:46..2026-11-18T11:48"), load_window(half))
+    text = "\n".join(comparison_text(told))
 
     assert "2026-11-18 11:48:00-11:50:00 UTC (2 min), logs cover" in text
     assert f"B is WORSE: {told.judgement.why}" in text
@@ -165,7 +173,9 @@ def test_the_command_writes_text_json_and_a_page(shelf: Path, tmp_path: Path) ->
     assert (plain.exit_code, machine.exit_code) == (0, 0), plain.output + machine.output
     assert "B is CANNOT COMPARE" in plain.stdout
     document = json.loads(machine.stdout)
-    expected = values(compare(window("2026-W46", shelf), window("2026-W47", shelf)))
+    expected = comparison_json(
+        compare(load_window("2026-W46", shelf), load_window("2026-W47", shelf))
+    )
     assert document == json.loads(json.dumps(expected))
     assert "CANNOT COMPARE" in page.read_text("utf-8").upper()
     assert f"page: {page}" in machine.stderr

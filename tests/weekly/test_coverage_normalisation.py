@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
-from forensics.weekly.coverage_normalisation import Cover, covers, length
+from forensics.run_output.reader import load_run
+from forensics.weekly.coverage_normalisation import NodeCoverage, length, measure_coverage
 from tests.report import sample_runs as samples
 from tests.report.sample_runs import Row
 
@@ -14,12 +14,12 @@ START = samples.START
 WINDOW = START, START + 1_000_000
 
 
-def seen(out: Path, files: list[Row], holes: list[Row] | None = None) -> dict[str, Cover]:
+def seen(out: Path, files: list[Row], holes: list[Row] | None = None) -> dict[str, NodeCoverage]:
     samples.save(out, "files", files)
     samples.save(out, "coverage", holes or [])
     samples.save(out, "clocks", [])
     write_findings(samples.document([], "clear"), out / "findings.json")
-    return {one.node: one for one in covers(load(out), WINDOW)}
+    return {one.node: one for one in measure_coverage(load_run(out), WINDOW)}
 
 
 def log(node: str, kind: str, first: int, last: int, **more: object) -> Row:
@@ -71,7 +71,7 @@ def test_who_is_named_and_has_no_log_is_expected_and_who_is_of_another_time_is_n
     told = seen(tmp_path, files, [hole("broker-2", "missing", 0, 900_000)])
 
     assert list(told) == ["broker-1", "broker-2"]
-    assert told["broker-2"] == Cover("broker-2", "broker", 2, ())
+    assert told["broker-2"] == NodeCoverage("broker-2", "broker", 2, ())
 
 
 def test_the_same_file_twice_covers_no_more(tmp_path: Path) -> None:

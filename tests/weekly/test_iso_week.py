@@ -31,8 +31,8 @@ def test_a_moment_belongs_to_one_week(moment: str, week: str) -> None:
     found = week_of(micros(moment))
 
     assert week == str(found)
-    assert found == Week.named(week)
-    assert found.begin <= micros(moment) < found.end == found.after(1).begin
+    assert found == Week.parse(week)
+    assert found.begin <= micros(moment) < found.end == found.shift(1).begin
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def test_a_moment_belongs_to_one_week(moment: str, week: str) -> None:
 )
 def test_what_is_no_week_is_told(name: str) -> None:
     with pytest.raises(ForensicsError, match=r"is no week; write the ISO year and week"):
-        Week.named(name)
+        Week.parse(name)
 
 
 def test_names_sort_as_weeks_do() -> None:
-    names = [str(Week.named("2026-W50").after(by)) for by in range(8)]
+    names = [str(Week.parse("2026-W50").shift(by)) for by in range(8)]
 
     assert sorted(names) == names

@@ -10,11 +10,11 @@ import pytest
 from forensics.events.file_accounts import FileAccount
 from forensics.lib.time_units import DAY
 from forensics.weekly.iso_week import Week
-from forensics.weekly.manifest import Container, Log, Manifest, unlike, written
-from forensics.weekly.week_builder import clipped
+from forensics.weekly.manifest import Container, Log, Manifest, account_json, disambiguate_names
+from forensics.weekly.week_builder import clip_account
 
 HOUR = DAY // 24
-W46 = Week.named("2026-W46")
+W46 = Week.parse("2026-W46")
 
 
 def account(first: int | None, last: int | None, **more: object) -> FileAccount:
@@ -25,7 +25,7 @@ def account(first: int | None, last: int | None, **more: object) -> FileAccount:
 
 
 def log(told: FileAccount, **more: object) -> Log:
-    return Log("aa", frozenset([("c1", "")]), "rules", written(told), **more)  # type: ignore[arg-type]
+    return Log("aa", frozenset([("c1", "")]), "rules", account_json(told), **more)  # type: ignore[arg-type]
 
 
 def test_an_account_is_kept_whole_but_for_its_names(tmp_path: Path) -> None:
@@ -40,23 +40,23 @@ def test_an_account_is_kept_whole_but_for_its_names(tmp_path: Path) -> None:
 
     assert known == again
     told.file, told.node = "", None
-    assert told == again.logs["aa"].told
+    assert told == again.logs["aa"].parsed_account
 
 
 def test_the_shortest_name_is_kept_whatever_came_first() -> None:
     names = ["logs/server.log.2026-11-18-11", "logs/server.log", "z/server.log", "logs/serves.log"]
     forth = back = Container("c1", names[0], 5)
     for name in names:
-        forth = forth.called(name)
+        forth = forth.with_name(name)
     for name in reversed(names):
-        back = back.called(name)
+        back = back.with_name(name)
 
     assert "z/server.log" == forth.name == back.name
 
 
 def test_two_logs_of_one_name_are_told_apart_within_a_week() -> None:
     names = dict.fromkeys(("a" * 64, "a" * 63 + "b", "c" * 64), "logs/server.log")
-    found = unlike(names, sorted(names))
+    found = disambiguate_names(names, sorted(names))
 
     assert "logs/server.log" == found["a" * 64]
     assert 3 == len(set(found.values()))
@@ -68,27 +68,27 @@ def test_two_logs_of_one_name_are_told_apart_within_a_week() -> None:
         (W46.begin, W46.end - 1, [], [0]),
         (W46.begin, W46.end, [], [0, 1]),
         # Silent from Tuesday of one week to Thursday of the week after next.
-        (W46.begin, W46.after(2).end - 1, [(W46.begin + DAY, W46.after(2).begin + DAY, 9)], [0, 2]),
+        (W46.begin, W46.shift(2).end - 1, [(W46.begin + DAY, W46.shift(2).begin + DAY, 9)], [0, 2]),
         # A clock that begins in 1970, and is then set: no week of 1970 is told of.
         (0, W46.end - 1, [(0, W46.end - HOUR, 2)], [0]),
         # Its time goes backwards: nobody knows what lies between.
-        (W46.after(3).begin, W46.begin, [], [0, 3]),
+        (W46.shift(3).begin, W46.begin, [], [0, 3]),
         (None, None, [], []),
     ],
 )
 def test_a_log_reaches_into_the_weeks_it_has_lines_in(
     first: int | None, last: int | None, gaps: list[tuple[int, int, int]], weeks: list[int]
 ) -> None:
-    reached = log(account(first, last, gaps=gaps)).reached()
+    reached = log(account(first, last, gaps=gaps)).weeks_with_lines()
 
     assert weeks == sorted(week.number - W46.number for week in reached)
 
 
 def test_an_account_is_clipped_to_some_days() -> None:
-    begin, end = W46.reach
+    begin, end = W46.padded_range
     silence = (begin - DAY, begin + HOUR, 7)
     told = account(begin - 2 * DAY, end + DAY, gaps=[silence, (end + 1, end + HOUR, 9)])
-    found = clipped(told, begin, end)
+    found = clip_account(told, begin, end)
 
     assert (begin, end) == (found.first, found.last)
     assert [(begin, begin + HOUR, 7)] == found.gaps
@@ -106,4 +106,4 @@ def test_an_account_is_clipped_to_some_days() -> None:
     ],
 )
 def test_a_log_without_a_line_in_some_days_is_not_there(told: FileAccount) -> None:
-    assert clipped(told, *W46.reach).first is None
+    assert clip_account(told, *W46.padded_range).first is None

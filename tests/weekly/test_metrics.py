@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from forensics.weekly.coverage_normalisation import Span
-from forensics.weekly.metrics import Counts, counts
+from forensics.weekly.metrics import Counts, count_signals
 from tests.report import sample_runs as samples
 from tests.report.sample_runs import Row
 
@@ -21,8 +21,8 @@ def counted(out: Path, window: Span = WINDOW, **tables: list[Row]) -> Counts:
     for name in ("leadership", "isr", "lanes", "events", "clocks", "files"):
         samples.save(out, name, tables.get(name, []))
     write_findings(samples.document(tables.get("findings", [])), out / "findings.json")
-    saved = load(out)
-    return counts(saved, window, saved.findings)
+    run = load_run(out)
+    return count_signals(run, window, run.findings)
 
 
 def reign(epoch: int, leader: int, before: int | None, at: int, **more: Any) -> Row:

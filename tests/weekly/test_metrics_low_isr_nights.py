@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from forensics.weekly.iso_week import Week
-from forensics.weekly.metrics import NIGHTS, Burn, burns, nights_of
+from forensics.weekly.metrics import (
+    MAX_LOW_ISR_NIGHTS,
+    LowIsrNights,
+    find_low_isr_nights,
+    nights_in,
+)
 from tests.report import sample_runs as samples
 from tests.weekly.made_weeks import DAY, HOUR
 
-WEEK = Week.named("2026-W46")
+WEEK = Week.parse("2026-W46")
 WINDOW = WEEK.begin // 1000, WEEK.end // 1000
 
 
@@ -26,17 +31,17 @@ def state(start: int, end: int | None, isr: list[int], **more: Any) -> dict[str,
     return plain | more
 
 
-def found(out: Path, rows: list[dict[str, Any]]) -> list[Burn]:
+def found(out: Path, rows: list[dict[str, Any]]) -> list[LowIsrNights]:
     samples.save(out, "isr", rows)
     moments = [datetime.fromtimestamp((WINDOW[0] + ms) / 1000, UTC) for ms in (0, 7 * DAY)]
     document = samples.document([], "clear")
     document["window"] = {"from": moments[0].isoformat(), "to": moments[1].isoformat()}
     write_findings(document, out / "findings.json")
-    return burns(load(out), WINDOW)
+    return find_low_isr_nights(load_run(out), WINDOW)
 
 
 def test_a_week_has_seven_nights_and_the_last_one_ends_with_it() -> None:
-    nights = nights_of(WINDOW)
+    nights = nights_in(WINDOW)
 
     assert len(nights) == 7
     assert nights[0] == (WINDOW[0] + 22 * HOUR, WINDOW[0] + 30 * HOUR)
@@ -50,8 +55,8 @@ def test_each_night_counts_once_however_often_it_is_thin_in_it(tmp_path: Path) -
         rows += [state(at, at + HOUR, [1]), state(at + HOUR, at + 2 * HOUR, [1, 2, 3]),
                  state(at + 2 * HOUR, at + 3 * HOUR, [1])]  # fmt: skip
 
-    assert found(tmp_path, rows) == [Burn("orders-2", 3, 360.0)]
-    assert NIGHTS < 3
+    assert found(tmp_path, rows) == [LowIsrNights("orders-2", 3, 360.0)]
+    assert MAX_LOW_ISR_NIGHTS < 3
 
 
 def test_days_and_short_dips_are_no_nights(tmp_path: Path) -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from forensics.errors import RuleError
-from forensics.weekly.notes import Note, Notes, notes_of
+from forensics.weekly.notes import Note, Notes, load_notes
 
 
 def read(store: Path, text: str) -> Notes:
     (store / "notes.yaml").write_text(text, encoding="utf-8")
-    return notes_of(store)
+    return load_notes(store)
 
 
 def test_no_notes_are_no_mistake(tmp_path: Path) -> None:
-    assert notes_of(tmp_path) == Notes()
+    assert load_notes(tmp_path) == Notes()
     assert read(tmp_path, "\n") == Notes()
 
 
@@ -36,9 +36,9 @@ def test_ids_and_signatures_are_keys(tmp_path: Path) -> None:
 
 def test_a_renamed_detector_keeps_its_notes(tmp_path: Path) -> None:
     text = 'aliases:\n  flappy: flapping-broker\n"flappy: broker 2":\n  owner: ana\n'
-    notes = read(tmp_path, text).bound(())
+    notes = read(tmp_path, text).resolve_ids(())
 
-    assert notes.of("flapping-broker: broker 2") == Note("ana")
+    assert notes.find("flapping-broker: broker 2") == Note("ana")
 
 
 @pytest.mark.parametrize(
@@ -77,4 +77,4 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
 def test_detectors_of_ones_own_are_known(tmp_path: Path) -> None:
     (tmp_path / "notes.yaml").write_text('"ours: broker 2":\n  owner: ana\n', encoding="utf-8")
 
-    assert notes_of(tmp_path, ["ours"]).entries == {"ours: broker 2": Note("ana")}
+    assert load_notes(tmp_path, ["ours"]).entries == {"ours: broker 2": Note("ana")}

@@ -8,44 +8,46 @@ from typing import Any
 import pytest
 
 from forensics.weekly.notes import Note, Notes
-from forensics.weekly.recurrence import Trouble, troubles
-from tests.weekly.made_weeks import found, made
+from forensics.weekly.recurrence import RecurringFinding, find_recurrences
+from tests.weekly.made_weeks import make_finding, make_week
 
-FLAPS = found("flapping-broker", brokers=[2])
-STALE = found("stale-metadata", "medium", clients=["app-orders"])
+FLAPS = make_finding("flapping-broker", brokers=[2])
+STALE = make_finding("stale-metadata", "medium", clients=["app-orders"])
 OTHER_RULES = [["kafka-forensics", "b" * 64]]
 
 
-def only(week: dict[str, Any], *earlier: dict[str, Any], notes: Notes | None = None) -> Trouble:
-    told = troubles(week, earlier, notes)
+def only(
+    week: dict[str, Any], *earlier: dict[str, Any], notes: Notes | None = None
+) -> RecurringFinding:
+    told = find_recurrences(week, earlier, notes)
     assert len(told) == 1
     return told[0]
 
 
 def test_the_first_week_calls_nothing_new() -> None:
-    one = only(made("2026-W46", [FLAPS]))
+    one = only(make_week("2026-W46", [FLAPS]))
 
     assert one.state == "seen"
     assert "no earlier week" in one.why
 
 
 def test_what_no_earlier_week_has_is_new_and_it_is_said_which_could_have_shown_it() -> None:
-    blind = made("2026-W44", covered={1: 1, 2: 0.1, 3: 1})
-    one = only(made("2026-W46", [FLAPS]), blind, made("2026-W45"))
+    blind = make_week("2026-W44", covered={1: 1, 2: 0.1, 3: 1})
+    one = only(make_week("2026-W46", [FLAPS]), blind, make_week("2026-W45"))
 
     assert (one.state, one.weeks, one.first) == ("new", 1, "2026-W46")
     assert one.why == "not in the 2 earlier weeks, 1 could have shown it"
 
 
 def test_what_comes_again_is_counted_from_the_first_week_on() -> None:
-    weeks = [made("2026-W43", [FLAPS]), made("2026-W44"), made("2026-W45", [FLAPS])]
-    one = only(made("2026-W46", [FLAPS]), *weeks)
+    weeks = [make_week("2026-W43", [FLAPS]), make_week("2026-W44"), make_week("2026-W45", [FLAPS])]
+    one = only(make_week("2026-W46", [FLAPS]), *weeks)
 
     assert (one.state, one.weeks, one.first) == ("recurring", 3, "2026-W43")
 
 
 def test_after_a_pause_it_is_recurring_and_not_compared() -> None:
-    one = only(made("2026-W46", [FLAPS | {"size": 9.0}]), made("2026-W44", [FLAPS]))
+    one = only(make_week("2026-W46", [FLAPS | {"size": 9.0}]), make_week("2026-W44", [FLAPS]))
 
     assert (one.state, one.why) == ("recurring", "last seen in 2026-W44")
 
@@ -55,49 +57,51 @@ def test_after_a_pause_it_is_recurring_and_not_compared() -> None:
     [(9.0, 3.0, "worse"), (3.0, 9.0, "better"), (4.0, 3.0, "recurring"), (1.0, 1.0, "recurring")],
 )
 def test_worse_and_better_are_by_size(size: float, before: float, state: str) -> None:
-    last = made("2026-W45", [FLAPS | {"size": before}])
+    last = make_week("2026-W45", [FLAPS | {"size": before}])
 
-    assert only(made("2026-W46", [FLAPS | {"size": size}]), last).state == state
+    assert only(make_week("2026-W46", [FLAPS | {"size": size}]), last).state == state
 
 
 def test_a_higher_level_is_worse_whatever_its_size() -> None:
-    last = made("2026-W45", [found("flapping-broker", "medium", brokers=[2], size=9.0)])
-    one = only(made("2026-W46", [FLAPS]), last)
+    last = make_week("2026-W45", [make_finding("flapping-broker", "medium", brokers=[2], size=9.0)])
+    one = only(make_week("2026-W46", [FLAPS]), last)
 
     assert (one.state, one.why) == ("worse", "high, medium in 2026-W45")
 
 
 def test_fewer_logs_do_not_look_better_and_more_logs_not_worse() -> None:
     """Half as many of half the week are as many; twice as many of twice as much are, too."""
-    whole = made("2026-W45", [FLAPS | {"size": 8.0}])
-    half = made("2026-W45", [FLAPS | {"size": 4.0}], covered=0.5)
+    whole = make_week("2026-W45", [FLAPS | {"size": 8.0}])
+    half = make_week("2026-W45", [FLAPS | {"size": 4.0}], covered=0.5)
 
-    fewer = made("2026-W46", [FLAPS | {"size": 4.0}], covered=0.5)
+    fewer = make_week("2026-W46", [FLAPS | {"size": 4.0}], covered=0.5)
     assert only(fewer, whole).state == "recurring"
-    more = made("2026-W46", [FLAPS | {"size": 8.0}])
+    more = make_week("2026-W46", [FLAPS | {"size": 8.0}])
     assert only(more, half).state == "recurring"
     # All of it may have happened in the half that is covered.
-    as_many = made("2026-W46", [FLAPS | {"size": 8.0}], covered=0.5)
+    as_many = make_week("2026-W46", [FLAPS | {"size": 8.0}], covered=0.5)
     assert only(as_many, whole).state == "recurring"
 
 
 def test_too_few_logs_compare_with_nothing() -> None:
-    one = only(made("2026-W46", [FLAPS | {"size": 9.0}]), made("2026-W45", [FLAPS], covered=0.05))
+    one = only(
+        make_week("2026-W46", [FLAPS | {"size": 9.0}]), make_week("2026-W45", [FLAPS], covered=0.05)
+    )
 
     assert one.state == "recurring"
     assert "too little is covered" in one.why
 
 
 def test_other_rules_count_otherwise() -> None:
-    last = made("2026-W45", [FLAPS], rules=OTHER_RULES)
-    one = only(made("2026-W46", [FLAPS | {"size": 99.0}]), last)
+    last = make_week("2026-W45", [FLAPS], rules=OTHER_RULES)
+    one = only(make_week("2026-W46", [FLAPS | {"size": 99.0}]), last)
 
     assert one.state == "recurring"
     assert "rules" in one.why
 
 
 def test_what_would_have_been_seen_and_was_not_is_resolved() -> None:
-    one = only(made("2026-W46"), made("2026-W45", [FLAPS]))
+    one = only(make_week("2026-W46"), make_week("2026-W45", [FLAPS]))
 
     assert (one.state, one.week, one.first) == ("resolved", "2026-W45", "2026-W45")
 
@@ -105,14 +109,14 @@ def test_what_would_have_been_seen_and_was_not_is_resolved() -> None:
 @pytest.mark.parametrize(
     ("week", "why"),
     [
-        (made("2026-W46", covered={1: 1, 2: 0.5, 3: 1}), "logs of broker 2 cover 84 of 168 h"),
-        (made("2026-W46", brokers=[1, 3]), "logs of broker 2 cover 0 of 168 h"),
-        (made("2026-W46", covered=0.5), "logs of broker 2 cover 84 of 168 h"),
-        (made("2026-W46", covered={1: 0.1, 2: 1, 3: 0.1}), "the logs cover 201.6 of 504 h"),
-        (made("2026-W46", rules=OTHER_RULES), "the rules are others than in 2026-W45"),
-        (made("2026-W46", detectors={}), "flapping-broker was not asked"),
+        (make_week("2026-W46", covered={1: 1, 2: 0.5, 3: 1}), "logs of broker 2 cover 84 of 168 h"),
+        (make_week("2026-W46", brokers=[1, 3]), "logs of broker 2 cover 0 of 168 h"),
+        (make_week("2026-W46", covered=0.5), "logs of broker 2 cover 84 of 168 h"),
+        (make_week("2026-W46", covered={1: 0.1, 2: 1, 3: 0.1}), "the logs cover 201.6 of 504 h"),
+        (make_week("2026-W46", rules=OTHER_RULES), "the rules are others than in 2026-W45"),
+        (make_week("2026-W46", detectors={}), "flapping-broker was not asked"),
         (
-            made("2026-W46", detectors={
+            make_week("2026-W46", detectors={
                 "flapping-broker": {"status": "not_evaluable", "why": ["there is no log of it"]}
             }),
             "there is no log of it",
@@ -120,16 +124,16 @@ def test_what_would_have_been_seen_and_was_not_is_resolved() -> None:
     ],
 )  # fmt: skip
 def test_silence_resolves_nothing(week: dict[str, Any], why: str) -> None:
-    one = only(week, made("2026-W45", [FLAPS]))
+    one = only(week, make_week("2026-W45", [FLAPS]))
 
     assert (one.state, one.why) == ("not evaluable", why)
 
 
 def test_a_client_without_its_log_is_not_cured() -> None:
     client = {"role": "client", "broker": None, "covered_ms": 3_600_000, "days": [0] * 7}
-    last = made("2026-W45", [STALE])
+    last = make_week("2026-W45", [STALE])
     last["nodes"]["app-orders"] = client
-    deaf, told = made("2026-W46"), made("2026-W46")
+    deaf, told = make_week("2026-W46"), make_week("2026-W46")
     deaf["nodes"]["app-other"] = client
     told["nodes"]["app-orders"] = client
 
@@ -140,29 +144,36 @@ def test_a_client_without_its_log_is_not_cured() -> None:
 
 
 def test_what_nobody_could_see_stays_open_until_somebody_can() -> None:
-    last, dark = made("2026-W44", [FLAPS]), made("2026-W45", covered=0.2)
+    last, dark = make_week("2026-W44", [FLAPS]), make_week("2026-W45", covered=0.2)
 
-    assert only(made("2026-W46", covered=0.2), last, dark).state == "not evaluable"
-    assert only(made("2026-W46"), last, dark).state == "resolved"
+    assert only(make_week("2026-W46", covered=0.2), last, dark).state == "not evaluable"
+    assert only(make_week("2026-W46"), last, dark).state == "resolved"
 
 
 def test_what_was_over_is_told_of_once() -> None:
-    assert troubles(made("2026-W46"), [made("2026-W44", [FLAPS]), made("2026-W45")]) == []
+    assert (
+        find_recurrences(
+            make_week("2026-W46"), [make_week("2026-W44", [FLAPS]), make_week("2026-W45")]
+        )
+        == []
+    )
 
 
 def test_a_planned_restart_is_not_the_crash_of_last_week() -> None:
-    crash = found("broker-restart", "medium", brokers=[1])
+    crash = make_finding("broker-restart", "medium", brokers=[1])
     asked = {"broker-restart": {"status": "fired", "why": []}}
-    last = made("2026-W45", [crash], detectors=asked)
-    week = made("2026-W46", [found("broker-restart", "info", brokers=[1])], detectors=asked)
+    last = make_week("2026-W45", [crash], detectors=asked)
+    week = make_week(
+        "2026-W46", [make_finding("broker-restart", "info", brokers=[1])], detectors=asked
+    )
 
-    assert [(one.state, one.is_incident) for one in troubles(week, [last])] == [
+    assert [(one.state, one.is_incident) for one in find_recurrences(week, [last])] == [
         ("resolved", True), ("new", False)
     ]  # fmt: skip
 
 
 def test_weeks_that_come_later_are_not_looked_at() -> None:
-    one = only(made("2026-W46", [FLAPS]), made("2026-W47", [FLAPS]))
+    one = only(make_week("2026-W46", [FLAPS]), make_week("2026-W47", [FLAPS]))
 
     assert one.state == "seen"
 
@@ -171,7 +182,7 @@ def test_accepted_is_accepted_until_its_day_by_the_end_of_the_week() -> None:
     """W46 ends on Sunday, 15 November, whatever day it is where the page is drawn."""
     for day, accepted in ((15, True), (14, False), (16, True)):
         notes = Notes({FLAPS["signature"]: Note("ana", accepted_until=date(2026, 11, day))})
-        one = only(made("2026-W46", [FLAPS]), notes=notes)
+        one = only(make_week("2026-W46", [FLAPS]), notes=notes)
 
         assert (one.accepted, one.note and one.note.owner) == (accepted, "ana"), day
 
@@ -180,14 +191,14 @@ def test_what_is_said_of_an_id_holds_for_what_recurs_of_it() -> None:
     old = FLAPS | {"findings": [["F-00000abc", "high", 0]]}
     new = FLAPS | {"findings": [["F-00000def", "high", 0]]}
     notes = Notes({"F-00000abc": Note(accepted_until=date(2026, 12, 31))})
-    one = only(made("2026-W46", [new]), made("2026-W45", [old]), notes=notes)
+    one = only(make_week("2026-W46", [new]), make_week("2026-W45", [old]), notes=notes)
 
     assert one.accepted
 
 
 def test_a_renamed_detector_is_the_same_trouble() -> None:
-    old = found("flappy", brokers=[2])
+    old = make_finding("flappy", brokers=[2])
     notes = Notes({"flappy: broker 2": Note("ana")}, {"flappy": "flapping-broker"})
-    one = only(made("2026-W46", [FLAPS]), made("2026-W45", [old]), notes=notes)
+    one = only(make_week("2026-W46", [FLAPS]), make_week("2026-W45", [old]), notes=notes)
 
     assert (one.state, one.weeks, one.note and one.note.owner) == ("recurring", 2, "ana")

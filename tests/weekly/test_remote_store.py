@@ -11,7 +11,7 @@ import pytest
 
 from forensics.lib.storage import Objects
 from forensics.weekly import remote_store
-from forensics.weekly.remote_store import mirrored
+from forensics.weekly.remote_store import open_remote_store
 from forensics.weekly.store_files import StoreHeldError
 from tests.ingest.object_store import Bucket, serving
 
@@ -48,7 +48,7 @@ def save(folder: Path, **files: str) -> None:
 
 def changed(address: str, *, fails: bool = False) -> None:
     """Run as one that writes a file anew, brings one and takes one away."""
-    with mirrored(address, 0, quiet) as folder:
+    with open_remote_store(address, 0, quiet) as folder:
         save(folder, head="2", new="y")
         (folder / "old").unlink(missing_ok=True)
         if fails:
@@ -57,10 +57,10 @@ def changed(address: str, *, fails: bool = False) -> None:
 
 def test_what_a_run_changes_is_there_for_the_next_one(bucket: Bucket) -> None:
     address = bucket.address("kept")
-    with mirrored(address, 0, quiet) as folder:
+    with open_remote_store(address, 0, quiet) as folder:
         assert [] == list(folder.iterdir())
         save(folder, head="1", weeks__one="a", old="b")
-    with mirrored(address, 0, quiet) as folder:
+    with open_remote_store(address, 0, quiet) as folder:
         assert "b" == (folder / "old").read_text()
         (folder / "old").unlink()
         save(folder, head="2")
@@ -70,7 +70,7 @@ def test_what_a_run_changes_is_there_for_the_next_one(bucket: Bucket) -> None:
 
 def test_a_run_that_fails_changes_nothing(bucket: Bucket) -> None:
     address = bucket.address("failing")
-    with mirrored(address, 0, quiet) as folder:
+    with open_remote_store(address, 0, quiet) as folder:
         save(folder, head="1")
     with pytest.raises(ZeroDivisionError):
         changed(address, fails=True)
@@ -84,14 +84,14 @@ def test_a_run_that_dies_while_it_puts_things_back_is_brought_to_its_end(
 ) -> None:
     """The journal, then two files, then the end: it dies after so many of them."""
     address = bucket.address(f"dying-{done}")
-    with mirrored(address, 0, quiet) as folder:
+    with open_remote_store(address, 0, quiet) as folder:
         save(folder, head="1", old="x")
     dying(monkeypatch, done)
     with pytest.raises(MemoryError):
         changed(address)
     monkeypatch.undo()
     monkeypatch.setattr(remote_store, "_SETTLING", 0.05)
-    with mirrored(address, 0, quiet):
+    with open_remote_store(address, 0, quiet):
         pass
 
     before, after = {"head": b"1", "old": b"x"}, {"head": b"2", "new": b"y"}
@@ -116,10 +116,10 @@ def dying(monkeypatch: pytest.MonkeyPatch, done: int) -> None:
 def test_a_second_run_is_told_who_holds_the_store(bucket: Bucket) -> None:
     address = bucket.address("held")
     with (
-        mirrored(address, 0, quiet),
+        open_remote_store(address, 0, quiet),
         pytest.raises(StoreHeldError, match=rf"s3://.*/held: process {os.getpid()} on"),
-        mirrored(address, 0, quiet),
+        open_remote_store(address, 0, quiet),
     ):
         pass
-    with mirrored(address, 0, quiet):
+    with open_remote_store(address, 0, quiet):
         pass

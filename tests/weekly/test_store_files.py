@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from forensics.weekly.store_files import Shelf
+from forensics.weekly.store_files import StoreFiles
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
+def shelf(tmp_path: Path) -> StoreFiles:
     (tmp_path / "weeks" / "a").mkdir(parents=True)
     (tmp_path / "store.json").write_text("{}")
     (tmp_path / "weeks" / "a" / "old.txt").write_text("old")
     (tmp_path / "weeks" / "a" / "same.txt").write_text("same")
-    return Shelf(tmp_path)
+    return StoreFiles(tmp_path)
 
 
-def test_a_draft_lies_over_what_is_there(shelf: Shelf) -> None:
-    draft = shelf.draft()
+def test_a_draft_lies_over_what_is_there(shelf: StoreFiles) -> None:
+    draft = shelf.begin()
     draft.write("weeks/b/new.txt", "new")
-    draft.drop("weeks/a/old.txt")
+    draft.delete("weeks/a/old.txt")
 
     assert ["weeks/a/same.txt", "weeks/b/new.txt"] == draft.names("weeks")
     assert draft.find("weeks/a/old.txt") is None
@@ -29,12 +29,12 @@ def test_a_draft_lies_over_what_is_there(shelf: Shelf) -> None:
     assert shelf.find("weeks/a/old.txt") is not None
 
 
-def test_a_draft_that_is_committed_leaves_nothing_else(shelf: Shelf) -> None:
-    draft = shelf.draft()
+def test_a_draft_that_is_committed_leaves_nothing_else(shelf: StoreFiles) -> None:
+    draft = shelf.begin()
     (draft.scratch / "deep").mkdir(parents=True)
     draft.write("weeks/b/new.txt", "new")
     for name in ("weeks/a/old.txt", "weeks/a/same.txt"):
-        draft.drop(name)
+        draft.delete(name)
     draft.commit()
 
     assert ["store.json", "weeks/b/new.txt"] == shelf.names()
@@ -44,9 +44,9 @@ def test_a_draft_that_is_committed_leaves_nothing_else(shelf: Shelf) -> None:
     assert draft.find("weeks/b/new.txt") is not None
 
 
-def test_a_folder_that_is_renewed_keeps_only_what_is_written_again(shelf: Shelf) -> None:
-    draft = shelf.draft()
-    folder = draft.renew("weeks/a")
+def test_a_folder_that_is_renewed_keeps_only_what_is_written_again(shelf: StoreFiles) -> None:
+    draft = shelf.begin()
+    folder = draft.replace_folder("weeks/a")
     (folder / "same.txt").write_text("same")
     before = (shelf.root / "weeks" / "a" / "same.txt").stat().st_ino
     draft.commit()
@@ -56,16 +56,16 @@ def test_a_folder_that_is_renewed_keeps_only_what_is_written_again(shelf: Shelf)
     assert before == (shelf.root / "weeks" / "a" / "same.txt").stat().st_ino
 
 
-def test_a_draft_that_was_left_behind_is_thrown_away(shelf: Shelf) -> None:
-    shelf.draft().write("weeks/b/half.txt", "half")
-    shelf.open()
+def test_a_draft_that_was_left_behind_is_thrown_away(shelf: StoreFiles) -> None:
+    shelf.begin().write("weeks/b/half.txt", "half")
+    shelf.recover()
 
     assert not (shelf.root / ".new").exists()
     assert ["store.json", "weeks/a/old.txt", "weeks/a/same.txt"] == shelf.names()
 
 
-def test_a_journal_that_was_left_behind_is_followed(shelf: Shelf) -> None:
-    draft = shelf.draft()
+def test_a_journal_that_was_left_behind_is_followed(shelf: StoreFiles) -> None:
+    draft = shelf.begin()
     draft.write("weeks/b/one.txt", "one")
     draft.write("weeks/b/two.txt", "two")
     (shelf.root / "weeks" / "b").mkdir()
@@ -74,7 +74,7 @@ def test_a_journal_that_was_left_behind_is_followed(shelf: Shelf) -> None:
     (shelf.root / ".commit.json").write_text(
         '{"move": ["weeks/b/one.txt", "weeks/b/two.txt"], "delete": ["weeks/a/old.txt"]}'
     )
-    shelf.open()
+    shelf.recover()
 
     assert [
         "store.json", "weeks/a/same.txt", "weeks/b/one.txt", "weeks/b/two.txt",
@@ -82,10 +82,10 @@ def test_a_journal_that_was_left_behind_is_followed(shelf: Shelf) -> None:
     assert not (shelf.root / ".commit.json").exists()
 
 
-def test_what_is_on_its_way_is_not_abandoned(shelf: Shelf) -> None:
-    shelf.draft().write("weeks/b/new.txt", "new")
+def test_what_is_on_its_way_is_not_abandoned(shelf: StoreFiles) -> None:
+    shelf.begin().write("weeks/b/new.txt", "new")
     (shelf.root / ".commit.json").write_text('{"move": ["weeks/b/new.txt"], "delete": []}')
-    shelf.abandon()
-    shelf.open()
+    shelf.roll_back()
+    shelf.recover()
 
     assert shelf.find("weeks/b/new.txt") is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.weekly.store_files import StoreHeldError, held
+from forensics.weekly.store_files import StoreHeldError, lock_store
 
 
 def hush(text: str) -> None:
@@ -17,9 +17,9 @@ def hush(text: str) -> None:
 
 def test_who_does_not_wait_is_refused_at_once(tmp_path: Path) -> None:
     with (
-        held(tmp_path, 0, hush),
+        lock_store(tmp_path, 0, hush),
         pytest.raises(StoreHeldError, match=r"process \d+ on .*, since 2\S+Z, for \d+ seconds?\."),
-        held(tmp_path, 0, hush),
+        lock_store(tmp_path, 0, hush),
     ):
         pass
 
@@ -29,14 +29,14 @@ def test_who_waits_gets_it_when_it_is_free(tmp_path: Path) -> None:
     taken = threading.Event()
 
     def hold() -> None:
-        with held(tmp_path, 0, hush):
+        with lock_store(tmp_path, 0, hush):
             taken.set()
             time.sleep(0.5)
 
     other = threading.Thread(target=hold)
     other.start()
     taken.wait()
-    with held(tmp_path, 60, said.append):
+    with lock_store(tmp_path, 60, said.append):
         pass
     other.join()
 
@@ -45,9 +45,9 @@ def test_who_waits_gets_it_when_it_is_free(tmp_path: Path) -> None:
 
 
 def test_who_lets_go_says_no_name_any_more(tmp_path: Path) -> None:
-    with held(tmp_path / "made", 0, hush):
+    with lock_store(tmp_path / "made", 0, hush):
         pass
 
     assert "" == (tmp_path / "made" / ".lock").read_text()
-    with held(tmp_path / "made", 0, hush):
+    with lock_store(tmp_path / "made", 0, hush):
         pass

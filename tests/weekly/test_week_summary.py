@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
-from forensics.weekly.comparison import window
-from forensics.weekly.week_summary import summary_of, window_of
+from forensics.run_output.reader import load_run
+from forensics.weekly.comparison import load_window
+from forensics.weekly.week_summary import summarise_week, summarise_window
 from tests.report import sample_runs as samples
 from tests.weekly.made_weeks import HOUR, WEEK
-from tests.weekly.postmortem_of_logs import SAMPLES, read
+from tests.weekly.postmortem_of_logs import SAMPLES, run_postmortem
 
 WEEK_OF = "2026-W47"
 SAMPLE = "282-flapping"
@@ -23,12 +23,12 @@ SAMPLE = "282-flapping"
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return read(SAMPLE, tmp_path_factory.mktemp("flapping"))
+    return run_postmortem(SAMPLE, tmp_path_factory.mktemp("flapping"))
 
 
 @pytest.fixture(scope="module")
 def summary(out: Path) -> Any:
-    return summary_of(out, WEEK_OF)
+    return summarise_week(out, WEEK_OF)
 
 
 def truth() -> tuple[Counter[int], Counter[int]]:
@@ -61,7 +61,7 @@ def test_each_broker_was_away_as_often_as_it_was_killed_or_paused(summary: Any) 
 
 
 def test_a_summary_is_the_same_each_time_and_fit_for_json(out: Path, summary: Any) -> None:
-    again = summary_of(out, WEEK_OF)
+    again = summarise_week(out, WEEK_OF)
 
     assert again == summary
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
@@ -76,7 +76,7 @@ def test_hours_without_a_log_are_not_hours_without_trouble(summary: Any) -> None
 
 
 def test_coverage_is_what_the_logs_reach_over_and_no_more(out: Path, summary: Any) -> None:
-    first, last = load(out).window or (0, 0)
+    first, last = load_run(out).window or (0, 0)
     covered = {name: told["covered_ms"] for name, told in summary["nodes"].items()}
 
     assert 0.9 * (last - first) < covered["broker-1"] <= last - first
@@ -86,7 +86,7 @@ def test_coverage_is_what_the_logs_reach_over_and_no_more(out: Path, summary: An
 
 
 def test_another_week_has_nothing_of_this_one(out: Path) -> None:
-    empty = summary_of(out, "2026-W48")
+    empty = summarise_week(out, "2026-W48")
 
     assert empty["verdict"] == "cannot_tell"
     assert (empty["findings"], empty["nodes"], empty["brokers"]) == ([], {}, [])
@@ -97,10 +97,10 @@ def test_another_week_has_nothing_of_this_one(out: Path) -> None:
 
 def test_two_halves_have_what_the_whole_has(out: Path, summary: Any) -> None:
     """A count at an edge belongs to one side of it, and a state that goes on to both."""
-    saved = load(out)
-    first, last = saved.window or (0, 0)
+    run = load_run(out)
+    first, last = run.window or (0, 0)
     middle = (first + last) // 2
-    halves = [window_of(saved, span, "half") for span in ((first, middle), (middle, last + 1))]
+    halves = [summarise_window(run, span, "half") for span in ((first, middle), (middle, last + 1))]
     brokers = [one["signals"]["brokers"] for one in halves]
 
     for broker, told in summary["signals"]["brokers"].items():
@@ -142,8 +142,8 @@ def test_a_week_of_nothing_but_an_earlier_incident_is_not_called_an_incident(
     late = samples.finding("F-00000001", "broker-restart", "high", **{"from": samples.iso(10)})
     write_findings(samples.document([late]), tmp_path / "findings.json")
     start = samples.START
-    before = window_of(load(tmp_path), (start, start + 11), "with it")
-    after = window_of(load(tmp_path), (start + 11, start + samples.END), "after it")
+    before = summarise_window(load_run(tmp_path), (start, start + 11), "with it")
+    after = summarise_window(load_run(tmp_path), (start + 11, start + samples.END), "after it")
 
     assert before["verdict"] == "incident"
     assert after["verdict"] == "clear"
@@ -159,7 +159,9 @@ def test_a_clock_that_is_off_puts_no_error_into_the_wrong_window(tmp_path: Path)
     write_findings(samples.document([], "clear"), tmp_path / "findings.json")
     start = samples.START
     errors = [
-        window_of(load(tmp_path), (start + a, start + b), "")["signals"]["brokers"].get("1", {})
+        summarise_window(load_run(tmp_path), (start + a, start + b), "")["signals"]["brokers"].get(
+            "1", {}
+        )
         for a, b in ((-10_000, 0), (0, 10_000), (10_000, 20_000))
     ]
 
@@ -167,7 +169,7 @@ def test_a_clock_that_is_off_puts_no_error_into_the_wrong_window(tmp_path: Path)
 
 
 def test_windows_of_a_postmortem_are_named_as_people_write_them(out: Path) -> None:
-    part = window(f"{out}@2026-11-18T11:46..2026-11-18T11:47")
+    part = load_window(f"{out}@2026-11-18T11:46..2026-11-18T11:47")
 
     assert part["window"][1] - part["window"][0] == HOUR // 60
     assert WEEK > part["window"][1] - part["window"][0] > 0

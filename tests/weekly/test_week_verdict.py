@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from forensics.weekly.notes import Note, Notes
-from forensics.weekly.week_verdict import judge
-from tests.weekly.made_weeks import found, made
+from forensics.weekly.week_verdict import compare_weeks
+from tests.weekly.made_weeks import make_finding, make_week
 
-FLAPS = found("flapping-broker", brokers=[2])
-MINOR = found("stale-metadata", "medium", 5, clients=["app"])
+FLAPS = make_finding("flapping-broker", brokers=[2])
+MINOR = make_finding("stale-metadata", "medium", 5, clients=["app"])
 BUSY = {2: {"leaders_lost": 400, "minutes_away": 90.0}}
 
 
 def week(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return made("2026-W46", findings, **more)
+    return make_week("2026-W46", findings, **more)
 
 
 def last(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return made("2026-W45", findings, **more)
+    return make_week("2026-W45", findings, **more)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def last(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
         (week(FLAPS), last(MINOR), "worse",
          "1 high finding against 0 in the week before; 0 medium against 5"),
         (week(FLAPS, MINOR), last(FLAPS), "worse", "5 medium findings against 0"),
-        (week(found("x", "info", 9)), last(), "same", "as many findings of each level"),
+        (week(make_finding("x", "info", 9)), last(), "same", "as many findings of each level"),
         # Where findings are equal, counts decide, but only if they are far apart.
         (week(signals=BUSY), last(), "worse", "leaderships lost 400 against 0"),
         (week(), last(signals=BUSY), "better", "minutes away, unplanned 0 against 90"),
@@ -48,7 +48,7 @@ def last(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
 def test_the_word_and_its_reason(
     now: dict[str, Any], then: dict[str, Any], word: str, why: str
 ) -> None:
-    told = judge(now, then)
+    told = compare_weeks(now, then)
 
     assert told.word == word
     assert why in told.why
@@ -70,14 +70,14 @@ def test_the_word_and_its_reason(
 def test_what_the_logs_do_not_allow_is_not_said(
     now: dict[str, Any], then: dict[str, Any] | None, why: str
 ) -> None:
-    told = judge(now, then)
+    told = compare_weeks(now, then)
 
     assert told.word == "cannot compare"
     assert why in told.why
 
 
 def test_that_it_is_worse_can_be_seen_with_few_logs_of_now() -> None:
-    told = judge(week(FLAPS, covered=0.3), last())
+    told = compare_weeks(week(FLAPS, covered=0.3), last())
 
     assert told.word == "worse"
     assert told.now == (round(0.3 * 504 * 3_600_000), 504 * 3_600_000)
@@ -85,19 +85,19 @@ def test_that_it_is_worse_can_be_seen_with_few_logs_of_now() -> None:
 
 def test_more_findings_of_more_logs_are_as_many() -> None:
     """One week is covered by four fifths, the other whole: five of it are four of the first."""
-    many = [found("flapping-broker", brokers=[at]) for at in range(1, 6)]
+    many = [make_finding("flapping-broker", brokers=[at]) for at in range(1, 6)]
 
-    assert judge(week(*many), last(*many[:4], covered=0.8)).word == "same"
-    assert judge(week(*many), last(*many[:3], covered=0.8)).word == "worse"
+    assert compare_weeks(week(*many), last(*many[:4], covered=0.8)).word == "same"
+    assert compare_weeks(week(*many), last(*many[:3], covered=0.8)).word == "worse"
 
 
 def test_a_new_broker_does_not_make_the_week_before_unknown() -> None:
-    assert judge(week(brokers=[1, 2, 3, 4]), last()).word == "same"
+    assert compare_weeks(week(brokers=[1, 2, 3, 4]), last()).word == "same"
 
 
 def test_what_is_accepted_makes_nothing_worse_and_its_end_does() -> None:
     held = Notes({FLAPS["signature"]: Note(accepted_until=date(2026, 12, 31))})
     over = Notes({FLAPS["signature"]: Note(accepted_until=date(2026, 11, 1))})
 
-    assert judge(week(FLAPS), last(), held).word == "same"
-    assert judge(week(FLAPS), last(), over).word == "worse"
+    assert compare_weeks(week(FLAPS), last(), held).word == "same"
+    assert compare_weeks(week(FLAPS), last(), over).word == "worse"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from forensics.weekly.week_verdict import changes
-from tests.weekly.made_weeks import made
+from forensics.weekly.week_verdict import find_changes
+from tests.weekly.made_weeks import make_week
 
 
 def said(now: dict[str, Any], then: dict[str, Any] | None) -> list[tuple[str, str]]:
-    return [(one.what, one.says) for one in changes(now, then)]
+    return [(one.what, one.says) for one in find_changes(now, then)]
 
 
 def topics(**partitions: int) -> dict[str, Any]:
@@ -17,28 +17,28 @@ def topics(**partitions: int) -> dict[str, Any]:
 
 
 def test_the_same_week_again_has_no_changes() -> None:
-    assert said(made("2026-W46"), made("2026-W45")) == []
+    assert said(make_week("2026-W46"), make_week("2026-W45")) == []
 
 
 def test_versions_that_moved_together_are_told_together() -> None:
     old = {f"broker-{at}": ["4.2.0"] for at in (1, 2, 3)}
     new = old | {"broker-1": ["4.3.0"], "broker-2": ["4.3.0"], "broker-4": ["4.3.0"]}
-    told = said(made("2026-W46", versions=new), made("2026-W45", versions=old))
+    told = said(make_week("2026-W46", versions=new), make_week("2026-W45", versions=old))
 
     assert told == [("Version", "broker-1, broker-2: Kafka 4.2.0, now 4.3.0")]
 
 
 def test_rules_that_changed_are_named_with_their_hashes() -> None:
     new = [["kafka-forensics", "b" * 64], ["ours", "c" * 64]]
-    told = said(made("2026-W46", rules=new), made("2026-W45"))
+    told = said(make_week("2026-W46", rules=new), make_week("2026-W45"))
 
     assert told == [("Rules", "the pack kafka-forensics changed (aaaaaaaa to bbbbbbbb)"),
                     ("Rules", "the pack ours is new")]  # fmt: skip
 
 
 def test_brokers_and_topics_that_nobody_names_are_not_called_gone() -> None:
-    now = made("2026-W46", brokers=[1, 2, 4], topics=topics(orders=6, audit=1))
-    told = said(now, made("2026-W45", topics=topics(orders=6, payments=3)))
+    now = make_week("2026-W46", brokers=[1, 2, 4], topics=topics(orders=6, audit=1))
+    told = said(now, make_week("2026-W45", topics=topics(orders=6, payments=3)))
 
     assert ("Broker", "named for the first time, or again: 4") in told
     assert ("Broker", "named the week before, and by no line now: 3") in told
@@ -50,13 +50,13 @@ def test_brokers_and_topics_that_nobody_names_are_not_called_gone() -> None:
 def test_what_the_logs_say_was_deleted_is_told_even_of_the_first_week() -> None:
     turns = {"created": [], "deleted": ["payments"]}
 
-    assert said(made("2026-W46", topic_turns=turns), None) == [
+    assert said(make_week("2026-W46", topic_turns=turns), None) == [
         ("Topic", "deleted according to the logs: payments")
     ]
 
 
 def test_files_that_were_read_by_older_rules_are_told_of() -> None:
-    told = said(made("2026-W46", older_rules=["a.log", "b.log"]), made("2026-W45"))
+    told = said(make_week("2026-W46", older_rules=["a.log", "b.log"]), make_week("2026-W45"))
 
     assert told == [("Rules", "2 files of this week read by older rules: a.log, b.log")]
 
@@ -66,6 +66,6 @@ def test_topics_without_number_are_counted_and_not_compared_by_name() -> None:
     many = {"partitions": {"a": 1}, "topics": 5000, "all_partitions": 9}
     more = {"partitions": {"b": 1}, "topics": 5001, "all_partitions": 9}
 
-    assert said(made("2026-W46", topics=more), made("2026-W45", topics=many)) == [
+    assert said(make_week("2026-W46", topics=more), make_week("2026-W45", topics=many)) == [
         ("Topic", "5,001 topics named, 5,000 the week before")
     ]

@@ -13,7 +13,7 @@ import pytest
 
 from forensics.errors import ForensicsError
 from tests.weekly.audits import WEEKS, Audits, archives_in
-from tests.weekly.shifted_logs import tree
+from tests.weekly.shifted_logs import read_store
 
 Archives = dict[str, Path]
 PAIR = [WEEKS[0], WEEKS[3]]
@@ -50,7 +50,7 @@ def test_one_by_one_is_as_all_at_once(archives: Archives, whole: Audits, tmp_pat
     audits = Audits(tmp_path / "store")
     built = [audits.run(one)["built"] for one in archives.values()]
 
-    assert tree(whole.store) == tree(audits.store)
+    assert read_store(whole.store) == read_store(audits.store)
     # The third comes on Wednesday of a week that has begun before.
     assert [WEEKS[:1], WEEKS[1:3], WEEKS[2:3], WEEKS[3:]] == built
 
@@ -69,19 +69,19 @@ def test_neither_order_nor_a_late_nor_a_doubled_file_leaves_a_trace(
 
     for given in (early, twin.parents[1], archives["four"], archives["one"], archives["three"]):
         audits.run(given)
-    assert tree(whole.store) != tree(audits.store)
+    assert read_store(whole.store) != read_store(audits.store)
     audits.run(late.parents[1])
 
-    assert tree(whole.store) == tree(audits.store)
+    assert read_store(whole.store) == read_store(audits.store)
 
 
 def test_what_was_read_is_not_read_again(archives: Archives, again: Audits) -> None:
-    before = tree(again.store)
+    before = read_store(again.store)
     result = again.run(archives["four"], archives["one"])
 
     assert (0, 0) == (result["new"], result["read_bytes"])
     assert ("start" in result["seconds"], "built" in result, result["drawn"]) == (False, False, [])
-    assert before == tree(again.store)
+    assert before == read_store(again.store)
 
 
 def test_the_same_logs_in_an_archive_with_a_longer_name_change_no_week(
@@ -122,8 +122,8 @@ def test_a_log_that_has_grown_takes_the_place_of_its_beginning(
     back.run(live)
     alone.run(grown)
 
-    assert tree(forth.store) == tree(back.store)
-    mine, theirs = tree(forth.store), tree(alone.store)
+    assert read_store(forth.store) == read_store(back.store)
+    mine, theirs = read_store(forth.store), read_store(alone.store)
     assert {"inputs/containers.parquet", "inputs/logs.parquet"} == {
         name for name in mine | theirs if mine.get(name) != theirs.get(name)
     }
@@ -150,11 +150,11 @@ def test_only_the_newest_weeks_are_kept(archives: Archives, tmp_path: Path) -> N
         slowly.run(given, keep_weeks=2)
     quickly.run(*archives.values(), keep_weeks=2)
 
-    assert tree(quickly.store) == tree(slowly.store)
+    assert read_store(quickly.store) == read_store(slowly.store)
     assert WEEKS[2:] == sorted(path.name for path in (slowly.store / "weeks").iterdir())
     assert not list(slowly.store.glob("events/week=2026-W44/*"))
     assert 0 == slowly.run(archives["one"])["new"]
-    assert tree(quickly.store) == tree(slowly.store)
+    assert read_store(quickly.store) == read_store(slowly.store)
 
 
 def test_a_late_file_of_a_week_that_was_let_go_does_not_bring_it_back(
@@ -179,14 +179,14 @@ def pack(folder: Path, name: str, text: str) -> Path:
 def test_changed_limits_build_all_weeks_again_without_a_log(
     archives: Archives, again: Audits, tmp_path: Path
 ) -> None:
-    before = tree(again.store)
+    before = read_store(again.store)
     ours = pack(tmp_path / "ours", "limits.yaml", "clock-skew:\n  skew_s: 300\n")
     result = again.run(archives["one"], packs=(ours,))
 
     assert (0, PAIR) == (result["new"], result["built"])
     assert 0 == result["older_rules"]
     again.run(archives["one"])
-    assert before == tree(again.store)
+    assert before == read_store(again.store)
 
 
 def test_logs_read_by_older_rules_are_named_and_read_again_when_they_are_given_again(
@@ -207,15 +207,15 @@ def test_logs_read_by_older_rules_are_named_and_read_again_when_they_are_given_a
     again.run(archives["one"], packs=(ours,))
     fresh = Audits(tmp_path / "fresh")
     fresh.run(archives["one"], archives["four"], packs=(ours,))
-    assert tree(fresh.store) == tree(again.store)
+    assert read_store(fresh.store) == read_store(again.store)
 
 
 def test_a_rebuilt_store_is_the_same(again: Audits) -> None:
-    before = tree(again.store)
+    before = read_store(again.store)
 
     assert PAIR[:1] == again.run(week=PAIR[0])["built"]
     assert PAIR == again.run()["built"]
-    assert before == tree(again.store)
+    assert before == read_store(again.store)
 
 
 def test_a_run_for_one_week_keeps_the_events_of_all(
@@ -227,7 +227,7 @@ def test_a_run_for_one_week_keeps_the_events_of_all(
     assert not (audits.store / "weeks" / WEEKS[3]).exists()
 
     audits.run(archives["one"], archives["two"])
-    assert tree(whole.store) == tree(audits.store)
+    assert read_store(whole.store) == read_store(audits.store)
 
 
 def test_a_week_without_logs_is_named_with_those_that_have_some(
@@ -250,7 +250,7 @@ def test_what_was_read_for_a_week_that_is_not_there_is_kept(
 
     result = audits.run(*archives.values())
     assert (0, WEEKS[2:3]) == (result["new"], result["built"])
-    assert tree(whole.store) == tree(audits.store)
+    assert read_store(whole.store) == read_store(audits.store)
 
 
 def test_a_folder_that_is_no_store_is_left_alone(archives: Archives, tmp_path: Path) -> None:
@@ -310,6 +310,6 @@ def test_a_wrong_date_makes_no_week(wrong: str, archives: Archives, tmp_path: Pa
     audits = Audits(tmp_path / "store")
 
     assert WEEKS[3:] == audits.run(logs.parent)["built"]
-    before = tree(audits.store)
+    before = read_store(audits.store)
     assert WEEKS[3:] == audits.run()["built"]
-    assert before == tree(audits.store)
+    assert before == read_store(audits.store)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import Case
 from forensics.detection.kafka_cli import word
 from forensics.lib.time_units import MINUTE
-from forensics.run_output.findings import Finding, iso
+from forensics.run_output.findings import Finding, iso_time
 
 NAME = "clock-skew"
 # Beside a wrong time zone, a clock that is right to a tenth of a second is right.
@@ -57,7 +57,9 @@ def _finding(case: Case, row: Mapping[str, Any]) -> Iterator[Finding]:
             "zone_shift_minutes": zone,
             "uncertainty_ms": row["uncertainty_ms"],
             "drift_ppm": row.get("drift_ppm"),
-            "steps": [{"at": iso(step["at"]), "ms": step["ms"]} for step in row.get("steps") or ()],
+            "steps": [
+                {"at": iso_time(step["at"]), "ms": step["ms"]} for step in row.get("steps") or ()
+            ],
             "node": node,
         },
         explanation=f"The same changes, numbered by Kafka, stand in the log of {node} at other"
@@ -117,7 +119,7 @@ def _title(row: Mapping[str, Any]) -> str:
     if steps:
         parts += [
             f"set {'forward' if step['ms'] > 0 else 'back'} by {_seconds(step['ms'])} at"
-            f" {iso(step['at'])[11:19]}"
+            f" {iso_time(step['at'])[11:19]}"
             for step in steps
         ]
     elif not zone or abs(offset) >= _MENTIONED_MS:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from forensics.detection.confidence import sureness
 from forensics.detection.context import Case, Row, name_of, strokes
 from forensics.detection.kafka_cli import check_command
-from forensics.run_output.findings import Finding, PartitionLoss, iso, sum_losses
+from forensics.run_output.findings import Finding, PartitionLoss, iso_time, total_loss
 
 NAME = "truncation"
 _SHOWN = 20
@@ -64,8 +64,8 @@ def _loss(rows: list[Row]) -> PartitionLoss:
         lost_records_min=max(_least(row) for row in rows),
         lost_records_max=None if last is None else last - lost_from,
         below_high_watermark=max(0, deepest),
-        written_from=iso(min(written)) if written else None,
-        written_to=iso(min(until)) if until else None,
+        written_from=iso_time(min(written)) if written else None,
+        written_to=iso_time(min(until)) if until else None,
         check=check_command(first["topic"], first["partition"], first["leader_epoch"]),
         note="" if ends else "no line says where the log ended before it was cut",
     )
@@ -86,7 +86,7 @@ def _finding(
 ) -> Finding:
     losses = [loss for loss, _ in part]
     rows = [row for _, rows in part for row in rows]
-    least, most = sum_losses(losses)
+    least, most = total_loss(losses)
     limits = case.limits[NAME]
     begin, end = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
     known = all(row["unclean"] is False for row in rows)
@@ -129,7 +129,7 @@ def _why(limits: Mapping[str, Any], losses: Sequence[PartitionLoss], *, deep: bo
 
 
 def _title(losses: Sequence[PartitionLoss], *, deep: bool, known: bool) -> str:
-    least, most = sum_losses(losses)
+    least, most = total_loss(losses)
     count = len({loss.partition for loss in losses})
     where = f"of {count} partition{'' if count == 1 else 's'}"
     if most is None:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from forensics.detection.confidence import sureness
 from forensics.detection.context import EXEMPLARY, Case, Row, by_time, name_of, strokes
 from forensics.detection.kafka_cli import check_command
-from forensics.run_output.findings import Finding, PartitionLoss, iso, sum_losses
+from forensics.run_output.findings import Finding, PartitionLoss, iso_time, total_loss
 
 LOSS_KINDS = (
     "partition_state",
@@ -130,7 +130,7 @@ def _written_between(old: Sequence[Row], start: int, lost_from: int) -> tuple[st
         and row["log_end"] <= lost_from
     ]
     # The new leader leads from then on, and nobody writes to the old one.
-    return (iso(max(short)) if short else None), iso(start)
+    return (iso_time(max(short)) if short else None), iso_time(start)
 
 
 def _find_old_end(
@@ -395,7 +395,7 @@ def _title(losses: Sequence[PartitionLoss], leaders: set[int]) -> str:
 
 
 def _loss_words(losses: Sequence[PartitionLoss]) -> str:
-    least, most = sum_losses(losses)
+    least, most = total_loss(losses)
     if most is None:
         if not least:
             return "records may be lost, no line says how many"

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 from forensics.report.exports import jsonl, junit, markdown, timesketch
 from forensics.report.exports.tables import write_csv, write_parquet
-from forensics.run_output.reader import Saved
+from forensics.run_output.reader import RunOutput
 
 # Formats that are one text, written piece by piece; the flag asks for single events, too.
-TEXTS: dict[str, Callable[[Saved, bool], Iterator[str]]] = {
+TEXT_FORMATS: dict[str, Callable[[RunOutput, bool], Iterator[str]]] = {
     "markdown": markdown.write,
     "jsonl": jsonl.write,
     "timesketch": timesketch.write,
     "junit": junit.write,
 }
 # Formats that are a folder with a file for each table.
-FOLDERS = {"csv": write_csv, "parquet": write_parquet}
+FOLDER_FORMATS = {"csv": write_csv, "parquet": write_parquet}

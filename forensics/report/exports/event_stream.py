@@ -13,10 +13,10 @@ from operator import itemgetter
 from typing import IO, Any
 
 from forensics.lib.formatting import EPOCH
-from forensics.run_output.reader import Finding, Row, Saved
+from forensics.run_output.reader import Finding, Row, RunOutput
 from forensics.schemas import BREACHES, CUTS, EVENTS, ISR, LANES, LEADERSHIP
 
-Happening = dict[str, Any]
+StreamEvent = dict[str, Any]
 # So many are put in order in memory; more go to a file that is gone at the end.
 HELD = 200_000
 
@@ -76,17 +76,17 @@ STATES = (
 LINES = Source("events", EVENTS.names, _event, "ts")
 
 
-def happenings(saved: Saved, *, events: bool = False) -> Iterator[Happening]:
+def stream_events(run: RunOutput, *, events: bool = False) -> Iterator[StreamEvent]:
     """Give every finding and every change of state by its time; what has no time comes first.
 
     Times are milliseconds of UTC by the corrected clock. `events` gives every line that was read
     as a fact, too.
     """
-    every = _all(saved, (*STATES, LINES) if events else STATES)
+    every = _all(run, (*STATES, LINES) if events else STATES)
     return _in_order(every)
 
 
-def iso(ms: int | None) -> str | None:
+def iso_time(ms: int | None) -> str | None:
     """Write a moment as findings.json does."""
     if ms is None:
         return None
@@ -94,33 +94,33 @@ def iso(ms: int | None) -> str | None:
     return text.replace("+00:00", "Z")
 
 
-def _all(saved: Saved, sources: Iterable[Source]) -> Iterator[Happening]:
-    for finding in saved.findings:
+def _all(run: RunOutput, sources: Iterable[Source]) -> Iterator[StreamEvent]:
+    for finding in run.findings:
         yield _found(finding)
     for source in sources:
-        have = [name for name in source.columns if name in saved.columns(source.table)]
-        for part in saved.parts(source.table, source.columns) if have else ():
+        have = [name for name in source.columns if name in run.column_names(source.table)]
+        for part in run.chunks(source.table, source.columns) if have else ():
             for row in part.to_pylist():
-                yield _happened(saved, source, row)
+                yield _happened(run, source, row)
 
 
-def _found(finding: Finding) -> Happening:
+def _found(finding: Finding) -> StreamEvent:
     places = [{"file": proof.file, "line": proof.line} for proof in finding.evidence]
-    facts: Happening = {
+    facts: StreamEvent = {
         "id": finding.id, "detector": finding.detector, "severity": finding.severity,
-        "confidence": finding.confidence, "ended_at": finding.end,
+        "confidence": finding.confidence, "ended_at": finding.end_ms,
         "brokers": list(finding.brokers), "partitions": list(finding.partitions),
         "clients": list(finding.clients),
     }  # fmt: skip
-    return _row(finding.start, "finding", finding.title, facts, places)
+    return _row(finding.start_ms, "finding", finding.title, facts, places)
 
 
-def _happened(saved: Saved, source: Source, row: Row) -> Happening:
+def _happened(run: RunOutput, source: Source, row: Row) -> StreamEvent:
     moment = row.pop(source.when)
     if source is LINES and moment is not None:
         # Events carry the node's own time.
         row["logged_at"] = moment
-        moment = saved.corrected(row["node"], moment)
+        moment = run.correct_time(row["node"], moment)
     places = row.pop("evidence", None) or []
     if source is LINES:
         places = [{"file": row.pop("file"), "line": row.pop("line")}]
@@ -131,12 +131,12 @@ def _happened(saved: Saved, source: Source, row: Row) -> Happening:
 
 def _row(
     moment: int | None, what: str, says: str, facts: Mapping[str, Any], places: list[Any]
-) -> Happening:
+) -> StreamEvent:
     told = {name: value for name, value in facts.items() if value not in ([], "")}
     return {"time": moment, "what": what, "says": says, **told, "evidence": places}
 
 
-def _in_order(every: Iterator[Happening]) -> Iterator[Happening]:
+def _in_order(every: Iterator[StreamEvent]) -> Iterator[StreamEvent]:
     """Sort any number of rows: chunks in memory, and all but the last of them in files."""
     with ExitStack() as stack:
         chunks: list[Iterator[tuple[int, str]]] = []
@@ -148,7 +148,7 @@ def _in_order(every: Iterator[Happening]) -> Iterator[Happening]:
                 chunks.append(_spilled(spill, held))
                 held = []
         for _, text in heapq.merge(*chunks, sorted(held, key=itemgetter(0)), key=itemgetter(0)):
-            row: Happening = json.loads(text)
+            row: StreamEvent = json.loads(text)
             yield row
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from forensics.lib.formatting import span
-from forensics.report.headline import sentence
+from forensics.report.headline import verdict_sentence
 from forensics.report.html import Markup, join, tag
-from forensics.run_output.reader import Finding, Saved
+from forensics.run_output.reader import Finding, RunOutput
 
 NAME = "kafka-forensics"
 # Characters that XML has no way to write.
@@ -18,13 +18,13 @@ IMPOSSIBLE = re.compile("[\ufffe\uffff\U0001fffe\U0001ffff]")
 QUOTED = 5
 
 
-def write(saved: Saved, _events: bool) -> Iterator[str]:
+def write(run: RunOutput, _events: bool) -> Iterator[str]:
     """Write one test for the verdict, for each finding, and for each detector that found nothing.
 
     An incident fails; what cannot be told is an error, so that no build is green because logs were
     missing; a detector that could not be asked is skipped.
     """
-    cases = [_verdict(saved), *map(_finding, saved.findings), *_outcomes(saved)]
+    cases = [_verdict(run), *map(_finding, run.findings), *_outcomes(run)]
     kinds = [case.kind for case in cases]
     counts = {
         "tests": len(cases),
@@ -58,16 +58,16 @@ class _Case:
         return tag("testcase", inside, classname=f"{NAME}.{self.detector}", name=self.name)
 
 
-def _verdict(saved: Saved) -> _Case:
-    verdict = str(saved.document.get("verdict"))
+def _verdict(run: RunOutput) -> _Case:
+    verdict = str(run.document.get("verdict"))
     # The findings of an incident fail by themselves; one incident is not two failures.
     kind = "passed" if verdict in ("clear", "incident") else "error"
-    return _Case("verdict", "verdict", kind, sentence(saved), verdict)
+    return _Case("verdict", "verdict", kind, verdict_sentence(run), verdict)
 
 
 def _finding(finding: Finding) -> _Case:
     quotes = [f"{one.file}:{one.line}\n  {one.text}" for one in finding.evidence[:QUOTED]]
-    when = f"confidence {finding.confidence}, {span(finding.start, finding.end)}"
+    when = f"confidence {finding.confidence}, {span(finding.start_ms, finding.end_ms)}"
     return _Case(
         finding.detector,
         name=f"{finding.id} {finding.title}",
@@ -78,9 +78,9 @@ def _finding(finding: Finding) -> _Case:
     )
 
 
-def _outcomes(saved: Saved) -> Iterator[_Case]:
+def _outcomes(run: RunOutput) -> Iterator[_Case]:
     """Give a test to each detector that found nothing: it was quiet, or could not be asked."""
-    outcomes: Sequence[Mapping[str, Any]] = saved.document.get("detectors") or ()
+    outcomes: Sequence[Mapping[str, Any]] = run.document.get("detectors") or ()
     for one in outcomes:
         status = str(one.get("status"))
         if status == "fired":

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from forensics.lib.formatting import count, listed, named, span
 from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current
-from forensics.report.headline import ledger, loss, sentence
-from forensics.run_output.reader import Finding, Saved
+from forensics.report.headline import loss_rows, sum_losses, verdict_sentence
+from forensics.run_output.reader import Finding, RunOutput
 
 MARKS = re.compile(r"([\\`*_\[\]<>|~&$^])")
 # A web address, www, and the names of pictures between colons.
@@ -25,7 +25,7 @@ JOINER = "\u2060"
 QUOTES, ROWS, NAMES = 3, 50, 8
 
 
-def plain(text: str) -> str:
+def escape(text: str) -> str:
     r"""Escape a text that stands in a sentence.
 
     >>> plain("*a* <b> https://x.example")
@@ -37,7 +37,7 @@ def plain(text: str) -> str:
     return FIRST.sub(lambda mark: f"{mark[0]}\\", line, count=1)
 
 
-def code(text: str) -> str:
+def code_span(text: str) -> str:
     """Set a name as code, between more backticks than it holds.
 
     >>> code("a`b")
@@ -49,7 +49,7 @@ def code(text: str) -> str:
     return f"{'`' * (most + 1)}{pad}{line}{pad}{'`' * (most + 1)}".replace("|", "\\|")
 
 
-def fenced(lines: Sequence[str]) -> str:
+def fenced_block(lines: Sequence[str]) -> str:
     """Set lines as a block that none of them can close."""
     shown = [visible(line).replace("\n", "⟨U+000A⟩") for line in lines]
     most = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
@@ -57,30 +57,30 @@ def fenced(lines: Sequence[str]) -> str:
     return "\n".join([f"{fence}text", *shown, fence])
 
 
-def write(saved: Saved, _events: bool) -> Iterator[str]:
+def write(run: RunOutput, _events: bool) -> Iterator[str]:
     """Write the summary."""
     yield "# Kafka incident postmortem\n\n"
-    yield f"**{plain(sentence(saved))}**\n\n"
-    loud = [one for one in saved.findings if one.is_incident]
-    quiet = [one for one in saved.findings if not one.is_incident]
+    yield f"**{escape(verdict_sentence(run))}**\n\n"
+    loud = [one for one in run.findings if one.is_incident]
+    quiet = [one for one in run.findings if not one.is_incident]
     for number, finding in enumerate(loud, 1):
         yield from _finding(number, finding)
-    yield from _ledger(saved)
+    yield from _ledger(run)
     if quiet:
         yield f"## {count(len(quiet), 'finding')} of level low or info\n\n"
         for finding in quiet[:ROWS]:
-            yield f"- {code(finding.id)} {plain(finding.severity)}: {plain(finding.title)}\n"
+            yield f"- {code_span(finding.id)} {escape(finding.severity)}: {escape(finding.title)}\n"
         yield _more(len(quiet) - ROWS, "finding")
-    yield from _unseen(saved)
-    schema = saved.document.get("schema", "not known")
+    yield from _unseen(run)
+    schema = run.document.get("schema", "not known")
     yield f"All times are {current().label}. Written from findings.json, schema {schema}.\n"
 
 
 def _finding(number: int, finding: Finding) -> Iterator[str]:
-    yield f"## {number}. {plain(finding.title or named(finding.detector))}\n\n"
-    when = span(finding.start, finding.end)
-    yield f"{code(finding.id)}, {plain(finding.severity)}, {plain(named(finding.detector))}, "
-    yield f"confidence {plain(finding.confidence)}, {when}\n\n"
+    yield f"## {number}. {escape(finding.title or named(finding.detector))}\n\n"
+    when = span(finding.start_ms, finding.end_ms)
+    yield f"{code_span(finding.id)}, {escape(finding.severity)}, "
+    yield f"{escape(named(finding.detector))}, confidence {escape(finding.confidence)}, {when}\n\n"
     scopes = (
         ("Brokers", list(map(str, finding.brokers))),
         ("Partitions", list(finding.partitions)),
@@ -88,47 +88,48 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
     )
     for name, members in scopes:
         if members:
-            yield f"- {name}: {listed([code(one) for one in members], NAMES)}\n"
+            yield f"- {name}: {listed([code_span(one) for one in members], NAMES)}\n"
     yield "\n"
     for paragraph in re.split(r"\n\s*\n", finding.explanation.strip()):
-        yield f"{plain(paragraph)}\n\n" if paragraph else ""
+        yield f"{escape(paragraph)}\n\n" if paragraph else ""
     if finding.evidence:
         yield f"Evidence, {count(len(finding.evidence), 'line')}:\n\n"
         for proof in finding.evidence[:QUOTES]:
-            yield fenced([f"{proof.file}:{proof.line}", proof.text]) + "\n\n"
+            yield fenced_block([f"{proof.file}:{proof.line}", proof.text]) + "\n\n"
         yield _more(len(finding.evidence) - QUOTES, "line")
     if finding.actions:
         lines = [line for action in finding.actions for line in action.strip().splitlines()]
-        yield f"What to do:\n\n{fenced(lines)}\n\n"
+        yield f"What to do:\n\n{fenced_block(lines)}\n\n"
 
 
-def _ledger(saved: Saved) -> Iterator[str]:
-    rows, taken = ledger(saved.findings), loss(saved.findings)
+def _ledger(run: RunOutput) -> Iterator[str]:
+    rows, taken = loss_rows(run.findings), sum_losses(run.findings)
     if not rows or not taken:
         return
-    yield f"## Data loss: {plain(str(taken))}\n\n"
+    yield f"## Data loss: {escape(str(taken))}\n\n"
     yield "| Partition | Epoch | Leader | Before | Records, at least | At most |\n"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |\n"
     for _, row in rows[:ROWS]:
         ids = (row.leader_epoch, row.leader, row.previous_leader)
         bounds = (row.lost_records_min, row.lost_records_max)
-        cells = [code(row.partition)]
-        cells += ["not known" if one is None else plain(str(one)) for one in ids]
-        cells += ["not bounded" if one is None else plain(str(one)) for one in bounds]
+        cells = [code_span(row.partition)]
+        cells += ["not known" if one is None else escape(str(one)) for one in ids]
+        cells += ["not bounded" if one is None else escape(str(one)) for one in bounds]
         yield f"| {' | '.join(cells)} |\n"
     yield "\n" + _more(len(rows) - ROWS, "partition")
 
 
-def _unseen(saved: Saved) -> Iterator[str]:
+def _unseen(run: RunOutput) -> Iterator[str]:
     """Say which questions the logs could not answer, and which files could not be read."""
     lines = [
-        f"{plain(str(one.get('detector')))}: {plain('; '.join(map(str, one.get('reasons') or ())))}"
-        for one in saved.document.get("detectors") or ()
+        escape(str(one.get("detector")))
+        + f": {escape('; '.join(map(str, one.get('reasons') or ())))}"
+        for one in run.document.get("detectors") or ()
         if one.get("status") in ("not_evaluable", "failed")
     ]
     lines += [
-        f"{code(str(row['file']))}: {plain(str(row['damaged']))}"
-        for row in saved.files
+        f"{code_span(str(row['file']))}: {escape(str(row['damaged']))}"
+        for row in run.files
         if row["damaged"]
     ]
     if not lines:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
 from forensics.lib.text_safety import visible
-from forensics.run_output.reader import Saved
+from forensics.run_output.reader import RunOutput
 from forensics.schemas import scanned
 
 TEXT = pa.string()
@@ -29,26 +29,26 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "
 Batches = Iterable[pa.RecordBatch]
 
 
-def names(saved: Saved) -> list[str]:
+def table_names(run: RunOutput) -> list[str]:
     """List what there is: the findings and the tables that were saved."""
-    folder = saved.out / "tables"
+    folder = run.folder / "tables"
     found = (
         sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.exists() else []
     )
-    return ["findings", *(name for name in found if saved.columns(name))]
+    return ["findings", *(name for name in found if run.column_names(name))]
 
 
-def write_csv(saved: Saved, folder: Path, wanted: Sequence[str] = ()) -> list[Path]:
+def write_csv(run: RunOutput, folder: Path, wanted: Sequence[str] = ()) -> list[Path]:
     """Write tables as CSV; text that a spreadsheet would calculate gets an apostrophe in front."""
-    return _each(saved, folder, wanted, "csv", _csv)
+    return _each(run, folder, wanted, "csv", _csv)
 
 
-def write_parquet(saved: Saved, folder: Path, wanted: Sequence[str] = ()) -> list[Path]:
+def write_parquet(run: RunOutput, folder: Path, wanted: Sequence[str] = ()) -> list[Path]:
     """Write tables as single Parquet files, with every value as it was read."""
-    return _each(saved, folder, wanted, "parquet", _parquet)
+    return _each(run, folder, wanted, "parquet", _parquet)
 
 
-def safe(value: object) -> object:
+def safe_cell(value: object) -> object:
     """Make one value fit for a cell.
 
     >>> safe("=1+1"), safe(-1), safe([1, 2]), safe("a" + chr(27))
@@ -65,22 +65,22 @@ def safe(value: object) -> object:
 
 
 def _each(
-    saved: Saved,
+    run: RunOutput,
     folder: Path,
     wanted: Sequence[str],
     suffix: str,
     write: Callable[[Path, pa.Schema, Batches], None],
 ) -> list[Path]:
-    every = names(saved)
+    every = table_names(run)
     unknown = [name for name in wanted if name not in every]
     if unknown:
-        message = f"--table {unknown[0]}: {saved.out} has {', '.join(every)}."
+        message = f"--table {unknown[0]}: {run.folder} has {', '.join(every)}."
         raise ForensicsError(message)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name in wanted or every:
         path = folder / f"{name}.{suffix}"
-        schema, batches = _table(saved, name)
+        schema, batches = _table(run, name)
         half = path.with_name(f".{path.name}.half")
         write(half, schema, batches)
         half.replace(path)
@@ -88,11 +88,11 @@ def _each(
     return written
 
 
-def _table(saved: Saved, name: str) -> tuple[pa.Schema, Batches]:
+def _table(run: RunOutput, name: str) -> tuple[pa.Schema, Batches]:
     if name == "findings":
-        rows = [_finding(row) for row in saved.document.get("findings") or ()]
+        rows = [_finding(row) for row in run.document.get("findings") or ()]
         return FINDINGS, pa.Table.from_pylist(rows, schema=FINDINGS).to_batches()
-    data = ds.dataset(saved.out / "tables" / name, format="parquet", partitioning="hive")
+    data = ds.dataset(run.folder / "tables" / name, format="parquet", partitioning="hive")
     return data.schema, scanned(data)
 
 
@@ -111,7 +111,7 @@ def _csv(path: Path, schema: pa.Schema, batches: Batches) -> None:
 
 def _rows(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[list[object]]:
     for row in batch.to_pylist():
-        yield [safe(row[name]) for name in columns]
+        yield [safe_cell(row[name]) for name in columns]
 
 
 def _parquet(path: Path, schema: pa.Schema, batches: Batches) -> None:

@@ -14,8 +14,8 @@ from forensics.lib.formatting import clock, count, lasting
 from forensics.lib.text_safety import plotly as shown
 from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure
-from forensics.report.lane_intervals import Lane
-from forensics.run_output.reader import Saved
+from forensics.report.lane_intervals import LaneInterval
+from forensics.run_output.reader import RunOutput
 
 BROKERS = 30
 # In pixels: larger dots would hide those of the next row.
@@ -40,9 +40,9 @@ class Return:
     moved: int = 0
 
 
-def section(saved: Saved) -> Markup | None:
+def render(run: RunOutput) -> Markup | None:
     """Draw the returns of all brokers; None where no broker came back."""
-    view, found = lane_intervals.view(saved), returns(saved)
+    view, found = lane_intervals.choose_view(run), returns(run)
     if not view or not found:
         return None
     names = list(dict.fromkeys(one.broker for one in found))[:BROKERS]
@@ -59,7 +59,7 @@ def section(saved: Saved) -> Markup | None:
         range=[-0.55, len(names) - 0.45], tickvals=list(range(len(names))), fixedrange=True,
         ticktext=[shown(name) for name in reversed(names)], showgrid=True,
     )  # fmt: skip
-    drawing = sheet.done(saved.findings, time_bins.holes(saved), showlegend=False)
+    drawing = sheet.build(run.findings, time_bins.find_holes(run), showlegend=False)
     return figure("figure-returns", drawing, _says(found))
 
 
@@ -67,17 +67,17 @@ def _minutes(one: Return) -> float:
     return max(one.back - one.gone, 10) / MINUTE
 
 
-def returns(saved: Saved) -> list[Return]:
+def returns(run: RunOutput) -> list[Return]:
     """Find every absence that ended, by broker and time."""
-    by_name: dict[str, list[Lane]] = {}
-    for lane in lane_intervals.lanes(saved, "broker"):
+    by_name: dict[str, list[LaneInterval]] = {}
+    for lane in lane_intervals.read_lanes(run, "broker"):
         by_name.setdefault(lane.name, []).append(lane)
     found = [one for lanes in by_name.values() for one in _absences(lanes)]
-    return _moves(saved, found)
+    return _moves(run, found)
 
 
-def _absences(lanes: Sequence[Lane]) -> list[Return]:
-    found, away = [], list[Lane]()
+def _absences(lanes: Sequence[LaneInterval]) -> list[Return]:
+    found, away = [], list[LaneInterval]()
     for lane, after in pairwise([*lanes, None]):
         if lane is not None and (lane.state in AWAY or (away and lane.state in BACK)):
             away.append(lane)
@@ -92,12 +92,12 @@ def _absences(lanes: Sequence[Lane]) -> list[Return]:
     return found
 
 
-def _moves(saved: Saved, found: Sequence[Return]) -> list[Return]:
+def _moves(run: RunOutput, found: Sequence[Return]) -> list[Return]:
     """Count the leaderships that each broker lost when it went, and until it was back."""
     numbers = sorted({one.number for one in found if one.number is not None})
     counts = [0] * len(found)
     where = ds.field("leader").isin(numbers) & ds.field("ended_at").is_valid()
-    for part in saved.parts("leadership", ["leader", "ended_at"], where) if numbers else ():
+    for part in run.chunks("leadership", ["leader", "ended_at"], where) if numbers else ():
         for at, one in enumerate(found):
             ended = part.filter(pc.equal(part["leader"], one.number))["ended_at"].to_numpy()
             counts[at] += int(np.sum((ended >= one.gone - 1000) & (ended <= one.back + 1000)))
@@ -112,7 +112,7 @@ def _dots(some: Sequence[Return], row: int, bounds: tuple[float, float]) -> plot
     low, high = np.log10(bounds[0]), np.log10(bounds[1])
     heights = [(np.log10(_minutes(one)) - low) / (high - low) * 0.7 - 0.35 for one in some]
     number = some[0].number
-    fill = theme.HATCH if number is None else theme.broker(number)
+    fill = theme.HATCH if number is None else theme.broker_colour(number)
     hollow = some[0].asked
     return {
         "type": "scatter", "mode": "markers", "cliponaxis": False, "x": [one.back for one in some],

@@ -21,7 +21,7 @@ from forensics.lib.text_safety import plotly as shown
 from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure, table, tag
 from forensics.report.time_bins import Ints
-from forensics.run_output.reader import Finding, Saved
+from forensics.run_output.reader import Finding, RunOutput
 
 NAME = "stale-metadata"
 # What the names of limits say, in the order of their lengths.
@@ -31,18 +31,20 @@ TICKS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 86_40
 LEFT, RIGHT = (0.0, 0.62), (0.72, 1.0)
 
 
-def limits(saved: Saved) -> dict[str, int]:
+def read_limits(run: RunOutput) -> dict[str, int]:
     """Give in milliseconds what divides transient, sustained and stuck; nothing where not known.
 
     Packs of one's own may set limits, and only their digests are saved.
     """
-    if len(saved.document.get("packs") or ()) > 1:
+    if len(run.document.get("packs") or ()) > 1:
         return {}
     known: Mapping[str, Any] = load_limits().get(NAME) or {}
     return {name: int(known[name] * 1000) for name in WORDS if name in known}
 
 
-def beside(drawing: plotly_sheet.Figure, lengths: Sequence[int], known: Mapping[str, int]) -> None:
+def add_duration_curve(
+    drawing: plotly_sheet.Figure, lengths: Sequence[int], known: Mapping[str, int]
+) -> None:
     """Make room to the right of the bars, and draw there how many were over within which time."""
     layout = drawing["layout"]
     most = max([*lengths, *known.values(), 1000]) * 1.5
@@ -101,14 +103,14 @@ STEPS = (100, 1000, 5000, 15_000, 30_000, 60_000, 300_000)
 BEFORE, AFTER = 300_000, 250
 
 
-def section(saved: Saved) -> Markup | None:
+def render(run: RunOutput) -> Markup | None:
     """Draw the episodes of stale metadata; None where no client had one."""
-    view = lane_intervals.view(saved)
-    every = [one for one in saved.findings if one.detector == "stale-metadata"]
-    every = [one for one in every if one.start is not None]
+    view = lane_intervals.choose_view(run)
+    every = [one for one in run.findings if one.detector == "stale-metadata"]
+    every = [one for one in every if one.start_ms is not None]
     if not view or not every:
         return None
-    ordered = sorted(every, key=lambda one: (-_length(one, view), one.start or 0, one.id))
+    ordered = sorted(every, key=lambda one: (-_length(one, view), one.start_ms or 0, one.id))
     drawn = ordered[:MOST]
     names = [f"{at}. {listed(one.clients, 1) or 'not named'}" for at, one in enumerate(drawn, 1)]
     lengths = [_length(one, view) for one in ordered]
@@ -118,21 +120,21 @@ def section(saved: Saved) -> Markup | None:
     for verdict in dict.fromkeys(_verdict(one) for one in drawn):
         mine = [pair for pair in zip(drawn, names, strict=True) if _verdict(pair[0]) == verdict]
         sheet.add_trace(_bars(mine, verdict, sheet.view))
-    moves = zip(_moves(saved, drawn), names, strict=True)
+    moves = zip(_moves(run, drawn), names, strict=True)
     moved = [(at, name) for at, name in moves if at is not None]
     if moved:
         sheet.add_trace(_ticks(moved))
-    sheet.update_yaxes(**plotly_sheet.row_names(names))
-    drawing = sheet.done(saved.findings, time_bins.holes(saved), showlegend=True)
-    known = limits(saved)
-    beside(drawing, lengths, known)
+    sheet.update_yaxes(**plotly_sheet.name_axis(names))
+    drawing = sheet.build(run.findings, time_bins.find_holes(run), showlegend=True)
+    known = read_limits(run)
+    add_duration_curve(drawing, lengths, known)
     says = _says(ordered, len(drawn), len(moved), view)
     return figure("figure-episodes", drawing, says, _table(lengths, [*known.values()]))
 
 
 def _around(view: tuple[int, int], drawn: Sequence[Finding]) -> tuple[int, int]:
-    starts = [one.start for one in drawn if one.start is not None]
-    ends = [one.end or view[1] for one in drawn]
+    starts = [one.start_ms for one in drawn if one.start_ms is not None]
+    ends = [one.end_ms or view[1] for one in drawn]
     least, most = min(starts), max(ends)
     edge = max(1000, (most - least) // 20)
     return least - edge, most + edge
@@ -140,7 +142,7 @@ def _around(view: tuple[int, int], drawn: Sequence[Finding]) -> tuple[int, int]:
 
 def _length(one: Finding, view: tuple[int, int]) -> int:
     """Say how long it lasted: as measured, to the millisecond where both ends are known."""
-    start, end = plotly_sheet.reach(one, view)
+    start, end = plotly_sheet.finding_span(one, view)
     return end - start
 
 
@@ -153,7 +155,7 @@ def _bars(
 ) -> plotly_sheet.Figure:
     bars = []
     for one, name in pairs:
-        start, end = plotly_sheet.reach(one, view)
+        start, end = plotly_sheet.finding_span(one, view)
         cause = str(one.measures.get("cause") or "not known").replace("_", " ")
         story = (
             f"{shown(listed(one.clients) or 'not named')}: {shown(verdict)}, cause {shown(cause)}, "
@@ -168,14 +170,14 @@ def _bars(
     return trace
 
 
-def _moves(saved: Saved, drawn: Sequence[Finding]) -> list[int | None]:
+def _moves(run: RunOutput, drawn: Sequence[Finding]) -> list[int | None]:
     """Find for each episode when a leader of its topics last moved before it was over."""
     topics = [_topics(one) for one in drawn]
     found: list[int | None] = [None] * len(drawn)
     every = sorted(set[str]().union(*topics))
     where = ds.field("topic").isin(every) & (ds.field("leader_epoch") > 0)
     where &= ds.field("started_at").is_valid()
-    for part in saved.parts("leadership", ["topic", "started_at"], where) if every else ():
+    for part in run.chunks("leadership", ["topic", "started_at"], where) if every else ():
         names = part["topic"].cast(pa.string()).combine_chunks()
         started = part["started_at"].to_numpy()
         for at, one in enumerate(drawn):
@@ -191,8 +193,8 @@ def _topics(one: Finding) -> set[str]:
 
 
 def _latest(started: Ints, one: Finding, before: int | None) -> int | None:
-    start = one.start or 0
-    end = max(start, start if one.end is None else one.end)
+    start = one.start_ms or 0
+    end = max(start, start if one.end_ms is None else one.end_ms)
     inside = started[(started >= start - BEFORE) & (started <= end + AFTER)]
     return max([*([] if before is None else [before]), *inside.tolist()], default=None)
 

@@ -13,42 +13,42 @@ import numpy as np
 from forensics.lib.formatting import clock, lasting
 from forensics.lib.text_safety import plotly as shown
 from forensics.report import plotly_sheet, theme
-from forensics.run_output.reader import Correction, Row, correction
+from forensics.run_output.reader import ClockCorrection, Row, parse_correction
 
 # The worst clocks that get a line, and how high it is in pixels.
 MAX_COURSES, TALL = 8, 70
 MINUTE = 60_000
 
 
-def moved(rows: Sequence[Row]) -> list[Row]:
+def find_moved_clocks(rows: Sequence[Row]) -> list[Row]:
     """Choose the nodes whose clocks did not stay as they were, the farthest off first."""
     found = [row for row in rows if row.get("stretches") and (row["steps"] or row["drift_ppm"])]
     return sorted(found, key=lambda row: (-abs(row["offset_ms"] or 0), row["node"] or ""))
 
 
-def courses(rows: Sequence[Row], window: tuple[int, int] | None) -> plotly_sheet.Figure | None:
+def draw_courses(rows: Sequence[Row], window: tuple[int, int] | None) -> plotly_sheet.Figure | None:
     """Draw how far each of them was off, over the time of the logs."""
-    chosen = moved(rows)[:MAX_COURSES]
+    chosen = find_moved_clocks(rows)[:MAX_COURSES]
     if not chosen or not window:
         return None
     sheet = plotly_sheet.Sheet(
         [(f"{shown(row['node'])}, ahead by", TALL) for row in chosen], window
     )
     for at, row in enumerate(chosen, 1):
-        known = correction(row)
+        known = parse_correction(row)
         if known is None:
             continue
         trace = _line(known, (row["zone_shift_minutes"] or 0) * MINUTE, window)
         sheet.add_trace(trace, at)
         sheet.update_yaxes(at, **_axis(trace["y"]))
-    return sheet.done((), showlegend=False)
+    return sheet.build((), showlegend=False)
 
 
-def _line(known: Correction, zone: int, window: tuple[int, int]) -> plotly_sheet.Figure:
+def _line(known: ClockCorrection, zone: int, window: tuple[int, int]) -> plotly_sheet.Figure:
     """Put points at both ends of each stretch; what lies between is straight."""
     # Stretches are in time as logged; the figure is on the reference clock, on which a clock that
     # is set jumps up or down in no time.
-    edges = [window[0] + _off(known, window[0]), *known.since, window[1] + _off(known, window[1])]
+    edges = [window[0] + _off(known, window[0]), *known.starts, window[1] + _off(known, window[1])]
     x: list[int] = []
     y: list[int] = []
     for begin, end in pairwise(edges):
@@ -66,8 +66,8 @@ def _line(known: Correction, zone: int, window: tuple[int, int]) -> plotly_sheet
     }  # fmt: skip
 
 
-def _off(known: Correction, moment: int) -> int:
-    return int(known.off(np.array([moment], np.int64))[0])
+def _off(known: ClockCorrection, moment: int) -> int:
+    return int(known.offsets_at(np.array([moment], np.int64))[0])
 
 
 def _axis(values: Sequence[int]) -> plotly_sheet.Figure:
@@ -89,7 +89,7 @@ TICKS = (0, 10, 100, 1000, 10_000, 60_000, 3_600_000, 86_400_000, 31_536_000_000
 WORDS = ("0", "10 ms", "100 ms", "1 s", "10 s", "1 min", "1 h", "1 day", "1 year")
 
 
-def offsets(rows: Sequence[Row]) -> plotly_sheet.Figure | None:
+def draw_offsets(rows: Sequence[Row]) -> plotly_sheet.Figure | None:
     """Draw a dot with its interval for each node whose clock could be compared."""
     known = [row for row in rows if row["offset_ms"] is not None][:MAX_NODES]
     if not known:
@@ -97,7 +97,7 @@ def offsets(rows: Sequence[Row]) -> plotly_sheet.Figure | None:
     names = [str(row["node"] or "node not known") for row in known]
     sheet = plotly_sheet.Sheet([("", 22 * len(known) + 10)], (0, 1))
     sheet.add_trace(_dots(known, names))
-    sheet.update_yaxes(**plotly_sheet.row_names(names))
+    sheet.update_yaxes(**plotly_sheet.name_axis(names))
     reach = max(LINEAR, *(abs(row["offset_ms"]) + (row["uncertainty_ms"] or 0) for row in known))
     kept = [at for at, tick in enumerate(TICKS) if tick <= reach * 3]
     places = [_place(TICKS[at]) for at in kept]
@@ -108,7 +108,7 @@ def offsets(rows: Sequence[Row]) -> plotly_sheet.Figure | None:
         "ticktext": [f"-{WORDS[at]}" for at in kept[:0:-1]] + [WORDS[at] for at in kept],
         "type": "linear", "anchor": "y", "automargin": True, "zerolinecolor": theme.HATCH,
     }  # fmt: skip
-    return sheet.done((), xaxis=axis, showlegend=False)
+    return sheet.build((), xaxis=axis, showlegend=False)
 
 
 def _place(ms: float) -> float:
@@ -128,7 +128,7 @@ def _dots(known: Sequence[Row], names: Sequence[str]) -> plotly_sheet.Figure:
     low = [_place(row["offset_ms"] - doubt) for row, doubt in zip(known, doubts, strict=True)]
     symbols = ["diamond" if row["reference"] else "circle" for row in known]
     return {
-        "type": "scatter", "mode": "markers+text", "x": at, "y": plotly_sheet.plain(names),
+        "type": "scatter", "mode": "markers+text", "x": at, "y": plotly_sheet.escape_names(names),
         "error_x": {"type": "data", "array": [h - x for h, x in zip(high, at, strict=True)],
                     "arrayminus": [x - b for b, x in zip(low, at, strict=True)],
                     "symmetric": False, "thickness": 2, "width": 5, "color": theme.HATCH},

@@ -8,16 +8,16 @@ from itertools import pairwise
 from forensics.lib.formatting import clock, count, lasting
 from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure
-from forensics.report.lane_intervals import Lane
-from forensics.run_output.reader import Saved
+from forensics.report.lane_intervals import LaneInterval
+from forensics.run_output.reader import RunOutput
 
 FEWEST, MOST = 2, 1000
 
 
-def section(saved: Saved, *after: Markup) -> Markup | None:
+def render(run: RunOutput, *after: Markup) -> Markup | None:
     """Draw the epochs of controllers; None where there is but one: its line would be straight."""
-    view = lane_intervals.view(saved)
-    terms = lane_intervals.terms(saved)
+    view = lane_intervals.choose_view(run)
+    terms = lane_intervals.read_controller_terms(run)
     if not view or len(terms) < FEWEST:
         return None
     steps = [lane for lane in terms if lane.state == "active"][:MOST]
@@ -38,7 +38,7 @@ def section(saved: Saved, *after: Markup) -> Markup | None:
         "title": {"text": "controller epoch" if known else "in order"},
     } | _whole_numbers([*heights.values()])
     sheet.update_yaxes(fixedrange=True, **axis)
-    drawing = sheet.done(saved.findings, time_bins.holes(saved), showlegend=True)
+    drawing = sheet.build(run.findings, time_bins.find_holes(run), showlegend=True)
     return figure("figure-terms", drawing, _says(steps, len(overlaps)), *after)
 
 
@@ -51,9 +51,11 @@ def _whole_numbers(heights: Sequence[int]) -> plotly_sheet.Figure:
     }  # fmt: skip
 
 
-def _line(mine: Sequence[Lane], number: int | None, heights: Sequence[int]) -> plotly_sheet.Figure:
+def _line(
+    mine: Sequence[LaneInterval], number: int | None, heights: Sequence[int]
+) -> plotly_sheet.Figure:
     name = "node not known" if number is None else f"node {number}"
-    fill = theme.HATCH if number is None else theme.broker(number)
+    fill = theme.HATCH if number is None else theme.broker_colour(number)
     return {
         "type": "scatter", "mode": "lines+markers", "name": name, "connectgaps": False,
         "x": [moment for lane in mine for moment in (lane.start, lane.end, None)],
@@ -71,17 +73,17 @@ def _double(overlaps: Sequence[tuple[int, int, int]]) -> plotly_sheet.Figure:
         "type": "scatter", "mode": "lines", "name": "two at once", "hoverinfo": "skip",
         "x": [moment for start, end, _ in overlaps for moment in (start, end, None)],
         "y": [at for *_, high in overlaps for at in (high, high, None)],
-        "line": {"color": theme.TORN, "width": 14}, "opacity": 0.45,
+        "line": {"color": theme.UNCLEAN, "width": 14}, "opacity": 0.45,
     }  # fmt: skip
 
 
-def _story(lane: Lane) -> str:
+def _story(lane: LaneInterval) -> str:
     who = "node not known" if lane.broker is None else f"node {lane.broker}"
     epoch = "epoch not known" if lane.epoch is None else f"epoch {lane.epoch}"
     return f"{who}, {epoch}<br>{clock(lane.start)} for {lasting(lane.end - lane.start)}"
 
 
-def _says(steps: Sequence[Lane], overlaps: int) -> str:
+def _says(steps: Sequence[LaneInterval], overlaps: int) -> str:
     changes = sum(a.broker != b.broker for a, b in pairwise(steps))
     gaps = [b.start - a.end for a, b in pairwise(steps) if b.start > a.end]
     says = [

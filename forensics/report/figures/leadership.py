@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from forensics.lib.formatting import clock, lasting
 from forensics.lib.text_safety import plotly as shown
 from forensics.report import plotly_sheet, theme
-from forensics.report.lane_intervals import gaps
-from forensics.report.partition_groups import State, Strand
-from forensics.run_output.partition_histories import Reign
+from forensics.report.lane_intervals import find_gaps
+from forensics.report.partition_groups import IsrState, PartitionGroup
+from forensics.run_output.partition_histories import LeaderInterval
 from forensics.run_output.reader import Finding
 
 TALL = 30
@@ -22,24 +22,24 @@ SYNC: plotly_sheet.Figure = {"width": 0.14, "offset": -0.4}
 SIZES = ("#4b5a68", theme.BAD, "#7d63b5", theme.WORST)
 
 
-def chosen(rows: Sequence[Strand]) -> list[Strand]:
+def choose_rows(rows: Sequence[PartitionGroup]) -> list[PartitionGroup]:
     """Choose as many of the worst rows as can be drawn exactly."""
-    found, bars = list[Strand](), 0
+    found, bars = list[PartitionGroup](), 0
     for row in rows[:ROWS]:
-        bars += 2 * len(row.reigns) + 1
+        bars += 2 * len(row.leader_epochs) + 1
         if bars > BARS and found:
             break
         found.append(row)
     return found
 
 
-def swimlanes(
-    rows: Sequence[Strand], view: tuple[int, int], whole: tuple[int, int] | None = None,
+def draw_leaders(
+    rows: Sequence[PartitionGroup], view: tuple[int, int], whole: tuple[int, int] | None = None,
     findings: Iterable[Finding] = (), holes: plotly_sheet.Holes = (),
 ) -> plotly_sheet.Figure:  # fmt: skip
     """Draw who led which partition when: one bar a leader epoch, one trace a broker."""
     sheet = plotly_sheet.Sheet([("", TALL * len(rows))], view)
-    reigns = [(row, reign) for row in rows for reign in row.reigns]
+    reigns = [(row, reign) for row in rows for reign in row.leader_epochs]
     leaders = {reign.leader for _, reign in reigns}
     for leader in sorted(leaders, key=lambda n: (n is None, n == -1, n or 0)):
         mine = [pair for pair in reigns if pair[1].leader == leader]
@@ -53,14 +53,14 @@ def swimlanes(
     if unclean:
         sheet.add_trace(_unclean_trace(unclean))
     sheet.update_yaxes(
-        **plotly_sheet.row_names([row.label for row in rows]), range=[-0.5, len(rows) - 0.5]
+        **plotly_sheet.name_axis([row.label for row in rows]), range=[-0.5, len(rows) - 0.5]
     )
     meta = {"rows": {"count": len(rows), "height": TALL}}
-    return sheet.done(findings, holes, barmode="overlay", showlegend=True, meta=meta)
+    return sheet.build(findings, holes, barmode="overlay", showlegend=True, meta=meta)
 
 
 def _reign_trace(
-    pairs: Sequence[tuple[Strand, Reign]], view: tuple[int, int]
+    pairs: Sequence[tuple[PartitionGroup, LeaderInterval]], view: tuple[int, int]
 ) -> plotly_sheet.Figure:
     leader = pairs[0][1].leader
     name, fill, shape = f"broker {leader}", "", ""
@@ -73,12 +73,12 @@ def _reign_trace(
             reign.start,
             reign.end,
             shown(row.label),
-            plotly_sheet.word(reign),
-            plotly_sheet.story(row, reign, name),
+            plotly_sheet.leader_label(reign),
+            plotly_sheet.leader_hover(row, reign, name),
         )
         for row, reign in pairs
     ]
-    fills = [fill or theme.broker(leader or 0)] * len(bars)
+    fills = [fill or theme.broker_colour(leader or 0)] * len(bars)
     if fills[0] in theme.GREYS:
         # The eye does not tell greys apart: in the legend they are one.
         name = "other brokers"
@@ -86,19 +86,19 @@ def _reign_trace(
 
 
 def _unknown(
-    rows: Sequence[Strand], whole: tuple[int, int]
-) -> Iterator[tuple[Strand, tuple[int, int]]]:
+    rows: Sequence[PartitionGroup], whole: tuple[int, int]
+) -> Iterator[tuple[PartitionGroup, tuple[int, int]]]:
     """Give the stretches of which no line says who led."""
     left = BARS // 2
     for row in rows:
-        for hole in gaps(((reign.start, reign.end) for reign in row.reigns), whole):
-            if left and not row.undrawn:
+        for hole in find_gaps(((reign.start, reign.end) for reign in row.leader_epochs), whole):
+            if left and not row.omitted_epochs:
                 left -= 1
                 yield row, hole
 
 
 def _unknown_trace(
-    holes: Sequence[tuple[Strand, tuple[int, int]]], view: tuple[int, int]
+    holes: Sequence[tuple[PartitionGroup, tuple[int, int]]], view: tuple[int, int]
 ) -> plotly_sheet.Figure:
     fill, shape = theme.STATE["unknown"]
     bars = [
@@ -112,9 +112,11 @@ def _unknown_trace(
     return plotly_sheet.bar_trace(bars, view, fills, shape, name=name, legendgroup=name, **LEADING)
 
 
-def _sync_traces(rows: Sequence[Strand], view: tuple[int, int]) -> Iterator[plotly_sheet.Figure]:
+def _sync_traces(
+    rows: Sequence[PartitionGroup], view: tuple[int, int]
+) -> Iterator[plotly_sheet.Figure]:
     """Draw a thin bar below each leader's: how many replicas are missing from the ISR."""
-    every = [(row, state) for row in rows for state in row.states if state.isr is not None]
+    every = [(row, state) for row in rows for state in row.isr_states if state.isr is not None]
     # Where there are too many, what is whole is left out first: blank then means whole.
     short = sorted(every, key=lambda pair: (-_missing(pair[1]), pair[1].start - pair[1].end))
     kept = short[:STATES]
@@ -131,20 +133,20 @@ def _sync_traces(rows: Sequence[Strand], view: tuple[int, int]) -> Iterator[plot
         yield plotly_sheet.bar_trace(bars, view, fills, name=name, **SYNC)
 
 
-def _missing(state: State) -> int:
-    return min(3, max(0, state.wanted - len(state.isr or ())))
+def _missing(state: IsrState) -> int:
+    return min(3, max(0, state.replica_count - len(state.isr or ())))
 
 
-def _sync(row: Strand, state: State) -> str:
+def _sync(row: PartitionGroup, state: IsrState) -> str:
     isr = ", ".join(map(str, state.isr or ())) or "nobody"
     when = f"{clock(state.start, exact=True)} for {lasting(state.end - state.start)}"
-    return f"{shown(row.label)}: in sync {isr}, of {state.wanted}<br>{when}"
+    return f"{shown(row.label)}: in sync {isr}, of {state.replica_count}<br>{when}"
 
 
-def _unclean_trace(pairs: Sequence[tuple[Strand, Reign]]) -> plotly_sheet.Figure:
+def _unclean_trace(pairs: Sequence[tuple[PartitionGroup, LeaderInterval]]) -> plotly_sheet.Figure:
     return {
         "type": "scatter", "x": [reign.start for _, reign in pairs],
         "y": [shown(row.label) for row, _ in pairs], "mode": "markers",
         "name": "U, red edge: unclean election", "hoverinfo": "skip",
-        "marker": {"symbol": "line-ns", "size": 18, "line": {"width": 4, "color": theme.TORN}},
+        "marker": {"symbol": "line-ns", "size": 18, "line": {"width": 4, "color": theme.UNCLEAN}},
     }  # fmt: skip

@@ -8,10 +8,10 @@ import numpy as np
 
 from forensics.lib.formatting import clock, count, lasting, numbered
 from forensics.report import plotly_sheet, theme
-from forensics.report.figures.partition_heatmap import dense
-from forensics.report.html import Markup, figure, key, table, tag
-from forensics.report.time_bins import Ints, silences
-from forensics.run_output.reader import Row, Saved
+from forensics.report.figures.partition_heatmap import encode_array
+from forensics.report.html import Markup, figure, render_legend, table, tag
+from forensics.report.time_bins import Ints, find_silences
+from forensics.run_output.reader import Row, RunOutput
 
 # In pixels: the first figure says what the others may be believed, and must not fill a screen.
 TALLEST = 420
@@ -25,11 +25,11 @@ LOOKS = {
 }  # fmt: skip
 
 
-def section(saved: Saved) -> Markup | None:
+def render(run: RunOutput) -> Markup | None:
     """Draw each node's kinds of logs by time; None where no table tells of them."""
-    whole = saved.window
+    whole = run.window
     columns = ["node", "log", "state", "started_at", "ended_at"]
-    rows = saved.rows("coverage", columns)
+    rows = run.rows("coverage", columns)
     if not whole or not any(row["log"] for row in rows):
         return None
     found = {(row["node"] or "node not known", row["log"]) for row in rows if row["log"]}
@@ -39,11 +39,11 @@ def section(saved: Saved) -> Markup | None:
     sheet = plotly_sheet.Sheet([("", max(60, min(18 * len(cells), TALLEST)))], whole)
     labels = [f"{node} {log}" for node, log in names[:MOST]]
     sheet.add_trace(_trace(labels, cells, edges))
-    sheet.update_yaxes(**plotly_sheet.row_names(labels, 30))
-    drawing = sheet.done(saved.findings)
+    sheet.update_yaxes(**plotly_sheet.name_axis(labels, 30))
+    drawing = sheet.build(run.findings)
     shown = [LOOKS[code] for code in sorted(LOOKS, reverse=True) if (cells == code).any()]
-    says = _says(saved, len(names))
-    return figure("figure-coverage", drawing, says, key(shown), _table(saved))
+    says = _says(run, len(names))
+    return figure("figure-coverage", drawing, says, render_legend(shown), _table(run))
 
 
 def _row(rows: Sequence[Row], node: str, log: str, edges: Ints) -> Ints:
@@ -85,16 +85,16 @@ def _trace(names: Sequence[str], cells: Ints, edges: Ints) -> plotly_sheet.Figur
     for code in range(4):
         scale += [[code / 4, LOOKS[code][0]], [(code + 1) / 4, LOOKS[code][0]]]
     return {
-        "type": "heatmap", "x": edges.tolist(), "y": plotly_sheet.plain(names),
-        "z": dense(cells), "zmin": -0.5, "zmax": 3.5, "colorscale": scale,
+        "type": "heatmap", "x": edges.tolist(), "y": plotly_sheet.escape_names(names),
+        "z": encode_array(cells), "zmin": -0.5, "zmax": 3.5, "colorscale": scale,
         "showscale": False, "ygap": 2 if len(names) <= 40 else 0,
         "hovertemplate": "%{y}<br>%{x}<br>%{z} (3 lines, 2 silent, 1 no file, 0 away)"
                          "<extra></extra>",
     }  # fmt: skip
 
 
-def _says(saved: Saved, rows: int) -> str:
-    gone = silences(saved)
+def _says(run: RunOutput, rows: int) -> str:
+    gone = find_silences(run)
     more = f", the first {MOST} drawn" if rows > MOST else ""
     says = f"{count(rows, 'kind')} of logs by node{more}. "
     if not gone:
@@ -107,8 +107,8 @@ def _says(saved: Saved, rows: int) -> str:
     )
 
 
-def _table(saved: Saved) -> Markup | None:
-    gone = silences(saved)
+def _table(run: RunOutput) -> Markup | None:
+    gone = find_silences(run)
     if not gone:
         return None
     rows = [[node, clock(start), clock(end), lasting(end - start), why]

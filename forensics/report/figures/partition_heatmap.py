@@ -16,12 +16,12 @@ import numpy.typing as npt
 from forensics.detection.shared.min_isr import Minimums
 from forensics.lib.formatting import count, lasting
 from forensics.report import plotly_sheet, theme, time_bins
-from forensics.report.html import Markup, figure, key, table, tag
+from forensics.report.html import Markup, figure, render_legend, table, tag
 from forensics.report.time_bins import Grid
-from forensics.run_output.reader import Saved
+from forensics.run_output.reader import RunOutput
 
 
-def dense(values: npt.NDArray[np.int64]) -> dict[str, Any]:
+def encode_array(values: npt.NDArray[np.int64]) -> dict[str, Any]:
     """Write an array as Plotly reads it without a list of numbers, as small as they are.
 
     >>> dense(np.array([[1, -2]]))
@@ -47,27 +47,27 @@ NAMED = 30
 Key = list[tuple[str, str]]
 
 
-def tall(grid: Grid) -> int:
+def heatmap_height(grid: Grid) -> int:
     """Give a height in which rows can be told apart, or, if there are many, a tall picture."""
     return max(60, min(20 * len(grid.names), 24 * NAMED))
 
 
-def leaders(sheet: plotly_sheet.Sheet, row: int, grid: Grid) -> None:
+def draw_leaders(sheet: plotly_sheet.Sheet, row: int, grid: Grid) -> None:
     """Draw who leads each group of partitions."""
-    shades = looks(grid)
+    shades = leader_colours(grid)
     trace = _trace(grid, grid.leaders, shades) | {
         "hovertemplate": "%{y}<br>%{x}<br>leader at the end: %{z} "
         "(-1 none, -2 not known, -3 several, -4 many partitions)<extra></extra>",
     }  # fmt: skip
     sheet.add_trace(trace, row)
-    sheet.update_yaxes(row, **plotly_sheet.row_names(grid.names, NAMED))
+    sheet.update_yaxes(row, **plotly_sheet.name_axis(grid.names, NAMED))
 
 
-def leaders_key(grid: Grid) -> Key:
+def leaders_legend(grid: Grid) -> Key:
     """Say which colour is which leader."""
     words = {-1: "no leader", -2: "leader not known", time_bins.SEVERAL: "several within the cell",
              time_bins.MANY: "many partitions"}  # fmt: skip
-    shades = looks(grid)
+    shades = leader_colours(grid)
     ordered = sorted(shades, key=lambda code: (code < 0, abs(code)))
     shown = [code for code in ordered if code < 0 or shades[code] not in theme.GREYS]
     key = [(shades[code], words.get(code) or f"broker {code}") for code in shown]
@@ -76,22 +76,24 @@ def leaders_key(grid: Grid) -> Key:
     return key
 
 
-def debts(sheet: plotly_sheet.Sheet, row: int, grid: Grid) -> None:
+def draw_missing(sheet: plotly_sheet.Sheet, row: int, grid: Grid) -> None:
     """Draw how many replicas were out of sync."""
     trace = _trace(grid, grid.missing, {code: _debt(code) for code in np.unique(grid.missing)}) | {
         "hovertemplate": "%{y}<br>%{x}<br>replicas missing at worst: %{z} "
         "(10 and more: under min.insync, 20: not known)<extra></extra>",
     }  # fmt: skip
     sheet.add_trace(trace, row)
-    sheet.update_yaxes(row, **plotly_sheet.row_names(grid.names, NAMED))
+    sheet.update_yaxes(row, **plotly_sheet.name_axis(grid.names, NAMED))
 
 
-def debts_key(grid: Grid) -> Key:
+def missing_legend(grid: Grid) -> Key:
     """Say which colour is how bad."""
     words = ["all replicas in sync", "1 missing", "2 missing", "3 or more missing"]
     known = {int(code) for code in np.unique(grid.missing)}
-    key = {_debt(code): words[min(code, 3)] for code in sorted(known) if code < time_bins.UNDER}
-    if any(time_bins.UNDER <= code < time_bins.NOT_KNOWN for code in known):
+    key = {
+        _debt(code): words[min(code, 3)] for code in sorted(known) if code < time_bins.BELOW_MIN_ISR
+    }
+    if any(time_bins.BELOW_MIN_ISR <= code < time_bins.NOT_KNOWN for code in known):
         key[BELOW] = "under min.insync.replicas"
     if time_bins.NOT_KNOWN in known:
         key[BLANK] = "not known"
@@ -101,16 +103,16 @@ def debts_key(grid: Grid) -> Key:
 def _debt(code: int) -> str:
     if code == time_bins.NOT_KNOWN:
         return BLANK
-    if code >= time_bins.UNDER:
+    if code >= time_bins.BELOW_MIN_ISR:
         return BELOW
     return SHORT[min(code, 3) - 1] if code else WHOLE
 
 
-def looks(grid: Grid) -> dict[int, str]:
+def leader_colours(grid: Grid) -> dict[int, str]:
     """Give the colour of each code of a leader."""
     known = {-1: theme.DARK, -2: BLANK, time_bins.SEVERAL: SEVERAL, time_bins.MANY: MANY}
     codes = (int(code) for code in np.unique(grid.leaders))
-    return {code: known.get(code) or theme.broker(code) for code in codes}
+    return {code: known.get(code) or theme.broker_colour(code) for code in codes}
 
 
 def _trace(grid: Grid, cells: time_bins.Cells, looks: dict[int, str]) -> plotly_sheet.Figure:
@@ -123,8 +125,9 @@ def _trace(grid: Grid, cells: time_bins.Cells, looks: dict[int, str]) -> plotly_
         end = high if at + 1 == len(codes) else (code + codes[at + 1]) / 2
         scale += [[(side - low) / (high - low), looks[code]] for side in (begin, end)]
     return {
-        "type": "heatmap", "x": grid.edges.tolist(), "y": list(plotly_sheet.plain(grid.names)),
-        "z": dense(cells), "zmin": low, "zmax": high, "colorscale": scale,
+        "type": "heatmap", "x": grid.edges.tolist(),
+        "y": list(plotly_sheet.escape_names(grid.names)), "z": encode_array(cells),
+        "zmin": low, "zmax": high, "colorscale": scale,
         "showscale": False, "xgap": 0, "ygap": 1 if len(grid.names) <= NAMED else 0,
         "zsmooth": False, "meta": {"links": list(grid.links)},
     }  # fmt: skip
@@ -133,22 +136,26 @@ def _trace(grid: Grid, cells: time_bins.Cells, looks: dict[int, str]) -> plotly_
 LISTED = 100
 
 
-def section(
-    saved: Saved, grid: Grid, floor: Minimums, view: tuple[int, int], holes: plotly_sheet.Holes
+def render(
+    run: RunOutput, grid: Grid, floor: Minimums, view: tuple[int, int], holes: plotly_sheet.Holes
 ) -> Markup | None:
     """Draw the deficit of the ISRs, if any ISR is known."""
     if not (grid.missing != time_bins.NOT_KNOWN).any():
         return tag("p", "No line tells who was in sync, so there is no figure of ISRs.")
-    sheet = plotly_sheet.Sheet([("Replicas missing from the ISR, worst first", tall(grid))], view)
-    debts(sheet, 1, grid)
-    drawing = sheet.done(saved.findings, holes)
-    return figure("figure-isr", drawing, _says(grid, floor), key(debts_key(grid)), _table(grid))
+    sheet = plotly_sheet.Sheet(
+        [("Replicas missing from the ISR, worst first", heatmap_height(grid))], view
+    )
+    draw_missing(sheet, 1, grid)
+    drawing = sheet.build(run.findings, holes)
+    return figure(
+        "figure-isr", drawing, _says(grid, floor), render_legend(missing_legend(grid)), _table(grid)
+    )
 
 
 def _says(grid: Grid, floor: Minimums) -> str:
     known = grid.missing != time_bins.NOT_KNOWN
     short = known & (grid.missing > 0)
-    under = known & (grid.missing >= time_bins.UNDER)
+    under = known & (grid.missing >= time_bins.BELOW_MIN_ISR)
     rows = count(int(short.any(axis=1).sum()), "row")
     says = f"Replicas were missing from the ISR in {rows}, "
     if not short.any():
@@ -168,9 +175,9 @@ def _table(grid: Grid) -> Markup | None:
     rows = []
     for name, cells in zip(grid.names, grid.missing, strict=True):
         known = cells != time_bins.NOT_KNOWN
-        short, under = known & (cells > 0), known & (cells >= time_bins.UNDER)
+        short, under = known & (cells > 0), known & (cells >= time_bins.BELOW_MIN_ISR)
         if short.any():
-            most = int((cells[short] % time_bins.UNDER).max())
+            most = int((cells[short] % time_bins.BELOW_MIN_ISR).max())
             sums = [int((which * spans).sum()) for which in (short, under)]
             rows.append([name, str(most), *(lasting(ms) if ms else "-" for ms in sums)])
     if not rows:

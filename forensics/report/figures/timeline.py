@@ -20,7 +20,7 @@ from forensics.lib.time_zone import current
 from forensics.report import plotly_sheet, theme, time_bins
 from forensics.report.figures import partition_heatmap
 from forensics.report.html import Child, Markup, join, tag
-from forensics.report.lane_intervals import Lane
+from forensics.report.lane_intervals import LaneInterval
 from forensics.report.time_bins import Ints, Volume
 
 # In pixels: the strip itself, and the margin below it, to which Plotly adds the strip, the words of
@@ -30,7 +30,7 @@ HIGH, BELOW, ADDED = 34, 30, 105
 LEAST = 0.0003
 
 
-def under(sheet: plotly_sheet.Sheet, volume: Volume) -> plotly_sheet.Figure:
+def add_range_slider(sheet: plotly_sheet.Sheet, volume: Volume) -> plotly_sheet.Figure:
     """Add a strip below the last row, and give what the layout needs for it.
 
     A strip shows all that its axis has, so it has an axis of its own, on which there is the volume
@@ -62,8 +62,8 @@ def under(sheet: plotly_sheet.Sheet, volume: Volume) -> plotly_sheet.Figure:
     above = {key: value for key, value in time.items() if key != "title"}
     return {
         "xaxis": above | {"showticklabels": False}, "xaxis2": below,
-        "height": sheet.total + plotly_sheet.HEAD + BELOW + ADDED,
-        "margin": {"l": 8, "r": 12, "t": plotly_sheet.HEAD, "b": BELOW},
+        "height": sheet.total + plotly_sheet.HEAD_HEIGHT + BELOW + ADDED,
+        "margin": {"l": 8, "r": 12, "t": plotly_sheet.HEAD_HEIGHT, "b": BELOW},
     }  # fmt: skip
 
 
@@ -107,7 +107,7 @@ class _Paper:
                               text_anchor=None if side == "start" else side))  # fmt: skip
 
 
-def static_timeline(tracks: plotly_sheet.Tracks) -> Markup:
+def draw_static_timeline(tracks: plotly_sheet.TimelineData) -> Markup:
     """Draw the rows of figure 1 without Plotly."""
     paper = _Paper(tracks.view)
     for title, draw in _rows(tracks):
@@ -123,7 +123,7 @@ def static_timeline(tracks: plotly_sheet.Tracks) -> Markup:
     )  # fmt: skip
 
 
-def _rows(tracks: plotly_sheet.Tracks) -> Iterator[tuple[str, Draw]]:
+def _rows(tracks: plotly_sheet.TimelineData) -> Iterator[tuple[str, Draw]]:
     if tracks.findings:
         yield "Findings, numbered as below", lambda paper: _flags(paper, tracks)
     if tracks.controller:
@@ -139,25 +139,25 @@ def _rows(tracks: plotly_sheet.Tracks) -> Iterator[tuple[str, Draw]]:
         yield "Client errors", lambda paper: _static_errors(paper, tracks)
 
 
-def _bands(paper: _Paper, tracks: plotly_sheet.Tracks) -> Markup:
+def _bands(paper: _Paper, tracks: plotly_sheet.TimelineData) -> Markup:
     """Shade the windows of what was found, behind all else."""
-    found = [one for one in tracks.findings if one.is_incident and one.start is not None][:50]
+    found = [one for one in tracks.findings if one.is_incident and one.start_ms is not None][:50]
     parts = [
         tag("rect", x=f"{paper.x(start)}", y=0,
             width=f"{max(paper.x(end) - paper.x(start), 0.5):.1f}",
             height=round(paper.y - 24), fill=theme.LEVEL.get(one.severity, theme.HATCH),
             opacity="0.07")
         for one in found
-        for start, end in [plotly_sheet.reach(one, paper.view)]
+        for start, end in [plotly_sheet.finding_span(one, paper.view)]
     ]  # fmt: skip
     return tag("g", *parts)
 
 
-def _flags(paper: _Paper, tracks: plotly_sheet.Tracks) -> None:
-    levels = plotly_sheet.levels(tracks)
+def _flags(paper: _Paper, tracks: plotly_sheet.TimelineData) -> None:
+    levels = plotly_sheet.flag_rows(tracks)
     for at in reversed(range(len(tracks.findings))):
         found, y = tracks.findings[at], paper.y + 9 + 18 * levels[at]
-        start, end = plotly_sheet.reach(found, paper.view)
+        start, end = plotly_sheet.finding_span(found, paper.view)
         if start > paper.view[1] or end < paper.view[0]:
             continue
         fill = theme.LEVEL.get(found.severity, theme.HATCH)
@@ -167,21 +167,23 @@ def _flags(paper: _Paper, tracks: plotly_sheet.Tracks) -> None:
     paper.y += 18 * (1 + max(levels)) + 2
 
 
-def _lanes(paper: _Paper, lanes: Sequence[Lane]) -> None:
+def _lanes(paper: _Paper, lanes: Sequence[LaneInterval]) -> None:
     names = list(dict.fromkeys(lane.name for lane in lanes))
     high = 18 if len(names) <= 12 else 12
     for at, name in enumerate(names):
-        paper.words(plotly_sheet.short(name), SVG_LEFT - 6, paper.y + at * high + high - 5, "end")
+        paper.words(
+            plotly_sheet.shorten_name(name), SVG_LEFT - 6, paper.y + at * high + high - 5, "end"
+        )
     for lane in lanes:
         y = paper.y + names.index(lane.name) * high
         plain, shape = theme.STATE.get(lane.state, ("", ""))
-        own = theme.HATCH if lane.broker is None else theme.broker(lane.broker)
+        own = theme.HATCH if lane.broker is None else theme.broker_colour(lane.broker)
         wide = paper.box(lane.start, lane.end, y, high - 2, plain or own)
         if wide and shape:
             paper.hatch(lane.start, lane.end, y, high - 2)
-        word = plotly_sheet.lane_word(lane)
+        word = plotly_sheet.lane_label(lane)
         if wide > 7 * len(word) + 6 and high > 12:
-            ink = "ink" if theme.ink(plain or own) == "#000000" else "paper"
+            ink = "ink" if theme.text_colour(plain or own) == "#000000" else "paper"
             paper.words(word, max(paper.x(lane.start), SVG_LEFT) + 4, y + high - 6, ink=ink)
     paper.y += high * len(names)
 
@@ -189,11 +191,14 @@ def _lanes(paper: _Paper, lanes: Sequence[Lane]) -> None:
 def _leaders(paper: _Paper, grid: time_bins.Grid) -> None:
     rows = min(len(grid.names), 40)
     high = 12 if rows <= 20 else 6
-    looks = dict(partition_heatmap.looks(grid))
+    looks = dict(partition_heatmap.leader_colours(grid))
     for at in range(rows):
         if high == 12 or at % 3 == 0:
             paper.words(
-                plotly_sheet.short(grid.names[at]), SVG_LEFT - 6, paper.y + at * high + 9, "end"
+                plotly_sheet.shorten_name(grid.names[at]),
+                SVG_LEFT - 6,
+                paper.y + at * high + 9,
+                "end",
             )
         codes = grid.leaders[at]
         turns = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
@@ -204,7 +209,7 @@ def _leaders(paper: _Paper, grid: time_bins.Grid) -> None:
     paper.y += rows * high
 
 
-def _static_debt(paper: _Paper, tracks: plotly_sheet.Tracks) -> None:
+def _static_debt(paper: _Paper, tracks: plotly_sheet.TimelineData) -> None:
     high = 60
     most = max(level for points in tracks.debt.values() for _, level in points)
     for name in reversed(theme.DEBT):
@@ -217,7 +222,7 @@ def _static_debt(paper: _Paper, tracks: plotly_sheet.Tracks) -> None:
     paper.y += high
 
 
-def _static_errors(paper: _Paper, tracks: plotly_sheet.Tracks) -> None:
+def _static_errors(paper: _Paper, tracks: plotly_sheet.TimelineData) -> None:
     if tracks.volume is None:
         return
     high, below = 50, np.zeros(len(tracks.volume.facts))
@@ -250,18 +255,18 @@ def _axis(paper: _Paper) -> None:
 WIDE, NARROW, MANY = 24, 14, 12
 
 
-def timeline(tracks: plotly_sheet.Tracks) -> plotly_sheet.Figure:
+def draw_timeline(tracks: plotly_sheet.TimelineData) -> plotly_sheet.Figure:
     """Draw flags, lives of nodes, leaders, replication debt, client errors and log volume."""
-    rows: list[tuple[str, int, plotly_sheet.Draw]] = []
+    rows: list[tuple[str, int, plotly_sheet.RowDrawer]] = []
     if tracks.findings:
-        tall = 12 + 22 * (1 + max(plotly_sheet.levels(tracks)))
+        tall = 12 + 22 * (1 + max(plotly_sheet.flag_rows(tracks)))
         rows.append(
-            ("Findings, numbered as below", tall, partial(plotly_sheet.flags, tracks=tracks))
+            ("Findings, numbered as below", tall, partial(plotly_sheet.draw_flags, tracks=tracks))
         )
     lives = [("Active controller", tracks.controller), ("Brokers", tracks.brokers)]
     for title, life in [*lives, ("Clients", tracks.clients)]:
         if life:
-            draw = partial(plotly_sheet.lanes, lanes=life, view=tracks.view)
+            draw = partial(plotly_sheet.draw_lanes, lanes=life, view=tracks.view)
             rows.append((title, _tall({lane.name for lane in life}), draw))
     if tracks.grid is not None:
         tall = min(220, 14 * len(tracks.grid.names) + 10)
@@ -279,14 +284,14 @@ def timeline(tracks: plotly_sheet.Tracks) -> plotly_sheet.Figure:
             rows.append(("Client errors per second", 90, partial(_errors, tracks=tracks)))
         title = "Facts read from the logs per second; hatched: a node without logs"
         rows.append((title, 70, partial(_volume, tracks=tracks)))
-    sheet = plotly_sheet.filled(rows, tracks.view)
-    strip = under(sheet, tracks.volume) if tracks.volume is not None and rows else {}
-    return sheet.done(tracks.findings, tracks.holes, **strip)
+    sheet = plotly_sheet.draw_rows(rows, tracks.view)
+    strip = add_range_slider(sheet, tracks.volume) if tracks.volume is not None and rows else {}
+    return sheet.build(tracks.findings, tracks.holes, **strip)
 
 
-def key(tracks: plotly_sheet.Tracks) -> list[tuple[str, str]]:
+def timeline_legend(tracks: plotly_sheet.TimelineData) -> list[tuple[str, str]]:
     """Give the colours that no word on the figure explains."""
-    found = partition_heatmap.leaders_key(tracks.grid) if tracks.grid is not None else []
+    found = partition_heatmap.leaders_legend(tracks.grid) if tracks.grid is not None else []
     debts = [name for name, points in tracks.debt.items() if any(level for _, level in points)]
     found += [(theme.DEBT[name], f"partitions {name}") for name in debts]
     errors = tracks.volume.errors if tracks.volume else ()
@@ -298,14 +303,14 @@ def _tall(names: Iterable[str]) -> int:
     return (WIDE if rows <= MANY else NARROW) * rows + 6
 
 
-def _led(sheet: plotly_sheet.Sheet, row: int, tracks: plotly_sheet.Tracks) -> None:
+def _led(sheet: plotly_sheet.Sheet, row: int, tracks: plotly_sheet.TimelineData) -> None:
     if tracks.grid is not None:
-        partition_heatmap.leaders(sheet, row, tracks.grid)
-        names = plotly_sheet.row_names(tracks.grid.names, 16)
+        partition_heatmap.draw_leaders(sheet, row, tracks.grid)
+        names = plotly_sheet.name_axis(tracks.grid.names, 16)
         sheet.update_yaxes(row, **names)
 
 
-def _debt(sheet: plotly_sheet.Sheet, row: int, tracks: plotly_sheet.Tracks) -> None:
+def _debt(sheet: plotly_sheet.Sheet, row: int, tracks: plotly_sheet.TimelineData) -> None:
     # What is worse is also less: it is drawn later, over the others.
     for name in reversed(theme.DEBT):
         points = tracks.debt.get(name, ())
@@ -322,7 +327,7 @@ def _debt(sheet: plotly_sheet.Sheet, row: int, tracks: plotly_sheet.Tracks) -> N
     sheet.update_yaxes(row, **plotly_sheet.count_axis(most))
 
 
-def _errors(sheet: plotly_sheet.Sheet, row: int, tracks: plotly_sheet.Tracks) -> None:
+def _errors(sheet: plotly_sheet.Sheet, row: int, tracks: plotly_sheet.TimelineData) -> None:
     if tracks.volume is None:
         return
     highest = np.zeros(len(tracks.volume.facts))
@@ -334,7 +339,7 @@ def _errors(sheet: plotly_sheet.Sheet, row: int, tracks: plotly_sheet.Tracks) ->
     sheet.update_yaxes(row, **_rates(highest.max()))
 
 
-def _volume(sheet: plotly_sheet.Sheet, row: int, tracks: plotly_sheet.Tracks) -> None:
+def _volume(sheet: plotly_sheet.Sheet, row: int, tracks: plotly_sheet.TimelineData) -> None:
     if tracks.volume is None:
         return
     rate = _bars(tracks.volume, tracks.volume.facts, "facts")
@@ -369,7 +374,7 @@ def _bars(volume: Volume, counts: Ints, word: str) -> plotly_sheet.Figure:
     }  # fmt: skip
 
 
-def _holes(tracks: plotly_sheet.Tracks, high: float) -> plotly_sheet.Figure:
+def _holes(tracks: plotly_sheet.TimelineData, high: float) -> plotly_sheet.Figure:
     """Hatch where a node should have logs and has none."""
     silent = sorted(tracks.silences, key=lambda one: one[1] - one[2])[:40]
     fill, shape = theme.STATE["unknown"]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from forensics.report.histories import broker, partition
-from forensics.report.histories.model import Story
-from forensics.report.histories.selection import Wanted, check, choose, shown
-from forensics.run_output.reader import Saved
+from forensics.report.histories.model import Timeline
+from forensics.report.histories.selection import (
+    Selection,
+    check_selection,
+    find_selected,
+    find_shown_time,
+)
+from forensics.run_output.reader import RunOutput
 
 
-def tell(saved: Saved, wanted: Wanted) -> list[Story]:
+def build_timelines(run: RunOutput, wanted: Selection) -> list[Timeline]:
     """Tell the histories that were asked for: partitions first, then brokers."""
-    check(wanted)
-    when = shown(saved, wanted)
-    pairs, numbers = choose(saved, wanted)
-    told = [partition.tell(saved, topic, number, when) for topic, number in pairs]
-    return told + [broker.tell(saved, number, when) for number in numbers]
+    check_selection(wanted)
+    when = find_shown_time(run, wanted)
+    pairs, numbers = find_selected(run, wanted)
+    told = [partition.build_timeline(run, topic, number, when) for topic, number in pairs]
+    return told + [broker.build_timeline(run, number, when) for number in numbers]

@@ -13,19 +13,19 @@ import pyarrow.dataset as ds
 
 from forensics.lib.formatting import count, listed, named
 from forensics.report.histories.model import (
-    MOST,
-    Place,
-    Placed,
-    Shown,
+    MAX_ROWS,
+    Location,
+    OrderedStep,
+    ShownTime,
     Step,
-    Story,
-    in_order,
-    places,
-    within,
+    Timeline,
+    row_locations,
+    sort_steps,
+    steps_within,
 )
-from forensics.report.histories.wording import election, of_broker
-from forensics.report.lane_intervals import gaps
-from forensics.run_output.reader import Row, Saved
+from forensics.report.histories.phrases import describe_election, summarise_broker
+from forensics.report.lane_intervals import find_gaps
+from forensics.run_output.reader import Row, RunOutput
 
 LANES = ("node", "role", "broker", "state", "started_at", "ended_at", "epoch", "evidence")
 MOVES = (
@@ -48,28 +48,28 @@ class _Stroke:
     rows: list[int]
 
 
-def tell(saved: Saved, broker: int, shown: Shown) -> Story:
+def build_timeline(run: RunOutput, broker: int, shown: ShownTime) -> Timeline:
     """Tell the history of one broker, or of a controller by its id."""
-    rows = saved.rows("lanes", LANES, ds.field("broker") == broker)
+    rows = run.rows("lanes", LANES, ds.field("broker") == broker)
     rows.sort(key=lambda row: (row["started_at"] or 0, row["ended_at"] or shown.last))
-    window = saved.window or shown.span
-    left_out = max(0, len(rows) - MOST)
-    lives = [row for row in rows[:MOST] if row["role"] == "broker"]
-    reigns = [row for row in rows[:MOST] if row["role"] == "controller"]
+    window = run.window or shown.span
+    left_out = max(0, len(rows) - MAX_ROWS)
+    lives = [row for row in rows[:MAX_ROWS] if row["role"] == "broker"]
+    reigns = [row for row in rows[:MAX_ROWS] if row["role"] == "controller"]
     steps = [
         *_life(lives, window, reigns=bool(reigns)),
         *_reigns(reigns),
-        *_moves(saved, broker),
-        *_findings(saved, broker),
+        *_moves(run, broker),
+        *_findings(run, broker),
     ]
     ranks = {"state": 0, "unknown": 0, "controller": 1, "moves": 2}
     placed = [
-        Placed(window[0] if step.at is None else step.at, ranks.get(step.what, 3), step)
+        OrderedStep(window[0] if step.start is None else step.start, ranks.get(step.kind, 3), step)
         for step in steps
     ]
-    kept = tuple(within(in_order(placed), shown))
+    kept = tuple(steps_within(sort_steps(placed), shown))
     name = f"{'broker' if lives or not reigns else 'controller'} {broker}"
-    return Story("broker", name, of_broker(name, kept, shown), kept, shown, left_out)
+    return Timeline("broker", name, summarise_broker(name, kept, shown), kept, shown, left_out)
 
 
 def _life(rows: Sequence[Row], window: tuple[int, int], *, reigns: bool) -> Iterator[Step]:
@@ -78,8 +78,8 @@ def _life(rows: Sequence[Row], window: tuple[int, int], *, reigns: bool) -> Iter
         ends = "open" if row["ended_at"] is None else "known"
         state = str(row["state"] or "unknown")
         yield Step(
-            "state", row["started_at"], state, row["ended_at"], ends, places(row),
-            {"state": state, "node": row["node"]}, main=True,
+            "state", row["started_at"], state, row["ended_at"], ends, row_locations(row),
+            {"state": state, "node": row["node"]}, is_main=True,
         )  # fmt: skip
     spans = [
         (window[0] if row["started_at"] is None else row["started_at"],
@@ -87,9 +87,9 @@ def _life(rows: Sequence[Row], window: tuple[int, int], *, reigns: bool) -> Iter
         for row in rows
     ]  # fmt: skip
     # A controller of a quorum has no such life.
-    for start, end in gaps(spans, window) if rows or not reigns else ():
+    for start, end in find_gaps(spans, window) if rows or not reigns else ():
         says = "unknown: no line tells how the broker was"
-        yield Step("unknown", start, says, end, "known", main=True)
+        yield Step("unknown", start, says, end, "known", is_main=True)
 
 
 def _reigns(rows: Sequence[Row]) -> Iterator[Step]:
@@ -100,15 +100,15 @@ def _reigns(rows: Sequence[Row]) -> Iterator[Step]:
         facts = {name: row[name] for name in ("node", "state", "epoch") if row[name] is not None}
         ends = "open" if row["ended_at"] is None else "known"
         yield Step(
-            "controller", row["started_at"], says, row["ended_at"], ends, places(row), facts,
-            main=True,
+            "controller", row["started_at"], says, row["ended_at"], ends, row_locations(row), facts,
+            is_main=True,
         )  # fmt: skip
 
 
-def _moves(saved: Saved, broker: int) -> Iterator[Step]:
+def _moves(run: RunOutput, broker: int) -> Iterator[Step]:
     """Count what the broker took over and lost, a step for each stroke."""
     before, now = ds.field("previous_leader"), ds.field("leader")
-    table = saved.table("leadership", MOVES, (now == broker) | (before == broker))
+    table = run.table("leadership", MOVES, (now == broker) | (before == broker))
     if not table.num_rows or not pa.types.is_integer(table["leader"].type):
         return
     leads = pc.fill_null(pc.equal(table["leader"], broker), fill_value=False)
@@ -168,26 +168,26 @@ def _stroke_step(kind: str, stroke: _Stroke, table: pa.Table, *, dated: bool = T
         "moves",
         at,
         f"{WORDS[kind]} {count(number, 'partition')}{by} ({listed(names, NAMED)})",
-        evidence=tuple(place for row in told for place in places(row)[:1])[:PROOFS],
+        evidence=tuple(place for row in told for place in row_locations(row)[:1])[:PROOFS],
         facts={"move": kind, "count": number, "elections": dict(kinds), "partitions": names[:6]},
     )
 
 
 def _kind(name: str) -> str:
-    return "an election of a kind not known" if name == "unknown" else election(name, None)
+    return "an election of a kind not known" if name == "unknown" else describe_election(name, None)
 
 
-def _findings(saved: Saved, broker: int) -> Iterator[Step]:
-    for found in saved.findings:
+def _findings(run: RunOutput, broker: int) -> Iterator[Step]:
+    for found in run.findings:
         if broker in found.brokers:
             says = f"{found.severity} finding {found.id}: {found.title or named(found.detector)}"
-            ends = "unknown" if found.end is None else "known"
+            ends = "unknown" if found.end_ms is None else "known"
             yield Step(
                 "finding",
-                found.start,
+                found.start_ms,
                 says,
-                found.end,
+                found.end_ms,
                 ends,
-                tuple(Place(proof.file, proof.line) for proof in found.evidence[:PROOFS]),
+                tuple(Location(proof.file, proof.line) for proof in found.evidence[:PROOFS]),
                 {"id": found.id, "detector": found.detector, "severity": found.severity},
             )

@@ -11,10 +11,15 @@ import pyarrow.dataset as ds
 from forensics.lib.text_safety import plotly as plain
 from forensics.report import lane_intervals, partition_groups, plotly_sheet, theme, time_bins
 from forensics.report.figures import leadership
-from forensics.report.histories.model import MOST, Step, Story
-from forensics.report.histories.wording import ids, moment, until, who
-from forensics.run_output.partition_histories import Reign
-from forensics.run_output.reader import Saved
+from forensics.report.histories.model import MAX_ROWS, Step, Timeline
+from forensics.report.histories.phrases import (
+    describe_end,
+    describe_leader,
+    format_ids,
+    format_time,
+)
+from forensics.run_output.partition_histories import LeaderInterval
+from forensics.run_output.reader import RunOutput
 
 LEADER = "leader"
 BAR, HEAD = 24, 20
@@ -40,170 +45,179 @@ class _Bar:
     shape: str = ""
 
 
-def of_partition(saved: Saved, story: Story) -> plotly_sheet.Figure:
+def partition_figure(run: RunOutput, story: Timeline) -> plotly_sheet.Figure:
     """Draw leaders, in-sync replicas and the lives of their brokers."""
     replicas = _replicas(story)
-    rows: list[tuple[str, int, plotly_sheet.Draw]] = [
+    rows: list[tuple[str, int, plotly_sheet.RowDrawer]] = [
         ("Leader epochs", HEAD + BAR, lambda f, row: _leaders(f, row, story)),
     ]
     if replicas:
         tall = HEAD + BAR * len(replicas)
         rows.append(("In sync", tall, lambda f, row: _in_sync(f, row, story, replicas)))
-    lives = [lane for lane in lane_intervals.lanes(saved, "broker") if lane.broker in replicas]
+    lives = [lane for lane in lane_intervals.read_lanes(run, "broker") if lane.broker in replicas]
     names = {lane.name for lane in lives}
-    lives = [lane for lane in lane_intervals.lanes(saved, "broker") if lane.name in names]
+    lives = [lane for lane in lane_intervals.read_lanes(run, "broker") if lane.name in names]
     if lives:
         tall = HEAD + BAR * len(names)
         span = story.shown.span
-        rows.append(("Brokers", tall, lambda f, row: plotly_sheet.lanes(f, row, lives, span)))
-    return plotly_sheet.stacked(rows, _axis(story))
+        rows.append(("Brokers", tall, lambda f, row: plotly_sheet.draw_lanes(f, row, lives, span)))
+    return plotly_sheet.build_rows(rows, _axis(story))
 
 
-def of_broker(saved: Saved, story: Story) -> plotly_sheet.Figure:
+def broker_figure(run: RunOutput, story: Timeline) -> plotly_sheet.Figure:
     """Draw the findings, the controllers, the life, and how many partitions were led."""
     broker = int(story.name.split()[-1])
-    mine = [found for found in saved.findings if broker in found.brokers]
+    mine = [found for found in run.findings if broker in found.brokers]
     axis = _axis(story, mine)
-    lives = lane_intervals.lanes(saved, "broker")
+    lives = lane_intervals.read_lanes(run, "broker")
     names = {lane.name for lane in lives if lane.broker == broker}
     lives = [lane for lane in lives if lane.name in names]
-    reigns = lane_intervals.lanes(saved, "controller")
-    led = _led(saved, story, broker)
-    rows: list[tuple[str, int, plotly_sheet.Draw]] = []
+    reigns = lane_intervals.read_lanes(run, "controller")
+    led = _led(run, story, broker)
+    rows: list[tuple[str, int, plotly_sheet.RowDrawer]] = []
     if mine:
-        tall = 34 + HEAD * (1 + max(plotly_sheet.levels(axis)))
-        rows.append(("Findings", tall, lambda f, row: plotly_sheet.flags(f, row, axis)))
+        tall = 34 + HEAD * (1 + max(plotly_sheet.flag_rows(axis)))
+        rows.append(("Findings", tall, lambda f, row: plotly_sheet.draw_flags(f, row, axis)))
     if reigns:
         rows.append(
             (
                 "Active controller",
                 HEAD + BAR,
-                lambda f, row: plotly_sheet.lanes(f, row, reigns, axis.view),
+                lambda f, row: plotly_sheet.draw_lanes(f, row, reigns, axis.view),
             )
         )
     if lives:
         rows.append(
-            ("Life", HEAD + BAR, lambda f, row: plotly_sheet.lanes(f, row, lives, axis.view))
+            ("Life", HEAD + BAR, lambda f, row: plotly_sheet.draw_lanes(f, row, lives, axis.view))
         )
     if led:
         rows.append(("Partitions led", 110, lambda f, row: _counts(f, row, led, broker)))
-    return plotly_sheet.stacked(rows, axis)
+    return plotly_sheet.build_rows(rows, axis)
 
 
-def overview(stories: Sequence[Story]) -> plotly_sheet.Figure:
+def overview(stories: Sequence[Timeline]) -> plotly_sheet.Figure:
     """Draw the leaders of several partitions under each other."""
     rows = [_strand(story) for story in stories]
-    return leadership.swimlanes(rows, stories[0].shown.span)
+    return leadership.draw_leaders(rows, stories[0].shown.span)
 
 
-def _strand(story: Story) -> partition_groups.Strand:
+def _strand(story: Timeline) -> partition_groups.PartitionGroup:
     reigns = tuple(_reigns(story))
     unclean = sum(reign.unclean for reign in reigns)
-    return partition_groups.Strand(
-        (story.name,), partition_groups.Harm(unclean, 0, 0, len(reigns)), reigns
+    return partition_groups.PartitionGroup(
+        (story.name,), partition_groups.GroupImpact(unclean, 0, 0, len(reigns)), reigns
     )
 
 
-def _axis(story: Story, findings: Sequence[Any] = ()) -> plotly_sheet.Tracks:
-    return plotly_sheet.Tracks(story.shown.span, findings, (), (), {})
+def _axis(story: Timeline, findings: Sequence[Any] = ()) -> plotly_sheet.TimelineData:
+    return plotly_sheet.TimelineData(story.shown.span, findings, (), (), {})
 
 
-def _reigns(story: Story) -> Iterator[Reign]:
+def _reigns(story: Timeline) -> Iterator[LeaderInterval]:
     for step in _led_by(story):
         epoch, facts = step.facts["leader_epoch"], step.facts
-        start, end = step.reach(story.shown)
-        yield Reign(
+        start, end = step.clip(story.shown)
+        yield LeaderInterval(
             None if _is_open(step) else facts["leader"], (epoch, epoch), start, end,
             facts["clean"] is False, facts["election"] or "unknown", facts["how"] == "inferred",
         )  # fmt: skip
 
 
-def _led_by(story: Story) -> list[Step]:
+def _led_by(story: Timeline) -> list[Step]:
     """Give the leader epochs that can be drawn; one that began nobody knows when is in its past."""
-    reigns = [step for step in story.steps if step.what == "leader"]
-    return [step for at, step in enumerate(reigns) if step.at is not None or not at]
+    reigns = [step for step in story.steps if step.kind == "leader"]
+    return [step for at, step in enumerate(reigns) if step.start is not None or not at]
 
 
 def _is_open(step: Step) -> bool:
     """Whether one of its sides is not known: nothing is stretched over a hole unseen."""
-    return step.at is None or step.ends == "unknown"
+    return step.start is None or step.end_kind == "unknown"
 
 
-def _replicas(story: Story) -> list[int]:
+def _replicas(story: Timeline) -> list[int]:
     """Give every broker that a line names as a replica, as in sync, or as the leader."""
     found: set[int] = set()
     for step in story.steps:
-        if step.what in ("isr", "leader"):
+        if step.kind in ("isr", "leader"):
             found |= {*(step.facts["isr"] or ()), *(step.facts["replicas"] or ())}
             found |= {step.facts["leader"]} - {None, -1}
     return sorted(found)
 
 
-def _leaders(figure: Any, row: int, story: Story) -> None:
+def _leaders(figure: Any, row: int, story: Timeline) -> None:
     bars = []
-    holes = [step for step in story.steps if step.what == "unknown" and step.main]
+    holes = [step for step in story.steps if step.kind == "unknown" and step.is_main]
     for step in [*holes, *_led_by(story)]:
-        start, end = step.reach(story.shown)
-        told = f"{plain(step.says)}<br>{moment(step.at)}; {until(step, story.shown)}"
+        start, end = step.clip(story.shown)
+        told = f"{plain(step.text)}<br>{format_time(step.start)}; {describe_end(step, story.shown)}"
         name, fill, shape, word = "not known", *theme.STATE["unknown"], ""
         leader = step.facts.get("leader")
-        if step.what == "leader" and leader is not None:
+        if step.kind == "leader" and leader is not None:
             word = f"{'U ' if step.facts['clean'] is False else ''}{step.facts['leader_epoch']}"
-            name = "no leader" if leader == -1 else who(leader)
-            fill = theme.DARK if leader == -1 else theme.broker(leader)
+            name = "no leader" if leader == -1 else describe_leader(leader)
+            fill = theme.DARK if leader == -1 else theme.broker_colour(leader)
             shape = "\\" if leader == -1 else ""
             shape = "/" if _is_open(step) else shape
         bars.append(_Bar(start, end, LEADER, word, told, name, fill, shape))
     _draw(figure, row, bars, story)
     _mark(figure, row, story, {})
-    figure.update_yaxes(**plotly_sheet.row_names([LEADER]), row=row, col=1)
+    figure.update_yaxes(**plotly_sheet.name_axis([LEADER]), row=row, col=1)
 
 
-def _in_sync(figure: Any, row: int, story: Story, replicas: Sequence[int]) -> None:
-    states = [step for step in story.steps if step.what == "isr"]
+def _in_sync(figure: Any, row: int, story: Timeline, replicas: Sequence[int]) -> None:
+    states = [step for step in story.steps if step.kind == "isr"]
     bars = [
         _membership(step, broker, story)
         for at, step in enumerate(states)
-        if step.at is not None or not at
+        if step.start is not None or not at
         for broker in replicas
     ]
     fill, shape = theme.STATE["unknown"]
     bars += [
-        _Bar(start, end, who(broker), "", f"{who(broker)}: not known", "", fill, shape)
+        _Bar(
+            start,
+            end,
+            describe_leader(broker),
+            "",
+            f"{describe_leader(broker)}: not known",
+            "",
+            fill,
+            shape,
+        )
         for start, end in _unsure(states, story)
         for broker in replicas
     ]
     _draw(figure, row, bars, story, legend=False)
-    _mark(figure, row, story, {f"broker-{broker}": who(broker) for broker in replicas})
+    _mark(figure, row, story, {f"broker-{broker}": describe_leader(broker) for broker in replicas})
     figure.update_yaxes(
-        **plotly_sheet.row_names([who(broker) for broker in replicas]), row=row, col=1
+        **plotly_sheet.name_axis([describe_leader(broker) for broker in replicas]), row=row, col=1
     )
 
 
-def _unsure(states: Sequence[Step], story: Story) -> Iterator[tuple[int, int]]:
+def _unsure(states: Sequence[Step], story: Timeline) -> Iterator[tuple[int, int]]:
     """Give the stretches after what is surely known, up to what is known next."""
     for step, after in zip(states, [*states[1:], None], strict=False):
-        following = story.shown.end if after is None else after.at
-        if step.ends == "sure" and step.until is not None and following is not None:
-            yield step.until, max(step.until, following)
+        following = story.shown.end if after is None else after.start
+        if step.end_kind == "sure" and step.end is not None and following is not None:
+            yield step.end, max(step.end, following)
 
 
-def _membership(step: Step, broker: int, story: Story) -> _Bar:
-    start, end = step.reach(story.shown)
-    isr, row = step.facts["isr"], who(broker)
-    told = f"ISR {ids(isr)}<br>{moment(step.at)}; {until(step, story.shown)}"
+def _membership(step: Step, broker: int, story: Timeline) -> _Bar:
+    start, end = step.clip(story.shown)
+    isr, row = step.facts["isr"], describe_leader(broker)
+    told = f"ISR {format_ids(isr)}<br>{format_time(step.start)}; {describe_end(step, story.shown)}"
     if isr is None or _is_open(step):
         fill, shape = theme.STATE["unknown"]
         word = "" if isr is None else ("in" if broker in isr else "out") + ", then?"
         return _Bar(start, end, row, word, f"{row}: not known how long; {told}", "", fill, shape)
     if broker in isr:
-        return _Bar(start, end, row, "", f"{row}: in sync; {told}", "", theme.broker(broker))
+        return _Bar(start, end, row, "", f"{row}: in sync; {told}", "", theme.broker_colour(broker))
     fill, _ = theme.STATE["stopped"]
     return _Bar(start, end, row, "out", f"{row}: not in sync; {told}", "", fill)
 
 
 def _draw(
-    figure: Any, row: int, bars: Sequence[_Bar], story: Story, *, legend: bool = True
+    figure: Any, row: int, bars: Sequence[_Bar], story: Timeline, *, legend: bool = True
 ) -> None:
     looks = sorted({(bar.name, bar.fill, bar.shape) for bar in bars})
     named: set[str] = set()
@@ -218,21 +232,23 @@ def _draw(
         figure.add_trace(trace, row=row, col=1)
 
 
-def _mark(figure: Any, row: int, story: Story, rows: dict[str, str]) -> None:
+def _mark(figure: Any, row: int, story: Timeline, rows: dict[str, str]) -> None:
     """Set marks; with `rows` those of the nodes that have a row, without those of no node."""
     for what, (symbol, colour, word) in MARKS.items():
         mine = [
             (step, rows.get(str(step.facts.get("node")), "") if rows else LEADER)
             for step in story.steps
-            if step.at is not None and _is(step, what) and bool(rows) == (what == "cut")
+            if step.start is not None and _is(step, what) and bool(rows) == (what == "cut")
         ]
         mine = [(step, place) for step, place in mine if place]
         if mine:
             look = {"width": 4 if symbol == "line-ns" else 1, "color": colour}
             trace = {
                 "type": "scatter", "mode": "markers", "name": word, "showlegend": True,
-                "x": [step.at for step, _ in mine], "y": [plain(place) for _, place in mine],
-                "customdata": [f"{plain(step.says)}<br>{moment(step.at)}" for step, _ in mine],
+                "x": [step.start for step, _ in mine], "y": [plain(place) for _, place in mine],
+                "customdata": [
+                    f"{plain(step.text)}<br>{format_time(step.start)}" for step, _ in mine
+                ],
                 "hovertemplate": "%{customdata}<extra></extra>",
                 "marker": {"symbol": symbol, "size": 20 if symbol == "line-ns" else 11,
                            "color": colour, "line": look},
@@ -241,28 +257,28 @@ def _mark(figure: Any, row: int, story: Story, rows: dict[str, str]) -> None:
 
 
 def _is(step: Step, what: str) -> bool:
-    return step.what == what or (what == "unclean" and step.facts.get("clean") is False)
+    return step.kind == what or (what == "unclean" and step.facts.get("clean") is False)
 
 
-def _led(saved: Saved, story: Story, broker: int) -> list[tuple[int, int]]:
+def _led(run: RunOutput, story: Timeline, broker: int) -> list[tuple[int, int]]:
     """Count the partitions led at each moment, as far as lines tell."""
-    window = saved.window or story.shown.span
+    window = run.window or story.shown.span
     where = ds.field("leader") == broker
-    table = saved.table("leadership", ["started_at", "ended_at"], where)
-    if not table.num_rows or table.num_rows > MOST:
+    table = run.table("leadership", ["started_at", "ended_at"], where)
+    if not table.num_rows or table.num_rows > MAX_ROWS:
         return []
     rows = [row for row in table.to_pylist() if row["started_at"] is not None]
     ends = [window[1] if row["ended_at"] is None else row["ended_at"] for row in rows]
     spans = [(row["started_at"], max(row["started_at"], end))
              for row, end in zip(rows, ends, strict=True)]  # fmt: skip
-    return time_bins.steps(spans, window)
+    return time_bins.count_open_spans(spans, window)
 
 
 def _counts(figure: Any, row: int, points: Sequence[tuple[int, int]], broker: int) -> None:
     trace = {
         "type": "scatter", "mode": "lines", "name": "partitions led", "fill": "tozeroy",
         "x": [at for at, _ in points], "y": [level for _, level in points], "showlegend": False,
-        "line": {"shape": "hv", "width": 2, "color": theme.broker(broker)},
+        "line": {"shape": "hv", "width": 2, "color": theme.broker_colour(broker)},
         "hovertemplate": "%{y} partitions<extra></extra>",
     }  # fmt: skip
     figure.add_trace(trace, row=row, col=1)

@@ -10,13 +10,13 @@ from forensics.run_output.reader import Row
 
 # What the tables say of the end of a row, in our words. An end that was observed is the next time
 # that is known, and what lies between must be looked at.
-ENDED = {"open": "open", "unknown": "sure"}
+ROW_ENDS = {"open": "open", "unknown": "sure"}
 # Of one partition's or broker's rows no more are read: a terminal and a page have an end.
-MOST = 20_000
+MAX_ROWS = 20_000
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class Location:
     """One line of one input file."""
 
     file: str
@@ -27,7 +27,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownTime:
     """What is shown, from when to when; `last` is the end of the logs."""
 
     start: int
@@ -51,69 +51,69 @@ class Step:
     not known after), `open` (not seen to end) or `unknown` (`until` is the latest that it can be).
     """
 
-    what: str
-    at: int | None
-    says: str
-    until: int | None = None
-    ends: str = "moment"
-    evidence: tuple[Place, ...] = ()
+    kind: str
+    start: int | None
+    text: str
+    end: int | None = None
+    end_kind: str = "moment"
+    evidence: tuple[Location, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    main: bool = False
+    is_main: bool = False
 
-    def reach(self, shown: Shown) -> tuple[int, int]:
+    def clip(self, shown: ShownTime) -> tuple[int, int]:
         """Say what part of the shown time it covers, an open side being the edge."""
-        start = shown.start if self.at is None else max(self.at, shown.start)
-        end = shown.end if self.until is None else min(self.until, shown.end)
+        start = shown.start if self.start is None else max(self.start, shown.start)
+        end = shown.end if self.end is None else min(self.end, shown.end)
         return start, max(start, end)
 
-    def lasted(self, shown: Shown) -> int:
+    def known_duration(self, shown: ShownTime) -> int:
         """Say how much of the shown time it took for sure."""
-        if self.at is None or self.ends not in ("known", "sure"):
+        if self.start is None or self.end_kind not in ("known", "sure"):
             return 0
-        start, end = self.reach(shown)
+        start, end = self.clip(shown)
         return end - start
 
 
 @dataclass(frozen=True)
-class Story:
+class Timeline:
     """The history of one partition or broker."""
 
     kind: str
     name: str
-    says: str
+    summary: str
     steps: tuple[Step, ...]
-    shown: Shown
-    left_out: int = 0
-    texts: Mapping[Place, str] = field(default_factory=dict)
+    shown: ShownTime
+    omitted: int = 0
+    texts: Mapping[Location, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Placed:
+class OrderedStep:
     """A step and where it stands: by its time, or after what Kafka counted before it."""
 
-    order: int
+    position: int
     rank: int
     step: Step
 
 
-def in_order(placed: Iterable[Placed]) -> list[Placed]:
+def sort_steps(placed: Iterable[OrderedStep]) -> list[OrderedStep]:
     """Put steps in order; those of the same moment by rank, and then as they came."""
-    return sorted(placed, key=lambda one: (one.order, one.rank))
+    return sorted(placed, key=lambda one: (one.position, one.rank))
 
 
-def within(placed: Sequence[Placed], shown: Shown) -> list[Step]:
+def steps_within(placed: Sequence[OrderedStep], shown: ShownTime) -> list[Step]:
     """Keep the steps that touch the shown time."""
     kept = []
     for one in placed:
         step = one.step
-        begins = one.order if step.at is None else step.at
+        begins = one.position if step.start is None else step.start
         # What ended at an unknown time may have lasted till then.
-        last = begins if step.ends == "moment" else shown.end if step.until is None else step.until
+        last = begins if step.end_kind == "moment" else shown.end if step.end is None else step.end
         if begins <= shown.end and max(begins, last) >= shown.start:
             kept.append(step)
     return kept
 
 
-def places(row: Row) -> tuple[Place, ...]:
+def row_locations(row: Row) -> tuple[Location, ...]:
     """Give the evidence of a row of a table."""
-    return tuple(Place(str(one["file"]), one["line"]) for one in row.get("evidence") or ())
+    return tuple(Location(str(one["file"]), one["line"]) for one in row.get("evidence") or ())

@@ -8,10 +8,10 @@ from pathlib import Path
 from forensics.lib.formatting import clock, count, listed
 from forensics.report import page
 from forensics.report.histories import figures
-from forensics.report.histories.model import Place, Step, Story
-from forensics.report.histories.wording import moment, until
+from forensics.report.histories.model import Location, Step, Timeline
+from forensics.report.histories.phrases import describe_end, format_time
 from forensics.report.html import Child, Markup, anchor, code, figure, join, table, tag
-from forensics.run_output.reader import Saved
+from forensics.run_output.reader import RunOutput
 
 # A page has an end: so many histories with a figure, and so many steps of each.
 STORIES, STEPS, ROWS = 100, 1000, 200
@@ -23,14 +23,14 @@ HINT = {
 }
 
 
-def draw(saved: Saved, stories: Sequence[Story], target: Path) -> Path:
+def write_page(run: RunOutput, stories: Sequence[Timeline], target: Path) -> Path:
     """Draw histories into one page, and give its path."""
     names = listed([story.name for story in stories], 2)
     drawn = stories[:STORIES]
     left = len(stories) - len(drawn)
     more = tag("p", f"{count(left, 'more history', 'more histories')} asked for, not drawn.")
-    parts = [_part(saved, story, at) for at, story in enumerate(drawn)]
-    return page.save(
+    parts = [_part(run, story, at) for at, story in enumerate(drawn)]
+    return page.write_page(
         target,
         f"History of {names}",
         tag("a", "Skip to the first history", href=f"#{_id(0)}", class_="skip"),
@@ -40,7 +40,7 @@ def draw(saved: Saved, stories: Sequence[Story], target: Path) -> Path:
     )
 
 
-def _header(names: str, stories: Sequence[Story]) -> Markup:
+def _header(names: str, stories: Sequence[Timeline]) -> Markup:
     links = (
         tag("li", tag("a", story.name, href=f"#{_id(at)}")) for at, story in enumerate(stories)
     )
@@ -52,7 +52,7 @@ def _id(at: int) -> str:
     return f"history-{at + 1}"
 
 
-def _overview(stories: Sequence[Story]) -> Markup | None:
+def _overview(stories: Sequence[Timeline]) -> Markup | None:
     rows = [story for story in stories if story.kind == "partition"][:ROWS]
     if len(rows) < 2:
         return None
@@ -61,18 +61,18 @@ def _overview(stories: Sequence[Story]) -> Markup | None:
     return tag("section", tag("h2", "All together", id="overview"), inside)
 
 
-def _part(saved: Saved, story: Story, at: int) -> Markup:
-    of = figures.of_partition if story.kind == "partition" else figures.of_broker
+def _part(run: RunOutput, story: Timeline, at: int) -> Markup:
+    of = figures.partition_figure if story.kind == "partition" else figures.broker_figure
     span = story.shown
     window = f"{clock(span.start)} to {clock(span.end)} UTC"
     drawing = figure(
-        f"figure-{anchor(_id(at))}", of(saved, story), f"Shown: {window}. {HINT[story.kind]}"
+        f"figure-{anchor(_id(at))}", of(run, story), f"Shown: {window}. {HINT[story.kind]}"
     )
     title = f"{_id(at)}-title"
     return tag(
         "section",
         tag("h2", story.name, id=title),
-        tag("p", tag("strong", story.says)),
+        tag("p", tag("strong", story.summary)),
         drawing,
         _steps(story),
         id=_id(at),
@@ -81,28 +81,28 @@ def _part(saved: Saved, story: Story, at: int) -> Markup:
     )
 
 
-def _steps(story: Story) -> Markup:
+def _steps(story: Timeline) -> Markup:
     rows = [_row(step, story) for step in story.steps[:STEPS]]
-    left = len(story.steps) - len(rows) + story.left_out
+    left = len(story.steps) - len(rows) + story.omitted
     more = f"{count(left, 'step')} more; choose a shorter time." if left else None
     shown = table(HEAD, rows, caption=f"{story.name}, step by step")
     return join([shown, tag("p", more) if more else None])
 
 
-def _row(step: Step, story: Story) -> list[Child]:
-    at = "not known" if step.at is None else moment(step.at)
-    says: Child = tag("strong", step.says) if step.main else tag("span", step.says)
-    return [at, until(step, story.shown), says, _evidence(step, story)]
+def _row(step: Step, story: Timeline) -> list[Child]:
+    at = "not known" if step.start is None else format_time(step.start)
+    says: Child = tag("strong", step.text) if step.is_main else tag("span", step.text)
+    return [at, describe_end(step, story.shown), says, _evidence(step, story)]
 
 
-def _evidence(step: Step, story: Story) -> Child:
+def _evidence(step: Step, story: Timeline) -> Child:
     if not step.evidence:
         return "-"
     chips = (_chip(place, story) for place in step.evidence)
     return tag("details", tag("summary", count(len(step.evidence), "line")), *chips)
 
 
-def _chip(place: Place, story: Story) -> Markup:
+def _chip(place: Location, story: Timeline) -> Markup:
     text = story.texts.get(place)
     if not text:
         return tag("p", code(str(place)))

@@ -19,20 +19,27 @@ import pyarrow.dataset as ds
 
 from forensics.lib.formatting import count
 from forensics.report.histories.model import (
-    ENDED,
-    MOST,
-    Place,
-    Placed,
-    Shown,
+    MAX_ROWS,
+    ROW_ENDS,
+    Location,
+    OrderedStep,
+    ShownTime,
     Step,
-    Story,
-    in_order,
-    places,
-    within,
+    Timeline,
+    row_locations,
+    sort_steps,
+    steps_within,
 )
-from forensics.report.histories.wording import election, ids, moment, of_partition, runs, who
+from forensics.report.histories.phrases import (
+    describe_election,
+    describe_leader,
+    format_ids,
+    format_ranges,
+    format_time,
+    summarise_partition,
+)
 from forensics.run_output.findings import PartitionLoss
-from forensics.run_output.reader import Row, Saved
+from forensics.run_output.reader import Row, RunOutput
 
 # Rules of lines that only the leader writes, of an ISR that it asked for and got.
 BY_LEADER = ("isr.updated", "controller.isr-updated", "quorum.isr-accepted")
@@ -40,8 +47,8 @@ NAMES = ("partition_epoch", "leader_epoch", "leader", "isr", "replicas", "how")
 
 
 def versions(
-    rows: Sequence[Row], begun: Mapping[int, int], rules: Mapping[Place, str], first: int
-) -> Iterator[Placed]:
+    rows: Sequence[Row], begun: Mapping[int, int], rules: Mapping[Location, str], first: int
+) -> Iterator[OrderedStep]:
     """Tell every version of the ISR, and which versions no line states.
 
     `begun` says where each leader epoch stands, `rules` which rule read which line.
@@ -56,29 +63,29 @@ def versions(
             yield from _skipped(before, row, order)
         elected = begun.get(row["leader_epoch"]) == row["started_at"]
         whose = _by_whom(row, last, rules, elected=elected)
-        yield Placed(order, 3, _version(row, before, after, whose))
+        yield OrderedStep(order, 3, _version(row, before, after, whose))
         before = row
         last = row["leader_epoch"] if row["leader_epoch"] is not None else last
 
 
-def _skipped(before: Row | None, row: Row, order: int) -> Iterator[Placed]:
+def _skipped(before: Row | None, row: Row, order: int) -> Iterator[OrderedStep]:
     """Name the versions between two that are known."""
     if before is None or before["partition_epoch"] is None:
         return
     # A number that is wrong may leave out billions.
     missing = list(range(before["partition_epoch"] + 1, row["partition_epoch"])[:100_000])
     if missing:
-        which = f"version{'s' if len(missing) > 1 else ''} {runs(missing)}"
+        which = f"version{'s' if len(missing) > 1 else ''} {format_ranges(missing)}"
         between = f"between {before['partition_epoch']} and {row['partition_epoch']}"
         says = f"unknown: no line states {which} of the ISR, {between}"
         facts = {"partition_epochs": [missing[0], missing[-1]]}
-        yield Placed(order, 2, Step("unknown", None, says, row["started_at"], facts=facts))
+        yield OrderedStep(order, 2, Step("unknown", None, says, row["started_at"], facts=facts))
 
 
 def _version(row: Row, before: Row | None, after: Row | None, whose: str) -> Step:
     number = row["partition_epoch"]
     version = "no version logged" if number is None else f"version {number}"
-    told = [f"ISR {ids(row['isr'])} ({version})"]
+    told = [f"ISR {format_ids(row['isr'])} ({version})"]
     change = _change(row, before)
     if change:
         told.append(f"{change}, {whose}")
@@ -90,14 +97,14 @@ def _version(row: Row, before: Row | None, after: Row | None, whose: str) -> Ste
         "; ".join(told),
         row["ended_at"],
         _version_ends(row, after),
-        places(row),
+        row_locations(row),
         {name: row[name] for name in NAMES},
     )
 
 
 def _version_ends(row: Row, after: Row | None) -> str:
-    if row["ended"] in ENDED and row["ended_at"] is not None:
-        return ENDED[row["ended"]]
+    if row["ended"] in ROW_ENDS and row["ended_at"] is not None:
+        return ROW_ENDS[row["ended"]]
     if row["partition_epoch"] is None:
         # Without its number nothing says whether the version that is known next was the next.
         return "unknown" if row["ended_at"] is None else "known"
@@ -115,19 +122,19 @@ def _change(row: Row, before: Row | None) -> str:
         return ""
     now, then = set(row["isr"]), set(before["isr"])
     parts = [
-        f"{ids(sorted(brokers))} {word}"
+        f"{format_ids(sorted(brokers))} {word}"
         for brokers, word in ((then - now, "left"), (now - then, "joined"))
         if brokers
     ]
     return " and ".join(parts)
 
 
-def _by_whom(row: Row, last: int | None, rules: Mapping[Place, str], *, elected: bool) -> str:
+def _by_whom(row: Row, last: int | None, rules: Mapping[Location, str], *, elected: bool) -> str:
     """Say who changed the ISR: the leader asks, or the controller does it with an election.
 
     `last` is the last leader epoch known before, `elected` whether this version begins its own.
     """
-    read_by = {rules.get(place, "").partition("@")[0] for place in places(row)}
+    read_by = {rules.get(place, "").partition("@")[0] for place in row_locations(row)}
     if read_by & set(BY_LEADER):
         leader = row["leader"]
         return "asked by the leader" + ("" if leader in (None, -1) else f", broker {leader}")
@@ -179,23 +186,24 @@ class Told:
 
     rows: Sequence[Row]
     left_out: int = 0
-    rules: Mapping[Place, str] = field(default_factory=dict)
-    texts: Mapping[Place, str] = field(default_factory=dict)
+    rules: Mapping[Location, str] = field(default_factory=dict)
+    texts: Mapping[Location, str] = field(default_factory=dict)
 
 
-def read(saved: Saved, topic: str, partition: int, shown: Shown) -> Told:
+def read(run: RunOutput, topic: str, partition: int, shown: ShownTime) -> Told:
     """Read the lines that tell of one partition."""
     mine = (ds.field("topic") == topic) & (ds.field("partition") == partition)
     # A line about a topic is about each of its partitions.
     whole = (ds.field("topic") == topic) & ds.field("partition").is_null()
     kinds = ds.field("kind").isin([*KINDS, *OFFSETS, *ISR_LINES])
     of_topic = ds.field("kind").isin(["topic_created", "topic_deleted"])
-    table = saved.table("events", COLUMNS, (mine & kinds) | (whole & of_topic))
-    if "ts" not in saved.columns("events"):
+    table = run.table("events", COLUMNS, (mine & kinds) | (whole & of_topic))
+    if "ts" not in run.column_names("events"):
         return Told(())
     table = table.filter(pc.is_valid(table["ts"]))
     rows = [
-        row | {"at": saved.corrected(row["node"], row["ts"])} for row in table[:MOST].to_pylist()
+        row | {"at": run.correct_time(row["node"], row["ts"])}
+        for row in table[:MAX_ROWS].to_pylist()
     ]
     rows.sort(key=lambda row: (row["at"], row["node"] or "", row["file"] or "", row["line"] or 0))
     left_out = table.num_rows - len(rows)
@@ -284,11 +292,11 @@ def _word(name: str, value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _place(row: Row) -> Place:
-    return Place(str(row["file"]), row["line"])
+def _place(row: Row) -> Location:
+    return Location(str(row["file"]), row["line"])
 
 
-def _evidence(run: Sequence[Row]) -> tuple[Place, ...]:
+def _evidence(run: Sequence[Row]) -> tuple[Location, ...]:
     return tuple(dict.fromkeys(map(_place, run)))
 
 
@@ -301,9 +309,9 @@ BREACHES = ("invariant", "detail", "leader_epoch", "partition_epoch", "started_a
 PROOFS = 6
 
 
-def cuts(saved: Saved, mine: ds.Expression) -> Iterator[Step]:
+def cuts(run: RunOutput, mine: ds.Expression) -> Iterator[Step]:
     """Tell of each log that was cut so as to follow a new leader."""
-    for row in saved.table("cuts", CUTS, mine)[:MOST].to_pylist():
+    for row in run.table("cuts", CUTS, mine)[:MAX_ROWS].to_pylist():
         cutter = "a replica" if row["broker"] is None else f"broker {row['broker']}"
         parts = [f"{cutter} cut its log to offset {_number(row['cut_to'])}"]
         parts.append(f"to follow {_losing_leader(row)}")
@@ -312,13 +320,17 @@ def cuts(saved: Saved, mine: ds.Expression) -> Iterator[Step]:
             parts.append(f"{gone} gone from it, its log had ended at {row['log_end']:,}")
         written = [row["written_from"], row["written_to"]]
         if any(written):
-            first, last = (moment(one) for one in written)
+            first, last = (format_time(one) for one in written)
             parts.append(f"written between {first} and {last}")
         facts = {name: row[name] for name in CUTS if name != "evidence" and row[name] is not None}
         facts = {name: value for name, value in facts.items() if value not in written}
         node = {} if row["broker"] is None else {"node": f"broker-{row['broker']}"}
         yield Step(
-            "cut", row["started_at"], "; ".join(parts), evidence=places(row), facts=facts | node
+            "cut",
+            row["started_at"],
+            "; ".join(parts),
+            evidence=row_locations(row),
+            facts=facts | node,
         )
 
 
@@ -326,41 +338,43 @@ def _losing_leader(row: Row) -> str:
     if row["leader"] in (None, -1):
         return "a new leader"
     epoch = "" if row["leader_epoch"] is None else f" in epoch {row['leader_epoch']}"
-    return f"{who(row['leader'])}{epoch}"
+    return f"{describe_leader(row['leader'])}{epoch}"
 
 
 def _number(value: int | None) -> str:
     return "that is not said" if value is None else f"{value:,}"
 
 
-def breaches(saved: Saved, mine: ds.Expression) -> Iterator[Step]:
+def breaches(run: RunOutput, mine: ds.Expression) -> Iterator[Step]:
     """Tell where lines contradict what Kafka promises of every partition."""
-    for row in saved.table("breaches", BREACHES, mine)[:MOST].to_pylist():
+    for row in run.table("breaches", BREACHES, mine)[:MAX_ROWS].to_pylist():
         name = str(row["invariant"] or "invariant").replace("_", " ")
         more = f" ({count(row['count'], 'time')})" if (row["count"] or 0) > 1 else ""
         facts = {key: row[key] for key in ("invariant", "leader_epoch", "partition_epoch")}
         says = f"contradiction, {name}: {row['detail'] or 'see the lines'}{more}"
-        yield Step("breach", row["started_at"], says, evidence=places(row), facts=facts)
+        yield Step("breach", row["started_at"], says, evidence=row_locations(row), facts=facts)
 
 
-def losses(saved: Saved, name: str, begun: Mapping[int, int], first: int) -> Iterator[Placed]:
+def losses(
+    run: RunOutput, name: str, begun: Mapping[int, int], first: int
+) -> Iterator[OrderedStep]:
     """Tell what the findings say was lost, at the leader epoch by which it was lost."""
-    for finding in saved.findings:
+    for finding in run.findings:
         for loss in finding.losses:
             if loss.partition != name:
                 continue
             epoch = loss.leader_epoch
-            at = finding.start if epoch is None else begun.get(epoch, finding.start)
+            at = finding.start_ms if epoch is None else begun.get(epoch, finding.start_ms)
             word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w.])")
             proofs = [one for one in finding.evidence if word.search(one.text)]
             facts = dict(sorted(loss.to_json().items()))
             del facts["partition"]
             step = Step(
                 "loss", at, f"{_lost(loss)} (finding {finding.id}, {finding.confidence})",
-                evidence=tuple(Place(one.file, one.line) for one in proofs[:PROOFS]),
+                evidence=tuple(Location(one.file, one.line) for one in proofs[:PROOFS]),
                 facts=facts | {"finding": finding.id, "confidence": finding.confidence},
             )  # fmt: skip
-            yield Placed(first if at is None else at, 6, step)
+            yield OrderedStep(first if at is None else at, 6, step)
 
 
 def _lost(loss: PartitionLoss) -> str:
@@ -390,89 +404,100 @@ ISR = (
 )  # fmt: skip
 
 
-def tell(saved: Saved, topic: str, partition: int, shown: Shown) -> Story:
+def build_timeline(run: RunOutput, topic: str, partition: int, shown: ShownTime) -> Timeline:
     """Tell the history of one partition."""
     name = f"{topic}-{partition}"
     mine = (ds.field("topic") == topic) & (ds.field("partition") == partition)
-    reigns, more = _rows(saved, "leadership", LEADERSHIP, mine, "leader_epoch")
-    states, other = _rows(saved, "isr", ISR, mine, "partition_epoch")
-    told = read(saved, topic, partition, shown)
-    window = saved.window or shown.span
+    reigns, more = _rows(run, "leadership", LEADERSHIP, mine, "leader_epoch")
+    states, other = _rows(run, "isr", ISR, mine, "partition_epoch")
+    told = read(run, topic, partition, shown)
+    window = run.window or shown.span
     leaders = [*_leaders(reigns, window)]
     begun = {
-        one.step.facts["leader_epoch"]: one.order for one in leaders if one.step.what == "leader"
+        one.step.facts["leader_epoch"]: one.position for one in leaders if one.step.kind == "leader"
     }
-    cut_steps = list(cuts(saved, mine))
+    cut_steps = list(cuts(run, mine))
     # A line that stands behind a cut need not be told twice.
     known = {place for step in cut_steps for place in step.evidence}
     single = [
         step
         for step in happenings(told)
-        if step.what != "cut" or not known.intersection(step.evidence)
+        if step.kind != "cut" or not known.intersection(step.evidence)
     ]
-    between = [*single, *cut_steps, *breaches(saved, mine)]
+    between = [*single, *cut_steps, *breaches(run, mine)]
     placed = [
         *leaders,
         *versions(states, begun, told.rules, window[0]),
-        *losses(saved, name, begun, window[0]),
-        *(Placed(window[0] if step.at is None else step.at, 5, step) for step in between),
+        *losses(run, name, begun, window[0]),
+        *(
+            OrderedStep(window[0] if step.start is None else step.start, 5, step)
+            for step in between
+        ),
     ]
-    steps = tuple(within(in_order(placed), shown))
+    steps = tuple(steps_within(sort_steps(placed), shown))
     left_out = more + other + told.left_out
-    return Story(
-        "partition", name, of_partition(name, steps, shown), steps, shown, left_out, told.texts
+    return Timeline(
+        "partition",
+        name,
+        summarise_partition(name, steps, shown),
+        steps,
+        shown,
+        left_out,
+        told.texts,
     )
 
 
 def _rows(
-    saved: Saved, table: str, columns: Sequence[str], mine: ds.Expression, by: str
+    run: RunOutput, table: str, columns: Sequence[str], mine: ds.Expression, by: str
 ) -> tuple[list[Row], int]:
-    found = saved.table(table, columns, mine)
+    found = run.table(table, columns, mine)
     # The tables are sorted by this counter, so that the first rows are the oldest.
-    rows = found[:MOST].to_pylist()
+    rows = found[:MAX_ROWS].to_pylist()
     rows.sort(key=lambda row: (row[by] is None, row[by] or 0, row["started_at"] or 0))
     return rows, found.num_rows - len(rows)
 
 
-def _leaders(rows: Sequence[Row], window: tuple[int, int]) -> Iterator[Placed]:
+def _leaders(rows: Sequence[Row], window: tuple[int, int]) -> Iterator[OrderedStep]:
     reached = window[0]
     if not rows:
         says = "no line tells of a leader"
-        yield Placed(reached, 0, _unknown(window[0], window[1], says))
+        yield OrderedStep(reached, 0, _unknown(window[0], window[1], says))
         return
     yield from _before(rows[0], window)
     for row, after in zip(rows, [*rows[1:], None], strict=True):
         reached = max(reached, row["started_at"] or reached)
         step = _leader(row, after)
-        yield Placed(reached, 1, step)
+        yield OrderedStep(reached, 1, step)
         yield from _after(step, after, window, reached)
 
 
-def _before(first: Row, window: tuple[int, int]) -> Iterator[Placed]:
+def _before(first: Row, window: tuple[int, int]) -> Iterator[OrderedStep]:
     """Say what is not known before the first leader epoch; before epoch 0 there was nothing."""
     epoch, start = first["leader_epoch"], first["started_at"]
     if epoch:
-        which = f"leader epoch{'s' if epoch > 1 else ''} {runs(list(range(min(epoch, 3))))}"
+        which = (
+            f"leader epoch{'s' if epoch > 1 else ''} {format_ranges(list(range(min(epoch, 3))))}"
+        )
         which = which if epoch <= 3 else f"leader epochs 0 to {epoch - 1}"
         says = f"{which} came before; no line tells of {'them' if epoch > 1 else 'it'}"
-        yield Placed(window[0], 0, _unknown(None if start is None else window[0], start, says))
+        yield OrderedStep(window[0], 0, _unknown(None if start is None else window[0], start, says))
 
 
 def _after(
     step: Step, after: Row | None, window: tuple[int, int], reached: int
-) -> Iterator[Placed]:
+) -> Iterator[OrderedStep]:
     """Say what is not known between one leader epoch and the next, or the end of the logs."""
-    if step.until is None or step.ends not in ("known", "sure"):
+    if step.end is None or step.end_kind not in ("known", "sure"):
         return
     following = window[1] if after is None else after["started_at"]
-    if following is not None and step.until < following:
+    if following is not None and step.end < following:
         says = "who led is not known"
-        yield Placed(max(reached, step.until), 0, _unknown(step.until, following, says))
+        yield OrderedStep(max(reached, step.end), 0, _unknown(step.end, following, says))
 
 
 def _unknown(start: int | None, end: int | None, says: str) -> Step:
     ends = "unknown" if end is None else "known"
-    return Step("unknown", start, f"unknown: {says}", end, ends, main=True)
+    return Step("unknown", start, f"unknown: {says}", end, ends, is_main=True)
 
 
 def _leader(row: Row, after: Row | None) -> Step:
@@ -480,8 +505,8 @@ def _leader(row: Row, after: Row | None) -> Step:
     if leader is None:
         led = "unknown: the epoch was, but no line says who led"
     else:
-        led = "no leader" if leader == -1 else f"{who(leader)} leads"
-    how = election(row["election"], leader, row["manner"], clean=row["clean"])
+        led = "no leader" if leader == -1 else f"{describe_leader(leader)} leads"
+    how = describe_election(row["election"], leader, row["manner"], clean=row["clean"])
     offsets = [
         f"{word} {row[name]:,}"
         for name, word in (("log_end", "log end"), ("high_watermark", "high watermark"))
@@ -496,15 +521,15 @@ def _leader(row: Row, after: Row | None) -> Step:
         f"epoch {epoch}: {led}; {how}; {row['how'] or 'observed'}{begun}",
         row["ended_at"],
         _ends(row, after),
-        places(row),
+        row_locations(row),
         {name: row[name] for name in names},
-        main=True,
+        is_main=True,
     )
 
 
 def _ends(row: Row, after: Row | None) -> str:
-    if row["ended"] in ENDED and row["ended_at"] is not None:
-        return ENDED[row["ended"]]
+    if row["ended"] in ROW_ENDS and row["ended_at"] is not None:
+        return ROW_ENDS[row["ended"]]
     # The row reaches to the next time that is known; where a change lies between, that is too far.
     if after is not None and after["started_at"] is None:
         return "unknown"

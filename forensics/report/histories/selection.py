@@ -12,28 +12,28 @@ import pyarrow.dataset as ds
 
 from forensics.errors import ForensicsError
 from forensics.lib.formatting import clock, millis
-from forensics.report.histories.model import Shown
-from forensics.report.histories.wording import runs
-from forensics.run_output.reader import Saved
+from forensics.report.histories.model import ShownTime
+from forensics.report.histories.phrases import format_ranges
+from forensics.run_output.reader import RunOutput
 
-CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?")
+TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?")
 NAME = re.compile(r"(?P<topic>.+)-(?P<number>\d{1,9})")
 DAY = 24 * 3_600_000
 EXAMPLE = "2026-11-18T11:38:51.321 or, where the logs are of one day, 11:38:51"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """What was asked for, in the words of the command line."""
 
     partitions: Sequence[str] = ()
     topics: Sequence[str] = ()
     brokers: Sequence[int] = ()
-    since: str | None = None
-    till: str | None = None
+    start: str | None = None
+    end: str | None = None
 
 
-def check(wanted: Wanted) -> None:
+def check_selection(wanted: Selection) -> None:
     """Refuse what cannot be meant, before anything is read."""
     for name in wanted.partitions:
         if not NAME.fullmatch(name):
@@ -41,18 +41,18 @@ def check(wanted: Wanted) -> None:
                 f"--partition {name}: write the topic, a dash and the number, such as "
                 f"{name}-0; for all partitions of a topic: --topic {name}"
             )
-    for option, text in (("--from", wanted.since), ("--to", wanted.till)):
-        if text is not None and not CLOCK.fullmatch(text) and millis(text) is None:
+    for option, text in (("--from", wanted.start), ("--to", wanted.end)):
+        if text is not None and not TIME_OF_DAY.fullmatch(text) and millis(text) is None:
             raise ForensicsError(f"{option} {text}: write a time in UTC, such as {EXAMPLE}.")
 
 
-def shown(saved: Saved, wanted: Wanted) -> Shown:
+def find_shown_time(run: RunOutput, wanted: Selection) -> ShownTime:
     """Say which time is shown: what was asked for, within what the logs reach."""
-    if not saved.window:
-        raise ForensicsError(f"{saved.out}: no line in it has a time, so there is no timeline.")
-    first, last = saved.window
-    since = read_moment("--from", wanted.since, saved.window)
-    till = read_moment("--to", wanted.till, saved.window)
+    if not run.window:
+        raise ForensicsError(f"{run.folder}: no line in it has a time, so there is no timeline.")
+    first, last = run.window
+    since = parse_time("--from", wanted.start, run.window)
+    till = parse_time("--to", wanted.end, run.window)
     start = first if since is None else max(first, since)
     end = last if till is None else min(last, till)
     if since is not None and till is not None and since > till:
@@ -60,14 +60,14 @@ def shown(saved: Saved, wanted: Wanted) -> Shown:
     if start > end:
         reach = f"{clock(first, exact=True)} to {clock(last, exact=True)} UTC"
         raise ForensicsError(f"The logs reach from {reach}; choose --from and --to within that.")
-    return Shown(start, end, last)
+    return ShownTime(start, end, last)
 
 
-def read_moment(option: str, text: str | None, window: tuple[int, int]) -> int | None:
+def parse_time(option: str, text: str | None, window: tuple[int, int]) -> int | None:
     """Read a time; where it is only one of the day, find the day."""
     if text is None:
         return None
-    if not CLOCK.fullmatch(text):
+    if not TIME_OF_DAY.fullmatch(text):
         return millis(text)
     first, last = window
     day = clock(first)[:10]
@@ -83,14 +83,14 @@ def read_moment(option: str, text: str | None, window: tuple[int, int]) -> int |
     )
 
 
-def choose(saved: Saved, wanted: Wanted) -> tuple[list[tuple[str, int]], list[int]]:
+def find_selected(run: RunOutput, wanted: Selection) -> tuple[list[tuple[str, int]], list[int]]:
     """Find the partitions and brokers that were asked for, or name the nearest ones."""
     partitions: list[tuple[str, int]] = []
     if wanted.partitions or wanted.topics:
-        known = _partitions(saved)
+        known = _partitions(run)
         asked = [_parsed(name) for name in wanted.partitions]
         for pair in asked:
-            if pair not in known and not _told_of(saved, *pair):
+            if pair not in known and not _told_of(run, *pair):
                 raise ForensicsError(_missing(*pair, known))
         for topic in wanted.topics:
             mine = sorted(pair for pair in known if pair[0] == topic)
@@ -98,7 +98,7 @@ def choose(saved: Saved, wanted: Wanted) -> tuple[list[tuple[str, int]], list[in
                 raise ForensicsError(_no_topic(topic, known))
             asked += mine
         partitions = list(dict.fromkeys(asked))
-    return partitions, _brokers(saved, wanted.brokers)
+    return partitions, _brokers(run, wanted.brokers)
 
 
 def _parsed(name: str) -> tuple[str, int]:
@@ -108,20 +108,20 @@ def _parsed(name: str) -> tuple[str, int]:
     return found["topic"], int(found["number"])
 
 
-def _partitions(saved: Saved) -> set[tuple[str, int]]:
+def _partitions(run: RunOutput) -> set[tuple[str, int]]:
     known: set[tuple[str, int]] = set()
     for name in ("leadership", "isr"):
-        table = saved.table(name, ["topic", "partition"])
+        table = run.table(name, ["topic", "partition"])
         pairs = table.group_by(["topic", "partition"]).aggregate([]) if table.num_rows else table
         columns = (pairs[column].to_pylist() for column in ("topic", "partition"))
         known |= {(topic, number) for topic, number in zip(*columns, strict=True) if topic}
     return known
 
 
-def _told_of(saved: Saved, topic: str, number: int) -> bool:
+def _told_of(run: RunOutput, topic: str, number: int) -> bool:
     """Whether any line at all tells of a partition of which no leader is known."""
     mine = (ds.field("topic") == topic) & (ds.field("partition") == number)
-    return saved.has("events") and bool(saved.table("events", ["kind"], mine).num_rows)
+    return run.has_table("events") and bool(run.table("events", ["kind"], mine).num_rows)
 
 
 def _missing(topic: str, number: int, known: Iterable[tuple[str, int]]) -> str:
@@ -130,7 +130,7 @@ def _missing(topic: str, number: int, known: Iterable[tuple[str, int]]) -> str:
     if mine:
         return (
             f"These logs tell nothing of partition {topic}-{number}; "
-            f"of topic {topic} they tell of {runs(mine)}."
+            f"of topic {topic} they tell of {format_ranges(mine)}."
         )
     return _no_topic(topic, known, number)
 
@@ -160,12 +160,12 @@ def _nearest(name: str, known: Iterable[str]) -> list[str]:
     return [lower[one] for one in found[:5]]
 
 
-def _brokers(saved: Saved, asked: Sequence[int]) -> list[int]:
+def _brokers(run: RunOutput, asked: Sequence[int]) -> list[int]:
     if not asked:
         return []
     known: set[int] = set()
     for table, column in (("lanes", "broker"), ("leadership", "leader")):
-        values = saved.table(table, [column])[column]
+        values = run.table(table, [column])[column]
         if pa.types.is_integer(values.type):
             known |= {number for number in values.unique().to_pylist() if number is not None}
     known -= {-1}

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from forensics.lib.formatting import bytes_, count
-from forensics.report.html import Child, Markup, data, join, table, tag, trusted
-from forensics.report.size_budget import fitted
-from forensics.run_output.reader import COUNTS, Row, Saved
+from forensics.report.html import Child, Markup, join, json_script, table, tag, trust_html
+from forensics.report.size_budget import fit_document
+from forensics.run_output.reader import FILE_COUNTS, Row, RunOutput
 
 ORDER = 110
 TITLE = "Appendix"
@@ -60,32 +60,32 @@ GLOSSARY = {
 }
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """Account for every line, explain the words, hold the data."""
     return join(
         [
             tag("h3", "Every line accounted for"),
-            _accounts(saved.files),
+            _accounts(run.files),
             tag("h3", "What was read"),
-            _manifest(saved.files),
+            _manifest(run.files),
             tag("h3", "Rules in force"),
-            _packs(saved.document),
+            _packs(run.document),
             tag("h3", "What the quoted lines mean"),
-            _rules(saved.document),
+            _rules(run.document),
             tag("h3", "Glossary"),
             tag("dl", *(_word(name, says) for name, says in GLOSSARY.items()), class_="glossary"),
             tag("h3", "For machines"),
-            *_machines(saved),
+            *_machines(run),
         ]
     )
 
 
-def _machines(saved: Saved) -> Iterator[Markup]:
+def _machines(run: RunOutput) -> Iterator[Markup]:
     """Hold findings.json, as much of it as there is room for, and say how much that is."""
-    held = fitted(saved.document)
-    schema = saved.document.get("schema", "not known")
+    held = fit_document(run.document)
+    schema = run.document.get("schema", "not known")
     says = f"findings.json, schema {schema}, stands in this page, in the element report-data. "
-    says += f"This is report {saved.number}: the first letters of the SHA-256 of that file."
+    says += f"This is report {run.short_digest}: the first letters of the SHA-256 of that file."
     if not held.is_whole:
         says += " It was too large: its quoted lines and longest lists are cut there. "
         says += (
@@ -96,15 +96,15 @@ def _machines(saved: Saved) -> Iterator[Markup]:
     yield tag("p", says)
     # Filled and shown by script: a button that does nothing would only mislead.
     yield tag("p", id="report-tools", hidden=True)
-    yield data(held.document, id="report-data")
+    yield json_script(held.document, id="report-data")
     if held.packed:
-        yield tag("script", trusted(held.packed), type="application/gzip", id="report-whole")
+        yield tag("script", trust_html(held.packed), type="application/gzip", id="report-whole")
 
 
 def _accounts(files: list[Row]) -> Markup:
     if not files:
         return tag("p", "No table of input files was saved.")
-    total = {name: sum(row[name] for row in files) for name in COUNTS}
+    total = {name: sum(row[name] for row in files) for name in FILE_COUNTS}
     odd = sum(1 for row in files if row["lines"] != sum(row[part] for part in PARTS))
     says = f"{count(odd, 'file')} do not add up." if odd else "Every row adds up."
     whole = table(HEAD, [_row("All files", total)], caption="Lines", numbers=RIGHT)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow.dataset as ds
 
 from forensics.lib.formatting import count, listed, named, share
-from forensics.report.coverage_advice import advised, holes, said
-from forensics.report.headline import blind, loss
-from forensics.report.html import Child, Markup, command, join, table, tag
-from forensics.run_output.reader import Row, Saved
+from forensics.report.coverage_advice import advise_collection, describe_hole, find_log_holes
+from forensics.report.headline import sum_losses, unanswered_detectors
+from forensics.report.html import Child, Markup, command_block, join, table, tag
+from forensics.run_output.reader import Row, RunOutput
 
 # Links to the page go to this anchor.
 ANCHOR = "unseen"
@@ -20,19 +20,19 @@ MOST, REASONS = 30, 3
 TABLES = ("events", "leadership", "isr", "lanes", "clocks", "files")
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """List every hole that could change the verdict."""
-    found = [*_files(saved), *_loss(saved), *_leaders(saved), *_unread(saved), *_tables(saved)]
+    found = [*_files(run), *_loss(run), *_leaders(run), *_unread(run), *_tables(run)]
     listing = tag("ul", *(tag("li", hole) for hole in found)) if found else None
-    parts = [_detectors(saved), _half_blind(saved), _gaps(saved), listing]
+    parts = [_detectors(run), _half_blind(run), _gaps(run), listing]
     if not any(parts):
         parts = [tag("p", "Every file was read whole and every loss is bounded.")]
-    return join([*parts, _next_time(saved)])
+    return join([*parts, _next_time(run)])
 
 
-def _detectors(saved: Saved) -> Markup | None:
+def _detectors(run: RunOutput) -> Markup | None:
     """Name what was not looked for: its silence says nothing."""
-    rows = blind(saved)
+    rows = unanswered_detectors(run)
     if not rows:
         return None
     lines: list[list[Child]] = [
@@ -49,10 +49,10 @@ def _detectors(saved: Saved) -> Markup | None:
     return join([tag("p", says), table(head, lines, caption="Detectors without an answer")])
 
 
-def _half_blind(saved: Saved) -> Markup | None:
+def _half_blind(run: RunOutput) -> Markup | None:
     """Name those that found nothing, but could not see everywhere: many share their reasons."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for row in saved.document.get("detectors") or ():
+    for row in run.document.get("detectors") or ():
         if row.get("status") == "quiet" and row.get("reasons"):
             reasons = tuple(map(str, row["reasons"]))
             groups.setdefault(reasons, []).append(named(str(row.get("detector"))))
@@ -67,25 +67,27 @@ def _half_blind(saved: Saved) -> Markup | None:
     return join([tag("h3", "Found nothing, and could not see everywhere"), tag("ul", *lines)])
 
 
-def _gaps(saved: Saved) -> Markup | None:
-    rows = holes(saved)
+def _gaps(run: RunOutput) -> Markup | None:
+    rows = find_log_holes(run)
     if not rows:
         return None
-    lines = [tag("li", said(saved, row)) for row in rows[:MOST]]
+    lines = [tag("li", describe_hole(run, row)) for row in rows[:MOST]]
     more = len(rows) - MOST
     rest = tag("li", f"and {count(more, 'hole')} more in tables/coverage") if more > 0 else None
     return join([tag("h3", "Holes in the logs"), tag("ul", *lines, rest)])
 
 
-def _next_time(saved: Saved) -> Markup | None:
-    found = advised(saved)
+def _next_time(run: RunOutput) -> Markup | None:
+    found = advise_collection(run)
     if not found:
         return None
-    steps = (tag("li", tag("p", one.what), command(one.command.splitlines())) for one in found)
+    steps = (
+        tag("li", tag("p", one.what), command_block(one.command.splitlines())) for one in found
+    )
     return join([tag("h3", "What to collect next time"), tag("ol", *steps, class_="actions")])
 
 
-def _files(saved: Saved) -> Iterator[Child]:
+def _files(run: RunOutput) -> Iterator[Child]:
     checks: tuple[tuple[str, Callable[[Row], object], Callable[[Row], str]], ...] = (
         ("damaged", lambda row: row["damaged"], lambda row: str(row["damaged"])),
         ("without a node", lambda row: not row["node"], lambda row: count(row["lines"], "line")),
@@ -96,7 +98,7 @@ def _files(saved: Saved) -> Iterator[Child]:
         ),
     )
     for what, is_so, why in checks:
-        rows = [row for row in saved.files if is_so(row)]
+        rows = [row for row in run.files if is_so(row)]
         if rows:
             yield join([f"{count(len(rows), 'file')} {what}:", _named(rows, why)])
 
@@ -108,8 +110,8 @@ def _named(rows: Sequence[Row], why: Callable[[Row], str]) -> Markup:
     return tag("ul", *lines, rest)
 
 
-def _loss(saved: Saved) -> Iterator[Child]:
-    taken = loss(saved.findings)
+def _loss(run: RunOutput) -> Iterator[Child]:
+    taken = sum_losses(run.findings)
     if taken and taken.unbounded:
         yield (
             f"How much {count(taken.unbounded, 'partition')} lost at most: no line says "
@@ -117,15 +119,15 @@ def _loss(saved: Saved) -> Iterator[Child]:
         )
 
 
-def _leaders(saved: Saved) -> Iterator[Child]:
-    blank = saved.count("leadership", ds.field("leader").is_null())
+def _leaders(run: RunOutput) -> Iterator[Child]:
+    blank = run.count_rows("leadership", ds.field("leader").is_null())
     if blank:
         yield f"Who led during {count(blank, 'leader epoch')}: known to exist, stated by no line."
 
 
-def _unread(saved: Saved) -> Iterator[Child]:
-    unread = sum(row["unparsed_lines"] for row in saved.files)
-    lines = sum(row["lines"] for row in saved.files)
+def _unread(run: RunOutput) -> Iterator[Child]:
+    unread = sum(row["unparsed_lines"] for row in run.files)
+    lines = sum(row["lines"] for row in run.files)
     if unread:
         yield (
             f"What {count(unread, 'line')} say ({share(unread, lines)} of all): they are in no "
@@ -133,7 +135,7 @@ def _unread(saved: Saved) -> Iterator[Child]:
         )
 
 
-def _tables(saved: Saved) -> Iterator[Child]:
-    missing = [name for name in TABLES if not saved.has(name)]
+def _tables(run: RunOutput) -> Iterator[Child]:
+    missing = [name for name in TABLES if not run.has_table(name)]
     if missing:
         yield f"Tables that were not saved: {', '.join(missing)}."

@@ -9,10 +9,10 @@ import pyarrow.dataset as ds
 from forensics.lib.formatting import count, lasting, listed
 from forensics.lib.time_zone import current
 from forensics.report import theme
-from forensics.report.absences import Absence, Life, lives
+from forensics.report.absences import BrokerAbsence, BrokerLifecycle, read_lifecycles
 from forensics.report.figures import broker_absences
-from forensics.report.html import Child, Markup, anchor, join, piece, spot, table, tag
-from forensics.run_output.reader import Saved, short
+from forensics.report.html import Child, Markup, anchor, entity_id, join, strip_style, table, tag
+from forensics.run_output.reader import RunOutput, short_time
 
 ORDER = 72
 TITLE = "Brokers"
@@ -22,31 +22,31 @@ RIGHT = HEAD[4:8]
 BLOCKS, ROWS, STRETCHES = 60, 40, 400
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """Show every broker, those first that were away unplanned."""
-    known = lives(saved)
+    known = read_lifecycles(run)
     if not known:
         return tag("p", "No broker's life could be read from the logs.")
-    levels = _levels(saved)
+    levels = _levels(run)
     calm = known[BLOCKS:]
     names = listed([life.name for life in calm], 20)
     rest = tag("p", f"And {count(len(calm), 'broker')} with less to tell: {names}.")
-    blocks = [_block(saved, life, levels) for life in known[:BLOCKS]]
-    drawn = broker_absences.section(saved)
+    blocks = [_block(run, life, levels) for life in known[:BLOCKS]]
+    drawn = broker_absences.render(run)
     return join([tag("p", _says(known)), drawn, *blocks, rest if calm else None], "\n")
 
 
-def _says(known: list[Life]) -> str:
-    bad = [life.name for life in known if life.badness[0]]
-    clean = sum(1 for life in known for one in life.absences if one.how == "clean shutdown")
+def _says(known: list[BrokerLifecycle]) -> str:
+    bad = [life.name for life in known if life.sort_key[0]]
+    clean = sum(1 for life in known for one in life.absences if one.kind == "clean shutdown")
     worst = f"{listed(bad, 6)} left unplanned" if bad else "none left unplanned"
     return f"{count(len(known), 'broker')}: {worst}; {count(clean, 'clean shutdown')}."
 
 
-def _levels(saved: Saved) -> dict[str, Counter[str]]:
+def _levels(run: RunOutput) -> dict[str, Counter[str]]:
     """Count what each node wrote at which level, of the lines that were read as facts."""
     found: dict[str, Counter[str]] = {}
-    for part in saved.parts("events", ("node", "level"), ds.field("level").is_valid()):
+    for part in run.chunks("events", ("node", "level"), ds.field("level").is_valid()):
         counts = part.group_by(["node", "level"]).aggregate([([], "count_all")])
         for row in counts.to_pylist():
             if row["node"]:
@@ -54,7 +54,7 @@ def _levels(saved: Saved) -> dict[str, Counter[str]]:
     return found
 
 
-def _block(saved: Saved, life: Life, levels: dict[str, Counter[str]]) -> Markup:
+def _block(run: RunOutput, life: BrokerLifecycle, levels: dict[str, Counter[str]]) -> Markup:
     number = life.broker
     nodes = sorted({str(row["node"]) for row in life.states if row["node"]})
     written: Counter[str] = Counter()
@@ -62,15 +62,15 @@ def _block(saved: Saved, life: Life, levels: dict[str, Counter[str]]) -> Markup:
         written += levels.get(node, Counter())
     counts = [f"{number:,} {level}" for level, number in sorted(written.items())]
     facts = f"Facts read from its own logs: {', '.join(counts)}." if counts else ""
-    about = _findings(saved, life)
+    about = _findings(run, life)
     # Where several nodes are of one name only the first can have the address.
-    name = spot("b", number) if number is not None else spot("b", life.name)
+    name = entity_id("b", number) if number is not None else entity_id("b", life.name)
     return tag(
         "article",
         tag("h3", tag("a", life.name.capitalize(), href=f"#{name}")),
-        _strip(saved, life),
+        _strip(run, life),
         tag("p", _sentence(life), " ", facts, " ", about),
-        _cycles(saved, life),
+        _cycles(run, life),
         id=name,
         class_="broker",
         data_kind="broker",
@@ -78,20 +78,20 @@ def _block(saved: Saved, life: Life, levels: dict[str, Counter[str]]) -> Markup:
     )
 
 
-def _sentence(life: Life) -> str:
+def _sentence(life: BrokerLifecycle) -> str:
     if not life.absences:
         return "It was not seen to leave."
-    ways = Counter(one.how for one in life.absences)
+    ways = Counter(one.kind for one in life.absences)
     told = ", ".join(f"{number} {how}" for how, number in ways.most_common())
-    gone = [one.back - one.left for one in life.absences if one.left and one.back]
+    gone = [one.back_at - one.left_at for one in life.absences if one.left_at and one.back_at]
     longest = f"; longest {lasting(max(gone))}" if gone else ""
-    open_end = life.absences[-1].back is None
+    open_end = life.absences[-1].back_at is None
     last = "; not back at the end of the logs" if open_end else ""
     return f"{count(len(life.absences), 'absence')}: {told}{longest}{last}."
 
 
-def _findings(saved: Saved, life: Life) -> Markup | None:
-    mine = [one for one in saved.findings if life.broker is not None and life.broker in one.brokers]
+def _findings(run: RunOutput, life: BrokerLifecycle) -> Markup | None:
+    mine = [one for one in run.findings if life.broker is not None and life.broker in one.brokers]
     if not mine:
         return None
     links = [tag("a", one.id, href=f"#{anchor(one.id)}") for one in mine[:8]]
@@ -99,21 +99,21 @@ def _findings(saved: Saved, life: Life) -> Markup | None:
     return join(["Findings: ", join(links, ", "), f" and {left} more." if left else "."])
 
 
-def _strip(saved: Saved, life: Life) -> Markup | None:
-    if not saved.window:
+def _strip(run: RunOutput, life: BrokerLifecycle) -> Markup | None:
+    if not run.window:
         return None
-    solid = "var(--solid)" if life.broker is None else theme.broker(life.broker)
+    solid = "var(--solid)" if life.broker is None else theme.broker_colour(life.broker)
     pieces = []
     for row in life.states[:STRETCHES]:
         if row["state"] == "unknown":
             continue
         ink = theme.STATE.get(row["state"] or "", (solid, ""))[0]
-        place = piece((row["started_at"], row["ended_at"]), saved.window)
+        place = strip_style((row["started_at"], row["ended_at"]), run.window)
         pieces.append(tag("span", style=f"{place};background:{ink}", title=row["state"]))
     return tag("div", *pieces, class_="strip life", aria_hidden="true")
 
 
-def _cycles(saved: Saved, life: Life) -> Markup | None:
+def _cycles(run: RunOutput, life: BrokerLifecycle) -> Markup | None:
     if not life.absences:
         return None
     heads = [name.format(current().label) for name in HEAD]
@@ -121,18 +121,18 @@ def _cycles(saved: Saved, life: Life) -> Markup | None:
     caption = f"Absences of {life.name}"
     if len(life.absences) > ROWS:
         caption += f", the first {ROWS} of {len(life.absences):,}"
-    rows = (_cycle(saved, one) for one in worst)
+    rows = (_cycle(run, one) for one in worst)
     return table(heads, rows, caption=caption, numbers=RIGHT)
 
 
-def _cycle(saved: Saved, one: Absence) -> list[Child]:
-    known = one.left is not None and one.back is not None
-    away = (one.back or 0) - (one.left or 0)
+def _cycle(run: RunOutput, one: BrokerAbsence) -> list[Child]:
+    known = one.left_at is not None and one.back_at is not None
+    away = (one.back_at or 0) - (one.left_at or 0)
     return [
-        short(saved, one.left, exact=True),
-        "not seen" if one.back is None else short(saved, one.back, exact=True),
+        short_time(run, one.left_at, exact=True),
+        "not seen" if one.back_at is None else short_time(run, one.back_at, exact=True),
         lasting(away) if known else "not known",
-        one.how,
+        one.kind,
         *(f"{number:,}" for number in (*one.leaders, *one.isrs)),
-        tag("code", one.place) if one.place else "-",
+        tag("code", one.first_line) if one.first_line else "-",
     ]

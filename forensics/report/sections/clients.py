@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from forensics.lib.formatting import clock, count, lasting, listed, named
 from forensics.lib.time_zone import current
 from forensics.report.figures import client_episodes as drawn
-from forensics.report.html import Child, Line, Markup, anchor, join, table, tag
-from forensics.run_output.reader import Finding, Saved
+from forensics.report.html import Child, Markup, TableRow, anchor, join, table, tag
+from forensics.run_output.reader import Finding, RunOutput
 
 ORDER = 70
 TITLE = "Clients"
@@ -27,17 +27,17 @@ SUSPECTS = (
 )
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """List every episode, the worst first, and apart from them what no move explains."""
-    stale = [finding for finding in saved.findings if finding.detector == "stale-metadata"]
-    others = [one for one in saved.findings if one.clients and one.detector != "stale-metadata"]
+    stale = [finding for finding in run.findings if finding.detector == "stale-metadata"]
+    others = [one for one in run.findings if one.clients and one.detector != "stale-metadata"]
     if not stale and not others:
-        return tag("p", f"No client was seen with stale metadata. {_logs(saved)}")
+        return tag("p", f"No client was seen with stale metadata. {_logs(run)}")
     suspicious = [finding for finding in stale if finding.measures.get("cause") in UNMOVED]
     explained = [finding for finding in stale if finding.measures.get("cause") not in UNMOVED]
-    drawing = drawn.section(saved)
+    drawing = drawn.render(run)
     # The figure says of the episodes what is to be said.
-    says = _logs(saved) if drawing else f"{_says(stale)} {_logs(saved)}"
+    says = _logs(run) if drawing else f"{_says(stale)} {_logs(run)}"
     return join(
         [
             tag("p", says),
@@ -50,8 +50,8 @@ def render(saved: Saved) -> Markup:
     )
 
 
-def _logs(saved: Saved) -> str:
-    nodes = {row["node"] for row in saved.files if row["role"] == "client" and row["node"]}
+def _logs(run: RunOutput) -> str:
+    nodes = {row["node"] for row in run.files if row["role"] == "client" and row["node"]}
     if not nodes:
         return "No log of a client was in the archive: what clients saw is not known."
     return f"Logs of {count(len(nodes), 'client')} were read."
@@ -72,7 +72,7 @@ def _verdict(pair: tuple[str, int]) -> tuple[int, str]:
 def _badness(finding: Finding) -> tuple[int, float, int, str]:
     verdict = str(finding.measures.get("verdict"))
     place = WORST.index(verdict) if verdict in WORST else len(WORST)
-    return place, -_seconds(finding), finding.start or 0, finding.id
+    return place, -_seconds(finding), finding.start_ms or 0, finding.id
 
 
 def _seconds(finding: Finding) -> float:
@@ -81,8 +81,12 @@ def _seconds(finding: Finding) -> float:
 
 
 def _lasted(finding: Finding) -> str:
-    if finding.start is not None and finding.end is not None:
-        return lasting(finding.end - finding.start) if finding.end > finding.start else "a moment"
+    if finding.start_ms is not None and finding.end_ms is not None:
+        return (
+            lasting(finding.end_ms - finding.start_ms)
+            if finding.end_ms > finding.start_ms
+            else "a moment"
+        )
     return lasting(_seconds(finding) * 1000) if "duration_s" in finding.measures else "not known"
 
 
@@ -123,7 +127,7 @@ def _episodes(caption: str, found: Sequence[Finding]) -> Markup:
     return table(head, rows, caption=caption, numbers=("Errors",), data_copy=caption)
 
 
-def _row(finding: Finding) -> Line:
+def _row(finding: Finding) -> TableRow:
     measures = finding.measures
     topics = measures.get("topics")
     names = topics if isinstance(topics, list) else list(finding.partitions)
@@ -133,11 +137,11 @@ def _row(finding: Finding) -> Line:
         str(measures.get("cause") or "not known").replace("_", " "),
         count(measures.get("errors")),
         _lasted(finding),
-        clock(finding.start),
+        clock(finding.start_ms),
         listed([str(name) for name in names]) or "-",
         tag("a", finding.id, href=f"#{anchor(finding.id)}"),
     ]
-    return Line(cells, {"data_kind": "client", "data_of": finding.id})
+    return TableRow(cells, {"data_kind": "client", "data_of": finding.id})
 
 
 def _suspicious(found: Sequence[Finding]) -> Markup | None:
@@ -152,12 +156,12 @@ def _others(found: Sequence[Finding]) -> Markup | None:
         return None
     head = [f"{name}, {current().label}" if name == "From" else name for name in OTHER]
     rows = (
-        Line(
+        TableRow(
             [
                 listed(list(finding.clients)),
                 f"{named(finding.detector)}: {finding.title}",
                 finding.severity,
-                clock(finding.start),
+                clock(finding.start_ms),
                 tag("a", finding.id, href=f"#{anchor(finding.id)}"),
             ],
             {"data_kind": "client", "data_of": finding.id},

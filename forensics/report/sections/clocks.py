@@ -5,7 +5,7 @@ from __future__ import annotations
 from forensics.lib.formatting import count, lasting, numbered
 from forensics.report.figures import clock_offsets
 from forensics.report.html import Child, Markup, figure, join, table, tag
-from forensics.run_output.reader import Row, Saved
+from forensics.run_output.reader import Row, RunOutput
 
 ORDER = 80
 TITLE = "Clocks"
@@ -16,24 +16,24 @@ COLUMNS = (
 HEAD = ("Node", "Offset", "Uncertainty", "Anchors", "Zone shift", "Course")
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """List every node's offset against the reference."""
-    rows = sorted(saved.rows("clocks", COLUMNS), key=lambda row: numbered(row["node"] or ""))
+    rows = sorted(run.rows("clocks", COLUMNS), key=lambda row: numbered(row["node"] or ""))
     if not rows:
         return tag("p", "No two nodes' clocks could be compared; times are as logged.")
     listing = table(HEAD, map(_row, rows), caption="Clock offsets", numbers=HEAD[1:4])
-    drawing = clock_offsets.offsets(rows)
+    drawing = clock_offsets.draw_offsets(rows)
     if drawing is None:
         return join([tag("p", _says(rows)), listing])
-    return join([figure("figure-clocks", drawing, _says(rows), listing), _courses(saved, rows)])
+    return join([figure("figure-clocks", drawing, _says(rows), listing), _courses(run, rows)])
 
 
-def _courses(saved: Saved, rows: list[Row]) -> Markup | None:
+def _courses(run: RunOutput, rows: list[Row]) -> Markup | None:
     """Draw the clocks that did not stay as they were, if there are any."""
-    drawing = clock_offsets.courses(rows, saved.window)
+    drawing = clock_offsets.draw_courses(rows, run.window)
     if drawing is None:
         return None
-    moved = clock_offsets.moved(rows)
+    moved = clock_offsets.find_moved_clocks(rows)
     told = [f"{row['node']}: {_course(row)}" for row in moved[: clock_offsets.MAX_COURSES]]
     left = len(moved) - len(told)
     more = f"; and {count(left, 'node')} more" if left else ""

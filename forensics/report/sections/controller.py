@@ -13,7 +13,7 @@ from forensics.lib.time_zone import current
 from forensics.report import lane_intervals
 from forensics.report.figures import controller_terms as drawn
 from forensics.report.html import Child, Markup, anchor, join, table, tag
-from forensics.run_output.reader import Row, Saved, short
+from forensics.run_output.reader import Row, RunOutput, short_time
 
 ORDER = 76
 TITLE = "Controller"
@@ -37,14 +37,14 @@ ROWS = 200
 SOON = 1000
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """List the terms, and what lies between and across them."""
-    rows = saved.rows("lanes", COLUMNS, ds.field("role") == "controller")
+    rows = run.rows("lanes", COLUMNS, ds.field("role") == "controller")
     rows.sort(key=lambda row: (row["started_at"] or 0, row["node"] or ""))
     terms = [row for row in rows if row["state"] == IN_OFFICE]
     if not terms:
-        return join([tag("p", "No line says who was the active controller."), _found(saved)])
-    whole = saved.window
+        return join([tag("p", "No line says who was the active controller."), _found(run)])
+    whole = run.window
     vacant = _vacant(terms)
     over = _overlaps(terms)
     heads = [name.format(current().label) for name in HEAD]
@@ -53,16 +53,18 @@ def render(saved: Saved) -> Markup:
     if len(lines) > ROWS:
         caption += f", the first {ROWS} of {len(lines):,}"
     epochs = {
-        lane.start: lane.epoch for lane in lane_intervals.terms(saved) if lane.state == IN_OFFICE
+        lane.start: lane.epoch
+        for lane in lane_intervals.read_controller_terms(run)
+        if lane.state == IN_OFFICE
     }
-    rows_ = (_row(saved, row, epochs) for row in lines[:ROWS])
+    rows_ = (_row(run, row, epochs) for row in lines[:ROWS])
     listing = table(heads, rows_, caption=caption)
     return join(
         [
-            tag("p", _says(terms, vacant, whole), " ", _elections(saved)),
-            *(tag("p", line, class_="warning") for line in _said(saved, over)),
-            _found(saved),
-            drawn.section(saved, listing) or listing,
+            tag("p", _says(terms, vacant, whole), " ", _elections(run)),
+            *(tag("p", line, class_="warning") for line in _said(run, over)),
+            _found(run),
+            drawn.render(run, listing) or listing,
         ]
     )
 
@@ -106,12 +108,12 @@ def _overlaps(terms: Sequence[Row]) -> list[tuple[Row, Row]]:
     ]
 
 
-def _said(saved: Saved, over: Sequence[tuple[Row, Row]]) -> list[str]:
+def _said(run: RunOutput, over: Sequence[tuple[Row, Row]]) -> list[str]:
     lines = []
     for one, other in over[:10]:
-        since = short(saved, other["started_at"], exact=True)
+        since = short_time(run, other["started_at"], exact=True)
         end = one["ended_at"]
-        until = "the end of the logs" if end is None else short(saved, end, exact=True)
+        until = "the end of the logs" if end is None else short_time(run, end, exact=True)
         lines.append(
             f"{one['node']} and {other['node']} both led from {since} to {until}, as far as "
             "their clocks can tell; the one with the lower epoch is not obeyed."
@@ -120,9 +122,9 @@ def _said(saved: Saved, over: Sequence[tuple[Row, Row]]) -> list[str]:
     return [*lines, f"And {count(left, 'overlap')} more."] if left > 0 else lines
 
 
-def _elections(saved: Saved) -> str:
+def _elections(run: RunOutput) -> str:
     counts: Counter[str] = Counter()
-    for part in saved.parts("events", ("kind",), ds.field("kind").isin(list(TOLD))):
+    for part in run.chunks("events", ("kind",), ds.field("kind").isin(list(TOLD))):
         grouped = part.group_by(["kind"]).aggregate([([], "count_all")])
         for row in grouped.to_pylist():
             counts[row["kind"]] += row["count_all"]
@@ -130,15 +132,15 @@ def _elections(saved: Saved) -> str:
     return f"Lines that tell of elections: {', '.join(told) or 'none'}."
 
 
-def _found(saved: Saved) -> Markup | None:
-    mine = [finding for finding in saved.findings if finding.detector in FINDINGS]
+def _found(run: RunOutput) -> Markup | None:
+    mine = [finding for finding in run.findings if finding.detector in FINDINGS]
     if not mine:
         return None
     links = [tag("a", one.title, href=f"#{anchor(one.id)}") for one in mine[:8]]
     return tag("p", "Findings: ", join(links, "; "), ".")
 
 
-def _row(saved: Saved, row: Row, epochs: Mapping[int, int | None]) -> list[Child]:
+def _row(run: RunOutput, row: Row, epochs: Mapping[int, int | None]) -> list[Child]:
     start, end = row["started_at"], row["ended_at"]
     known = start is not None and end is not None
     places = row["evidence"] or []
@@ -149,8 +151,8 @@ def _row(saved: Saved, row: Row, epochs: Mapping[int, int | None]) -> list[Child
         f"{row['node'] or 'not known'}{number}",
         row["state"] or "unknown",
         "-" if epoch is None else str(epoch),
-        short(saved, start, exact=True),
-        "the end of the logs" if end is None else short(saved, end, exact=True),
+        short_time(run, start, exact=True),
+        "the end of the logs" if end is None else short_time(run, end, exact=True),
         lasting(end - start) if known else "not known",
         tag("code", place) if place else "-",
     ]

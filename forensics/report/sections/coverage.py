@@ -9,8 +9,8 @@ from forensics.lib.formatting import clock, count, lasting, listed, numbered, sh
 from forensics.lib.time_zone import current
 from forensics.report.figures import log_coverage
 from forensics.report.html import Child, Markup, join, table, tag
-from forensics.report.lane_intervals import gaps
-from forensics.run_output.reader import Row, Saved
+from forensics.report.lane_intervals import find_gaps
+from forensics.run_output.reader import Row, RunOutput
 
 ORDER = 20
 TITLE = "Coverage"
@@ -45,25 +45,25 @@ class Strip:
         return sum(row[column] for row in self.files)
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """Show one row for each node and kind of log."""
-    strips = _strips(saved.files)
+    strips = _strips(run.files)
     if not strips:
         return tag("p", "No table of input files was saved: nothing can be said about coverage.")
     told = [strip for strip in strips if strip.total("lines")]
     return join(
         [
-            tag("p", _says(saved, strips), " ", _empty(strips)),
-            *(tag("p", line, class_="warning") for line in _silences(saved, strips)),
-            log_coverage.section(saved),
-            _listing(saved, told) if told else None,
+            tag("p", _says(run, strips), " ", _empty(strips)),
+            *(tag("p", line, class_="warning") for line in _silences(run, strips)),
+            log_coverage.render(run),
+            _listing(run, told) if told else None,
         ]
     )
 
 
-def _listing(saved: Saved, strips: list[Strip]) -> Markup:
+def _listing(run: RunOutput, strips: list[Strip]) -> Markup:
     """Say of each log what the figure does not; folded where it would fill a screen."""
-    rows = (_row(saved, strip) for strip in strips[:MOST])
+    rows = (_row(run, strip) for strip in strips[:MOST])
     caption = "Logs by node and kind"
     shown = table(HEAD, rows, caption=caption, numbers=("Understood",))
     more = len(strips) - MOST
@@ -98,39 +98,39 @@ def _kind(file: str) -> str:
     return re.split(r"[/!\\]", file)[-1].split(".")[0] or file
 
 
-def _row(saved: Saved, strip: Strip) -> list[Child]:
+def _row(run: RunOutput, strip: Strip) -> list[Child]:
     spans = strip.spans
     lines = strip.total("lines")
     damaged = [str(row["damaged"]) for row in strip.files if row["damaged"]]
     return [
         strip.node,
         strip.kind,
-        _bar(saved, spans),
-        _time(saved, min((start for start, _ in spans), default=None)),
-        _time(saved, max((end for _, end in spans), default=None)),
+        _bar(run, spans),
+        _time(run, min((start for start, _ in spans), default=None)),
+        _time(run, max((end for _, end in spans), default=None)),
         share(lines - strip.total("unparsed_lines"), lines),
         tag("strong", f"damaged: {listed(damaged, 2)}") if damaged else "no",
-        _offset(saved, strip.node),
+        _offset(run, strip.node),
         strip.words("layout"),
         strip.words("kafka_version"),
     ]
 
 
-def _time(saved: Saved, moment: int | None) -> str:
+def _time(run: RunOutput, moment: int | None) -> str:
     """Leave out the date where the whole window is of one day; the sentence above has it."""
     text = clock(moment)
-    days = {clock(edge)[:10] for edge in saved.window or ()}
+    days = {clock(edge)[:10] for edge in run.window or ()}
     return text[11:] if moment is not None and days == {text[:10]} else text
 
 
-def _offset(saved: Saved, node: str) -> str:
-    return f"{saved.offsets[node]:+,} ms" if node in saved.offsets else "not known"
+def _offset(run: RunOutput, node: str) -> str:
+    return f"{run.clock_offsets[node]:+,} ms" if node in run.clock_offsets else "not known"
 
 
-def _bar(saved: Saved, spans: list[tuple[int, int]]) -> Markup:
-    if not saved.window or not spans:
+def _bar(run: RunOutput, spans: list[tuple[int, int]]) -> Markup:
+    if not run.window or not spans:
         return tag("span", "no lines with a time", class_="strip")
-    start, end = saved.window
+    start, end = run.window
     pieces = []
     for first, last in spans:
         left = min(max((first - start) / (end - start), 0.0), 1.0) * 100
@@ -141,17 +141,17 @@ def _bar(saved: Saved, spans: list[tuple[int, int]]) -> Markup:
 
 
 def _covered(spans: list[tuple[int, int]], start: int, end: int) -> str:
-    hidden = sum(last - first for first, last in gaps(spans, (start, end)))
+    hidden = sum(last - first for first, last in find_gaps(spans, (start, end)))
     return f"{share(end - start - hidden, end - start)} of the window lies between its lines"
 
 
-def _says(saved: Saved, strips: list[Strip]) -> str:
-    files = saved.files
+def _says(run: RunOutput, strips: list[Strip]) -> str:
+    files = run.files
     lines = sum(row["lines"] for row in files)
     unread = sum(row["unparsed_lines"] for row in files)
     hurt = sum(1 for row in files if row["damaged"])
     nodes = len({strip.node for strip in strips})
-    window = saved.window
+    window = run.window
     during = f", {clock(window[0])} to {clock(window[1])} {current().label}" if window else ""
     return (
         f"{count(len(files), 'file')} of {count(nodes, 'node')}, {count(lines, 'line')}{during}, "
@@ -160,11 +160,11 @@ def _says(saved: Saved, strips: list[Strip]) -> str:
     )
 
 
-def _silences(saved: Saved, strips: list[Strip]) -> list[str]:
+def _silences(run: RunOutput, strips: list[Strip]) -> list[str]:
     """Name the nodes that no log speaks for during a part of the window."""
-    if not saved.window:
+    if not run.window:
         return []
-    whole = saved.window
+    whole = run.window
     floor = max(60_000, (whole[1] - whole[0]) // 20)
     spans: dict[str, list[tuple[int, int]]] = {}
     for strip in strips:
@@ -172,7 +172,7 @@ def _silences(saved: Saved, strips: list[Strip]) -> list[str]:
     silent = [
         (start, end, node)
         for node, known in sorted(spans.items())
-        for start, end in gaps(known, whole)
+        for start, end in find_gaps(known, whole)
         if end - start >= floor
     ]
     return [_unspoken(group) for group in _alike(silent, floor // 10)]

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from forensics.lib.formatting import count, listed, millis
 from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current
-from forensics.report.data_loss import cut_cleanly, rows_of_cuts
-from forensics.report.headline import Loss, ledger, loss
-from forensics.report.html import Child, Markup, anchor, command, join, table, tag
+from forensics.report.data_loss import clean_truncation_rows, sum_clean_truncations
+from forensics.report.headline import LossTotals, loss_rows, sum_losses
+from forensics.report.html import Child, Markup, anchor, command_block, join, table, tag
 from forensics.run_output.findings import PartitionLoss
-from forensics.run_output.reader import Finding, Row, Saved, short
+from forensics.run_output.reader import Finding, Row, RunOutput, short_time
 
 # Links to the page go to this anchor.
 ANCHOR = "ledger"
@@ -36,20 +36,20 @@ CLEAN = (
 SAFE = "None lay below the high watermark, so none was acknowledged to a producer with acks=all."
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """List what was lost, the totals, and how to check it on the brokers."""
-    return join([_unclean(saved), _clean(saved)])
+    return join([_unclean(run), _clean(run)])
 
 
-def _unclean(saved: Saved) -> Markup:
-    rows = ledger(saved.findings)
-    taken = loss(saved.findings)
+def _unclean(run: RunOutput) -> Markup:
+    rows = loss_rows(run.findings)
+    taken = sum_losses(run.findings)
     if not rows or not taken:
-        elections = any(found.detector == "unclean-election" for found in saved.findings)
+        elections = any(found.detector == "unclean-election" for found in run.findings)
         unknown = "An unclean election was found, but its partitions were not recorded."
         return tag("p", unknown if elections else "No unclean election was seen.")
-    past = _Past(saved, {row.partition for _, row in rows})
-    lines = (_row(saved, past, finding, row) for finding, row in rows[:MOST])
+    past = _Past(run, {row.partition for _, row in rows})
+    lines = (_row(run, past, finding, row) for finding, row in rows[:MOST])
     caption = "Partitions that lost a part of their history"
     more = len(rows) - MOST
     return join(
@@ -64,7 +64,7 @@ def _unclean(saved: Saved) -> Markup:
     )
 
 
-def _total(rows: Sequence[tuple[Finding, PartitionLoss]], taken: Loss) -> str:
+def _total(rows: Sequence[tuple[Finding, PartitionLoss]], taken: LossTotals) -> str:
     """Add up what has a bound, and count what has none."""
     if taken.unbounded:
         return (
@@ -82,19 +82,19 @@ def _total(rows: Sequence[tuple[Finding, PartitionLoss]], taken: Loss) -> str:
 class _Past:
     """Who led the partitions of the ledger before, and which logs were cut."""
 
-    def __init__(self, saved: Saved, names: set[str]) -> None:
+    def __init__(self, run: RunOutput, names: set[str]) -> None:
         led = ("topic", "partition", "leader_epoch", "leader")
         cuts = ("topic", "partition", "leader_epoch", "broker", "cut_to", "log_end",
                 "high_watermark", "started_at", "unclean")  # fmt: skip
-        self._led = self._by_name(saved, "leadership", led, names)
-        self._cuts = self._by_name(saved, "cuts", cuts, names)
+        self._led = self._by_name(run, "leadership", led, names)
+        self._cuts = self._by_name(run, "cuts", cuts, names)
 
     @staticmethod
     def _by_name(
-        saved: Saved, name: str, columns: Sequence[str], names: set[str]
+        run: RunOutput, name: str, columns: Sequence[str], names: set[str]
     ) -> dict[str, list[Row]]:
         found: dict[str, list[Row]] = {}
-        for part in saved.parts(name, columns):
+        for part in run.chunks(name, columns):
             for row in part.to_pylist():
                 key = f"{row['topic']}-{row['partition']}"
                 if key in names:
@@ -129,12 +129,12 @@ def _head(names: Sequence[str]) -> list[str]:
     return [name.format(current().label) for name in names]
 
 
-def _row(saved: Saved, past: _Past, finding: Finding, row: PartitionLoss) -> list[Child]:
+def _row(run: RunOutput, past: _Past, finding: Finding, row: PartitionLoss) -> list[Child]:
     link = tag("a", finding.id, href=f"#{anchor(finding.id)}")
     cuts = past.cuts(row)
     manner = f" ({row.manner})" if row.manner else ""
     known = [f"{_offset(one['high_watermark'])}, {_offset(one['log_end'])}" for one in cuts]
-    notes = [*(_cut(saved, one) for one in cuts), row.note, *map(_other, row.also_cut)]
+    notes = [*(_cut(run, one) for one in cuts), row.note, *map(_other, row.also_cut)]
     return [
         row.partition,
         past.safe(row),
@@ -144,13 +144,13 @@ def _row(saved: Saved, past: _Past, finding: Finding, row: PartitionLoss) -> lis
         _range(row),
         _bounds(row.lost_records_min, row.lost_records_max),
         _bounds(row.acknowledged_min, row.acknowledged_max),
-        _written(saved, row),
+        _written(run, row),
         link,
     ]
 
 
-def _cut(saved: Saved, one: Row) -> str:
-    when = short(saved, one["started_at"])
+def _cut(run: RunOutput, one: Row) -> str:
+    when = short_time(run, one["started_at"])
     return f"to {_offset(one['cut_to'])} by broker {one['broker']} at {when}"
 
 
@@ -173,11 +173,11 @@ def _bounds(least: int | None, most: int | None) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _written(saved: Saved, row: PartitionLoss) -> str:
+def _written(run: RunOutput, row: PartitionLoss) -> str:
     first, last = millis(row.written_from), millis(row.written_to)
     if first is None and last is None:
         return "not known"
-    return f"{short(saved, first)} to {short(saved, last)}"
+    return f"{short_time(run, first)} to {short_time(run, last)}"
 
 
 def _id(value: int | None) -> str:
@@ -190,12 +190,12 @@ def _other(cut: object) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {cut[name]}" for name in sorted(cut))
 
 
-def _clean(saved: Saved) -> Markup | None:
+def _clean(run: RunOutput) -> Markup | None:
     """List what was cut after clean changes of leader: not lost to those who waited for all."""
-    rows, taken = rows_of_cuts(saved.findings), cut_cleanly(saved.findings)
+    rows, taken = clean_truncation_rows(run.findings), sum_clean_truncations(run.findings)
     if not rows:
         return None
-    lines = (_trimmed(saved, finding, row) for finding, row in rows[:MOST])
+    lines = (_trimmed(run, finding, row) for finding, row in rows[:MOST])
     caption = "Partitions that were cut after a clean change of leader"
     heads = _head(CUT_HEAD)
     shown = table(heads, lines, caption=caption, numbers=RIGHT, data_copy=caption)
@@ -207,7 +207,7 @@ def _clean(saved: Saved) -> Markup | None:
     return join([head, tag("p", says), shown, rest])
 
 
-def _trimmed(saved: Saved, finding: Finding, row: PartitionLoss) -> list[Child]:
+def _trimmed(run: RunOutput, finding: Finding, row: PartitionLoss) -> list[Child]:
     brokers = row.cut_on
     return [
         row.partition,
@@ -216,7 +216,7 @@ def _trimmed(saved: Saved, finding: Finding, row: PartitionLoss) -> list[Child]:
         _range(row),
         _bounds(row.lost_records_min, row.lost_records_max),
         _offset(row.below_high_watermark),
-        _written(saved, row),
+        _written(run, row),
         tag("a", finding.id, href=f"#{anchor(finding.id)}"),
     ]
 
@@ -236,4 +236,4 @@ def _check(rows: Sequence[PartitionLoss]) -> Markup:
         ]
     more = len(rows) - COMMANDS
     rest = tag("p", f"The other {count(more, 'partition')} likewise.") if more > 0 else None
-    return join([tag("h3", "How to check"), tag("p", HINT), command(lines), rest])
+    return join([tag("h3", "How to check"), tag("p", HINT), command_block(lines), rest])

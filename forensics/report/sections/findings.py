@@ -8,12 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from forensics.lib.formatting import clock, count, listed, named
 from forensics.lib.time_zone import current
-from forensics.report.evidence_html import Places, chip
-from forensics.report.finding_text import advice, counted, told
-from forensics.report.headline import when
-from forensics.report.html import Child, Markup, anchor, code, join, prose, strip, table, tag
-from forensics.report.size_budget import longest
-from forensics.run_output.reader import Finding, Saved
+from forensics.report.evidence_html import QuoteContext, render_quote
+from forensics.report.finding_text import count_statuses, describe_status, render_actions
+from forensics.report.headline import finding_period
+from forensics.report.html import (
+    Child,
+    Markup,
+    anchor,
+    code,
+    join,
+    render_prose,
+    render_strip,
+    table,
+    tag,
+)
+from forensics.report.size_budget import fit_quotes
+from forensics.run_output.reader import Finding, RunOutput
 
 ORDER = 40
 TITLE = "Findings"
@@ -26,32 +36,32 @@ OPEN = 3
 Numbered = tuple[int, Finding]
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """Show every finding; those below medium, and repeated ones, are folded away but counted."""
-    numbered = list(enumerate(saved.findings, 1))
+    numbered = list(enumerate(run.findings, 1))
     if not numbered:
-        return join([tag("p", "No finding."), _below(saved, [])])
+        return join([tag("p", "No finding."), _below(run, [])])
     most = max(FEWEST, min(PROOFS, LINES // len(numbered)))
-    quoted = [proof for finding in saved.findings for proof in finding.evidence[:most]]
-    drawer = _Drawer(saved, Places(saved, quoted), most)
+    quoted = [proof for finding in run.findings for proof in finding.evidence[:most]]
+    drawer = _Drawer(run, QuoteContext(run, quoted), most)
     loud = [(number, finding) for number, finding in numbered if finding.is_incident]
     quiet = [(number, finding) for number, finding in numbered if not finding.is_incident]
-    says = tag("p", _says(saved))
+    says = tag("p", _says(run))
     return join([says, *drawer.folded(loud), drawer.below(quiet)], "\n")
 
 
-def _says(saved: Saved) -> str:
-    levels = [finding.severity for finding in saved.findings]
+def _says(run: RunOutput) -> str:
+    levels = [finding.severity for finding in run.findings]
     counts = [f"{levels.count(level)} {level}" for level in dict.fromkeys(levels)]
     says = f"{count(len(levels), 'finding')}: {', '.join(counts)}."
-    if any(finding.status for finding in saved.findings):
-        return f"{says} Compared with the weeks before: {counted(saved.findings)}."
+    if any(finding.status for finding in run.findings):
+        return f"{says} Compared with the weeks before: {count_statuses(run.findings)}."
     return f"{says} No earlier run was compared, so new and recurring ones are not told apart."
 
 
-def _below(saved: Saved, quiet: Sequence[Numbered]) -> Markup:
+def _below(run: RunOutput, quiet: Sequence[Numbered]) -> Markup:
     """Say what is not shown open: never nothing."""
-    accepted = saved.document.get("suppressed") or ()
+    accepted = run.document.get("suppressed") or ()
     levels = Counter(finding.severity for _, finding in quiet)
     parts = [f"{level} {number}" for level, number in levels.items()]
     says = ", ".join([*parts, f"suppressed {len(accepted)}"])
@@ -61,10 +71,10 @@ def _below(saved: Saved, quiet: Sequence[Numbered]) -> Markup:
 class _Drawer:
     """Draws the cards of one page."""
 
-    def __init__(self, saved: Saved, places: Places, most: int) -> None:
-        self._saved, self._places, self._most = saved, places, most
-        quoted = (proof.text for one in saved.findings for proof in one.evidence[:most])
-        self._letters = longest(quoted, LETTERS)
+    def __init__(self, run: RunOutput, places: QuoteContext, most: int) -> None:
+        self._run, self._places, self._most = run, places, most
+        quoted = (proof.text for one in run.findings for proof in one.evidence[:most])
+        self._letters = fit_quotes(quoted, LETTERS)
 
     def folded(self, numbered: Sequence[Numbered]) -> Iterator[Markup]:
         """Give the cards; of a detector that found very much, all but the worst are folded."""
@@ -85,9 +95,9 @@ class _Drawer:
     def below(self, numbered: Sequence[Numbered]) -> Markup:
         """Give what is of level low or info, and what was accepted, folded."""
         cards = [self._card(number, finding) for number, finding in numbered]
-        rows = self._saved.document.get("suppressed") or ()
+        rows = self._run.document.get("suppressed") or ()
         accepted = [self._accepted(row) for row in rows]
-        summary = tag("summary", _below(self._saved, numbered))
+        summary = tag("summary", _below(self._run, numbered))
         return tag("details", summary, *cards, *accepted, class_="below")
 
     def _accepted(self, row: Mapping[str, object]) -> Markup:
@@ -104,10 +114,10 @@ class _Drawer:
             tag("h3", badge, " ", tag("a", title, href=f"#{anchor(finding.id)}")),
             self._when(finding),
             _scope(finding),
-            prose(finding.explanation),
+            render_prose(finding.explanation),
             _reasons(finding),
             _measures(finding.measures),
-            advice(finding.actions),
+            render_actions(finding.actions),
             self._evidence(finding),
             id=anchor(finding.id),
             class_=f"card level-{anchor(finding.severity)}",
@@ -115,12 +125,12 @@ class _Drawer:
         )
 
     def _when(self, finding: Finding) -> Markup:
-        state = f". State: {told(finding)}." if told(finding) else "."
+        state = f". State: {describe_status(finding)}." if describe_status(finding) else "."
         return tag(
             "div",
             tag("p", code(finding.id), " ", named(finding.detector), ". ",
-                when(self._saved, finding), state),
-            strip(self._saved, [(finding.start, finding.end)]),
+                finding_period(self._run, finding), state),
+            render_strip(self._run, [(finding.start_ms, finding.end_ms)]),
             class_="when",
         )  # fmt: skip
 
@@ -130,7 +140,7 @@ class _Drawer:
         more = len(finding.evidence) - self._most
         rest = tag("p", f"And {count(more, 'line')} more in findings.json.") if more > 0 else None
         chips = (
-            chip(proof, self._places, self._letters, f"{finding.id}/{at}")
+            render_quote(proof, self._places, self._letters, f"{finding.id}/{at}")
             for at, proof in enumerate(finding.evidence[: self._most])
         )
         summary = tag("summary", f"Evidence: {count(len(finding.evidence), 'line')}")
@@ -145,7 +155,7 @@ def _rest(numbered: Sequence[Numbered]) -> str:
     """Say what is in the fold of one detector."""
     found = [finding for _, finding in numbered]
     levels = Counter(finding.severity for finding in found)
-    starts = [finding.start for finding in found if finding.start is not None]
+    starts = [finding.start_ms for finding in found if finding.start_ms is not None]
     during = ""
     if starts:
         during = f", {clock(min(starts))} to {clock(max(starts))} {current().label}"

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from forensics.lib.formatting import clock, count, listed
 from forensics.lib.time_zone import current
-from forensics.report.coverage_advice import alert
-from forensics.report.evidence_html import Places, chip
+from forensics.report.coverage_advice import find_alert
+from forensics.report.evidence_html import QuoteContext, render_quote
 from forensics.report.html import Child, Markup, anchor, join, tag
-from forensics.report.incident_story import GROUPS, Moment, story
-from forensics.run_output.reader import Saved
+from forensics.report.incident_story import GROUPS, StoryRow, build_story
+from forensics.run_output.reader import RunOutput
 
 # Links to the page go to this anchor.
 ANCHOR = "happened"
@@ -24,16 +24,16 @@ CAPTION = "What happened, by part of the incident and time"
 HEAD = ("What", "Broker, partition or client", "Visible as", "Evidence")
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """Show the rows, grouped from the trigger to the recovery."""
-    rows, more = story(saved)
+    rows, more = build_story(run)
     if not rows:
         return tag(
             "p", "Nothing of level medium or higher was found, so there is no story to tell."
         )
-    places = Places(saved, [proof for row in rows for proof in row.proofs])
+    places = QuoteContext(run, [proof for row in rows for proof in row.proofs])
     heads = (tag("th", name, scope="col") for name in (f"Time, {current().label}", *HEAD))
-    bodies = (_group(saved, group, rows, places) for group in GROUPS)
+    bodies = (_group(run, group, rows, places) for group in GROUPS)
     inside = (tag("caption", CAPTION), tag("thead", tag("tr", *heads)), *bodies)
     shown = tag("table", *inside, class_="story", data_copy="What happened")
     # A box that scrolls must be reachable by keyboard, hence the tabindex and the name.
@@ -43,35 +43,43 @@ def render(saved: Saved) -> Markup:
         f"And {count(more, 'row')} of less weight: among the findings below, and under chains in "
         "findings.json.",
     )
-    return join([tag("p", _date(rows), SAYS), box, _rivals(saved), left if more else None])
+    return join([tag("p", _date(rows), SAYS), box, _rivals(run), left if more else None])
 
 
-def _date(rows: Sequence[Moment]) -> str:
+def _date(rows: Sequence[StoryRow]) -> str:
     days = sorted({clock(row.at)[:10] for row in rows})
     return f"{' to '.join(dict.fromkeys([days[0], days[-1]]))}. "
 
 
-def _group(saved: Saved, group: str, rows: Sequence[Moment], places: Places) -> Markup | None:
+def _group(
+    run: RunOutput, group: str, rows: Sequence[StoryRow], places: QuoteContext
+) -> Markup | None:
     mine = [row for row in rows if row.group == group]
     if not mine:
         return None
     head = tag("tr", tag("th", GROUPS[group], scope="rowgroup", colspan=5, class_="part"))
-    return tag("tbody", head, *_lines(saved, mine, places))
+    return tag("tbody", head, *_lines(run, mine, places))
 
 
-def _lines(saved: Saved, rows: Sequence[Moment], places: Places) -> Iterator[Markup]:
+def _lines(run: RunOutput, rows: Sequence[StoryRow], places: QuoteContext) -> Iterator[Markup]:
     told: set[tuple[str, str]] = set()
     long = len({clock(row.at)[:10] for row in rows}) > 1
     for at, row in enumerate(rows):
-        below = at + 1 < len(rows) and bool(rows[at + 1].doubt)
+        below = at + 1 < len(rows) and bool(rows[at + 1].order_doubt)
         kind = " ".join(
-            name for name, is_so in (("unsure-end", row.doubt), ("unsure-start", below)) if is_so
+            name
+            for name, is_so in (("unsure-end", row.order_doubt), ("unsure-start", below))
+            if is_so
         )
         when = clock(row.at, exact=True)
         moment = join([when if long else when[11:], _doubt(row)])
-        cells = (_what(row, again=(row.says, row.who) in told), row.who or "-", _seen(saved, row))
-        chips = join(chip(proof, places) for proof in row.proofs) or "none kept"
-        told.add((row.says, row.who))
+        cells = (
+            _what(row, again=(row.text, row.subject) in told),
+            row.subject or "-",
+            _seen(run, row),
+        )
+        chips = join(render_quote(proof, places) for proof in row.proofs) or "none kept"
+        told.add((row.text, row.subject))
         yield tag(
             "tr",
             tag("th", moment, scope="row", class_="when-cell"),
@@ -80,34 +88,34 @@ def _lines(saved: Saved, rows: Sequence[Moment], places: Places) -> Iterator[Mar
         )
 
 
-def _doubt(row: Moment) -> Markup | None:
-    return tag("small", row.doubt, class_="doubt") if row.doubt else None
+def _doubt(row: StoryRow) -> Markup | None:
+    return tag("small", row.order_doubt, class_="doubt") if row.order_doubt else None
 
 
-def _what(row: Moment, *, again: bool) -> Markup:
-    says = f"Again: {row.says}" if again else row.says
+def _what(row: StoryRow, *, again: bool) -> Markup:
+    says = f"Again: {row.text}" if again else row.text
     title = tag("a", says, href=f"#{anchor(row.finding)}") if row.finding else says
-    return join([title, *(tag("small", why, class_="why") for why in row.why)])
+    return join([title, *(tag("small", why, class_="why") for why in row.causes)])
 
 
-def _seen(saved: Saved, row: Moment) -> Child:
+def _seen(run: RunOutput, row: StoryRow) -> Child:
     """Say what clients logged meanwhile, and which metric would have shown it; or nothing."""
     told = []
-    if row.noticed:
-        names = [f"{sign.client} ({sign.what})" for sign in row.noticed]
+    if row.client_errors:
+        names = [f"{sign.client} ({sign.what})" for sign in row.client_errors]
         told.append(tag("span", f"client error, first of {listed(names, 4)}"))
-    finding = next((one for one in saved.findings if one.id == row.finding), None)
-    if not row.noticed and finding and finding.clients and row.group != "recovery":
+    finding = next((one for one in run.findings if one.id == row.finding), None)
+    if not row.client_errors and finding and finding.clients and row.group != "recovery":
         told.append(tag("span", f"client error of {listed(list(finding.clients))}"))
-    metric = alert(row.detector) if row.group != "recovery" else ""
+    metric = find_alert(row.detector) if row.group != "recovery" else ""
     if metric:
         told.append(tag("small", f"metric: {metric}"))
     return join(told, " ") if told else "nothing"
 
 
-def _rivals(saved: Saved) -> Markup | None:
+def _rivals(run: RunOutput) -> Markup | None:
     """List what else may have led to a row, where more than one thing may have."""
-    every = [link for chain in saved.document.get("chains") or () for link in chain["competing"]]
+    every = [link for chain in run.document.get("chains") or () for link in chain["competing"]]
     if not every:
         return None
     lines = (

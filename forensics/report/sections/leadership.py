@@ -6,7 +6,7 @@ from forensics.lib.formatting import clock, count, lasting, listed
 from forensics.report import lane_intervals, partition_groups, time_bins
 from forensics.report.figures import leadership, partition_heatmap
 from forensics.report.html import Child, Markup, figure, join, table, tag
-from forensics.run_output.reader import Saved
+from forensics.run_output.reader import RunOutput
 
 # Links to the page go to this anchor.
 ANCHOR = "swimlanes"
@@ -16,52 +16,56 @@ TITLE = "Leaders"
 MEMBERS, LISTED = 200, 4000
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """Draw the leaders of the partitions that changed most, and list what each row holds."""
-    view, fold = lane_intervals.view(saved), partition_groups.folded(saved)
+    view, fold = lane_intervals.choose_view(run), partition_groups.group_partitions(run)
     if not view or not fold or not fold.rows:
         return tag("p", "No leader epoch of any partition was read.")
-    rows = leadership.chosen(fold.rows)
-    holes = time_bins.holes(saved)
-    drawn = leadership.swimlanes(rows, view, saved.window, saved.findings, holes)
+    rows = leadership.choose_rows(fold.rows)
+    holes = time_bins.find_holes(run)
+    drawn = leadership.draw_leaders(rows, view, run.window, run.findings, holes)
     says = f"{_says(fold)} {_left(fold, rows)}".strip()
     summary = tag("summary", "Rows of the figure, with their partitions")
     listing = tag("details", summary, _listing(rows))
     return join([
         figure("figure-leaders", drawn, says, listing),
-        partition_heatmap.section(saved, fold.grid, fold.floor, view, holes),
+        partition_heatmap.render(run, fold.grid, fold.min_isr, view, holes),
     ])  # fmt: skip
 
 
-def _left(fold: partition_groups.Folded, rows: list[partition_groups.Strand]) -> str:
+def _left(
+    fold: partition_groups.GroupedHistories, rows: list[partition_groups.PartitionGroup]
+) -> str:
     """Say what is not drawn, and how much of it there is."""
-    left = fold.histories - len(rows)
-    some = fold.partitions - sum(len(row.members) for row in rows)
+    left = fold.history_count - len(rows)
+    some = fold.partition_count - sum(len(row.members) for row in rows)
     more = f"{count(left, 'row')} with less harm are not drawn ({count(some, 'partition')})."
     more = more if left else ""
-    long = [row for row in rows if row.undrawn > 0]
+    long = [row for row in rows if row.omitted_epochs > 0]
     if long:
         more += f" {count(len(long), 'row')} with too many leader epochs to draw: of "
-        more += f"{long[0].harm.changes:,} of {long[0].label} the worst and longest are drawn."
+        more += (
+            f"{long[0].impact.epoch_count:,} of {long[0].label} the worst and longest are drawn."
+        )
     return more.strip()
 
 
-def _says(fold: partition_groups.Folded) -> str:
-    unclean = sum(len(row.members) for row in fold.rows if row.harm.unclean)
-    dark = max((row.harm.dark for row in fold.rows), default=0)
+def _says(fold: partition_groups.GroupedHistories) -> str:
+    unclean = sum(len(row.members) for row in fold.rows if row.impact.unclean_count)
+    dark = max((row.impact.leaderless_ms for row in fold.rows), default=0)
     # A sum: the longest single time stands in the finding.
     some = f"none was without a leader for more than {lasting(dark)}, all its times together"
     worst = some if dark else "none was without a leader"
-    histories = count(fold.histories, "different history", "different histories")
+    histories = count(fold.history_count, "different history", "different histories")
     torn = count(unclean, "partition") if unclean else "no partition"
     return (
-        f"{count(fold.partitions, 'partition')} with {histories}; {torn} with an unclean "
+        f"{count(fold.partition_count, 'partition')} with {histories}; {torn} with an unclean "
         f"election; {worst}. The number in a bar is the leader epoch, the thin bar below is the "
         "ISR; hatched: not known."
     )
 
 
-def _listing(rows: list[partition_groups.Strand]) -> Markup:
+def _listing(rows: list[partition_groups.PartitionGroup]) -> Markup:
     head = ("Row", "Leaders in order", "Unclean", "Without leader", "Alone in sync", "Partitions")
     left, cells = LISTED, []
     for row in rows:
@@ -70,11 +74,15 @@ def _listing(rows: list[partition_groups.Strand]) -> Markup:
     return table(head, cells, caption="Partitions with equal histories", numbers=("Unclean",))
 
 
-def _cells(row: partition_groups.Strand, most: int) -> list[Child]:
-    reigns = [f"{_leader(reign.leader)} from {clock(reign.start)[11:]}" for reign in row.reigns]
+def _cells(row: partition_groups.PartitionGroup, most: int) -> list[Child]:
+    reigns = [
+        f"{_leader(reign.leader)} from {clock(reign.start)[11:]}" for reign in row.leader_epochs
+    ]
     members = listed(list(row.members), most)
-    alone, dark = (lasting(ms) if ms else "-" for ms in (row.harm.thin, row.harm.dark))
-    return [row.label, listed(reigns, 12), row.harm.unclean, dark, alone, members]
+    alone, dark = (
+        lasting(ms) if ms else "-" for ms in (row.impact.single_isr_ms, row.impact.leaderless_ms)
+    )
+    return [row.label, listed(reigns, 12), row.impact.unclean_count, dark, alone, members]
 
 
 def _leader(leader: int | None) -> str:

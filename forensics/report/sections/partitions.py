@@ -6,10 +6,15 @@ from collections.abc import Iterator
 
 from forensics.lib.formatting import count, lasting, listed
 from forensics.lib.time_zone import current
-from forensics.report.html import Child, Line, Markup, data, join, spot, table, tag
-from forensics.report.partition_ranking import Harm, Told, harms, histories_of
-from forensics.run_output.partition_histories import UNKNOWN
-from forensics.run_output.reader import Saved, short
+from forensics.report.html import Child, Markup, TableRow, entity_id, join, json_script, table, tag
+from forensics.report.partition_ranking import (
+    PackedHistories,
+    PartitionImpact,
+    pack_histories,
+    rank_partitions,
+)
+from forensics.run_output.partition_histories import UNKNOWN_LEADER
+from forensics.run_output.reader import RunOutput, short_time
 
 ORDER = 74
 TITLE = "Partitions"
@@ -21,13 +26,13 @@ UNCLEAN, INFERRED = 1, 2
 CHANGES = 60
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """List the worst, hold the others for the search, and count those without any change."""
-    found, every = harms(saved)
+    found, every = rank_partitions(run)
     if not every:
         return tag("p", "No leader epoch and no ISR of any partition was read.")
     chosen = found[:SOUGHT]
-    told = histories_of(saved, chosen)
+    told = pack_histories(run, chosen)
     shown = f", the worst {ROWS} of {len(found):,}" if len(found) > ROWS else ""
     rows = table(
         HEAD,
@@ -38,10 +43,10 @@ def render(saved: Saved) -> Markup:
         data_copy="Partitions",
     )
     return join([tag("p", _says(found, every, told)), rows if found else None,
-                 _still(saved, chosen[:OPEN], told), _block(saved, chosen, told)])  # fmt: skip
+                 _still(run, chosen[:OPEN], told), _block(run, chosen, told)])  # fmt: skip
 
 
-def _says(found: list[Harm], every: int, told: Told) -> str:
+def _says(found: list[PartitionImpact], every: int, told: PackedHistories) -> str:
     quiet = every - len(found)
     parts = [
         f"{count(every, 'partition')}: {len(found):,} changed, {quiet:,} did not.",
@@ -49,7 +54,7 @@ def _says(found: list[Harm], every: int, told: Told) -> str:
     ]
     if len(found) > SOUGHT:
         parts.append(f"{count(len(found) - SOUGHT, 'partition')} with less harm are not searched.")
-    untold = min(len(found), SOUGHT) - len(told.places)
+    untold = min(len(found), SOUGHT) - len(told.positions)
     if untold:
         parts.append(
             f"The histories of {count(untold, 'partition')} are in tables/leadership and "
@@ -58,36 +63,36 @@ def _says(found: list[Harm], every: int, told: Told) -> str:
     return " ".join(parts)
 
 
-def _row(harm: Harm) -> Line:
-    name = spot("p", *harm.name)
+def _row(harm: PartitionImpact) -> TableRow:
+    name = entity_id("p", *harm.name)
     cells: list[Child] = [
         tag("a", f"{harm.name[0]}-{harm.name[1]}", href=f"#{name}"),
-        "not bounded" if harm.lost is None else f"{harm.lost:,}",
-        f"{harm.unclean:,}",
-        lasting(harm.dark) if harm.dark else "-",
-        lasting(harm.thin) if harm.thin else "-",
-        f"{harm.epochs:,}",
-        f"{harm.versions:,}",
-        _leader(UNKNOWN if harm.leader is None else harm.leader),
+        "not bounded" if harm.max_lost is None else f"{harm.max_lost:,}",
+        f"{harm.unclean_count:,}",
+        lasting(harm.leaderless_ms) if harm.leaderless_ms else "-",
+        lasting(harm.single_isr_ms) if harm.single_isr_ms else "-",
+        f"{harm.epoch_count:,}",
+        f"{harm.isr_count:,}",
+        _leader(UNKNOWN_LEADER if harm.leader is None else harm.leader),
     ]
-    return Line(cells, {"id": name})
+    return TableRow(cells, {"id": name})
 
 
 def _leader(leader: int) -> str:
-    if leader == UNKNOWN:
+    if leader == UNKNOWN_LEADER:
         return "not known"
     return "none" if leader == -1 else str(leader)
 
 
-def _still(saved: Saved, worst: list[Harm], told: Told) -> Markup | None:
+def _still(run: RunOutput, worst: list[PartitionImpact], told: PackedHistories) -> Markup | None:
     """Tell the worst histories to who reads without scripts."""
-    parts = [_history(saved, harm, told) for harm in worst if harm.name in told.places]
+    parts = [_history(run, harm, told) for harm in worst if harm.name in told.positions]
     return tag("noscript", *parts) if parts else None
 
 
-def _history(saved: Saved, harm: Harm, told: Told) -> Markup:
+def _history(run: RunOutput, harm: PartitionImpact, told: PackedHistories) -> Markup:
     name = f"{harm.name[0]}-{harm.name[1]}"
-    rows = list(_changes(saved, told, told.places[harm.name]))
+    rows = list(_changes(run, told, told.positions[harm.name]))
     caption = f"History of {name}"
     if len(rows) > CHANGES:
         caption += f", the first {CHANGES} of {len(rows):,} changes"
@@ -96,10 +101,10 @@ def _history(saved: Saved, harm: Harm, told: Told) -> Markup:
     return tag("details", tag("summary", caption), shown)
 
 
-def _changes(saved: Saved, told: Told, place: int) -> Iterator[list[Child]]:
+def _changes(run: RunOutput, told: PackedHistories, place: int) -> Iterator[list[Child]]:
     """Put leaders and ISRs of one history together, by time."""
     led, synced = told.histories[place]
-    start = saved.window[0] if saved.window else 0
+    start = run.window[0] if run.window else 0
     turns: dict[int, list[str | None]] = {}
     at = start
     for leader, epoch, after, mark in zip(*[iter(led)] * 4, strict=True):
@@ -115,28 +120,28 @@ def _changes(saved: Saved, told: Told, place: int) -> Iterator[list[Child]]:
     last = ["not known", "-", "not known"]
     for moment, turn in sorted(turns.items()):
         last = [new if new is not None else old for new, old in zip(turn, last, strict=True)]
-        yield [short(saved, moment, exact=True), *last]
+        yield [short_time(run, moment, exact=True), *last]
 
 
-def _block(saved: Saved, chosen: list[Harm], told: Told) -> Markup:
+def _block(run: RunOutput, chosen: list[PartitionImpact], told: PackedHistories) -> Markup:
     """Hold all that changed for the search and for the histories that it opens."""
     topics: dict[str, int] = {}
     rows = [
         [
             topics.setdefault(harm.name[0], len(topics)),
             harm.name[1],
-            harm.lost,
-            harm.unclean,
-            harm.dark,
-            harm.thin,
-            harm.epochs,
-            harm.versions,
+            harm.max_lost,
+            harm.unclean_count,
+            harm.leaderless_ms,
+            harm.single_isr_ms,
+            harm.epoch_count,
+            harm.isr_count,
             harm.leader,
-            told.places.get(harm.name, -1),
+            told.positions.get(harm.name, -1),
         ]
         for harm in chosen
     ]
-    whole = saved.window or (0, 0)
+    whole = run.window or (0, 0)
     value = {
         "from": whole[0],
         "to": whole[1],
@@ -148,4 +153,4 @@ def _block(saved: Saved, chosen: list[Harm], told: Told) -> Markup:
         "histories": told.histories,
         "rows": rows,
     }
-    return data(value, id="partitions-data")
+    return json_script(value, id="partitions-data")

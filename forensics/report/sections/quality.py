@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forensics.lib.formatting import count
 from forensics.report.html import Child, Markup, anchor, code, join, table, tag
-from forensics.run_output.reader import Row, Saved
+from forensics.run_output.reader import Row, RunOutput
 
 ORDER = 100
 TITLE = "Data quality"
@@ -23,9 +23,9 @@ FOLLOWS = {
 GRAVITY = ("close", "downgrade", "note")
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """Say first what does not hold and what that did, then list every check."""
-    rows = saved.rows("checks", COLUMNS)
+    rows = run.rows("checks", COLUMNS)
     if not rows:
         return Markup("")
     rows.sort(key=_rank)
@@ -33,7 +33,7 @@ def render(saved: Saved) -> Markup:
     closed = [row for row in failed if row["consequence"] == "close"]
     state = "closed" if closed else "open"
     says = f"{count(len(rows), 'check')}, {len(failed):,} failed. The gate is {state}."
-    known = {finding.id for finding in saved.findings}
+    known = {finding.id for finding in run.findings}
     items = [tag("li", *_failure(row, known)) for row in failed]
     listing = tag("ul", *items, class_="warning") if items else None
     return join([tag("p", says), listing, _table(rows)])

@@ -8,7 +8,7 @@ from typing import Any
 from forensics.errors import RuleError
 from forensics.lib.yaml_with_lines import read
 from forensics.report.html import Child, Markup, join, table, tag
-from forensics.run_output.reader import Saved
+from forensics.run_output.reader import RunOutput
 
 # Links to the page go to this anchor.
 ANCHOR = "review"
@@ -38,9 +38,9 @@ actions:
   - {what: forbid unclean elections, owner: name, due: 2030-01-31, ticket: OPS-1}"""
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """Show what was noted, and lines to write on for what was not."""
-    notes, trouble = _notes(saved)
+    notes, trouble = _notes(run)
     parts = [_part(title, notes.get(name)) for name, title in PARTS.items()]
     example = tag("pre", EXAMPLE)
     how = tag("details", tag("summary", "How to fill this in"), tag("p", HOW), example)
@@ -49,8 +49,8 @@ def render(saved: Saved) -> Markup:
     return join([complaint, how, words, tag("h3", "Actions"), _actions(notes.get("actions"))])
 
 
-def _notes(saved: Saved) -> tuple[Mapping[str, Any], str]:
-    path = saved.out / NOTES
+def _notes(run: RunOutput) -> tuple[Mapping[str, Any], str]:
+    path = run.folder / NOTES
     if not path.is_file():
         return {}, ""
     try:

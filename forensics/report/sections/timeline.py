@@ -6,8 +6,8 @@ from forensics.lib.formatting import clock, count, lasting, listed
 from forensics.lib.time_zone import current
 from forensics.report import lane_intervals, partition_groups, plotly_sheet, time_bins
 from forensics.report.figures import timeline
-from forensics.report.html import Markup, figure, join, key, table, tag
-from forensics.run_output.reader import Saved
+from forensics.report.html import Markup, figure, join, render_legend, table, tag
+from forensics.run_output.reader import RunOutput
 
 ORDER = 30
 TITLE = "Timeline"
@@ -20,47 +20,49 @@ DEBT = {"offline": "without a leader"}
 LANES, CLIENTS, BARS, ROWS = 30, 12, 500, 100
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """Draw the master timeline and list its broker states as a table."""
-    drawn = _tracks(saved)
+    drawn = _tracks(run)
     if drawn is None:
         return tag("p", "No log line with a time was read, so there is no timeline.")
-    drawing = timeline.timeline(drawn)
-    states = _states(lane_intervals.lanes(saved, "broker"))
+    drawing = timeline.draw_timeline(drawn)
+    states = _states(lane_intervals.read_lanes(run, "broker"))
     if not drawing["data"]:
         return join([tag("p", _says(drawn)), states])
-    colours = key(timeline.key(drawn))
-    still = timeline.static_timeline(drawn)
+    colours = render_legend(timeline.timeline_legend(drawn))
+    still = timeline.draw_static_timeline(drawn)
     return figure("figure-timeline", drawing, _says(drawn), colours, states, still=still)
 
 
-def _tracks(saved: Saved) -> plotly_sheet.Tracks | None:
+def _tracks(run: RunOutput) -> plotly_sheet.TimelineData | None:
     """Read everything that the figure shows."""
-    view, whole = lane_intervals.view(saved), saved.window
+    view, whole = lane_intervals.choose_view(run), run.window
     if not view or not whole:
         return None
-    fold = partition_groups.folded(saved)
-    cells = fold.grid.edges if fold else partition_groups.cells(saved, whole)
-    counted = time_bins.volume(saved, cells)
-    brokers = _worst(lane_intervals.lanes(saved, "broker"), AWAY, LANES)
-    clients = _worst(lane_intervals.lanes(saved, "client"), TROUBLED, CLIENTS)
-    return plotly_sheet.Tracks(
+    fold = partition_groups.group_partitions(run)
+    cells = fold.grid.edges if fold else partition_groups.heatmap_edges(run, whole)
+    counted = time_bins.count_events(run, cells)
+    brokers = _worst(lane_intervals.read_lanes(run, "broker"), AWAY, LANES)
+    clients = _worst(lane_intervals.read_lanes(run, "client"), TROUBLED, CLIENTS)
+    return plotly_sheet.TimelineData(
         view=view,
-        findings=saved.findings[:200],
-        controller=lane_intervals.coarse(lane_intervals.lanes(saved, "controller"), 100, whole),
-        brokers=lane_intervals.coarse(brokers, BARS, whole),
-        debt=time_bins.debt(saved),
-        clients=lane_intervals.coarse(clients, BARS // 3, whole),
-        holes=time_bins.holes(saved),
-        silences=time_bins.silences(saved),
+        findings=run.findings[:200],
+        controller=lane_intervals.merge_short_intervals(
+            lane_intervals.read_lanes(run, "controller"), 100, whole
+        ),
+        brokers=lane_intervals.merge_short_intervals(brokers, BARS, whole),
+        debt=time_bins.count_debt(run),
+        clients=lane_intervals.merge_short_intervals(clients, BARS // 3, whole),
+        holes=time_bins.find_holes(run),
+        silences=time_bins.find_silences(run),
         volume=counted if counted.facts.any() else None,
         grid=fold.grid if fold else None,
     )
 
 
 def _worst(
-    lanes: list[lane_intervals.Lane], bad: frozenset[str], most: int
-) -> list[lane_intervals.Lane]:
+    lanes: list[lane_intervals.LaneInterval], bad: frozenset[str], most: int
+) -> list[lane_intervals.LaneInterval]:
     """Keep as many lanes as one can read, those that were longest in a bad state first."""
     away: dict[str, int] = {lane.name: 0 for lane in lanes}
     for lane in lanes:
@@ -69,13 +71,13 @@ def _worst(
     return [lane for lane in lanes if lane.name in set(ranked)]
 
 
-def _says(drawn: plotly_sheet.Tracks) -> str:
+def _says(drawn: plotly_sheet.TimelineData) -> str:
     # The lanes come in the order of their numbers; a set would not keep it.
     away = list(dict.fromkeys(lane.name for lane in drawn.brokers if lane.state in AWAY))
     peaks = [
         f"{count(level, 'partition')} {DEBT.get(name, name)}"
         for name, points in drawn.debt.items()
-        if (level := time_bins.highest(points, drawn.view))
+        if (level := time_bins.max_level(points, drawn.view))
     ]
     counted = drawn.volume.errors.values() if drawn.volume else ()
     errors = sum(int(bins.sum()) for bins in counted)
@@ -89,7 +91,7 @@ def _says(drawn: plotly_sheet.Tracks) -> str:
     return f"{'; '.join(part for part in parts if part)}. {shown}. Hatched: not known."
 
 
-def _states(brokers: list[lane_intervals.Lane]) -> Markup | None:
+def _states(brokers: list[lane_intervals.LaneInterval]) -> Markup | None:
     if not brokers:
         return tag("p", "No broker's life could be read from the logs.")
     rows = [

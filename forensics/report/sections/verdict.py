@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from forensics.lib.formatting import clock, count, lasting, listed
 from forensics.lib.time_zone import current
-from forensics.report.data_loss import cut_cleanly
-from forensics.report.finding_text import happened
-from forensics.report.headline import blind, is_open, loss, sentence
+from forensics.report.data_loss import sum_clean_truncations
+from forensics.report.finding_text import drop_standing
+from forensics.report.headline import is_open, sum_losses, unanswered_detectors, verdict_sentence
 from forensics.report.html import Child, Markup, anchor, join, tag
-from forensics.report.incident_story import signs
-from forensics.run_output.reader import Finding, Saved
+from forensics.report.incident_story import first_client_errors
+from forensics.run_output.reader import Finding, RunOutput
 
 ORDER = 10
 TITLE = "Verdict"
@@ -17,21 +17,21 @@ WORDS = {"clear": "clear", "cannot_tell": "cannot tell"}
 ALSO = 3
 
 
-def render(saved: Saved) -> Markup:
+def render(run: RunOutput) -> Markup:
     """Say the verdict in one sentence, with six cells below it."""
-    level = saved.incidents[0].severity if saved.incidents else "none"
-    verdict = str(saved.document.get("verdict"))
+    level = run.incidents[0].severity if run.incidents else "none"
+    verdict = str(run.document.get("verdict"))
     word = level if verdict == "incident" else WORDS.get(verdict, verdict)
     kind = f"level-{anchor(level if verdict == 'incident' else verdict.replace('_', '-'))}"
     badge = tag("span", word, class_="badge")
-    answer = tag("p", badge, " ", sentence(saved), class_="answer")
-    cells = _cells(saved) if saved.incidents else _looked(saved)
-    inside = (answer, _lost(saved), tag("dl", *cells, class_="cells"), _more(saved))
+    answer = tag("p", badge, " ", verdict_sentence(run), class_="answer")
+    cells = _cells(run) if run.incidents else _looked(run)
+    inside = (answer, _lost(run), tag("dl", *cells, class_="cells"), _more(run))
     return tag("div", *inside, class_=f"verdict {kind}")
 
 
-def _lost(saved: Saved) -> Markup | None:
-    taken, trimmed = loss(saved.findings), cut_cleanly(saved.findings)
+def _lost(run: RunOutput) -> Markup | None:
+    taken, trimmed = sum_losses(run.findings), sum_clean_truncations(run.findings)
     parts: list[str] = []
     if taken and taken.unbounded:
         sure = f"At least {count(taken.at_least, 'record')} lost"
@@ -52,15 +52,15 @@ def _lost(saved: Saved) -> Markup | None:
     return tag("p", says[0].upper(), says[1:], " (", link, ").", class_="lost")
 
 
-def _cells(saved: Saved) -> list[Markup]:
-    found = happened(saved.incidents)
-    starts = [finding.start for finding in found if finding.start is not None]
-    ends = [finding.end for finding in found if finding.end is not None]
+def _cells(run: RunOutput) -> list[Markup]:
+    found = drop_standing(run.incidents)
+    starts = [finding.start_ms for finding in found if finding.start_ms is not None]
+    ends = [finding.end_ms for finding in found if finding.end_ms is not None]
     start = min(starts, default=None)
     # The last line of a process that died: it died later, and no line says when.
-    early = any(_died(finding) for finding in found if finding.start == start)
+    early = any(_died(finding) for finding in found if finding.start_ms == start)
     first = "at the earliest, the last line before a crash" if early else "first incident finding"
-    going = any(is_open(saved, finding) for finding in found)
+    going = any(is_open(run, finding) for finding in found)
     end = max(ends, default=None)
     whole = lasting(end - start) if start is not None and end is not None else ""
     seen = f"the logs end {clock(end)[11:]}, {whole} later" if whole else ""
@@ -72,10 +72,10 @@ def _cells(saved: Saved) -> list[Markup]:
             "not over" if going else clock(end),
             (seen if going else f"{current().label}, after {whole}") if whole else "",
         ),
-        _partitions(saved),
+        _partitions(run),
         _cell("Brokers", listed([str(broker) for broker in brokers], 6) or "none named", ""),
         _clients(found),
-        _first_sign(saved, start, end, early=early),
+        _first_sign(run, start, end, early=early),
     ]
 
 
@@ -84,9 +84,9 @@ def _cell(name: str, value: str, note: Child) -> Markup:
     return tag("div", tag("dt", name), tag("dd", tag("b", value), " ", small))
 
 
-def _partitions(saved: Saved) -> Markup:
-    hit = {name for finding in saved.incidents for name in finding.partitions}
-    known = saved.partitions
+def _partitions(run: RunOutput) -> Markup:
+    hit = {name for finding in run.incidents for name in finding.partitions}
+    known = run.partition_count
     note = f"of {count(known, 'partition')}" if known else "of an unknown number"
     if not hit:
         # A broker that died hits those that it led; that a finding names none is no count of them.
@@ -103,12 +103,12 @@ def _died(finding: Finding) -> bool:
     return "crash" in (finding.measures.get("kind"), finding.measures.get("how"))
 
 
-def _first_sign(saved: Saved, start: int | None, end: int | None, *, early: bool) -> Markup:
+def _first_sign(run: RunOutput, start: int | None, end: int | None, *, early: bool) -> Markup:
     """Say how long nobody could have noticed: what was hit first, and who first complained."""
     name = "First effect to first sign"
     if start is None:
         return _cell(name, "not known", "")
-    found = signs(saved, start, start if end is None else end)
+    found = first_client_errors(run, start, start if end is None else end)
     if not found:
         return _cell(name, "not seen", "no client logged a warning meanwhile")
     first = found[0]
@@ -118,9 +118,9 @@ def _first_sign(saved: Saved, start: int | None, end: int | None, *, early: bool
     return _cell(name, value, f"{first.client}: {first.what}, {when}")
 
 
-def _more(saved: Saved) -> Markup | None:
+def _more(run: RunOutput) -> Markup | None:
     """Say below the cells what else there is, how sure the sentence is, and why."""
-    found = saved.incidents
+    found = run.incidents
     lines: list[Child] = []
     if found:
         worst = tag("a", found[0].title, href=f"#{anchor(found[0].id)}")
@@ -134,7 +134,7 @@ def _more(saved: Saved) -> Markup | None:
         tail = f"; and {count(left, 'finding')} more" if left else ""
         lines.append(join([tag("b", "Also: "), join(links, "; "), tail, "."]))
     reason = found[0].reason if found else ""
-    deaf = len(blind(saved))
+    deaf = len(unanswered_detectors(run))
     link = tag("a", "what we could not see", href="#unseen")
     looked = join([f"{count(deaf, 'kind')} of trouble could not be looked for (", link, ")"])
     told = [reason] if reason else []
@@ -144,18 +144,18 @@ def _more(saved: Saved) -> Markup | None:
     return tag("ul", *(tag("li", line) for line in lines), class_="more") if lines else None
 
 
-def _looked(saved: Saved) -> list[Markup]:
+def _looked(run: RunOutput) -> list[Markup]:
     """Say what was looked at, where nothing was found or nothing can be told."""
-    archive = saved.document.get("archive") or {}
-    nodes = {row["node"] for row in saved.files if row["node"]}
-    asked = saved.document.get("detectors") or ()
-    deaf = len(blind(saved))
-    hurt = sum(1 for row in saved.files if row["damaged"])
-    files = archive.get("files") or len(saved.files)
-    few = len(saved.findings)
+    archive = run.document.get("archive") or {}
+    nodes = {row["node"] for row in run.files if row["node"]}
+    asked = run.document.get("detectors") or ()
+    deaf = len(unanswered_detectors(run))
+    hurt = sum(1 for row in run.files if row["damaged"])
+    files = archive.get("files") or len(run.files)
+    few = len(run.findings)
     return [
-        _cell("From", clock(saved.window[0] if saved.window else None), current().label),
-        _cell("To", clock(saved.window[1] if saved.window else None), current().label),
+        _cell("From", clock(run.window[0] if run.window else None), current().label),
+        _cell("To", clock(run.window[1] if run.window else None), current().label),
         _cell("Files", f"{files:,}", f"of {count(len(nodes), 'node')}, {hurt:,} damaged"),
         _cell("Facts read", f"{archive.get('events') or 0:,}", "from their lines"),
         _cell("Kinds of trouble looked for", f"{len(asked) - deaf:,}", f"{deaf:,} could not be"),

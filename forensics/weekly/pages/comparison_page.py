@@ -6,20 +6,28 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from forensics.report import page, theme
-from forensics.report.html import Child, Line, Markup, anchor, code, figure, join, table, tag
+from forensics.report.html import Child, Markup, TableRow, anchor, code, figure, join, table, tag
 from forensics.report.plotly_sheet import CLEAR, CONFIG, FONT, Figure
-from forensics.weekly.comparison import HEAD, Comparison, Pair, cells, pairs, rate, sides
-from forensics.weekly.metrics import BROKER
+from forensics.weekly.comparison import (
+    TABLE_HEAD,
+    Comparison,
+    CountPair,
+    count_pairs,
+    describe_windows,
+    format_rate,
+    table_cells,
+)
+from forensics.weekly.metrics import BROKER_SIGNALS
 from forensics.weekly.pages.week_sections import COLOURS
 
 ROWS, DRAWN, LISTED = 500, 12, 100
 A, B = "#8a949f", "#0072B2"
 
 
-def draw(found: Comparison, target: Path) -> Path:
+def draw_comparison(found: Comparison, target: Path) -> Path:
     """Draw a comparison, and give the page's path."""
     title = "Two windows compared"
-    return page.save(
+    return page.write_page(
         target,
         title,
         tag("a", "Skip to the verdict", href="#verdict", class_="skip"),
@@ -44,7 +52,7 @@ def _verdict(found: Comparison) -> Markup:
     judged = found.judgement
     badge = tag("span", judged.word, class_="badge")
     says = tag("p", badge, f" B beside A: {judged.why}.", class_="answer")
-    windows = (tag("p", tag("b", name), f": {words}") for name, words in sides(found))
+    windows = (tag("p", tag("b", name), f": {words}") for name, words in describe_windows(found))
     return tag("div", says, *windows, class_=f"verdict level-{COLOURS[judged.word]}")
 
 
@@ -53,13 +61,13 @@ def _brokers(found: Comparison) -> list[int]:
 
 
 def _counts(found: Comparison) -> Markup:
-    head = ("Count", *HEAD[1:])
-    whole = table(head, [cells(pair) for pair in pairs(found)], caption="Of the whole cluster",
-                  numbers=head[1:])  # fmt: skip
+    head = ("Count", *TABLE_HEAD[1:])
+    cells = [table_cells(pair) for pair in count_pairs(found)]
+    whole = table(head, cells, caption="Of the whole cluster", numbers=head[1:])
     brokers = _brokers(found)
     rows: list[list[Child]] = [
-        [f"broker {broker}", *cells(pair)]
-        for broker in brokers[:LISTED] for pair in pairs(found, broker) if any(pair.counts)
+        [f"broker {broker}", *table_cells(pair)]
+        for broker in brokers[:LISTED] for pair in count_pairs(found, broker) if any(pair.counts)
     ]  # fmt: skip
     if not rows:
         return whole
@@ -74,7 +82,7 @@ def _counts(found: Comparison) -> Markup:
 def _drawing(found: Comparison, brokers: Sequence[int]) -> Figure:
     """Draw a column for each signal, and two bars for each broker."""
     names = [f"broker {broker}" for broker in brokers]
-    rows = [pairs(found, broker) for broker in brokers]
+    rows = [count_pairs(found, broker) for broker in brokers]
     layout: Figure = {
         "height": 80 + 44 * len(brokers), "showlegend": False, "barmode": "group", "bargap": 0.3,
         "margin": {"l": 8, "r": 8, "t": 44, "b": 30}, "hovermode": "closest", "dragmode": False,
@@ -84,9 +92,9 @@ def _drawing(found: Comparison, brokers: Sequence[int]) -> Figure:
         "hoverlabel": {"font": {"family": FONT, "size": 12}, "align": "left"},
     }  # fmt: skip
     traces: list[Figure] = []
-    for at, signal in enumerate(BROKER):
+    for at, signal in enumerate(BROKER_SIGNALS):
         number = "" if not at else str(at + 1)
-        wide = 1 / len(BROKER)
+        wide = 1 / len(BROKER_SIGNALS)
         layout[f"xaxis{number}"] = {
             "domain": [round(at * wide + 0.012, 4), round((at + 1) * wide - 0.012, 4)],
             "rangemode": "tozero", "fixedrange": True, "nticks": 3, "anchor": f"y{number}",
@@ -107,11 +115,12 @@ def _drawing(found: Comparison, brokers: Sequence[int]) -> Figure:
     return {"data": traces, "layout": layout, "config": CONFIG | {"modeBarButtons": [["toImage"]]}}
 
 
-def _bars(names: Sequence[str], mine: Sequence[Pair], side: int, number: str) -> Figure:
+def _bars(names: Sequence[str], mine: Sequence[CountPair], side: int, number: str) -> Figure:
     return {
         "type": "bar", "orientation": "h", "y": list(names),
         "x": [pair.rates[side] for pair in mine], "marker": {"color": (A, B)[side]},
-        "customdata": [f"{'AB'[side]}, {name}: {pair.signal.title} {rate(pair.rates[side])} an hour"
+        "customdata": [f"{'AB'[side]}, {name}: {pair.signal.title} "
+                       f"{format_rate(pair.rates[side])} an hour"
                        for name, pair in zip(names, mine, strict=True)],
         "hovertemplate": "%{customdata}<extra></extra>", "xaxis": f"x{number}",
         "yaxis": f"y{number}",
@@ -128,7 +137,7 @@ def _findings(found: Comparison) -> Markup:
         taken = "; accepted" if one.accepted else ""
         cells_: list[Child] = [badge, what, one.group["count"], one.state,
                                tag("span", f"{one.why}{taken}")]  # fmt: skip
-        rows.append(Line(cells_, {"class_": f"level-{anchor(str(one.group['severity']))}"}))
+        rows.append(TableRow(cells_, {"class_": f"level-{anchor(str(one.group['severity']))}"}))
     head = ("Level", "What", "Findings", "State", "Compared")
     listing = table(head, rows, caption="Findings of B beside those of A", numbers=head[2:3],
                     class_="troubles")  # fmt: skip

@@ -19,19 +19,19 @@ from forensics.report import theme
 from forensics.report.html import Child, Markup, figure, table, tag
 from forensics.report.plotly_sheet import CLEAR, CONFIG, FONT, Figure
 from forensics.weekly.coverage_normalisation import (
-    LEAST,
+    MIN_SCALABLE_SHARE,
     Coverage,
-    Summary,
+    WeekSummary,
     coverage,
-    hours,
+    format_coverage,
     node_of,
     per_window,
     same_rules,
     span_of,
 )
-from forensics.weekly.metrics import BROKER, CLUSTER, Signal
-from forensics.weekly.pages.week_view import View
-from forensics.weekly.week_verdict import lowered, total
+from forensics.weekly.metrics import BROKER_SIGNALS, CLUSTER_SIGNALS, Signal
+from forensics.weekly.pages.week_view import WeekView
+from forensics.weekly.week_verdict import cluster_total, lowercase_first
 
 # More rows than that are read by nobody; the table below the figure has them all.
 MOST = 8
@@ -39,7 +39,7 @@ ALL = "all brokers"
 HIGH, HEAD, FOOT = 74, 46, 34
 # Of a row, from below: the bar of coverage, a gap, the line.
 BAR, LOW, TALL = 0.14, 0.26, 0.58
-Weeks = Sequence[Summary | None]
+Weeks = Sequence[WeekSummary | None]
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ def points(names: Sequence[str], weeks: Weeks, key: str, broker: int | None) -> 
     return [_point(name, one, key, broker) for name, one in zip(names, weeks, strict=True)]
 
 
-def _point(name: str, one: Summary | None, key: str, broker: int | None) -> Point:
+def _point(name: str, one: WeekSummary | None, key: str, broker: int | None) -> Point:
     if one is None:
         return Point(name, None, None, None)
     if broker is None:
-        count, covered = total(one, key), coverage(one)
+        count, covered = cluster_total(one, key), coverage(one)
     else:
         told = one["signals"]["brokers"].get(str(broker), {})
         count, covered = float(told.get(key, 0)), coverage(one, [node_of(one, broker)])
@@ -82,7 +82,7 @@ def chosen(weeks: Weeks, most: int = MOST) -> list[int]:
     known = [one for one in weeks if one is not None]
     every = sorted({broker for one in known for broker in one["brokers"]})
     harm = dict.fromkeys(every, 0.0)
-    for signal in BROKER:
+    for signal in BROKER_SIGNALS:
         sums = {
             broker: sum(
                 one["signals"]["brokers"].get(str(broker), {}).get(signal.key, 0) for one in known
@@ -102,7 +102,7 @@ def drawing(names: Sequence[str], weeks: Weeks) -> Figure:
     breaks = _breaks(weeks)
     layout: dict[str, Any] = {"annotations": [], "shapes": []}
     traces: list[Figure] = []
-    for at, signal in enumerate(BROKER):
+    for at, signal in enumerate(BROKER_SIGNALS):
         grid = [points(names, weeks, signal.key, broker) for broker in rows]
         traces += _column(at, signal, grid, rows, breaks)
         _axes(layout, at, len(names), rows)
@@ -135,7 +135,7 @@ def _breaks(weeks: Weeks) -> list[int]:
 
 def _axes(layout: dict[str, Any], at: int, weeks: int, rows: Sequence[int | None]) -> None:
     number = "" if not at else str(at + 1)
-    wide = 1 / len(BROKER)
+    wide = 1 / len(BROKER_SIGNALS)
     names = [ALL if broker is None else f"broker {broker}" for broker in rows]
     layout[f"xaxis{number}"] = {
         "domain": [round(at * wide + 0.012, 4), round((at + 1) * wide - 0.012, 4)],
@@ -184,7 +184,7 @@ def _column(
     traces = [_bars(grid) | axes]
     for place, (row, broker) in enumerate(zip(grid, rows, strict=True)):
         scale = shared if broker is not None else max(1.0, _top(row))
-        colour = theme.HATCH if broker is None else theme.broker(broker)
+        colour = theme.HATCH if broker is None else theme.broker_colour(broker)
         who = ALL if broker is None else f"broker {broker}"
         traces.append(_line(row, place, scale, colour, breaks, f"{who}: {signal.title}") | axes)
         if seen := _seen(row, place, colour, f"{who}: {signal.title}"):
@@ -204,7 +204,7 @@ def _bars(grid: Sequence[Sequence[Point]]) -> Figure:
         "type": "bar", "x": [at for at, _, _ in known], "base": [base for _, base, _ in known],
         "y": [round(BAR * one.ratio, 3) for _, _, one in known], "width": 0.72,
         "marker": {"color": theme.HATCH, "line": {"width": 0}},
-        "customdata": [f"{shown(one.week)}: logs cover {hours(one.covered or (0, 0))}"
+        "customdata": [f"{shown(one.week)}: logs cover {format_coverage(one.covered or (0, 0))}"
                        for _, _, one in known],
         "hovertemplate": "%{customdata}<extra></extra>",
     }  # fmt: skip
@@ -256,7 +256,7 @@ def _story(name: str, one: Point) -> str:
     told = f"{name}, {shown(one.week)}"
     if one.covered is None:
         return f"{told}: this week is not in the store"
-    where = f"logs cover {hours(one.covered)}"
+    where = f"logs cover {format_coverage(one.covered)}"
     if one.count is None or (one.value is None and not one.count):
         return f"{told}: not known, {where}"
     if one.value is None:
@@ -277,33 +277,34 @@ def format_count(value: float | None) -> str:
 ROWS = 60
 
 
-def draw(view: View) -> Markup:
+def draw_trend(view: WeekView) -> Markup:
     """Draw the grid, with what it says in words and its numbers below it."""
     grid = drawing(view.names, view.weeks)
     folded = tag("details", tag("summary", "Signals as a table"), _table(view))
     return figure("figure-trend", grid, _says(view), folded, _cluster(view))
 
 
-def _says(view: View) -> str:
+def _says(view: WeekView) -> str:
     known = sum(one is not None for one in view.weeks)
     brokers = chosen(view.weeks)
     every = {broker for one in view.weeks if one for broker in one["brokers"]}
     left = len(every) - len(brokers)
     more = f"; {count(left, 'broker')} with less to tell in the table" if left else ""
-    told = ((lowered(signal.title), _rise(view, signal)) for signal in BROKER)
+    told = ((lowercase_first(signal.title), _rise(view, signal)) for signal in BROKER_SIGNALS)
     worst = [f"{title} {words}" for title, words in told if words]
-    rises = f" Far above the weeks before: {listed(worst, len(BROKER))}." if worst else ""
+    rises = f" Far above the weeks before: {listed(worst, len(BROKER_SIGNALS))}." if worst else ""
     over = f"{view.names[0]} to {view.names[-1]}"
     return (
         f"{count(known, 'week')} of {over}, {count(len(brokers), 'broker')}{more}.{rises} "
         "A point is the count for a whole week, scaled up where logs are missing; the grey bar "
         "beneath it is the share of that week that the broker's logs cover. With less than "
-        f"{LEAST:.0%} there is no point; a triangle marks that something was seen nevertheless. "
-        "At a dotted line the rules changed: the counts beside it are not of the same kind."
+        f"{MIN_SCALABLE_SHARE:.0%} there is no point; a triangle marks that something was seen "
+        "nevertheless. At a dotted line the rules changed: the counts beside it are not of "
+        "the same kind."
     )
 
 
-def _rise(view: View, signal: Signal) -> str | None:
+def _rise(view: WeekView, signal: Signal) -> str | None:
     """Say how far the week is above the middle of the weeks before it."""
     row = points(view.names, view.weeks, signal.key, None)
     before = sorted(one.value for one in row[:-1] if one.value is not None)
@@ -316,7 +317,7 @@ def _rise(view: View, signal: Signal) -> str | None:
     return f"{format_count(now)} against {format_count(middle)}"
 
 
-def _table(view: View) -> Markup:
+def _table(view: WeekView) -> Markup:
     every = chosen(view.weeks, ROWS)
     rows: list[list[Child]] = []
     for broker in (None, *every):
@@ -324,7 +325,7 @@ def _table(view: View) -> Markup:
         rows.extend(
             [name, signal.title, *(_cell(one) for one in points(view.names, view.weeks, signal.key,
                                                                 broker))]
-            for signal in BROKER
+            for signal in BROKER_SIGNALS
         )  # fmt: skip
     head = ("Broker", "Signal", *view.names)
     caption = "Counted, not scaled up; in brackets the share of the week that logs cover"
@@ -340,13 +341,13 @@ def _cell(one: Point) -> str:
     return f"{told} ({100 * part // whole if whole else 0} %)"
 
 
-def _cluster(view: View) -> Markup:
+def _cluster(view: WeekView) -> Markup:
     rows: list[list[Child]] = [
-        [signal.title, *(_total(one, signal) for one in view.weeks)] for signal in CLUSTER
+        [signal.title, *(_total(one, signal) for one in view.weeks)] for signal in CLUSTER_SIGNALS
     ]
     head = ("Signal", *view.names)
     return table(head, rows, caption="Of the whole cluster, counted", numbers=view.names)
 
 
 def _total(one: object, signal: Signal) -> str:
-    return "-" if one is None else format_count(total(one, signal.key))  # type: ignore[arg-type]
+    return "-" if one is None else format_count(cluster_total(one, signal.key))  # type: ignore[arg-type]

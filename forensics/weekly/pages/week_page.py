@@ -8,20 +8,20 @@ from pathlib import Path
 
 from forensics.report import page
 from forensics.report.html import Child, Markup, join, tag
-from forensics.weekly.coverage_normalisation import Summary
+from forensics.weekly.coverage_normalisation import WeekSummary
 from forensics.weekly.notes import Notes
 from forensics.weekly.pages import small_multiples, week_sections
-from forensics.weekly.pages.week_view import View, view
+from forensics.weekly.pages.week_view import WeekView, build_view
 
 SUMMARY = "week.json"
-Section = tuple[str, str, Callable[[View], Markup]]
+Section = tuple[str, str, Callable[[WeekView], Markup]]
 FOOT = (
     "All times are UTC; a week begins on Monday. A finding belongs to the week in which it begins."
 )
 SECTIONS: Sequence[Section] = (
     ("verdict", "Verdict", week_sections.draw_verdict),
     ("findings", "Findings", week_sections.draw_findings),
-    ("trend", "Week by week", small_multiples.draw),
+    ("trend", "Week by week", small_multiples.draw_trend),
     ("flapping", "Brokers away", week_sections.draw_flapping),
     ("nights", "Slow burn", week_sections.draw_nights),
     ("hours", "Hour by hour", week_sections.hourly),
@@ -31,11 +31,11 @@ SECTIONS: Sequence[Section] = (
 )
 
 
-def draw(week_dir: Path, earlier: Sequence[Summary], notes: Notes | None = None) -> Path:
+def draw_week(week_dir: Path, earlier: Sequence[WeekSummary], notes: Notes | None = None) -> Path:
     """Draw `index.html` of a week from its week.json and those of the weeks before it."""
-    told = view(json.loads((week_dir / SUMMARY).read_text("utf-8")), earlier, notes)
+    told = build_view(json.loads((week_dir / SUMMARY).read_text("utf-8")), earlier, notes)
     parts = [(id_, title, inside(told)) for id_, title, inside in SECTIONS]
-    return page.save(
+    return page.write_page(
         week_dir / "index.html",
         f"Kafka in week {told.name}",
         tag("a", "Skip to the verdict", href="#verdict", class_="skip"),
@@ -46,7 +46,7 @@ def draw(week_dir: Path, earlier: Sequence[Summary], notes: Notes | None = None)
     )
 
 
-def _header(told: View, parts: Sequence[tuple[str, str, Markup]]) -> Markup:
+def _header(told: WeekView, parts: Sequence[tuple[str, str, Markup]]) -> Markup:
     links = (tag("li", tag("a", title, href=f"#{id_}")) for id_, title, _ in parts[1:])
     return tag(
         "header",
@@ -56,7 +56,7 @@ def _header(told: View, parts: Sequence[tuple[str, str, Markup]]) -> Markup:
     )
 
 
-def _ways(told: View) -> list[Child]:
+def _ways(told: WeekView) -> list[Child]:
     ways: list[Child] = [tag("a", "All weeks", href="../../index.html")]
     if told.before is not None:
         name = str(told.before["week"])

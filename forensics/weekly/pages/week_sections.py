@@ -19,46 +19,53 @@ from typing import Any
 from forensics.lib.formatting import LEVELS, clock, count, lasting, listed
 from forensics.report.html import (
     Child,
-    Line,
     Markup,
+    TableRow,
     anchor,
     code,
-    command,
+    command_block,
     figure,
     join,
-    key,
+    render_legend,
     table,
     tag,
 )
-from forensics.weekly.coverage_normalisation import Summary, coverage, hours, node_of, span_of
-from forensics.weekly.metrics import NIGHT, NIGHTS
+from forensics.weekly.coverage_normalisation import (
+    WeekSummary,
+    coverage,
+    format_coverage,
+    node_of,
+    span_of,
+)
+from forensics.weekly.metrics import MAX_LOW_ISR_NIGHTS, NIGHT
 from forensics.weekly.notes import Note
 from forensics.weekly.pages import hourly_heatmap
-from forensics.weekly.pages.week_view import View
-from forensics.weekly.recurrence import Trouble, last_day
+from forensics.weekly.pages.week_view import WeekView
+from forensics.weekly.recurrence import RecurringFinding, last_day
 
 MAX_NIGHT_ROWS = 100
 NIGHTS_HEAD = ("Partition", "Nights of this week", "Thin by night", "Nights of all weeks", "Weeks")
 
 
-def draw_nights(view: View) -> Markup:
+def draw_nights(view: WeekView) -> Markup:
     """Draw the partitions of too many nights, those of the most first."""
     told = view.week["nights"]
-    often = [row for row in told["partitions"] if row[1] > NIGHTS]
+    often = [row for row in told["partitions"] if row[1] > MAX_LOW_ISR_NIGHTS]
     rule = (
-        f"Listed is who was down to one replica in sync for a minute or more in more than {NIGHTS} "
-        f"of {told['nights']} nights ({NIGHT[0]}:00 to {NIGHT[1] - 24:02d}:00 UTC)."
+        "Listed is who was down to one replica in sync for a minute or more in more than "
+        f"{MAX_LOW_ISR_NIGHTS} of {told['nights']} nights ({NIGHT[0]}:00 to "
+        f"{NIGHT[1] - 24:02d}:00 UTC)."
     )
     if not often:
         some = len(told["partitions"]) + told["left_out"]
         few = f" {count(some, 'partition')} in fewer nights." if some else ""
-        says = f"No partition.{few} The logs cover {hours(coverage(view.week))}."
+        says = f"No partition.{few} The logs cover {format_coverage(coverage(view.week))}."
         return join([tag("p", rule), tag("p", says)])
     known = [{row[0]: row[1] for row in one["nights"]["partitions"]} for one in view.weeks if one]
     rows: list[list[Child]] = [
         [name, nights, lasting(round(minutes * 60_000)),
          sum(one.get(name, 0) for one in known),
-         f"{sum(one.get(name, 0) > NIGHTS for one in known)} of {len(known)}"]
+         f"{sum(one.get(name, 0) > MAX_LOW_ISR_NIGHTS for one in known)} of {len(known)}"]
         for name, nights, minutes in often[:MAX_NIGHT_ROWS]
     ]  # fmt: skip
     left = told["often"] - len(rows)
@@ -75,7 +82,7 @@ FLAPPING_HEAD = ("Broker", "Left unplanned", "Last week", "Weeks with it", "Away
         "Median", "Planned", "Logs cover")  # fmt: skip
 
 
-def draw_flapping(view: View) -> Markup:
+def draw_flapping(view: WeekView) -> Markup:
     """Draw a row for each broker that was away, the most unplanned absences first."""
     away: Mapping[str, Mapping[str, Any]] = view.week["away"]
     found = {int(name): told for name, told in away.items() if told["unplanned"] or told["planned"]
@@ -94,23 +101,23 @@ def draw_flapping(view: View) -> Markup:
     return join([tag("p", f"{says}."), listing, more])
 
 
-def _nobody(view: View) -> str:
+def _nobody(view: WeekView) -> str:
     covered = coverage(view.week)
-    return f"No log tells of a broker that was away; the logs cover {hours(covered)}."
+    return f"No log tells of a broker that was away; the logs cover {format_coverage(covered)}."
 
 
-def _flapping_row(view: View, broker: int, told: Mapping[str, Any]) -> list[Child]:
+def _flapping_row(view: WeekView, broker: int, told: Mapping[str, Any]) -> list[Child]:
     known = [one for one in view.weeks if one is not None]
     with_it = sum(bool(one["away"].get(str(broker), {}).get("unplanned")) for one in known)
     lengths = [_length(told[name]) for name in ("minutes", "longest", "median")]
     return [
         f"broker {broker}", told["unplanned"], _then(view.before, broker),
         f"{with_it} of {len(known)}", *lengths, told["planned"],
-        hours(coverage(view.week, [node_of(view.week, broker)])),
+        format_coverage(coverage(view.week, [node_of(view.week, broker)])),
     ]  # fmt: skip
 
 
-def _then(before: Summary | None, broker: int) -> str:
+def _then(before: WeekSummary | None, broker: int) -> str:
     if before is None:
         return "-"
     told = before["away"].get(str(broker))
@@ -134,7 +141,7 @@ PARTS = (
 )  # fmt: skip
 
 
-def draw_findings(view: View) -> Markup:
+def draw_findings(view: WeekView) -> Markup:
     """Draw a table for each state, and what is of level low or info folded away."""
     parts = [_part(view, *part) for part in PARTS]
     shown = [*(part for part in parts if part), _accepted(view), _quiet(view)]
@@ -146,7 +153,7 @@ def draw_findings(view: View) -> Markup:
     return join([*shown, more if left else None, _how(view)], "\n")
 
 
-def _how(view: View) -> Markup | None:
+def _how(view: WeekView) -> Markup | None:
     """Show what to write into notes.yaml, for the worst finding that nobody has spoken of."""
     loose = [one for one in view.troubles if one.is_open and one.note is None]
     if not loose:
@@ -165,10 +172,10 @@ def _how(view: View) -> Markup | None:
         "has accepted_until is left out of the verdict, and comes back when that day is over."
     )
     summary = tag("summary", "Say who looks after a finding, or accept it for a while")
-    return tag("details", summary, tag("p", says), command(lines))
+    return tag("details", summary, tag("p", says), command_block(lines))
 
 
-def _part(view: View, id_: str, states: Sequence[str], title: str, says: str) -> Markup | None:
+def _part(view: WeekView, id_: str, states: Sequence[str], title: str, says: str) -> Markup | None:
     found = view.some(*states)
     if not found:
         return None
@@ -186,7 +193,7 @@ def _more(found: int, most: int) -> Markup | None:
     return tag("p", f"And {found - most:,} more.") if found > most else None
 
 
-def _accepted(view: View) -> Markup | None:
+def _accepted(view: WeekView) -> Markup | None:
     found = [one for one in view.troubles if one.accepted and one.is_open]
     if not found:
         return None
@@ -197,7 +204,7 @@ def _accepted(view: View) -> Markup | None:
     )
 
 
-def _quiet(view: View) -> Markup | None:
+def _quiet(view: WeekView) -> Markup | None:
     found = [one for one in view.troubles if not one.is_incident and not one.accepted]
     if not found:
         return None
@@ -206,26 +213,26 @@ def _quiet(view: View) -> Markup | None:
     return tag("details", summary, listed, _more(len(found), QUIET), class_="below")
 
 
-def _table(view: View, found: Sequence[Trouble], caption: str) -> Markup:
+def _table(view: WeekView, found: Sequence[RecurringFinding], caption: str) -> Markup:
     rows = [_finding_row(view, one) for one in found]
     return table(FINDINGS_HEAD, rows, caption=caption, numbers=("Findings",), class_="troubles")
 
 
-def _finding_row(view: View, one: Trouble) -> Line:
+def _finding_row(view: WeekView, one: RecurringFinding) -> TableRow:
     badge = tag("span", one.group["severity"], class_="badge")
     again = f"{one.weeks} of {_known(view)}, first in {one.first}" if one.weeks > 1 else one.first
     why = f"{one.state}: {one.why}" if one.state != "seen" else one.why
     cells: list[Child] = [badge, _what(view, one), one.group["count"], tag("span", again),
                           tag("span", why), _note(one)]  # fmt: skip
     level = f"level-{anchor(str(one.group['severity']))}"
-    return Line(cells, {"class_": level, "data_state": one.state})
+    return TableRow(cells, {"class_": level, "data_state": one.state})
 
 
-def _known(view: View) -> int:
+def _known(view: WeekView) -> int:
     return sum(one is not None for one in view.weeks)
 
 
-def _what(view: View, one: Trouble) -> Markup:
+def _what(view: WeekView, one: RecurringFinding) -> Markup:
     """Link the worst finding, and say the signature, which notes.yaml is keyed by."""
     page = "report.html" if one.week == view.name else f"../{one.week}/report.html"
     reachable = one.week == view.name or view.holds(one.week)
@@ -236,7 +243,7 @@ def _what(view: View, one: Trouble) -> Markup:
     return tag("div", link, where, tag("br"), key)
 
 
-def _note(one: Trouble) -> Markup | None:
+def _note(one: RecurringFinding) -> Markup | None:
     note = one.note
     if note is None:
         return tag("span", "-")
@@ -275,7 +282,7 @@ OWN = {
 }
 
 
-def draw_verdict(view: View) -> Markup:
+def draw_verdict(view: WeekView) -> Markup:
     """Say it in one sentence, with cells below it."""
     judged = view.judgement
     badge = tag("span", judged.word, class_="badge")
@@ -286,7 +293,7 @@ def draw_verdict(view: View) -> Markup:
     return tag("div", *inside, class_=f"verdict level-{COLOURS[judged.word]}")
 
 
-def _mixed(view: View) -> Markup | None:
+def _mixed(view: WeekView) -> Markup | None:
     """Warn of counts that come from two sets of rules."""
     older = len(view.week["older_rules"])
     if not older:
@@ -297,13 +304,13 @@ def _mixed(view: View) -> Markup | None:
     return tag("p", says, link, ").", class_="warning")
 
 
-def sentence(view: View) -> str:
+def sentence(view: WeekView) -> str:
     """Say the verdict: better, same or worse, the coverage, and the reason in numbers."""
     judged = view.judgement
-    return f"{SAYS[judged.word]}, coverage {hours(judged.now)}: {judged.why}."
+    return f"{SAYS[judged.word]}, coverage {format_coverage(judged.now)}: {judged.why}."
 
 
-def _worst(view: View) -> Child:
+def _worst(view: WeekView) -> Child:
     found = [one for one in view.troubles if one.is_incident and one.is_open and not one.accepted]
     if not found:
         return None
@@ -311,12 +318,12 @@ def _worst(view: View) -> Child:
     return join(["The worst: ", tag("a", found[0].group["title"], href=f"report.html#{link}"), "."])
 
 
-def subject(one: Trouble) -> str:
+def subject(one: RecurringFinding) -> str:
     """Give the place in the postmortem that tells of a trouble's worst finding."""
     return anchor(str(one.group["findings"][0][0]))
 
 
-def _cells(view: View) -> list[Markup]:
+def _cells(view: WeekView) -> list[Markup]:
     start, end = view.week["window"]
     levels = view.week["levels"]
     incidents = [f"{levels[level]} {level}" for level in LEVELS[:3] if levels.get(level)]
@@ -325,10 +332,10 @@ def _cells(view: View) -> list[Markup]:
     unknown = view.some("not evaluable")
     known = sum(one is not None for one in view.weeks) - 1
     covered, then = view.judgement.now, view.judgement.then
-    before = f"last week {hours(then)}" if then else "last week is not in the store"
+    before = f"last week {format_coverage(then)}" if then else "last week is not in the store"
     return [
         _cell("Week", clock(start)[:10], f"to {clock(end - 1)[:10]}, UTC"),
-        _cell("Coverage of brokers and controllers", hours(covered), before),
+        _cell("Coverage of brokers and controllers", format_coverage(covered), before),
         _cell("Incidents begun", ", ".join(incidents) or "none",
               f"{accepted} accepted" if accepted else ""),
         _cell("New", f"{len(view.some('new', 'seen')):,}",
@@ -348,7 +355,7 @@ DAY = 86_400_000
 NODES, CHANGES = 300, 100
 
 
-def hourly(view: View) -> Markup:
+def hourly(view: WeekView) -> Markup:
     """Draw when leaders were lost, hour by hour."""
     cells: Sequence[int | None] = view.week["hours"]
     busy = sorted(((many or 0, -at) for at, many in enumerate(cells)), reverse=True)
@@ -368,11 +375,15 @@ def hourly(view: View) -> Markup:
     listing = table(head, rows, caption="Leaderships lost by hour, UTC", numbers=head[1:])
     folded = tag("details", tag("summary", "Hours as a table"), listing)
     return figure(
-        "figure-hours", hourly_heatmap.drawing(cells), says, key(hourly_heatmap.key(cells)), folded
+        "figure-hours",
+        hourly_heatmap.drawing(cells),
+        says,
+        render_legend(hourly_heatmap.key(cells)),
+        folded,
     )
 
 
-def changed(view: View) -> Markup:
+def changed(view: WeekView) -> Markup:
     """List what is different from the week before."""
     if view.before is None and not view.changes:
         return tag("p", "The week before is not in the store, so nothing can be compared with it.")
@@ -382,7 +393,7 @@ def changed(view: View) -> Markup:
     return table(("What", "Change"), rows, caption="Changes since the week before")
 
 
-def covered(view: View) -> Markup:
+def covered(view: WeekView) -> Markup:
     """Show for each node how much of the week its logs cover, day by day."""
     nodes: Mapping[str, Mapping[str, Any]] = view.week["nodes"]
     rows = [_node(view, name, nodes[name]) for name in sorted(nodes, key=_by_role(nodes))[:NODES]]
@@ -412,10 +423,10 @@ def _by_role(nodes: Mapping[str, Mapping[str, Any]]) -> Any:
     return order
 
 
-def _node(view: View, name: str, told: Mapping[str, Any]) -> list[Child]:
+def _node(view: WeekView, name: str, told: Mapping[str, Any]) -> list[Child]:
     versions = view.week["versions"].get(name, [])
     whole = span_of(view.week)
-    says = hours((told["covered_ms"], whole))
+    says = format_coverage((told["covered_ms"], whole))
     return [name, says, _strip(told["days"], says), listed(versions) or "-"]
 
 
@@ -429,7 +440,7 @@ def _strip(by_day: Sequence[int], says: str) -> Markup:
     return tag("span", *pieces, class_="strip", role="img", aria_label=says)
 
 
-def days(view: View) -> Markup:
+def days(view: WeekView) -> Markup:
     """Link each day of the postmortem, with what began on it."""
     start = int(view.week["window"][0])
     rows = []
@@ -444,9 +455,9 @@ def days(view: View) -> Markup:
         lost = (
             "?" if all(many is None for many in cells) else f"{sum(many or 0 for many in cells):,}"
         )
-        rows.append(Line(
+        rows.append(TableRow(
             [tag("a", f"{name} {date}", href=address), ", ".join(loud) or "none", len(found), lost,
-             hours(_day(view, at))],
+             format_coverage(_day(view, at))],
             {"class_": f"level-{anchor(found[0])}" if loud else None},
         ))  # fmt: skip
     head = ("Day of the postmortem", "Incidents begun", "All findings", "Leaderships lost",
@@ -454,7 +465,7 @@ def days(view: View) -> Markup:
     return table(head, rows, caption="The days of the week", numbers=head[2:4])
 
 
-def _day(view: View, at: int) -> tuple[int, int]:
+def _day(view: WeekView, at: int) -> tuple[int, int]:
     servers = [told for told in view.week["nodes"].values() if told["role"] != "client"]
     whole = coverage(view.week)[1] // 7
     return sum(told["days"][at] for told in servers if at < len(told["days"])), whole

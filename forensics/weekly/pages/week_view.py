@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forensics.weekly.coverage_normalisation import Summary
+from forensics.weekly.coverage_normalisation import WeekSummary
 from forensics.weekly.iso_week import Week
 from forensics.weekly.notes import Notes
-from forensics.weekly.recurrence import Trouble, troubles
-from forensics.weekly.week_verdict import Change, Judgement, changes, judge
+from forensics.weekly.recurrence import RecurringFinding, find_recurrences
+from forensics.weekly.week_verdict import Change, WeekVerdict, compare_weeks, find_changes
 
 # A quarter of a year, this week included.
 WEEKS = 12
 
 
 @dataclass(frozen=True)
-class View:
+class WeekView:
     """A week, the weeks before it, and what comparing them says."""
 
-    week: Summary
+    week: WeekSummary
     # the names of all weeks from the first one known, and their summaries where they are known
     names: Sequence[str]
-    weeks: Sequence[Summary | None]
-    troubles: Sequence[Trouble]
-    judgement: Judgement
+    weeks: Sequence[WeekSummary | None]
+    troubles: Sequence[RecurringFinding]
+    judgement: WeekVerdict
     changes: Sequence[Change]
     notes: Notes
 
@@ -34,7 +34,7 @@ class View:
         return str(self.week["week"])
 
     @property
-    def before(self) -> Summary | None:
+    def before(self) -> WeekSummary | None:
         """The week right before it, if it is in the store."""
         return self.weeks[-2] if len(self.weeks) > 1 else None
 
@@ -42,7 +42,7 @@ class View:
         """Whether a week is in the store, and so has pages."""
         return any(one is not None and one["week"] == name for one in self.weeks)
 
-    def some(self, *states: str, accepted: bool = False) -> list[Trouble]:
+    def some(self, *states: str, accepted: bool = False) -> list[RecurringFinding]:
         """Give the incidents in some state that are accepted, or are not."""
         return [
             one
@@ -51,21 +51,23 @@ class View:
         ]
 
 
-def view(week: Summary, earlier: Sequence[Summary], notes: Notes | None = None) -> View:
+def build_view(
+    week: WeekSummary, earlier: Sequence[WeekSummary], notes: Notes | None = None
+) -> WeekView:
     """Put a week beside the weeks before it, as many as a page shows."""
-    this = Week.named(str(week["week"]))
-    known = {Week.named(str(one["week"])).number: one for one in earlier}
+    this = Week.parse(str(week["week"]))
+    known = {Week.parse(str(one["week"])).number: one for one in earlier}
     first = min((at for at in known if this.number - WEEKS < at < this.number), default=this.number)
     numbers = range(first, this.number)
     shown = [known[at] for at in numbers if at in known]
-    notes = (notes or Notes()).bound((*shown, week))
+    notes = (notes or Notes()).resolve_ids((*shown, week))
     then = known.get(this.number - 1)
-    return View(
+    return WeekView(
         week,
         [str(Week(at)) for at in (*numbers, this.number)],
         [*(known.get(at) for at in numbers), week],
-        troubles(week, shown, notes),
-        judge(week, then, notes),
-        changes(week, then),
+        find_recurrences(week, shown, notes),
+        compare_weeks(week, then, notes),
+        find_changes(week, then),
         notes,
     )

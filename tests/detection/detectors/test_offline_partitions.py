@@ -35,7 +35,7 @@ def test_a_stroke_is_one_finding_with_all_its_partitions(tmp_path: Path) -> None
         "longest_s": 7.0,
         "still": 0,
     } == found.measures
-    assert ["t-9", "t-10"] == found.document()["partitions"]
+    assert ["t-9", "t-10"] == found.to_json()["partitions"]
     assert (100 * SECOND, 107 * SECOND, [1]) == (found.begin, found.end, found.brokers)
     assert 2 == len(found.evidence)
 

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from forensics.cli.app import group, jobs_folder
 from forensics.report.exports import event_stream
-from forensics.report.exports.markdown import code, fenced, plain
-from forensics.report.exports.tables import safe
-from forensics.run_output.reader import load
+from forensics.report.exports.markdown import code_span, escape, fenced_block
+from forensics.report.exports.tables import safe_cell
+from forensics.run_output.reader import load_run
 from tests.browser.outputs import ATTACKS, told_by
 from tests.report.sample_runs import errors, save
 
@@ -96,14 +96,14 @@ def test_a_ticket_keeps_text_text(hostile: str, tmp_path: Path) -> None:
 
 @given(st.text(max_size=40))
 def test_no_text_closes_its_fence_or_its_backticks(text: str) -> None:
-    block = fenced([text, text])
+    block = fenced_block([text, text])
     fence = block.partition("text\n")[0]
 
     assert re.findall(f"(?m)^{fence}", block) == [fence, fence]
-    assert "\n" not in code(text) + plain(text)
-    run = re.match("`+", code(text))
+    assert "\n" not in code_span(text) + escape(text)
+    run = re.match("`+", code_span(text))
     assert run
-    assert f"`{run[0]}" not in code(text)
+    assert f"`{run[0]}" not in code_span(text)
 
 
 def test_the_timeline_is_in_order_and_holds_findings_and_states(unclean: Path) -> None:
@@ -135,10 +135,10 @@ def test_events_stand_at_the_corrected_time(unclean: Path) -> None:
 def test_a_timeline_longer_than_memory_is_in_order_too(
     unclean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = list(event_stream.happenings(load(unclean), events=True))
+    whole = list(event_stream.stream_events(load_run(unclean), events=True))
     monkeypatch.setattr(event_stream, "HELD", 7)
 
-    assert list(event_stream.happenings(load(unclean), events=True)) == whole
+    assert list(event_stream.stream_events(load_run(unclean), events=True)) == whole
 
 
 def test_timesketch_gets_its_three_fields_in_every_line(unclean: Path) -> None:
@@ -217,8 +217,8 @@ def test_a_folder_of_sheets_holds_every_row(unclean: Path, tmp_path: Path) -> No
     assert not [name for name in names if name.startswith(".")]
     with (tmp_path / "sheets/leadership.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    saved = load(unclean).rows("leadership", ["topic", "leader", "started_at"])
-    assert [row["topic"] for row in rows] == [row["topic"] for row in saved]
+    run = load_run(unclean).rows("leadership", ["topic", "leader", "started_at"])
+    assert [row["topic"] for row in rows] == [row["topic"] for row in run]
     assert rows[1]["leader"] == "-1"
     assert rows[1]["started_at"] == "2026-11-18T11:38:48.922000Z"
 
@@ -240,7 +240,7 @@ def test_no_cell_is_a_formula(formula: str, tmp_path: Path) -> None:
 
 @given(st.text())
 def test_a_cell_shows_what_it_cannot_hold(text: str) -> None:
-    cell = safe(text)
+    cell = safe_cell(text)
 
     assert isinstance(cell, str)
     assert not set("\n\t\r\x1b\u202e") & set(cell)

@@ -18,9 +18,9 @@ from forensics.report.figures import (
     controller_terms,
     log_coverage,
 )
-from forensics.report.page import draw
+from forensics.report.page import draw_report
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from tests.report.sample_runs import START, Row, at, clocks, document, finding, iso, lanes, save
 
 MINUTE = 60_000
@@ -46,7 +46,7 @@ def test_an_absence_ends_when_the_broker_is_up_again(unclean: Path) -> None:
     silent = life(("up", 0, 1000), ("up", 9000, None), broker=3)
     save(unclean, "lanes", crash + asked + silent)
 
-    found = broker_absences.returns(load(unclean))
+    found = broker_absences.returns(load_run(unclean))
 
     assert [(one.number, one.gone - START, one.back - START, one.asked) for one in found] == [
         (1, 1000, 12_000, False),
@@ -57,7 +57,7 @@ def test_an_absence_ends_when_the_broker_is_up_again(unclean: Path) -> None:
 def test_who_has_not_come_back_has_no_return(unclean: Path) -> None:
     save(unclean, "lanes", life(("up", 0, 1000), ("crashed", 1000, None)))
 
-    assert broker_absences.section(load(unclean)) is None
+    assert broker_absences.render(load_run(unclean)) is None
 
 
 def test_terms_of_controllers_that_overlap_are_counted(unclean: Path) -> None:
@@ -66,7 +66,7 @@ def test_terms_of_controllers_that_overlap_are_counted(unclean: Path) -> None:
         office | {"node": "c-1", "broker": 1, "started_at": at(0), "ended_at": at(30_000)},
         office | {"node": "c-2", "broker": 2, "started_at": at(20_000), "ended_at": None},
     ])  # fmt: skip
-    drawn = controller_terms.section(load(unclean))
+    drawn = controller_terms.render(load_run(unclean))
 
     assert drawn is not None
     assert "the active controller changed 1 time; 1 overlap of two" in drawn
@@ -79,7 +79,7 @@ def test_a_node_that_should_speak_and_does_not_is_named(unclean: Path) -> None:
         covered | {"log": None, "state": "rotated", "why": "older files are gone",
                    "started_at": at(30_000), "ended_at": at(90_000)},
     ])  # fmt: skip
-    drawn = log_coverage.section(load(unclean))
+    drawn = log_coverage.render(load_run(unclean))
 
     assert drawn is not None
     assert "1 node without logs at some time, longest broker-1 for 1 min" in drawn
@@ -95,7 +95,7 @@ def test_a_hole_is_shaded_alike_on_every_figure_of_time(unclean: Path) -> None:
     ])  # fmt: skip
     next_term = {"node": "controller-2", "role": "controller", "broker": 101, "state": "active"}
     save(unclean, "lanes", [*lanes(), next_term | {"started_at": at(9000), "ended_at": None}])
-    html = draw(unclean).read_text("utf-8")
+    html = draw_report(unclean).read_text("utf-8")
     figures = re.findall(r'data-figure="(figure-(?:timeline|leaders|isr|terms))">(.*?)</scr', html)
 
     assert len(figures) == 4
@@ -116,7 +116,7 @@ def test_the_share_of_episodes_that_are_over_reaches_all_and_shows_the_limits(
     write_findings(document(told), unclean / "findings.json")
     known = load_limits()["stale-metadata"]
     drawn = json.loads(re.findall(r'data-figure="figure-episodes">(.*?)</script>',
-                                  str(client_episodes.section(load(unclean))))[0])  # fmt: skip
+                                  str(client_episodes.render(load_run(unclean))))[0])  # fmt: skip
     beside = [trace for trace in drawn["data"] if trace.get("xaxis") == "x2"]
     curve, *lines = beside
 
@@ -131,7 +131,7 @@ def test_the_share_of_episodes_that_are_over_reaches_all_and_shows_the_limits(
     write_findings(
         document(told) | {"packs": [{"name": "a"}, {"name": "b"}]}, unclean / "findings.json"
     )
-    assert client_episodes.limits(load(unclean)) == {}
+    assert client_episodes.read_limits(load_run(unclean)) == {}
 
 
 def test_a_clock_that_was_set_or_drifts_has_a_line_of_its_course(unclean: Path) -> None:
@@ -145,24 +145,27 @@ def test_a_clock_that_was_set_or_drifts_has_a_line_of_its_course(unclean: Path) 
     drifting = clocks()[2] | {"steps": [], "drift_ppm": 200.0, "offset_ms": 30,
                               "stretches": [stretch | {"drift_ppm": 200.0}]}  # fmt: skip
     save(unclean, "clocks", [clocks()[0], stepped, drifting])
-    run = load(unclean)
-    rows = run.rows("clocks", run.columns("clocks"))
-    drawn = clock_offsets.courses(rows, (START, START + 150_000))
+    run = load_run(unclean)
+    rows = run.rows("clocks", run.column_names("clocks"))
+    drawn = clock_offsets.draw_courses(rows, (START, START + 150_000))
 
     assert drawn is not None
-    assert [row["node"] for row in clock_offsets.moved(rows)] == ["broker-2", "broker-3"]
+    assert [row["node"] for row in clock_offsets.find_moved_clocks(rows)] == [
+        "broker-2",
+        "broker-3",
+    ]
     step, drift = drawn["data"]
     assert step["y"] == [0, 0, 20_000, 20_000]
     assert step["x"][1] == step["x"][2] == "2026-11-18 11:38:40"
     assert drift["y"] == [0, 30]
-    assert clock_offsets.courses(rows[:1], run.window) is None
+    assert clock_offsets.draw_courses(rows[:1], run.window) is None
 
 
 def test_a_single_term_has_no_figure_and_each_table_stands_once(unclean: Path) -> None:
-    one = draw(unclean).read_text("utf-8")
+    one = draw_report(unclean).read_text("utf-8")
     next_term = {"node": "controller-2", "role": "controller", "broker": 101, "state": "active"}
     save(unclean, "lanes", [*lanes(), next_term | {"started_at": at(9000), "ended_at": None}])
-    two = draw(unclean).read_text("utf-8")
+    two = draw_report(unclean).read_text("utf-8")
 
     assert "figure-terms" not in one
     assert 'id="figure-terms"' in two
@@ -174,7 +177,7 @@ def test_a_single_term_has_no_figure_and_each_table_stands_once(unclean: Path) -
 
 def test_every_figure_says_what_it_shows_and_has_a_table(unclean: Path) -> None:
     """A sentence that is not empty, and the data for who sees no figure."""
-    html = draw(unclean).read_text("utf-8")
+    html = draw_report(unclean).read_text("utf-8")
     figures = re.findall(r"<figure .*?</figure>", html, re.DOTALL)
 
     assert len(figures) >= 5
@@ -189,7 +192,7 @@ def test_every_figure_says_what_it_shows_and_has_a_table(unclean: Path) -> None:
 
 def test_the_timeline_is_there_without_a_script(unclean: Path) -> None:
     """Flags, lives, leaders: as plain SVG, with the numbers of the findings."""
-    html = draw(unclean).read_text("utf-8")
+    html = draw_report(unclean).read_text("utf-8")
     svg = re.search(r'<svg class="still".*?</svg>', html, re.DOTALL)
 
     assert svg
@@ -200,7 +203,7 @@ def test_the_timeline_is_there_without_a_script(unclean: Path) -> None:
 
 
 def test_with_shared_assets_the_library_lies_beside_the_page(unclean: Path) -> None:
-    page = draw(unclean, shared=True)
+    page = draw_report(unclean, shared=True)
     html = unescape(page.read_text("utf-8"))
     beside = [one.name for one in unclean.glob("plotly.*.js")]
 
@@ -210,13 +213,15 @@ def test_with_shared_assets_the_library_lies_beside_the_page(unclean: Path) -> N
     assert "script-src 'sha256-" in html
     assert re.search(r"script-src [^;]*'self'", html)
     # The page that holds everything does not let any file run.
-    assert not re.search(r"script-src [^;]*'self'", unescape(draw(unclean).read_text("utf-8")))
+    assert not re.search(
+        r"script-src [^;]*'self'", unescape(draw_report(unclean).read_text("utf-8"))
+    )
 
 
 @pytest.mark.parametrize("numbers", [[1, 8, 15, 22], list(range(0, 80, 10)), [1001, 1008]])
 def test_a_few_brokers_never_share_a_colour(numbers: list[int]) -> None:
     """Even where their ids fall on the same one; who had it first keeps it."""
-    given = theme.spread(numbers)
+    given = theme.assign_colours(numbers)
 
     assert len(set(given.values())) == len(numbers)
     assert given[numbers[0]] == theme.OKABE_ITO[numbers[0] % 7]

@@ -16,12 +16,12 @@ from click.testing import CliRunner, Result
 
 from forensics.cli.app import group, jobs_folder
 from forensics.errors import ForensicsError
-from forensics.report.histories import tell
-from forensics.report.histories.model import Place, Step, Story
-from forensics.report.histories.selection import Wanted
-from forensics.report.histories.text import lines, plain
+from forensics.report.histories import build_timelines
+from forensics.report.histories.model import Location, Step, Timeline
+from forensics.report.histories.selection import Selection
+from forensics.report.histories.text import no_colour, render_lines
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from forensics.settings import Settings
 from tests.report.sample_runs import (
     BACK,
@@ -75,41 +75,41 @@ def version(number: int, isr: list[int] | None, start: int | None, end: int | No
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Callable[..., Story]:
+def told(tmp_path: Path) -> Callable[..., Timeline]:
     """Save tables, and tell the history of their partition."""
 
     def give(
         epochs: list[Row], versions: list[Row], events: list[Row], **asked: str | None
-    ) -> Story:
+    ) -> Timeline:
         for name, rows in (("leadership", epochs), ("isr", versions), ("events", events)):
             save(tmp_path, name, rows)
         write_findings(document(unclean_findings()), tmp_path / "findings.json")
-        return tell(load(tmp_path), Wanted((FIREHOSE,), **asked))[0]  # type: ignore[arg-type]
+        return build_timelines(load_run(tmp_path), Selection((FIREHOSE,), **asked))[0]  # type: ignore[arg-type]
 
     return give
 
 
-def only(story: Story, what: str) -> list[Step]:
-    return [step for step in story.steps if step.what == what]
+def only(story: Timeline, what: str) -> list[Step]:
+    return [step for step in story.steps if step.kind == what]
 
 
-def shown(story: Story) -> str:
-    return "\n".join(lines(story, plain))
+def shown(story: Timeline) -> str:
+    return "\n".join(render_lines(story, no_colour))
 
 
 def test_a_partition_begins_with_a_sentence_that_sums_it_up(unclean: Path) -> None:
-    story = tell(load(unclean), Wanted((FIREHOSE,)))[0]
+    story = build_timelines(load_run(unclean), Selection((FIREHOSE,)))[0]
 
     assert (
         "metrics-firehose-1: 4 leader epochs (0 to 3), led by 2, 1, none, 2; unclean election into "
         "epoch 3; loss: 845 to 1,262 records from offset 0 to 1,261; without a leader for 2.4 s; "
         "0 to 2 of 2 replicas in sync, 5 versions of the ISR."
-    ) == story.says
-    assert next(lines(story, plain)) == story.says
+    ) == story.summary
+    assert next(render_lines(story, no_colour)) == story.summary
 
 
 def test_every_leader_epoch_is_told_with_times_kind_and_evidence(
-    told: Callable[..., Story],
+    told: Callable[..., Timeline],
 ) -> None:
     story = told(
         [
@@ -135,7 +135,7 @@ def test_every_leader_epoch_is_told_with_times_kind_and_evidence(
     ) in text
 
 
-def test_versions_say_who_left_and_joined_and_by_whom(told: Callable[..., Story]) -> None:
+def test_versions_say_who_left_and_joined_and_by_whom(told: Callable[..., Timeline]) -> None:
     story = told(
         [epoch(0, 1, 1_000, 9_000), epoch(1, 1, 9_000, None)],
         [
@@ -147,7 +147,7 @@ def test_versions_say_who_left_and_joined_and_by_whom(told: Callable[..., Story]
         [line("partition_state", 3_000, 101, rule="isr.updated@3.1")],
     )
 
-    says = [step.says for step in only(story, "isr")]
+    says = [step.text for step in only(story, "isr")]
 
     assert [
         "ISR 1,2 (version 0)",
@@ -158,7 +158,7 @@ def test_versions_say_who_left_and_joined_and_by_whom(told: Callable[..., Story]
 
 
 def test_a_version_that_no_line_states_leaves_the_end_of_the_one_before_open(
-    told: Callable[..., Story],
+    told: Callable[..., Timeline],
 ) -> None:
     story = told(
         [epoch(0, 1, 1_000, None)],
@@ -173,7 +173,7 @@ def test_a_version_that_no_line_states_leaves_the_end_of_the_one_before_open(
 
 
 def test_holes_between_and_before_leader_epochs_are_said_to_be_unknown(
-    told: Callable[..., Story],
+    told: Callable[..., Timeline],
 ) -> None:
     story = told(
         [epoch(4, 1, 10_000, 20_000), epoch(5, None, 30_000, 40_000), epoch(6, 2, 40_000, 50_000)],
@@ -181,7 +181,7 @@ def test_holes_between_and_before_leader_epochs_are_said_to_be_unknown(
         [],
     )
 
-    unknown = [(step.at, step.until) for step in only(story, "unknown")]
+    unknown = [(step.start, step.end) for step in only(story, "unknown")]
 
     assert [
         (START, START + 10_000),
@@ -190,11 +190,11 @@ def test_holes_between_and_before_leader_epochs_are_said_to_be_unknown(
     ] == unknown
     assert "leader epochs 0 to 3 came before; no line tells of them" in shown(story)
     assert "epoch 5: unknown: the epoch was, but no line says who led" in shown(story)
-    assert "who led is not known for 2 min 10 s (4 stretches)" in story.says
+    assert "who led is not known for 2 min 10 s (4 stretches)" in story.summary
 
 
 def test_an_epoch_without_a_time_takes_the_end_of_the_one_before(
-    told: Callable[..., Story],
+    told: Callable[..., Timeline],
 ) -> None:
     """The row reaches to the next time that is known, but a change lies between."""
     story = told(
@@ -208,7 +208,7 @@ def test_an_epoch_without_a_time_takes_the_end_of_the_one_before(
     assert [0, 1, 2] == [step.facts["leader_epoch"] for step in only(story, "leader")]
 
 
-def test_what_is_sure_only_to_a_moment_is_not_told_beyond_it(told: Callable[..., Story]) -> None:
+def test_what_is_sure_only_to_a_moment_is_not_told_beyond_it(told: Callable[..., Timeline]) -> None:
     story = told(
         [epoch(0, 1, 1_000, 5_000, ended="unknown"), epoch(1, 2, 9_000, END, ended="open")],
         [version(0, [1], 1_000, 5_000, ended="unknown"), version(1, [2], 9_000, END, ended="open")],
@@ -217,13 +217,13 @@ def test_what_is_sure_only_to_a_moment_is_not_told_beyond_it(told: Callable[...,
 
     assert "observed; surely until 11:37:45.000 (4 s), not known after that" in shown(story)
     assert [(START + 5_000, START + 9_000)] == [
-        (step.at, step.until) for step in only(story, "unknown")
+        (step.start, step.end) for step in only(story, "unknown")
     ]
     assert "not seen to end in these logs" in shown(story)
 
 
 def test_a_cut_says_what_is_gone_and_a_breach_what_contradicts(
-    told: Callable[..., Story], tmp_path: Path
+    told: Callable[..., Timeline], tmp_path: Path
 ) -> None:
     place = {"topic": "metrics-firehose", "partition": 1, "started_at": at(6_000)}
     cut = place | {"broker": 1, "cut_to": 0, "log_end": 1262, "leader": 2, "leader_epoch": 3,
@@ -236,7 +236,7 @@ def test_a_cut_says_what_is_gone_and_a_breach_what_contradicts(
 
     story = told([epoch(0, 1, 1_000, None)], [], [line("truncated", 6_000, 9, cut_to=0)])
 
-    [gone] = [step.says for step in only(story, "cut")]
+    [gone] = [step.text for step in only(story, "cut")]
     assert (
         "broker 1 cut its log to offset 0; to follow broker 2 in epoch 3; 1,262 records gone from "
         "it, its log had ended at 1,262; written between 2026-11-18 11:37:42.000 and "
@@ -246,11 +246,11 @@ def test_a_cut_says_what_is_gone_and_a_breach_what_contradicts(
         "contradiction, one leader: 1 and 2 lead in epoch 3 (2 times)\n"
         f"{'':29}{SERVER}:7\n{'':29}{SERVER}:8"
     ) in shown(story)
-    assert "1 contradiction between its lines" in story.says
+    assert "1 contradiction between its lines" in story.summary
 
 
 def test_cuts_marks_and_offsets_stand_between_in_the_order_of_time(
-    told: Callable[..., Story],
+    told: Callable[..., Timeline],
 ) -> None:
     story = told(
         [epoch(0, 1, 1_000, 5_000), epoch(1, 2, 5_000, None, election="unclean", clean=False)],
@@ -268,46 +268,50 @@ def test_cuts_marks_and_offsets_stand_between_in_the_order_of_time(
         "epoch 0", "broker-1: log end 1,262, high watermark 813; broker-2: log end 1,200",
         "epoch 1", "broker-2 leads it as recovering from an unclean election",
         "broker-1 cut its log to offset 0: what stood from there on is gone",
-    ] == [step.says.partition(":")[0] if step.main else step.says
-          for step in story.steps if step.what != "loss"]  # fmt: skip
-    assert {Place(SERVER, 9): "line 9"}.items() <= story.texts.items()
+    ] == [step.text.partition(":")[0] if step.is_main else step.text
+          for step in story.steps if step.kind != "loss"]  # fmt: skip
+    assert {Location(SERVER, 9): "line 9"}.items() <= story.texts.items()
     assert "line 9" not in shown(story)
-    assert "line 9" in "\n".join(lines(story, plain, quote=True))
+    assert "line 9" in "\n".join(render_lines(story, no_colour, quote=True))
 
 
 def test_times_of_lines_are_corrected_by_the_clock_of_their_node(
-    told: Callable[..., Story], tmp_path: Path
+    told: Callable[..., Timeline], tmp_path: Path
 ) -> None:
     save(tmp_path, "clocks", [{"node": "broker-1", "offset_ms": 700, "zone_shift_minutes": 0}])
 
     story = told([epoch(0, 1, 1_000, None)], [], [line("truncated", 6_000, 9, cut_to=0)])
 
-    assert [START + 5_300] == [step.at for step in only(story, "cut")]
+    assert [START + 5_300] == [step.start for step in only(story, "cut")]
 
 
 def test_what_a_finding_says_was_lost_stands_at_its_leader_epoch(unclean: Path) -> None:
-    story = tell(load(unclean), Wanted((FIREHOSE,)))[0]
+    story = build_timelines(load_run(unclean), Selection((FIREHOSE,)))[0]
     loss = only(story, "loss")
 
-    assert [(START + ELECTED, "F-3f2a91c0")] == [(step.at, step.facts["finding"]) for step in loss]
+    assert [(START + ELECTED, "F-3f2a91c0")] == [
+        (step.start, step.facts["finding"]) for step in loss
+    ]
     assert "loss: 845 to 1,262 records from offset 0 to 1,261 (finding F-3f2a91c0" in shown(story)
 
 
 def test_only_the_time_that_was_asked_for_is_told(unclean: Path) -> None:
-    story = tell(load(unclean), Wanted((FIREHOSE,), since="11:38:50", till="11:38:51"))[0]
+    story = build_timelines(
+        load_run(unclean), Selection((FIREHOSE,), start="11:38:50", end="11:38:51")
+    )[0]
 
     assert [2] == [step.facts["leader_epoch"] for step in only(story, "leader")]
-    assert "1 leader epoch (2), led by none" in story.says
+    assert "1 leader epoch (2), led by none" in story.summary
 
 
 def test_a_broker_is_told_by_its_states_moves_and_findings(unclean: Path) -> None:
-    story = tell(load(unclean), Wanted(brokers=(2,)))[0]
+    story = build_timelines(load_run(unclean), Selection(brokers=(2,)))[0]
 
-    assert story.says.startswith("broker 2: up for ")
-    assert "crashed 1 time" in story.says
-    assert "took over 7 partitions and lost 0" in story.says
+    assert story.summary.startswith("broker 2: up for ")
+    assert "crashed 1 time" in story.summary
+    assert "took over 7 partitions and lost 0" in story.summary
     assert ["unknown", "up", "crashed", "starting", "up"] == [
-        step.says.partition(":")[0] for step in story.steps if step.main
+        step.text.partition(":")[0] for step in story.steps if step.is_main
     ]
     assert "took over 3 partitions by unclean election (metrics-firehose-0," in shown(story)
     assert "critical finding F-3f2a91c0" in shown(story)
@@ -323,51 +327,57 @@ def test_what_a_broker_lost_is_counted_in_strokes(tmp_path: Path) -> None:
     save(tmp_path, "lanes", lanes())
     write_findings(document([]), tmp_path / "findings.json")
 
-    story = tell(load(tmp_path), Wanted(brokers=(1,)))[0]
-    lost = [(step.at, step.facts["count"]) for step in only(story, "moves")]
+    story = build_timelines(load_run(tmp_path), Selection(brokers=(1,)))[0]
+    lost = [(step.start, step.facts["count"]) for step in only(story, "moves")]
 
     assert [(START + NOTICED_2, 3), (START + NOTICED_1, 5)] == lost
-    assert "took over 0 partitions and lost 8" in story.says
+    assert "took over 0 partitions and lost 8" in story.summary
 
 
 def test_a_controller_is_told_by_its_reigns(unclean: Path) -> None:
-    story = tell(load(unclean), Wanted(brokers=(100,)))[0]
+    story = build_timelines(load_run(unclean), Selection(brokers=(100,)))[0]
 
-    assert "controller 100: active controller 1 time; no finding names it." == story.says
-    assert ["active controller"] == [step.says for step in story.steps]
+    assert "controller 100: active controller 1 time; no finding names it." == story.summary
+    assert ["active controller"] == [step.text for step in story.steps]
 
 
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        (Wanted(("metrics-firehos-1",)), "nothing of partition metrics-firehos-1. Nearest: metric"),
-        (Wanted(("orders-v2-9",)), "of topic orders-v2 they tell of 0 to 7."),
-        (Wanted(("orders",)), "for all partitions of a topic: --topic orders"),
-        (Wanted(topics=("orders-v3",)), "nothing of topic orders-v3. Nearest: orders-v2."),
-        (Wanted(brokers=(9,)), "nothing of broker 9. Nearest: 1, 2, 3, 100."),
-        (Wanted(brokers=(1,), since="soon"), "--from soon: write a time in UTC, such as"),
-        (Wanted(brokers=(1,), since="2020-01-01", till="2020-01-02"), "The logs reach from 2026"),
-        (Wanted(brokers=(1,), since="11:39", till="11:38"), "--from is later than --to"),
+        (
+            Selection(("metrics-firehos-1",)),
+            "nothing of partition metrics-firehos-1. Nearest: metric",
+        ),
+        (Selection(("orders-v2-9",)), "of topic orders-v2 they tell of 0 to 7."),
+        (Selection(("orders",)), "for all partitions of a topic: --topic orders"),
+        (Selection(topics=("orders-v3",)), "nothing of topic orders-v3. Nearest: orders-v2."),
+        (Selection(brokers=(9,)), "nothing of broker 9. Nearest: 1, 2, 3, 100."),
+        (Selection(brokers=(1,), start="soon"), "--from soon: write a time in UTC, such as"),
+        (
+            Selection(brokers=(1,), start="2020-01-01", end="2020-01-02"),
+            "The logs reach from 2026",
+        ),
+        (Selection(brokers=(1,), start="11:39", end="11:38"), "--from is later than --to"),
     ],
 )
 def test_what_is_not_there_is_answered_with_what_is(
-    wanted: Wanted, says: str, unclean: Path
+    wanted: Selection, says: str, unclean: Path
 ) -> None:
     with pytest.raises(ForensicsError) as error:
-        tell(load(unclean), wanted)
+        build_timelines(load_run(unclean), wanted)
 
     assert says in str(error.value)
 
 
 def test_all_partitions_of_a_topic_come_in_the_order_of_their_numbers(unclean: Path) -> None:
-    stories = tell(load(unclean), Wanted(topics=("orders-v2",), brokers=(1,)))
+    stories = build_timelines(load_run(unclean), Selection(topics=("orders-v2",), brokers=(1,)))
 
     assert [*(f"orders-v2-{number}" for number in range(8)), "broker 1"] == [
         story.name for story in stories
     ]
 
 
-def test_a_hostile_name_cannot_colour_or_clear_the_terminal(told: Callable[..., Story]) -> None:
+def test_a_hostile_name_cannot_colour_or_clear_the_terminal(told: Callable[..., Timeline]) -> None:
     node = "\x1b[2Jbroker\u202e"
     story = told([epoch(0, 1, 1_000, None)], [], [line("truncated", 2_000, 9, node, cut_to=1)])
 

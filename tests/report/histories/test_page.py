@@ -9,27 +9,27 @@ from pathlib import Path
 import pytest
 
 from forensics.lib.formatting import millis
-from forensics.report.histories import tell
-from forensics.report.histories.page import draw
-from forensics.report.histories.selection import Wanted
-from forensics.report.page import draw as postmortem
+from forensics.report.histories import build_timelines
+from forensics.report.histories.page import write_page
+from forensics.report.histories.selection import Selection
+from forensics.report.page import draw_report as postmortem
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from tests.report.sample_runs import ELECTED, END, START, at, document, finding, proof, save
 from tests.report.test_page import HOSTILE, OURS, Reader, drawings, own
 
 FIREHOSE = "metrics-firehose-1"
 
 
-def page(out: Path, target: Path, wanted: Wanted) -> str:
-    saved = load(out)
-    return draw(saved, tell(saved, wanted), target).read_text(encoding="utf-8")
+def page(out: Path, target: Path, wanted: Selection) -> str:
+    run = load_run(out)
+    return write_page(run, build_timelines(run, wanted), target).read_text(encoding="utf-8")
 
 
 def test_the_page_shows_leaders_replicas_and_brokers_with_every_step(
     unclean: Path, tmp_path: Path
 ) -> None:
-    html = page(unclean, tmp_path / "t.html", Wanted((FIREHOSE,)))
+    html = page(unclean, tmp_path / "t.html", Selection((FIREHOSE,)))
     [drawing] = drawings(html)
     titles = [note["text"] for note in drawing["layout"]["annotations"]]
     words = {word for trace in drawing["data"] for word in trace.get("text") or ()}
@@ -50,7 +50,7 @@ def test_what_is_not_known_is_hatched_and_never_coloured_as_known(tmp_path: Path
     save(tmp_path, "leadership", rows)
     write_findings(document([]), tmp_path / "findings.json")
 
-    [drawing] = drawings(page(tmp_path, tmp_path / "t.html", Wanted(("t-0",))))
+    [drawing] = drawings(page(tmp_path, tmp_path / "t.html", Selection(("t-0",))))
     bars = {
         (millis(base), (millis(base) or 0) + length): bool(
             trace["marker"].get("pattern", {}).get("shape")
@@ -68,7 +68,7 @@ def test_what_is_not_known_is_hatched_and_never_coloured_as_known(tmp_path: Path
 
 
 def test_a_broker_has_its_findings_its_life_and_what_it_led(unclean: Path, tmp_path: Path) -> None:
-    html = page(unclean, tmp_path / "t.html", Wanted(brokers=(2,)))
+    html = page(unclean, tmp_path / "t.html", Selection(brokers=(2,)))
     [drawing] = drawings(html)
     titles = [note["text"] for note in drawing["layout"]["annotations"]]
     led = next(trace for trace in drawing["data"] if trace.get("name") == "partitions led")
@@ -78,7 +78,7 @@ def test_a_broker_has_its_findings_its_life_and_what_it_led(unclean: Path, tmp_p
 
 
 def test_several_partitions_stand_together_first(unclean: Path, tmp_path: Path) -> None:
-    html = page(unclean, tmp_path / "t.html", Wanted(topics=("orders-v2",), brokers=(1,)))
+    html = page(unclean, tmp_path / "t.html", Selection(topics=("orders-v2",), brokers=(1,)))
     tags = Reader(own(html)).tags
     ids = [attrs["id"] for _, attrs in tags if "id" in attrs]
     ends = {str(attrs["href"])[1:] for tag, attrs in tags if tag == "a"}
@@ -92,7 +92,7 @@ def test_several_partitions_stand_together_first(unclean: Path, tmp_path: Path) 
 def test_the_page_has_the_policy_of_the_postmortem_and_asks_nobody(
     unclean: Path, tmp_path: Path
 ) -> None:
-    html = page(unclean, tmp_path / "t.html", Wanted((FIREHOSE,)))
+    html = page(unclean, tmp_path / "t.html", Selection((FIREHOSE,)))
     policies = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
     theirs = postmortem(unclean).read_text(encoding="utf-8")
 
@@ -103,7 +103,7 @@ def test_the_page_has_the_policy_of_the_postmortem_and_asks_nobody(
 
 
 def test_the_same_input_gives_the_same_bytes(unclean: Path, tmp_path: Path) -> None:
-    wanted = Wanted((FIREHOSE,), brokers=(1, 2))
+    wanted = Selection((FIREHOSE,), brokers=(1, 2))
 
     assert page(unclean, tmp_path / "a.html", wanted) == page(unclean, tmp_path / "b.html", wanted)
 
@@ -127,12 +127,10 @@ def test_hostile_text_stays_text(hostile: str, tmp_path: Path) -> None:
                                "line": 1, "topic": text, "partition": 0, "text": text,
                                "rule": text}])  # fmt: skip
     write_findings(document([found]), tmp_path / "findings.json")
-    saved = load(tmp_path)
+    run = load_run(tmp_path)
 
-    html = own(
-        draw(saved, tell(saved, Wanted(topics=(text,), brokers=(1,))), tmp_path / "t.html")
-        .read_text(encoding="utf-8")
-    )  # fmt: skip
+    timelines = build_timelines(run, Selection(topics=(text,), brokers=(1,)))
+    html = own(write_page(run, timelines, tmp_path / "t.html").read_text(encoding="utf-8"))
     tags = Reader(html).tags
 
     assert {tag for tag, _ in tags} <= OURS

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from forensics.report.absences import Absence, lives
+from forensics.report.absences import BrokerAbsence, read_lifecycles
 from forensics.report.sections import brokers, clients, controller
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from tests.report.sample_runs import at, document, finding, isr, lanes, leadership, save
 
 
@@ -31,7 +31,7 @@ def test_episodes_stand_worst_first_and_those_without_a_move_apart(unclean: Path
         stale("F-4", "transient", "none_seen", 1.0),
     ]
     write_findings(document(found), unclean / "findings.json")
-    html = clients.render(load(unclean))
+    html = clients.render(load_run(unclean))
     order = [html.index(f'data-of="{name}"') for name in ("F-2", "F-3", "F-1", "F-4")]
 
     assert "4 episodes of stale metadata: 1 stuck, 1 sustained, 2 transient; half" in html
@@ -41,14 +41,14 @@ def test_episodes_stand_worst_first_and_those_without_a_move_apart(unclean: Path
 
 
 def test_without_logs_of_clients_nothing_is_said_of_them(quiet: Path) -> None:
-    assert "what clients saw is not known" in clients.render(load(quiet))
+    assert "what clients saw is not known" in clients.render(load_run(quiet))
 
 
 def test_many_episodes_are_ranked_by_client(unclean: Path) -> None:
     many = [stale(f"F-{number:02}", "transient", "failover", number) for number in range(11)]
     write_findings(document(many), unclean / "findings.json")
 
-    assert "Clients with the most errors" in clients.render(load(unclean))
+    assert "Clients with the most errors" in clients.render(load_run(unclean))
 
 
 def test_a_broker_lost_its_leaders_as_it_left_and_got_them_back_later(unclean: Path) -> None:
@@ -59,12 +59,12 @@ def test_a_broker_lost_its_leaders_as_it_left_and_got_them_back_later(unclean: P
     ]
     save(unclean, "leadership", rows)
     save(unclean, "isr", isr())
-    found = {life.broker: life for life in lives(load(unclean))}
+    found = {life.broker: life for life in read_lifecycles(load_run(unclean))}
 
     assert found[1].absences == [
-        Absence(_ms(59_900), _ms(106_000), "crash", "", leaders=(6, 2), isrs=(3, 3))
+        BrokerAbsence(_ms(59_900), _ms(106_000), "crash", "", leaders=(6, 2), isrs=(3, 3))
     ]
-    assert [one.how for one in found[2].absences] == ["crash"]
+    assert [one.kind for one in found[2].absences] == ["crash"]
     assert not found[3].absences
 
 
@@ -105,22 +105,22 @@ def test_how_a_broker_left_is_read_off_its_states(
          "started_at": at(place * 10_000), "ended_at": at(end)}
         for place, (state, end) in enumerate(zip(states, ends, strict=True))
     ])  # fmt: skip
-    [life] = lives(load(unclean))
+    [life] = read_lifecycles(load_run(unclean))
 
-    assert [(one.how, one.back is not None) for one in life.absences] == [(how, back)]
+    assert [(one.kind, one.back_at is not None) for one in life.absences] == [(how, back)]
 
 
 def test_a_first_start_is_no_return(unclean: Path) -> None:
     save(unclean, "lanes", [row for row in lanes() if row["broker"] == 3])
 
-    html = brokers.render(load(unclean))
+    html = brokers.render(load_run(unclean))
 
     assert "It was not seen to leave." in html
     assert '<article id="b/3" class="broker" data-kind="broker" data-broker="3">' in html
 
 
 def test_the_worst_broker_stands_first(unclean: Path) -> None:
-    html = brokers.render(load(unclean))
+    html = brokers.render(load_run(unclean))
 
     assert html.index('id="b/1"') < html.index('id="b/2"') < html.index('id="b/3"')
     assert "3 brokers: broker 1, broker 2 left unplanned; 0 clean shutdowns." in html
@@ -133,7 +133,7 @@ def test_vacant_times_and_overlaps_of_controllers_are_told(unclean: Path) -> Non
          "started_at": at(start), "ended_at": at(end)}
         for node, start, end in terms
     ])  # fmt: skip
-    html = controller.render(load(unclean))
+    html = controller.render(load_run(unclean))
 
     assert "nobody was seen to lead for 5 s in 1 stretch between them." in html
     assert "nobody seen</th><td" in html
@@ -145,11 +145,11 @@ def test_before_its_first_line_a_controller_is_not_known(unclean: Path) -> None:
         {"node": "controller-1", "role": "controller", "broker": 1, "state": "active",
          "started_at": at(30_000), "ended_at": None}
     ])  # fmt: skip
-    html = controller.render(load(unclean))
+    html = controller.render(load_run(unclean))
 
     assert "no time without a controller between them" in html
     assert "in the first 30 s of the logs none is known" in html
 
 
 def test_no_controller_is_no_vacancy(quiet: Path) -> None:
-    assert "No line says who was the active controller." in controller.render(load(quiet))
+    assert "No line says who was the active controller." in controller.render(load_run(quiet))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from forensics.report.sections import data_loss
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from tests.report.sample_runs import at, document, finding, iso, lost, save
 
 
@@ -34,7 +34,7 @@ def test_a_row_tells_the_whole_way_of_a_loss(unclean: Path) -> None:
     one = finding("F-1", "unclean-election", "critical", measures={"partitions": [row]})
     write_findings(document([one]), unclean / "findings.json")
 
-    assert rows(data_loss.render(load(unclean)))[0] == [
+    assert rows(data_loss.render(load_run(unclean)))[0] == [
         "metrics-firehose-0", "broker 1, epoch 0", "broker 2, epoch 2 (automatic)", "822, 845",
         "to 0 by broker 1 at 11:39:29", "0 to 844", "845", "822 to 845", "11:38:10 to 11:38:50",
         "F-1",
@@ -46,7 +46,7 @@ def test_what_no_line_tells_is_said_to_be_unknown(unclean: Path) -> None:
     one = finding("F-1", "unclean-election", "critical", measures={"partitions": [row]})
     write_findings(document([one]), unclean / "findings.json")
 
-    assert rows(data_loss.render(load(unclean)))[0] == [
+    assert rows(data_loss.render(load_run(unclean)))[0] == [
         "metrics-firehose-9", "broker 1, epoch not known", "broker 2, epoch 5", "not logged",
         "no line tells", "not bounded", "845 to not bounded", "not known", "not known", "F-1",
     ]  # fmt: skip
@@ -62,7 +62,7 @@ def test_clean_cuts_are_apart_and_acks_all_is_safe_only_where_no_cut_reached_bel
         row = cut | {"below_high_watermark": below}
         one = finding("F-1", "truncation", "low", measures={"partitions": [row]})
         write_findings(document([one]), unclean / "findings.json")
-        html = data_loss.render(load(unclean))
+        html = data_loss.render(load_run(unclean))
 
         assert "No unclean election was seen." in html
         assert "4 records of 1 partition." in html

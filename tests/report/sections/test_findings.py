@@ -8,14 +8,14 @@ from typing import Any
 
 from forensics.report.sections import findings
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from tests.report.sample_runs import FILE, document, finding, proof, save
 
 
 def draw(out: Path, *found: dict[str, Any], **more: Any) -> str:
     """Draw the cards of a run."""
     write_findings(document(list(found)) | more, out / "findings.json")
-    return findings.render(load(out))
+    return findings.render(load_run(out))
 
 
 def test_a_card_says_why_it_fired_how_sure_it_is_and_what_would_make_it_wrong(

@@ -12,7 +12,7 @@ import pytest
 from forensics.report import partition_ranking
 from forensics.report.sections import partitions
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from tests.report.sample_runs import START, at, document, finding, lost, reign, save
 
 
@@ -37,14 +37,14 @@ def spelled(flat: list[int], each: int, start: int = START) -> list[tuple[int, .
 
 def test_the_worst_stand_first_and_the_unchanged_are_only_counted(unclean: Path) -> None:
     """Eight of orders-v2, two of which nobody ever moved."""
-    found, every = partition_ranking.harms(load(unclean))
-    html = partitions.render(load(unclean))
+    found, every = partition_ranking.rank_partitions(load_run(unclean))
+    html = partitions.render(load_run(unclean))
 
     assert every == 11
     assert [harm.name for harm in found[:3]] == [
         ("metrics-firehose", 2), ("metrics-firehose", 1), ("metrics-firehose", 0)
     ]  # fmt: skip
-    assert [harm.lost for harm in found[:3]] == [1293, 1262, 845]
+    assert [harm.max_lost for harm in found[:3]] == [1293, 1262, 845]
     assert "11 partitions: 9 changed, 2 did not." in html
     assert len(block(html)["rows"]) == 9
     assert 'id="p/metrics-firehose/2"' in html
@@ -56,9 +56,9 @@ def test_a_loss_without_a_bound_is_the_worst(unclean: Path) -> None:
     one = finding("F-1", "unclean-election", "critical", measures={"partitions": [row]})
     write_findings(document([one]), unclean / "findings.json")
 
-    found, _ = partition_ranking.harms(load(unclean))
+    found, _ = partition_ranking.rank_partitions(load_run(unclean))
 
-    assert (found[0].name, found[0].lost) == (("orders-v2", 2), None)
+    assert (found[0].name, found[0].max_lost) == (("orders-v2", 2), None)
 
 
 def test_a_history_is_told_to_the_millisecond(unclean: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_history_is_told_to_the_millisecond(unclean: Path) -> None:
         {"topic": "t", "partition": 0, "isr": isr, "started_at": at(since), "ended_at": at(till)}
         for isr, since, till in (([1, 2], 0, 10_001), ([2], 10_001, None))
     ])  # fmt: skip
-    found = block(partitions.render(load(unclean)))
+    found = block(partitions.render(load_run(unclean)))
     [[led, synced]] = found["histories"]
 
     assert found["topics"] == ["t"]
@@ -86,7 +86,7 @@ def test_equal_histories_are_in_the_page_once(tmp_path: Path) -> None:
             for row in reign("t", number, (0, 1, 0, 9_000), (1, 2, 9_000, None))]  # fmt: skip
     save(tmp_path, "leadership", rows)
     write_findings(document([]), tmp_path / "findings.json")
-    found = block(partitions.render(load(tmp_path)))
+    found = block(partitions.render(load_run(tmp_path)))
 
     assert len(found["histories"]) == 1
     assert len(found["rows"]) == 500
@@ -103,7 +103,7 @@ def test_what_has_no_room_is_counted_and_where_it_is_is_said(
     ]
     save(tmp_path, "leadership", rows)
     write_findings(document([]), tmp_path / "findings.json")
-    html = partitions.render(load(tmp_path))
+    html = partitions.render(load_run(tmp_path))
     told = [row for row in block(html)["rows"] if row[-1] >= 0]
 
     assert 0 < len(told) < 50
@@ -111,7 +111,7 @@ def test_what_has_no_room_is_counted_and_where_it_is_is_said(
 
 
 def test_without_a_script_the_worst_histories_stand_as_tables(unclean: Path) -> None:
-    html = partitions.render(load(unclean))
+    html = partitions.render(load_run(unclean))
     [still] = re.findall(r"<noscript>(.*?)</noscript>", html, re.DOTALL)
 
     assert "History of metrics-firehose-2" in still
@@ -122,4 +122,4 @@ def test_without_a_script_the_worst_histories_stand_as_tables(unclean: Path) -> 
 def test_no_table_is_said(quiet: Path) -> None:
     save(quiet, "leadership", [])
 
-    assert "No leader epoch and no ISR" in partitions.render(load(quiet))
+    assert "No leader epoch and no ISR" in partitions.render(load_run(quiet))

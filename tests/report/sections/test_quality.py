@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from forensics.quality.gate import CHECKS
 from forensics.report.sections import quality, verdict
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 
 Row = dict[str, Any]
 Rewrite = Callable[[Path, Row], None]
@@ -28,11 +28,11 @@ def drawn(out: Path, rows: list[Row]) -> str:
     folder = out / "tables" / "checks"
     folder.mkdir(exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, schema=CHECKS), folder / "part-0.parquet")
-    return str(quality.render(load(out)))
+    return str(quality.render(load_run(out)))
 
 
 def test_where_nothing_was_checked_nothing_is_said(unclean: Path) -> None:
-    assert quality.render(load(unclean)) == ""
+    assert quality.render(load_run(unclean)) == ""
     assert drawn(unclean, []) == ""
 
 
@@ -68,7 +68,7 @@ def test_what_failed_is_told_first_and_links_to_what_it_touched(unclean: Path) -
 def test_a_closed_gate_is_the_verdict(unclean: Path, rewrite: Rewrite) -> None:
     closed = {"gate": "closed", "closed": ["logs of a broker are missing (missing: <b>)"]}
     rewrite(unclean, {"verdict": "cannot_tell", "quality": closed})
-    html = verdict.render(load(unclean))
+    html = verdict.render(load_run(unclean))
 
     assert "cannot tell" in html
     assert (
@@ -81,4 +81,4 @@ def test_a_check_that_failed_is_why_nobody_can_tell(quiet: Path, rewrite: Rewrit
     failed = [{"consequence": "downgrade", "otherwise": "time goes backwards in a file"}]
     rewrite(quiet, {"verdict": "cannot_tell", "quality": {"closed": [], "failed": failed}})
 
-    assert "(time goes backwards in a file)" in verdict.render(load(quiet))
+    assert "(time goes backwards in a file)" in verdict.render(load_run(quiet))

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from forensics.report.sections import data_loss, findings, leadership, verdict
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from tests.report.sample_runs import document, finding, lost, unclean_findings
 
 
 def test_the_six_cells_say_who_and_how_long(unclean: Path) -> None:
     """Started, ended, partitions of all, brokers, clients, first sign."""
-    cells = verdict.render(load(unclean))
+    cells = verdict.render(load_run(unclean))
 
     for words in ("11:38:25", "11:39:29", "after 1 min 4 s", "of 11 partitions", "1, 2",
                   "app-metrics", "24.1 s"):  # fmt: skip
@@ -21,7 +21,7 @@ def test_the_six_cells_say_who_and_how_long(unclean: Path) -> None:
 
 def test_an_action_keeps_prose_and_commands_apart(unclean: Path) -> None:
     """A command is a block to copy; a sentence is not."""
-    html = findings.render(load(unclean))
+    html = findings.render(load_run(unclean))
 
     assert (
         '<p>Compare the producers\' counts with the topic.</p><pre class="command" tabindex="0">'
@@ -34,7 +34,7 @@ def test_an_action_keeps_prose_and_commands_apart(unclean: Path) -> None:
 
 def test_every_evidence_chip_opens_the_line_itself(unclean: Path) -> None:
     """File and line outside, the raw text inside."""
-    html = findings.render(load(unclean))
+    html = findings.render(load_run(unclean))
 
     assert (
         "<summary><code>incident.tgz!broker-1/server.log:19001</code></summary>"
@@ -52,7 +52,7 @@ def test_the_ledger_adds_up_and_says_what_has_no_bound(unclean: Path) -> None:
         document([finding("F-1", "unclean-election", "high", measures={"partitions": rows})]),
         unclean / "findings.json",
     )
-    html = data_loss.render(load(unclean))
+    html = data_loss.render(load_run(unclean))
 
     assert (
         "Total: at least 1,690 records lost; at most 900 on the 1 partition that could be "
@@ -71,7 +71,7 @@ def test_a_command_holds_no_word_of_a_log_unquoted(unclean: Path) -> None:
         document([finding("F-1", "unclean-election", "high", measures={"partitions": [row]})]),
         unclean / "findings.json",
     )
-    html = data_loss.render(load(unclean))
+    html = data_loss.render(load_run(unclean))
 
     assert "\"$LOG_DIR\"/'a; rm -rf /'/leader-epoch-checkpoint" in html
     assert "$(x)" not in html
@@ -80,7 +80,7 @@ def test_a_command_holds_no_word_of_a_log_unquoted(unclean: Path) -> None:
 
 def test_the_unclean_start_is_marked_with_the_letter(unclean: Path) -> None:
     """Red edge and U: seen without colour too."""
-    html = leadership.render(load(unclean))
+    html = leadership.render(load_run(unclean))
 
     assert '"U 2"' in html
     assert "U, red edge: unclean election" in html
@@ -89,7 +89,7 @@ def test_the_unclean_start_is_marked_with_the_letter(unclean: Path) -> None:
 
 def test_unclean_findings_are_all_in_the_page(unclean: Path) -> None:
     """Low ones are folded away, never left out."""
-    html = findings.render(load(unclean))
+    html = findings.render(load_run(unclean))
 
     assert all(f'id="{found["id"]}"' in html for found in unclean_findings())
     assert "And 1 more below the fold: info 1, suppressed 0" in html

@@ -12,7 +12,7 @@ import pytest
 
 from forensics.report.sections import verdict
 from forensics.run_output.findings import write_findings
-from forensics.run_output.reader import load
+from forensics.run_output.reader import load_run
 from tests.report.sample_runs import document, file, finding, iso, lost, save
 
 Rewrite = Callable[[Path, dict[str, Any]], None]
@@ -26,12 +26,12 @@ def text(html: str) -> str:
 def draw(out: Path, *findings: dict[str, Any], verdict_: str = "incident", **more: Any) -> str:
     """Draw the verdict of a run with these findings."""
     write_findings(document(list(findings), verdict_) | more, out / "findings.json")
-    return text(verdict.render(load(out)))
+    return text(verdict.render(load_run(out)))
 
 
 def test_every_number_is_the_one_of_findings_json_and_of_the_tables(unclean: Path) -> None:
     """Counted once more here, by hand: a verdict that miscounts is worse than none."""
-    run = load(unclean)
+    run = load_run(unclean)
     rows = next(one for one in run.findings if one.detector == "unclean-election").measures
     least = sum(row["lost_records_min"] for row in rows["partitions"])
     most = sum(row["lost_records_max"] for row in rows["partitions"])
@@ -39,7 +39,7 @@ def test_every_number_is_the_one_of_findings_json_and_of_the_tables(unclean: Pat
     table = ds.dataset(unclean / "tables" / "leadership").to_table(["topic", "partition"])
     known = {(row["topic"], row["partition"]) for row in table.to_pylist()}
     errors = ds.dataset(unclean / "tables" / "events").to_table(["ts"])["ts"].to_pylist()
-    start = min(one.start for one in run.incidents if one.start)
+    start = min(one.start_ms for one in run.incidents if one.start_ms)
     first = min(errors).timestamp() - start / 1000
 
     says = text(verdict.render(run))
@@ -129,7 +129,7 @@ def test_records_cut_cleanly_are_said_apart_from_lost_ones(unclean: Path) -> Non
 
 
 def test_a_clear_day_tells_what_was_looked_at(quiet: Path) -> None:
-    says = text(verdict.render(load(quiet)))
+    says = text(verdict.render(load_run(quiet)))
 
     assert says.startswith("clear Nothing of level medium or higher found between")
     assert "Files 4 of 3 nodes, 0 damaged" in says
@@ -141,7 +141,7 @@ def test_hostile_words_of_a_verdict_make_no_class_and_no_tag(
 ) -> None:
     rewrite(unclean, {"verdict": '"><b onclick=x>', "findings": []})
 
-    html = verdict.render(load(unclean))
+    html = verdict.render(load_run(unclean))
 
     assert "<b onclick" not in html
     assert not re.search(r'class="[^"]*[<>]', html)
@@ -150,7 +150,7 @@ def test_hostile_words_of_a_verdict_make_no_class_and_no_tag(
 def test_titles_of_the_other_incidents_lead_to_their_cards(unclean: Path) -> None:
     found = [finding(f"F-{at}", "isr-storm", "high", title=f"Storm {at}") for at in range(6)]
     write_findings(document(found), unclean / "findings.json")
-    html = verdict.render(load(unclean))
+    html = verdict.render(load_run(unclean))
 
     assert '<a href="#F-1">Storm 1</a>' in html
     assert "and 2 findings more" in html

@@ -5,35 +5,37 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from forensics.weekly.coverage_normalisation import hours
-from forensics.weekly.notes import Notes, notes_of
+from forensics.weekly.coverage_normalisation import format_coverage
+from forensics.weekly.notes import Notes, load_notes
 from forensics.weekly.pages import index_page
-from tests.weekly.drawn_weeks import store, text_of
-from tests.weekly.made_weeks import found, made, quarter
+from tests.weekly.drawn_weeks import draw_store, section_text
+from tests.weekly.made_weeks import make_finding, make_quarter, make_week
 
 
 def test_weeks_stand_with_the_newest_first_and_link_to_their_pages(tmp_path: Path) -> None:
-    drawn = store(tmp_path, quarter())["index"]
+    drawn = draw_store(tmp_path, make_quarter())["index"]
     weeks = re.findall(r'<th scope="row"[^>]*><a href="weeks/([^/]+)/index.html">',
                        drawn.read_text("utf-8"))  # fmt: skip
 
-    assert weeks == sorted((one["week"] for one in quarter()), reverse=True)
+    assert weeks == sorted((one["week"] for one in make_quarter()), reverse=True)
 
 
 def test_a_row_says_what_the_page_of_the_week_says(tmp_path: Path) -> None:
-    pages = store(tmp_path, quarter())
-    text = text_of(pages["index"], "weeks")
+    pages = draw_store(tmp_path, make_quarter())
+    text = section_text(pages["index"], "weeks")
 
-    for one in index_page.views(quarter(), notes_of(tmp_path)):
+    for one in index_page.views(make_quarter(), load_notes(tmp_path)):
         assert one.judgement.why in text
-        assert f"coverage {hours(one.judgement.now)}" in text_of(pages[one.name], "verdict")
+        assert f"coverage {format_coverage(one.judgement.now)}" in section_text(
+            pages[one.name], "verdict"
+        )
     assert re.search(r"2026-W42 worse 1 high 1 0 1 0 433.4 of 504 h", text)
 
 
 def test_the_order_in_which_weeks_are_given_does_not_matter(tmp_path: Path) -> None:
-    weeks = quarter()
-    one = index_page.draw(_made(tmp_path / "a"), weeks, Notes())
-    other = index_page.draw(_made(tmp_path / "b"), weeks[::-1], Notes())
+    weeks = make_quarter()
+    one = index_page.draw_index(_made(tmp_path / "a"), weeks, Notes())
+    other = index_page.draw_index(_made(tmp_path / "b"), weeks[::-1], Notes())
 
     assert one.read_bytes() == other.read_bytes()
 
@@ -44,14 +46,17 @@ def _made(folder: Path) -> Path:
 
 
 def test_a_store_without_a_week_says_so(tmp_path: Path) -> None:
-    drawn = index_page.draw(tmp_path, [], Notes())
+    drawn = index_page.draw_index(tmp_path, [], Notes())
 
     assert "No week is in this store yet" in drawn.read_text("utf-8")
 
 
 def test_a_week_sees_no_further_back_than_a_quarter() -> None:
     """What was seen a year ago is new to anybody who reads the page."""
-    old, new = made("2025-W46", [found("flapping-broker", brokers=[2])]), made("2026-W46")
+    old, new = (
+        make_week("2025-W46", [make_finding("flapping-broker", brokers=[2])]),
+        make_week("2026-W46"),
+    )
     seen = index_page.views([old, new | {"findings": old["findings"]}])[0]
 
     assert seen.names == ["2026-W46"]

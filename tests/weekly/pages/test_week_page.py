@@ -11,24 +11,24 @@ from typing import Any
 import pytest
 
 from forensics.report import theme
-from forensics.weekly.metrics import BROKER
-from forensics.weekly.notes import Notes, notes_of
+from forensics.weekly.metrics import BROKER_SIGNALS
+from forensics.weekly.notes import Notes, load_notes
 from forensics.weekly.pages import small_multiples
-from tests.weekly.drawn_weeks import figure_of, store, text_of
-from tests.weekly.made_weeks import HOUR, found, made, quarter
+from tests.weekly.drawn_weeks import draw_store, read_figure, section_text
+from tests.weekly.made_weeks import HOUR, make_finding, make_quarter, make_week
 
 LAST = "2026-W47"
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return store(tmp_path_factory.mktemp("store"), quarter())
+    return draw_store(tmp_path_factory.mktemp("store"), make_quarter())
 
 
 def line(drawn: Path, name: str, signal: str) -> dict[str, Any]:
     """Give the line of one broker and signal."""
-    title = next(one.title for one in BROKER if one.key == signal)
-    for trace in figure_of(drawn, "figure-trend")["data"]:
+    title = next(one.title for one in BROKER_SIGNALS if one.key == signal)
+    for trace in read_figure(drawn, "figure-trend")["data"]:
         is_line = trace["type"] == "scatter" and "lines" in trace["mode"]
         if is_line and trace["customdata"][-1].startswith(f"{name}: {title}, "):
             return dict(trace)
@@ -43,14 +43,14 @@ def test_the_parts_stand_in_the_order_of_use(pages: dict[str, Path]) -> None:
 
 
 def test_the_verdict_is_the_word_the_coverage_and_the_numbers(pages: dict[str, Path]) -> None:
-    worse, unknown = (text_of(pages[name], "verdict") for name in ("2026-W42", LAST))
+    worse, unknown = (section_text(pages[name], "verdict") for name in ("2026-W42", LAST))
 
     assert "Worse than last week, coverage 433.4 of 504 h: 1 high finding against 0" in worse
     assert "Cannot be compared with last week, coverage 399.8 of 504 h" in unknown
 
 
 def test_each_trouble_is_told_under_its_state_with_its_weeks(pages: dict[str, Path]) -> None:
-    text = text_of(pages[LAST], "findings")
+    text = section_text(pages[LAST], "findings")
 
     assert re.search(r"New \(1\).*offline-partitions of broker 3", text)
     assert re.search(r"Worse \(1\).*flapping-broker of broker 2.*5 of 11, first in 2026-W42", text)
@@ -77,7 +77,7 @@ def test_links_lead_into_the_postmortem_of_the_week_that_has_the_finding(
 def test_a_broker_keeps_its_colour_in_every_week(pages: dict[str, Path]) -> None:
     for name in ("2026-W37", LAST):
         drawn = line(pages[name], "broker 2", "leaders_lost")
-        assert drawn["line"]["color"] == theme.broker(2)
+        assert drawn["line"]["color"] == theme.broker_colour(2)
 
 
 def test_a_line_breaks_where_rules_changed_where_a_week_is_missing_and_where_logs_are(
@@ -89,12 +89,12 @@ def test_a_line_breaks_where_rules_changed_where_a_week_is_missing_and_where_log
     # Rules changed before the fifth week, the eighth is missing, the tenth is hardly covered.
     assert blank == [3.5, 7.0, 9.0]
     assert drawn["connectgaps"] is False
-    dotted = figure_of(pages[LAST], "figure-trend")["layout"]["shapes"]
+    dotted = read_figure(pages[LAST], "figure-trend")["layout"]["shapes"]
     assert {shape["x0"] for shape in dotted} == {3.5}
 
 
 def test_what_was_seen_with_too_few_logs_is_marked_as_that(pages: dict[str, Path]) -> None:
-    traces = figure_of(pages[LAST], "figure-trend")["data"]
+    traces = read_figure(pages[LAST], "figure-trend")["data"]
     marks = [one for one in traces if one["type"] == "scatter" and one["mode"] == "markers+text"]
     says = [word for one in marks for word in one["customdata"]]
 
@@ -104,7 +104,7 @@ def test_what_was_seen_with_too_few_logs_is_marked_as_that(pages: dict[str, Path
 
 
 def test_bars_beneath_the_points_are_the_coverage_of_each_week(pages: dict[str, Path]) -> None:
-    traces = figure_of(pages[LAST], "figure-trend")["data"]
+    traces = read_figure(pages[LAST], "figure-trend")["data"]
     bars = next(one for one in traces if one["type"] == "bar")
     heights = {(x, base): y for x, base, y in zip(bars["x"], bars["base"], bars["y"], strict=True)}
     # Rows are all brokers, then 1, 2 and 3; the missing week has no bar.
@@ -115,32 +115,35 @@ def test_bars_beneath_the_points_are_the_coverage_of_each_week(pages: dict[str, 
 
 def test_a_count_of_half_a_week_is_drawn_as_of_a_whole_one(tmp_path: Path) -> None:
     counted = {2: {"isr_drops": 30}}
-    weeks = [made("2026-W45", signals=counted), made("2026-W46", signals=counted, covered=0.5)]
-    drawn = store(tmp_path, weeks, Notes())["2026-W46"]
+    weeks = [
+        make_week("2026-W45", signals=counted),
+        make_week("2026-W46", signals=counted, covered=0.5),
+    ]
+    drawn = draw_store(tmp_path, weeks, Notes())["2026-W46"]
     row = line(drawn, "broker 2", "isr_drops")
 
     assert row["customdata"][0].endswith(": 30, logs cover 168 of 168 h")
     assert "30 seen, 60 were all covered; logs cover 84 of 168 h" in row["customdata"][1]
     heights = [y + 1 * 2 - small_multiples.LOW for y in row["y"]]
     assert heights[1] == pytest.approx(2 * heights[0], abs=0.01)
-    assert "30 (50 %)" in text_of(drawn, "trend")
+    assert "30 (50 %)" in section_text(drawn, "trend")
 
 
 def test_the_heatmap_has_a_cell_for_each_hour_and_says_which_nobody_knows(
     pages: dict[str, Path],
 ) -> None:
-    blank, known = figure_of(pages[LAST], "figure-hours")["data"]
-    week = quarter()[-1]["hours"]
+    blank, known = read_figure(pages[LAST], "figure-hours")["data"]
+    week = make_quarter()[-1]["hours"]
 
     assert [cell for row in known["z"] for cell in row] == week
     dark = [(day, hour) for day, row in enumerate(blank["z"]) for hour in range(24) if row[hour]]
     assert dark == [(1, hour) for hour in range(6, 12)]
     lost = sum(many or 0 for many in week)
-    assert f"{lost} leaderships lost" in text_of(pages[LAST], "hours")
+    assert f"{lost} leaderships lost" in section_text(pages[LAST], "hours")
 
 
 def test_the_slow_burn_lists_too_many_nights_and_no_fewer(pages: dict[str, Path]) -> None:
-    text = text_of(pages[LAST], "nights")
+    text = section_text(pages[LAST], "nights")
 
     assert "more than 2 of 7 nights" in text
     assert re.search(r"orders-2 6 38 h 20 min 66 11 of 11", text)
@@ -152,7 +155,8 @@ def test_the_table_of_brokers_away_has_this_week_last_week_and_all_weeks(
     pages: dict[str, Path],
 ) -> None:
     assert re.search(
-        r"broker 2 11 7 8 of 11 26 min 24 s .* 151.2 of 168 h", text_of(pages[LAST], "flapping")
+        r"broker 2 11 7 8 of 11 26 min 24 s .* 151.2 of 168 h",
+        section_text(pages[LAST], "flapping"),
     )
 
 
@@ -161,30 +165,30 @@ def test_days_lead_to_the_days_of_the_postmortem(pages: dict[str, Path]) -> None
 
     assert 'href="report.html#t/2026-11-16T00:00:00Z..2026-11-17T00:00:00Z"' in source
     assert 'href="report.html#t/2026-11-22T00:00:00Z..2026-11-23T00:00:00Z"' in source
-    assert "Mon 2026-11-16 2 high, 1 medium 5" in text_of(pages[LAST], "days")
+    assert "Mon 2026-11-16 2 high, 1 medium 5" in section_text(pages[LAST], "days")
 
 
 def test_a_week_of_silence_says_that_it_cannot_tell(tmp_path: Path) -> None:
-    quiet = made("2026-W46", covered=0.0, hours=[None] * 168, verdict="cannot_tell")
-    drawn = store(tmp_path, [quiet], Notes())["2026-W46"]
+    quiet = make_week("2026-W46", covered=0.0, hours=[None] * 168, verdict="cannot_tell")
+    drawn = draw_store(tmp_path, [quiet], Notes())["2026-W46"]
 
-    assert "not enough to say that nothing happened" in text_of(drawn, "verdict")
-    assert "No log tells of a broker that was away" in text_of(drawn, "flapping")
-    assert "no log tells of 168 hours" in text_of(drawn, "hours")
-    assert "0 (0 %)" not in text_of(drawn, "trend")
+    assert "not enough to say that nothing happened" in section_text(drawn, "verdict")
+    assert "No log tells of a broker that was away" in section_text(drawn, "flapping")
+    assert "no log tells of 168 hours" in section_text(drawn, "hours")
+    assert "0 (0 %)" not in section_text(drawn, "trend")
 
 
 def test_rules_that_are_mixed_within_a_week_are_told_of_at_once(tmp_path: Path) -> None:
-    mixed = made("2026-W46", older_rules=["a.log", "b.log"])
-    pages = store(tmp_path, [made("2026-W45"), mixed], Notes())
+    mixed = make_week("2026-W46", older_rules=["a.log", "b.log"])
+    pages = draw_store(tmp_path, [make_week("2026-W45"), mixed], Notes())
     says = "were read by older rules than the rest"
 
-    assert f"2 files of this week {says}" in text_of(pages["2026-W46"], "verdict")
-    assert says not in text_of(pages["2026-W45"], "verdict")
+    assert f"2 files of this week {says}" in section_text(pages["2026-W46"], "verdict")
+    assert says not in section_text(pages["2026-W45"], "verdict")
 
 
 def test_the_same_weeks_give_the_same_bytes(tmp_path: Path) -> None:
-    one, other = (store(tmp_path / name, quarter()[-3:]) for name in ("a", "b"))
+    one, other = (draw_store(tmp_path / name, make_quarter()[-3:]) for name in ("a", "b"))
 
     assert {name: path.read_bytes() for name, path in one.items()} == {
         name: path.read_bytes() for name, path in other.items()
@@ -194,27 +198,27 @@ def test_the_same_weeks_give_the_same_bytes(tmp_path: Path) -> None:
 def test_hundreds_of_brokers_and_findings_stay_readable(tmp_path: Path) -> None:
     brokers = range(1, 301)
     counted = {at: {"absences": at % 7, "leaders_lost": at} for at in brokers}
-    many = [found("flapping-broker", brokers=[at]) for at in brokers]
-    weeks = [made(f"2026-W{at}", many, brokers=brokers, signals=counted) for at in (45, 46)]
-    drawn = store(tmp_path, weeks, Notes())["2026-W46"]
-    marks = sum(len(trace["x"]) for trace in figure_of(drawn, "figure-trend")["data"])
+    many = [make_finding("flapping-broker", brokers=[at]) for at in brokers]
+    weeks = [make_week(f"2026-W{at}", many, brokers=brokers, signals=counted) for at in (45, 46)]
+    drawn = draw_store(tmp_path, weeks, Notes())["2026-W46"]
+    marks = sum(len(trace["x"]) for trace in read_figure(drawn, "figure-trend")["data"])
 
     assert drawn.stat().st_size < 1_500_000
     assert marks < 4_000
-    assert "And 100 more." in text_of(drawn, "findings")
+    assert "And 100 more." in section_text(drawn, "findings")
 
 
 def test_what_the_page_says_to_write_into_notes_can_be_read(tmp_path: Path) -> None:
     """Whatever a client calls itself: what is copied from the page is YAML, and names it."""
     odd = 'app "x": \\ #1'
-    bad = found("stale-metadata", "high", clients=[odd])
-    drawn = store(tmp_path, [made("2026-W46", [bad])], Notes())["2026-W46"]
+    bad = make_finding("stale-metadata", "high", clients=[odd])
+    drawn = draw_store(tmp_path, [make_week("2026-W46", [bad])], Notes())["2026-W46"]
     copied = re.search(
         r'<pre class="command"[^>]*><code>(.*?)</code>', drawn.read_text("utf-8"), re.DOTALL
     )
     assert copied
     (tmp_path / "notes.yaml").write_text(html.unescape(copied[1]), encoding="utf-8")
-    notes = notes_of(tmp_path)
+    notes = load_notes(tmp_path)
 
     assert notes.accepts(f"stale-metadata: client {odd}", date(2026, 12, 13))
     assert not notes.accepts(f"stale-metadata: client {odd}", date(2026, 12, 14))
@@ -224,15 +228,17 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e%{x}"
 
 
 def test_what_logs_and_people_write_stays_text(tmp_path: Path) -> None:
-    bad = found("stale-metadata", "high", clients=[HOSTILE], title=HOSTILE, signature=HOSTILE)
-    week = made(
+    bad = make_finding(
+        "stale-metadata", "high", clients=[HOSTILE], title=HOSTILE, signature=HOSTILE
+    )
+    week = make_week(
         "2026-W46", [bad | {"findings": [[HOSTILE, "high", 0]]}],
         nights={"nights": 7, "partitions": [[HOSTILE, 5, 9.0]], "left_out": 0, "often": 1},
         versions={"broker-1": [HOSTILE]}, topic_turns={"created": [HOSTILE], "deleted": []},
         older_rules=[HOSTILE], rules=[[HOSTILE, "b" * 64]],
     )  # fmt: skip
     week["nodes"][HOSTILE] = {"role": "client", "broker": None, "covered_ms": HOUR, "days": [HOUR]}
-    drawn = store(tmp_path, [made("2026-W45"), week], Notes())
+    drawn = draw_store(tmp_path, [make_week("2026-W45"), week], Notes())
 
     for name in ("2026-W46", "index"):
         source = drawn[name].read_text("utf-8")

@@ -196,7 +196,7 @@ _PRINCIPALS = (
 _NOBODY = frozenset({"anonymous", "null", "none", "*", "unknown", "default"})
 
 
-def spotted(texts: pa.Array) -> Iterator[tuple[str, str]]:
+def find_names(texts: pa.Array) -> Iterator[tuple[str, str]]:
     """Yield the class and the name of what texts tell of."""
     for name in _found(_HOSTS, texts):
         yield from _host(name)

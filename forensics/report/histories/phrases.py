@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from forensics.lib.formatting import LEVELS, clock, count, lasting
-from forensics.report.histories.model import Shown, Step
+from forensics.report.histories.model import ShownTime, Step
 
 
-def moment(at: int | None, after: int | None = None) -> str:
+def format_time(at: int | None, after: int | None = None) -> str:
     """Say a time to the millisecond; the date is left out where it is that of `after`.
 
     >>> moment(1500, 0)
@@ -23,31 +23,31 @@ def moment(at: int | None, after: int | None = None) -> str:
     return text[11:] if same_day else text
 
 
-def until(step: Step, shown: Shown) -> str:
+def describe_end(step: Step, shown: ShownTime) -> str:
     """Say when a step ended and how long it lasted, or what is not known of that.
 
     >>> until(Step("isr", 0, "", 1500, "known"), Shown(0, 9000))
     'until 00:00:01.500 (1.5 s)'
     """
-    if step.ends == "moment":
+    if step.end_kind == "moment":
         return ""
-    if step.ends == "unknown":
-        latest = "" if step.until is None else f", {moment(step.until, step.at)} at the latest"
+    if step.end_kind == "unknown":
+        latest = "" if step.end is None else f", {format_time(step.end, step.start)} at the latest"
         return f"until a time that is not known{latest}"
-    if step.until is None or step.ends == "open":
+    if step.end is None or step.end_kind == "open":
         further = (
             ""
-            if step.at is None
-            else f" (they reach {lasting(max(0, shown.last - step.at))} further)"
+            if step.start is None
+            else f" (they reach {lasting(max(0, shown.last - step.start))} further)"
         )
         return f"not seen to end in these logs{further}"
-    long = "" if step.at is None else f" ({lasting(step.until - step.at)})"
-    if step.ends == "sure":
-        return f"surely until {moment(step.until, step.at)}{long}, not known after that"
-    return f"until {moment(step.until, step.at)}{long}"
+    long = "" if step.start is None else f" ({lasting(step.end - step.start)})"
+    if step.end_kind == "sure":
+        return f"surely until {format_time(step.end, step.start)}{long}, not known after that"
+    return f"until {format_time(step.end, step.start)}{long}"
 
 
-def who(leader: int | None) -> str:
+def describe_leader(leader: int | None) -> str:
     """Say who leads.
 
     >>> who(2), who(-1), who(None)
@@ -58,7 +58,7 @@ def who(leader: int | None) -> str:
     return "nobody" if leader == -1 else f"broker {leader}"
 
 
-def ids(brokers: Sequence[int] | None) -> str:
+def format_ids(brokers: Sequence[int] | None) -> str:
     """List brokers.
 
     >>> ids([1, 2]), ids([]), ids(None)
@@ -69,7 +69,7 @@ def ids(brokers: Sequence[int] | None) -> str:
     return ",".join(map(str, brokers)) or "none"
 
 
-def election(
+def describe_election(
     kind: str | None, leader: int | None, manner: str | None = None, *, clean: bool | None = None
 ) -> str:
     """Say how a leader came to lead, and whether a committed record could be lost by it.
@@ -91,7 +91,7 @@ def election(
     return f"{word}, clean" if clean else word if "unclean" in word else f"{word}, unclean"
 
 
-def runs(numbers: Sequence[int]) -> str:
+def format_ranges(numbers: Sequence[int]) -> str:
     """Say sorted numbers, what follows without a gap as a range.
 
     >>> runs([0, 1, 2, 3, 7, 9, 10])
@@ -113,11 +113,11 @@ def runs(numbers: Sequence[int]) -> str:
 TOLD = 8
 
 
-def of_partition(name: str, steps: Sequence[Step], shown: Shown) -> str:
+def summarise_partition(name: str, steps: Sequence[Step], shown: ShownTime) -> str:
     """Sum up one partition's leaders, losses and in-sync replicas."""
-    reigns = [step for step in steps if step.what == "leader"]
+    reigns = [step for step in steps if step.kind == "leader"]
     if not reigns:
-        window = f"{moment(shown.start)} and {moment(shown.end)} UTC"
+        window = f"{format_time(shown.start)} and {format_time(shown.end)} UTC"
         told = [f"{name}: no line between {window} says who led"]
     else:
         epochs = sorted(step.facts["leader_epoch"] for step in reigns)
@@ -130,7 +130,7 @@ def of_partition(name: str, steps: Sequence[Step], shown: Shown) -> str:
 
 
 def _epochs(epochs: Sequence[int]) -> str:
-    return f"{count(len(epochs), 'leader epoch')} ({runs(epochs)})"
+    return f"{count(len(epochs), 'leader epoch')} ({format_ranges(epochs)})"
 
 
 def _leaders(reigns: Sequence[Step]) -> str:
@@ -142,7 +142,9 @@ def _leaders(reigns: Sequence[Step]) -> str:
     if len(changed) <= TOLD:
         return f"led by {', '.join(changed)}"
     brokers = sorted({int(name) for name in changed if name.isdigit()})
-    return f"led by brokers {runs(brokers)} in {count(len(changed) - 1, 'change')} of leader"
+    return (
+        f"led by brokers {format_ranges(brokers)} in {count(len(changed) - 1, 'change')} of leader"
+    )
 
 
 def _uncleanness(reigns: Sequence[Step], steps: Sequence[Step]) -> list[str]:
@@ -152,29 +154,29 @@ def _uncleanness(reigns: Sequence[Step], steps: Sequence[Step]) -> list[str]:
         for step in reigns
         if step.facts["clean"] is None and (step.facts["leader"] or 0) >= 0
     ]
-    told = [f"unclean election into epoch {runs(sorted(unclean))}"] if unclean else []
-    told += [step.says.partition(" (finding")[0] for step in steps if step.what == "loss"]
-    broken = sum(step.what == "breach" for step in steps)
+    told = [f"unclean election into epoch {format_ranges(sorted(unclean))}"] if unclean else []
+    told += [step.text.partition(" (finding")[0] for step in steps if step.kind == "loss"]
+    broken = sum(step.kind == "breach" for step in steps)
     if broken:
         told.append(f"{count(broken, 'contradiction')} between its lines")
     if unsure:
-        told.append(f"clean or not cannot be told of epoch {runs(sorted(unsure))}")
+        told.append(f"clean or not cannot be told of epoch {format_ranges(sorted(unsure))}")
     return told
 
 
-def _darkness(reigns: Sequence[Step], shown: Shown) -> list[str]:
+def _darkness(reigns: Sequence[Step], shown: ShownTime) -> list[str]:
     dark = [step for step in reigns if step.facts["leader"] == -1]
     if not dark:
         return []
-    total = sum(step.lasted(shown) for step in dark)
+    total = sum(step.known_duration(shown) for step in dark)
     told = [f"without a leader for {lasting(total)}"] if total else ["without a leader"]
-    if dark[-1].ends == "open":
-        told.append(f"{'and ' if total else ''}from {moment(dark[-1].at)} on")
+    if dark[-1].end_kind == "open":
+        told.append(f"{'and ' if total else ''}from {format_time(dark[-1].start)} on")
     return [" ".join(told)]
 
 
 def _in_sync(steps: Sequence[Step]) -> list[str]:
-    states = [step for step in steps if step.what == "isr"]
+    states = [step for step in steps if step.kind == "isr"]
     sizes = [len(step.facts["isr"]) for step in states if step.facts["isr"] is not None]
     if not sizes:
         return ["in-sync replicas not known"]
@@ -185,38 +187,38 @@ def _in_sync(steps: Sequence[Step]) -> list[str]:
     return [f"{few}{of} replicas in sync, {count(len(states), 'version')} of the ISR"]
 
 
-def _unknown(steps: Sequence[Step], shown: Shown) -> list[str]:
+def _unknown(steps: Sequence[Step], shown: ShownTime) -> list[str]:
     holes = [step for step in steps if _is_hole(step)]
     if not holes:
         return []
-    total = sum(step.lasted(shown) for step in holes)
+    total = sum(step.known_duration(shown) for step in holes)
     long = f" for {lasting(total)}" if total else ""
     return [f"who led is not known{long} ({count(len(holes), 'stretch', 'stretches')})"]
 
 
 def _is_hole(step: Step) -> bool:
-    if step.what == "leader":
+    if step.kind == "leader":
         return step.facts["leader"] is None
-    return step.what == "unknown" and step.main
+    return step.kind == "unknown" and step.is_main
 
 
-def of_broker(name: str, steps: Sequence[Step], shown: Shown) -> str:
+def summarise_broker(name: str, steps: Sequence[Step], shown: ShownTime) -> str:
     """Sum up one broker's life, what it led and what was found about it."""
     # Of a controller of a quorum there is nothing more to say than when it reigned.
-    only_reigns = bool(steps) and all(step.what in ("controller", "finding") for step in steps)
+    only_reigns = bool(steps) and all(step.kind in ("controller", "finding") for step in steps)
     parts = [] if only_reigns else [*_life(steps, shown), *_moves(steps)]
     told = [*parts, *_reigns(steps), *_findings(steps)]
     return f"{name}: {'; '.join(told)}."
 
 
-def _life(steps: Sequence[Step], shown: Shown) -> list[str]:
-    states = [step for step in steps if step.what == "state"]
+def _life(steps: Sequence[Step], shown: ShownTime) -> list[str]:
+    states = [step for step in steps if step.kind == "state"]
     if not states:
         return ["no line tells how it was"]
     up = [step for step in states if step.facts["state"] == "up"]
-    known = sum(step.lasted(shown) for step in states)
+    known = sum(step.known_duration(shown) for step in states)
     times = Counter(step.facts["state"] for step in states)
-    served = lasting(sum(step.lasted(shown) for step in up))
+    served = lasting(sum(step.known_duration(shown) for step in up))
     told = [f"up for {served} of the {lasting(known)} that are told"]
     told += [
         f"{word} {count(times[state], 'time')}"
@@ -225,20 +227,20 @@ def _life(steps: Sequence[Step], shown: Shown) -> list[str]:
         if times[state]
     ]  # fmt: skip
     last = states[-1]
-    if last.ends == "open":
-        told.append(f"{last.facts['state']} from {moment(last.at)} on")
+    if last.end_kind == "open":
+        told.append(f"{last.facts['state']} from {format_time(last.start)} on")
     return told
 
 
 def _reigns(steps: Sequence[Step]) -> list[str]:
-    reigns = sum(step.what == "controller" for step in steps)
+    reigns = sum(step.kind == "controller" for step in steps)
     return [f"active controller {count(reigns, 'time')}"] if reigns else []
 
 
 def _moves(steps: Sequence[Step]) -> list[str]:
     moves: Counter[str] = Counter()
     for step in steps:
-        if step.what == "moves":
+        if step.kind == "moves":
             moves[step.facts["move"]] += step.facts["count"]
     if not moves:
         return ["no line tells of a partition that it led"]
@@ -246,7 +248,7 @@ def _moves(steps: Sequence[Step]) -> list[str]:
 
 
 def _findings(steps: Sequence[Step]) -> list[str]:
-    levels = Counter(step.facts["severity"] for step in steps if step.what == "finding")
+    levels = Counter(step.facts["severity"] for step in steps if step.kind == "finding")
     if not levels:
         return ["no finding names it"]
     worst = ", ".join(f"{levels[level]} {level}" for level in LEVELS if levels[level])
