@@ -31,12 +31,17 @@ from forensics.engine.spark import Cluster, told_plainly
 from forensics.events.file_accounts import FileAccount, add_up, assign, mark_duplicates, settler
 from forensics.events.packs import Catalogue, catalogue, open_pack, packed
 from forensics.history import log_coverage
-from forensics.history.clocks.anchors import ANCHORS, PAIRS, anchor_sources, pair_settler
-from forensics.history.log_coverage import coverage_table, named_nodes
+from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
+from forensics.history.log_coverage import build_coverage_table, find_named_nodes
 from forensics.history.nodes import build_lanes
-from forensics.history.nodes.startup_windows import phases_of
-from forensics.history.partitions.fold import FOLD_COLUMNS, FOLD_KINDS, FOLDED, Context
-from forensics.history.rebuild import Past, context, folder, solve_clocks
+from forensics.history.nodes.startup_windows import read_startup_windows
+from forensics.history.partitions.fold import FOLD_COLUMNS, FOLD_KINDS, FOLDED, FoldContext
+from forensics.history.rebuild import (
+    History,
+    build_clocks,
+    build_fold_context,
+    make_partition_folder,
+)
 from forensics.ingest.read_plan import Plan, plan
 from forensics.lib.arrow_io import events_of
 from forensics.quality.expectations import suites
@@ -83,36 +88,38 @@ def read(
     return files
 
 
-def rebuild(engine: Engine, files: Mapping[str, FileAccount], settings: Settings, say: Say) -> Past:
+def rebuild(
+    engine: Engine, files: Mapping[str, FileAccount], settings: Settings, say: Say
+) -> History:
     """Turn events into clocks, lanes, leadership and ISR."""
     tables, events = settings.tables, settings.tables / "events"
     nodes = {one.node: one.role for one in files.values() if one.node and one.role}
-    sources = anchor_sources(phases_of(events))
+    sources = list_anchor_sources(read_startup_windows(events))
     pairs = engine.together(events, sources, ANCHORS)
-    settle = pair_settler(len(nodes))
+    settle = make_pair_reducer(len(nodes))
     settled = engine.each_group(pairs, ["node", "other"], settle, PAIRS)
-    clocks = solve_clocks(settled, events, sorted(nodes))
+    clocks = build_clocks(settled, events, sorted(nodes))
     write_table(pa.Table.from_pylist(list(clocks.rows), schema=CLOCKS), tables / "clocks")
-    lanes = build_lanes.lanes(events, clocks, nodes)
-    covered = log_coverage.covered(files.values(), clocks)
+    lanes = build_lanes.build_lanes(events, clocks, nodes)
+    covered = log_coverage.measure_coverage(files.values(), clocks)
     write_table(lanes.table(covered), tables / "lanes")
-    named = named_nodes(events)
-    write_table(coverage_table(covered, lanes.away, named), tables / "coverage")
-    known = context(events, clocks, lanes.away, covered)
+    named = find_named_nodes(events)
+    write_table(build_coverage_table(covered, lanes.absences, named), tables / "coverage")
+    known = build_fold_context(events, clocks, lanes.absences, covered)
     fold(engine, known, settings)
     epochs = ds.dataset(tables / "leadership", format="parquet").count_rows()
-    say(f"history    {epochs:,} leader epochs, {len(lanes.away)} absences of brokers")
-    return Past(clocks, lanes, known)
+    say(f"history    {epochs:,} leader epochs, {len(lanes.absences)} absences of brokers")
+    return History(clocks, lanes, known)
 
 
-def fold(engine: Engine, known: Context, settings: Settings) -> None:
+def fold(engine: Engine, known: FoldContext, settings: Settings) -> None:
     """Fold each partition's events, and write leadership and ISR in the order of partitions."""
     folded = settings.staging / "folded"
     both = engine.each_partition(
         settings.tables / "events",
         FOLD_KINDS,
         FOLD_COLUMNS,
-        folder(known),
+        make_partition_folder(known),
         FOLDED,
     )
     engine.write(both, folded)
@@ -153,7 +160,7 @@ def _all(answers: Answers) -> Answers:
 
 def judge(  # noqa: PLR0913
     files: Mapping[str, FileAccount],
-    past: Past,
+    past: History,
     rules: Catalogue,
     settings: Settings,
     watch: Stopwatch,
@@ -225,7 +232,7 @@ def _run(settings: Settings, say: Say, watch: Stopwatch) -> dict[str, Any]:
 
 def conclude(  # noqa: PLR0913
     files: Mapping[str, FileAccount],
-    past: Past,
+    past: History,
     rules: Catalogue,
     settings: Settings,
     say: Say,

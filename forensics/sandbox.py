@@ -20,7 +20,7 @@ from forensics.engine.local import InProcess
 from forensics.errors import Problem, RuleError
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import Pack, packed
-from forensics.history.rebuild import Past
+from forensics.history.rebuild import History
 from forensics.ingest.read_plan import plan
 from forensics.pipeline import read, rebuild
 from forensics.settings import Settings
@@ -31,7 +31,7 @@ class Trial:
     """What became of some logs: accounts, tables and the past, ready for detectors."""
 
     files: Mapping[str, FileAccount]
-    past: Past
+    past: History
     tables: Path
 
     def case(self, limits: Mapping[str, Mapping[str, Any]] | None = None) -> Case:

@@ -54,7 +54,7 @@ def _doubt(case: Case, nodes: Iterable[str], at: int) -> int | None:
         return 0 if nodes else None
     clocks = case.past.clocks
     # Doubt is asked for by the time as logged.
-    doubts = [clocks.doubt(node, 2 * at - clocks.correct(node, at)) for node in nodes]
+    doubts = [clocks.uncertainty(node, 2 * at - clocks.correct(node, at)) for node in nodes]
     known = sorted(doubt for doubt in doubts if doubt is not None)
     return sum(known[-2:]) if len(known) == len(doubts) else None
 

@@ -21,7 +21,7 @@ import pyarrow.dataset as ds
 from forensics.detection.kafka_cli import Commands
 from forensics.detection.requirements import Sight
 from forensics.history.nodes.broker_states import Absence
-from forensics.history.rebuild import Past
+from forensics.history.rebuild import History
 from forensics.schemas import scanned
 
 Row = dict[str, Any]
@@ -36,7 +36,7 @@ class Case:
     """Tables, history and limits of one run."""
 
     tables: Path
-    past: Past
+    past: History
     limits: Mapping[str, Mapping[str, Any]]
 
     def rows(
@@ -92,7 +92,7 @@ class Case:
         rows: list[Row] = found.to_pylist()
         for row in rows:
             if "ts" in row and row["ts"] is not None:
-                row["at"] = self.past.clocks.of(row)
+                row["at"] = self.past.clocks.event_time(row)
         return rows
 
     def events(self, *kinds: str, where: pc.Expression | None = None) -> list[Row]:
@@ -108,7 +108,7 @@ class Case:
         The row needs `telling`, `node` and `ts` (as `each` reads them).
         """
         told = row["telling"]
-        replaying = self.past.context.phases.is_replaying(row["node"] or "", row["ts"])
+        replaying = self.past.context.startups.is_replaying(row["node"] or "", row["ts"])
         return told is None or (told == "replay" and not replaying)
 
     def places(self, evidence: Iterable[Mapping[str, Any]]) -> list[Row]:
@@ -165,7 +165,7 @@ class Case:
     @property
     def away(self) -> Sequence[Absence]:
         """Every absence of every broker."""
-        return self.past.lanes.away
+        return self.past.lanes.absences
 
 
 def by_time(row: Row) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from forensics.detection.kafka_cli import version_of
-from forensics.history.log_coverage import kind_of_log
+from forensics.history.log_coverage import classify_log_file
 
 Row = Mapping[str, Any]
 
@@ -36,7 +36,7 @@ class Needs:
 
     def meet(self, row: Row) -> bool:
         """Whether a file, or a stretch of coverage, is of such a log."""
-        kind = row["log"] if "log" in row else kind_of_log(row["file"])
+        kind = row["log"] if "log" in row else classify_log_file(row["file"])
         fits = not self.logs or kind in (None, "all", *self.logs)
         return row["role"] in self.roles and fits
 

@@ -24,9 +24,9 @@ from forensics.history.nodes.broker_states import Absence
 from forensics.parsing.time_statistics import SILENCE
 from forensics.schemas import COVERAGE, scanned
 
-SERVERS = ("broker", "controller")
+SERVER_ROLES = ("broker", "controller")
 # The logs of a broker or controller in the order of what they tell of partitions.
-TELLING = ("state-change", "all", "controller", "server")
+PARTITION_LOGS = ("state-change", "all", "controller", "server")
 _KINDS = (
     ("state-change", re.compile(r"sta[tg]e-change\.")),
     ("controller", re.compile(r"(?:^|[a-z][-_.])controller\.(?!\d+$)")),
@@ -43,7 +43,7 @@ _FAR = 3
 
 
 @dataclass(frozen=True)
-class Silence:
+class LogGap:
     """A stretch without a line, from the last line before to the first one after."""
 
     begin: int
@@ -61,7 +61,7 @@ class Log:
     kind: str
     first: int
     last: int
-    silences: tuple[Silence, ...]
+    gaps: tuple[LogGap, ...]
     files: tuple[str, ...]
     # the records of each first letter of a level
     levels: Mapping[str, int]
@@ -72,9 +72,9 @@ class Log:
     spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
-    def hides(self) -> bool:
+    def hides_info(self) -> bool:
         """Whether a level above INFO keeps out the lines that a history is made of."""
-        if self.kind not in TELLING:
+        if self.kind not in PARTITION_LOGS:
             # Others, such as that of requests, are kept at WARN by Kafka's own settings.
             return False
         loud = sum(self.levels.get(letter, 0) for letter in "WEF")
@@ -104,68 +104,68 @@ class Coverage:
         """The brokers and controllers that have logs here."""
         return self._of.keys()
 
-    def of(self, node: str) -> Sequence[Log]:
+    def logs_of(self, node: str) -> Sequence[Log]:
         """Give the logs of a node."""
         return self._of.get(node, ())
 
-    def telling(self, node: str) -> Log | None:
+    def partition_log(self, node: str) -> Log | None:
         """Give the log of a node that tells of its partitions."""
-        kinds = {log.kind: log for log in self.of(node)}
-        return next((kinds[kind] for kind in TELLING if kind in kinds), None)
+        kinds = {log.kind: log for log in self.logs_of(node)}
+        return next((kinds[kind] for kind in PARTITION_LOGS if kind in kinds), None)
 
-    def silences(self, node: str) -> Iterator[tuple[int, int]]:
+    def partition_log_gaps(self, node: str) -> Iterator[tuple[int, int]]:
         """Give the stretches in which a node tells nothing of partitions."""
-        log = self.telling(node)
-        for one in log.silences if log else ():
+        log = self.partition_log(node)
+        for one in log.gaps if log else ():
             yield one.begin, one.end
 
-    def last(self, node: str) -> int | None:
+    def last_line_at(self, node: str) -> int | None:
         """Give the moment of the last line that a node could have told of partitions in."""
-        log = self.telling(node)
+        log = self.partition_log(node)
         return log.last if log else None
 
-    def speaks_at(self, node: str, at: int) -> bool:
+    def is_logging_at(self, node: str, at: int) -> bool:
         """Whether a node has logs around a moment, and was not silent in all of them."""
-        logs = [log for log in self.of(node) if log.kind in TELLING]
+        logs = [log for log in self.logs_of(node) if log.kind in PARTITION_LOGS]
         return any(log.first - SILENCE <= at <= log.last + SILENCE for log in logs) and not any(
-            begin < at < end for begin, end in self.shared(node)
+            begin < at < end for begin, end in self.shared_gaps(node)
         )
 
-    def reaches_the_end(self, node: str) -> bool:
+    def reaches_end(self, node: str) -> bool:
         """Whether the logs of a node go on until all logs end, but for what is usual for it."""
-        last = max((log.last for log in self.of(node)), default=None)
-        return last is not None and self.end - last <= max(_TAIL, _FAR * self.usual(node))
+        last = max((log.last for log in self.logs_of(node)), default=None)
+        return last is not None and self.end - last <= max(_TAIL, _FAR * self.usual_gap(node))
 
-    def shared(self, node: str) -> list[tuple[int, int]]:
+    def shared_gaps(self, node: str) -> list[tuple[int, int]]:
         """Give the stretches in which none of the logs of a node has a line."""
         if node not in self._quiet:
             # Asked for at every change of every partition.
-            self._quiet[node] = _shared(self.of(node))
+            self._quiet[node] = _shared(self.logs_of(node))
         return self._quiet[node]
 
-    def usual(self, node: str) -> int:
+    def usual_gap(self, node: str) -> int:
         """Give how long a node may be silent without it meaning anything."""
-        lengths = heapq.nlargest(_USUAL, (end - begin for begin, end in self.shared(node)))
+        lengths = heapq.nlargest(_USUAL, (end - begin for begin, end in self.shared_gaps(node)))
         return lengths[_USUAL - 1] if len(lengths) >= _USUAL else _TAIL // _FAR
 
-    def far(self, node: str) -> int:
+    def long_gap(self, node: str) -> int:
         """Give how long a silence of a node is far beyond the usual."""
-        return _FAR * self.usual(node)
+        return _FAR * self.usual_gap(node)
 
-    def holes(self, node: str) -> list[tuple[int, int]]:
+    def find_gaps(self, node: str) -> list[tuple[int, int]]:
         """Give the silences of a node, in all its logs at once, that are far beyond the usual."""
-        far = self.far(node)
-        return [(begin, end) for begin, end in self.shared(node) if end - begin > far]
+        far = self.long_gap(node)
+        return [(begin, end) for begin, end in self.shared_gaps(node) if end - begin > far]
 
 
-def covered(files: Iterable[FileAccount], clocks: Clocks) -> Coverage:
+def measure_coverage(files: Iterable[FileAccount], clocks: Clocks) -> Coverage:
     """Gather what the logs of brokers and controllers cover."""
     found: dict[tuple[str, str, str], list[FileAccount]] = {}
     for one in files:
         if one.first is None or one.last is None or one.duplicate_of is not None:
             continue
-        if one.role in SERVERS and one.node is not None:
-            found.setdefault((one.node, one.role, kind_of_log(one.file)), []).append(one)
+        if one.role in SERVER_ROLES and one.node is not None:
+            found.setdefault((one.node, one.role, classify_log_file(one.file)), []).append(one)
     logs = tuple(
         _log(node, role, kind, found[node, role, kind], clocks)
         for node, role, kind in sorted(found)
@@ -174,7 +174,7 @@ def covered(files: Iterable[FileAccount], clocks: Clocks) -> Coverage:
     return Coverage(logs, begin, max((log.last for log in logs), default=0))
 
 
-def kind_of_log(file: str) -> str:
+def classify_log_file(file: str) -> str:
     """Name the kind of log by the name of its file; `all` is where a process writes everything.
 
     >>> kind_of_log("logs.tgz!broker-1/state-change.log.2026-11-18-11")
@@ -188,7 +188,7 @@ def kind_of_log(file: str) -> str:
 
 def _log(node: str, role: str, kind: str, files: list[FileAccount], clocks: Clocks) -> Log:
     files = sorted(files, key=lambda one: (one.first or 0, one.last or 0, one.file))
-    silences: list[Silence] = []
+    silences: list[LogGap] = []
     spans: dict[str, tuple[int, int]] = {}
     levels: dict[str, int] = {}
     reach: int | None = None
@@ -196,10 +196,10 @@ def _log(node: str, role: str, kind: str, files: list[FileAccount], clocks: Cloc
         first, last = (clocks.correct(node, moment or 0) for moment in (one.first, one.last))
         spans[one.file] = (first, last)
         if reach is not None and first - reach >= SILENCE:
-            silences.append(Silence(reach, first, one.file, 1))
+            silences.append(LogGap(reach, first, one.file, 1))
         for begin, end, line in one.gaps:
             silences.append(
-                Silence(clocks.correct(node, begin), clocks.correct(node, end), one.file, line)
+                LogGap(clocks.correct(node, begin), clocks.correct(node, end), one.file, line)
             )
         reach = last if reach is None else max(reach, last)
         for letter, count in one.levels.items():
@@ -221,7 +221,7 @@ def _shared(logs: Sequence[Log]) -> list[tuple[int, int]]:
     whole = (min(log.first for log in logs), max(log.last for log in logs))
     shared = [whole]
     for log in logs:
-        quiet = [(whole[0], log.first), *((s.begin, s.end) for s in log.silences)]
+        quiet = [(whole[0], log.first), *((s.begin, s.end) for s in log.gaps)]
         quiet.append((log.last, whole[1]))
         shared = _common(shared, sorted(one for one in quiet if one[0] < one[1]))
     return [one for one in shared if one[1] - one[0] >= SILENCE]
@@ -250,7 +250,7 @@ Row = dict[str, Any]
 COVERED, DOWN, SILENT, MISSING, ROTATED, HIDDEN = (
     "covered", "down", "silent", "missing", "rotated", "hidden"
 )  # fmt: skip
-HOLES = (SILENT, MISSING, ROTATED, HIDDEN)
+GAP_STATES = (SILENT, MISSING, ROTATED, HIDDEN)
 
 _WHY = {
     COVERED: None,
@@ -268,7 +268,7 @@ _HOUR = re.compile(r"^(?P<base>.*\.log)\.(?P<day>\d{4}-\d\d-\d\d)-(?P<hour>\d\d)
 _NEAR = 2_000_000
 
 
-def coverage_table(
+def build_coverage_table(
     coverage: Coverage, away: Iterable[Absence], named: Mapping[str, str]
 ) -> pa.Table:
     """Give one row for each stretch of coverage and each hole; `named` are the nodes to expect."""
@@ -277,7 +277,7 @@ def coverage_table(
         gone.setdefault(f"broker-{absence.broker}", []).append(absence)
     rows: list[Row] = []
     for node in sorted({*coverage.nodes, *named}):
-        logs = coverage.of(node)
+        logs = coverage.logs_of(node)
         if not logs:
             rows.append(
                 _row(node, named[node], None, MISSING, coverage.begin, coverage.end, _NOBODY)
@@ -289,7 +289,7 @@ def coverage_table(
     return pa.Table.from_pylist(rows, schema=COVERAGE)
 
 
-def named_nodes(events: Path) -> dict[str, str]:
+def find_named_nodes(events: Path) -> dict[str, str]:
     """Read which brokers are named as leaders, in one streaming read of one column."""
     found: set[int] = set()
     for batch in scanned(events, ["leader"]):
@@ -299,26 +299,28 @@ def named_nodes(events: Path) -> dict[str, str]:
 
 def _of_log(log: Log, coverage: Coverage) -> Iterator[Row]:
     """Cut the time of one log where it is silent for too long."""
-    far = coverage.far(log.node)
+    far = coverage.long_gap(log.node)
     begin, evidence = log.first, [_place(*log.ends[0])]
-    for one in sorted(log.silences, key=lambda silence: silence.begin):
-        shared = any(low < one.end and one.begin < high for low, high in coverage.holes(log.node))
+    for one in sorted(log.gaps, key=lambda silence: silence.begin):
+        shared = any(
+            low < one.end and one.begin < high for low, high in coverage.find_gaps(log.node)
+        )
         if one.end - one.begin <= far or not shared:
             continue
         yield _row(log.node, log.role, log.kind, COVERED, begin, one.begin, None, log, evidence)
         begin, evidence = one.end, [_place(one.file, one.line)]
     evidence = [*evidence, _place(*log.ends[1])]
     yield _row(log.node, log.role, log.kind, COVERED, begin, log.last, None, log, evidence)
-    if log.hides:
+    if log.hides_info:
         why = _WHY[HIDDEN]
         yield _row(log.node, log.role, log.kind, HIDDEN, log.first, log.last, why, log, evidence)
-    if log.kind in TELLING:
+    if log.kind in PARTITION_LOGS:
         # The JVM's log, for one, is written over in a ring.
         yield from _rotations(log)
 
 
 def _holes_of(node: str, coverage: Coverage, gone: Sequence[Absence]) -> Iterator[Row]:
-    logs = coverage.of(node)
+    logs = coverage.logs_of(node)
     role, kinds = logs[0].role, {log.kind for log in logs}
     first, last = min(log.first for log in logs), max(log.last for log in logs)
     if "all" not in kinds:
@@ -327,11 +329,11 @@ def _holes_of(node: str, coverage: Coverage, gone: Sequence[Absence]) -> Iterato
         for kind in wanted:
             if kind not in kinds:
                 yield _row(node, role, kind, MISSING, first, last, _LACKS[kind])
-    for begin, end in coverage.holes(node):
+    for begin, end in coverage.find_gaps(node):
         places = [
             _place(one.file, one.line)
             for log in logs
-            for one in log.silences
+            for one in log.gaps
             if one.begin < end and begin < one.end
         ]
         down = any(
@@ -342,7 +344,7 @@ def _holes_of(node: str, coverage: Coverage, gone: Sequence[Absence]) -> Iterato
         )
         state = DOWN if down else SILENT
         yield _row(node, role, None, state, begin, end, _WHY[state], None, places[:4])
-    if not coverage.reaches_the_end(node) and not any(one.end is None for one in gone):
+    if not coverage.reaches_end(node) and not any(one.end is None for one in gone):
         why = "its logs end long before the others'"
         yield _row(node, role, None, MISSING, last, coverage.end, why)
 
@@ -361,7 +363,7 @@ def _rotations(log: Log) -> Iterator[Row]:
     for word, groups in (("number", numbers), ("hour", hours)):
         for (_, base), files in sorted(groups.items()):
             # An hour without a line has no file; only in the busiest log does that mean much.
-            if word == "hour" and kind_of_log(base) not in ("server", "all"):
+            if word == "hour" and classify_log_file(base) not in ("server", "all"):
                 continue
             known = sorted(files)
             for low, high in zip(known, known[1:], strict=False):

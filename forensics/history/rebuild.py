@@ -14,15 +14,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from forensics.history.clocks.model import Clocks
-from forensics.history.clocks.solver import solve, zone_shifts
-from forensics.history.clocks.steps import hidden_steps, located
+from forensics.history.clocks.solver import estimate_zone_shifts, solve_clocks
+from forensics.history.clocks.steps import count_unconfirmed_steps, locate_steps
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.nodes.build_lanes import Lanes
-from forensics.history.nodes.startup_windows import Phases, phases_of
-from forensics.history.partitions.controller_actions import MOVE_KINDS, Moves
-from forensics.history.partitions.fold import FOLD_COLUMNS, FOLDED, Context, folded
-from forensics.history.partitions.observers import Attention
+from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
+from forensics.history.partitions.controller_actions import ACTION_KINDS, ControllerActions
+from forensics.history.partitions.fold import FOLD_COLUMNS, FOLDED, FoldContext, fold_rows
+from forensics.history.partitions.observers import Observers
 from forensics.lib.arrow_io import SEEN, batched, events_of, partitions
 
 Batches = Iterator[pa.RecordBatch]
@@ -40,37 +40,37 @@ _KRAFT = (
 
 
 @dataclass(frozen=True)
-class Past:
+class History:
     """What incidents need beside the tables."""
 
     clocks: Clocks
     lanes: Lanes
-    context: Context
+    context: FoldContext
 
 
-def solve_clocks(pairs: pa.Table, events: Path, nodes: Sequence[str]) -> Clocks:
+def build_clocks(pairs: pa.Table, events: Path, nodes: Sequence[str]) -> Clocks:
     """Solve the clocks of all nodes from paired sightings and from lines with epoch times."""
     moments = events_of(events, ["process_clock"], [*SEEN, "epoch_ms"])
-    zones = zone_shifts(
+    zones = estimate_zone_shifts(
         (row["node"], row["ts"], row["epoch_ms"])
         for row in moments
         if row["node"] and row["epoch_ms"]
     )
     rows = pairs.to_pylist()
-    clocks = located(solve(rows, zones, nodes), events)
-    if not hidden_steps(clocks):
+    clocks = locate_steps(solve_clocks(rows, zones, nodes), events)
+    if not count_unconfirmed_steps(clocks):
         return clocks
     # Of two nodes either may have been set anew: the one whose own lines show it was.
     first = {row["node"] for row in clocks.rows if row["reference"]}
-    other = located(solve(rows, zones, nodes, first), events)
-    return min(clocks, other, key=hidden_steps)
+    other = locate_steps(solve_clocks(rows, zones, nodes, first), events)
+    return min(clocks, other, key=count_unconfirmed_steps)
 
 
-def context(
+def build_fold_context(
     events: Path, clocks: Clocks, away: Sequence[Absence], coverage: Coverage | None = None
-) -> Context:
+) -> FoldContext:
     """Gather what the fold of a partition must know of the cluster."""
-    phases = phases_of(events)
+    phases = read_startup_windows(events)
     features = events_of(events, ["feature_set"])
     levels = [row["count"] for row in features if "eligible.leader" in (row["detail"] or "")]
     majors = _majors(events)
@@ -81,21 +81,25 @@ def context(
     moves = _moves(events, clocks, phases)
     # Whoever waits for a peer may wait for a dead one; ZooKeeper is there, so who waited hung.
     wakes = events_of(events, ["zookeeper_disconnected"], [*SEEN, "duration_ms"])
-    told = ((row["node"], clocks.of(row), row["duration_ms"] or 0) for row in wakes if row["node"])
-    attention = Attention.of(away, coverage or Coverage(), told)
-    return Context(clocks, phases, tuple(away), elr, kraft, moves, attention)
+    told = (
+        (row["node"], clocks.event_time(row), row["duration_ms"] or 0)
+        for row in wakes
+        if row["node"]
+    )
+    attention = Observers.from_absences(away, coverage or Coverage(), told)
+    return FoldContext(clocks, phases, tuple(away), elr, kraft, moves, attention)
 
 
-def _moves(events: Path, clocks: Clocks, phases: Phases) -> Moves:
+def _moves(events: Path, clocks: Clocks, phases: StartupWindows) -> ControllerActions:
     """Gather what controllers did to many partitions at once; what they replay is no news."""
     columns = [*SEEN, "telling", "topic", "broker", "detail", "count", "added", "bounced"]
-    rows = events_of(events, MOVE_KINDS, columns)
+    rows = events_of(events, ACTION_KINDS, columns)
     live = (
-        row | {"at": clocks.of(row)}
+        row | {"at": clocks.event_time(row)}
         for row in rows
         if row["telling"] is None or not phases.is_replaying(row["node"] or "", row["ts"])
     )
-    return Moves.of(live)
+    return ControllerActions.from_events(live)
 
 
 def _majors(events: Path) -> list[int]:
@@ -106,11 +110,11 @@ def _majors(events: Path) -> list[int]:
     return [int(major) for major in named if major.isdigit()]
 
 
-def folder(known: Context) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+def make_partition_folder(known: FoldContext) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     """Make the function that folds events sorted by partition."""
 
     def work(events: Iterable[pa.RecordBatch]) -> Batches:
-        found = (folded(rows, known) for rows in partitions(events, FOLD_COLUMNS))
+        found = (fold_rows(rows, known) for rows in partitions(events, FOLD_COLUMNS))
         return batched(chain.from_iterable(found), FOLDED)
 
     return work

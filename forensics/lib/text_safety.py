@@ -5,9 +5,9 @@ Shows text of logs to people, who must not be fooled by it.
 Text in Markdown, as GitHub reads it: log text is full of its marks, and none may take effect.
 
 >>> prose("a_b <c> | *d* `e`")
-'a\_b \<c\> \| \*d\* \`e\`'
+'a\\_b \\<c\\> \\| \\*d\\* \\`e\\`'
 >>> code("x | `y`"), cell(code("x | y"))
-('`` x | `y` ``', '`x \| y`')
+('`` x | `y` ``', '`x \\| y`')
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _shown(mark: str) -> str:
 def escape_html(text: str) -> str:
     """Escape for text between tags.
 
-    >>> html("</script><b>")
+    >>> escape_html("</script><b>")
     '&lt;/script&gt;&lt;b&gt;'
     """
     return _html.escape(visible(text), quote=False)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forensics.history.log_coverage import TELLING, kind_of_log
+from forensics.history.log_coverage import PARTITION_LOGS, classify_log_file
 from forensics.report.lane_intervals import find_gaps
 from forensics.run_output.reader import Row, RunOutput
 
@@ -63,8 +63,8 @@ def _reaches(run: RunOutput) -> dict[str, dict[str, list[Span]]]:
               if row["duplicate_of"]}  # fmt: skip
     found: dict[str, dict[str, list[Span]]] = {}
     for row in run.files:
-        kind = kind_of_log(row["file"] or "")
-        tells = kind in TELLING or row["role"] not in _SERVERS
+        kind = classify_log_file(row["file"] or "")
+        tells = kind in PARTITION_LOGS or row["role"] not in _SERVERS
         timed = row["node"] and row["first_ts"] is not None and row["last_ts"] is not None
         if timed and tells and row["file"] not in copies:
             spans = found.setdefault(row["node"], {}).setdefault(kind, [])

@@ -15,10 +15,10 @@ from forensics.detection.thresholds import load_limits
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence, Span
 from forensics.history.nodes.build_lanes import Lanes
-from forensics.history.nodes.controller_terms import Office, Rivalry
-from forensics.history.nodes.startup_windows import Phases
-from forensics.history.partitions.fold import Context
-from forensics.history.rebuild import Past
+from forensics.history.nodes.controller_terms import ControllerTerms, EpochConflict
+from forensics.history.nodes.startup_windows import StartupWindows
+from forensics.history.partitions.fold import FoldContext
+from forensics.history.rebuild import History
 
 __all__ = ["SECOND", "absence", "case", "epoch", "event", "logs", "reign", "row", "version"]
 
@@ -129,7 +129,7 @@ def case(
     clocks: Clocks | None = None,
     cuts: Sequence[Row] = (),
     breaches: Sequence[Row] = (),
-    rivalries: Sequence[Rivalry] = (),
+    rivalries: Sequence[EpochConflict] = (),
     coverage: Sequence[Row] = (),
     isr: Sequence[Row] = (),
     brokers: Mapping[int, list[Span]] | None = None,
@@ -156,8 +156,10 @@ def case(
         found = pa.Table.from_pylist(list(rows), schema=getattr(schemas, name.upper()))
         pq.write_table(found, folder / name / "part-0.parquet")
     known_brokers = brokers or {1: [], 2: [], 3: []}
-    lanes = Lanes(known_brokers, list(controllers), frozenset(), Office(offices, rivalries))
-    lanes.away = list(away)
+    lanes = Lanes(
+        known_brokers, list(controllers), frozenset(), ControllerTerms(offices, rivalries)
+    )
+    lanes.absences = list(away)
     known = clocks or Clocks({}, {}, ())
-    context = Context(known, Phases({}, {}), (), elr=False, kraft=kraft)
-    return Case(folder, Past(known, lanes, context), load_limits())
+    context = FoldContext(known, StartupWindows({}, {}), (), elr=False, kraft=kraft)
+    return Case(folder, History(known, lanes, context), load_limits())

@@ -8,8 +8,8 @@ from typing import Any
 
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence
-from forensics.history.nodes.startup_windows import PHASE_KINDS, Phases
-from forensics.history.partitions.fold import Context
+from forensics.history.nodes.startup_windows import STARTUP_KINDS, StartupWindows
+from forensics.history.partitions.fold import FoldContext
 from forensics.schemas import EVENTS
 
 __all__ = ["NO_CLOCKS", "SECOND", "event", "given", "read", "told"]
@@ -45,7 +45,7 @@ def event(second: float, node: str, kind: str = "partition_state", **facts: Any)
     return row | facts
 
 
-def given(lines: Sequence[str]) -> tuple[list[Row], Context]:
+def given(lines: Sequence[str]) -> tuple[list[Row], FoldContext]:
     """Read a golden pair's first half: the cluster, absences, events."""
     words, rows, away = ["zookeeper"], [], []
     for line in lines:
@@ -55,11 +55,11 @@ def given(lines: Sequence[str]) -> tuple[list[Row], Context]:
             away.append(_absence(found))
         else:
             rows.append(read(line))
-    phases = Phases.of(row for row in rows if row["kind"] in PHASE_KINDS)
+    phases = StartupWindows.from_events(row for row in rows if row["kind"] in STARTUP_KINDS)
     elr = {"elr": True, "no-elr": False}.get(words[-1])
     kraft = words[0] == "kraft"
-    known = Context(NO_CLOCKS, phases, tuple(away), elr if kraft else False, kraft)
-    return [row for row in rows if row["kind"] not in PHASE_KINDS], known
+    known = FoldContext(NO_CLOCKS, phases, tuple(away), elr if kraft else False, kraft)
+    return [row for row in rows if row["kind"] not in STARTUP_KINDS], known
 
 
 def read(line: str) -> Row:

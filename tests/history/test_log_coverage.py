@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 
 from forensics.events.file_accounts import FileAccount
-from forensics.history.log_coverage import Coverage, coverage_table, covered, kind_of_log
+from forensics.history.log_coverage import (
+    Coverage,
+    build_coverage_table,
+    classify_log_file,
+    measure_coverage,
+)
 from forensics.history.nodes.broker_states import Absence
-from forensics.history.nodes.startup_windows import Phases
-from forensics.history.partitions.fold import Context, fold
-from forensics.history.partitions.observers import Attention
+from forensics.history.nodes.startup_windows import StartupWindows
+from forensics.history.partitions.fold import FoldContext, fold
+from forensics.history.partitions.observers import Observers
 from tests.history.log_lines import NO_CLOCKS, SECOND, event
 
 Row = dict[str, Any]
@@ -30,11 +35,11 @@ def log(
 
 
 def cover(*files: FileAccount) -> Coverage:
-    return covered(files, NO_CLOCKS)
+    return measure_coverage(files, NO_CLOCKS)
 
 
 def rows(coverage: Coverage, *away: Absence, named: str = "") -> list[tuple[Any, ...]]:
-    table = coverage_table(coverage, away, dict.fromkeys(named.split(), "broker"))
+    table = build_coverage_table(coverage, away, dict.fromkeys(named.split(), "broker"))
     return [
         (row["node"], row["log"], row["state"], *(_second(row[at]) for at in _TIMES))
         for row in table.to_pylist()
@@ -62,7 +67,7 @@ def _second(moment: Any) -> int | None:
     ],
 )
 def test_the_kind_of_a_log_is_told_by_its_name(file: str, kind: str) -> None:
-    assert kind == kind_of_log(file)
+    assert kind == classify_log_file(file)
 
 
 def test_a_broker_without_its_state_change_log_is_said_to_lack_it() -> None:
@@ -111,7 +116,7 @@ def test_one_quiet_log_beside_one_that_talks_is_no_hole() -> None:
 def test_a_node_that_is_often_silent_for_long_is_not_silent_then() -> None:
     gaps = [(begin, begin + 300.0) for begin in range(0, 3000, 310)]
 
-    assert [] == cover(log("broker-1/stdout.log", 0, 3100, *gaps)).holes("broker-1")
+    assert [] == cover(log("broker-1/stdout.log", 0, 3100, *gaps)).find_gaps("broker-1")
 
 
 def test_a_process_that_was_down_had_nothing_to_say() -> None:
@@ -153,7 +158,7 @@ def test_only_logs_that_tell_of_partitions_hide_something(name: str, *, hides: b
     """Kafka's own settings keep the log of requests, for one, at WARN."""
     coverage = cover(log(f"broker-1/{name}", 0, 100, levels=Counter(W=5, E=1)))
 
-    assert [one.hides for one in coverage.logs] == [hides]
+    assert [one.hides_info for one in coverage.logs] == [hides]
     assert [row[3:] for row in rows(coverage) if row[2] == "hidden"] == [(0, 100)] * hides
 
 
@@ -175,7 +180,7 @@ def test_one_line_below_warn_is_enough_to_hide_nothing(
 ) -> None:
     (one,) = cover(log("broker-1/server.log", 0, 100, levels=Counter(levels))).logs
 
-    assert one.hides is hides
+    assert one.hides_info is hides
 
 
 @pytest.mark.parametrize(
@@ -220,8 +225,10 @@ def state(second: float, node: str, leader: int, epoch: int, version: int, **mor
 
 
 def folded(coverage: Coverage, *events: Row, away: tuple[Absence, ...] = ()) -> list[Row]:
-    attention = Attention.of(away, coverage)
-    known = Context(NO_CLOCKS, Phases({}, {}), away, elr=False, kraft=True, attention=attention)
+    attention = Observers.from_absences(away, coverage)
+    known = FoldContext(
+        NO_CLOCKS, StartupWindows({}, {}), away, elr=False, kraft=True, observers=attention
+    )
     return [row for row in fold(events, known) if row["table"] == "leadership"]
 
 

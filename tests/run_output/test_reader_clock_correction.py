@@ -11,7 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from forensics.history.clocks.model import Clocks, Course, Piece, Step, described
+from forensics.history.clocks.model import (
+    ClockModel,
+    Clocks,
+    ClockSegment,
+    ClockStep,
+    build_clock_rows,
+)
 from forensics.run_output.reader import (
     ClockCorrection,
     RunOutput,
@@ -75,11 +81,11 @@ def test_events_are_corrected_each_by_its_own_node() -> None:
 
 def test_a_run_corrects_by_what_its_table_of_clocks_says(tmp_path: Path) -> None:
     """History writes the table, and the page reads it: both must mean the same."""
-    course = Course(
-        (Piece(0, 0.0, 0.0, 50.0, 0, 1), Piece(0, -20_000.0, 0.0, 50.0, 0, 1)),
-        (Step(MS * 1000, MS * 1000, MS * 1000, -20_000.0, MS * 1000),),
+    course = ClockModel(
+        (ClockSegment(0, 0.0, 0.0, 50.0, 0, 1), ClockSegment(0, -20_000.0, 0.0, 50.0, 0, 1)),
+        (ClockStep(MS * 1000, MS * 1000, MS * 1000, -20_000.0, MS * 1000),),
     )
-    rows = described(["b"], {"b": course}, {"b": 60}, {}, ())
+    rows = build_clock_rows(["b"], {"b": course}, {"b": 60}, {}, ())
     folder = tmp_path / "tables" / "clocks"
     folder.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(list(rows), CLOCKS), folder / "part-0.parquet")

@@ -409,7 +409,7 @@ def compared(case: Case, begin: Stretch, end: Stretch) -> Order:
     doubt = _doubt(case, one, other)
     if doubt is None:
         return Order(before, None, told=False, vague=begin.vague)
-    first = case.past.clocks.order(one, other) == -1
+    first = case.past.clocks.compare(one, other) == -1
     told = first and before > doubt + apart
     return Order(before, doubt + apart, told=told, vague=begin.vague)
 
@@ -429,7 +429,7 @@ def _doubt(case: Case, one: Row, other: Row) -> int | None:
         return _LOGGED
     clocks = case.past.clocks
     doubts = [
-        clocks.doubt(row["node"], row["ts"], row["file"], row["line"]) for row in (one, other)
+        clocks.uncertainty(row["node"], row["ts"], row["file"], row["line"]) for row in (one, other)
     ]
     known = [doubt for doubt in doubts if doubt is not None]
     return sum(known) if len(known) == len(doubts) else None

@@ -31,7 +31,7 @@ def _finding(case: Case, absence: Absence, *, together: bool) -> Finding:
     end = absence.end if absence.end is not None else case.end
     away = None if absence.end is None else round((absence.end - absence.begin) / SECOND, 1)
     # That it was fenced is stated; that it hung only follows from its silence.
-    fenced = absence.fenced is not None and absence.kind != "pause"
+    fenced = absence.fencing is not None and absence.kind != "pause"
     # That it found no mark of an orderly stop is what a broker says as it starts again.
     unclean = absence.kind == "crash" and any(one["what"] == "unclean" for one in absence.evidence)
     stated = absence.kind == "controlled" or fenced or unclean

@@ -101,7 +101,7 @@ def _examples(case: Case, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     news = mine & pc.field("telling").is_null()
     for kind in _TOLD:
         seen = case.first(kind, _SHOWN, news)
-        course = case.past.clocks.courses.get(row["node"])
+        course = case.past.clocks.models.get(row["node"])
         if seen and course and course.steps:
             zone = row["zone_shift_minutes"] * MINUTE
             turn = pa.scalar(course.steps[-1].high + zone, pa.timestamp("us", "UTC"))

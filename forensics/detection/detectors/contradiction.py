@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from forensics.detection.confidence import sureness
 from forensics.detection.context import Case, Row, name_of
-from forensics.history.nodes.controller_terms import Rivalry
+from forensics.history.nodes.controller_terms import EpochConflict
 from forensics.run_output.findings import Finding
 
 NAME = "contradiction"
@@ -21,11 +21,11 @@ def find(case: Case) -> Iterator[Finding]:
         groups.setdefault((row["invariant"], bool(row["alone"])), []).append(row)
     for invariant, alone in sorted(groups):
         yield _finding(case, invariant, groups[invariant, alone], unread, alone=alone)
-    for rivalry in case.past.lanes.office.rivalries:
+    for rivalry in case.past.lanes.terms.conflicts:
         yield _rivalry(case, rivalry)
 
 
-def _rivalry(case: Case, rivalry: Rivalry) -> Finding:
+def _rivalry(case: Case, rivalry: EpochConflict) -> Finding:
     begin = min(place["at"] for place in rivalry.evidence)
     end = max(place["at"] for place in rivalry.evidence)
     confidence, reason = sureness(case, begin, end, rivalry.evidence, stated=False)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from forensics.detection.confidence import sureness
 from forensics.detection.context import Case
 from forensics.detection.kafka_cli import word
-from forensics.history.nodes.controller_terms import Reign
+from forensics.history.nodes.controller_terms import ControllerTerm
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -31,7 +31,7 @@ def find(case: Case) -> Iterator[Finding]:
         if (before[1] != after[1] or _fell(case, before, after[2].begin))
         and not _planned(case, stops, before, after[2].begin)
     ]
-    run: list[tuple[Reign, Reign]] = []
+    run: list[tuple[ControllerTerm, ControllerTerm]] = []
     for change in [*changes, None]:
         far = change is None or (
             run and change[1][2].begin - run[0][1][2].begin > limits["window"] * SECOND
@@ -43,7 +43,7 @@ def find(case: Case) -> Iterator[Finding]:
             run.append(change)
 
 
-def _fell(case: Case, before: Reign, moment: int) -> bool:
+def _fell(case: Case, before: ControllerTerm, moment: int) -> bool:
     """Whether who was in office died meanwhile: it is another office when the same node has it."""
     _, owner, span = before
     return any(
@@ -52,7 +52,9 @@ def _fell(case: Case, before: Reign, moment: int) -> bool:
     )
 
 
-def _planned(case: Case, stops: Sequence[tuple[str, int]], before: Reign, moment: int) -> bool:
+def _planned(
+    case: Case, stops: Sequence[tuple[str, int]], before: ControllerTerm, moment: int
+) -> bool:
     """Whether who was in office was being stopped on purpose: then another one must follow."""
     node, owner, _ = before
     near = case.limits[NAME]["near"] * SECOND
@@ -68,7 +70,7 @@ def _planned(case: Case, stops: Sequence[tuple[str, int]], before: Reign, moment
     return any(-_BLUR <= moment - at <= near for at in told)
 
 
-def _finding(case: Case, run: list[tuple[Reign, Reign]]) -> Finding:
+def _finding(case: Case, run: list[tuple[ControllerTerm, ControllerTerm]]) -> Finding:
     limits = case.limits[NAME]
     spans = [after[2] for _, after in run]
     begin, end = spans[0].begin, spans[-1].begin

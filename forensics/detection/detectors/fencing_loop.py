@@ -28,7 +28,7 @@ def find(case: Case) -> Iterator[Finding]:
         lived = [
             one
             for one in away_by(case, broker)
-            if one.fenced is not None
+            if one.fencing is not None
             and one.kind in ("pause", "gone", "unknown")
             and way_of(one, starts.get(broker, ())) == "pause"
             and (one.broker, one.begin) not in lone | crowd
@@ -104,9 +104,9 @@ def _together(case: Case, crowd: Sequence[Absence]) -> Iterator[Finding]:
     strokes: list[list[Absence]] = []
     for one in sorted(crowd, key=lambda each: (each.begin, each.broker)):
         near = strokes and one.begin - strokes[-1][0].begin <= gap
-        if near and one.fenced is not None:
+        if near and one.fencing is not None:
             strokes[-1].append(one)
-        elif one.fenced is not None:
+        elif one.fencing is not None:
             strokes.append([one])
     strokes = [one for one in strokes if len({each.broker for each in one}) > 1]
     if not strokes:

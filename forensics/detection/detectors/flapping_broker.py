@@ -59,7 +59,7 @@ def _finding(case: Case, broker: int, run: Sequence[Absence], starts: Sequence[i
     begin = run[0].begin
     end = run[-1].end if run[-1].end is not None else max(case.end, run[-1].begin)
     evidence = [place for absence in run for place in absence.evidence]
-    stated = all(absence.fenced is not None for absence in run)
+    stated = all(absence.fencing is not None for absence in run)
     confidence, reason = sureness(case, begin, end, evidence, stated=stated)
     last = round((run[-1].begin - begin) / SECOND)
     return Finding(

@@ -102,7 +102,7 @@ def _led_elsewhere(case: Case, search: Spell) -> bool:
         and span.begin <= search.begin
         and (span.end is None or span.end >= search.last)
         and not silent(case, node, search.begin, search.end)
-        for node, _, span in case.past.lanes.office.stretches
+        for node, _, span in case.past.lanes.terms.terms
     )
 
 

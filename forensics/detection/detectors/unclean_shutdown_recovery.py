@@ -124,7 +124,10 @@ def _read(case: Case) -> list[Row]:
                 continue
             row = batch.slice(one["row_min"], 1).to_pylist()[0]
             row["ts"] = moments[one["row_min"]].as_py()
-            found[key] = row | {"at": case.past.clocks.of(row), "segments": one["row_count"]}
+            found[key] = row | {
+                "at": case.past.clocks.event_time(row),
+                "segments": one["row_count"],
+            }
     return sorted(found.values(), key=lambda row: (row["at"], row["node"] or ""))
 
 

@@ -18,8 +18,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.history.clocks.line_fit import Point, both_ways, offset_of, sketch, thinned
-from forensics.history.nodes.startup_windows import Phases
+from forensics.history.clocks.line_fit import (
+    Point,
+    dedupe_by_either_clock,
+    downsample,
+    estimate_offset,
+    thin_evenly,
+)
+from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.lib.arrow_io import batched, rows_of
 from forensics.lib.time_units import SECOND
 
@@ -68,21 +74,21 @@ Anchor = tuple[str, str, float, int]
 
 
 @dataclass(frozen=True)
-class Source:
+class AnchorSource:
     """Events that must be looked at together: those of some kinds that share the keys."""
 
     keys: tuple[str, ...]
     kinds: tuple[str, ...]
     columns: tuple[str, ...]
-    work: Callable[[Iterable[Row]], list[dict[str, Any]]]
+    find_anchors: Callable[[Iterable[Row]], list[dict[str, Any]]]
 
     def __call__(self, events: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Find anchors in batches of events sorted by the keys."""
         groups = groupby(rows_of(events, self.columns), itemgetter(*self.keys))
-        return batched(chain.from_iterable(self.work(rows) for _, rows in groups), ANCHORS)
+        return batched(chain.from_iterable(self.find_anchors(rows) for _, rows in groups), ANCHORS)
 
 
-def anchors(
+def pair_sightings(
     sightings: Iterable[Sighting], among: Callable[[str, str], bool] | None = None
 ) -> list[Anchor]:
     """Pair up who saw the same state when: (state, node, micros) to rows of ANCHORS."""
@@ -99,20 +105,22 @@ def anchors(
     ]
 
 
-def anchor_sources(phases: Phases) -> tuple[Source, ...]:
+def list_anchor_sources(phases: StartupWindows) -> tuple[AnchorSource, ...]:
     """Name all that ties clocks together, and how to find it."""
 
     def of_broker(rows: Iterable[Row]) -> list[dict[str, Any]]:
-        return broker_anchors(rows, phases)
+        return find_broker_anchors(rows, phases)
 
     return (
-        Source(("topic", "partition"), PARTITION_KINDS, _PARTITION_COLUMNS, partition_anchors),
-        Source(("broker",), BROKER_KINDS, _BROKER_COLUMNS, of_broker),
-        Source(("group",), GROUP_KINDS, _GROUP_COLUMNS, group_anchors),
+        AnchorSource(
+            ("topic", "partition"), PARTITION_KINDS, _PARTITION_COLUMNS, find_partition_anchors
+        ),
+        AnchorSource(("broker",), BROKER_KINDS, _BROKER_COLUMNS, of_broker),
+        AnchorSource(("group",), GROUP_KINDS, _GROUP_COLUMNS, find_group_anchors),
     )
 
 
-def partition_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
+def find_partition_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Find, in the events of one partition, the states that several nodes saw at first hand."""
     sightings = (
         ((name, row[name]), row["node"], row["ts"])
@@ -121,17 +129,17 @@ def partition_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
         for name in ("leader_epoch", "partition_epoch")
         if row[name] is not None
     )
-    return _rows(anchors(sightings))
+    return _rows(pair_sightings(sightings))
 
 
-def broker_anchors(rows: Iterable[Row], phases: Phases) -> list[dict[str, Any]]:
+def find_broker_anchors(rows: Iterable[Row], phases: StartupWindows) -> list[dict[str, Any]]:
     """Find what a broker and the controllers both tell of the broker's life."""
     told = [row for row in rows if row["node"] and row["ts"] is not None]
     told.sort(key=lambda row: (row["node"], row["ts"], row["line"], row["file"]))
-    return _rows(anchors([*_registrations(told, phases), *_joinings(told)]))
+    return _rows(pair_sightings([*_registrations(told, phases), *_joinings(told)]))
 
 
-def group_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
+def find_group_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Find what the coordinator of a group of consumers and its members both tell."""
     coordinators = set()
     sightings: list[Sighting] = []
@@ -145,7 +153,7 @@ def group_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
         if state[1] is not None:
             sightings.append((state, row["node"], row["ts"]))
     # Members are many; it is enough to tie each to the coordinator.
-    return _rows(anchors(sightings, lambda a, b: (a in coordinators) != (b in coordinators)))
+    return _rows(pair_sightings(sightings, lambda a, b: (a in coordinators) != (b in coordinators)))
 
 
 def _is_new(row: Row) -> bool:
@@ -155,7 +163,7 @@ def _is_new(row: Row) -> bool:
     )
 
 
-def _registrations(rows: Iterable[Row], phases: Phases) -> Iterator[Sighting]:
+def _registrations(rows: Iterable[Row], phases: StartupWindows) -> Iterator[Sighting]:
     """Number what is told of a broker by the epoch of its registration."""
     epochs: dict[str, int] = {}
     for row in rows:
@@ -205,7 +213,7 @@ def _rows(found: Iterable[Anchor]) -> list[dict[str, Any]]:
     return [
         {"node": node, "other": other, "delta": delta, "at": at}
         for (node, other), points in sorted(pairs.items())
-        for at, delta in sketch(points, _KEPT)
+        for at, delta in downsample(points, _KEPT)
     ]
 
 
@@ -227,17 +235,17 @@ _HELD, _FEWEST = 300_000, 24
 _MANY = 20_000
 
 
-def pair_settler(nodes: int) -> Callable[[pa.Table], pa.Table]:
+def make_pair_reducer(nodes: int) -> Callable[[pa.Table], pa.Table]:
     """Make the `settle_pair` for so many nodes: of a hundred there are five thousand pairs."""
     kept = min(_KEPT_PER_PAIR, max(_FEWEST, _HELD // max(1, nodes * nodes)))
 
     def settle(deltas: pa.Table) -> pa.Table:
-        return settle_pair(deltas, kept)
+        return reduce_pair(deltas, kept)
 
     return settle
 
 
-def settle_pair(deltas: pa.Table, kept: int = _KEPT_PER_PAIR) -> pa.Table:
+def reduce_pair(deltas: pa.Table, kept: int = _KEPT_PER_PAIR) -> pa.Table:
     """Reduce the anchors of one pair of nodes to one row of PAIRS."""
     row = {"node": deltas["node"][0].as_py(), "other": deltas["other"][0].as_py()}
     if deltas.num_rows > _MANY:
@@ -245,9 +253,11 @@ def settle_pair(deltas: pa.Table, kept: int = _KEPT_PER_PAIR) -> pa.Table:
     pairs = list(zip(deltas["at"].to_pylist(), deltas["delta"].to_pylist(), strict=True))
     # What one node writes in a moment may take the other, if it hangs, many seconds, and either may
     # be the one that hangs: bursts are taken by both clocks.
-    mine, other = both_ways(pairs)
-    middle, width = offset_of([delta for _, delta in thinned(mine + other, 4 * _KEPT_PER_PAIR)])
-    points = sorted({*thinned(mine, kept), *thinned(other, kept)})
+    mine, other = dedupe_by_either_clock(pairs)
+    middle, width = estimate_offset(
+        [delta for _, delta in thin_evenly(mine + other, 4 * _KEPT_PER_PAIR)]
+    )
+    points = sorted({*thin_evenly(mine, kept), *thin_evenly(other, kept)})
     row |= {"count": min(len(mine), len(other)), "delta": middle, "spread": width}
     row["points"] = [{"at": at, "delta": delta} for at, delta in points]
     return pa.Table.from_pylist([row], schema=PAIRS)

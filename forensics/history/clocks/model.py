@@ -14,38 +14,38 @@ from typing import Any
 
 _MINUTE_MS = 60_000
 # What a clock may do unseen before its first and after its last anchor.
-WANDER_PPM = 50.0
+UNSEEN_DRIFT_PPM = 50.0
 
 
 @dataclass(frozen=True)
-class Piece:
+class ClockSegment:
     """A stretch of a clock, in microseconds of its own time without the zone."""
 
     at: int
     offset_ms: float
-    ppm: float
-    doubt_ms: float
+    drift_ppm: float
+    uncertainty_ms: float
     first: int
     last: int
 
-    def offset(self, micros: int) -> float:
+    def offset_at(self, micros: int) -> float:
         """Give the offset at a moment, in milliseconds."""
-        return self.offset_ms + self.ppm * (micros - self.at) / 1e9
+        return self.offset_ms + self.drift_ppm * (micros - self.at) / 1e9
 
-    def taken_off(self, micros: int) -> float:
+    def correction_at(self, micros: int) -> float:
         """Give the offset to correct by: one within its own doubt would only add noise."""
-        offset = self.offset(micros)
-        return offset if self.ppm or abs(offset) > self.doubt_ms else 0.0
+        offset = self.offset_at(micros)
+        return offset if self.drift_ppm or abs(offset) > self.uncertainty_ms else 0.0
 
-    def doubt(self, micros: int) -> float:
+    def uncertainty_at(self, micros: int) -> float:
         """Give how far off a corrected moment may be, in milliseconds."""
         beyond = max(self.first - micros, micros - self.last, 0)
-        left = abs(self.offset(micros) - self.taken_off(micros))
-        return self.doubt_ms + left + WANDER_PPM * beyond / 1e9
+        left = abs(self.offset_at(micros) - self.correction_at(micros))
+        return self.uncertainty_ms + left + UNSEEN_DRIFT_PPM * beyond / 1e9
 
 
 @dataclass(frozen=True)
-class Step:
+class ClockStep:
     """Where a clock was set anew: surely after `low` and before `high`, by its own time.
 
     Where the clock was set back, its lines tell the same times twice. `turns` names for each file
@@ -58,11 +58,11 @@ class Step:
     middle: int
     size_ms: float
     at: int
-    turns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    line_bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     # whether the node's own lines show it: a silence, or times that fall back
-    shown: bool = False
+    confirmed: bool = False
 
-    def passed(self, micros: int, file: str | None, line: int | None) -> bool:
+    def precedes(self, micros: int, file: str | None, line: int | None) -> bool:
         """Whether a line was written after the step, or more likely was."""
         if not self.low < micros < self.high:
             return micros >= self.high
@@ -71,18 +71,18 @@ class Step:
             return line >= after
         return micros >= self.middle
 
-    def hides(self, micros: int, file: str | None, line: int | None) -> bool:
+    def is_ambiguous_at(self, micros: int, file: str | None, line: int | None) -> bool:
         """Whether it cannot be told on which side of the step a line was written."""
         before, after = self._turn(file)
         known = line is not None and (line <= before or line >= after)
         return self.low < micros < self.high and not known
 
     def _turn(self, file: str | None) -> tuple[float, float]:
-        return self.turns.get(file or "", (-math.inf, math.inf))
+        return self.line_bounds.get(file or "", (-math.inf, math.inf))
 
 
 @dataclass(frozen=True)
-class Haze:
+class UnexplainedInterval:
     """A while, by a clock's own time, in which what others saw does not fit what it showed.
 
     The node hung, or its clock was set anew and too little tells of it: nobody knows which.
@@ -90,31 +90,41 @@ class Haze:
 
     low: int
     high: int
-    ms: float
+    residual_ms: float
 
-    def covers(self, micros: int) -> bool:
+    def contains(self, micros: int) -> bool:
         """Whether a moment lies in it."""
         return self.low < micros < self.high
 
 
 @dataclass(frozen=True)
-class Course:
+class ClockModel:
     """All that one clock did: pieces, with a step between each two."""
 
-    pieces: Sequence[Piece]
-    steps: Sequence[Step] = ()
+    segments: Sequence[ClockSegment]
+    steps: Sequence[ClockStep] = ()
     group: int = 0
-    hazes: Sequence[Haze] = ()
+    unexplained: Sequence[UnexplainedInterval] = ()
 
-    def piece(self, micros: int, file: str | None = None, line: int | None = None) -> Piece:
+    def segment_at(
+        self, micros: int, file: str | None = None, line: int | None = None
+    ) -> ClockSegment:
         """Give the piece that holds at a moment, by the node's own time."""
-        return self.pieces[sum(step.passed(micros, file, line) for step in self.steps)]
+        return self.segments[sum(step.precedes(micros, file, line) for step in self.steps)]
 
-    def doubt(self, micros: int, file: str | None = None, line: int | None = None) -> float:
+    def uncertainty_at(
+        self, micros: int, file: str | None = None, line: int | None = None
+    ) -> float:
         """Give how far off a corrected moment may be, in milliseconds."""
-        hidden = (abs(step.size_ms) for step in self.steps if step.hides(micros, file, line))
-        hazy = (haze.ms for haze in self.hazes if haze.covers(micros))
-        return self.piece(micros, file, line).doubt(micros) + sum(hidden) + max(hazy, default=0.0)
+        hidden = (
+            abs(step.size_ms) for step in self.steps if step.is_ambiguous_at(micros, file, line)
+        )
+        hazy = (haze.residual_ms for haze in self.unexplained if haze.contains(micros))
+        return (
+            self.segment_at(micros, file, line).uncertainty_at(micros)
+            + sum(hidden)
+            + max(hazy, default=0.0)
+        )
 
 
 @dataclass(frozen=True)
@@ -124,56 +134,56 @@ class Clocks:
     offsets_ms: Mapping[str, float]
     zones_min: Mapping[str, int]
     rows: tuple[Mapping[str, Any], ...]
-    courses: Mapping[str, Course] = field(default_factory=dict)
+    models: Mapping[str, ClockModel] = field(default_factory=dict)
 
     def correct(
         self, node: str | None, micros: int, file: str | None = None, line: int | None = None
     ) -> int:
         """Give the moment on the reference clock; the place decides where a time stands twice."""
         own = self._own(node, micros)
-        course = self.courses.get(node or "")
+        course = self.models.get(node or "")
         if course is None:
             return int(own - self.offsets_ms.get(node or "", 0.0) * 1000)
-        return int(own - course.piece(own, file, line).taken_off(own) * 1000)
+        return int(own - course.segment_at(own, file, line).correction_at(own) * 1000)
 
-    def of(self, row: Mapping[str, Any]) -> int:
+    def event_time(self, row: Mapping[str, Any]) -> int:
         """Give the moment of an event on the reference clock."""
         return self.correct(row["node"], row["ts"], row.get("file"), row.get("line"))
 
-    def doubt(
+    def uncertainty(
         self, node: str | None, micros: int, file: str | None = None, line: int | None = None
     ) -> int | None:
         """Give how far off a corrected moment may be, in microseconds; null: nobody knows."""
-        course = self.courses.get(node or "")
+        course = self.models.get(node or "")
         if course is None:
             return None
-        return int(course.doubt(self._own(node, micros), file, line) * 1000)
+        return int(course.uncertainty_at(self._own(node, micros), file, line) * 1000)
 
-    def order(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> int | None:
+    def compare(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> int | None:
         """Say which of two events was first: -1 the one, 1 the other, null if it cannot be told.
 
         Events are rows with a node and a time `ts` as logged, and perhaps a file and a line.
         """
         if one["node"] == other["node"] and one["node"] is not None:
             return self._order_at_home(one, other)
-        mine, theirs = (self.courses.get(row["node"] or "") for row in (one, other))
+        mine, theirs = (self.models.get(row["node"] or "") for row in (one, other))
         if mine is None or theirs is None or mine.group != theirs.group:
             return None
         doubts = [
-            self.doubt(row["node"], row["ts"], row.get("file"), row.get("line")) or 0
+            self.uncertainty(row["node"], row["ts"], row.get("file"), row.get("line")) or 0
             for row in (one, other)
         ]
-        apart = self.of(one) - self.of(other)
+        apart = self.event_time(one) - self.event_time(other)
         return None if abs(apart) <= sum(doubts) else (-1 if apart < 0 else 1)
 
     def _order_at_home(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> int | None:
         """One clock orders its own lines to the millisecond, but for those around a step."""
-        course = self.courses.get(one["node"])
+        course = self.models.get(one["node"])
         for row in (one, other) if course else ():
             own = self._own(row["node"], row["ts"])
-            if any(s.hides(own, row.get("file"), row.get("line")) for s in course.steps):  # type: ignore[union-attr]
+            if any(s.is_ambiguous_at(own, row.get("file"), row.get("line")) for s in course.steps):  # type: ignore[union-attr]
                 return None
-        apart = self.of(one) - self.of(other)
+        apart = self.event_time(one) - self.event_time(other)
         return None if not apart else (-1 if apart < 0 else 1)
 
     def _own(self, node: str | None, micros: int) -> int:
@@ -183,9 +193,9 @@ class Clocks:
 Row = Mapping[str, Any]
 
 
-def described(
+def build_clock_rows(
     nodes: Sequence[str],
-    courses: Mapping[str, Course],
+    courses: Mapping[str, ClockModel],
     zones: Mapping[str, int],
     counts: Mapping[str, int],
     references: Collection[str],
@@ -204,40 +214,42 @@ def described(
     )
 
 
-def kind_of(course: Course | None, zone: int) -> str | None:
+def classify_clock(course: ClockModel | None, zone: int) -> str | None:
     """Say what is wrong with a clock: `step`, `drift`, `offset`, `zone`, or `none`."""
     if course is None:
         return "zone" if zone else None
     if course.steps:
         return "step"
-    piece = course.pieces[0]
-    if piece.ppm:
+    piece = course.segments[0]
+    if piece.drift_ppm:
         return "drift"
-    if abs(piece.offset_ms) > piece.doubt_ms:
+    if abs(piece.offset_ms) > piece.uncertainty_ms:
         return "offset"
     return "zone" if zone else "none"
 
 
-def _solved(course: Course | None, zone: int) -> dict[str, Any]:
+def _solved(course: ClockModel | None, zone: int) -> dict[str, Any]:
     if course is None:
         bare: dict[str, Any] = dict.fromkeys(("offset_ms", "uncertainty_ms", "drift_ppm", "steps"))
-        return bare | {"kind": kind_of(None, zone)}
+        return bare | {"kind": classify_clock(None, zone)}
     # Where it is farthest off: that is what a reader must beware of.
     ends = [
-        (piece.offset(at), piece) for piece in course.pieces for at in (piece.first, piece.last)
+        (piece.offset_at(at), piece)
+        for piece in course.segments
+        for at in (piece.first, piece.last)
     ]
     offset, piece = max(ends, key=lambda end: abs(end[0]))
-    steepest = max(course.pieces, key=lambda one: abs(one.ppm))
+    steepest = max(course.segments, key=lambda one: abs(one.drift_ppm))
     return {
         "offset_ms": round(offset),
-        "uncertainty_ms": round(piece.doubt_ms),
-        "kind": kind_of(course, zone),
-        "drift_ppm": round(steepest.ppm, 1),
+        "uncertainty_ms": round(piece.uncertainty_ms),
+        "kind": classify_clock(course, zone),
+        "drift_ppm": round(steepest.drift_ppm, 1),
         "steps": [{"at": step.at, "ms": round(step.size_ms)} for step in course.steps],
     }
 
 
-def _stretches(course: Course | None, zone: int) -> list[dict[str, Any]] | None:
+def _stretches(course: ClockModel | None, zone: int) -> list[dict[str, Any]] | None:
     """Say what to take off times as they are logged; where they stand twice, the later holds."""
     shift = zone * _MINUTE_MS
     if course is None:
@@ -248,8 +260,8 @@ def _stretches(course: Course | None, zone: int) -> list[dict[str, Any]] | None:
         {
             "since": since,
             "at": piece.at + shift * 1000,
-            "offset_ms": piece.taken_off(piece.at) + shift,
-            "drift_ppm": piece.ppm,
+            "offset_ms": piece.correction_at(piece.at) + shift,
+            "drift_ppm": piece.drift_ppm,
         }
-        for since, piece in zip(begins, course.pieces, strict=True)
+        for since, piece in zip(begins, course.segments, strict=True)
     ]

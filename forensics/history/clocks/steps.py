@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.history.clocks.anchors import PARTITION_KINDS
-from forensics.history.clocks.model import Clocks, Course, Haze, Step
+from forensics.history.clocks.model import ClockModel, Clocks, ClockStep, UnexplainedInterval
 from forensics.lib.arrow_io import rows_of
 from forensics.lib.time_units import MINUTE
 from forensics.schemas import scanned
@@ -27,7 +27,7 @@ _STEADY_MS, _BURST = 500.0, 1_000_000
 
 
 @dataclass(frozen=True)
-class Sighting:
+class Residual:
     """What a clock showed when others saw the same, how far that is beside its course, if it fits.
 
     The moment `at` is by the reference, and `own` by the clock itself.
@@ -35,49 +35,49 @@ class Sighting:
 
     at: int
     own: int
-    miss: float
-    fits: bool
+    ms: float
+    is_explained: bool
 
 
-def sighting(course: Course, own: int, at: int, doubt: float) -> Sighting:
+def measure_residual(course: ClockModel, own: int, at: int, doubt: float) -> Residual:
     """Lay what a clock showed at a moment, which may be in such doubt, beside its course."""
-    pieces = [course.piece(own)]
-    if any(step.hides(own, None, None) for step in course.steps):
-        pieces = list(course.pieces)
+    pieces = [course.segment_at(own)]
+    if any(step.is_ambiguous_at(own, None, None) for step in course.steps):
+        pieces = list(course.segments)
     found = [
-        Sighting(at, own, miss, abs(miss) <= max(piece.doubt_ms, doubt))
+        Residual(at, own, miss, abs(miss) <= max(piece.uncertainty_ms, doubt))
         for piece in pieces
-        for miss in [(own - at) / 1000 - piece.offset(own)]
+        for miss in [(own - at) / 1000 - piece.offset_at(own)]
     ]
-    return min(found, key=lambda one: (not one.fits, abs(one.miss)))
+    return min(found, key=lambda one: (not one.is_explained, abs(one.ms)))
 
 
-def hazes(seen: Iterable[Sighting]) -> tuple[Haze, ...]:
+def find_unexplained(seen: Iterable[Residual]) -> tuple[UnexplainedInterval, ...]:
     """Find runs of sightings that do not fit, and that a node that hung does not explain.
 
     Before the first one that fits, and after the last one, any miss may be a clock set anew.
     Between two that fit, only misses that stay the same may be: all others are a node that hung.
     """
     ordered = sorted(seen, key=lambda one: (one.at, one.own))
-    runs = [(fits, list(run)) for fits, run in groupby(ordered, key=lambda one: one.fits)]
+    runs = [(fits, list(run)) for fits, run in groupby(ordered, key=lambda one: one.is_explained)]
     found = []
     for n, (fits, run) in enumerate(runs):
         inner = 0 < n < len(runs) - 1
         if fits or (inner and not _is_steady(run)):
             continue
-        misses = [one.miss for one in run]
+        misses = [one.ms for one in run]
         # Both edges are the own times of points that fit; what lies between is shown shifted.
         early, late = (round(edge * 1000) for edge in (min(0.0, *misses), max(0.0, *misses)))
         low = runs[n - 1][1][-1].own + early if n else -_ALWAYS
         high = runs[n + 1][1][0].own + late if n < len(runs) - 1 else _ALWAYS
-        found.append(Haze(low, high, max(map(abs, misses))))
+        found.append(UnexplainedInterval(low, high, max(map(abs, misses))))
     return tuple(found)
 
 
-def _is_steady(run: Sequence[Sighting]) -> bool:
+def _is_steady(run: Sequence[Residual]) -> bool:
     """Whether a miss was the same a while later; what a node hears all at once never is."""
     return any(
-        later.at - one.at > _BURST and abs(later.miss - one.miss) <= _STEADY_MS
+        later.at - one.at > _BURST and abs(later.ms - one.ms) <= _STEADY_MS
         for n, one in enumerate(run)
         for later in run[n + 1 :]
     )
@@ -96,7 +96,7 @@ State = tuple[str, int, int, int]
 
 
 @dataclass(frozen=True)
-class Place:
+class LoggedLine:
     """A line, its time by the node's own clock without the zone, and the state it tells."""
 
     file: str
@@ -105,32 +105,34 @@ class Place:
     state: State | None = None
 
 
-def located(clocks: Clocks, events: Path) -> Clocks:
+def locate_steps(clocks: Clocks, events: Path) -> Clocks:
     """Narrow down every step by the lines that the node wrote around it."""
-    found = dict(clocks.courses)
-    for node, course in clocks.courses.items():
+    found = dict(clocks.models)
+    for node, course in clocks.models.items():
         steps = []
-        for before, step in zip(course.pieces, course.steps, strict=False):
+        for before, step in zip(course.segments, course.steps, strict=False):
             margin = round(abs(step.size_ms) * 1000)
             places = _around(events, clocks, node, step.low - margin, step.high + margin)
             heard = _heard(events, clocks, node, step) if step.size_ms < 0 else {}
-            lag = round(before.offset(step.at) * 1000)
-            new = narrowed(step, places, {state: at + lag for state, at in heard.items()})
+            lag = round(before.offset_at(step.at) * 1000)
+            new = narrow_step(step, places, {state: at + lag for state, at in heard.items()})
             if new != step:
                 own = min(new.middle, new.high)
-                new = replace(new, at=own - round(before.offset(own) * 1000))
+                new = replace(new, at=own - round(before.offset_at(own) * 1000))
             steps.append(new)
         if steps:
             found[node] = replace(course, steps=tuple(steps))
-    return replace(clocks, courses=found)
+    return replace(clocks, models=found)
 
 
-def hidden_steps(clocks: Clocks) -> int:
+def count_unconfirmed_steps(clocks: Clocks) -> int:
     """Count the steps that no line of the node itself shows."""
-    return sum(not step.shown for course in clocks.courses.values() for step in course.steps)
+    return sum(not step.confirmed for course in clocks.models.values() for step in course.steps)
 
 
-def narrowed(step: Step, places: Sequence[Place], heard: Mapping[State, int]) -> Step:
+def narrow_step(
+    step: ClockStep, places: Sequence[LoggedLine], heard: Mapping[State, int]
+) -> ClockStep:
     """Narrow a step down to where the node's lines allow it.
 
     A clock that is set forward leaves a time without lines, as long as the step at least; one that
@@ -142,7 +144,7 @@ def narrowed(step: Step, places: Sequence[Place], heard: Mapping[State, int]) ->
     return _gap(step, places) if step.size_ms > 0 else _turn(step, places, heard)
 
 
-def _gap(step: Step, places: Sequence[Place]) -> Step:
+def _gap(step: ClockStep, places: Sequence[LoggedLine]) -> ClockStep:
     moments = sorted({place.at for place in places} | {step.low, step.high})
     least = (step.size_ms - _JITTER_MS) * 1000
     inside = [at for at in moments if step.low <= at <= step.high]
@@ -150,14 +152,14 @@ def _gap(step: Step, places: Sequence[Place]) -> Step:
     if not gaps:
         return step
     if len(gaps) > 1:
-        return replace(step, low=gaps[0][0], high=gaps[-1][1], shown=True)
+        return replace(step, low=gaps[0][0], high=gaps[-1][1], confirmed=True)
     low = gaps[0][0]
     # Both ends of the one gap are known to lie on their sides of it.
-    return replace(step, low=low, high=low + 1, middle=low + 1, shown=True)
+    return replace(step, low=low, high=low + 1, middle=low + 1, confirmed=True)
 
 
-def _turn(step: Step, places: Sequence[Place], heard: Mapping[State, int]) -> Step:
-    files: dict[str, list[Place]] = defaultdict(list)
+def _turn(step: ClockStep, places: Sequence[LoggedLine], heard: Mapping[State, int]) -> ClockStep:
+    files: dict[str, list[LoggedLine]] = defaultdict(list)
     for place in sorted(places, key=lambda place: (place.line, place.at)):
         files[place.file].append(place)
     falls = {}
@@ -176,10 +178,12 @@ def _turn(step: Step, places: Sequence[Place], heard: Mapping[State, int]) -> St
     for file, lines in files.items():
         if file not in turns:
             turns[file] = _sided(step, lines, heard)
-    return replace(step, turns=turns, shown=bool(falls))
+    return replace(step, line_bounds=turns, confirmed=bool(falls))
 
 
-def _sided(step: Step, lines: Sequence[Place], heard: Mapping[State, int]) -> tuple[int, int]:
+def _sided(
+    step: ClockStep, lines: Sequence[LoggedLine], heard: Mapping[State, int]
+) -> tuple[int, int]:
     """Find the lines around a step that no fall betrays, by states that other nodes saw too.
 
     They may be far from each other: what stands between them may be on either side.
@@ -205,7 +209,7 @@ def _sided(step: Step, lines: Sequence[Place], heard: Mapping[State, int]) -> tu
     return before, after
 
 
-def _side(step: Step, place: Place, heard: Mapping[State, int]) -> bool | None:
+def _side(step: ClockStep, place: LoggedLine, heard: Mapping[State, int]) -> bool | None:
     """Tell whether a line stands after the step: by its time, or by the state that it tells."""
     if not step.low < place.at < step.high:
         return place.at >= step.high
@@ -217,31 +221,31 @@ def _side(step: Step, place: Place, heard: Mapping[State, int]) -> bool | None:
     return new < old if min(old, new) < -size / 4 else None
 
 
-def _heard(events: Path, clocks: Clocks, node: str, step: Step) -> dict[State, int]:
+def _heard(events: Path, clocks: Clocks, node: str, step: ClockStep) -> dict[State, int]:
     """Find when steady nodes that are well known saw states around a step, on the reference."""
-    mine = clocks.courses[node]
+    mine = clocks.models[node]
     steady = [
-        (course.pieces[0].doubt_ms, other)
-        for other, course in clocks.courses.items()
+        (course.segments[0].uncertainty_ms, other)
+        for other, course in clocks.models.items()
         if other != node and course.group == mine.group and not course.steps
     ]
     wide = step.high - step.low + 2 * round(abs(step.size_ms) * 1000)
     found: dict[State, int] = {}
     for _, other in sorted(steady)[:_NODES]:
-        off = round(clocks.courses[other].pieces[0].offset_ms * 1000)
+        off = round(clocks.models[other].segments[0].offset_ms * 1000)
         for place in _around(events, clocks, other, step.at - wide + off, step.at + wide + off):
             if place.state:
                 found[place.state] = min(place.at - off, found.get(place.state, place.at - off))
     return found
 
 
-def _around(events: Path, clocks: Clocks, node: str, begin: int, end: int) -> list[Place]:
+def _around(events: Path, clocks: Clocks, node: str, begin: int, end: int) -> list[LoggedLine]:
     zone = clocks.zones_min.get(node, 0) * MINUTE
     first, last = (pa.scalar(at + zone, pa.timestamp("us", "UTC")) for at in (begin, end))
     wanted = (pc.field("node") == node) & (pc.field("ts") >= first) & (pc.field("ts") <= last)
     rows = islice(rows_of(scanned(events, _COLUMNS, wanted), _COLUMNS), _MOST)
     return [
-        Place(file, line, at - zone, _state(facts))
+        LoggedLine(file, line, at - zone, _state(facts))
         for *facts, file, line, at in (row.values() for row in rows)
     ]
 

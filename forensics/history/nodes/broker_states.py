@@ -11,7 +11,7 @@ from typing import Any
 
 from forensics.lib.time_units import SECOND
 
-LANE_KINDS = (
+LIFECYCLE_KINDS = (
     "process_starting",
     "process_recovering",
     "process_started",
@@ -27,9 +27,9 @@ LANE_KINDS = (
     "brokers_found",
     "controlled_shutdown_granted",
 )
-AWAY = ("starting", "recovering", "fenced", "stopping", "stopped", "crashed")
+AWAY_STATES = ("starting", "recovering", "fenced", "stopping", "stopped", "crashed")
 
-Place = Mapping[str, Any]
+Evidence = Mapping[str, Any]
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Span:
     state: str
     begin: int
     end: int | None
-    evidence: list[Place] = field(default_factory=list)
+    evidence: list[Evidence] = field(default_factory=list)
     epoch: int | None = None
 
 
@@ -51,16 +51,16 @@ class Absence:
     kind: str
     begin: int
     end: int | None
-    evidence: tuple[Place, ...]
+    evidence: tuple[Evidence, ...]
 
     @property
-    def fenced(self) -> Place | None:
+    def fencing(self) -> Evidence | None:
         """Where the cluster noticed that the broker was gone, if some line says so."""
         return next((place for place in self.evidence if place["what"] == "fenced"), None)
 
 
-def broker_lanes(
-    events: Iterable[Mapping[str, Any]], last_words: Mapping[tuple[str, int], Mapping[str, Any]]
+def build_broker_lanes(
+    events: Iterable[Mapping[str, Any]], last_lines: Mapping[tuple[str, int], Mapping[str, Any]]
 ) -> dict[int, list[Span]]:
     """Follow every broker through its own lines and the controllers'.
 
@@ -68,14 +68,14 @@ def broker_lanes(
     the last line it wrote before: a process that was killed says nothing of it.
     """
     lanes: dict[int, _Lane] = {}
-    for event in sorted(events, key=by_time):
+    for event in sorted(events, key=event_order):
         for broker, what in (*_about(event), *_missed(event, lanes)):
             lane = lanes.setdefault(broker, _Lane())
-            lane.take(what, event, last_words.get((event["node"], event["ts"])))
+            lane.take(what, event, last_lines.get((event["node"], event["ts"])))
     return {broker: lane.spans for broker, lane in sorted(lanes.items())}
 
 
-def absences(broker: int, spans: Sequence[Span], *, speaks: bool = True) -> list[Absence]:
+def find_absences(broker: int, spans: Sequence[Span], *, has_own_log: bool = True) -> list[Absence]:
     """Join what lies between two times of being up; the first start is no absence.
 
     `speaks` says whether the broker's own log is there: without it, being fenced may be anything.
@@ -84,14 +84,14 @@ def absences(broker: int, spans: Sequence[Span], *, speaks: bool = True) -> list
     run: list[Span] = []
     served = False
     for span in spans:
-        if span.state in AWAY:
+        if span.state in AWAY_STATES:
             run.append(span)
             continue
         if served and run:
-            found.append(_absence(broker, run, span.begin, speaks=speaks))
+            found.append(_absence(broker, run, span.begin, speaks=has_own_log))
         run, served = [], True
     if served and run:
-        found.append(_absence(broker, run, None, speaks=speaks))
+        found.append(_absence(broker, run, None, speaks=has_own_log))
     return found
 
 
@@ -118,7 +118,7 @@ class _Lane:
         elif what == "fenced" and now not in (*_DOWN, "fenced"):
             self._enter("fenced", event, what)
         elif what in ("fenced", "unclean") and self.spans:
-            self.spans[-1].evidence.append(place_of(event, what))
+            self.spans[-1].evidence.append(evidence_of(event, what))
         elif what == "registered" and now == "fenced":
             # A process registers once: whoever was fenced and registers anew was started anew.
             self._enter("starting", event)
@@ -141,7 +141,7 @@ class _Lane:
             # It was fenced because it was dead: the death came before the fence, or in it.
             fence = self.spans[-1]
             fence.state = "crashed"
-            fence.evidence.append(place_of(before))
+            fence.evidence.append(evidence_of(before))
             if len(self.spans) > 1 and self.spans[-2].begin <= before["at"] < fence.begin:
                 fence.begin = self.spans[-2].end = before["at"]
         self._enter("starting", event)
@@ -151,7 +151,7 @@ class _Lane:
         if self.spans:
             moment = max(moment, self.spans[-1].begin)
             self.spans[-1].end = moment
-        self.spans.append(Span(state, moment, None, [place_of(event, what)]))
+        self.spans.append(Span(state, moment, None, [evidence_of(event, what)]))
 
 
 # A broker that has just started may come after the list that is told of a little later.
@@ -224,26 +224,31 @@ def _absence(broker: int, run: Sequence[Span], end: int | None, *, speaks: bool)
     return Absence(broker, kind, run[0].begin, end, tuple(evidence))
 
 
-def place_of(event: Mapping[str, Any], what: str | None = None) -> Place:
+def evidence_of(event: Mapping[str, Any], what: str | None = None) -> Evidence:
     """Keep of an event what evidence needs, and what it says."""
     return {name: event[name] for name in ("file", "line", "text", "rule", "at")} | {"what": what}
 
 
-def by_time(event: Mapping[str, Any]) -> tuple[Any, ...]:
+def event_order(event: Mapping[str, Any]) -> tuple[Any, ...]:
     """How events are ordered: by corrected time first."""
     return event["at"], event["node"] or "", event["line"], event["kind"], event["file"]
 
 
 # What a process says as it wakes, with the time since its last sign of life.
-WAKE_KINDS = ("zookeeper_disconnected", "peer_request_lost", "peer_timed_out", "heartbeat_failed")
+WAKE_UP_KINDS = (
+    "zookeeper_disconnected",
+    "peer_request_lost",
+    "peer_timed_out",
+    "heartbeat_failed",
+)
 # All that piled up is told in one go.
 _WAKING = 2 * SECOND
 
-Silent = Callable[[int, int], bool]
+SilenceCheck = Callable[[int, int], bool]
 
 
-def with_pauses(
-    spans: Sequence[Span], wakes: Iterable[Mapping[str, Any]], silent: Silent
+def insert_pauses(
+    spans: Sequence[Span], wakes: Iterable[Mapping[str, Any]], silent: SilenceCheck
 ) -> list[Span]:
     """Put in the time between a process's last sign of life and its fencing.
 
@@ -266,7 +271,7 @@ def with_pauses(
     return found
 
 
-def _pause(fence: Span, wakes: Sequence[Mapping[str, Any]], silent: Silent) -> Span | None:
+def _pause(fence: Span, wakes: Sequence[Mapping[str, Any]], silent: SilenceCheck) -> Span | None:
     until = fence.end if fence.end is not None else fence.begin + 3600 * SECOND
     here = [wake for wake in wakes if fence.begin <= wake["at"] <= until]
     first = [wake for wake in here if wake["at"] <= here[0]["at"] + _WAKING]
@@ -278,4 +283,4 @@ def _pause(fence: Span, wakes: Sequence[Mapping[str, Any]], silent: Silent) -> S
     begin, wake = max(alive, key=lambda sign: (sign[0], sign[1]["line"]))
     if not silent(begin, here[0]["at"]):
         return None
-    return Span("paused", begin, fence.begin, [place_of(wake), *fence.evidence[:1]])
+    return Span("paused", begin, fence.begin, [evidence_of(wake), *fence.evidence[:1]])

@@ -17,25 +17,25 @@ import pyarrow.dataset as ds
 from forensics.history.clocks.model import Clocks
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import (
-    LANE_KINDS,
-    WAKE_KINDS,
+    LIFECYCLE_KINDS,
+    WAKE_UP_KINDS,
     Absence,
-    Place,
+    Evidence,
     Span,
-    absences,
-    broker_lanes,
-    with_pauses,
+    build_broker_lanes,
+    find_absences,
+    insert_pauses,
 )
 from forensics.history.nodes.client_states import CLIENT_COLUMNS, ClientLanes
 from forensics.history.nodes.controller_terms import (
     CONTROLLER_KINDS,
-    Office,
-    Reign,
-    controller_lanes,
-    in_office,
-    rivalries,
+    ControllerTerm,
+    ControllerTerms,
+    close_terms,
+    find_epoch_conflicts,
+    find_terms,
 )
-from forensics.history.nodes.startup_windows import Phases, phases_of
+from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
 from forensics.lib.arrow_io import SEEN, events_of, rows_of
 from forensics.lib.time_units import SECOND
 from forensics.schemas import LANES, scanned
@@ -43,11 +43,11 @@ from forensics.schemas import LANES, scanned
 # A process that is away is silent; one that is up, and silent too long, may be anything.
 _ALIVE = ("up", "starting", "recovering")
 
-Blank = tuple[int, int | None, Place]
+Blank = tuple[int, int | None, Evidence]
 
 
-def with_blanks(
-    node: str, spans: Sequence[Span], coverage: Coverage, office: Sequence[Reign]
+def mark_unobserved(
+    node: str, spans: Sequence[Span], coverage: Coverage, office: Sequence[ControllerTerm]
 ) -> list[Span]:
     """Cut out of a lane the stretches in which nobody could have told of this broker."""
     lane = list(spans)
@@ -58,25 +58,25 @@ def with_blanks(
 
 
 def _blanks(node: str, coverage: Coverage) -> Iterator[Blank]:
-    logs = coverage.of(node)
+    logs = coverage.logs_of(node)
     if not logs:
         return
-    for begin, end in coverage.holes(node):
+    for begin, end in coverage.find_gaps(node):
         places = [
             {"file": one.file, "line": one.line}
             for log in logs
-            for one in log.silences
+            for one in log.gaps
             if one.begin <= begin and one.end >= end
         ]
         if places:
             yield begin, end, places[0]
-    if not coverage.reaches_the_end(node):
+    if not coverage.reaches_end(node):
         last = max(logs, key=lambda log: log.last)
         file, line = last.ends[1]
         yield last.last, None, {"file": file, "line": line}
 
 
-def _watched(node: str, blank: Blank, coverage: Coverage, office: Iterable[Reign]) -> bool:
+def _watched(node: str, blank: Blank, coverage: Coverage, office: Iterable[ControllerTerm]) -> bool:
     """Whether the log of another node that was the active controller covers the stretch."""
     begin, end, _ = blank
     until = coverage.end if end is None else end
@@ -85,9 +85,9 @@ def _watched(node: str, blank: Blank, coverage: Coverage, office: Iterable[Reign
         and span.state == "active"
         and span.begin <= begin
         and (span.end is None or span.end >= until)
-        and coverage.speaks_at(other, begin)
-        and (coverage.speaks_at(other, until) or coverage.reaches_the_end(other))
-        and not any(a < until and b > begin for a, b in coverage.holes(other))
+        and coverage.is_logging_at(other, begin)
+        and (coverage.is_logging_at(other, until) or coverage.reaches_end(other))
+        and not any(a < until and b > begin for a, b in coverage.find_gaps(other))
         for other, _, span in office
     )
 
@@ -123,29 +123,29 @@ class Lanes:
     def __init__(
         self,
         brokers: Mapping[int, list[Span]],
-        controllers: Sequence[Reign],
-        speaking: frozenset[int] = frozenset(),
-        office: Office | None = None,
+        controllers: Sequence[ControllerTerm],
+        with_logs: frozenset[int] = frozenset(),
+        terms: ControllerTerms | None = None,
         clients: Mapping[str, Sequence[Span]] | None = None,
     ) -> None:
         """Take what was followed; `speaking` are the brokers whose own logs are there."""
         self.brokers = brokers
         self.controllers = controllers
-        self.office = office or Office(controllers)
+        self.terms = terms or ControllerTerms(controllers)
         self.clients = clients or {}
-        self.away: list[Absence] = [
+        self.absences: list[Absence] = [
             absence
             for broker, spans in brokers.items()
-            for absence in absences(broker, spans, speaks=broker in speaking)
+            for absence in find_absences(broker, spans, has_own_log=broker in with_logs)
         ]
 
     def table(self, coverage: Coverage | None = None) -> pa.Table:
         """Give the table of lanes; where the logs have holes, a lane is unknown."""
-        office, known = self.office.stretches, coverage or Coverage()
+        office, known = self.terms.terms, coverage or Coverage()
         rows = [
             _row(f"broker-{broker}", "broker", broker, span)
             for broker, spans in self.brokers.items()
-            for span in with_blanks(f"broker-{broker}", spans, known, office)
+            for span in mark_unobserved(f"broker-{broker}", spans, known, office)
         ]
         rows += [_row(node, "controller", owner, span) for node, owner, span in office]
         rows += [
@@ -156,27 +156,27 @@ class Lanes:
         return pa.Table.from_pylist(rows, schema=LANES)
 
 
-def lanes(events: Path, clocks: Clocks, roles: Mapping[str, str | None]) -> Lanes:
+def build_lanes(events: Path, clocks: Clocks, roles: Mapping[str, str | None]) -> Lanes:
     """Follow every broker, controller and client."""
-    news = _news(events_of(events, LANE_KINDS), phases_of(events), clocks, roles)
+    news = _news(events_of(events, LIFECYCLE_KINDS), read_startup_windows(events), clocks, roles)
     starts = [row for row in news if row["kind"] == "process_starting"]
     words = _last_words(events, starts, clocks)
     own = (_broker(node, roles) for node in roles)
     speaking = frozenset(broker for broker in own if broker is not None)
-    brokers = broker_lanes(news, words)
+    brokers = build_broker_lanes(news, words)
     told = _told_of_controllers(events, clocks)
-    reigns = controller_lanes(told)
+    reigns = find_terms(told)
     return Lanes(
         _with_pauses(brokers, events, clocks, roles),
         reigns,
         speaking,
-        Office(in_office(reigns, told, brokers), rivalries(told)),
+        ControllerTerms(close_terms(reigns, told, brokers), find_epoch_conflicts(told)),
         _clients(events, clocks, roles),
     )
 
 
 def _news(
-    told: Sequence[Row], phases: Phases, clocks: Clocks, roles: Mapping[str, str | None]
+    told: Sequence[Row], phases: StartupWindows, clocks: Clocks, roles: Mapping[str, str | None]
 ) -> list[Row]:
     """Keep what is told at first hand, and once."""
     # Where a controller tells live of fencings, what its log repeats of them adds nothing.
@@ -184,7 +184,7 @@ def _news(
     heard: dict[tuple[str, int | None], Row] = {}
     news: list[Row] = []
     for row in told:
-        row["at"] = clocks.of(row)
+        row["at"] = clocks.event_time(row)
         row["node_broker"] = _broker(row["node"], roles)
         if row["telling"] is not None:
             # What a controller reads from its log as it starts may have been long ago.
@@ -198,7 +198,7 @@ def _news(
     return news
 
 
-def _is_old(row: Row, phases: Phases) -> bool:
+def _is_old(row: Row, phases: StartupWindows) -> bool:
     stretches = phases.replaying.get(row["node"] or "", ())
     return any(begin <= row["ts"] <= end + _BEHIND for begin, end in stretches)
 
@@ -212,7 +212,7 @@ def _told_of_controllers(events: Path, clocks: Clocks) -> list[Row]:
         for row in told
         if row["kind"] != "controller_seen" or row["controller_epoch"] is not None
     ]
-    return [row | {"at": clocks.of(row)} for row in kept]
+    return [row | {"at": clocks.event_time(row)} for row in kept]
 
 
 def _clients(
@@ -226,8 +226,8 @@ def _clients(
     batches = scanned(events, CLIENT_COLUMNS, pc.field("node").isin(nodes))
     for row in rows_of(batches, CLIENT_COLUMNS):
         if row["ts"] is not None:
-            found.take(row, clocks.of(row))
-    return found.lanes()
+            found.add_line(row, clocks.event_time(row))
+    return found.build()
 
 
 def _with_pauses(
@@ -247,13 +247,13 @@ def _with_pauses(
         return brokers
     columns = [*SEEN, "text", "rule", "duration_ms"]
     wakes: dict[str, list[Row]] = {}
-    for row in events_of(events, WAKE_KINDS, columns):
+    for row in events_of(events, WAKE_UP_KINDS, columns):
         if row["node"] in fenced.values():
-            wakes.setdefault(row["node"], []).append(row | {"at": clocks.of(row)})
+            wakes.setdefault(row["node"], []).append(row | {"at": clocks.event_time(row)})
     found = dict(brokers)
     for broker, node in fenced.items():
         silent = partial(_is_silent, events, clocks, node)
-        found[broker] = with_pauses(brokers[broker], wakes.get(node, ()), silent)
+        found[broker] = insert_pauses(brokers[broker], wakes.get(node, ()), silent)
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forensics.history.nodes.broker_states import Place, Span
+from forensics.history.nodes.broker_states import Evidence, Span
 
 CLIENT_COLUMNS = ("kind", "ts", "node", "error", "file", "line")
 
@@ -40,8 +40,8 @@ class _Run:
 
     begin: int
     end: int
-    first: Place
-    last: Place
+    first: Evidence
+    last: Evidence
 
 
 class _Runs:
@@ -51,7 +51,7 @@ class _Runs:
         self.runs: list[_Run] = []
         self._gap = gap
 
-    def take(self, at: int, place: Place) -> None:
+    def take(self, at: int, place: Evidence) -> None:
         """Let a line begin a stretch, prolong one, or join two."""
         here = bisect_right(self.runs, at, key=lambda run: run.begin)
         before = self.runs[here - 1] if here else None
@@ -70,7 +70,7 @@ class _Runs:
             self.runs.insert(here, _Run(at, at, place, place))
 
 
-def _sooner(at: int, place: Place, other_at: int, other: Place) -> bool:
+def _sooner(at: int, place: Evidence, other_at: int, other: Evidence) -> bool:
     return (at, place["line"], place["file"]) < (other_at, other["line"], other["file"])
 
 
@@ -82,7 +82,7 @@ class ClientLanes:
         self._troubles: dict[str, dict[str, _Runs]] = {}
         self._whole: dict[str, _Runs] = {}
 
-    def take(self, row: Mapping[str, Any], at: int) -> None:
+    def add_line(self, row: Mapping[str, Any], at: int) -> None:
         """Take one line of a client's log, with its corrected time."""
         place = {"file": row["file"], "line": row["line"]}
         # Silence is no hole in a client's log: one that is well has nothing to say.
@@ -92,7 +92,7 @@ class ClientLanes:
             mine = self._troubles.setdefault(row["node"], {})
             mine.setdefault(state, _Runs(_GAP)).take(at, place)
 
-    def lanes(self) -> dict[str, list[Span]]:
+    def build(self) -> dict[str, list[Span]]:
         """Give each client's lane, from the first line of its log to the last."""
         return {node: list(self._lane(node)) for node in sorted(self._whole)}
 

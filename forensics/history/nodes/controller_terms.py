@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from forensics.history.nodes.broker_states import Place, Span, by_time, place_of
+from forensics.history.nodes.broker_states import Evidence, Span, event_order, evidence_of
 
 CONTROLLER_KINDS = (
     "controller_elected",
@@ -19,16 +19,16 @@ _RESIGNS = ("controller_resigned", "controller_renouncing")
 _BLUR = 1_000_000
 
 # The node, its id, and the stretch of time.
-Reign = tuple[str, int | None, Span]
+ControllerTerm = tuple[str, int | None, Span]
 
 
 @dataclass(frozen=True)
-class Rivalry:
+class EpochConflict:
     """One controller epoch that two nodes claim, or that two are said to hold."""
 
     epoch: int
-    owners: tuple[int, int]
-    evidence: tuple[Place, Place]
+    claimants: tuple[int, int]
+    evidence: tuple[Evidence, Evidence]
 
     @property
     def invariant(self) -> str:
@@ -38,26 +38,26 @@ class Rivalry:
     @property
     def title(self) -> str:
         """Say it in a sentence."""
-        one, other = self.owners
+        one, other = self.claimants
         return f"Controller epoch {self.epoch} is claimed for node {one} and for node {other}"
 
 
 @dataclass(frozen=True)
-class Office:
+class ControllerTerms:
     """The controllers' reigns as they ended, with what lies between them, and rival claims."""
 
-    stretches: Sequence[Reign]
-    rivalries: Sequence[Rivalry] = ()
+    terms: Sequence[ControllerTerm]
+    conflicts: Sequence[EpochConflict] = ()
 
 
-def controller_lanes(events: Iterable[Mapping[str, Any]]) -> list[Reign]:
+def find_terms(events: Iterable[Mapping[str, Any]]) -> list[ControllerTerm]:
     """Say which node was the active controller, by epoch; a node's reign ends with the next."""
-    reigns: dict[int, Reign] = {}
-    for event in sorted(events, key=by_time):
+    reigns: dict[int, ControllerTerm] = {}
+    for event in sorted(events, key=event_order):
         epoch = event["controller_epoch"]
         if event["kind"] != "controller_elected" or epoch is None or epoch in reigns:
             continue
-        span = Span("active", event["at"], None, [place_of(event)], epoch)
+        span = Span("active", event["at"], None, [evidence_of(event)], epoch)
         reigns[epoch] = (event["node"], event["controller"], span)
     ordered = [reigns[epoch] for epoch in sorted(reigns)]
     for (_, _, span), (_, _, after) in zip(ordered, ordered[1:], strict=False):
@@ -65,18 +65,18 @@ def controller_lanes(events: Iterable[Mapping[str, Any]]) -> list[Reign]:
     return ordered
 
 
-def in_office(
-    reigns: Sequence[Reign],
+def close_terms(
+    reigns: Sequence[ControllerTerm],
     events: Iterable[Mapping[str, Any]],
     brokers: Mapping[int, Sequence[Span]],
-) -> list[Reign]:
+) -> list[ControllerTerm]:
     """Tell how each reign ended: given up or cut off before the next, or held on to after it.
 
     Between a reign that ended and the next epoch nobody was `active`: that time is `vacant`. Who
     was deposed and did not notice is `deposed` until it gives up.
     """
-    resigned = [event for event in sorted(events, key=by_time) if event["kind"] in _RESIGNS]
-    found: list[Reign] = []
+    resigned = [event for event in sorted(events, key=event_order) if event["kind"] in _RESIGNS]
+    found: list[ControllerTerm] = []
     for reign, after in zip(reigns, [*reigns[1:], None], strict=False):
         node, owner, span = reign
         own = next((one for one in resigned if _gives_up(one, reign, after, reigns)), None)
@@ -93,30 +93,33 @@ def in_office(
         # A process that was started anew resigns from what it never held.
         alive = own is not None and (end is None or end[0] == own["at"])
         if alive and own is not None and span.end is not None and own["at"] > span.end + _BLUR:
-            places = [*(after[2].evidence[:1] if after else []), place_of(own)]
+            places = [*(after[2].evidence[:1] if after else []), evidence_of(own)]
             found.append((node, owner, Span("deposed", span.end, own["at"], places, span.epoch)))
     return found
 
 
-def rivalries(events: Iterable[Mapping[str, Any]]) -> list[Rivalry]:
+def find_epoch_conflicts(events: Iterable[Mapping[str, Any]]) -> list[EpochConflict]:
     """Find epochs of controllers for which two owners are named, by whomever."""
-    named: dict[int, dict[int, Place]] = {}
-    for event in sorted(events, key=by_time):
+    named: dict[int, dict[int, Evidence]] = {}
+    for event in sorted(events, key=event_order):
         told = event["kind"] in ("controller_elected", "controller_seen")
         epoch, owner = event["controller_epoch"], event["controller"]
         if told and epoch is not None and owner is not None and owner >= 0:
-            named.setdefault(epoch, {}).setdefault(owner, place_of(event))
+            named.setdefault(epoch, {}).setdefault(owner, evidence_of(event))
     found = []
     for epoch, owners in sorted(named.items()):
         one, *others = sorted(owners)
         found += [
-            Rivalry(epoch, (one, other), (owners[one], owners[other])) for other in others[:1]
+            EpochConflict(epoch, (one, other), (owners[one], owners[other])) for other in others[:1]
         ]
     return found
 
 
 def _gives_up(
-    event: Mapping[str, Any], reign: Reign, after: Reign | None, reigns: Sequence[Reign]
+    event: Mapping[str, Any],
+    reign: ControllerTerm,
+    after: ControllerTerm | None,
+    reigns: Sequence[ControllerTerm],
 ) -> bool:
     """Whether a line is the end of just this reign, and not of a later one of the same node."""
     node, _, span = reign
@@ -130,9 +133,9 @@ def _gives_up(
 
 def _last_moment(
     span: Span, own: Mapping[str, Any] | None, life: Sequence[Span]
-) -> tuple[int, Place] | None:
+) -> tuple[int, Evidence] | None:
     """Find when the node gave up, or its process ended, if that was within the reign."""
-    ends = [(own["at"], place_of(own))] if own is not None else []
+    ends = [(own["at"], evidence_of(own))] if own is not None else []
     ends += [
         (one.begin, one.evidence[0])
         for one in life

@@ -10,7 +10,7 @@ from typing import Any
 from forensics.lib.arrow_io import SEEN, events_of
 from forensics.lib.time_units import SECOND
 
-PHASE_KINDS = (
+STARTUP_KINDS = (
     "process_starting",
     "replaying",
     "caught_up",
@@ -28,14 +28,14 @@ _LONGEST = 900 * SECOND
 
 
 @dataclass(frozen=True)
-class Phases:
+class StartupWindows:
     """For each node the stretches, in microseconds as logged, in which it was catching up."""
 
     starting: Mapping[str, list[tuple[int, int]]]
     replaying: Mapping[str, list[tuple[int, int]]]
 
     @classmethod
-    def of(cls, events: Iterable[Mapping[str, Any]]) -> Phases:
+    def from_events(cls, events: Iterable[Mapping[str, Any]]) -> StartupWindows:
         """Collect phases from events of PHASE_KINDS."""
         ordered = sorted(events, key=lambda e: (e["node"], e["ts"], e["file"], e["line"]))
         starting = _stretches(ordered, ("process_starting", "replaying"), "process_started")
@@ -91,6 +91,8 @@ def _inside(stretches: Iterable[tuple[int, int]], moment: int) -> bool:
     return any(begin <= moment <= end for begin, end in stretches)
 
 
-def phases_of(path: Path) -> Phases:
+def read_startup_windows(path: Path) -> StartupWindows:
     """Read when each process was starting and catching up."""
-    return Phases.of(row for row in events_of(path, PHASE_KINDS, SEEN) if row["node"])
+    return StartupWindows.from_events(
+        row for row in events_of(path, STARTUP_KINDS, SEEN) if row["node"]
+    )

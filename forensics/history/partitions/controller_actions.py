@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.lib.time_units import SECOND
 
-MOVE_KINDS = (
+ACTION_KINDS = (
     "controlled_shutdown_asked",
     "brokers_shutting_down",
     "broker_shutdown_granted",
@@ -32,17 +32,17 @@ _ASKED = ("controlled_shutdown_asked", "brokers_shutting_down", "broker_shutdown
 
 
 @dataclass(frozen=True)
-class Moves:
+class ControllerActions:
     """Moments of controllers' moves, in microseconds on the reference clock, each list in order."""
 
     shutdowns: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    preferred: Sequence[int] = ()
-    by_itself: Sequence[int] = ()
-    by_hand: Sequence[int] = ()
+    preferred_elections: Sequence[int] = ()
+    automatic: Sequence[int] = ()
+    manual: Sequence[int] = ()
     deletions: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, events: Iterable[Mapping[str, Any]]) -> Moves:
+    def from_events(cls, events: Iterable[Mapping[str, Any]]) -> ControllerActions:
         """Collect moves from events of MOVE_KINDS that are news, with corrected times in `at`."""
         shutdowns: dict[int, list[int]] = {}
         deletions: dict[str, list[int]] = {}
@@ -78,25 +78,25 @@ class Moves:
             {topic: sorted(moments) for topic, moments in deletions.items()},
         )
 
-    def is_stopping(self, broker: int | None, at: int | None, early: int = _EARLY) -> bool:
+    def is_shutting_down(self, broker: int | None, at: int | None, early: int = _EARLY) -> bool:
         """Whether a broker had asked, shortly before, to be let go."""
         if broker is None or at is None:
             return False
         return _any(self.shutdowns.get(broker, ()), at - _HEARD, at + early)
 
-    def gives_back(self, at: int | None) -> bool:
+    def is_preferred_election(self, at: int | None) -> bool:
         """Whether the controller gave partitions back to their first replicas about then."""
-        return at is not None and _any(self.preferred, at - _HEARD, at + _EARLY)
+        return at is not None and _any(self.preferred_elections, at - _HEARD, at + _EARLY)
 
-    def will(self, at: int | None) -> str | None:
+    def unclean_trigger(self, at: int | None) -> str | None:
         """Say whether an unclean election at a moment was the controller's or somebody's will."""
         if at is None:
             return None
-        if _any(self.by_hand, at - _HEARD, at + _EARLY):
+        if _any(self.manual, at - _HEARD, at + _EARLY):
             # Both near: the moments do not tell which of them it was.
-            near = _any(self.by_itself, at - _HEARD, at + _EARLY)
+            near = _any(self.automatic, at - _HEARD, at + _EARLY)
             return None if near else "manual"
-        return "automatic" if _any(self.by_itself, at - _HEARD, at + _EARLY) else None
+        return "automatic" if _any(self.automatic, at - _HEARD, at + _EARLY) else None
 
 
 def _is_shutdown(event: Mapping[str, Any]) -> bool:

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from forensics.history.nodes.broker_states import Absence
-from forensics.history.partitions.observations import Statement
+from forensics.history.partitions.observations import Observation
 from forensics.lib.time_units import MINUTE
 
 # A replica's log that is deleted may be the end of its topic.
-LIFE_KINDS = ("log_deleted",)
+DELETION_KINDS = ("log_deleted",)
 # Nodes hear of a deletion, and hang, within that; near it nothing is compared.
 _BLUR = 60_000_000
 # Of one promise that a partition breaks again and again, that many breaches are told.
 _TOLD = 3
 
 
-def breaches(
-    said: Sequence[Statement], ends: Sequence[int], away: Sequence[Absence]
+def find_breaches(
+    said: Sequence[Observation], ends: Sequence[int], away: Sequence[Absence]
 ) -> Iterator[dict[str, Any]]:
     """Yield rows of BREACHES for one partition: a few of each kind, with how many there were.
 
@@ -28,7 +28,7 @@ def breaches(
     """
     found: dict[str, list[dict[str, Any]]] = {}
     counts: dict[str, int] = {}
-    for life in lives(said, ends):
+    for life in split_at_recreation(said, ends):
         for breach in _of_one_life(life, away):
             name = breach["invariant"]
             counts[name] = counts.get(name, 0) + 1
@@ -38,7 +38,9 @@ def breaches(
         yield from (row | {"count": counts[name]} for row in rows)
 
 
-def lives(said: Sequence[Statement], ends: Sequence[int]) -> Iterator[Sequence[Statement]]:
+def split_at_recreation(
+    said: Sequence[Observation], ends: Sequence[int]
+) -> Iterator[Sequence[Observation]]:
     """Part statements by the topics of one name they are about.
 
     A topic that is deleted and created again begins at epoch 0 again: where epochs do that, or
@@ -58,11 +60,11 @@ def lives(said: Sequence[Statement], ends: Sequence[int]) -> Iterator[Sequence[S
     yield said[begin:]
 
 
-def _restarts(said: Sequence[Statement]) -> Iterator[int]:
+def _restarts(said: Sequence[Observation]) -> Iterator[int]:
     """Find where a node that knew later epochs tells of the very first state, as news."""
     grown: dict[str, bool] = {}
     for one in said:
-        if one.leader_epoch is None or not one.news:
+        if one.leader_epoch is None or not one.is_new:
             continue
         young = one.leader_epoch == 0 and not one.partition_epoch and not one.log_end
         if young and grown.get(one.node):
@@ -72,7 +74,7 @@ def _restarts(said: Sequence[Statement]) -> Iterator[int]:
             grown[one.node] = True
 
 
-def _of_one_life(said: Sequence[Statement], away: Sequence[Absence]) -> Iterator[dict[str, Any]]:
+def _of_one_life(said: Sequence[Observation], away: Sequence[Absence]) -> Iterator[dict[str, Any]]:
     # There may be a million states: numbers are held of each, and lines only of what is suspect.
     for one in said:
         yield from _of_one_line(one, away)
@@ -81,7 +83,7 @@ def _of_one_life(said: Sequence[Statement], away: Sequence[Absence]) -> Iterator
     yield from _falls(said, away)
 
 
-def _of_one_line(one: Statement, away: Sequence[Absence]) -> Iterator[dict[str, Any]]:
+def _of_one_line(one: Observation, away: Sequence[Absence]) -> Iterator[dict[str, Any]]:
     leads = one.leader is not None and one.leader >= 0
     if leads and one.isr is not None and one.leader not in one.isr and not _is_unclean(one):
         detail = f"leader {one.leader} is not in the ISR {list(one.isr)}"
@@ -91,18 +93,18 @@ def _of_one_line(one: Statement, away: Sequence[Absence]) -> Iterator[dict[str, 
         yield _breach("high watermark within log", detail, [one], away)
 
 
-def _is_unclean(one: Statement) -> bool:
+def _is_unclean(one: Observation) -> bool:
     return one.recovery == "RECOVERING"
 
 
 def _outside_replicas(
-    said: Sequence[Statement], away: Sequence[Absence]
+    said: Sequence[Observation], away: Sequence[Absence]
 ) -> Iterator[dict[str, Any]]:
     known = {one.replicas for one in said if one.replicas}
     always = set.intersection(*map(set, known)) if known else set()
     suspect = [one for one in said if known and one.isr and not always.issuperset(one.isr)]
     versions = {one.partition_epoch for one in suspect} - {None}
-    named: dict[int | None, Statement] = {}
+    named: dict[int | None, Observation] = {}
     for one in said if versions else ():
         if one.replicas and one.partition_epoch in versions:
             named.setdefault(one.partition_epoch, one)
@@ -116,9 +118,9 @@ def _outside_replicas(
             )
 
 
-def _two_leaders(said: Sequence[Statement], away: Sequence[Absence]) -> Iterator[dict[str, Any]]:
+def _two_leaders(said: Sequence[Observation], away: Sequence[Absence]) -> Iterator[dict[str, Any]]:
     first: dict[int, int] = {}
-    torn: dict[int, dict[int, dict[str, Statement]]] = {}
+    torn: dict[int, dict[int, dict[str, Observation]]] = {}
     for one in said:
         epoch, leader = one.leader_epoch, one.leader
         if epoch is None or epoch < 0 or leader is None:
@@ -138,10 +140,10 @@ def _two_leaders(said: Sequence[Statement], away: Sequence[Absence]) -> Iterator
             yield _breach("one leader per epoch", detail, pair, away) | {"alone": alone}
 
 
-def _falls(said: Sequence[Statement], away: Sequence[Absence]) -> Iterator[dict[str, Any]]:
+def _falls(said: Sequence[Observation], away: Sequence[Absence]) -> Iterator[dict[str, Any]]:
     pairs = list(_fallen(said))
     wanted = {state for pair in pairs for state in pair}
-    lines: dict[tuple[int | None, int | None], Statement] = {}
+    lines: dict[tuple[int | None, int | None], Observation] = {}
     for one in said if wanted else ():
         state = one.partition_epoch, one.leader_epoch
         if state in wanted:
@@ -156,7 +158,7 @@ def _falls(said: Sequence[Statement], away: Sequence[Absence]) -> Iterator[dict[
         yield breach | {"alone": any(_hung(line, away) for line in both)}
 
 
-def _fallen(said: Sequence[Statement]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+def _fallen(said: Sequence[Observation]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """Find pairs of partition and leader epoch of which the later partition epoch has the lower."""
     lowest: dict[int, int] = {}
     highest: dict[int, int] = {}
@@ -176,11 +178,11 @@ def _fallen(said: Sequence[Statement]) -> Iterator[tuple[tuple[int, int], tuple[
             top = version, most
 
 
-def _first(said: Iterable[Statement]) -> Statement:
-    return min(said, key=lambda one: one.place)
+def _first(said: Iterable[Observation]) -> Observation:
+    return min(said, key=lambda one: one.sort_key)
 
 
-def _hung(one: Statement, away: Sequence[Absence]) -> bool:
+def _hung(one: Observation, away: Sequence[Absence]) -> bool:
     """Whether the node that says so was away around then, and may have spoken of the past."""
     digits = one.node.rpartition("-")[2]
     broker = int(digits) if one.node.startswith("broker-") and digits.isdigit() else None
@@ -193,7 +195,7 @@ def _hung(one: Statement, away: Sequence[Absence]) -> bool:
 
 
 def _breach(
-    invariant: str, detail: str, lines: Sequence[Statement], away: Sequence[Absence]
+    invariant: str, detail: str, lines: Sequence[Observation], away: Sequence[Absence]
 ) -> dict[str, Any]:
     one = lines[-1]
     return {

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from forensics.history.partitions.observations import Statement
-from forensics.history.partitions.states import State, begun
+from forensics.history.partitions.observations import Observation
+from forensics.history.partitions.states import PartitionState, first_reported_at
 
 _JUST = 5_000_000
 # Longer runs of leader epochs of which nothing is told are left out.
@@ -16,26 +16,28 @@ _LISTED = 1000
 
 
 @dataclass(slots=True)
-class Reign:
+class LeaderEpoch:
     """One leader epoch."""
 
     epoch: int
     leader: int | None
     at: int | None
-    said: list[Statement]
-    first: State | None
-    before: State | None
-    recovering: bool
+    observations: list[Observation]
+    first_state: PartitionState | None
+    state_before: PartitionState | None
+    is_recovering: bool
     # lines about the next epoch that say who led in this one
-    told_after: Sequence[Statement] = ()
+    next_observations: Sequence[Observation] = ()
 
 
-def reigns_of(said: Sequence[Statement], states: Sequence[State], *, kraft: bool) -> list[Reign]:
+def build_leader_epochs(
+    said: Sequence[Observation], states: Sequence[PartitionState], *, kraft: bool
+) -> list[LeaderEpoch]:
     """Gather the leader epochs from all that was said, in their order."""
-    lines: dict[int, list[Statement]] = defaultdict(list)
-    after: dict[int, list[Statement]] = defaultdict(list)
-    mine: dict[int, list[State]] = defaultdict(list)
-    before: dict[int, State] = {}
+    lines: dict[int, list[Observation]] = defaultdict(list)
+    after: dict[int, list[Observation]] = defaultdict(list)
+    mine: dict[int, list[PartitionState]] = defaultdict(list)
+    before: dict[int, PartitionState] = {}
     marks: dict[str, list[int]] = defaultdict(list)
     for one in said:
         if one.leader_epoch is not None and one.leader_epoch >= 0:
@@ -78,53 +80,53 @@ def _without_gaps(epochs: Sequence[int]) -> Iterator[int]:
 
 def _reign(
     epoch: int,
-    lines: Sequence[Statement],
-    mine: Sequence[State],
-    before: State | None,
+    lines: Sequence[Observation],
+    mine: Sequence[PartitionState],
+    before: PartitionState | None,
     marks: Mapping[str, Sequence[int]],
-) -> Reign:
+) -> LeaderEpoch:
     first = mine[0] if mine else None
     named = [one for one in lines if one.leader is not None]
-    own = [one.leader for one in named if one.leads] or [one.leader for one in named]
+    own = [one.leader for one in named if one.by_leader] or [one.leader for one in named]
     leader = first.leader if first is not None and first.leader is not None else None
-    moments = [one.at for one in lines if one.prompt] + [s.at for s in mine if s.at is not None]
-    start = begun(min(moments, default=None), lines)
+    moments = [one.at for one in lines if one.is_timely] + [s.at for s in mine if s.at is not None]
+    start = first_reported_at(min(moments, default=None), lines)
     recovering = first is not None and first.recovery == "RECOVERING"
     recovering = recovering or any(
-        _marked(marks.get(one.node, ()), one.at) for one in lines if one.leads and one.news
+        _marked(marks.get(one.node, ()), one.at) for one in lines if one.by_leader and one.is_new
     )
-    return Reign(
+    return LeaderEpoch(
         epoch,
         leader if leader is not None else (own[0] if own else None),
         start,
-        sorted(lines, key=lambda one: (not one.news, not one.leads, one.place)),
+        sorted(lines, key=lambda one: (not one.is_new, not one.by_leader, one.sort_key)),
         first,
         before,
         recovering,
     )
 
 
-def _name_by_the_next(reign: Reign, after: Sequence[Statement]) -> None:
+def _name_by_the_next(reign: LeaderEpoch, after: Sequence[Observation]) -> None:
     leaders = {one.previous_leader for one in after}
     if reign.leader is None and len(leaders) == 1:
         reign.leader = leaders.pop()
-        reign.told_after = after
+        reign.next_observations = after
 
 
-def _sure_start(reign: Reign, lines: Sequence[Statement]) -> int | None:
+def _sure_start(reign: LeaderEpoch, lines: Sequence[Observation]) -> int | None:
     """Give the moment of the first state of an epoch, and never that of a later one.
 
     A line that tells of a change within the epoch says nothing of its beginning; one by which a
     replica learns of a new epoch does, and so does the state that follows the epoch before.
     """
-    first = reign.first
+    first = reign.first_state
     if first is None:
         return reign.at
     known = _follows(reign)
     sure = [
         one.at
         for one in lines
-        if one.prompt
+        if one.is_timely
         and (
             one.partition_epoch is None
             or (known and one.partition_epoch == first.partition_epoch)
@@ -133,35 +135,35 @@ def _sure_start(reign: Reign, lines: Sequence[Statement]) -> int | None:
     ]
     if first.at is not None and known:
         sure.append(first.at)
-    return begun(min(sure, default=None), lines)
+    return first_reported_at(min(sure, default=None), lines)
 
 
-def isr_at_first(reign: Reign, *, kraft: bool) -> tuple[int, ...] | None:
+def initial_isr(reign: LeaderEpoch, *, kraft: bool) -> tuple[int, ...] | None:
     """Give the ISR that an epoch began with, not one that it had later."""
-    first = reign.first
+    first = reign.first_state
     version = first.partition_epoch if first is not None else None
     if first is not None and first.isr is not None:
         # A ZooKeeper controller names leader and epoch only where it changes them.
-        named = not kraft and any(one.leader_epoch == reign.epoch for one in first.said)
+        named = not kraft and any(one.leader_epoch == reign.epoch for one in first.observations)
         if named or _follows(reign):
             return first.isr
     begins = (
         one.isr
-        for one in reign.said
+        for one in reign.observations
         if one.isr is not None
-        and one.leads
+        and one.by_leader
         and one.partition_epoch in (None, version)
         and (one.previous_epoch is not None or one.partition_epoch is None or _follows(reign))
     )
     return next(begins, None)
 
 
-def _follows(reign: Reign) -> bool:
+def _follows(reign: LeaderEpoch) -> bool:
     """Whether the first state that is known of an epoch is its first state."""
-    if reign.first is None:
+    if reign.first_state is None:
         return False
-    before = reign.before
-    return reign.first.partition_epoch == 0 or (
+    before = reign.state_before
+    return reign.first_state.partition_epoch == 0 or (
         before is not None and before.leader_epoch is not None
     )
 

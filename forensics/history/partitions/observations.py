@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from forensics.history.clocks.model import Clocks
-from forensics.history.nodes.startup_windows import Phases
+from forensics.history.nodes.startup_windows import StartupWindows
 
-FOLD_KINDS = ("partition_state", "recovering", "log_created")
+STATE_KINDS = ("partition_state", "recovering", "log_created")
 # All that is read of an event here: what is not named does not come along.
-FOLD_COLUMNS = (
+STATE_COLUMNS = (
     "topic", "partition", "kind", "ts", "node", "file", "line", "telling", "broker", "leader",
     "leader_epoch", "partition_epoch", "isr", "replicas", "elr", "recovery", "previous_leader",
     "previous_epoch", "log_end", "high_watermark",
 )  # fmt: skip
-Late = Callable[[Mapping[str, Any], int], bool]
+LateCheck = Callable[[Mapping[str, Any], int], bool]
 
 # A replica that is created says so just before or after it says what it is.
 _CREATED_NEAR = 10_000_000
@@ -27,11 +27,11 @@ _RECOVERY = {"0": "RECOVERED", "1": "RECOVERING"}
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class Observation:
     """One line's word on one partition; `at` is corrected, and `news` says whether it counts."""
 
     at: int
-    news: bool
+    is_new: bool
     node: str
     file: str
     line: int
@@ -47,26 +47,29 @@ class Statement:
     previous_epoch: int | None
     log_end: int | None
     high_watermark: int | None
-    leads: bool
+    by_leader: bool
     # whether it came when it happened: news, and its speaker had not been away
-    prompt: bool = False
+    is_timely: bool = False
 
     @property
-    def place(self) -> tuple[int, str, int, str, str]:
+    def sort_key(self) -> tuple[int, str, int, str, str]:
         """How evidence is ordered: by time first, so that file names hardly ever matter."""
         return self.at, self.node, self.line, self.kind, self.file
 
 
-def statements(
-    rows: Iterable[Mapping[str, Any]], clocks: Clocks, phases: Phases, is_late: Late | None = None
-) -> list[Statement]:
+def read_observations(
+    rows: Iterable[Mapping[str, Any]],
+    clocks: Clocks,
+    phases: StartupWindows,
+    is_late: LateCheck | None = None,
+) -> list[Observation]:
     """Read the events of one partition (FOLD_KINDS) as statements, oldest first.
 
     `is_late` says of a row and its corrected time whether it may tell what its node missed.
     """
     created: list[tuple[str, int]] = []
     fresh: list[Mapping[str, Any]] = []
-    said: list[Statement] = []
+    said: list[Observation] = []
     # There may be a million rows: each is let go once it is read, unless more must be known first.
     for row in rows:
         if row["ts"] is None:
@@ -81,7 +84,9 @@ def statements(
     return sorted(said, key=lambda one: (one.at, one.node, one.line, one.kind, one.file))
 
 
-def _is_news(row: Mapping[str, Any], phases: Phases, created: Sequence[tuple[str, int]]) -> bool:
+def _is_news(
+    row: Mapping[str, Any], phases: StartupWindows, created: Sequence[tuple[str, int]]
+) -> bool:
     telling, node, moment = row["telling"], row["node"] or "", row["ts"]
     if telling == "replay":
         return not phases.is_replaying(node, moment)
@@ -94,12 +99,12 @@ def _is_news(row: Mapping[str, Any], phases: Phases, created: Sequence[tuple[str
 
 
 def _statement(
-    row: Mapping[str, Any], clocks: Clocks, is_late: Late | None, *, news: bool
-) -> Statement:
-    node, at = row["node"] or "", clocks.of(row)
-    return Statement(
+    row: Mapping[str, Any], clocks: Clocks, is_late: LateCheck | None, *, news: bool
+) -> Observation:
+    node, at = row["node"] or "", clocks.event_time(row)
+    return Observation(
         at=at,
-        news=news,
+        is_new=news,
         node=node,
         file=row["file"],
         line=row["line"],
@@ -115,8 +120,8 @@ def _statement(
         previous_epoch=row["previous_epoch"],
         log_end=row["log_end"],
         high_watermark=row["high_watermark"],
-        leads=row["broker"] is not None and row["broker"] == row["leader"],
-        prompt=news and not (is_late and is_late(row, at)),
+        by_leader=row["broker"] is not None and row["broker"] == row["leader"],
+        is_timely=news and not (is_late and is_late(row, at)),
     )
 
 

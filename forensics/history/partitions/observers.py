@@ -14,8 +14,8 @@ from itertools import accumulate
 
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import Absence
-from forensics.history.nodes.startup_windows import Phases
-from forensics.history.partitions.observations import Statement
+from forensics.history.nodes.startup_windows import StartupWindows
+from forensics.history.partitions.observations import Observation
 from forensics.parsing.time_statistics import SILENCE
 
 # How the end of a row is known: the next state began then; it still was so when the logs end; or
@@ -39,7 +39,7 @@ Stretches = tuple[Sequence[int], Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Attention:
+class Observers:
     """When each broker or controller did not listen, in corrected time."""
 
     away: Mapping[str, Stretches] = field(default_factory=dict)
@@ -49,9 +49,9 @@ class Attention:
     coverage: Coverage = field(default_factory=Coverage)
 
     @classmethod
-    def of(
+    def from_absences(
         cls, away: Iterable[Absence], coverage: Coverage, wakes: Iterable[Wake] = ()
-    ) -> Attention:
+    ) -> Observers:
         """Gather absences and silences by node; `wakes` are lines that tell of a long wait."""
         gone = _hung(wakes, coverage)
         orderly: dict[str, list[tuple[int, int]]] = {}
@@ -61,7 +61,7 @@ class Attention:
             found = orderly if absence.kind == "controlled" else gone
             found.setdefault(node, []).append((absence.begin, max(end, absence.begin)))
         late = {node: [(begin, end + _BEHIND) for begin, end in gone[node]] for node in gone}
-        silent = {node: list(coverage.silences(node)) for node in coverage.nodes}
+        silent = {node: list(coverage.partition_log_gaps(node)) for node in coverage.nodes}
         nodes = {*gone, *orderly, *silent}
         deaf = {
             node: _stretches([*gone.get(node, ()), *orderly.get(node, ()), *silent.get(node, ())])
@@ -69,7 +69,7 @@ class Attention:
         }
         return cls(_by_node(gone), _by_node(late), deaf, _by_node(orderly), coverage)
 
-    def is_late(self, node: str, at: int, logged: int, phases: Phases) -> bool:
+    def is_late(self, node: str, at: int, logged: int, phases: StartupWindows) -> bool:
         """Whether a node may tell only now what it missed while it was away.
 
         Who shuts down in order tells at once what it hears, until it is started again.
@@ -78,15 +78,15 @@ class Attention:
             return True
         return _inside(self.orderly.get(node), at) and phases.is_starting(node, logged)
 
-    def hears_all(self, node: str) -> bool:
+    def logs_every_change(self, node: str) -> bool:
         """Whether the log is here in which a KRaft broker tells of every change it hears of."""
-        log = self.coverage.telling(node)
+        log = self.coverage.partition_log(node)
         here = not self.coverage.nodes or (log is not None and log.kind in _HEARING)
         return here and node.startswith("broker-")
 
-    def listened(self, node: str, begin: int, end: int) -> bool:
+    def observed_between(self, node: str, begin: int, end: int) -> bool:
         """Whether a node listened all the time between two moments."""
-        if not self.hears_all(node):
+        if not self.logs_every_change(node):
             return False
         stretches = self.deaf.get(node)
         if stretches is None:
@@ -95,16 +95,18 @@ class Attention:
         first = bisect_left(begins, end)
         return first == 0 or reach[first - 1] <= begin
 
-    def listened_until(self, node: str, at: int) -> int:
+    def observed_until(self, node: str, at: int) -> int:
         """Give the moment up to which a node that spoke is sure to have listened."""
-        last = self.coverage.last(node)
+        last = self.coverage.last_line_at(node)
         if last is None or last <= at or _inside(self.deaf.get(node), at):
             return at
         begins = self.deaf.get(node, ((), (), ()))[0]
         following = bisect_left(begins, at)
         return min(last, begins[following]) if following < len(begins) else last
 
-    def tells_of(self, broker: int | None, at: int | None, away: Iterable[Absence]) -> bool:
+    def explains_departure(
+        self, broker: int | None, at: int | None, away: Iterable[Absence]
+    ) -> bool:
         """Whether somebody says how a broker was around a moment: itself, or who missed it."""
         if not self.coverage.nodes or broker is None or broker < 0:
             return True
@@ -115,14 +117,14 @@ class Attention:
             seen = any(place["what"] in ("fenced", "unclean") for place in absence.evidence)
             if seen and absence.begin - _AROUND <= at <= end + _WAKING:
                 return True
-        return self.coverage.speaks_at(f"broker-{broker}", at)
+        return self.coverage.is_logging_at(f"broker-{broker}", at)
 
-    def hears_the_end(self, node: str, at: int) -> bool:
+    def observes_until_end(self, node: str, at: int) -> bool:
         """Whether a node listened, and was alive, until the logs end."""
         if not self.coverage.nodes:
             return True
         stopped = (self.away.get(node), self.orderly.get(node))
-        return self.coverage.reaches_the_end(node) and not any(
+        return self.coverage.reaches_end(node) and not any(
             self._is_gone(one, at) for one in stopped
         )
 
@@ -135,20 +137,22 @@ class Attention:
 
 
 @dataclass(slots=True)
-class Held:
+class OpenState:
     """One row of a history on its way: when it began, who told of it, and what comes after."""
 
     at: int | None
-    said: Sequence[Statement]
+    said: Sequence[Observation]
     replicas: Sequence[int] | None
     leader: int | None
     # whether the next row is the very next state
     followed: bool = True
 
 
-def endings(held: Sequence[Held], attention: Attention, *, kraft: bool) -> Iterator[Ending]:
+def find_endings(
+    held: Sequence[OpenState], attention: Observers, *, kraft: bool
+) -> Iterator[Ending]:
     """Say for each row when it ended, and how that is known."""
-    nexts = next_known([one.at for one in held])
+    nexts = next_dated([one.at for one in held])
     for at, (one, following) in enumerate(zip(held, nexts, strict=True)):
         if following is None:
             yield _last(one, attention, kraft=kraft, final=at == len(held) - 1)
@@ -161,42 +165,46 @@ def endings(held: Sequence[Held], attention: Attention, *, kraft: bool) -> Itera
             yield _known_until(one, moment, attention, kraft=kraft), UNKNOWN
 
 
-def _heard_both(one: Held, after: Held, attention: Attention) -> bool:
+def _heard_both(one: OpenState, after: OpenState, attention: Observers) -> bool:
     """Whether one replica told of both states and heard all between: then that took no time.
 
     A KRaft broker that reads several changes of a partition at once tells only of the last.
     """
     first = _first_words(one)
     return any(
-        node in first and first[node] <= moment and attention.listened(node, first[node], moment)
+        node in first
+        and first[node] <= moment
+        and attention.observed_between(node, first[node], moment)
         for node, moment in _first_words(after).items()
     )
 
 
-def _first_words(held: Held) -> dict[str, int]:
+def _first_words(held: OpenState) -> dict[str, int]:
     found: dict[str, int] = {}
     for one in held.said:
-        if one.prompt and one.at < found.get(one.node, one.at + 1):
+        if one.is_timely and one.at < found.get(one.node, one.at + 1):
             found[one.node] = one.at
     return found
 
 
-def _known_until(held: Held, limit: int | None, attention: Attention, *, kraft: bool) -> int | None:
+def _known_until(
+    held: OpenState, limit: int | None, attention: Observers, *, kraft: bool
+) -> int | None:
     """Give the last moment at which a state is sure to have been; null: not even its beginning."""
     sure = held.at
     for one in held.said:
-        if not one.prompt:
+        if not one.is_timely:
             continue
         until = one.at
         # Under ZooKeeper a broker does not hear of every change, so its silence says nothing.
-        if kraft and attention.hears_all(one.node) and _is_among(one.node, held.replicas):
-            until = attention.listened_until(one.node, one.at)
+        if kraft and attention.logs_every_change(one.node) and _is_among(one.node, held.replicas):
+            until = attention.observed_until(one.node, one.at)
         until = until if limit is None else min(until, limit)
         sure = until if sure is None else max(sure, until)
     return sure
 
 
-def _last(held: Held, attention: Attention, *, kraft: bool, final: bool) -> Ending:
+def _last(held: OpenState, attention: Observers, *, kraft: bool, final: bool) -> Ending:
     """Say how the last state ends: open only where somebody listened until the end of the logs."""
     if final and not attention.coverage.nodes:
         return None, OPEN
@@ -206,10 +214,11 @@ def _last(held: Held, attention: Attention, *, kraft: bool, final: bool) -> Endi
     tellers = {
         one.node
         for one in held.said
-        if not kraft or (attention.hears_all(one.node) and _is_among(one.node, held.replicas))
+        if not kraft
+        or (attention.logs_every_change(one.node) and _is_among(one.node, held.replicas))
     }
     moment = held.at if held.at is not None else attention.coverage.end
-    if final and any(attention.hears_the_end(node, moment) for node in tellers):
+    if final and any(attention.observes_until_end(node, moment) for node in tellers):
         return None, OPEN
     until = _known_until(held, None, attention, kraft=kraft)
     return until, UNKNOWN
@@ -220,7 +229,7 @@ def _is_among(node: str, replicas: Sequence[int] | None) -> bool:
     return replicas is None or (digits.isdigit() and int(digits) in replicas)
 
 
-def next_known(moments: Sequence[int | None]) -> list[int | None]:
+def next_dated(moments: Sequence[int | None]) -> list[int | None]:
     """Give, for each place, the next place with a moment.
 
     >>> next_known([1, None, 3])
@@ -237,7 +246,7 @@ def next_known(moments: Sequence[int | None]) -> list[int | None]:
 def _hung(wakes: Iterable[Wake], coverage: Coverage) -> dict[str, list[tuple[int, int]]]:
     """Find the silences of nodes that end with a line that tells of a long wait: they hung."""
     found: dict[str, list[tuple[int, int]]] = {}
-    quiet = {node: coverage.shared(node) for node in coverage.nodes}
+    quiet = {node: coverage.shared_gaps(node) for node in coverage.nodes}
     for node, at, waited_ms in wakes:
         if waited_ms * 1000 < SILENCE // 2:
             continue

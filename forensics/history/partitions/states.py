@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, combinations
 from typing import Any, TypeVar
 
-from forensics.history.partitions.observations import Statement
+from forensics.history.partitions.observations import Observation
 
 # Nodes hear of a change within seconds of each other.
 _SLACK = 2_000_000
@@ -31,7 +31,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(slots=True)
-class State:
+class PartitionState:
     """One version of one partition."""
 
     partition_epoch: int
@@ -43,16 +43,16 @@ class State:
     recovery: str | None = None
     at: int | None = None
     inferred: bool = False
-    fence: Mapping[str, Any] | None = None
-    said: list[Statement] = field(default_factory=list)
+    fencing: Mapping[str, Any] | None = None
+    observations: list[Observation] = field(default_factory=list)
 
 
-def in_order(said: Sequence[Statement], *, elr: bool | None) -> list[State]:
+def build_states(said: Sequence[Observation], *, elr: bool | None) -> list[PartitionState]:
     """Merge statements into states, ordered by partition epoch, and infer what must follow.
 
     `elr` says whether the cluster keeps eligible leader replicas (null: not known).
     """
-    by_epoch: dict[int, list[Statement]] = {}
+    by_epoch: dict[int, list[Observation]] = {}
     for one in said:
         if one.partition_epoch is not None and one.partition_epoch >= 0:
             by_epoch.setdefault(one.partition_epoch, []).append(one)
@@ -65,17 +65,17 @@ def in_order(said: Sequence[Statement], *, elr: bool | None) -> list[State]:
     return states
 
 
-def begun(first: int | None, said: Iterable[Statement]) -> int | None:
+def first_reported_at(first: int | None, said: Iterable[Observation]) -> int | None:
     """Give the moment of the first news, unless somebody knew before that it was so."""
-    known = min((one.at for one in said if not one.prompt), default=None)
+    known = min((one.at for one in said if not one.is_timely), default=None)
     if first is None or (known is not None and known < first - _SLACK):
         return None
     return first
 
 
-def _merged(epoch: int, said: list[Statement]) -> State:
-    news = [one.at for one in said if one.prompt]
-    return State(
+def _merged(epoch: int, said: list[Observation]) -> PartitionState:
+    news = [one.at for one in said if one.is_timely]
+    return PartitionState(
         epoch,
         leader=_agreed(said, lambda one: one.leader),
         leader_epoch=_agreed(said, lambda one: one.leader_epoch),
@@ -83,12 +83,14 @@ def _merged(epoch: int, said: list[Statement]) -> State:
         replicas=_agreed(said, lambda one: one.replicas),
         elr=_agreed(said, lambda one: one.elr),
         recovery=_agreed(said, lambda one: one.recovery),
-        at=begun(min(news, default=None), said),
-        said=sorted(said, key=lambda one: (not one.news, one.place)),
+        at=first_reported_at(min(news, default=None), said),
+        observations=sorted(said, key=lambda one: (not one.is_new, one.sort_key)),
     )
 
 
-def _agreed(said: Iterable[Statement], value: Callable[[Statement], Value | None]) -> Value | None:
+def _agreed(
+    said: Iterable[Observation], value: Callable[[Observation], Value | None]
+) -> Value | None:
     """Give what most lines say; a tie goes to the smaller, so that the order does not matter."""
     values = [found for one in said if (found := value(one)) is not None]
     # Mostly they agree, and counting is asked for millions of times.
@@ -98,21 +100,25 @@ def _agreed(said: Iterable[Statement], value: Callable[[Statement], Value | None
     return min(counts, key=lambda v: (-counts[v], str(v)))
 
 
-def _with_numbered(states: list[State], said: Sequence[Statement]) -> list[State]:
+def _with_numbered(
+    states: list[PartitionState], said: Sequence[Observation]
+) -> list[PartitionState]:
     """Add the states whose place only the counters tell."""
-    known = [(one.partition_epoch, one.leader_epoch, one.isr, one.said) for one in states]
-    found = list(numbered(known, said))
+    known = [(one.partition_epoch, one.leader_epoch, one.isr, one.observations) for one in states]
+    found = list(infer_partition_epochs(known, said))
     if not found:
         return states
     more = []
     for epoch, one in found:
-        state = State(epoch, one.leader, one.leader_epoch, one.isr, one.replicas, inferred=True)
-        state.at, state.said = one.at if one.prompt else None, [one]
+        state = PartitionState(
+            epoch, one.leader, one.leader_epoch, one.isr, one.replicas, inferred=True
+        )
+        state.at, state.observations = one.at if one.is_timely else None, [one]
         more.append(state)
     return sorted([*states, *more], key=lambda state: state.partition_epoch)
 
 
-def _fill_leader_epochs(states: list[State], said: Sequence[Statement]) -> None:
+def _fill_leader_epochs(states: list[PartitionState], said: Sequence[Observation]) -> None:
     """Give a state its leader epoch where its neighbours, or its leader's own word, leave one."""
     who: dict[int, set[int]] = {}
     for one in said:
@@ -139,34 +145,36 @@ def _fill_leader_epochs(states: list[State], said: Sequence[Statement]) -> None:
             state.leader_epoch = epochs[first]
 
 
-def _fill_by_leaders(states: list[State], said: Sequence[Statement]) -> None:
+def _fill_by_leaders(states: list[PartitionState], said: Sequence[Observation]) -> None:
     """Give a state that its leader wrote the epoch in which that leader said it leads.
 
     Under ZooKeeper a leader that writes an ISR names the version, and not its epoch.
     """
-    unnamed = {id(one) for state in states if state.leader_epoch is None for one in state.said}
+    unnamed = {
+        id(one) for state in states if state.leader_epoch is None for one in state.observations
+    }
     if not unnamed:
         return
     leads: dict[str, int] = {}
     found: dict[int, int | None] = {}
     for one in said:
         if id(one) in unnamed:
-            found[id(one)] = leads.get(one.node) if one.leads else None
+            found[id(one)] = leads.get(one.node) if one.by_leader else None
         elif one.leader_epoch is not None:
             # Who hears of a later epoch, and does not lead in it, leads no more.
-            if one.leads and one.news:
+            if one.by_leader and one.is_new:
                 leads[one.node] = one.leader_epoch
             elif one.leader_epoch > (leads.get(one.node) or 0):
                 leads.pop(one.node, None)
     for state, (low, high) in zip(states, _neighbours(states), strict=True):
-        epochs = {epoch for one in state.said if (epoch := found.get(id(one))) is not None}
+        epochs = {epoch for one in state.observations if (epoch := found.get(id(one))) is not None}
         if state.leader_epoch is None and len(epochs) == 1:
             (epoch,) = epochs
             if (low is None or low <= epoch) and (high is None or epoch <= high):
                 state.leader_epoch = epoch
 
 
-def _neighbours(states: list[State]) -> list[tuple[int | None, int | None]]:
+def _neighbours(states: list[PartitionState]) -> list[tuple[int | None, int | None]]:
     """Give the stated leader epochs next to each state, before and after."""
     epochs = [state.leader_epoch for state in states]
     below = list(accumulate(epochs, _latest))
@@ -178,7 +186,7 @@ def _latest(known: int | None, next_one: int | None) -> int | None:
     return known if next_one is None else next_one
 
 
-def _fill_replicas(states: list[State]) -> None:
+def _fill_replicas(states: list[PartitionState]) -> None:
     """Keep the replicas of the state before where a line does not repeat them."""
     replicas = None
     for state in states:
@@ -186,7 +194,7 @@ def _fill_replicas(states: list[State]) -> None:
         state.replicas = replicas
 
 
-def _fill_leaderless(states: list[State], *, elr: bool | None) -> None:
+def _fill_leaderless(states: list[PartitionState], *, elr: bool | None) -> None:
     """Give the ISR of a partition that has just lost its leader.
 
     Without eligible leader replicas the last member stays in the ISR; with them the ISR is empty.
@@ -201,7 +209,7 @@ def _fill_leaderless(states: list[State], *, elr: bool | None) -> None:
             state.isr, state.inferred = before.isr, True
 
 
-def _fill_between(states: list[State], *, elr: bool | None) -> None:
+def _fill_between(states: list[PartitionState], *, elr: bool | None) -> None:
     """Give the ISR of a leader that told none, where the states around it leave one possibility.
 
     A record that changes the leader never adds to the ISR, and a clean leader is a member. One
@@ -248,10 +256,12 @@ def _differ_by_one_way(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 # Partition epoch, leader epoch, and ISR of a version that is known; and what was said of it.
-Known = tuple[int, int | None, tuple[int, ...] | None, Sequence[Statement]]
+Known = tuple[int, int | None, tuple[int, ...] | None, Sequence[Observation]]
 
 
-def numbered(known: Sequence[Known], said: Sequence[Statement]) -> Iterator[tuple[int, Statement]]:
+def infer_partition_epochs(
+    known: Sequence[Known], said: Sequence[Observation]
+) -> Iterator[tuple[int, Observation]]:
     """Yield each number that was found with the leader's word for it; `known` is in order."""
     begins, later = _told_by_leaders(said)
     if not begins:
@@ -273,18 +283,18 @@ def numbered(known: Sequence[Known], said: Sequence[Statement]) -> Iterator[tupl
 
 
 def _told_by_leaders(
-    said: Sequence[Statement],
-) -> tuple[dict[int, Statement], dict[int, list[Statement]]]:
+    said: Sequence[Observation],
+) -> tuple[dict[int, Observation], dict[int, list[Observation]]]:
     """Give for each leader epoch how its leader begins, and what it tells as it goes on.
 
     Where leaders do not agree with each other how one begins, nobody knows.
     """
-    begins: dict[int, Statement] = {}
-    later: dict[int, list[Statement]] = {}
+    begins: dict[int, Observation] = {}
+    later: dict[int, list[Observation]] = {}
     torn: set[int] = set()
     for one in said:
         epoch = one.leader_epoch
-        if one.partition_epoch is not None or epoch is None or one.isr is None or not one.leads:
+        if one.partition_epoch is not None or epoch is None or one.isr is None or not one.by_leader:
             continue
         if one.previous_epoch is not None and one.previous_epoch < epoch:
             if begins.setdefault(epoch, one).isr != one.isr:
@@ -294,7 +304,7 @@ def _told_by_leaders(
     return {epoch: one for epoch, one in begins.items() if epoch not in torn}, later
 
 
-def _precedes(one: Statement, isr: tuple[int, ...] | None, told: Iterable[Statement]) -> bool:
+def _precedes(one: Observation, isr: tuple[int, ...] | None, told: Iterable[Observation]) -> bool:
     """Whether a leader began with an earlier version than one of its epoch that has another ISR.
 
     What a node knows only grows: it told of that one later. Its line may lack the number, too; then
@@ -304,7 +314,7 @@ def _precedes(one: Statement, isr: tuple[int, ...] | None, told: Iterable[Statem
         return False
     grown = set(one.isr or ()) < set(isr)
     return any(
-        each.node == one.node and one.place < each.place
+        each.node == one.node and one.sort_key < each.sort_key
         for each in told
         if each.partition_epoch is not None or (grown and each.isr == isr)
     )

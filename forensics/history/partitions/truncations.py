@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from forensics.history.clocks.model import Clocks
-from forensics.history.partitions.observations import Statement
+from forensics.history.partitions.observations import Observation
 
-CUT_KINDS = ("truncated", "truncated_below_high_watermark", "log_loaded")
+TRUNCATION_KINDS = ("truncated", "truncated_below_high_watermark", "log_loaded")
 # A log warns of its high watermark in the same breath as it is cut.
 _BREATH = 5_000_000
 
@@ -31,8 +31,8 @@ class _Line:
     place: Mapping[str, Any]
 
 
-def cuts(
-    rows: Iterable[Row], said: Sequence[Statement], epochs: Sequence[Row], clocks: Clocks
+def find_truncations(
+    rows: Iterable[Row], said: Sequence[Observation], epochs: Sequence[Row], clocks: Clocks
 ) -> Iterator[dict[str, Any]]:
     """Yield one row of CUTS for each log of a partition that was cut to follow another.
 
@@ -40,7 +40,11 @@ def cuts(
     rows of LEADERSHIP.
     """
     lines = sorted(
-        (_line(row, clocks) for row in rows if row["kind"] in CUT_KINDS and row["ts"] is not None),
+        (
+            _line(row, clocks)
+            for row in rows
+            if row["kind"] in TRUNCATION_KINDS and row["ts"] is not None
+        ),
         key=lambda one: (one.at, one.node, one.place["line"], one.kind),
     )
     if not any(one.kind == "truncated" for one in lines):
@@ -59,11 +63,13 @@ class _Known:
     """What is known of a partition, so laid out that each cut finds its neighbours at once."""
 
     def __init__(
-        self, said: Sequence[Statement], lines: Sequence[_Line], reigns: Mapping[int, Row]
+        self, said: Sequence[Observation], lines: Sequence[_Line], reigns: Mapping[int, Row]
     ) -> None:
         self.reigns = reigns
-        self.leads = [one for one in said if one.leads and one.news and one.log_end is not None]
-        self._said: dict[str, list[Statement]] = defaultdict(list)
+        self.leads = [
+            one for one in said if one.by_leader and one.is_new and one.log_end is not None
+        ]
+        self._said: dict[str, list[Observation]] = defaultdict(list)
         self._lines: dict[tuple[str, str], list[_Line]] = defaultdict(list)
         for one in said:
             if one.leader_epoch is not None:
@@ -71,7 +77,7 @@ class _Known:
         for line in lines:
             self._lines[line.node, line.kind].append(line)
 
-    def before(self, node: str, at: int) -> Iterator[Statement]:
+    def before(self, node: str, at: int) -> Iterator[Observation]:
         """What a node said of epochs up to a moment, the last first."""
         return _backwards(self._said.get(node, ()), at)
 
@@ -91,7 +97,7 @@ class _Known:
         return None
 
 
-Dated = TypeVar("Dated", Statement, _Line)
+Dated = TypeVar("Dated", Observation, _Line)
 
 
 def _backwards(lines: Sequence[Dated], at: int) -> Iterator[Dated]:
@@ -101,7 +107,7 @@ def _backwards(lines: Sequence[Dated], at: int) -> Iterator[Dated]:
 
 def _line(row: Row, clocks: Clocks) -> _Line:
     return _Line(
-        clocks.of(row),
+        clocks.event_time(row),
         row["node"] or "",
         row["kind"],
         row["cut_to"],
@@ -113,7 +119,7 @@ def _line(row: Row, clocks: Clocks) -> _Line:
 
 def _cut(line: _Line, known: _Known) -> dict[str, Any]:
     last = next((one for one in known.before(line.node, line.at) if one.log_end is not None), None)
-    start = None if last is None or last.leads else last
+    start = None if last is None or last.by_leader else last
     epoch = start.leader_epoch if start is not None else None
     reign = known.reigns.get(epoch) if epoch is not None else None
     end, end_place, written_to = _end(line, known.loaded(line), start)
@@ -137,7 +143,7 @@ def _cut(line: _Line, known: _Known) -> dict[str, Any]:
 
 
 def _end(
-    line: _Line, load: _Line | None, start: Statement | None
+    line: _Line, load: _Line | None, start: Observation | None
 ) -> tuple[int | None, Mapping[str, Any] | None, int]:
     """Say where the log ended before the cut, which line says so, and when it was that long."""
     place: Mapping[str, Any]
@@ -163,7 +169,7 @@ def _written_from(line: _Line, known: _Known, until: int) -> int | None:
     )
 
 
-def _high_watermark(start: Statement | None, warned: _Line | None) -> int | None:
+def _high_watermark(start: Observation | None, warned: _Line | None) -> int | None:
     if warned is not None:
         return warned.high_watermark
     return start.high_watermark if start is not None else None

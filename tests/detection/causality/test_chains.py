@@ -13,7 +13,7 @@ from forensics.detection.causality.chains import chains
 from forensics.detection.causality.links import MOVE, SCOPES, mechanisms, sources_of
 from forensics.detection.detectors import detectors
 from forensics.detection.runner import ask
-from forensics.history.clocks.model import Clocks, Course, Piece
+from forensics.history.clocks.model import ClockModel, Clocks, ClockSegment
 from forensics.history.nodes.broker_states import Absence
 from forensics.run_output.findings import SEVERITIES, Finding, PartitionLoss
 from forensics.sandbox import tried
@@ -65,8 +65,8 @@ def stale(begin: float, cause: str, **more: Any) -> Finding:
 
 def clocks(doubt_ms: float = 100, nodes: Sequence[str] = NODES) -> Clocks:
     """Let all clocks be right within a doubt."""
-    piece = Piece(0, 0.0, 0.0, doubt_ms, 0, 10_000 * SECOND)
-    return Clocks({}, {}, (), {node: Course([piece]) for node in nodes})
+    piece = ClockSegment(0, 0.0, 0.0, doubt_ms, 0, 10_000 * SECOND)
+    return Clocks({}, {}, (), {node: ClockModel([piece]) for node in nodes})
 
 
 def tied(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.detectors.contradiction import find
-from forensics.history.nodes.controller_terms import Rivalry
+from forensics.history.nodes.controller_terms import EpochConflict
 from tests.detection.cases import SECOND, case, row
 
 Row = dict[str, Any]
@@ -64,7 +64,7 @@ def test_two_controllers_of_one_epoch_are_a_contradiction(tmp_path: Path) -> Non
         {"file": f"c-{at}", "line": at, "text": "", "rule": None, "at": at * SECOND, "what": None}
         for at in (5, 9)
     )
-    [found] = find(case(tmp_path, rivalries=[Rivalry(4, (1, 2), (places[0], places[1]))]))
+    [found] = find(case(tmp_path, rivalries=[EpochConflict(4, (1, 2), (places[0], places[1]))]))
 
     assert ("medium", 5 * SECOND, 9 * SECOND) == (found.severity, found.begin, found.end)
     assert 4 == found.measures["epoch"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from forensics.history.nodes.controller_terms import Rivalry
+from forensics.history.nodes.controller_terms import EpochConflict
 from tests.detection.cases import SECOND, case, logs, row
 from tests.detection.scenarios import Scenario, told
 
@@ -64,7 +64,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "fires", "two controllers of one epoch",
-        partial(case, rivalries=[Rivalry(4, (1, 2), (RIVALS[0], RIVALS[1]))]),
+        partial(case, rivalries=[EpochConflict(4, (1, 2), (RIVALS[0], RIVALS[1]))]),
         [{"severity": "medium", "measures": {"epoch": 4}}],
     ),
     Scenario(

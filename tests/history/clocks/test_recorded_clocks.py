@@ -94,9 +94,11 @@ def stays_right(true: Read, told: Read) -> None:
     """Check that all events are corrected within their doubt, and that the same nodes led."""
     assert true.events.keys() == told.events.keys()
     for place, row in told.events.items():
-        doubt = told.clocks.doubt(row["node"], row["ts"], row["file"], row["line"])
+        doubt = told.clocks.uncertainty(row["node"], row["ts"], row["file"], row["line"])
         if doubt is not None:
-            assert abs(told.clocks.of(row) - true.events[place]["ts"]) <= doubt + 1000, place
+            assert abs(told.clocks.event_time(row) - true.events[place]["ts"]) <= doubt + 1000, (
+                place
+            )
     assert {key: leader for key, (leader, _) in true.leaders.items()} == {
         key: leader for key, (leader, _) in told.leaders.items()
     }

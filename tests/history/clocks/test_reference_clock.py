@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from forensics.history.clocks.model import Course, Piece
-from forensics.history.clocks.solver import central, solve
+from forensics.history.clocks.model import ClockModel, ClockSegment
+from forensics.history.clocks.solver import choose_reference, solve_clocks
 from tests.history.clocks.test_solver import SECOND, off, recovered, right, row_of, seen_by
 
-ROOT = Course((Piece(0, 0.0, 0.0, 0.0, -(2**62), 2**62),))
+ROOT = ClockModel((ClockSegment(0, 0.0, 0.0, 0.0, -(2**62), 2**62),))
 
 
-def level(ms: float, first: int = 0, last: int = 800) -> Course:
-    return Course((Piece(0, ms, 0.0, 100.0, first * SECOND, last * SECOND),))
+def level(ms: float, first: int = 0, last: int = 800) -> ClockModel:
+    return ClockModel((ClockSegment(0, ms, 0.0, 100.0, first * SECOND, last * SECOND),))
 
 
-def chosen(courses: Mapping[str, Course], **few: int) -> str:
+def chosen(courses: Mapping[str, ClockModel], **few: int) -> str:
     ties = {node: few.get(node, 10) for node in courses}
-    return central(courses, ties, dict.fromkeys(courses, 0))
+    return choose_reference(courses, ties, dict.fromkeys(courses, 0))
 
 
 def test_of_three_clocks_the_one_that_differs_is_not_chosen() -> None:
@@ -47,7 +47,7 @@ def test_one_clock_far_off_does_not_draw_the_reference_to_one_a_little_off() -> 
     wrong = {"a": off(300), "b": right, "c": right, "d": off(37_000)}
     # Most is known of the one that is off.
     pairs = [pair for pair in seen_by(wrong) if "a" in (pair["node"], pair["other"])]
-    found = solve(pairs, {}, list("abcd"))
+    found = solve_clocks(pairs, {}, list("abcd"))
 
     assert "offset" == row_of(found, "a")["kind"]
     assert [False, False] == [row_of(found, node)["reference"] for node in ("a", "d")]

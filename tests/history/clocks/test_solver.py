@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forensics.history.clocks.anchors import ANCHORS, PAIRS, anchors, settle_pair
-from forensics.history.clocks.line_fit import bursts, offset_of
-from forensics.history.clocks.model import Clocks, Course, Piece, Step
-from forensics.history.clocks.solver import solve, zone_shifts
+from forensics.history.clocks.anchors import ANCHORS, PAIRS, pair_sightings, reduce_pair
+from forensics.history.clocks.line_fit import dedupe_bursts, estimate_offset
+from forensics.history.clocks.model import ClockModel, Clocks, ClockSegment, ClockStep
+from forensics.history.clocks.solver import estimate_zone_shifts, solve_clocks
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -40,14 +40,14 @@ def seen_by(
             heard = true + int(late * 1000)
             sightings.append((state, node, heard + int(ahead(heard) * 1000)))
     found: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
-    for anchor in anchors(sightings):
+    for anchor in pair_sightings(sightings):
         found.setdefault((anchor[0], anchor[1]), []).append(anchor)
     return [settled(rows) for rows in found.values()]
 
 
 def settled(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     named = [dict(zip(ANCHORS.names, row, strict=True)) for row in rows]
-    row: dict[str, Any] = settle_pair(pa.Table.from_pylist(named, ANCHORS)).to_pylist()[0]
+    row: dict[str, Any] = reduce_pair(pa.Table.from_pylist(named, ANCHORS)).to_pylist()[0]
     return row
 
 
@@ -68,7 +68,7 @@ def recovered(clocks: Clocks, node: str, ahead: Wrong, seconds: Sequence[float])
     for second in seconds:
         true = int(second * SECOND)
         logged = true + int(ahead(true) * 1000)
-        doubt = clocks.doubt(node, logged)
+        doubt = clocks.uncertainty(node, logged)
         assert doubt is not None
         assert abs(clocks.correct(node, logged) - true) <= doubt, (node, second)
 
@@ -80,17 +80,17 @@ def test_a_state_that_two_nodes_saw_is_an_anchor() -> None:
     """Only the first time that each of them saw it counts."""
     seen = [("s", "b", 5_000), ("s", "a", 9_000), ("s", "a", 7_000), ("alone", "a", 1)]
 
-    assert [("a", "b", 2.0, 5_000)] == anchors(seen)
+    assert [("a", "b", 2.0, 5_000)] == pair_sightings(seen)
 
 
 def test_three_nodes_that_saw_a_state_make_three_anchors() -> None:
-    found = anchors([("s", "c", 3_000), ("s", "a", 1_000), ("s", "b", 2_000)])
+    found = pair_sightings([("s", "c", 3_000), ("s", "a", 1_000), ("s", "b", 2_000)])
 
     assert [("a", "b", -1.0, 2_000), ("a", "c", -2.0, 3_000), ("b", "c", -1.0, 3_000)] == found
 
 
 def test_without_a_tail_the_offset_is_in_the_middle() -> None:
-    offset, doubt = offset_of([80.0 + n for n in range(0, 44, 4)])
+    offset, doubt = estimate_offset([80.0 + n for n in range(0, 44, 4)])
 
     assert 80 <= offset <= 120
     assert 100 <= doubt <= 140
@@ -100,7 +100,7 @@ def test_without_a_tail_the_offset_is_in_the_middle() -> None:
 def test_with_a_tail_the_offset_is_at_the_sharp_edge(sign: int) -> None:
     """A node that hangs sees things late, never early."""
     late = [500.0, 510.0, 700.0, 710.0, 1_400.0, 2_000.0, 5_000.0, 5_010.0, 7_000.0, 9_000.0]
-    offset, doubt = offset_of([sign * one for one in late])
+    offset, doubt = estimate_offset([sign * one for one in late])
 
     assert abs(offset - sign * 500) <= 10
     assert 300 <= doubt <= 7_000
@@ -109,19 +109,19 @@ def test_with_a_tail_the_offset_is_at_the_sharp_edge(sign: int) -> None:
 def test_where_the_deltas_crowd_a_few_far_ones_do_not_count() -> None:
     """Two nodes that hang in turn leave tails on both sides."""
     deltas = [-28_000.0, -21_000.0, -30.0, -10.0, 0.0, 5.0, 20.0, 60.0, 90.0, 10_000.0, 26_000.0]
-    offset, doubt = offset_of(deltas)
+    offset, doubt = estimate_offset(deltas)
 
     assert abs(offset) <= 100
     assert doubt < 250
 
 
 def test_one_anchor_is_hardly_believed() -> None:
-    assert (7.0, 600.0) == offset_of([7.0])
+    assert (7.0, 600.0) == estimate_offset([7.0])
 
 
 def test_two_crowds_of_a_size_leave_both_in_doubt() -> None:
     deltas = [float(n) for n in range(6)] + [4_000.0 + n for n in range(6)]
-    offset, doubt = offset_of(deltas)
+    offset, doubt = estimate_offset(deltas)
 
     assert abs(offset - 2_000) + doubt >= 4_000
 
@@ -132,17 +132,17 @@ def test_an_offset_is_one_of_those_seen_and_does_not_depend_on_their_order(
 ) -> None:
     shuffled = list(deltas)
     order.shuffle(shuffled)
-    offset, doubt = offset_of(deltas)
+    offset, doubt = estimate_offset(deltas)
 
     assert offset in deltas
     assert doubt >= 100
-    assert (offset, doubt) == offset_of(shuffled)
+    assert (offset, doubt) == estimate_offset(shuffled)
 
 
 def test_what_came_within_a_second_counts_once() -> None:
     seen = [(900_000, 2.0), (0, 1.0), (1_000_001, 3.0), (1_900_000, 4.0), (9_000_000, 5.0)]
 
-    assert [1.0, 3.0, 5.0] == [delta for _, delta in bursts(seen)]
+    assert [1.0, 3.0, 5.0] == [delta for _, delta in dedupe_bursts(seen)]
 
 
 def test_the_anchors_of_a_pair_become_one_row() -> None:
@@ -171,13 +171,13 @@ def test_a_zone_is_read_off_lines_that_hold_the_epoch_time() -> None:
     moments += [("b", 1_000_000 * n - 5 * HOUR * 1000, 1_000 * n + 200) for n in range(3)]
     moments += [("c", 1_000_000 + int(5.75 * HOUR * 1000), 1_000)]
 
-    assert {"a": 0, "b": -300, "c": 345} == zone_shifts(moments)
+    assert {"a": 0, "b": -300, "c": 345} == estimate_zone_shifts(moments)
 
 
 @pytest.mark.parametrize("ms", [-420_000.0, 400.0, 95_000.0, 37_000.0])
 def test_a_constant_offset_is_found_on_the_node_that_has_it(ms: float) -> None:
     """Most agree; who differs is off."""
-    found = solve(seen_by({"a": right, "b": off(ms), "c": right}), {}, ["a", "b", "c"])
+    found = solve_clocks(seen_by({"a": right, "b": off(ms), "c": right}), {}, ["a", "b", "c"])
     row = row_of(found, "b")
 
     assert "offset" == row["kind"]
@@ -188,13 +188,15 @@ def test_a_constant_offset_is_found_on_the_node_that_has_it(ms: float) -> None:
 
 
 def test_of_two_nodes_the_one_ahead_is_off() -> None:
-    found = solve(seen_by({"a": off(5_000), "b": right}), {}, ["a", "b"])
+    found = solve_clocks(seen_by({"a": off(5_000), "b": right}), {}, ["a", "b"])
 
     assert [False, True] == [row["reference"] for row in found.rows]
 
 
 def test_a_zone_and_an_offset_are_told_apart() -> None:
-    found = solve(seen_by({"a": right, "b": off(2_000 - 5 * HOUR), "c": right}), {}, list("abc"))
+    found = solve_clocks(
+        seen_by({"a": right, "b": off(2_000 - 5 * HOUR), "c": right}), {}, list("abc")
+    )
     row = row_of(found, "b")
 
     assert -300 == row["zone_shift_minutes"]
@@ -203,7 +205,9 @@ def test_a_zone_and_an_offset_are_told_apart() -> None:
 
 
 def test_a_zone_alone_is_no_offset() -> None:
-    found = solve(seen_by({"a": right, "b": off(-5 * HOUR), "c": right}), {"b": -300}, list("abc"))
+    found = solve_clocks(
+        seen_by({"a": right, "b": off(-5 * HOUR), "c": right}), {"b": -300}, list("abc")
+    )
 
     assert ("zone", -300) == tuple(row_of(found, "b")[n] for n in ("kind", "zone_shift_minutes"))
 
@@ -211,7 +215,7 @@ def test_a_zone_alone_is_no_offset() -> None:
 def test_a_zone_that_was_read_is_not_solved_again() -> None:
     """A clock may be hours off in the right zone, if the lines say so."""
     pairs = seen_by({"a": right, "b": off(-5 * HOUR), "c": right})
-    row = row_of(solve(pairs, {"a": 0, "b": 0, "c": 0}, ["a", "b", "c"]), "b")
+    row = row_of(solve_clocks(pairs, {"a": 0, "b": 0, "c": 0}, ["a", "b", "c"]), "b")
 
     assert ("offset", 0) == (row["kind"], row["zone_shift_minutes"])
     assert abs(row["offset_ms"] + 5 * HOUR) <= row["uncertainty_ms"]
@@ -224,7 +228,7 @@ def test_a_drift_is_told_from_a_step() -> None:
         return 200 * (at - 1_000 * SECOND) / 1e9
 
     pairs = seen_by({"a": right, "b": fast, "c": right}, count=300, every=60)
-    found = solve(pairs, {}, ["a", "b", "c"])
+    found = solve_clocks(pairs, {}, ["a", "b", "c"])
     row = row_of(found, "b")
 
     assert ("drift", []) == (row["kind"], row["steps"])
@@ -239,7 +243,7 @@ def test_a_step_is_told_from_a_drift_and_dated(size: float, when: int) -> None:
     def stepped(at: int) -> float:
         return size if at >= when * SECOND else 0.0
 
-    found = solve(seen_by({"a": right, "b": stepped, "c": right}), {}, ["a", "b", "c"])
+    found = solve_clocks(seen_by({"a": right, "b": stepped, "c": right}), {}, ["a", "b", "c"])
     row = row_of(found, "b")
     [step] = row["steps"]
 
@@ -257,10 +261,10 @@ def test_a_stretch_with_fewer_points_is_no_surer_than_one_with_more() -> None:
         early = at < 1_900 * SECOND
         return ((at // SECOND * 7919) % 1_400 - 700.0) if early else 20_000.0
 
-    found = solve(seen_by({"a": right, "b": noisy, "c": right}), {}, list("abc"))
-    [before, after] = found.courses["b"].pieces
+    found = solve_clocks(seen_by({"a": right, "b": noisy, "c": right}), {}, list("abc"))
+    [before, after] = found.models["b"].segments
 
-    assert after.doubt_ms >= before.doubt_ms > 600
+    assert after.uncertainty_ms >= before.uncertainty_ms > 600
 
 
 def test_what_to_take_off_stands_in_the_row_zone_and_all() -> None:
@@ -270,7 +274,7 @@ def test_what_to_take_off_stands_in_the_row_zone_and_all() -> None:
         return -HOUR + (20_000.0 if at >= 1_600 * SECOND else 0.0)
 
     pairs = seen_by({"a": right, "b": stepped, "c": right})
-    found = solve(pairs, {"b": -60}, ["a", "b", "c"])
+    found = solve_clocks(pairs, {"b": -60}, ["a", "b", "c"])
     first, second = row_of(found, "b")["stretches"]
 
     assert (None, -HOUR) == (first["since"], first["offset_ms"])
@@ -283,7 +287,7 @@ def test_a_clock_set_forth_and_back_has_two_steps() -> None:
     def stepped(at: int) -> float:
         return 8_000.0 if 1_400 * SECOND <= at < 1_800 * SECOND else 0.0
 
-    found = solve(seen_by({"a": right, "b": stepped, "c": right}), {}, ["a", "b", "c"])
+    found = solve_clocks(seen_by({"a": right, "b": stepped, "c": right}), {}, ["a", "b", "c"])
 
     assert [1, -1] == [1 if step["ms"] > 0 else -1 for step in row_of(found, "b")["steps"]]
     recovered(found, "b", stepped, range(1_000, 2_200, 7))
@@ -299,7 +303,7 @@ def test_a_node_that_hangs_has_no_step(seed: int) -> None:
         ends = [begin + 14 for begin in pauses if begin <= at / SECOND < begin + 14]
         return max((end * 1000 - at / 1000 for end in ends), default=0.0)
 
-    found = solve(
+    found = solve_clocks(
         seen_by({"a": right, "b": hanging, "c": right}, 200, 6, seed), {}, ["a", "b", "c"]
     )
 
@@ -310,7 +314,7 @@ def test_a_node_that_hangs_has_no_step(seed: int) -> None:
 def test_doubt_grows_along_the_way_to_the_reference() -> None:
     pairs = seen_by({"a": right, "b": off(-6_000)}) + seen_by({"b": off(-6_000), "c": off(4_000)})
     pairs += seen_by({"c": off(4_000), "d": off(7_000)})
-    found = solve(pairs, {}, list("abcd"))
+    found = solve_clocks(pairs, {}, list("abcd"))
     doubts = {row["node"]: row["uncertainty_ms"] for row in found.rows}
     reference = next(row["node"] for row in found.rows if row["reference"])
     way = [doubts[node] for node in "abcd"[: "abcd".index(reference) + 1]]
@@ -322,38 +326,38 @@ def test_doubt_grows_along_the_way_to_the_reference() -> None:
 
 def test_nodes_that_never_met_have_no_order() -> None:
     pairs = seen_by({"a": right, "b": right}) + seen_by({"x": right, "y": right})
-    found = solve(pairs, {}, ["a", "b", "x", "y", "alone"])
+    found = solve_clocks(pairs, {}, ["a", "b", "x", "y", "alone"])
     early, late = {"node": "a", "ts": 0}, 3_600 * SECOND
 
-    assert -1 == found.order(early, {"node": "b", "ts": late})
-    assert found.order(early, {"node": "x", "ts": late}) is None
-    assert found.order(early, {"node": "alone", "ts": late}) is None
-    assert found.order(early, {"node": None, "ts": late}) is None
-    assert found.doubt("alone", 0) is None
+    assert -1 == found.compare(early, {"node": "b", "ts": late})
+    assert found.compare(early, {"node": "x", "ts": late}) is None
+    assert found.compare(early, {"node": "alone", "ts": late}) is None
+    assert found.compare(early, {"node": None, "ts": late}) is None
+    assert found.uncertainty("alone", 0) is None
 
 
 @pytest.mark.parametrize(
     ("apart", "order"), [(0.05, None), (-0.05, None), (5, -1), (-5, 1), (0.15, None)]
 )
 def test_what_is_closer_than_the_doubt_of_both_has_no_order(apart: float, order: int) -> None:
-    found = solve(seen_by({"a": right, "b": off(37_000), "c": right}), {}, ["a", "b", "c"])
+    found = solve_clocks(seen_by({"a": right, "b": off(37_000), "c": right}), {}, ["a", "b", "c"])
     one = {"node": "a", "ts": 1_500 * SECOND}
     other = {"node": "b", "ts": 1_537 * SECOND + int(apart * SECOND)}
 
-    assert order == found.order(one, other)
-    assert (None if order is None else -order) == found.order(other, one)
+    assert order == found.compare(one, other)
+    assert (None if order is None else -order) == found.compare(other, one)
 
 
 def test_one_node_orders_its_own_lines_to_the_millisecond() -> None:
-    clocks = solve(seen_by({"a": right, "b": right}), {}, ["a", "b"])
+    clocks = solve_clocks(seen_by({"a": right, "b": right}), {}, ["a", "b"])
 
-    assert -1 == clocks.order({"node": "a", "ts": 5_000}, {"node": "a", "ts": 6_000})
-    assert clocks.order({"node": "a", "ts": 5_000}, {"node": "a", "ts": 5_000}) is None
-    assert 1 == clocks.order({"node": "lone", "ts": 6_000}, {"node": "lone", "ts": 5_000})
+    assert -1 == clocks.compare({"node": "a", "ts": 5_000}, {"node": "a", "ts": 6_000})
+    assert clocks.compare({"node": "a", "ts": 5_000}, {"node": "a", "ts": 5_000}) is None
+    assert 1 == clocks.compare({"node": "lone", "ts": 6_000}, {"node": "lone", "ts": 5_000})
 
 
 def test_a_node_that_nobody_met_has_no_offset() -> None:
-    found = solve(seen_by({"a": right, "b": right}), {}, ["a", "b", "alone"])
+    found = solve_clocks(seen_by({"a": right, "b": right}), {}, ["a", "b", "alone"])
 
     assert {"node": "alone", "offset_ms": None, "uncertainty_ms": None, "kind": None,
             "drift_ppm": None, "steps": None, "anchors": 0, "zone_shift_minutes": 0,
@@ -363,28 +367,28 @@ def test_a_node_that_nobody_met_has_no_offset() -> None:
 
 
 def test_an_offset_within_its_own_doubt_corrects_nothing() -> None:
-    piece = Piece(0, 30.0, 0.0, 50.0, 0, SECOND)
-    found = Clocks({}, {}, (), {"b": Course((piece,))})
+    piece = ClockSegment(0, 30.0, 0.0, 50.0, 0, SECOND)
+    found = Clocks({}, {}, (), {"b": ClockModel((piece,))})
 
     assert 1_000_000 == found.correct("b", 1_000_000)
-    assert 80_000 == found.doubt("b", 1_000_000)
+    assert 80_000 == found.uncertainty("b", 1_000_000)
 
 
 def test_where_times_stand_twice_the_place_of_a_line_decides() -> None:
     """After a step back the same times come again."""
-    pieces = (Piece(0, 0.0, 0.0, 100.0, 0, 100 * SECOND),
-              Piece(0, -20_000.0, 0.0, 100.0, 80 * SECOND, 500 * SECOND))  # fmt: skip
-    step = Step(80 * SECOND, 120 * SECOND, 100 * SECOND, -20_000, 100 * SECOND, {"f": (6, 9)})
-    clocks = Clocks({}, {}, (), {"b": Course(pieces, (step,))})
+    pieces = (ClockSegment(0, 0.0, 0.0, 100.0, 0, 100 * SECOND),
+              ClockSegment(0, -20_000.0, 0.0, 100.0, 80 * SECOND, 500 * SECOND))  # fmt: skip
+    step = ClockStep(80 * SECOND, 120 * SECOND, 100 * SECOND, -20_000, 100 * SECOND, {"f": (6, 9)})
+    clocks = Clocks({}, {}, (), {"b": ClockModel(pieces, (step,))})
     before = {"node": "b", "ts": 90 * SECOND, "file": "f", "line": 6}
 
-    assert 90 * SECOND == clocks.of(before)
-    assert 110 * SECOND == clocks.of(before | {"line": 9})
-    assert -1 == clocks.order(before, before | {"line": 9})
-    assert clocks.order(before, before | {"line": 7}) is None
-    assert clocks.order(before, before | {"file": "g", "line": 8}) is None
-    assert 100_000 == clocks.doubt("b", 90 * SECOND, "f", 6)
-    assert 20_100_000 == clocks.doubt("b", 90 * SECOND)
+    assert 90 * SECOND == clocks.event_time(before)
+    assert 110 * SECOND == clocks.event_time(before | {"line": 9})
+    assert -1 == clocks.compare(before, before | {"line": 9})
+    assert clocks.compare(before, before | {"line": 7}) is None
+    assert clocks.compare(before, before | {"file": "g", "line": 8}) is None
+    assert 100_000 == clocks.uncertainty("b", 90 * SECOND, "f", 6)
+    assert 20_100_000 == clocks.uncertainty("b", 90 * SECOND)
 
 
 @settings(max_examples=20)
@@ -395,5 +399,5 @@ def test_the_order_of_the_pairs_does_not_matter(order: list[tuple[str, str]]) ->
         for pair in seen_by({"a": right, "b": off(9_000), "c": right, "d": off(-500)}, 20)
     }
 
-    expected = solve(list(pairs.values()), {}, list("abcd"))
-    assert expected == solve([pairs[key] for key in order], {}, list("abcd"))
+    expected = solve_clocks(list(pairs.values()), {}, list("abcd"))
+    assert expected == solve_clocks([pairs[key] for key in order], {}, list("abcd"))

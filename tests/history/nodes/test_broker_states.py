@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from forensics.history.nodes.broker_states import absences, broker_lanes
+from forensics.history.nodes.broker_states import build_broker_lanes, find_absences
 from tests.golden.pairs import Pair, pairs
 from tests.history.log_lines import SECOND, read
 
@@ -26,12 +26,14 @@ def told(rows: Sequence[Row]) -> tuple[str, ...]:
         if start["kind"] == "process_starting"
         and (before := [r for r in rows if r["node"] == start["node"] and r["ts"] < start["ts"]])
     }
-    lanes = broker_lanes([row for row in rows if row["kind"] != "line"], words)
+    lanes = build_broker_lanes([row for row in rows if row["kind"] != "line"], words)
     lines = []
     for broker, spans in lanes.items():
         text = ", ".join(f"{span.state} {span_of(span)}" for span in spans)
         lines.append(f"broker {broker}: {text}")
-        lines += [f"broker {broker} away: {a.kind} {span_of(a)}" for a in absences(broker, spans)]
+        lines += [
+            f"broker {broker} away: {a.kind} {span_of(a)}" for a in find_absences(broker, spans)
+        ]
     return tuple(lines)
 
 
@@ -63,7 +65,7 @@ def test_lanes_do_not_depend_on_the_order_of_the_events(pair: Pair, order: rando
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.title)
 def test_lanes_have_no_holes_and_every_span_has_evidence(pair: Pair) -> None:
-    for spans in broker_lanes(
+    for spans in build_broker_lanes(
         [row for row in events(pair.given) if row["kind"] != "line"], {}
     ).values():
         assert [span.begin for span in spans[1:]] == [span.end for span in spans[:-1]]
@@ -74,17 +76,17 @@ def test_lanes_have_no_holes_and_every_span_has_evidence(pair: Pair) -> None:
 
 def test_an_absence_knows_the_line_that_fenced_the_broker() -> None:
     rows = events(["1 broker-1 process_started", "12 controller-1 broker_fenced broker=1"])
-    away = absences(1, broker_lanes(rows, {})[1])
+    away = find_absences(1, build_broker_lanes(rows, {})[1])
 
-    assert away[0].fenced is not None
+    assert away[0].fencing is not None
     assert ("controller-1/state-change.log", 120) == (
-        away[0].fenced["file"],
-        away[0].fenced["line"],
+        away[0].fencing["file"],
+        away[0].fencing["line"],
     )
 
 
 def states(broker: int, *lines: str) -> list[tuple[str, str]]:
-    return [(span.state, span_of(span)) for span in broker_lanes(events(lines), {})[broker]]
+    return [(span.state, span_of(span)) for span in build_broker_lanes(events(lines), {})[broker]]
 
 
 def test_under_zookeeper_the_controller_tells_who_came_and_went() -> None:

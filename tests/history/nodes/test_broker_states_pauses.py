@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forensics.history.nodes.broker_states import Span, with_pauses
+from forensics.history.nodes.broker_states import Span, insert_pauses
 from tests.history.log_lines import SECOND, event
 
 Row = dict[str, Any]
@@ -33,7 +33,7 @@ FENCED = spans(("up", 1, 20), ("fenced", 20, 30), ("up", 30, None))
 
 
 def told(*wakes: Row, life: list[Span] = FENCED, silent: bool = True) -> list[str]:
-    found = with_pauses(life, wakes, lambda _begin, _end: silent)
+    found = insert_pauses(life, wakes, lambda _begin, _end: silent)
     return [f"{one.state} {one.begin / SECOND:g}..{(one.end or 0) / SECOND:g}" for one in found]
 
 
@@ -45,7 +45,7 @@ def test_a_process_that_wakes_says_since_when_it_hung() -> None:
 
 
 def test_the_pause_names_the_line_of_its_end_and_that_of_the_fence() -> None:
-    paused = with_pauses(FENCED, [wake(29, 15)], lambda _begin, _end: True)[1]
+    paused = insert_pauses(FENCED, [wake(29, 15)], lambda _begin, _end: True)[1]
 
     assert [290, 200] == [place["line"] for place in paused.evidence]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from forensics.history.log_coverage import Coverage, Log, Silence
+from forensics.history.log_coverage import Coverage, Log, LogGap
 from forensics.history.nodes.broker_states import Span
-from forensics.history.nodes.build_lanes import with_blanks
-from forensics.history.nodes.controller_terms import Reign
+from forensics.history.nodes.build_lanes import mark_unobserved
+from forensics.history.nodes.controller_terms import ControllerTerm
 from tests.history.log_lines import SECOND
 
 PLACE = {"file": "b/server.log", "line": 1}
@@ -13,20 +13,20 @@ LIFE = [
     Span("starting", 0, 10 * SECOND, [PLACE]),
     Span("up", 10 * SECOND, None, [PLACE]),
 ]
-WATCHED: list[Reign] = [("broker-2", 2, Span("active", 0, None, [PLACE], 1))]
+WATCHED: list[ControllerTerm] = [("broker-2", 2, Span("active", 0, None, [PLACE], 1))]
 
 
 def log(node: str, last: float, *silences: tuple[float, float]) -> Log:
     """Make a node's one log, from the beginning to a last line."""
     file = f"{node}/server.log"
-    quiet = tuple(Silence(int(a * SECOND), int(b * SECOND), file, int(a)) for a, b in silences)
+    quiet = tuple(LogGap(int(a * SECOND), int(b * SECOND), file, int(a)) for a, b in silences)
     return Log(
         node=node,
         role="broker",
         kind="server",
         first=0,
         last=int(last * SECOND),
-        silences=quiet,
+        gaps=quiet,
         files=(file,),
         levels={"I": 100},
         records=100,
@@ -34,9 +34,11 @@ def log(node: str, last: float, *silences: tuple[float, float]) -> Log:
     )
 
 
-def lane(*logs: Log, life: list[Span] = LIFE, office: list[Reign] | None = None) -> list[str]:
+def lane(
+    *logs: Log, life: list[Span] = LIFE, office: list[ControllerTerm] | None = None
+) -> list[str]:
     known = Coverage(tuple(logs), 0, max(one.last for one in logs))
-    found = with_blanks("broker-1", life, known, office or [])
+    found = mark_unobserved("broker-1", life, known, office or [])
     return [
         f"{one.state} {one.begin / SECOND:g}..{'' if one.end is None else f'{one.end / SECOND:g}'}"
         for one in found
@@ -57,7 +59,7 @@ def test_a_controller_that_watches_would_have_told() -> None:
     logs = log("broker-1", 400), log("broker-2", 1000)
 
     assert ["starting 0..10", "up 10.."] == lane(*logs, office=WATCHED)
-    own: list[Reign] = [("broker-1", 1, WATCHED[0][2])]
+    own: list[ControllerTerm] = [("broker-1", 1, WATCHED[0][2])]
     assert "unknown 400.." in lane(*logs, office=own)
 
 
@@ -77,4 +79,4 @@ def test_a_hole_in_the_middle_is_unknown_and_what_follows_is_not() -> None:
 
 
 def test_without_coverage_lanes_stay_as_they_are() -> None:
-    assert LIFE == with_blanks("broker-1", LIFE, Coverage(), [])
+    assert LIFE == mark_unobserved("broker-1", LIFE, Coverage(), [])

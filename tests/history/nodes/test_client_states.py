@@ -23,15 +23,15 @@ def line(second: float, kind: str = "client_setting_seen", **facts: Any) -> Row:
 def lane(*rows: Row) -> list[str]:
     found = ClientLanes()
     for row in rows:
-        found.take(row, row["ts"])
+        found.add_line(row, row["ts"])
     return [
         f"{span.state} {span.begin / SECOND:g}..{(span.end or 0) / SECOND:g}"
-        for span in found.lanes().get("app-orders", [])
+        for span in found.build().get("app-orders", [])
     ]
 
 
 def test_no_line_is_no_client() -> None:
-    assert {} == ClientLanes().lanes()
+    assert {} == ClientLanes().build()
 
 
 def test_a_client_that_says_nothing_bad_is_well_from_its_first_line_to_its_last() -> None:
@@ -84,10 +84,10 @@ def test_stale_metadata_say_more_than_a_lost_connection() -> None:
 def test_every_stretch_names_the_lines_at_its_ends() -> None:
     found = ClientLanes()
     for row in (line(1), line(10, "client_timeout"), line(14, "client_timeout"), line(90)):
-        found.take(row, row["ts"])
+        found.add_line(row, row["ts"])
 
     assert [[10, 100], [100, 140], [140, 900]] == [
-        [place["line"] for place in span.evidence] for span in found.lanes()["app-orders"]
+        [place["line"] for place in span.evidence] for span in found.build()["app-orders"]
     ]
 
 
@@ -106,7 +106,7 @@ def test_a_lane_has_no_hole(seconds: list[int]) -> None:
     found = ClientLanes()
     for second in seconds:
         row = line(second, ("client_timeout", "client_refresh", "client_setting_seen")[second % 3])
-        found.take(row, row["ts"])
+        found.add_line(row, row["ts"])
 
-    for spans in found.lanes().values():
+    for spans in found.build().values():
         assert [span.begin for span in spans[1:]] == [span.end for span in spans[:-1]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from forensics.history.nodes.broker_states import Span
-from forensics.history.nodes.controller_terms import controller_lanes, in_office, rivalries
+from forensics.history.nodes.controller_terms import close_terms, find_epoch_conflicts, find_terms
 from tests.history.log_lines import SECOND, event
 
 Row = dict[str, Any]
@@ -30,18 +30,18 @@ def test_a_reign_ends_with_the_next() -> None:
     ]
 
     assert [("controller-1", 1, 4, "1..9"), ("controller-2", 2, 5, "9..")] == [
-        (node, owner, span.epoch, span_of(span)) for node, owner, span in controller_lanes(rows)
+        (node, owner, span.epoch, span_of(span)) for node, owner, span in find_terms(rows)
     ]
 
 
 def test_an_election_without_an_epoch_is_no_reign() -> None:
-    assert [] == controller_lanes([elected(9, "controller-2", None)])
+    assert [] == find_terms([elected(9, "controller-2", None)])
 
 
 def test_reigns_follow_epochs_and_not_clocks() -> None:
     rows = [elected(9, "controller-2", 4), elected(5, "controller-1", 5)]
 
-    assert [4, 5] == [span.epoch for _, _, span in controller_lanes(rows)]
+    assert [4, 5] == [span.epoch for _, _, span in find_terms(rows)]
 
 
 def gives_up(second: float, node: str, kind: str = "controller_resigned", **facts: Any) -> Row:
@@ -51,7 +51,7 @@ def gives_up(second: float, node: str, kind: str = "controller_resigned", **fact
 
 def office(*rows: Row, **lives: list[Span]) -> list[tuple[str, str, str]]:
     brokers = {int(name[-1]): spans for name, spans in lives.items()}
-    reigns = in_office(controller_lanes(rows), rows, brokers)
+    reigns = close_terms(find_terms(rows), rows, brokers)
     return [(node, span.state, span_of(span)) for node, _, span in reigns]
 
 
@@ -134,17 +134,17 @@ def seen(second: float, node: str, term: int | None, owner: int) -> Row:
 
 
 def test_two_that_claim_one_epoch_are_rivals() -> None:
-    [found] = rivalries([FIRST, elected(5, "broker-2", 4)])
+    [found] = find_epoch_conflicts([FIRST, elected(5, "broker-2", 4)])
 
     assert "Controller epoch 4 is claimed for node 1 and for node 2" == found.title
     assert [10, 50] == [place["line"] for place in found.evidence]
 
 
 def test_two_that_are_seen_in_one_epoch_are_rivals_too() -> None:
-    assert [4] == [one.epoch for one in rivalries([FIRST, seen(5, "broker-3", 4, 2)])]
+    assert [4] == [one.epoch for one in find_epoch_conflicts([FIRST, seen(5, "broker-3", 4, 2)])]
 
 
 def test_who_is_seen_as_what_it_claims_has_no_rival() -> None:
     rows = [FIRST, seen(5, "broker-3", 4, 1), seen(6, "broker-3", None, 2), SECOND_ONE]
 
-    assert [] == rivalries([*rows, seen(7, "broker-3", 4, -1)])
+    assert [] == find_epoch_conflicts([*rows, seen(7, "broker-3", 4, -1)])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from forensics.history.nodes.startup_windows import Phases
+from forensics.history.nodes.startup_windows import StartupWindows
 from tests.history.log_lines import SECOND, event
 
 
-def phases(*events: tuple[float, str]) -> Phases:
-    return Phases.of(event(second, "n", kind) for second, kind in events)
+def phases(*events: tuple[float, str]) -> StartupWindows:
+    return StartupWindows.from_events(event(second, "n", kind) for second, kind in events)
 
 
 def test_a_broker_is_starting_until_half_a_minute_after_it_says_started() -> None:

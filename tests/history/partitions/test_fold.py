@@ -12,15 +12,15 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from forensics.history.clocks.model import Clocks
-from forensics.history.nodes.startup_windows import PHASE_KINDS, Phases
-from forensics.history.partitions.fold import FOLDED, Context, fold
-from forensics.history.partitions.observations import FOLD_KINDS
+from forensics.history.nodes.startup_windows import STARTUP_KINDS, StartupWindows
+from forensics.history.partitions.fold import FOLDED, FoldContext, fold
+from forensics.history.partitions.observations import STATE_KINDS
 from tests.golden.pairs import Pair, pairs
 from tests.history.log_lines import NO_CLOCKS, SECOND, event, given, told
 from tests.ingest.sample_archives import LOGS
 from tests.ingest.scans import scan
 
-PLAIN = Context(NO_CLOCKS, Phases({}, {}), (), elr=False, kraft=True)
+PLAIN = FoldContext(NO_CLOCKS, StartupWindows({}, {}), (), elr=False, kraft=True)
 Row = dict[str, Any]
 
 
@@ -38,11 +38,11 @@ def test_a_history_does_not_depend_on_the_order_of_the_events(pair: Pair) -> Non
     assert fold(rows, known) == fold(rows[::-1], known)
 
 
-def epochs(*events: Row, known: Context = PLAIN) -> list[Row]:
+def epochs(*events: Row, known: FoldContext = PLAIN) -> list[Row]:
     return [row for row in fold(events, known) if row["table"] == "leadership"]
 
 
-def versions(*events: Row, known: Context = PLAIN) -> list[Row]:
+def versions(*events: Row, known: FoldContext = PLAIN) -> list[Row]:
     return [row for row in fold(events, known) if row["table"] == "isr"]
 
 
@@ -94,7 +94,7 @@ def test_lines_without_a_version_still_tell_an_isr() -> None:
 
 def test_times_are_corrected_by_the_clock_of_who_tells_them() -> None:
     clocks = Clocks({"broker-1": 37_000.0}, {"broker-1": -300}, ())
-    known = Context(clocks, Phases({}, {}), (), elr=False, kraft=True)
+    known = FoldContext(clocks, StartupWindows({}, {}), (), elr=False, kraft=True)
 
     assert (1 - 37 + 5 * 3600) * SECOND == epochs(state(1, 1, 0, 0), known=known)[0]["started_at"]
 
@@ -114,17 +114,17 @@ def test_evidence_is_kept_short() -> None:
 
 
 @functools.cache
-def sample() -> tuple[list[list[Row]], Context]:
+def sample() -> tuple[list[list[Row]], FoldContext]:
     """Read the sample's partitions, each with all its events."""
     events = scan(LOGS).events
     for row in events:
         row["ts"] = None if row["ts"] is None else int(row["ts"].timestamp() * SECOND)
-    phases = Phases.of(row for row in events if row["kind"] in PHASE_KINDS)
+    phases = StartupWindows.from_events(row for row in events if row["kind"] in STARTUP_KINDS)
     found: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in events:
-        if row["kind"] in FOLD_KINDS and row["partition"] is not None:
+        if row["kind"] in STATE_KINDS and row["partition"] is not None:
             found[row["topic"], row["partition"]].append(row)
-    known = Context(NO_CLOCKS, phases, (), elr=False, kraft=True)
+    known = FoldContext(NO_CLOCKS, phases, (), elr=False, kraft=True)
     return [found[name] for name in sorted(found)], known
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from forensics.history.nodes.broker_states import Absence
-from forensics.history.nodes.startup_windows import Phases
-from forensics.history.partitions.controller_actions import Moves
-from forensics.history.partitions.fold import Context, fold
+from forensics.history.nodes.startup_windows import StartupWindows
+from forensics.history.partitions.controller_actions import ControllerActions
+from forensics.history.partitions.fold import FoldContext, fold
 from tests.history.log_lines import NO_CLOCKS, SECOND, event
 from tests.history.partitions.test_fold import sample
 
@@ -22,9 +22,16 @@ def state(second: float, node: int, leader: int, epoch: int, version: int, **mor
     return event(second, f"broker-{node}", **(facts | more))
 
 
-def breaches(*events: Row, away: Sequence[Absence] = (), moves: Moves | None = None) -> list[Row]:
-    known = Context(
-        NO_CLOCKS, Phases({}, {}), tuple(away), elr=False, kraft=True, moves=moves or Moves()
+def breaches(
+    *events: Row, away: Sequence[Absence] = (), moves: ControllerActions | None = None
+) -> list[Row]:
+    known = FoldContext(
+        NO_CLOCKS,
+        StartupWindows({}, {}),
+        tuple(away),
+        elr=False,
+        kraft=True,
+        actions=moves or ControllerActions(),
     )
     return [row for row in fold(events, known) if row["table"] == "breaches"]
 
@@ -124,8 +131,8 @@ def test_a_topic_that_was_deleted_and_created_again_is_another() -> None:
 
 
 def test_its_deletion_may_be_told_by_the_controller_alone() -> None:
-    assert [] == names(*OLD, *NEW, moves=Moves(deletions={"t": [300 * SECOND]}))
-    assert names(*OLD, *NEW, moves=Moves(deletions={"other": [300 * SECOND]}))
+    assert [] == names(*OLD, *NEW, moves=ControllerActions(deletions={"t": [300 * SECOND]}))
+    assert names(*OLD, *NEW, moves=ControllerActions(deletions={"other": [300 * SECOND]}))
 
 
 def test_epochs_that_begin_again_tell_it_too() -> None:

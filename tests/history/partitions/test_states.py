@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forensics.history.clocks.model import Clocks
-from forensics.history.nodes.startup_windows import Phases
-from forensics.history.partitions.observations import statements
-from forensics.history.partitions.states import in_order
+from forensics.history.nodes.startup_windows import StartupWindows
+from forensics.history.partitions.observations import read_observations
+from forensics.history.partitions.states import build_states
 from tests.history.log_lines import event
 
 Told = tuple[int, int | None, int | None]
@@ -51,7 +51,7 @@ def test_leader_epochs_are_filled_in_as_the_plain_way_does(told: list[Told]) -> 
         event(number, "x", partition_epoch=version, leader_epoch=epoch, leader=leader)
         for number, (version, epoch, leader) in enumerate(told)
     ]
-    said = statements(rows, Clocks({}, {}, ()), Phases({}, {}))
-    states = in_order(said, elr=False)
+    said = read_observations(rows, Clocks({}, {}, ()), StartupWindows({}, {}))
+    states = build_states(said, elr=False)
 
     assert plainly(told) == [state.leader_epoch for state in states]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from forensics.history.nodes.startup_windows import Phases
-from forensics.history.partitions.fold import Context, fold
+from forensics.history.nodes.startup_windows import StartupWindows
+from forensics.history.partitions.fold import FoldContext, fold
 from tests.history.log_lines import NO_CLOCKS, SECOND, event
 
-PLAIN = Context(NO_CLOCKS, Phases({}, {}), (), elr=False, kraft=False)
+PLAIN = FoldContext(NO_CLOCKS, StartupWindows({}, {}), (), elr=False, kraft=False)
 Row = dict[str, Any]
 
 

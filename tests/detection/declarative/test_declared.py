@@ -182,10 +182,11 @@ def pack(folder: Path, **files: str) -> Path:
     return folder
 
 
-def test_packs_bring_detectors_and_change_limits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("package", ["detection", "incidents"], ids=["now", "former name"])
+def test_packs_bring_detectors_and_change_limits(package: str, tmp_path: Path) -> None:
     folder = pack(
         tmp_path / "pack",
-        detectors__always_py=PYTHON,
+        detectors__always_py=PYTHON.replace("forensics.detection", f"forensics.{package}"),
         detectors__mine_yaml=MANY,
         limits_yaml="mine: {count: 2}\nflapping-broker: {cycles: 9}\n",
     )
