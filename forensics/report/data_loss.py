@@ -41,6 +41,5 @@ def sum_clean_truncations(findings: Sequence[Finding]) -> TruncationTotals | Non
     known = [(least, most) for least, most in bounds if most is not None]
     if not any(most for _, most in known):
         return None
-    return TruncationTotals(
-        sum(least for least, _ in known), sum(most for _, most in known), len(names)
-    )
+    least, most = sum(least for least, _ in known), sum(most for _, most in known)
+    return TruncationTotals(least, most, len({row.partition for _, row in rows}))
