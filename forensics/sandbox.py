@@ -21,7 +21,7 @@ from forensics.errors import Problem, RuleError
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import Pack, packed
 from forensics.history.rebuild import History
-from forensics.ingest.read_plan import plan
+from forensics.ingest.read_plan import plan_reading
 from forensics.pipeline import read, rebuild
 from forensics.settings import Settings
 
@@ -42,7 +42,7 @@ class Trial:
 def tried(archives: Iterable[str], out: Path, packs: Sequence[Pack] = ()) -> Trial:
     """Read archives and leave their tables in `out`."""
     settings = Settings(tuple(archives), out)
-    work = plan(settings.archives, settings.split_size)
+    work = plan_reading(settings.archives, settings.split_size)
     settings.tables.mkdir(parents=True, exist_ok=True)
     engine = InProcess()
     files = read(engine, work, packed(packs), settings, _hush)

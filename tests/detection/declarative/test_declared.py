@@ -16,7 +16,7 @@ from forensics.detection.registry import everyone, find, shipped_declared
 from forensics.detection.thresholds import load_limits
 from forensics.errors import RuleError
 from forensics.events.packs import open_pack
-from forensics.lib.yaml_with_lines import Page
+from forensics.lib.yaml_with_lines import FileText
 from forensics.run_output.findings import Finding
 from forensics.sandbox import detector_problems, sample_problems, tried_lines
 from tests.detection.cases import SECOND, case, epoch, event, logs, row
@@ -41,7 +41,7 @@ LOST = HEAD + (
 
 
 def rule(text: str) -> Declared:
-    return load(Page("mine.yaml", text.encode()))
+    return load(FileText("mine.yaml", text.encode()))
 
 
 def found(text: str, one: DetectionContext) -> list[Finding]:
@@ -241,7 +241,7 @@ def test_python_that_is_no_detector_is_named(text: str, says: str, tmp_path: Pat
 )
 def test_limits_that_do_not_fit_are_named(text: str, says: str) -> None:
     with pytest.raises(RuleError) as error:
-        load_limits([Page("limits.yaml", text.encode())])
+        load_limits([FileText("limits.yaml", text.encode())])
 
     assert says in str(error.value)
 
