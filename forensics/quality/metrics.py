@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ import pyarrow.dataset as ds
 
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
-from forensics.lib.time_units import DAY
+from forensics.lib.time_units import DAY, to_datetime
 from forensics.quality.expectations import TABLES
 from forensics.run_output.findings import Finding
 from forensics.schemas import FILES, scanned
@@ -190,11 +189,7 @@ def _moments(one: FileAccount) -> Iterator[int]:
 
 def _year(one: FileAccount) -> int | None:
     first = min(_moments(one), default=None)
-    return None if first is None else _moment(first).year
-
-
-def _moment(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / 1e6, UTC)
+    return None if first is None else to_datetime(first).year
 
 
 def _ahead(accounts: Sequence[FileAccount], given: Given) -> list[float | None]:

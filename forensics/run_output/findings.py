@@ -12,12 +12,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from forensics.lib.formatting import LEVELS
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import SECOND, to_iso
 
 SEVERITIES = ("info", "low", "medium", "high", "critical")
 CONFIDENCES = ("possible", "likely", "confirmed")
@@ -72,8 +71,8 @@ class Finding:
             "severity": self.severity,
             "confidence": self.confidence,
             "title": self.title,
-            "from": iso_time(self.begin),
-            "to": iso_time(self.end),
+            "from": to_iso(self.begin),
+            "to": to_iso(self.end),
             "brokers": sorted(self.brokers),
             "partitions": sorted(self.partitions, key=_by_number),
             "clients": sorted(self.clients),
@@ -91,18 +90,8 @@ class Finding:
 def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     """Sort findings: the worst first, then by time, then by id."""
     return sorted(
-        findings, key=lambda one: (-SEVERITIES.index(one.severity), iso_time(one.begin), one.id)
+        findings, key=lambda one: (-SEVERITIES.index(one.severity), to_iso(one.begin), one.id)
     )
-
-
-def iso_time(micros: int) -> str:
-    """Write a moment as the contract does.
-
-    >>> iso(1_500_000)
-    '1970-01-01T00:00:01.500Z'
-    """
-    moment = datetime.fromtimestamp(micros // 1000 / 1000, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{micros // 1000 % 1000:03d}Z"
 
 
 def _evidence(places: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -8,11 +8,10 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import timedelta
 from operator import itemgetter
 from typing import IO, Any
 
-from forensics.lib.time_units import EPOCH
+from forensics.lib.time_units import MILLISECOND, to_iso
 from forensics.run_output.reader import Finding, Row, RunOutput
 from forensics.schemas import BREACHES, CUTS, EVENTS, ISR, LANES, LEADERSHIP
 
@@ -88,10 +87,7 @@ def stream_events(run: RunOutput, *, events: bool = False) -> Iterator[StreamEve
 
 def iso_time(ms: int | None) -> str | None:
     """Write a moment as findings.json does."""
-    if ms is None:
-        return None
-    text = (EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    return None if ms is None else to_iso(ms * MILLISECOND)
 
 
 def _all(run: RunOutput, sources: Iterable[Source]) -> Iterator[StreamEvent]:
