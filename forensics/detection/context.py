@@ -23,8 +23,8 @@ from forensics.detection.kafka_cli import Commands
 from forensics.detection.requirements import Sight
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.rebuild import History
+from forensics.lib.arrow_io import read_batches
 from forensics.run_output.findings import Finding
-from forensics.schemas import scanned
 
 Row = dict[str, Any]
 # Of the partitions that one finding is about, so many give it their lines.
@@ -64,14 +64,14 @@ class DetectionContext:
         self, table: str, where: pc.Expression | None, columns: Sequence[str] | None = None
     ) -> Iterator[Row]:
         """Read rows as `rows` does, a few at a time, in the order of the table."""
-        for batch in scanned(self._data(table), columns, where, _HELD):
+        for batch in read_batches(self._data(table), columns, where, _HELD):
             yield from self._rows(pa.Table.from_batches([batch]))
 
     def batches(
         self, table: str, where: pc.Expression | None, columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
         """Read a table as Arrow does: for questions about so many rows that each costs too much."""
-        yield from scanned(self._data(table), columns, where, _HELD)
+        yield from read_batches(self._data(table), columns, where, _HELD)
 
     def some(self, table: str, most: int, where: pc.Expression | None = None) -> list[Row]:
         """Read the first rows of a table that may be as long as the archive, or may be missing."""

@@ -46,7 +46,7 @@ def everyone(packs: Sequence[Pack] = ()) -> list[Detector]:
         one = _made(module, origin)
         found[one.name] = one
     for pack in packs:
-        found |= {rule.id: detector(rule) for rule in declared(pack.folder("detectors"))}
+        found |= {rule.id: detector(rule) for rule in declared(pack.pages_in("detectors"))}
         for page in _programs(pack):
             one = _made(_run(page), page.name)
             found[one.name] = one
@@ -76,7 +76,7 @@ def declared(pages: Iterable[FileText]) -> list[Declared]:
 
 
 def _programs(pack: Pack) -> Iterator[FileText]:
-    return (page for page in pack.folder("detectors") if page.name.endswith(".py"))
+    return (page for page in pack.pages_in("detectors") if page.name.endswith(".py"))
 
 
 def _plugins() -> Iterator[tuple[Any, str]]:

@@ -217,7 +217,7 @@ def suites(packs: Sequence[Pack] = ()) -> list[Expectation]:
     found: dict[str, Expectation] = {}
     problems: list[Problem] = []
     own = [FileText(str(path), path.read_bytes()) for path in rule_files("quality")]
-    for pages in (own, *(pack.folder("quality") for pack in packs)):
+    for pages in (own, *(pack.pages_in("quality") for pack in packs)):
         mine: dict[str, Expectation] = {}
         for page in pages:
             try:

@@ -27,10 +27,11 @@ import pyarrow.dataset as ds
 
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
+from forensics.lib.arrow_io import read_batches
 from forensics.lib.time_units import DAY, to_datetime
 from forensics.quality.expectations import TABLES
 from forensics.run_output.findings import Finding
-from forensics.schemas import FILES, scanned
+from forensics.schemas import FILES
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Given:
     @cached_property
     def rows(self) -> pa.Table:
         """The rows of the table of files, in the order of `files`."""
-        return pa.Table.from_pylist([one.row() for one in self.files], schema=FILES)
+        return pa.Table.from_pylist([one.to_row() for one in self.files], schema=FILES)
 
     @cached_property
     def accounts(self) -> Mapping[str, FileAccount]:
@@ -69,7 +70,7 @@ class Given:
         """The ids that a replica list, an ISR, a registration or a node's own logs name."""
         found: set[int | None] = set()
         for table, columns in (("lanes", ("broker",)), ("isr", ("isr", "replicas"))):
-            for batch in scanned(self.data(table), columns) if self.has(table) else ():
+            for batch in read_batches(self.data(table), columns) if self.has(table) else ():
                 for column in batch.columns:
                     flat = column.flatten() if pa.types.is_list(column.type) else column
                     found.update(flat.unique().to_pylist())
@@ -136,7 +137,7 @@ def files(given: Given) -> pd.DataFrame:
 
 def events(given: Given) -> pd.DataFrame:
     """Count the events of each kind in each file, and what is odd about them."""
-    found = [_flagged(batch, given.brokers) for batch in scanned(given.data("events"), _READ)]
+    found = [_flagged(batch, given.brokers) for batch in read_batches(given.data("events"), _READ)]
     names = ["file", "node", "kind"]
     if not found:
         empty = {name: pd.Series([], dtype=object) for name in names}
@@ -292,7 +293,7 @@ def _parts(given: Given, table: str) -> Iterator[pa.Table]:
     epoch = "leader_epoch" if table == "leadership" else "partition_epoch"
     columns = [*_COMMON, epoch]
     held = pa.table({})
-    for batch in scanned(data, columns):
+    for batch in read_batches(data, columns):
         slim = _slim(pa.Table.from_batches([batch]), epoch)
         held = pa.concat_tables([held, slim]) if len(held) else slim
         if len(held) >= _PART:

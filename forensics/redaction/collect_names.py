@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.lib.arrow_io import read_batches
 from forensics.redaction.name_patterns import find_names, is_internal, is_node
 from forensics.run_output.reader import RunOutput
-from forensics.schemas import scanned
 
 _CLIENTS = ("client", "group")
 _SETTINGS = ("client.id", "group.id", "transactional.id", "group.instance.id", "application.id")
@@ -50,7 +50,7 @@ def collect_names(run: RunOutput, tables: Iterable[str]) -> RunNames:
     found = RunNames()
     for table in tables:
         data = run.dataset(table)
-        for batch in scanned(data) if data else ():
+        for batch in read_batches(data) if data else ():
             _columns(found, batch)
             _texts(found, batch)
     _collect_from_document(found, run.document)

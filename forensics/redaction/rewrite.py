@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
+from forensics.lib.arrow_io import read_batches
 from forensics.redaction.collect_names import collect_names
 from forensics.redaction.column_policy import ColumnPolicy, finding_names
 from forensics.redaction.pseudonyms import CLASSES, Pseudonyms
@@ -23,7 +24,6 @@ from forensics.report import page
 from forensics.report.page import open_output
 from forensics.run_output import findings
 from forensics.run_output.reader import RunOutput
-from forensics.schemas import scanned
 
 # What a run is made of; all else in its folder is not looked at.
 _FINDINGS, _TABLES = "findings.json", "tables"
@@ -106,7 +106,7 @@ def _table(run: RunOutput, name: str, target: Path, treatment: ColumnPolicy) -> 
     with pq.ParquetWriter(
         target / "part-0.parquet", data.schema.remove_metadata(), compression="zstd"
     ) as writer:
-        for batch in scanned(data):
+        for batch in read_batches(data):
             plain = batch.replace_schema_metadata(None)
             writer.write_batch(treatment.redact_batch(plain))
 

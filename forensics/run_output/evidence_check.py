@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from forensics.errors import ForensicsError
-from forensics.events.packs import catalogue
+from forensics.events.packs import load_rule_set
 from forensics.ingest.line_lookup import (
     FoundFile,
     FoundLine,
@@ -196,4 +196,4 @@ def _unwrapped(line: bytes, head: bytes) -> bytes:
 
 @functools.cache
 def _signatures() -> tuple[Signature, ...]:
-    return tuple(group_signatures(group_layouts(catalogue().layouts)))
+    return tuple(group_signatures(group_layouts(load_rule_set().layouts)))

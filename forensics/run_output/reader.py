@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from forensics.lib.arrow_io import read_batches
 from forensics.lib.formatting import LEVELS, parse_millis, time_text
-from forensics.schemas import scanned
 
 Times = npt.NDArray[np.int64]
 
@@ -250,7 +250,7 @@ class RunOutput:
         if data is None:
             return
         have = [column for column in columns if column in set(data.schema.names)]
-        for batch in scanned(data, have, where, _PART):
+        for batch in read_batches(data, have, where, _PART):
             yield _plain(pa.Table.from_batches([batch]), columns)
 
     def count_rows(self, name: str, where: ds.Expression | None = None) -> int:

@@ -41,7 +41,7 @@ def said(folder: Path) -> list[str]:
     try:
         checked_suites([open_pack(folder)])
     except RuleError as error:
-        return [f"{problem.line}: {problem.says}" for problem in error.problems]
+        return [f"{problem.line}: {problem.message}" for problem in error.problems]
     return []
 
 

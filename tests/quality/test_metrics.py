@@ -98,7 +98,7 @@ def test_a_long_table_is_measured_in_parts_that_never_cut_a_partition(
 ) -> None:
     """The two epochs lie on both sides of what would be a cut."""
     monkeypatch.setattr(metrics, "_PART", 2)
-    monkeypatch.setattr(metrics, "scanned", _one_by_one)
+    monkeypatch.setattr(metrics, "read_batches", _one_by_one)
     rows = [state(0, 1, 2), state(0, 1, 2, partition=1), state(3, 2, 3, partition=1)]
     rows += [state(3, 3, 4, partition=1), state(0, 9, 5, topic="u"), state(1, 6, 7, topic="u")]
     found = metrics.leadership(given(tmp_path, leadership=rows))

@@ -32,8 +32,8 @@ import pyarrow.dataset as ds
 from forensics.detection.context import DetectionContext, Row, by_time, name_of
 from forensics.detection.shared.event_sessions import Burst, bursts
 from forensics.history.nodes.broker_states import Absence
+from forensics.lib.arrow_io import read_batches
 from forensics.lib.time_units import SECOND
-from forensics.schemas import scanned
 
 # Of the drops of a run so many of the first give it their lines, and so many partitions a name.
 _KEPT, _NAMES = 40, 10_000
@@ -374,7 +374,7 @@ def dropouts(context: DetectionContext, least: int) -> dict[int, Dropouts]:
 def _rows(data: ds.Dataset) -> Iterator[pa.Table]:
     """Read the table; the last row of each part is the first one of the next, to compare with."""
     last: pa.Table | None = None
-    for batch in scanned(data, _DROPOUT_COLUMNS, None, _HELD):
+    for batch in read_batches(data, _DROPOUT_COLUMNS, None, _HELD):
         rows = pa.Table.from_batches([batch])
         rows = rows if last is None else pa.concat_tables([last, rows])
         last = rows.slice(rows.num_rows - 1)

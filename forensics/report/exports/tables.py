@@ -14,9 +14,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
+from forensics.lib.arrow_io import read_batches
 from forensics.lib.text_safety import visible
 from forensics.run_output.reader import RunOutput
-from forensics.schemas import scanned
 
 TEXT = pa.string()
 FINDINGS = pa.schema(
@@ -93,7 +93,7 @@ def _table(run: RunOutput, name: str) -> tuple[pa.Schema, Batches]:
         rows = [_finding(row) for row in run.document.get("findings") or ()]
         return FINDINGS, pa.Table.from_pylist(rows, schema=FINDINGS).to_batches()
     data = ds.dataset(run.folder / "tables" / name, format="parquet", partitioning="hive")
-    return data.schema, scanned(data)
+    return data.schema, read_batches(data)
 
 
 def _finding(row: dict[str, Any]) -> dict[str, Any]:
