@@ -50,6 +50,7 @@ from forensics.quality.gx_runner import checked_suites, prepare
 from forensics.quality.metrics import Given
 from forensics.report.page import draw_report
 from forensics.run_output.findings import write_findings
+from forensics.run_output.reader import Tables
 from forensics.run_result import Code, Ending, Stopwatch
 from forensics.run_summary import coverage_of
 from forensics.schemas import BREACHES, CLOCKS, CUTS, EVENTS, FILES, ISR, LEADERSHIP, give_back
@@ -172,14 +173,15 @@ def judge(  # noqa: PLR0913
     `chosen` takes the answers that are told of out of all that are found.
     """
     packs = [open_pack(path) for path in settings.packs]
+    tables = Tables(settings.tables)
     with watch.stage("incidents"):
-        answers = chosen(find(settings.tables, past, packs))
+        answers = chosen(find(tables, past, packs))
     with watch.stage("quality"):
-        given = Given(settings.tables, list(files.values()), past.clocks, answers.findings)
+        given = Given(tables, list(files.values()), past.clocks, answers.findings)
         gate = check(given, suites(packs), settings.data_docs)
         answers, gate = lowered(answers, gate, given)
         write_table(gate.table(), settings.tables / "checks")
-        document = verdict.document(settings.tables, files.values(), past.clocks, answers, rules)
+        document = verdict.document(tables, files.values(), past.clocks, answers, rules)
     return told(document, gate, given), answers
 
 

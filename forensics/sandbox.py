@@ -23,6 +23,7 @@ from forensics.events.packs import Pack, packed
 from forensics.history.rebuild import History
 from forensics.ingest.read_plan import plan
 from forensics.pipeline import read, rebuild
+from forensics.run_output.reader import Tables
 from forensics.settings import Settings
 
 
@@ -32,7 +33,7 @@ class Trial:
 
     files: Mapping[str, FileAccount]
     past: History
-    tables: Path
+    tables: Tables
 
     def case(self, limits: Mapping[str, Mapping[str, Any]] | None = None) -> Case:
         """Put the case together that detectors look at."""
@@ -47,7 +48,7 @@ def tried(archives: Iterable[str], out: Path, packs: Sequence[Pack] = ()) -> Tri
     engine = InProcess()
     files = read(engine, work, packed(packs), settings, _hush)
     past = rebuild(engine, files, settings, _hush)
-    return Trial(files, past, settings.tables)
+    return Trial(files, past, Tables(settings.tables))
 
 
 def tried_lines(logs: Mapping[str, str], out: Path, packs: Sequence[Pack] = ()) -> Trial:

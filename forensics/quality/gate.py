@@ -150,7 +150,7 @@ def check(given: Given, expectations: Iterable[Expectation], docs: Path | None =
 
 def _frame(table: str, given: Given) -> pd.DataFrame:
     columns = list(TABLES[table].columns)
-    if table in ("archive", "files", "findings") or given.has(table):
+    if table in ("archive", "files", "findings") or given.tables.has(table):
         return _FRAMES[table](given)[columns]
     return pd.DataFrame({name: pd.Series([], dtype=float) for name in columns})
 

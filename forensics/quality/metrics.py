@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,36 +23,24 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
 from forensics.lib.time_units import DAY
 from forensics.quality.expectations import TABLES
 from forensics.run_output.findings import Finding
-from forensics.schemas import FILES, scanned
+from forensics.run_output.reader import Tables
+from forensics.schemas import FILES
 
 
 @dataclass(frozen=True)
 class Given:
     """One run, as far as it can be judged."""
 
-    tables: Path
+    tables: Tables
     files: Sequence[FileAccount]
     clocks: Clocks = field(default_factory=lambda: Clocks({}, {}, ()))
     findings: Sequence[Finding] = ()
-
-    def read(self, table: str, columns: Sequence[str]) -> pa.Table:
-        """Read some columns of a small table; one that was not saved has no rows."""
-        return self.data(table).to_table(list(columns))
-
-    def data(self, table: str) -> ds.Dataset:
-        """Open a saved table."""
-        return ds.dataset(self.tables / table, format="parquet")
-
-    def has(self, table: str) -> bool:
-        """Whether a table was saved."""
-        return (self.tables / table).is_dir()
 
     @cached_property
     def rows(self) -> pa.Table:
@@ -70,7 +57,7 @@ class Given:
         """The ids that a replica list, an ISR, a registration or a node's own logs name."""
         found: set[int | None] = set()
         for table, columns in (("lanes", ("broker",)), ("isr", ("isr", "replicas"))):
-            for batch in scanned(self.data(table), columns) if self.has(table) else ():
+            for batch in self.tables.scan(table, columns):
                 for column in batch.columns:
                     flat = column.flatten() if pa.types.is_list(column.type) else column
                     found.update(flat.unique().to_pylist())
@@ -104,13 +91,12 @@ def archive(given: Given) -> pd.DataFrame:
     """Measure all of it in one row."""
     sums = {name: pc.sum(given.rows[name]).as_py() or 0 for name in ("lines", "records", "events")}
     unparsed = pc.sum(given.rows["unparsed_lines"]).as_py() or 0
-    epochs = given.data("leadership").count_rows() if given.has("leadership") else 0
     row = {
         "files": len(given.files),
         "nodes": len({one.node for one in given.files if one.node}),
         **sums,
         "parsed_share": 1.0 - unparsed / max(sums["lines"], 1),
-        "leader_epochs": epochs,
+        "leader_epochs": given.tables.count_rows("leadership"),
         "findings": len(given.findings),
     }
     return pd.DataFrame([row])
@@ -137,7 +123,7 @@ def files(given: Given) -> pd.DataFrame:
 
 def events(given: Given) -> pd.DataFrame:
     """Count the events of each kind in each file, and what is odd about them."""
-    found = [_flagged(batch, given.brokers) for batch in scanned(given.data("events"), _READ)]
+    found = [_flagged(batch, given.brokers) for batch in given.tables.scan("events", _READ)]
     names = ["file", "node", "kind"]
     if not found:
         empty = {name: pd.Series([], dtype=object) for name in names}
@@ -252,7 +238,7 @@ def clocks(given: Given) -> pd.DataFrame:
     """Give the clocks as they were found."""
     names = ["node", "offset_ms", "uncertainty_ms", "anchors", "zone_shift_minutes", "kind",
              "drift_ppm", "steps"]  # fmt: skip
-    table = given.read("clocks", names)
+    table = given.tables.read("clocks", names)
     lengths = pc.fill_null(pc.list_value_length(table["steps"]), 0)
     table = table.set_column(names.index("steps"), "steps", lengths)
     frame: pd.DataFrame = table.to_pandas()
@@ -262,14 +248,14 @@ def clocks(given: Given) -> pd.DataFrame:
 def lanes(given: Given) -> pd.DataFrame:
     """Measure each stretch of each node's life."""
     names = ["node", "role", "state", "started_at", "ended_at", "evidence"]
-    frame = _timed(given.read("lanes", names), ["node", "role"])
+    frame = _timed(given.tables.read("lanes", names), ["node", "role"])
     return frame[["node", "role", "state", "seconds", "overlap", "evidence"]]
 
 
 def coverage(given: Given) -> pd.DataFrame:
     """Measure each stretch of what a log covers."""
     names = ["node", "role", "log", "state", "started_at", "ended_at", "files", "records"]
-    frame = _timed(given.read("coverage", names), ["node", "role", "log"])
+    frame = _timed(given.tables.read("coverage", names), ["node", "role", "log"])
     return frame[["node", "role", "log", "state", "seconds", "overlap", "files", "records"]]
 
 
@@ -291,13 +277,10 @@ def _timed(table: pa.Table, keys: Sequence[str]) -> pd.DataFrame:
 
 def _parts(given: Given, table: str) -> Iterator[pa.Table]:
     """Give a table in parts; a partition's rows stand together, and no part cuts through them."""
-    if not given.has(table):
-        return
-    data = given.data(table)
     epoch = "leader_epoch" if table == "leadership" else "partition_epoch"
     columns = [*_COMMON, epoch]
     held = pa.table({})
-    for batch in scanned(data, columns):
+    for batch in given.tables.scan(table, columns):
         slim = _slim(pa.Table.from_batches([batch]), epoch)
         held = pa.concat_tables([held, slim]) if len(held) else slim
         if len(held) >= _PART:

@@ -98,8 +98,71 @@ def _millis(moment: datetime) -> int:
 
 INCIDENT_SEVERITIES = frozenset({"critical", "high", "medium"})
 Row = dict[str, Any]
-# Rows held at once by who reads a table in parts.
-_PART = 50_000
+# Rows of a chunk.
+_CHUNK_ROWS = 50_000
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a run, each a folder of Parquet files; a missing table reads as empty."""
+
+    folder: Path
+
+    @cached_property
+    def _datasets(self) -> dict[str, ds.Dataset]:
+        return {}
+
+    def dataset(self, name: str) -> ds.Dataset | None:
+        """Open a table; None if it was not saved."""
+        if name not in self._datasets and self.has(name):
+            path = self.folder / name
+            self._datasets[name] = ds.dataset(path, format="parquet", partitioning="hive")
+        data = self._datasets.get(name)
+        return data if data and data.schema.names else None
+
+    def has(self, name: str) -> bool:
+        """Return True if a table was saved."""
+        return (self.folder / name).is_dir()
+
+    def names(self) -> list[str]:
+        """Return the names of all saved tables."""
+        folders = self.folder.iterdir() if self.folder.exists() else ()
+        return sorted(path.name for path in folders if path.is_dir())
+
+    def column_names(self, name: str) -> list[str]:
+        """Return the columns of a table."""
+        data = self.dataset(name)
+        return list(data.schema.names) if data else []
+
+    def scan(
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        where: ds.Expression | None = None,
+        rows: int = _CHUNK_ROWS,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield a table in batches, as it was written, in bounded memory."""
+        data = self.dataset(name)
+        return scanned(data, columns, where, rows) if data else iter(())
+
+    def read(
+        self, name: str, columns: Sequence[str], where: ds.Expression | None = None
+    ) -> pa.Table:
+        """Read a table at once, as it was written; columns that it lacks are nulls."""
+        data = self.dataset(name)
+        if data is None:
+            return pa.table({column: pa.nulls(0) for column in columns})
+        have = set(data.schema.names)
+        found = data.to_table([column for column in columns if column in have], filter=where)
+        values = [
+            found[column] if column in have else pa.nulls(found.num_rows) for column in columns
+        ]
+        return pa.table(values, names=list(columns))
+
+    def count_rows(self, name: str, where: ds.Expression | None = None) -> int:
+        """Count rows without holding them in memory."""
+        data = self.dataset(name)
+        return data.count_rows(filter=where) if data else 0
 
 
 @dataclass(frozen=True)
@@ -155,10 +218,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class RunOutput:
-    """One output folder; a table that is missing reads as empty."""
+    """One output folder; a missing table reads as empty."""
 
     folder: Path
     document: Mapping[str, Any]
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The tables as they were written, times in microseconds."""
+        return Tables(self.folder / "tables")
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -224,39 +292,32 @@ class RunOutput:
 
     def has_table(self, name: str) -> bool:
         """Whether a table of that name was saved."""
-        return (self.folder / "tables" / name).is_dir()
+        return self.tables.has(name)
 
     def column_names(self, name: str) -> list[str]:
         """The columns that a saved table has."""
-        data = self.dataset(name)
-        return list(data.schema.names) if data else []
+        return self.tables.column_names(name)
 
     def table(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
     ) -> pa.Table:
         """Read some columns and rows; times come as milliseconds, missing columns as nulls."""
-        data = self.dataset(name)
-        if data is None:
-            return pa.table({column: pa.nulls(0) for column in columns})
-        have = set(data.schema.names)
-        read = data.to_table(columns=[column for column in columns if column in have], filter=where)
-        return _plain(read, columns)
+        return _in_millis(self.tables.read(name, columns, where))
 
     def chunks(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
     ) -> Iterator[pa.Table]:
         """Read as `table` does, part by part: for tables that grow with the archive."""
-        data = self.dataset(name)
-        if data is None:
-            return
-        have = [column for column in columns if column in set(data.schema.names)]
-        for batch in scanned(data, have, where, _PART):
-            yield _plain(pa.Table.from_batches([batch]), columns)
+        known = set(self.column_names(name))
+        have = [column for column in columns if column in known]
+        for batch in self.tables.scan(name, have, where, _CHUNK_ROWS):
+            missing = {column: pa.nulls(len(batch)) for column in columns if column not in known}
+            values = {column: batch[column] for column in have} | missing
+            yield _in_millis(pa.table({column: values[column] for column in columns}))
 
     def count_rows(self, name: str, where: ds.Expression | None = None) -> int:
         """Count rows without reading them all into memory."""
-        data = self.dataset(name)
-        return data.count_rows(filter=where) if data is not None else 0
+        return self.tables.count_rows(name, where)
 
     @cached_property
     def partition_count(self) -> int:
@@ -276,13 +337,6 @@ class RunOutput:
         rows: list[Row] = self.table(name, columns, where).to_pylist()
         return rows
 
-    def dataset(self, name: str) -> ds.Dataset | None:
-        """Open a table as it is; null where it was not saved."""
-        if not self.has_table(name):
-            return None
-        data = ds.dataset(self.folder / "tables" / name, format="parquet", partitioning="hive")
-        return data if data.schema.names else None
-
 
 FILE_COUNTS = (
     "bytes", "lines", "records", "continuation_lines", "blank_lines", "unparsed_lines",
@@ -299,22 +353,14 @@ def load_run(out: Path) -> RunOutput:
     return RunOutput(out, json.loads((out / "findings.json").read_text(encoding="utf-8")))
 
 
-def _plain(read: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Give the columns that were asked for, times as milliseconds, what is missing as nulls."""
-    have = set(read.column_names)
-    values = [
-        _in_millis(read.column(column)) if column in have else pa.nulls(read.num_rows)
-        for column in columns
-    ]
-    return pa.table(values, names=list(columns))
-
-
-def _in_millis(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if not pa.types.is_timestamp(column.type):
-        return column
-    # Floor, so that a microsecond never moves a line into the next bin.
-    coarse = pc.floor_temporal(column, unit="millisecond")
-    return coarse.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64())
+def _in_millis(table: pa.Table) -> pa.Table:
+    """Turn timestamps into milliseconds, rounded down: a microsecond never changes the bin."""
+    for at, column in enumerate(table.schema):
+        if pa.types.is_timestamp(column.type):
+            floored = pc.floor_temporal(table[at], unit="millisecond")
+            times = floored.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
+            table = table.set_column(at, column.name, times.cast(pa.int64()))
+    return table
 
 
 def _finding(row: Mapping[str, Any]) -> Finding:

@@ -19,6 +19,7 @@ from forensics.detection.thresholds import expired, load_limits
 from forensics.errors import RuleError
 from forensics.lib.yaml_with_lines import Page
 from forensics.run_output.findings import Finding
+from forensics.run_output.reader import Tables
 from tests.detection.cases import SECOND, case, event, logs, row
 
 NAME = "flapping-broker"
@@ -134,9 +135,11 @@ def test_a_quiet_detector_names_what_it_did_not_see(tmp_path: Path) -> None:
     assert ["broker-1's server.log 00:01:00 to 01:01:00: 2 rotated files missing"] == list(
         outcome.reasons
     )
-    assert ["broker-1"] == [one["node"] for one in Sight(tmp_path).holes(50 * SECOND, 99 * SECOND)]
-    assert [] == list(Sight(tmp_path).holes(3661 * SECOND, 3662 * SECOND))
-    assert [] == list(Sight(tmp_path).holes(0, 9 * SECOND, ["broker-2"]))
+    assert ["broker-1"] == [
+        one["node"] for one in Sight(Tables(tmp_path)).holes(50 * SECOND, 99 * SECOND)
+    ]
+    assert [] == list(Sight(Tables(tmp_path)).holes(3661 * SECOND, 3662 * SECOND))
+    assert [] == list(Sight(Tables(tmp_path)).holes(0, 9 * SECOND, ["broker-2"]))
 
 
 def test_only_some_of_many_holes_are_named(tmp_path: Path) -> None:

@@ -27,13 +27,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from forensics.detection.context import Case, Row, by_time, name_of
 from forensics.detection.shared.event_sessions import Burst, bursts
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
-from forensics.schemas import scanned
+from forensics.run_output.reader import Tables
 
 # Of the drops of a run so many of the first give it their lines, and so many partitions a name.
 _KEPT, _NAMES = 40, 10_000
@@ -350,12 +349,9 @@ class Dropouts:
 
 def dropouts(case: Case, least: int) -> dict[int, Dropouts]:
     """Find the brokers that left the ISR of one and the same partition `least` times or more."""
-    folder = case.tables / "isr"
     found: dict[int, Dropouts] = {}
-    if not folder.is_dir():
-        return found
     often: Counter[tuple[int, str, int]] = Counter()
-    for rows in _rows(ds.dataset(folder, format="parquet")):
+    for rows in _rows(case.tables):
         left = _left(rows)
         _count(found, left)
         _repeated(found, often, left, least)
@@ -363,10 +359,10 @@ def dropouts(case: Case, least: int) -> dict[int, Dropouts]:
     return {broker: one for broker, one in sorted(found.items()) if one.again}
 
 
-def _rows(data: ds.Dataset) -> Iterator[pa.Table]:
+def _rows(tables: Tables) -> Iterator[pa.Table]:
     """Read the table; the last row of each part is the first one of the next, to compare with."""
     last: pa.Table | None = None
-    for batch in scanned(data, _DROPOUT_COLUMNS, None, _HELD):
+    for batch in tables.scan("isr", _DROPOUT_COLUMNS, None, _HELD):
         rows = pa.Table.from_batches([batch])
         rows = rows if last is None else pa.concat_tables([last, rows])
         last = rows.slice(rows.num_rows - 1)

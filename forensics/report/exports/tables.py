@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
 from forensics.lib.text_safety import visible
 from forensics.run_output.reader import RunOutput
-from forensics.schemas import scanned
 
 TEXT = pa.string()
 FINDINGS = pa.schema(
@@ -31,11 +29,7 @@ Batches = Iterable[pa.RecordBatch]
 
 def table_names(run: RunOutput) -> list[str]:
     """List what there is: the findings and the tables that were saved."""
-    folder = run.folder / "tables"
-    found = (
-        sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.exists() else []
-    )
-    return ["findings", *(name for name in found if run.column_names(name))]
+    return ["findings", *(name for name in run.tables.names() if run.column_names(name))]
 
 
 def write_csv(run: RunOutput, folder: Path, wanted: Sequence[str] = ()) -> list[Path]:
@@ -92,8 +86,8 @@ def _table(run: RunOutput, name: str) -> tuple[pa.Schema, Batches]:
     if name == "findings":
         rows = [_finding(row) for row in run.document.get("findings") or ()]
         return FINDINGS, pa.Table.from_pylist(rows, schema=FINDINGS).to_batches()
-    data = ds.dataset(run.folder / "tables" / name, format="parquet", partitioning="hive")
-    return data.schema, scanned(data)
+    data = run.tables.dataset(name)
+    return data.schema if data else pa.schema([]), run.tables.scan(name)
 
 
 def _finding(row: dict[str, Any]) -> dict[str, Any]:
