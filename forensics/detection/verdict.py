@@ -11,7 +11,8 @@ from forensics.detection.runner import Answers
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import Catalogue
 from forensics.history.clocks.model import Clocks
-from forensics.run_output.findings import Finding, iso_time
+from forensics.lib.time_units import to_iso
+from forensics.run_output.findings import Finding
 from forensics.run_output.reader import Tables
 
 _INCIDENT = ("medium", "high", "critical")
@@ -42,8 +43,8 @@ def document(
         "verdict": verdict,
         "summary": _summary(verdict, findings),
         "window": {
-            "from": iso_time(min(moments)) if moments else None,
-            "to": iso_time(max(moments)) if moments else None,
+            "from": to_iso(min(moments)) if moments else None,
+            "to": to_iso(max(moments)) if moments else None,
         },
         "archive": {
             "files": len(rows),

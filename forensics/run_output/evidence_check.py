@@ -49,7 +49,7 @@ class CheckedLine:
 def parse_location(text: str) -> Evidence | None:
     """Read FILE:LINE.
 
-    >>> parsed("logs.tgz!broker-1/server.log:18244").line
+    >>> parse_location("logs.tgz!broker-1/server.log:18244").line
     18244
     """
     found = FILE_AND_LINE.fullmatch(text)

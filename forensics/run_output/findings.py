@@ -9,12 +9,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from forensics.lib.formatting import LEVELS
-from forensics.lib.time_units import EPOCH, SECOND
+from forensics.lib.time_units import SECOND, to_iso
 
 SEVERITIES = LEVELS[::-1]
 CONFIDENCES = ("possible", "likely", "confirmed")
@@ -69,8 +68,8 @@ class Finding:
             "severity": self.severity,
             "confidence": self.confidence,
             "title": self.title,
-            "from": iso_time(self.begin),
-            "to": iso_time(self.end),
+            "from": to_iso(self.begin),
+            "to": to_iso(self.end),
             "brokers": sorted(self.brokers),
             "partitions": sorted(self.partitions, key=_by_number),
             "clients": sorted(self.clients),
@@ -95,16 +94,6 @@ def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
 def severity_rank(severity: object) -> int:
     """Return the place of a severity, 0 for the worst; an unknown one is last."""
     return LEVELS.index(severity) if severity in LEVELS else len(LEVELS)
-
-
-def iso_time(micros: int) -> str:
-    """Format a time as in findings.json.
-
-    >>> iso_time(1_500_000)
-    '1970-01-01T00:00:01.500Z'
-    """
-    time = EPOCH + timedelta(milliseconds=micros // 1000)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _evidence(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -28,11 +28,12 @@ from forensics.engine.base import Engine
 from forensics.events.file_accounts import FileAccount, assign
 from forensics.events.packs import Catalogue
 from forensics.lib.deterministic_parquet import PART, Writer, parts, settle
+from forensics.lib.time_units import to_iso
 from forensics.parsing.time_statistics import SILENCE
 from forensics.pipeline import judge
 from forensics.report import page
 from forensics.report.time_window import WindowedRun, narrow_run
-from forensics.run_output.findings import Finding, iso_time, write_findings
+from forensics.run_output.findings import Finding, write_findings
 from forensics.run_output.reader import RunOutput
 from forensics.run_result import Stopwatch
 from forensics.schemas import BREACHES, CUTS, EVENTS, FILES, ISR, LEADERSHIP, give_back
@@ -67,7 +68,7 @@ def carried_over(findings: Sequence[Finding], week: Week) -> list[dict[str, Any]
     return [
         {
             "id": one.id, "detector": one.detector, "severity": one.severity, "title": one.title,
-            "from": iso_time(one.begin), "to": iso_time(one.end),
+            "from": to_iso(one.begin), "to": to_iso(one.end),
         }
         for one in findings
         if one.begin < week.begin <= one.end

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import word
-from forensics.lib.time_units import MINUTE
-from forensics.run_output.findings import Finding, iso_time
+from forensics.lib.time_units import MINUTE, to_iso
+from forensics.run_output.findings import Finding
 
 NAME = "clock-skew"
 # Beside a wrong time zone, a clock that is right to a tenth of a second is right.
@@ -58,7 +58,7 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
             "uncertainty_ms": row["uncertainty_ms"],
             "drift_ppm": row.get("drift_ppm"),
             "steps": [
-                {"at": iso_time(step["at"]), "ms": step["ms"]} for step in row.get("steps") or ()
+                {"at": to_iso(step["at"]), "ms": step["ms"]} for step in row.get("steps") or ()
             ],
             "node": node,
         },
@@ -119,7 +119,7 @@ def _title(row: Mapping[str, Any]) -> str:
     if steps:
         parts += [
             f"set {'forward' if step['ms'] > 0 else 'back'} by {_seconds(step['ms'])} at"
-            f" {iso_time(step['at'])[11:19]}"
+            f" {to_iso(step['at'])[11:19]}"
             for step in steps
         ]
     elif not zone or abs(offset) >= _MENTIONED_MS:

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import EXEMPLARY, DetectionContext, Row, by_time, name_of, strokes
 from forensics.detection.kafka_cli import check_command
-from forensics.run_output.findings import Finding, iso_time
+from forensics.lib.time_units import to_iso
+from forensics.run_output.findings import Finding
 
 LOSS_KINDS = (
     "partition_state",
@@ -128,7 +129,7 @@ def _window(entry: Row, old: Sequence[Row], start: int) -> dict[str, Any]:
         and row["log_end"] <= lost_from
     ]
     # The new leader leads from then on, and nobody writes to the old one.
-    return {"written_from": iso_time(max(short)) if short else None, "written_to": iso_time(start)}
+    return {"written_from": to_iso(max(short)) if short else None, "written_to": to_iso(start)}
 
 
 def _old_end(
