@@ -25,7 +25,7 @@ from forensics.detection.thresholds import load_limits
 from forensics.errors import Problem, RuleError
 from forensics.events.packs import LIMITS, Pack
 from forensics.history.rebuild import History
-from forensics.lib.yaml_with_lines import Page, root
+from forensics.lib.yaml_with_lines import FileText, rules_folder
 from forensics.run_output.reader import Tables
 
 _GROUP = "kafka_forensics.detectors"
@@ -47,7 +47,7 @@ def everyone(packs: Sequence[Pack] = ()) -> list[Detector]:
         one = _made(module, origin)
         found[one.name] = one
     for pack in packs:
-        found |= {rule.id: detector(rule) for rule in declared(pack.folder("detectors"))}
+        found |= {rule.id: detector(rule) for rule in declared(pack.pages_in("detectors"))}
         for page in _programs(pack):
             one = _made(_run(page), page.name)
             found[one.name] = one
@@ -56,11 +56,11 @@ def everyone(packs: Sequence[Pack] = ()) -> list[Detector]:
 
 def shipped_declared() -> list[Declared]:
     """Read the declared detectors that come with the package."""
-    paths = sorted((root() / "detectors").rglob("*.yaml"))
-    return declared(Page(str(path), path.read_bytes()) for path in paths)
+    paths = sorted((rules_folder() / "detectors").rglob("*.yaml"))
+    return declared(FileText(str(path), path.read_bytes()) for path in paths)
 
 
-def declared(pages: Iterable[Page]) -> list[Declared]:
+def declared(pages: Iterable[FileText]) -> list[Declared]:
     """Read declared detectors, or say in one error all that is wrong with them."""
     found: list[Declared] = []
     problems: list[Problem] = []
@@ -76,8 +76,8 @@ def declared(pages: Iterable[Page]) -> list[Declared]:
     return found
 
 
-def _programs(pack: Pack) -> Iterator[Page]:
-    return (page for page in pack.folder("detectors") if page.name.endswith(".py"))
+def _programs(pack: Pack) -> Iterator[FileText]:
+    return (page for page in pack.pages_in("detectors") if page.name.endswith(".py"))
 
 
 def _plugins() -> Iterator[tuple[Any, str]]:
@@ -89,7 +89,7 @@ def _plugins() -> Iterator[tuple[Any, str]]:
             raise RuleError([Problem(one.value, 1, says)]) from error
 
 
-def _run(page: Page) -> ModuleType:
+def _run(page: FileText) -> ModuleType:
     """Run a Python file of a pack as a module of its own."""
     module = ModuleType(f"kafka_forensics_detectors.{Path(page.name).stem}")
     module.__file__ = page.name

@@ -11,8 +11,8 @@ from forensics.detection.causality.chains import chains
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS, Needs, Sight
 from forensics.detection.suppressions import Suppressed, suppressed
+from forensics.lib.arrow_io import release_arrow_memory
 from forensics.run_output.findings import Finding, sort_findings
-from forensics.schemas import give_back
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def ask(context: DetectionContext, detectors: Iterable[Detector]) -> Answers:
             continue
         finally:
             seconds[detector.name] = round(time.monotonic() - begun, 2)
-            give_back()
+            release_arrow_memory()
         taken = [one for finding in found if (one := suppressed(finding, context.limits))]
         gone = {one.finding.id for one in taken}
         kept = [finding for finding in found if finding.id not in gone]

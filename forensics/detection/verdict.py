@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.runner import Answers
 from forensics.events.file_accounts import FileAccount
-from forensics.events.packs import Catalogue
+from forensics.events.packs import RuleSet
 from forensics.history.clocks.model import Clocks
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding
@@ -25,7 +25,7 @@ def document(
     files: Iterable[FileAccount],
     clocks: Clocks,
     answers: Answers,
-    catalogue: Catalogue,
+    catalogue: RuleSet,
 ) -> dict[str, Any]:
     """Build findings.json."""
     files, findings = list(files), answers.findings
@@ -36,7 +36,7 @@ def document(
         for moment in (one.first, one.last)
         if moment is not None
     ]
-    rows = [one.row() for one in files]
+    rows = [one.to_row() for one in files]
     rows_of_findings = [finding.to_json() for finding in findings]
     return {
         "schema": 1,
@@ -61,7 +61,7 @@ def document(
     }
 
 
-def _rules(findings: Sequence[Mapping[str, Any]], catalogue: Catalogue) -> dict[str, Any]:
+def _rules(findings: Sequence[Mapping[str, Any]], catalogue: RuleSet) -> dict[str, Any]:
     """Say of each rule that a finding's evidence rests on what its lines mean, and do not mean."""
     used = {
         str(one["rule"]).partition("@")[0]
@@ -70,7 +70,7 @@ def _rules(findings: Sequence[Mapping[str, Any]], catalogue: Catalogue) -> dict[
         if one["rule"]
     }
     return {
-        rule.id: {"means": rule.means, "beware": rule.beware}
+        rule.id: {"means": rule.description, "beware": rule.caveats}
         for rule in sorted(catalogue.rules, key=lambda rule: rule.id)
         if rule.id in used
     }

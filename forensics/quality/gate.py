@@ -22,12 +22,12 @@ import pyarrow as pa
 
 from forensics.detection.requirements import Needs
 from forensics.detection.runner import Answers, Outcome
+from forensics.lib.arrow_io import release_arrow_memory
 from forensics.quality import metrics
 from forensics.quality.expectations import TABLES, Expectation
 from forensics.quality.gx_runner import Answer, Runner
 from forensics.quality.metrics import Given
 from forensics.run_output.findings import CONFIDENCES, Finding
-from forensics.schemas import give_back
 
 CHECKS = pa.schema(
     [
@@ -139,7 +139,7 @@ def check(given: Given, expectations: Iterable[Expectation], docs: Path | None =
         if mine := wanted.get(table):
             frame = _frame(table, given)
             # What it was read from grows with the archive.
-            give_back()
+            release_arrow_memory()
             answers = runner.ask(table, frame, mine)
             checks += [
                 _check(one, answer, frame, given) for one, answer in zip(mine, answers, strict=True)

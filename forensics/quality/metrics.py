@@ -45,7 +45,7 @@ class Given:
     @cached_property
     def rows(self) -> pa.Table:
         """The rows of the table of files, in the order of `files`."""
-        return pa.Table.from_pylist([one.row() for one in self.files], schema=FILES)
+        return pa.Table.from_pylist([one.to_row() for one in self.files], schema=FILES)
 
     @cached_property
     def accounts(self) -> Mapping[str, FileAccount]:

@@ -10,14 +10,20 @@ from dataclasses import dataclass
 import pyarrow.dataset as ds
 
 from forensics.errors import ForensicsError
-from forensics.events.packs import catalogue
-from forensics.ingest.line_lookup import Line, Place, command, digest_and_head, look_up
-from forensics.ingest.read_plan import plan
+from forensics.events.packs import load_rule_set
+from forensics.ingest.line_lookup import (
+    FoundFile,
+    FoundLine,
+    digest_and_head,
+    look_up_lines,
+    shell_command,
+)
+from forensics.ingest.read_plan import plan_reading
 from forensics.ingest.record_starts import Signature, find_lines
-from forensics.ingest.wrapper_detection import choose
-from forensics.lib.secrets import Names, masked
+from forensics.ingest.wrapper_detection import detect_wrappers
+from forensics.lib.secrets import NameMasker, mask_text
 from forensics.lib.text_safety import visible
-from forensics.parsing.entries import grouped, signatures
+from forensics.parsing.entries import group_layouts, group_signatures
 from forensics.run_output.reader import Evidence, Finding, RunOutput
 
 # Tables cut long quotes, to no less than this; a shorter quote must be the whole line.
@@ -34,9 +40,9 @@ class CheckedLine:
     # line; lost: no such file
     state: str
     message: str
-    place: Place | None = None
-    line: Line | None = None
-    context: tuple[Line, ...] = ()
+    place: FoundFile | None = None
+    line: FoundLine | None = None
+    context: tuple[FoundLine, ...] = ()
     command: str | None = None
 
     @property
@@ -55,7 +61,7 @@ def parse_location(text: str) -> Evidence | None:
     if not match or not int(match["line"]):
         return None
     # Secrets in names are masked in the tables.
-    return Evidence(Names().shown(match["file"]), int(match["line"]), "")
+    return Evidence(NameMasker().mask(match["file"]), int(match["line"]), "")
 
 
 def find_finding(run: RunOutput, name: str) -> Finding:
@@ -79,7 +85,7 @@ def check_evidence(
     wanted: dict[str, list[int]] = {}
     for cited in evidence:
         wanted.setdefault(cited.file, []).append(cited.line or 1)
-    places = look_up(plan(archives), wanted, context)
+    places = look_up_lines(plan_reading(archives), wanted, context)
     checker = _Checker(run)
     return [checker.check(cited, places[cited.file], context) for cited in evidence]
 
@@ -91,7 +97,7 @@ class _Checker:
         self._run = run
         self._digests: dict[str, tuple[str, bytes]] = {}
 
-    def check(self, cited: Evidence, places: Sequence[Place], context: int) -> CheckedLine:
+    def check(self, cited: Evidence, places: Sequence[FoundFile], context: int) -> CheckedLine:
         if not places:
             return CheckedLine(cited, "lost", "no file of these archives has this name")
         if not cited.text and self._run:
@@ -99,7 +105,7 @@ class _Checker:
         checked = [self._check_at(cited, place, context) for place in places]
         return next((line for line in checked if line.state == "same"), checked[0])
 
-    def _check_at(self, cited: Evidence, place: Place, context: int) -> CheckedLine:
+    def _check_at(self, cited: Evidence, place: FoundFile, context: int) -> CheckedLine:
         number = cited.line or 1
         line = place.lines.get(number)
         if line is None:
@@ -108,13 +114,13 @@ class _Checker:
             return CheckedLine(cited, "gone", f"there is no such line: {why}", place)
         first, last = max(1, number - context), number + context
         around = tuple(place.lines[near] for near in range(first, last + 1) if near in place.lines)
-        shell = command(place.opened.split.path, place.opened.steps, first, last)
+        shell = shell_command(place.location.split.path, place.location.steps, first, last)
         state, message = self._compare(cited, place, line)
-        if place.opened.file != cited.file:
-            message += f"; the file is now called {visible(place.opened.file)}"
+        if place.location.file != cited.file:
+            message += f"; the file is now called {visible(place.location.file)}"
         return CheckedLine(cited, state, message, place, line, around, shell)
 
-    def _compare(self, cited: Evidence, place: Place, line: Line) -> tuple[str, str]:
+    def _compare(self, cited: Evidence, place: FoundFile, line: FoundLine) -> tuple[str, str]:
         if cited.text and _is_quote(cited.text, line.text):
             return "same", "the line that was cited"
         digest = self._saved_digest(cited)
@@ -138,10 +144,10 @@ class _Checker:
         )
         return next(digests, None)
 
-    def _digest_and_head(self, place: Place) -> tuple[str, bytes]:
-        name = f"{place.opened.split.path}\0{place.opened.file}"
+    def _digest_and_head(self, place: FoundFile) -> tuple[str, bytes]:
+        name = f"{place.location.split.path}\0{place.location.file}"
         if name not in self._digests:
-            self._digests[name] = digest_and_head(place.opened)
+            self._digests[name] = digest_and_head(place.location)
         return self._digests[name]
 
 
@@ -158,7 +164,7 @@ def _with_quote(run: RunOutput, cited: Evidence) -> Evidence:
 def _is_quote(text: str, line: bytes) -> bool:
     """Return True if a text is a line, or the begin of a long one."""
     # Quotes are masked; mask both, since an older run may not have been.
-    whole, quote = (masked(_readable(one)) for one in (line.decode("utf-8", "replace"), text))
+    whole, quote = (mask_text(_readable(one)) for one in (line.decode("utf-8", "replace"), text))
     # Tables cut bytes, so that the last character may be half of one.
     start = quote.rstrip("\ufffd")
     return quote == whole or (len(quote.encode()) >= MIN_CUT_BYTES and whole.startswith(start))
@@ -170,10 +176,10 @@ def _readable(text: str) -> str:
 
 def _unwrap(line: bytes, head: bytes) -> bytes:
     """Take a line out of the wrapper that Docker, Kubernetes and others put around it."""
-    wrapping = choose(head, _signatures())
+    wrapping = detect_wrappers(head, _signatures())
     if wrapping is None:
         return line
-    opened = wrapping.open(find_lines(line, final=True), torn_before=False)
+    opened = wrapping.unwrap(find_lines(line, final=True), torn_before=False)
     if not len(opened):
         return line
     return bytes(opened.data[int(opened.starts[0]) : int(opened.ends[0])].tobytes())
@@ -181,4 +187,4 @@ def _unwrap(line: bytes, head: bytes) -> bytes:
 
 @functools.cache
 def _signatures() -> tuple[Signature, ...]:
-    return tuple(signatures(grouped(catalogue().layouts)))
+    return tuple(group_signatures(group_layouts(load_rule_set().layouts)))

@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import clock, millis
+from forensics.lib.arrow_io import read_batches
+from forensics.lib.formatting import parse_millis, time_text
 from forensics.run_output.findings import severity_rank
-from forensics.schemas import scanned
 
 Times = npt.NDArray[np.int64]
 
@@ -155,7 +155,7 @@ class Tables:
     ) -> Iterator[pa.RecordBatch]:
         """Yield a table in batches, as it was written, in bounded memory."""
         data = self.dataset(name)
-        return scanned(data, columns, where, rows) if data else iter(())
+        return read_batches(data, columns, where, rows) if data else iter(())
 
     def read(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
@@ -250,7 +250,7 @@ class RunOutput:
     def window(self) -> tuple[int, int] | None:
         """The times of the first and the last log line; None if no line has a time."""
         named = self.document.get("window") or {}
-        start, end = millis(named.get("from")), millis(named.get("to"))
+        start, end = parse_millis(named.get("from")), parse_millis(named.get("to"))
         return (start, end) if start is not None and end is not None and start < end else None
 
     @property
@@ -361,8 +361,8 @@ def _finding(row: Mapping[str, Any]) -> Finding:
         severity=str(row.get("severity") or "info"),
         confidence=str(row.get("confidence") or "possible"),
         title=str(row.get("title") or ""),
-        start_ms=millis(row.get("from")),
-        end_ms=millis(row.get("to")),
+        start_ms=parse_millis(row.get("from")),
+        end_ms=parse_millis(row.get("to")),
         brokers=tuple(row.get("brokers") or ()),
         partitions=tuple(map(str, row.get("partitions") or ())),
         clients=tuple(map(str, row.get("clients") or ())),
@@ -387,6 +387,6 @@ def _evidence(row: Mapping[str, Any]) -> Evidence:
 
 def short_time(run: RunOutput, time: int | None, *, exact: bool = False) -> str:
     """Format a time, without the date if all logs are of one day."""
-    text = clock(time, exact=exact)
-    days = {clock(edge)[:10] for edge in run.window or ()}
+    text = time_text(time, exact=exact)
+    days = {time_text(edge)[:10] for edge in run.window or ()}
     return text[11:] if time is not None and days == {text[:10]} else text

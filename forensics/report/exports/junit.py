@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from forensics.lib.formatting import span
+from forensics.lib.formatting import span_text
 from forensics.report.headline import verdict_sentence
 from forensics.report.html import Markup, join, tag
 from forensics.run_output.reader import Finding, RunOutput
@@ -64,7 +64,7 @@ def _verdict(run: RunOutput) -> _Case:
 def _finding(finding: Finding) -> _Case:
     evidence = finding.evidence[:_MAX_QUOTES]
     quotes = [f"{line.file}:{line.line}\n  {line.text}" for line in evidence]
-    when = f"confidence {finding.confidence}, {span(finding.start_ms, finding.end_ms)}"
+    when = f"confidence {finding.confidence}, {span_text(finding.start_ms, finding.end_ms)}"
     return _Case(
         finding.detector,
         name=f"{finding.id} {finding.title}",

@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from forensics.history.clocks.model import Clocks
-from forensics.sandbox import tried
+from forensics.sandbox import run_archives
 from tests.history.wrong_clocks import (
     Wrong,
     by,
@@ -43,7 +43,7 @@ class Read:
 
 def read(logs: Path, out: Path) -> Read:
     """Read an archive as far as leadership."""
-    found = tried([str(logs)], out)
+    found = run_archives([str(logs)], out)
     led = ds.dataset(found.tables.folder / "leadership", format="parquet").to_table()
     led = led.append_column("at", led["started_at"].cast(pa.int64()))
     leaders = {
