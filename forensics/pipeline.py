@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 from forensics import run_result
 from forensics.detection import verdict
-from forensics.detection.registry import find
-from forensics.detection.runner import Answers
+from forensics.detection.registry import detect
+from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine, Notify
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.engine.spark import SparkEngine, translate_spark_errors
@@ -50,10 +50,10 @@ from forensics.history.rebuild import (
 )
 from forensics.ingest.read_plan import ReadPlan, plan_reading
 from forensics.lib.arrow_io import read_events, release_arrow_memory
-from forensics.quality.expectations import suites
-from forensics.quality.gate import check, lowered, told
-from forensics.quality.gx_runner import checked_suites, prepare
-from forensics.quality.metrics import Given
+from forensics.quality.expectations import load_expectations
+from forensics.quality.gate import apply_gate, downgrade_results, run_checks
+from forensics.quality.gx_runner import load_checked_expectations, preload_library
+from forensics.quality.metrics import GateInput
 from forensics.report.page import draw_report
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import Tables
@@ -161,7 +161,7 @@ def write_table(table: pa.Table, target: Path) -> None:
     pq.write_table(table, target / "part-0.parquet", compression="zstd")
 
 
-def _all(answers: Answers) -> Answers:
+def _all(answers: DetectionResults) -> DetectionResults:
     return answers
 
 
@@ -172,8 +172,8 @@ def detect_and_gate(  # noqa: PLR0913
     settings: Settings,
     watch: Stopwatch,
     *,
-    select: Callable[[Answers], Answers] = _all,
-) -> tuple[dict[str, Any], Answers]:
+    select: Callable[[DetectionResults], DetectionResults] = _all,
+) -> tuple[dict[str, Any], DetectionResults]:
     """Turn history into findings, check what they rest on, and trust them no further than that.
 
     `select` takes the answers that are told of out of all that are found.
@@ -181,14 +181,16 @@ def detect_and_gate(  # noqa: PLR0913
     packs = [open_pack(path) for path in settings.packs]
     tables = Tables(settings.tables)
     with watch.stage("incidents"):
-        answers = select(find(tables, past, packs))
+        answers = select(detect(tables, past, packs))
     with watch.stage("quality"):
-        given = Given(tables, list(files.values()), past.clocks, answers.findings)
-        gate = check(given, suites(packs), settings.data_docs)
-        answers, gate = lowered(answers, gate, given)
+        given = GateInput(tables, list(files.values()), past.clocks, answers.findings)
+        gate = run_checks(given, load_expectations(packs), settings.data_docs)
+        answers, gate = downgrade_results(answers, gate, given)
         write_table(gate.table(), settings.tables / "checks")
-        document = verdict.document(tables, files.values(), past.clocks, answers, rules)
-    return told(document, gate, given), answers
+        document = verdict.build_findings_document(
+            tables, files.values(), past.clocks, answers, rules
+        )
+    return apply_gate(document, gate, given), answers
 
 
 def postmortem(
@@ -219,7 +221,7 @@ def _run_stages(settings: Settings, say: Notify, watch: Stopwatch) -> dict[str, 
     packs = [open_pack(path) for path in settings.packs]
     rules = load_rule_set(packs)
     # What is wrong with somebody's own expectations is told before the work, not after it.
-    checked_suites(packs)
+    load_checked_expectations(packs)
     with watch.stage("plan"):
         work = plan_reading(settings.archives, settings.split_size)
     for label, problem in work.problems:
@@ -228,7 +230,7 @@ def _run_stages(settings: Settings, say: Notify, watch: Stopwatch) -> dict[str, 
     settings.tables.mkdir(parents=True, exist_ok=True)
     with translate_spark_errors():
         with watch.stage("start"):
-            prepare()
+            preload_library()
             cluster = SparkEngine(settings.master, watch.listener)
         try:
             with watch.stage("scan"):
@@ -268,7 +270,7 @@ def finish_run(  # noqa: PLR0913
 
 
 def _figures(
-    document: Mapping[str, Any], files: Mapping[str, FileAccount], answers: Answers
+    document: Mapping[str, Any], files: Mapping[str, FileAccount], answers: DetectionResults
 ) -> dict[str, Any]:
     """Gather the figures that an end summary tells."""
     levels = Counter(one["severity"] for one in document["findings"])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics import run_result
-from forensics.detection.registry import everyone
+from forensics.detection.registry import all_detectors
 from forensics.engine.base import Engine, Notify
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.engine.spark import SparkEngine, translate_spark_errors
@@ -19,7 +19,7 @@ from forensics.events.packs import load_rule_set, open_pack, packs_to_json
 from forensics.ingest.read_plan import split_files
 from forensics.lib.storage import display, is_remote
 from forensics.pipeline import load_accounts
-from forensics.quality.gx_runner import checked_suites, prepare
+from forensics.quality.gx_runner import load_checked_expectations, preload_library
 from forensics.run_result import ExitCode, RunOutcome, Stopwatch
 from forensics.settings import SPLIT_SIZE, Settings
 from forensics.weekly.iso_week import Week
@@ -131,9 +131,9 @@ def _run(
     packs = [open_pack(path) for path in wishes.packs]
     rules, book = load_rule_set(packs), digest_rules(packs)
     # What is wrong with somebody's own expectations is told before the work, not after it.
-    checked_suites(packs)
+    load_checked_expectations(packs)
     # The same holds for notes.
-    notes = load_notes(shelf.root, [one.name for one in everyone(packs)])
+    notes = load_notes(shelf.root, [one.name for one in all_detectors(packs)])
     store = Store(shelf.begin(), book, notes)
     with ExitStack() as opened:
         engine = _LazyEngine(engines, opened, watch)
@@ -244,7 +244,7 @@ class _LazyEngine:
     def __call__(self) -> Engine:
         if self._engine is None:
             with self._watch.stage("start"):
-                prepare()
+                preload_library()
                 self._engine = self._opened.enter_context(self._engines())
         return self._engine
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.runner import Answers
+from forensics.detection.runner import DetectionResults
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import RuleSet
 from forensics.history.clocks.model import Clocks
@@ -20,11 +20,11 @@ _INCIDENT = ("medium", "high", "critical")
 _READ_SHARE = 0.5
 
 
-def document(
+def build_findings_document(
     tables: Tables,
     files: Iterable[FileAccount],
     clocks: Clocks,
-    answers: Answers,
+    answers: DetectionResults,
     catalogue: RuleSet,
 ) -> dict[str, Any]:
     """Build findings.json."""
