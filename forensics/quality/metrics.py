@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
-from forensics.lib.arrow_io import read_batches
 from forensics.lib.time_units import DAY, to_datetime
 from forensics.quality.expectations import TABLES
 from forensics.run_output.findings import Finding

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, sort_findings
 
 PLACE = {"file": "a.log", "line": 7, "text": "x", "at": 5}

@@ -24,9 +24,9 @@ from forensics.detection.causality.links import (
     recovery_text,
 )
 from forensics.detection.context import DetectionContext, Row
-from forensics.detection.shared.leader_moves import MoveHistory, Shifts
+from forensics.detection.shared.leader_moves import MoveHistory
 from forensics.lib.time_units import SECOND, to_iso
-from forensics.run_output.findings import Finding, SEVERITIES, iso_time
+from forensics.run_output.findings import SEVERITIES, Finding
 
 _INCIDENT = SEVERITIES.index("medium")
 # Nobody reads more of them; what is left out is counted.

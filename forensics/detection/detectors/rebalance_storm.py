@@ -14,9 +14,13 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time
-from forensics.detection.kafka_cli import quote, word
-from forensics.detection.requirements import LogRequirements, Needs
-from forensics.detection.shared.event_sessions import Burst, EVIDENCE_COLUMNS, EventSession, PLACE, bursts, find_sessions
+from forensics.detection.kafka_cli import quote
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.event_sessions import (
+    EVIDENCE_COLUMNS,
+    EventSession,
+    find_sessions,
+)
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
 
