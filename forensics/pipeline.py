@@ -56,6 +56,7 @@ from forensics.quality.gx_runner import load_checked_expectations, preload_libra
 from forensics.quality.metrics import GateInput
 from forensics.report.page import draw_report
 from forensics.run_output.findings import WORST_FIRST, write_findings
+from forensics.run_output.reader import Tables
 from forensics.run_result import ExitCode, RunOutcome, Stopwatch
 from forensics.run_summary import summarise_coverage
 from forensics.schemas import BREACHES, CLOCKS, CUTS, EVENTS, FILES, ISR, LEADERSHIP
@@ -178,15 +179,16 @@ def detect_and_gate(  # noqa: PLR0913
     `select` takes the answers that are told of out of all that are found.
     """
     packs = [open_pack(path) for path in settings.packs]
+    tables = Tables(settings.tables)
     with watch.stage("incidents"):
-        answers = select(detect(settings.tables, past, packs))
+        answers = select(detect(tables, past, packs))
     with watch.stage("quality"):
-        given = GateInput(settings.tables, list(files.values()), past.clocks, answers.findings)
+        given = GateInput(tables, list(files.values()), past.clocks, answers.findings)
         gate = run_checks(given, load_expectations(packs), settings.data_docs)
         answers, gate = downgrade_results(answers, gate, given)
         write_table(gate.table(), settings.tables / "checks")
         document = verdict.build_findings_document(
-            settings.tables, files.values(), past.clocks, answers, rules
+            tables, files.values(), past.clocks, answers, rules
         )
     return apply_gate(document, gate, given), answers
 

@@ -23,6 +23,7 @@ from forensics.events.packs import Pack, packs_to_json
 from forensics.history.rebuild import History
 from forensics.ingest.read_plan import plan_reading
 from forensics.pipeline import rebuild_history, scan_archives
+from forensics.run_output.reader import Tables
 from forensics.settings import Settings
 
 
@@ -32,7 +33,7 @@ class SandboxRun:
 
     files: Mapping[str, FileAccount]
     past: History
-    tables: Path
+    tables: Tables
 
     def context(self, limits: Mapping[str, Mapping[str, Any]] | None = None) -> DetectionContext:
         """Put the case together that detectors look at."""
@@ -47,7 +48,7 @@ def run_archives(archives: Iterable[str], out: Path, packs: Sequence[Pack] = ())
     engine = LocalEngine()
     files = scan_archives(engine, work, packs_to_json(packs), settings, _ignore_progress)
     past = rebuild_history(engine, files, settings, _ignore_progress)
-    return SandboxRun(files, past, settings.tables)
+    return SandboxRun(files, past, Tables(settings.tables))
 
 
 def run_lines(logs: Mapping[str, str], out: Path, packs: Sequence[Pack] = ()) -> SandboxRun:

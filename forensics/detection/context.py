@@ -11,20 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from forensics.detection.confidence import rate_confidence
 from forensics.detection.kafka_cli import KafkaCli
 from forensics.detection.requirements import Visibility
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.rebuild import History
-from forensics.lib.arrow_io import read_batches
-from forensics.run_output.findings import Finding
+from forensics.run_output.findings import Finding, PartitionLoss
+from forensics.run_output.reader import Tables
 
 Row = dict[str, Any]
 # Of the partitions that one finding is about, so many give it their lines.
@@ -40,6 +38,7 @@ class FindingDetails(TypedDict, total=False):
     partitions: Sequence[str]
     clients: Sequence[str]
     measures: Mapping[str, Any]
+    losses: Sequence[PartitionLoss]
     explanation: str
     actions: Sequence[str]
     why: str
@@ -50,7 +49,7 @@ class FindingDetails(TypedDict, total=False):
 class DetectionContext:
     """Tables, history and limits of one run."""
 
-    tables: Path
+    tables: Tables
     history: History
     limits: Mapping[str, Mapping[str, Any]]
 
@@ -64,41 +63,28 @@ class DetectionContext:
         self, table: str, where: pc.Expression | None, columns: Sequence[str] | None = None
     ) -> Iterator[Row]:
         """Read rows as `rows` does, a few at a time, in the order of the table."""
-        for batch in read_batches(self._dataset(table), columns, where, _HELD):
+        for batch in self.tables.scan(table, columns, where, _HELD):
             yield from self._rows(pa.Table.from_batches([batch]))
 
     def batches(
         self, table: str, where: pc.Expression | None, columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
         """Read a table as Arrow does: for questions about so many rows that each costs too much."""
-        yield from read_batches(self._dataset(table), columns, where, _HELD)
+        yield from self.tables.scan(table, columns, where, _HELD)
 
     def first_rows(self, table: str, limit: int, where: pc.Expression | None = None) -> list[Row]:
         """Read the first rows of a table that may be as long as the archive, or may be missing."""
-        if not (self.tables / table).is_dir():
-            return []
         return list(islice(self.each(table, where), limit))
 
     def count_beyond(self, table: str, limit: int, where: pc.Expression | None = None) -> int:
         """Count the rows that `some` leaves out: what is not looked at must be said."""
-        if not (self.tables / table).is_dir():
-            return 0
-        return max(0, int(self._dataset(table).count_rows(filter=where)) - limit)
+        return max(0, self.tables.count_rows(table, where) - limit)
 
     def first_events(self, kind: str, limit: int, where: pc.Expression) -> list[Row]:
         """Read the first events of a kind by corrected time, of however many there are."""
         columns = ["ts", "node", "file", "line", "text", "rule"]
         chosen = (pc.field("kind") == kind) & pc.field("ts").is_valid() & where
         return heapq.nsmallest(limit, self.each("events", chosen, columns), key=by_time)
-
-    def _dataset(self, table: str) -> ds.Dataset:
-        if table not in self._datasets:
-            self._datasets[table] = ds.dataset(self.tables / table, format="parquet")
-        return self._datasets[table]
-
-    @cached_property
-    def _datasets(self) -> dict[str, ds.Dataset]:
-        return {}
 
     def _rows(self, found: pa.Table) -> list[Row]:
         for at, field in enumerate(found.schema):

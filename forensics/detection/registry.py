@@ -26,11 +26,12 @@ from forensics.errors import Problem, RuleError
 from forensics.events.packs import LIMITS, Pack
 from forensics.history.rebuild import History
 from forensics.lib.yaml_with_lines import FileText, rules_folder
+from forensics.run_output.reader import Tables
 
 _GROUP = "kafka_forensics.detectors"
 
 
-def detect(tables: Path, past: History, packs: Sequence[Pack] = ()) -> DetectionResults:
+def detect(tables: Tables, past: History, packs: Sequence[Pack] = ()) -> DetectionResults:
     """Ask every detector, also those of packs, and give the findings worst first."""
     asked = all_detectors(packs)
     pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]

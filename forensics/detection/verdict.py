@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from forensics.detection.runner import DetectionResults
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import RuleSet
 from forensics.history.clocks.model import Clocks
 from forensics.history.log_coverage import LACKING_STATES
-from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding, iso_time
+from forensics.lib.time_units import to_iso
+from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding
+from forensics.run_output.reader import Tables
 
 INCIDENT, CLEAR, CANNOT_TELL = "incident", "clear", "cannot_tell"
 # With a smaller share of lines in a known layout, silence proves nothing; that no record was lost
@@ -78,7 +78,7 @@ def withhold_verdict(document: Mapping[str, Any], summary: str) -> dict[str, Any
 
 
 def build_findings_document(
-    tables: Path,
+    tables: Tables,
     files: Iterable[FileAccount],
     clocks: Clocks,
     results: DetectionResults,
@@ -87,15 +87,12 @@ def build_findings_document(
     """Build findings.json."""
     files, findings = list(files), results.findings
     rows = [one.to_row() for one in files]
-    leadership = ds.dataset(tables / "leadership", format="parquet")
     # That a node was silent for long hides nothing: where nothing happens, there is little to say.
-    lacking = pc.field("state").isin(LACKING_STATES)
     verdict = decide_verdict(
         (finding.severity for finding in findings),
         rows,
-        knows_leaders=leadership.count_rows(filter=pc.field("how") == "observed") > 0,
-        lacks_logs=(tables / "coverage").is_dir()
-        and ds.dataset(tables / "coverage", format="parquet").count_rows(filter=lacking) > 0,
+        knows_leaders=tables.count_rows("leadership", pc.field("how") == "observed") > 0,
+        lacks_logs=tables.count_rows("coverage", pc.field("state").isin(LACKING_STATES)) > 0,
     )
     moments = [
         clocks.correct(one.node, moment)
@@ -109,8 +106,8 @@ def build_findings_document(
         "verdict": verdict,
         "summary": _summary(verdict, findings),
         "window": {
-            "from": iso_time(min(moments)) if moments else None,
-            "to": iso_time(max(moments)) if moments else None,
+            "from": to_iso(min(moments)) if moments else None,
+            "to": to_iso(max(moments)) if moments else None,
         },
         "archive": {
             "files": len(rows),

@@ -153,7 +153,7 @@ def run_checks(
 
 def _frame(table: str, run: GateInput) -> pd.DataFrame:
     columns = list(TABLES[table].columns)
-    if table in ("archive", "files", "findings") or run.has(table):
+    if table in ("archive", "files", "findings") or run.tables.has(table):
         return _FRAMES[table](run)[columns]
     return pd.DataFrame({name: pd.Series([], dtype=float) for name in columns})
 

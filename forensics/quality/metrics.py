@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,14 +22,13 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
-from forensics.lib.arrow_io import read_batches
-from forensics.lib.time_units import DAY
+from forensics.lib.time_units import DAY, to_datetime
 from forensics.quality.expectations import TABLES
 from forensics.run_output.findings import Finding
+from forensics.run_output.reader import Tables
 from forensics.schemas import FILES
 
 
@@ -39,22 +36,10 @@ from forensics.schemas import FILES
 class GateInput:
     """One run, as far as it can be judged."""
 
-    tables: Path
+    tables: Tables
     files: Sequence[FileAccount]
     clocks: Clocks = field(default_factory=lambda: Clocks({}, {}, ()))
     findings: Sequence[Finding] = ()
-
-    def read(self, table: str, columns: Sequence[str]) -> pa.Table:
-        """Read some columns of a small table; one that was not saved has no rows."""
-        return self.data(table).to_table(list(columns))
-
-    def data(self, table: str) -> ds.Dataset:
-        """Open a saved table."""
-        return ds.dataset(self.tables / table, format="parquet")
-
-    def has(self, table: str) -> bool:
-        """Whether a table was saved."""
-        return (self.tables / table).is_dir()
 
     @cached_property
     def rows(self) -> pa.Table:
@@ -71,7 +56,7 @@ class GateInput:
         """The ids that a replica list, an ISR, a registration or a node's own logs name."""
         found: set[int | None] = set()
         for table, columns in (("lanes", ("broker",)), ("isr", ("isr", "replicas"))):
-            for batch in read_batches(self.data(table), columns) if self.has(table) else ():
+            for batch in self.tables.scan(table, columns):
                 for column in batch.columns:
                     flat = column.flatten() if pa.types.is_list(column.type) else column
                     found.update(flat.unique().to_pylist())
@@ -105,13 +90,12 @@ def measure_archive(run: GateInput) -> pd.DataFrame:
     """Measure all of it in one row."""
     sums = {name: pc.sum(run.rows[name]).as_py() or 0 for name in ("lines", "records", "events")}
     unparsed = pc.sum(run.rows["unparsed_lines"]).as_py() or 0
-    epochs = run.data("leadership").count_rows() if run.has("leadership") else 0
     row = {
         "files": len(run.files),
         "nodes": len({one.node for one in run.files if one.node}),
         **sums,
         "parsed_share": 1.0 - unparsed / max(sums["lines"], 1),
-        "leader_epochs": epochs,
+        "leader_epochs": run.tables.count_rows("leadership"),
         "findings": len(run.findings),
     }
     return pd.DataFrame([row])
@@ -138,7 +122,7 @@ def measure_files(run: GateInput) -> pd.DataFrame:
 
 def measure_events(run: GateInput) -> pd.DataFrame:
     """Count the events of each kind in each file, and what is odd about them."""
-    found = [_flagged(batch, run.brokers) for batch in read_batches(run.data("events"), _READ)]
+    found = [_flagged(batch, run.brokers) for batch in run.tables.scan("events", _READ)]
     names = ["file", "node", "kind"]
     if not found:
         empty = {name: pd.Series([], dtype=object) for name in names}
@@ -191,11 +175,7 @@ def _moments(one: FileAccount) -> Iterator[int]:
 
 def _year(one: FileAccount) -> int | None:
     first = min(_moments(one), default=None)
-    return None if first is None else _moment(first).year
-
-
-def _moment(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / 1e6, UTC)
+    return None if first is None else to_datetime(first).year
 
 
 def _ahead(accounts: Sequence[FileAccount], run: GateInput) -> list[float | None]:
@@ -253,7 +233,7 @@ def measure_clocks(run: GateInput) -> pd.DataFrame:
     """Give the clocks as they were found."""
     names = ["node", "offset_ms", "uncertainty_ms", "anchors", "zone_shift_minutes", "kind",
              "drift_ppm", "steps"]  # fmt: skip
-    table = run.read("clocks", names)
+    table = run.tables.read("clocks", names)
     lengths = pc.fill_null(pc.list_value_length(table["steps"]), 0)
     table = table.set_column(names.index("steps"), "steps", lengths)
     frame: pd.DataFrame = table.to_pandas()
@@ -263,14 +243,14 @@ def measure_clocks(run: GateInput) -> pd.DataFrame:
 def measure_lanes(run: GateInput) -> pd.DataFrame:
     """Measure each stretch of each node's life."""
     names = ["node", "role", "state", "started_at", "ended_at", "evidence"]
-    frame = _timed(run.read("lanes", names), ["node", "role"])
+    frame = _timed(run.tables.read("lanes", names), ["node", "role"])
     return frame[["node", "role", "state", "seconds", "overlap", "evidence"]]
 
 
 def measure_coverage(run: GateInput) -> pd.DataFrame:
     """Measure each stretch of what a log covers."""
     names = ["node", "role", "log", "state", "started_at", "ended_at", "files", "records"]
-    frame = _timed(run.read("coverage", names), ["node", "role", "log"])
+    frame = _timed(run.tables.read("coverage", names), ["node", "role", "log"])
     return frame[["node", "role", "log", "state", "seconds", "overlap", "files", "records"]]
 
 
@@ -292,13 +272,10 @@ def _timed(table: pa.Table, keys: Sequence[str]) -> pd.DataFrame:
 
 def _parts(run: GateInput, table: str) -> Iterator[pa.Table]:
     """Give a table in parts; a partition's rows stand together, and no part cuts through them."""
-    if not run.has(table):
-        return
-    data = run.data(table)
     epoch = "leader_epoch" if table == "leadership" else "partition_epoch"
     columns = [*_COMMON, epoch]
     held = pa.table({})
-    for batch in read_batches(data, columns):
+    for batch in run.tables.scan(table, columns):
         slim = _slim(pa.Table.from_batches([batch]), epoch)
         held = pa.concat_tables([held, slim]) if len(held) else slim
         if len(held) >= _PART:

@@ -34,11 +34,12 @@ from forensics.lib.deterministic_parquet import (
     iter_tables,
     merge_files,
 )
+from forensics.lib.time_units import to_arrow_timestamp, to_iso
 from forensics.parsing.time_statistics import MIN_SILENCE
 from forensics.pipeline import detect_and_gate
 from forensics.report import page
 from forensics.report.time_window import WindowedRun, narrow_run
-from forensics.run_output.findings import Finding, iso_time, write_findings
+from forensics.run_output.findings import Finding, write_findings
 from forensics.run_output.reader import RunOutput
 from forensics.run_result import Stopwatch
 from forensics.schemas import BREACHES, CUTS, EVENTS, FILES, ISR, LEADERSHIP
@@ -73,7 +74,7 @@ def carried_over(findings: Sequence[Finding], week: Week) -> list[dict[str, Any]
     return [
         {
             "id": one.id, "detector": one.detector, "severity": one.severity, "title": one.title,
-            "from": iso_time(one.begin), "to": iso_time(one.end),
+            "from": to_iso(one.begin), "to": to_iso(one.end),
         }
         for one in findings
         if one.begin < week.begin <= one.end
@@ -213,7 +214,7 @@ class WeekBuilder:
 
     def _events(self, week: Week, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Give the events of a week, of the day before and the day after, in a fixed order."""
-        begin, end = (pa.scalar(at, EVENTS.field("ts").type) for at in week.padded_range)
+        begin, end = map(to_arrow_timestamp, week.padded_range)
         inside = (pc.field("ts") >= begin) & (pc.field("ts") < end)
         for one in (week.shift(-1), week, week.shift(1)):
             path = self.draft.find(events_file(one))

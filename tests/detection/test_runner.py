@@ -18,6 +18,7 @@ from forensics.detection.thresholds import find_expired_suppressions, load_limit
 from forensics.errors import RuleError
 from forensics.lib.yaml_with_lines import FileText
 from forensics.run_output.findings import Finding
+from forensics.run_output.reader import Tables
 from tests.detection.cases import SECOND, case, event, logs, row
 
 NAME = "flapping-broker"
@@ -140,10 +141,10 @@ def test_a_quiet_detector_names_what_it_did_not_see(tmp_path: Path) -> None:
         outcome.reasons
     )
     assert ["broker-1"] == [
-        one["node"] for one in Visibility(tmp_path).gaps(50 * SECOND, 99 * SECOND)
+        one["node"] for one in Visibility(Tables(tmp_path)).gaps(50 * SECOND, 99 * SECOND)
     ]
-    assert [] == list(Visibility(tmp_path).gaps(3661 * SECOND, 3662 * SECOND))
-    assert [] == list(Visibility(tmp_path).gaps(0, 9 * SECOND, ["broker-2"]))
+    assert [] == list(Visibility(Tables(tmp_path)).gaps(3661 * SECOND, 3662 * SECOND))
+    assert [] == list(Visibility(Tables(tmp_path)).gaps(0, 9 * SECOND, ["broker-2"]))
 
 
 def test_only_some_of_many_holes_are_named(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from forensics.quality import metrics
 from forensics.quality.expectations import TABLES
 from forensics.quality.metrics import GateInput
 from forensics.run_output.findings import Finding
+from forensics.run_output.reader import Tables
 
 Row = dict[str, Any]
 SECOND = 1_000_000
@@ -29,7 +30,7 @@ def given(folder: Path, **run: Sequence[Row]) -> GateInput:
         (folder / name).mkdir()
         found = pa.Table.from_pylist(list(rows), schema=getattr(schemas, name.upper()))
         pq.write_table(found, folder / name / "part-0.parquet")
-    return GateInput(folder, ())
+    return GateInput(Tables(folder), ())
 
 
 def state(number: int, begin: float | None, end: float | None, **more: Any) -> Row:
@@ -98,7 +99,7 @@ def test_a_long_table_is_measured_in_parts_that_never_cut_a_partition(
 ) -> None:
     """The two epochs lie on both sides of what would be a cut."""
     monkeypatch.setattr(metrics, "_PART", 2)
-    monkeypatch.setattr(metrics, "read_batches", _one_by_one)
+    monkeypatch.setattr(Tables, "scan", _one_by_one)
     rows = [state(0, 1, 2), state(0, 1, 2, partition=1), state(3, 2, 3, partition=1)]
     rows += [state(3, 3, 4, partition=1), state(0, 9, 5, topic="u"), state(1, 6, 7, topic="u")]
     found = metrics.measure_leadership(given(tmp_path, leadership=rows))
@@ -110,8 +111,8 @@ def test_a_long_table_is_measured_in_parts_that_never_cut_a_partition(
     assert -4.0 == found["shortest"].min()
 
 
-def _one_by_one(data: Any, columns: Sequence[str]) -> Any:
-    table = data.to_table(list(columns))
+def _one_by_one(tables: Tables, name: str, columns: Sequence[str]) -> Any:
+    table = tables.read(name, columns)
     return (batch for at in range(len(table)) for batch in table.slice(at, 1).to_batches())
 
 
@@ -137,7 +138,9 @@ def test_files_are_measured_by_their_accounts(tmp_path: Path) -> None:
     lost = account("c", "n2", NOW)
     lost.counts["lines"] += 5
     twice = account("d", "n1", NOW + 9 * DAY, duplicate_of="a", stepped=1)
-    frame = metrics.measure_files(GateInput(tmp_path, [odd, old, lost, twice])).set_index("file")
+    frame = metrics.measure_files(GateInput(Tables(tmp_path), [odd, old, lost, twice])).set_index(
+        "file"
+    )
 
     assert [3, 0, 0, 0] == frame["steps_back"].tolist()
     assert [9, 0, 0, 0] == frame["farthest_step_back"].tolist()
@@ -152,7 +155,7 @@ def test_files_are_measured_by_their_accounts(tmp_path: Path) -> None:
 
 def test_one_node_alone_is_ahead_of_nobody(tmp_path: Path) -> None:
     frame = metrics.measure_files(
-        GateInput(tmp_path, [account("a", "n1", NOW), account("b", "n1", NOW)])
+        GateInput(Tables(tmp_path), [account("a", "n1", NOW), account("b", "n1", NOW)])
     )
 
     assert frame["days_ahead"].isna().all()
@@ -192,7 +195,7 @@ def test_evidence_must_be_a_line_of_a_file_that_was_read(tmp_path: Path) -> None
     places.append({"file": "nowhere", "line": 1, "text": "", "rule": None})
     one = Finding("x", "low", "likely", "T", NOW, NOW - SECOND, places, brokers=(1, 2))
     (row,) = metrics.measure_findings(
-        GateInput(tmp_path, [account("a", "n1", NOW)], findings=[one])
+        GateInput(Tables(tmp_path), [account("a", "n1", NOW)], findings=[one])
     ).to_dict("records")
 
     assert (4, 2, -1.0, 2) == tuple(

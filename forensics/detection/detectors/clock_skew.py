@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import quote
-from forensics.lib.time_units import MINUTE
-from forensics.run_output.findings import Finding, iso_time
+from forensics.lib.time_units import MINUTE, to_arrow_timestamp, to_iso
+from forensics.run_output.findings import Finding
 
 NAME = "clock-skew"
 # Beside a wrong time zone, a clock that is right to a tenth of a second is right.
@@ -58,7 +57,7 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
             "uncertainty_ms": row["uncertainty_ms"],
             "drift_ppm": row.get("drift_ppm"),
             "steps": [
-                {"at": iso_time(step["at"]), "ms": step["ms"]} for step in row.get("steps") or ()
+                {"at": to_iso(step["at"]), "ms": step["ms"]} for step in row.get("steps") or ()
             ],
             "node": node,
         },
@@ -104,7 +103,7 @@ def _examples(context: DetectionContext, row: Mapping[str, Any]) -> list[dict[st
         course = context.history.clocks.models.get(row["node"])
         if seen and course and course.steps:
             zone = row["zone_shift_minutes"] * MINUTE
-            turn = pa.scalar(course.steps[-1].high + zone, pa.timestamp("us", "UTC"))
+            turn = to_arrow_timestamp(course.steps[-1].high + zone)
             after = context.first_events(kind, _SHOWN // 2, news & (pc.field("ts") > turn))
             seen = seen[: _SHOWN - len(after)] + [one for one in after if one not in seen]
         if seen:
@@ -119,7 +118,7 @@ def _title(row: Mapping[str, Any]) -> str:
     if steps:
         parts += [
             f"set {'forward' if step['ms'] > 0 else 'back'} by {_seconds(step['ms'])} at"
-            f" {iso_time(step['at'])[11:19]}"
+            f" {to_iso(step['at'])[11:19]}"
             for step in steps
         ]
     elif not zone or abs(offset) >= _MENTIONED_MS:

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Absence
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import SECOND, to_arrow_timestamp
 
 # A line written as a process falls asleep or wakes says nothing of the time in between.
 _DOZING = SECOND // 2
@@ -36,8 +35,7 @@ def nodes_that_logged(context: DetectionContext, spans: Sequence[tuple[str, int,
 
 def _within(context: DetectionContext, node: str, begin: int, end: int) -> pc.Expression:
     off = begin - context.history.clocks.correct(node, begin)
-    low, high = (pa.scalar(at + off, pa.timestamp("us", "UTC")) for at in
-                 (begin + _DOZING, end - _DOZING))  # fmt: skip
+    low, high = (to_arrow_timestamp(at + off) for at in (begin + _DOZING, end - _DOZING))
     return (pc.field("node") == node) & (pc.field("ts") > low) & (pc.field("ts") < high)
 
 
