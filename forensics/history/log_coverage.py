@@ -22,6 +22,7 @@ from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.arrow_io import read_batches
+from forensics.lib.node_ids import broker_node
 from forensics.parsing.time_statistics import MIN_SILENCE
 from forensics.schemas import COVERAGE
 
@@ -275,7 +276,7 @@ def build_coverage_table(
     """Give one row for each stretch of coverage and each hole; `named` are the nodes to expect."""
     gone: dict[str, list[Absence]] = {}
     for absence in away:
-        gone.setdefault(f"broker-{absence.broker}", []).append(absence)
+        gone.setdefault(broker_node(absence.broker), []).append(absence)
     rows: list[Row] = []
     for node in sorted({*coverage.nodes, *named}):
         logs = coverage.logs_of(node)
@@ -295,7 +296,7 @@ def find_named_nodes(events: Path) -> dict[str, str]:
     found: set[int] = set()
     for batch in read_batches(events, ["leader"]):
         found.update(one for one in pc.unique(batch["leader"]).to_pylist() if one is not None)
-    return {f"broker-{one}": "broker" for one in sorted(found) if one >= 0}
+    return {broker_node(one): "broker" for one in sorted(found) if one >= 0}
 
 
 def _of_log(log: Log, coverage: Coverage) -> Iterator[Row]:

@@ -23,6 +23,7 @@ from forensics.detection.context import (
     partition_name,
 )
 from forensics.detection.kafka_cli import check_command
+from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding
 
@@ -326,9 +327,9 @@ def _losses(context: DetectionContext, group: Sequence[Row]) -> Iterator[Loss]:
         for row in some:
             here = sorted(events[row["topic"], row["partition"]], key=by_time)
             brokers = {
-                one["node"]: int(one["node"].rpartition("-")[2])
+                one["node"]: broker
                 for one in here
-                if one["node"] and one["node"].startswith("broker-")
+                if (broker := broker_id(one["node"])) is not None
             }
             previous = leaders.get((row["topic"], row["partition"], row["leader_epoch"]))
             entry, places = loss(row, previous, here, brokers)

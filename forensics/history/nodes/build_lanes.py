@@ -37,6 +37,7 @@ from forensics.history.nodes.controller_terms import (
 )
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
 from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_events
+from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.time_units import SECOND
 from forensics.schemas import LANES
 
@@ -143,9 +144,9 @@ class Lanes:
         """Give the table of lanes; where the logs have holes, a lane is unknown."""
         office, known = self.terms.terms, coverage or Coverage()
         rows = [
-            _row(f"broker-{broker}", "broker", broker, span)
+            _row(broker_node(broker), "broker", broker, span)
             for broker, spans in self.brokers.items()
-            for span in mark_unobserved(f"broker-{broker}", spans, known, office)
+            for span in mark_unobserved(broker_node(broker), spans, known, office)
         ]
         rows += [_row(node, "controller", owner, span) for node, owner, span in office]
         rows += [
@@ -268,8 +269,7 @@ def _is_silent(events: Path, clocks: Clocks, node: str, begin: int, end: int) ->
 
 
 def _broker(node: str | None, roles: Mapping[str, str | None]) -> int | None:
-    digits = (node or "").rpartition("-")[2]
-    return int(digits) if roles.get(node or "") == "broker" and digits.isdigit() else None
+    return broker_id(node) if roles.get(node or "") == "broker" else None
 
 
 def _last_words(

@@ -16,6 +16,7 @@ from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions.observations import Observation
+from forensics.lib.node_ids import broker_id, broker_node
 from forensics.parsing.time_statistics import MIN_SILENCE
 
 # How the end of a row is known: the next state began then; it still was so when the logs end; or
@@ -57,7 +58,7 @@ class Observers:
         orderly: dict[str, list[tuple[int, int]]] = {}
         for absence in away:
             end = coverage.end if absence.end is None else absence.end
-            node = f"broker-{absence.broker}"
+            node = broker_node(absence.broker)
             found = orderly if absence.kind == "controlled" else gone
             found.setdefault(node, []).append((absence.begin, max(end, absence.begin)))
         late = {node: [(begin, end + _BEHIND) for begin, end in gone[node]] for node in gone}
@@ -82,7 +83,7 @@ class Observers:
         """Whether the log is here in which a KRaft broker tells of every change it hears of."""
         log = self.coverage.partition_log(node)
         here = not self.coverage.nodes or (log is not None and log.kind in _HEARING)
-        return here and node.startswith("broker-")
+        return here and broker_id(node) is not None
 
     def observed_between(self, node: str, begin: int, end: int) -> bool:
         """Whether a node listened all the time between two moments."""
@@ -117,7 +118,7 @@ class Observers:
             seen = any(place["what"] in ("fenced", "unclean") for place in absence.evidence)
             if seen and absence.begin - _AROUND <= at <= end + _WAKING:
                 return True
-        return self.coverage.is_logging_at(f"broker-{broker}", at)
+        return self.coverage.is_logging_at(broker_node(broker), at)
 
     def observes_until_end(self, node: str, at: int) -> bool:
         """Whether a node listened, and was alive, until the logs end."""
@@ -225,8 +226,7 @@ def _last(held: OpenState, attention: Observers, *, kraft: bool, final: bool) ->
 
 
 def _is_among(node: str, replicas: Sequence[int] | None) -> bool:
-    digits = node.rpartition("-")[2]
-    return replicas is None or (digits.isdigit() and int(digits) in replicas)
+    return replicas is None or broker_id(node) in replicas
 
 
 def next_dated(moments: Sequence[int | None]) -> list[int | None]:
