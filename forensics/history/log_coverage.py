@@ -22,6 +22,7 @@ from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.arrow_io import read_batches
+from forensics.lib.formatting import quantity
 from forensics.lib.node_ids import broker_node
 from forensics.parsing.time_statistics import MIN_SILENCE
 from forensics.schemas import COVERAGE
@@ -377,7 +378,7 @@ def _rotations(log: Log) -> Iterator[Row]:
 
 def _missing_files(log: Log, word: str, count: int, low: str, high: str) -> Row:
     older, newer = (high, low) if word == "number" else (low, high)
-    many = f"{count} rotated {'file' if count == 1 else 'files'}"
+    many = quantity(count, "rotated file")
     spans = log.spans
     begin, end = spans.get(older, (None, None))[1], spans.get(newer, (None, None))[0]
     why = f"{many} missing between {_name(older)} and {_name(newer)}, by their {word}s"
