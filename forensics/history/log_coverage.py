@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence
+from forensics.lib.arrow_io import read_batches
 from forensics.parsing.time_statistics import MIN_SILENCE
-from forensics.schemas import COVERAGE, scanned
+from forensics.schemas import COVERAGE
 
 SERVER_ROLES = ("broker", "controller")
 # The logs of a broker or controller in the order of what they tell of partitions.
@@ -292,7 +293,7 @@ def build_coverage_table(
 def find_named_nodes(events: Path) -> dict[str, str]:
     """Read which brokers are named as leaders, in one streaming read of one column."""
     found: set[int] = set()
-    for batch in scanned(events, ["leader"]):
+    for batch in read_batches(events, ["leader"]):
         found.update(one for one in pc.unique(batch["leader"]).to_pylist() if one is not None)
     return {f"broker-{one}": "broker" for one in sorted(found) if one >= 0}
 

@@ -11,6 +11,7 @@ import pyarrow.dataset as ds
 
 from forensics.errors import ForensicsError
 from forensics.lib.formatting import count, parse_millis, span_text, time_text
+from forensics.lib.time_units import MILLISECOND, to_arrow_timestamp, to_iso
 from forensics.lib.time_zone import current_zone
 from forensics.report.histories.selection import TIME_OF_DAY, parse_time
 from forensics.run_output.reader import INCIDENT_SEVERITIES, RunOutput, corrected_times
@@ -79,13 +80,15 @@ class WindowedRun(RunOutput):
             around = max(
                 (one.max_offset(start, end) for one in self.clock_corrections.values()), default=0
             )
-            return (ds.field("ts") >= _at(start - around)) & (ds.field("ts") <= _at(end + around))
+            return (ds.field("ts") >= to_arrow_timestamp((start - around) * MILLISECOND)) & (
+                ds.field("ts") <= to_arrow_timestamp((end + around) * MILLISECOND)
+            )
         if "started_at" not in have:
             return None
         begun = ds.field("started_at")
-        reaches = begun.is_null() | (begun <= _at(end))
+        reaches = begun.is_null() | (begun <= to_arrow_timestamp(end * MILLISECOND))
         over = ds.field("ended_at") if "ended_at" in have else begun
-        return reaches & (over.is_null() | (over >= _at(start)))
+        return reaches & (over.is_null() | (over >= to_arrow_timestamp(start * MILLISECOND)))
 
     def _exact(self, name: str, read: pa.Table) -> pa.Table:
         if name != "events" or not self.clock_corrections or not read.num_rows:
@@ -136,7 +139,7 @@ def narrow_run(run: RunOutput, span: Span) -> WindowedRun:
     kept = {one.get("id") for one in findings}
     document = dict(run.document) | {
         "findings": findings,
-        "window": {"from": _iso(span[0]), "to": _iso(span[1])},
+        "window": {"from": to_iso(span[0] * MILLISECOND), "to": to_iso(span[1] * MILLISECOND)},
         "whole_window": run.document.get("window"),
     }
     for name, rows in (("chains", _chains(run, kept)), ("detectors", _outcomes(run, findings))):
@@ -197,12 +200,3 @@ def _both(one: ds.Expression | None, other: ds.Expression | None) -> ds.Expressi
     if one is None or other is None:
         return other if one is None else one
     return one & other
-
-
-def _at(ms: int) -> pa.Scalar:
-    return pa.scalar(ms * 1000, pa.timestamp("us", tz="UTC"))
-
-
-def _iso(ms: int) -> str:
-    moment = pa.scalar(ms, pa.timestamp("ms", tz="UTC")).as_py()
-    return str(moment.isoformat(timespec="milliseconds")).replace("+00:00", "Z")

@@ -36,9 +36,9 @@ from forensics.history.nodes.controller_terms import (
     find_terms,
 )
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
-from forensics.lib.arrow_io import SIGHTING, iter_rows, read_events
+from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_events
 from forensics.lib.time_units import SECOND
-from forensics.schemas import LANES, scanned
+from forensics.schemas import LANES
 
 # A process that is away is silent; one that is up, and silent too long, may be anything.
 _ALIVE = ("up", "starting", "recovering")
@@ -223,7 +223,7 @@ def _clients(
     found = ClientLanes()
     if not nodes:
         return {}
-    batches = scanned(events, CLIENT_COLUMNS, pc.field("node").isin(nodes))
+    batches = read_batches(events, CLIENT_COLUMNS, pc.field("node").isin(nodes))
     for row in iter_rows(batches, CLIENT_COLUMNS):
         if row["ts"] is not None:
             found.add_line(row, clocks.event_time(row))
@@ -283,7 +283,7 @@ def _last_words(
     if not wanted:
         return found
     columns = ["node", "ts", "file", "line", "text", "rule"]
-    for batch in scanned(events, columns, pc.field("node").isin(list(wanted))):
+    for batch in read_batches(events, columns, pc.field("node").isin(list(wanted))):
         moments = batch["ts"].cast(pa.int64())
         for node in pc.unique(batch["node"]).to_pylist():
             mine = pc.equal(batch["node"], node)
