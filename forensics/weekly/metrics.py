@@ -311,7 +311,6 @@ def _dark(run: RunOutput, window: Span) -> float:
 
 def _lost(findings: Sequence[Finding]) -> int | None:
     """Add up the records that unclean elections took at most; None: there is no bound."""
-    rows = [row for one in findings if one.detector == "unclean-election"
-            for row in one.measures.get("partitions") or ()]  # fmt: skip
-    most = [row.get("lost_records_max") for row in rows]
-    return None if None in most else sum(int(one or 0) for one in most)
+    unclean = (one for one in findings if one.detector == "unclean-election")
+    most = [loss.lost_records_max for one in unclean for loss in one.losses]
+    return None if None in most else sum(one or 0 for one in most)
