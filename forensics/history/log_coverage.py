@@ -178,9 +178,9 @@ def measure_coverage(files: Iterable[FileAccount], clocks: Clocks) -> Coverage:
 def classify_log_file(file: str) -> str:
     """Name the kind of log by the name of its file; `all` is where a process writes everything.
 
-    >>> kind_of_log("logs.tgz!broker-1/state-change.log.2026-11-18-11")
+    >>> classify_log_file("logs.tgz!broker-1/state-change.log.2026-11-18-11")
     'state-change'
-    >>> kind_of_log("controller-1.log")
+    >>> classify_log_file("controller-1.log")
     'all'
     """
     name = re.split(r"[/!]", file)[-1]

@@ -77,7 +77,7 @@ def describe_status(finding: Finding) -> str:
     """Say the state of one finding; empty where no other run was compared.
 
     >>> from forensics.run_output.reader import Finding
-    >>> told(Finding("F-1", "x", "high", "likely", "", 0, 0, status="recurring", weeks=3,
+    >>> describe_status(Finding("F-1", "x", "high", "likely", "", 0, 0, status="recurring", weeks=3,
     ...              first_seen="2026-10-26"))
     'recurring (3 weeks, since 2026-10-26)'
     """

@@ -60,9 +60,9 @@ def estimate_offset(deltas: Sequence[float]) -> tuple[float, float]:
     where the deltas crowd. A node that hangs sees things late, never early: of several crowds the
     one away from the long tail is believed.
 
-    >>> offset_of([5000.0, 5010.0, 5200.0, 5300.0, 9000.0, 14000.0, 30000.0, 31000.0])[0]
+    >>> estimate_offset([5000.0, 5010.0, 5200.0, 5300.0, 9000.0, 14000.0, 30000.0, 31000.0])[0]
     5000.0
-    >>> abs(offset_of([-2.0, -1.0, 0.0, 1.0, 2.0])[0]) <= 2.0
+    >>> abs(estimate_offset([-2.0, -1.0, 0.0, 1.0, 2.0])[0]) <= 2.0
     True
     """
     ordered = sorted(deltas)

@@ -232,7 +232,7 @@ def _is_among(node: str, replicas: Sequence[int] | None) -> bool:
 def next_dated(moments: Sequence[int | None]) -> list[int | None]:
     """Give, for each place, the next place with a moment.
 
-    >>> next_known([1, None, 3])
+    >>> next_dated([1, None, 3])
     [2, 2, None]
     """
     later: int | None = None

@@ -33,9 +33,9 @@ def change(**more: Any) -> LeaderChange:
         "old_replicas": (1, 2, 3),
         "replicas": (1, 2, 3),
         "elr": None,
-        "recovering": False,
+        "is_recovering": False,
         "kraft": True,
-        "adjacent": True,
+        "is_adjacent": True,
     }
     return LeaderChange(**(plain | more))
 
@@ -187,7 +187,7 @@ def test_a_leader_out_of_the_eligible_replicas_is_clean() -> None:
 def test_an_unclean_election_was_somebody_s_will(
     moves: ControllerActions, manner: str | None
 ) -> None:
-    unclean = change(recovering=True, old=-1, old_isr=())
+    unclean = change(is_recovering=True, old=-1, old_isr=())
 
     assert "unclean" == classify_election(unclean, [], (), moves)
     assert manner == classify_manner(unclean, moves)
