@@ -11,7 +11,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import itemgetter
 
+from forensics.lib.sessionize import windows
 from forensics.lib.time_units import SECOND
 
 # How far apart healthy nodes hear of a change.
@@ -110,11 +112,7 @@ def _find_mode(ordered: Sequence[float], low: float, high: float) -> float:
 
 def dedupe_bursts(points: Iterable[Point]) -> list[Point]:
     """Keep the first of the points that came within a second: they are one, seen many times."""
-    kept: list[Point] = []
-    for at, delta in sorted(points):
-        if not kept or at - kept[-1][0] > SECOND:
-            kept.append((at, delta))
-    return kept
+    return [burst[0] for burst in windows(sorted(points), itemgetter(0), SECOND)]
 
 
 def thin_evenly(points: Sequence[Point], limit: int) -> list[Point]:

@@ -138,7 +138,7 @@ class Clocks:
     def correct(
         self, node: str | None, micros: int, file: str | None = None, line: int | None = None
     ) -> int:
-        """Return the moment on the reference clock; the line decides where a time is shown twice."""
+        """Return the moment on the reference clock; the line decides where a time stands twice."""
         own = self._without_zone(node, micros)
         model = self.models.get(node or "")
         if model is None:
@@ -170,19 +170,19 @@ class Clocks:
         return -1 if apart < 0 else 1
 
     def _order_uncertainty(self, event: Row, other: Row) -> int | None:
-        """Return by how much two events must be apart to be ordered; None if nothing orders them."""
+        """Return how far apart two events must be to be ordered; None if nothing orders them."""
         model, other_model = (self.models.get(row["node"] or "") for row in (event, other))
-        places = [(row["node"], row["ts"], row.get("file"), row.get("line")) for row in (event, other)]
+        lines = [(r["node"], r["ts"], r.get("file"), r.get("line")) for r in (event, other)]
         if event["node"] == other["node"] and event["node"] is not None:
             # One clock orders its own lines to the millisecond, except around a step.
             ambiguous = model is not None and any(
                 model.is_ambiguous_at(self._without_zone(node, micros), file, line)
-                for node, micros, file, line in places
+                for node, micros, file, line in lines
             )
             return None if ambiguous else 0
         if model is None or other_model is None or model.group != other_model.group:
             return None
-        return sum(self.uncertainty(*place) or 0 for place in places)
+        return sum(self.uncertainty(*line) or 0 for line in lines)
 
     def _without_zone(self, node: str | None, micros: int) -> int:
         return micros - self.zones_min.get(node or "", 0) * _MINUTE_MS * 1000
