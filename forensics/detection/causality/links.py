@@ -242,13 +242,14 @@ def _changes(context: DetectionContext, finding: Finding) -> list[Stretch]:
     reigns = context.past.lanes.controllers
     return [
         Stretch(
-            span.begin,
-            span.begin,
-            frozenset({before} if before is not None else ()),
-            _nearest(span.evidence, span.begin),
+            after.span.begin,
+            after.span.begin,
+            frozenset({before.controller} if before.controller is not None else ()),
+            _nearest(after.span.evidence, after.span.begin),
         )
-        for (_, before, _), (_, after, span) in zip(reigns, reigns[1:], strict=False)
-        if before != after and finding.begin <= span.begin <= finding.end
+        for before, after in zip(reigns, reigns[1:], strict=False)
+        if before.controller != after.controller
+        and finding.begin <= after.span.begin <= finding.end
     ]
 
 

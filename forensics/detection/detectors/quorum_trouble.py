@@ -96,12 +96,12 @@ def _leaderless(context: DetectionContext, search: Spell) -> Finding:
 def _led_elsewhere(context: DetectionContext, search: Spell) -> bool:
     """Whether another node led all the while, and its log goes on: only some were cut off."""
     return any(
-        span.state == "active"
-        and node not in search.nodes
-        and span.begin <= search.begin
-        and (span.end is None or span.end >= search.last)
-        and not silent(context, node, search.begin, search.end)
-        for node, _, span in context.past.lanes.terms.terms
+        term.span.state == "active"
+        and term.node not in search.nodes
+        and term.span.begin <= search.begin
+        and (term.span.end is None or term.span.end >= search.last)
+        and not silent(context, term.node, search.begin, search.end)
+        for term in context.past.lanes.terms.terms
     )
 
 

@@ -360,7 +360,7 @@ def _cause(context: DetectionContext, episode: Episode, flaps: set[int]) -> str:
     if episode.away is not None:
         found.add(_loss(episode.away.kind, episode.away.broker, flaps))
     near = context.limits[NAME]["near"] * SECOND
-    reigns = [span for _, _, span in context.past.lanes.controllers[1:]]
+    reigns = [term.span for term in context.past.lanes.controllers[1:]]
     if episode.created is None and any(abs(one.begin - episode.begin) <= near for one in reigns):
         found.add("controller_change")
     return next((cause for cause in CAUSES if cause in found), "none_seen")

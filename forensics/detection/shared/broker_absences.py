@@ -13,16 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
+from forensics.history.log_coverage import logged_between
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
 
-# A line written as a process falls asleep or wakes says nothing of the time in between.
-_DOZING = SECOND // 2
-
-
 def silent(context: DetectionContext, node: str, begin: int, end: int) -> bool:
     """Whether a node that has logs wrote no event between two corrected moments."""
-    where = _within(context, node, begin, end)
+    where = logged_between(context.past.clocks, node, begin, end)
     return next(iter(context.each("events", where, ["line"])), None) is None
 
 
@@ -30,15 +27,8 @@ def awake(context: DetectionContext, spans: Sequence[tuple[str, int, int]]) -> s
     """Name the nodes that wrote an event in the span given for each; all in one look."""
     if not spans:
         return set()
-    where = reduce(or_, (_within(context, *span) for span in spans))
+    where = reduce(or_, (logged_between(context.past.clocks, *span) for span in spans))
     return {row["node"] for row in context.each("events", where, ["node"])}
-
-
-def _within(context: DetectionContext, node: str, begin: int, end: int) -> pc.Expression:
-    off = begin - context.past.clocks.correct(node, begin)
-    low, high = (pa.scalar(at + off, pa.timestamp("us", "UTC")) for at in
-                 (begin + _DOZING, end - _DOZING))  # fmt: skip
-    return (pc.field("node") == node) & (pc.field("ts") > low) & (pc.field("ts") < high)
 
 
 # broker.session.timeout.ms, if no log names it

@@ -31,26 +31,21 @@ from forensics.lib.time_units import SECOND
 
 # One row: two nodes saw the same state, the first `delta` milliseconds after the second.
 ANCHORS = pa.schema(
-    [
-        ("node", pa.string()),
-        ("other", pa.string()),
-        ("delta", pa.float64()),
-        ("at", pa.int64()),
-    ]
+    [("node", pa.string()), ("other", pa.string()), ("delta", pa.float64()), ("at", pa.int64())]
 )
 PARTITION_KINDS = ("partition_state",)
 _PARTITION_COLUMNS = (
     "topic", "partition", "ts", "node", "telling", "leader_epoch", "partition_epoch", "log_end",
 )  # fmt: skip
-BROKER_KINDS = (
-    "broker_registered",
-    "broker_unfenced",
-    "broker_shutdown_granted",
-    "brokers_joined",
-    "controlled_shutdown_granted",
-    "process_started",
-    "process_stopping",
-)
+# What both sides log of a registered broker: a request and its response.
+_ANSWERS = {
+    "broker_unfenced": "unfenced",
+    "process_started": "unfenced",
+    "broker_shutdown_granted": "leaving",
+    "process_stopping": "leaving",
+    "controlled_shutdown_granted": "left",
+}
+BROKER_KINDS = ("broker_registered", "brokers_joined", *_ANSWERS)
 GROUP_KINDS = ("group_stable", "group_member_left", "group_joined", "group_leaving")
 
 _BROKER_COLUMNS = (
@@ -60,15 +55,6 @@ _GROUP_COLUMNS = ("group", "kind", "ts", "node", "member", "generation")
 
 # How many anchors of a pair of nodes are kept of one partition, broker or group.
 _KEPT = 256
-# What both sides log of a registered broker: a request and its response.
-_ANSWERS = {
-    "broker_unfenced": "unfenced",
-    "process_started": "unfenced",
-    "broker_shutdown_granted": "leaving",
-    "process_stopping": "leaving",
-    "controlled_shutdown_granted": "left",
-}
-
 Row = Mapping[str, Any]
 # A state, the node that logged it, and when.
 Sighting = tuple[object, str, int]
