@@ -22,11 +22,12 @@ import pyarrow.compute as pc
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence, EvidenceRow
+from forensics.lib.arrow_io import read_batches
 from forensics.lib.intervals import Interval, intersect
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
-from forensics.parsing.time_statistics import SILENCE
-from forensics.schemas import COVERAGE, scanned
+from forensics.parsing.time_statistics import MIN_SILENCE
+from forensics.schemas import COVERAGE
 
 SERVER_ROLES = ("broker", "controller")
 # The logs of a broker or controller in the order of what they tell of partitions.
@@ -128,9 +129,9 @@ class Coverage:
     def is_logging_at(self, node: str, at: int) -> bool:
         """Return True if a node has logs around a moment, and they have no gap there."""
         logs = [log for log in self.logs_of(node) if log.kind in PARTITION_LOGS]
-        return any(log.first - SILENCE <= at <= log.last + SILENCE for log in logs) and not any(
-            begin < at < end for begin, end in self.shared_gaps(node)
-        )
+        if not any(log.first - MIN_SILENCE <= at <= log.last + MIN_SILENCE for log in logs):
+            return False
+        return not any(begin < at < end for begin, end in self.shared_gaps(node))
 
     def reaches_end(self, node: str) -> bool:
         """Return True if a node's logs go on until all logs end, but for what is usual for it."""
@@ -205,7 +206,7 @@ def _measure_log(node: str, role: str, kind: str, files: list[FileAccount], cloc
     reach: int | None = None
     for file in files:
         first, last = (clocks.correct(node, moment or 0) for moment in (file.first, file.last))
-        if reach is not None and first - reach >= SILENCE:
+        if reach is not None and first - reach >= MIN_SILENCE:
             gaps.append(LogGap(reach, first, file.file, 1))
         for *ends, line in file.gaps:
             begin, end = (clocks.correct(node, moment) for moment in ends)
@@ -237,7 +238,7 @@ def _find_shared_gaps(logs: Sequence[Log]) -> list[Interval]:
         gaps = [(begin, log.first), *((gap.begin, gap.end) for gap in log.gaps), (log.last, end)]
         # The first line is outside: two gaps with one line between them are two.
         shared = intersect(shared, ((first + 1, last) for first, last in gaps))
-    return [(first - 1, last) for first, last in shared if last - first + 1 >= SILENCE]
+    return [(first - 1, last) for first, last in shared if last - first + 1 >= MIN_SILENCE]
 
 
 Row = dict[str, Any]
@@ -289,7 +290,7 @@ def build_coverage_table(
 def find_named_nodes(events: Path) -> dict[str, str]:
     """Find which brokers are named as leaders, in one streaming read of one column."""
     leaders: set[int] = set()
-    for batch in scanned(events, ["leader"]):
+    for batch in read_batches(events, ["leader"]):
         leaders.update(one for one in pc.unique(batch["leader"]).to_pylist() if one is not None)
     return {broker_node(leader): "broker" for leader in sorted(leaders) if leader >= 0}
 

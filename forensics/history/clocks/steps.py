@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 
 from forensics.history.clocks.anchors import PARTITION_KINDS
 from forensics.history.clocks.model import ClockModel, Clocks, ClockStep, UnexplainedInterval
-from forensics.lib.arrow_io import rows_of
+from forensics.lib.arrow_io import iter_rows, read_batches
 from forensics.lib.time_units import MINUTE, SECOND, to_arrow_timestamp
-from forensics.schemas import scanned
 
 _ALWAYS = 2**62
 # A node that hangs hears all at once what came meanwhile; a clock that is off stays off.
@@ -244,7 +243,7 @@ def _read_lines(events: Path, clocks: Clocks, node: str, begin: int, end: int) -
     zone = clocks.zones_min.get(node, 0) * MINUTE
     first, last = (to_arrow_timestamp(micros + zone) for micros in (begin, end))
     wanted = (pc.field("node") == node) & (pc.field("ts") >= first) & (pc.field("ts") <= last)
-    rows = islice(rows_of(scanned(events, _COLUMNS, wanted), _COLUMNS), _MAX_EVENTS)
+    rows = islice(iter_rows(read_batches(events, _COLUMNS, wanted), _COLUMNS), _MAX_EVENTS)
     return [LoggedLine(row["file"], row["line"], row["ts"] - zone, _state_of(row)) for row in rows]
 
 

@@ -38,11 +38,11 @@ from forensics.history.nodes.controller_terms import (
     find_terms,
 )
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
-from forensics.lib.arrow_io import SEEN, events_of, rows_of
+from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_events
 from forensics.lib.intervals import contains
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.time_units import SECOND
-from forensics.schemas import LANES, scanned
+from forensics.schemas import LANES
 
 # A process that is away is silent; one that is up, and silent too long, may be anything.
 _ALIVE = ("up", "starting", "recovering")
@@ -155,7 +155,7 @@ class Lanes:
 def build_lanes(events: Path, clocks: Clocks, roles: Roles) -> Lanes:
     """Follow every broker, controller and client."""
     own_logs = {id_: node for node in roles if (id_ := _broker_id(node, roles)) is not None}
-    rows = events_of(events, LIFECYCLE_KINDS)
+    rows = read_events(events, LIFECYCLE_KINDS)
     news = _select_news(rows, read_startup_windows(events), clocks, roles)
     starts = [row for row in news if row["kind"] == "process_starting"]
     brokers = build_broker_lanes(news, _read_last_lines(events, starts, clocks))
@@ -200,11 +200,11 @@ def _is_replayed(row: Row, startups: StartupWindows) -> bool:
 
 
 def _read_controller_events(events: Path, clocks: Clocks) -> list[Row]:
-    columns = [*SEEN, "controller", "controller_epoch", "text", "rule"]
+    columns = [*SIGHTING, "controller", "controller_epoch", "text", "rule"]
     # Every broker names the controller without an epoch at every connection: that proves little.
     return [
         row | {"at": clocks.event_time(row)}
-        for row in events_of(events, CONTROLLER_KINDS, columns)
+        for row in read_events(events, CONTROLLER_KINDS, columns)
         if row["kind"] != "controller_seen" or row["controller_epoch"] is not None
     ]
 
@@ -213,8 +213,8 @@ def _build_client_lanes(events: Path, clocks: Clocks, roles: Roles) -> Mapping[s
     """Follow clients in one streaming read: their errors may be as many as lines in the archive."""
     nodes = [node for node, role in roles.items() if role == "client"]
     lanes = ClientLanes()
-    batches = scanned(events, CLIENT_COLUMNS, pc.field("node").isin(nodes)) if nodes else ()
-    for row in rows_of(batches, CLIENT_COLUMNS):
+    batches = read_batches(events, CLIENT_COLUMNS, pc.field("node").isin(nodes)) if nodes else ()
+    for row in iter_rows(batches, CLIENT_COLUMNS):
         if row["ts"] is not None:
             lanes.add_line(row, clocks.event_time(row))
     return lanes.build()
@@ -232,7 +232,7 @@ def _add_pauses(
     if not fenced:
         return brokers
     wakes: dict[str, list[Row]] = defaultdict(list)
-    for row in events_of(events, WAKE_KINDS, [*SEEN, "text", "rule", "duration_ms"]):
+    for row in read_events(events, WAKE_KINDS, [*SIGHTING, "text", "rule", "duration_ms"]):
         wakes[row["node"]].append(row | {"at": clocks.event_time(row)})
     data = ds.dataset(events, format="parquet")
 
@@ -259,8 +259,8 @@ def _read_last_lines(
     for row in starts:
         starts_of[row["node"]].append(row["ts"])
     columns = ["node", "ts", "file", "line", "text", "rule"]
-    batches = scanned(events, columns, pc.field("node").isin(list(starts_of))) if starts else ()
-    for batch in batches:
+    wanted = pc.field("node").isin(list(starts_of))
+    for batch in read_batches(events, columns, wanted) if starts else ():
         times = batch["ts"].cast(pa.int64())
         for node in pc.unique(batch["node"]).to_pylist():
             own = pc.equal(batch["node"], node)

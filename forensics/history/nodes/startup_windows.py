@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forensics.lib.arrow_io import SEEN, events_of
+from forensics.lib.arrow_io import SIGHTING, read_events
 from forensics.lib.intervals import Interval, contains
 from forensics.lib.time_units import SECOND
 
@@ -76,5 +76,5 @@ def _find_windows(events: Iterable[Mapping[str, Any]], closes: str, settling: in
 
 def read_startup_windows(events: Path) -> StartupWindows:
     """Read when each process was starting and catching up."""
-    rows = events_of(events, STARTUP_KINDS, SEEN)
+    rows = read_events(events, STARTUP_KINDS, SIGHTING)
     return StartupWindows.from_events(row for row in rows if row["node"])

@@ -20,7 +20,7 @@ from forensics.history.partitions.observations import Observation
 from forensics.lib.intervals import Interval, IntervalSet
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.time_units import SECOND
-from forensics.parsing.time_statistics import SILENCE
+from forensics.parsing.time_statistics import MIN_SILENCE
 
 # How the end of a row is known: the next state began then; it still was so when the logs end; or
 # nobody saw it end, and `ended_at` is the last moment at which it is sure to have been so.
@@ -244,7 +244,9 @@ def _find_hangs(wakes: Iterable[Wake], coverage: Coverage) -> dict[str, list[Int
     """Find the gaps of nodes that end with a line that tells of a long wait: they hung."""
     hangs: dict[str, set[Interval]] = defaultdict(set)
     for node, at, waited_ms in wakes:
-        for begin, end in coverage.shared_gaps(node) if waited_ms * 1000 >= SILENCE // 2 else ():
+        if waited_ms * 1000 < MIN_SILENCE // 2:
+            continue
+        for begin, end in coverage.shared_gaps(node):
             if begin < at and end - _WAKING <= at <= end + _WAKING:
                 hangs[node].add((begin, max(at, end)))
     return defaultdict(list, {node: sorted(spans) for node, spans in hangs.items()})
