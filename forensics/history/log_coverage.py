@@ -247,7 +247,9 @@ Row = dict[str, Any]
 COVERED, DOWN, SILENT, MISSING, ROTATED, HIDDEN = (
     "covered", "down", "silent", "missing", "rotated", "hidden"
 )  # fmt: skip
-GAP_STATES = (SILENT, MISSING, ROTATED, HIDDEN)
+# What is missing here could have told that something happened; a silent node has little to say.
+LACKING_STATES = (MISSING, ROTATED, HIDDEN)
+GAP_STATES = (SILENT, *LACKING_STATES)
 
 _WHY = {
     DOWN: "the process was away",

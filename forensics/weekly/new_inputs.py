@@ -30,7 +30,7 @@ from forensics.lib.deterministic_parquet import (
     sort_rows,
 )
 from forensics.lib.secrets import NameMasker
-from forensics.lib.time_units import DAY
+from forensics.lib.time_units import DAY, to_arrow_timestamp
 from forensics.schemas import EVENTS
 from forensics.weekly.iso_week import EARLIEST, LATEST, UNDATED, Week
 from forensics.weekly.manifest import Container, Log, Manifest, account_json
@@ -254,7 +254,7 @@ def describe_week(draft: Transaction, week: Week) -> WeekEvents | None:
 
 
 def _before(micros: int) -> pc.Expression:
-    return pc.field("ts") < pa.scalar(micros, EVENTS.field("ts").type)
+    return pc.field("ts") < to_arrow_timestamp(micros)
 
 
 def _numbered(

@@ -34,7 +34,7 @@ from forensics.lib.deterministic_parquet import (
     iter_tables,
     merge_files,
 )
-from forensics.lib.time_units import to_iso
+from forensics.lib.time_units import to_arrow_timestamp, to_iso
 from forensics.parsing.time_statistics import MIN_SILENCE
 from forensics.pipeline import detect_and_gate
 from forensics.report import page
@@ -214,7 +214,7 @@ class WeekBuilder:
 
     def _events(self, week: Week, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Give the events of a week, of the day before and the day after, in a fixed order."""
-        begin, end = (pa.scalar(at, EVENTS.field("ts").type) for at in week.padded_range)
+        begin, end = map(to_arrow_timestamp, week.padded_range)
         inside = (pc.field("ts") >= begin) & (pc.field("ts") < end)
         for one in (week.shift(-1), week, week.shift(1)):
             path = self.draft.find(events_file(one))

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
 from forensics.history.log_coverage import logged_between
 from forensics.history.nodes.broker_states import Absence
-from forensics.lib.time_units import SECOND
+from forensics.lib.node_ids import broker_node
+from forensics.lib.time_units import SECOND, to_arrow_timestamp
 
 
 def is_silent(context: DetectionContext, node: str, begin: int, end: int) -> bool:
@@ -84,10 +84,10 @@ def _hung(context: DetectionContext, stroke: Sequence[Absence]) -> list[Absence]
     """Pick out of a stroke the few that were silent for a session, and longer away than others."""
     session = round(session_timeout(context) * SECOND)
     logged = {row["node"] for row in context.visibility.files if row["role"] == "broker"}
-    seen = [one for one in stroke if f"broker-{one.broker}" in logged]
-    spans = [(f"broker-{one.broker}", one.begin - session, one.begin) for one in seen]
+    seen = [one for one in stroke if broker_node(one.broker) in logged]
+    spans = [(broker_node(one.broker), one.begin - session, one.begin) for one in seen]
     names = nodes_that_logged(context, spans)
-    heard = [one for one in seen if f"broker-{one.broker}" in names]
+    heard = [one for one in seen if broker_node(one.broker) in names]
     still = [one for one in seen if one not in heard]
     if len(still) >= len(heard):
         return []
