@@ -107,9 +107,7 @@ def reign(node: str, owner: int, term: int, begin: float) -> ControllerTerm:
         "at": int(begin * SECOND),
         "what": None,
     }
-    return ControllerTerm(
-        node, owner, Span("active", int(begin * SECOND), None, [place], term)
-    )
+    return ControllerTerm(node, owner, Span("active", int(begin * SECOND), None, [place], term))
 
 
 def logs(node: str, last: float, **more: Any) -> Row:
