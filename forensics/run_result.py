@@ -27,6 +27,7 @@ from typing import Any, Self
 from forensics import __version__
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.lib.secrets import mask_text
+from forensics.run_output.findings import SEVERITIES
 from forensics.settings import Settings
 
 _PAUSE = 1.0
@@ -88,7 +89,6 @@ def _process_memory(process: int) -> int:
 
 
 RESULT_FILE = "_RESULT.json"
-SEVERITIES = ("info", "low", "medium", "high", "critical")
 
 
 class ExitCode(IntEnum):

@@ -23,6 +23,7 @@ from forensics.detection.context import (
     partition_name,
 )
 from forensics.detection.kafka_cli import check_command
+from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 
@@ -321,9 +322,9 @@ def _losses(
         for row in some:
             here = sorted(events[row["topic"], row["partition"]], key=by_time)
             brokers = {
-                one["node"]: int(one["node"].rpartition("-")[2])
+                one["node"]: broker
                 for one in here
-                if one["node"] and one["node"].startswith("broker-")
+                if (broker := broker_id(one["node"])) is not None
             }
             previous = leaders.get((row["topic"], row["partition"], row["leader_epoch"]))
             yield bound_loss(row, previous, here, brokers)

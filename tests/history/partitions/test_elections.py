@@ -83,7 +83,7 @@ def test_a_leader_that_stays_in_sync_did_not_leave_yet(leaves: str) -> None:
 
 def test_states_that_are_no_neighbours_prove_no_stay() -> None:
     """Between them the old leader may have left and come back."""
-    back = change(new=1, old=2, new_isr=(1, 2, 3), adjacent=False)
+    back = change(new=1, old=2, new_isr=(1, 2, 3), is_adjacent=False)
 
     assert "failover" == classify_election(back, [away("crash", broker=2)])
 
