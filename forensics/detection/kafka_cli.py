@@ -38,8 +38,8 @@ def quote(text: object) -> str:
 def parse_version(text: str) -> Version | None:
     """Read a version as logged.
 
-    >>> parse_version("2.8.2"), parse_version("7.3.0-ccs"), parse_version("5.5.1-ce"), parse_version("unknown")
-    ((2, 8), (3, 3), (2, 5), None)
+    >>> [parse_version(text) for text in ("2.8.2", "7.3.0-ccs", "5.5.1-ce", "unknown")]
+    [(2, 8), (3, 3), (2, 5), None]
     """
     found = _NUMBER.match(text)
     if found is None:

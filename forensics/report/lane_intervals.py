@@ -129,9 +129,10 @@ def merge_short_intervals(
 ) -> list[LaneInterval]:
     """Join what is too short to be seen, until there are at most so many stretches.
 
-    >>> merge_short_intervals([Lane("a", 1, "up", 0, 5), Lane("a", 1, "down", 5, 6), Lane("a", 1, "up", 6, 7),
-    ...         Lane("a", 1, "down", 7, 99)], 3, (0, 99))[1]
-    Lane(name='a', broker=1, state='several states', start=5, end=7, epoch=None)
+    >>> states = [("up", 0, 5), ("down", 5, 6), ("up", 6, 7), ("down", 7, 99)]
+    >>> lanes = [LaneInterval("a", 1, *state) for state in states]
+    >>> merge_short_intervals(lanes, 3, (0, 99))[1]
+    LaneInterval(name='a', broker=1, state='several states', start=5, end=7, epoch=None)
     """
     found, least = list(lanes), max(1, (whole[1] - whole[0]) // 1000)
     while len(found) > max_count and least < 2 * (whole[1] - whole[0]):

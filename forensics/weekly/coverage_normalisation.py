@@ -218,8 +218,8 @@ def scale_count(
 def format_coverage(covered: Coverage) -> str:
     """Say a coverage.
 
-    >>> format_coverage((3_600_000, 7_200_000)), format_coverage((1, 7_200_000)), format_coverage((0, 90_000))
-    ('1 of 2 h', 'less than 0.1 of 2 h', '0 of 1.5 min')
+    >>> [format_coverage(one) for one in ((3_600_000, 7_200_000), (1, 7_200_000), (0, 90_000))]
+    ['1 of 2 h', 'less than 0.1 of 2 h', '0 of 1.5 min']
     """
     told, whole = covered
     unit, name = (HOUR, "h") if whole >= HOUR else (60_000, "min")

@@ -15,7 +15,7 @@ from forensics.detection.context import DetectionContext
 from forensics.history.log_coverage import logged_between
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_node
-from forensics.lib.time_units import SECOND, to_arrow_timestamp
+from forensics.lib.time_units import SECOND
 
 
 def is_silent(context: DetectionContext, node: str, begin: int, end: int) -> bool:
