@@ -77,8 +77,8 @@ def describe_status(finding: Finding) -> str:
     """Say the state of one finding; empty where no other run was compared.
 
     >>> from forensics.run_output.reader import Finding
-    >>> told(Finding("F-1", "x", "high", "likely", "", 0, 0, status="recurring", weeks=3,
-    ...              first_seen="2026-10-26"))
+    >>> seen = {"status": "recurring", "weeks_seen": 3, "first_seen": "2026-10-26"}
+    >>> describe_status(Finding("F-1", "x", "high", "likely", "", 0, 0, **seen))
     'recurring (3 weeks, since 2026-10-26)'
     """
     parts = [count(finding.weeks_seen, "week")] if finding.weeks_seen else []

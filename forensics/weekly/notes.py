@@ -47,7 +47,7 @@ class Notes:
     def current_signature(self, signature: str) -> str:
         """Give a signature by the name that its detector has now.
 
-        >>> Notes(aliases={"old": "new"}).renamed("old: broker 2")
+        >>> Notes(aliases={"old": "new"}).current_signature("old: broker 2")
         'new: broker 2'
         """
         detector, between, subject = signature.partition(": ")

@@ -234,13 +234,14 @@ def _changes(context: DetectionContext, finding: Finding) -> list[Interval]:
     reigns = context.history.lanes.controllers
     return [
         Interval(
-            span.begin,
-            span.begin,
-            frozenset({before} if before is not None else ()),
-            _nearest(span.evidence, span.begin),
+            after.span.begin,
+            after.span.begin,
+            frozenset({before.controller} if before.controller is not None else ()),
+            _nearest(after.span.evidence, after.span.begin),
         )
-        for (_, before, _), (_, after, span) in zip(reigns, reigns[1:], strict=False)
-        if before != after and finding.begin <= span.begin <= finding.end
+        for before, after in zip(reigns, reigns[1:], strict=False)
+        if before.controller != after.controller
+        and finding.begin <= after.span.begin <= finding.end
     ]
 
 
@@ -303,7 +304,7 @@ class Order:
     def description(self) -> str:
         """Say it in words.
 
-        >>> Order(1_200_000, 400_000, told=True).says
+        >>> Order(1_200_000, 400_000, is_known=True).description
         'before by 1.2 s ± 0.4'
         """
         if not self.is_known:

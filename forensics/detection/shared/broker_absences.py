@@ -12,17 +12,15 @@ from operator import or_
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
+from forensics.history.log_coverage import logged_between
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_node
-from forensics.lib.time_units import SECOND, to_arrow_timestamp
-
-# A line written as a process falls asleep or wakes says nothing of the time in between.
-_DOZING = SECOND // 2
+from forensics.lib.time_units import SECOND
 
 
 def is_silent(context: DetectionContext, node: str, begin: int, end: int) -> bool:
     """Whether a node that has logs wrote no event between two corrected moments."""
-    where = _within(context, node, begin, end)
+    where = logged_between(context.history.clocks, node, begin, end)
     return next(iter(context.each("events", where, ["line"])), None) is None
 
 
@@ -30,14 +28,8 @@ def nodes_that_logged(context: DetectionContext, spans: Sequence[tuple[str, int,
     """Name the nodes that wrote an event in the span given for each; all in one look."""
     if not spans:
         return set()
-    where = reduce(or_, (_within(context, *span) for span in spans))
+    where = reduce(or_, (logged_between(context.history.clocks, *span) for span in spans))
     return {row["node"] for row in context.each("events", where, ["node"])}
-
-
-def _within(context: DetectionContext, node: str, begin: int, end: int) -> pc.Expression:
-    off = begin - context.history.clocks.correct(node, begin)
-    low, high = (to_arrow_timestamp(at + off) for at in (begin + _DOZING, end - _DOZING))
-    return (pc.field("node") == node) & (pc.field("ts") > low) & (pc.field("ts") < high)
 
 
 # broker.session.timeout.ms, if no log names it
