@@ -238,7 +238,7 @@ def once_per_run(
 
     @wraps(compute)
     def remembered(
-        context: DetectionContext, *args: Arguments.args, **kwargs: Arguments.kwargs
+        context: DetectionContext, /, *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Fact:
         key = (compute, args, tuple(kwargs.items()))
         if key not in context.facts:

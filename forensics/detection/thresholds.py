@@ -57,7 +57,9 @@ def _limit_faults(
     for name, values in given.items():
         line = line_of(given, name)
         if name not in known:
-            yield Problem(str(page), line, f"there is no detector {name!r}{did_you_mean(name, known)}")
+            yield Problem(
+                str(page), line, f"there is no detector {name!r}{did_you_mean(name, known)}"
+            )
             continue
         if not isinstance(values, Mapping):
             yield Problem(str(page), line, f"{name}: a mapping of limits was expected")

@@ -202,7 +202,7 @@ def describe_hole(run: RunOutput, row: Row) -> str:
 def find_alert(detector: str) -> str:
     """Say which metric shows it and when to be told; empty: none that Kafka has.
 
-    >>> alert("offline-partitions"), alert("truncation")
+    >>> find_alert("offline-partitions"), find_alert("truncation")
     ('OfflinePartitionsCount above 0', '')
     """
     one = load_alerts().get(detector)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import MILLISECOND, to_arrow_timestamp
 from forensics.report.absences import read_lifecycles
 from forensics.run_output.partition_histories import Ints, IsrCodes, IsrHistory, read_isr_histories
@@ -226,9 +227,9 @@ def _errors(run: RunOutput, window: Span) -> Counter[int]:
     found = Counter[int]()
     for part in _events(run, window, ds.field("level").isin(LOUD)):
         for node, many in Counter(part["node"].to_pylist()).items():
-            name, _, number = str(node).rpartition("-")
-            if name == "broker" and number.isdecimal():
-                found[int(number)] += many
+            broker = broker_id(node)
+            if broker is not None:
+                found[broker] += many
     return found
 
 

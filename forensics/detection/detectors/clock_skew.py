@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import quote
+from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import MINUTE, to_arrow_timestamp, to_iso
 from forensics.run_output.findings import Finding
 
@@ -38,7 +39,7 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
         return
     off = abs(offset) >= context.limits[NAME]["medium"] * 1000
     kind = "step" if row.get("kind") == "step" else "zone" if zone and not off else "drift"
-    digits = node.rpartition("-")[2]
+    broker = broker_id(node)
     limits = context.limits[NAME]
     confidence, reason = _sure(row, off=off)
     yield Finding(
@@ -49,7 +50,7 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
         begin=seen[0]["at"],
         end=seen[-1]["at"],
         evidence=seen,
-        brokers=[int(digits)] if node.startswith("broker-") and digits.isdigit() else [],
+        brokers=[] if broker is None else [broker],
         measures={
             "offset_ms": offset,
             "kind": kind,
