@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -250,8 +251,9 @@ def _legend_lines(traces: Sequence[Figure]) -> int:
 RowDrawer = Callable[[Sheet, int], None]
 
 
+@cache
 def plotly_js() -> str:
-    """Give the source of plotly.js as the installed package carries it."""
+    """Return the source of plotly.js as the installed package carries it."""
     return str(get_plotlyjs())
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.report.absences import read_lifecycles
+from forensics.run_output.broker_lifecycles import read_lifecycles
 from forensics.run_output.partition_histories import Ints, IsrCodes, IsrHistory, read_isr_histories
 from forensics.run_output.reader import Finding, Row, RunOutput, corrected_times
 from forensics.weekly.coverage_normalisation import Span, clipped, length, merged, server_logs_end

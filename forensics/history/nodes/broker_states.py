@@ -5,9 +5,10 @@ Processes that hung: given up by the others, silent themselves, and back without
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from forensics.lib.time_units import SECOND
 
@@ -27,9 +28,15 @@ LIFECYCLE_KINDS = (
     "brokers_found",
     "controlled_shutdown_granted",
 )
-AWAY_STATES = ("starting", "recovering", "fenced", "stopping", "stopped", "crashed")
+# In these a broker does not serve; "unknown" is none of them: behind a hole all may be well.
+SHUTDOWN_STATES = frozenset({"stopping", "stopped"})
+AWAY_STATES = SHUTDOWN_STATES | {"starting", "recovering", "fenced", "paused", "crashed"}
+# For the cluster a broker that hangs is away once it is fenced: detectors compare that moment with
+# the session timeout.
+CLUSTER_AWAY_STATES = AWAY_STATES - {"paused"}
 
 Evidence = Mapping[str, Any]
+T = TypeVar("T")
 
 
 @dataclass
@@ -75,24 +82,35 @@ def build_broker_lanes(
     return {broker: lane.spans for broker, lane in sorted(lanes.items())}
 
 
-def find_absences(broker: int, spans: Sequence[Span], *, has_own_log: bool = True) -> list[Absence]:
-    """Join what lies between two times of being up; the first start is no absence.
+def split_absences(
+    spans: Iterable[T], state_of: Callable[[T], str], away: AbstractSet[str] = AWAY_STATES
+) -> Iterator[tuple[list[T], T | None]]:
+    """Yield each run of away states after a time of serving, and the span that ended it, if any.
 
-    `speaks` says whether the broker's own log is there: without it, being fenced may be anything.
+    The first start is no absence. An unknown state neither begins nor ends one.
     """
-    found: list[Absence] = []
-    run: list[Span] = []
-    served = False
+    has_served, run = False, list[T]()
     for span in spans:
-        if span.state in AWAY_STATES:
+        if state_of(span) in away:
             run.append(span)
-            continue
-        if served and run:
-            found.append(_absence(broker, run, span.begin, speaks=has_own_log))
-        run, served = [], True
-    if served and run:
-        found.append(_absence(broker, run, None, speaks=has_own_log))
-    return found
+        elif state_of(span) != "unknown":
+            if has_served and run:
+                yield run, span
+            has_served, run = True, []
+    if has_served and run:
+        yield run, None
+
+
+def find_absences(broker: int, spans: Sequence[Span], *, has_own_log: bool = True) -> list[Absence]:
+    """Find the absences of a broker as the cluster saw them.
+
+    Without the broker's own log (`has_own_log`) being fenced may mean anything.
+    """
+    runs = split_absences(spans, lambda span: span.state, CLUSTER_AWAY_STATES)
+    return [
+        _absence(broker, run, back.begin if back else None, speaks=has_own_log)
+        for run, back in runs
+    ]
 
 
 class _Lane:
@@ -211,10 +229,10 @@ def _missed(event: Mapping[str, Any], lanes: Mapping[int, _Lane]) -> Iterable[tu
 
 
 def _absence(broker: int, run: Sequence[Span], end: int | None, *, speaks: bool) -> Absence:
-    states = [span.state for span in run]
+    states = {span.state for span in run}
     if "crashed" in states:
         kind = "crash"
-    elif "stopping" in states or "stopped" in states:
+    elif SHUTDOWN_STATES & states:
         kind = "controlled"
     elif "starting" in states or not speaks:
         kind = "unknown"

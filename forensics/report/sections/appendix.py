@@ -10,7 +10,6 @@ from forensics.report.html import Child, Markup, join, json_script, table, tag, 
 from forensics.report.size_budget import fit_document
 from forensics.run_output.reader import FILE_COUNTS, Row, RunOutput
 
-ORDER = 110
 TITLE = "Appendix"
 MOST = 300
 HEAD = ("File", "Bytes", "Lines", "Records", "Continued", "Blank", "Not understood", "Duplicate",

@@ -12,9 +12,6 @@ from forensics.report.headline import sum_losses, unanswered_detectors
 from forensics.report.html import Child, Markup, command_block, join, table, tag
 from forensics.run_output.reader import Row, RunOutput
 
-# Links to the page go to this anchor.
-ANCHOR = "unseen"
-ORDER = 90
 TITLE = "What we could not see"
 MOST, REASONS = 30, 3
 TABLES = ("events", "leadership", "isr", "lanes", "clocks", "files")

@@ -11,7 +11,6 @@ from forensics.report.figures import client_episodes as drawn
 from forensics.report.html import Child, Markup, TableRow, anchor, join, table, tag
 from forensics.run_output.reader import Finding, RunOutput
 
-ORDER = 70
 TITLE = "Clients"
 HEAD = ("Client", "Verdict", "Move behind it", "Errors", "Lasted", "From", "Topics", "Finding")
 OTHER = ("Client", "What", "Level", "From", "Finding")

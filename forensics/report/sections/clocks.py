@@ -7,7 +7,6 @@ from forensics.report.figures import clock_offsets
 from forensics.report.html import Child, Markup, figure, join, table, tag
 from forensics.run_output.reader import Row, RunOutput
 
-ORDER = 80
 TITLE = "Clocks"
 COLUMNS = (
     "node", "offset_ms", "uncertainty_ms", "anchors", "zone_shift_minutes", "reference", "kind",

@@ -15,7 +15,6 @@ from forensics.report.figures import controller_terms as drawn
 from forensics.report.html import Child, Markup, anchor, join, table, tag
 from forensics.run_output.reader import Row, RunOutput, short_time
 
-ORDER = 76
 TITLE = "Controller"
 COLUMNS = ("node", "broker", "state", "epoch", "started_at", "ended_at", "evidence")
 HEAD = ("Node", "State", "Epoch", "From, {}", "To, {}", "For", "First line of it")

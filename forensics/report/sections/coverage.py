@@ -12,7 +12,6 @@ from forensics.report.html import Child, Markup, join, table, tag
 from forensics.report.lane_intervals import find_gaps
 from forensics.run_output.reader import Row, RunOutput
 
-ORDER = 20
 TITLE = "Coverage"
 # Rows of the table, and so many that it stands open.
 MOST, FEW = 400, 12

@@ -14,9 +14,6 @@ from forensics.report.headline import LossTotals, loss_rows, sum_losses
 from forensics.report.html import Child, Markup, anchor, command_block, join, table, tag
 from forensics.run_output.reader import Finding, Row, RunOutput, short_time
 
-# Links to the page go to this anchor.
-ANCHOR = "ledger"
-ORDER = 50
 TITLE = "Data-loss ledger"
 HINT = (
     "Set LOG_DIR to the broker's log.dirs; choose the segment that holds the first lost offset "

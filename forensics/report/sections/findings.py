@@ -25,7 +25,6 @@ from forensics.report.html import (
 from forensics.report.size_budget import fit_quotes
 from forensics.run_output.reader import Finding, RunOutput
 
-ORDER = 40
 TITLE = "Findings"
 # At most 40 lines a card, and 2,000 on the page, to keep it small; findings.json has them all.
 PROOFS, LINES, FEWEST, NAMES, VALUES = 40, 2000, 5, 12, 8

@@ -12,9 +12,6 @@ from forensics.report.html import Child, Markup, anchor, join, tag
 from forensics.report.incident_story import GROUPS, StoryRow, build_story
 from forensics.run_output.reader import RunOutput
 
-# Links to the page go to this anchor.
-ANCHOR = "happened"
-ORDER = 35
 TITLE = "What happened"
 SAYS = (
     "“Cause” stands where Kafka must react so, the order of times is certain and nothing else "

@@ -8,9 +8,6 @@ from forensics.report.figures import leadership, partition_heatmap
 from forensics.report.html import Child, Markup, figure, join, table, tag
 from forensics.run_output.reader import RunOutput
 
-# Links to the page go to this anchor.
-ANCHOR = "swimlanes"
-ORDER = 60
 TITLE = "Leaders"
 # Members of a row that are listed by name, and all of them together.
 MEMBERS, LISTED = 200, 4000

@@ -16,7 +16,6 @@ from forensics.report.partition_ranking import (
 from forensics.run_output.partition_histories import UNKNOWN_LEADER
 from forensics.run_output.reader import RunOutput, short_time
 
-ORDER = 74
 TITLE = "Partitions"
 HEAD = ("Partition", "Records lost", "Unclean elections", "Without leader", "One in sync",
         "Leader epochs", "ISR versions", "Last leader")  # fmt: skip

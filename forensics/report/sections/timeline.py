@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forensics.history.nodes.broker_states import AWAY_STATES
 from forensics.lib.formatting import clock, count, lasting, listed
 from forensics.lib.time_zone import current
 from forensics.report import lane_intervals, partition_groups, plotly_sheet, time_bins
@@ -9,11 +10,7 @@ from forensics.report.figures import timeline
 from forensics.report.html import Markup, figure, join, render_legend, table, tag
 from forensics.run_output.reader import RunOutput
 
-ORDER = 30
 TITLE = "Timeline"
-AWAY = frozenset({
-    "crashed", "fenced", "paused", "stopped", "stopping", "starting", "recovering",
-})  # fmt: skip
 TROUBLED = frozenset({"stale", "disconnected"})
 DEBT = {"offline": "without a leader"}
 # Lanes of brokers and of clients, bars of the brokers', rows of the table.
@@ -42,7 +39,7 @@ def _tracks(run: RunOutput) -> plotly_sheet.TimelineData | None:
     fold = partition_groups.group_partitions(run)
     cells = fold.grid.edges if fold else partition_groups.heatmap_edges(run, whole)
     counted = time_bins.count_events(run, cells)
-    brokers = _worst(lane_intervals.read_lanes(run, "broker"), AWAY, LANES)
+    brokers = _worst(lane_intervals.read_lanes(run, "broker"), AWAY_STATES, LANES)
     clients = _worst(lane_intervals.read_lanes(run, "client"), TROUBLED, CLIENTS)
     return plotly_sheet.TimelineData(
         view=view,
@@ -73,7 +70,7 @@ def _worst(
 
 def _says(drawn: plotly_sheet.TimelineData) -> str:
     # The lanes come in the order of their numbers; a set would not keep it.
-    away = list(dict.fromkeys(lane.name for lane in drawn.brokers if lane.state in AWAY))
+    away = list(dict.fromkeys(lane.name for lane in drawn.brokers if lane.state in AWAY_STATES))
     peaks = [
         f"{count(level, 'partition')} {DEBT.get(name, name)}"
         for name, points in drawn.debt.items()

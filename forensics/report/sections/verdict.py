@@ -11,7 +11,6 @@ from forensics.report.html import Child, Markup, anchor, join, tag
 from forensics.report.incident_story import first_client_errors
 from forensics.run_output.reader import Finding, RunOutput
 
-ORDER = 10
 TITLE = "Verdict"
 WORDS = {"clear": "clear", "cannot_tell": "cannot tell"}
 ALSO = 3
