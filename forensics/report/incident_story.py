@@ -20,8 +20,7 @@ import pyarrow.dataset as ds
 
 from forensics.lib.formatting import count, lasting, listed, millis
 from forensics.report.evidence_html import parse_proofs
-from forensics.report.finding_text import describe_scope, drop_standing
-from forensics.report.headline import is_open
+from forensics.report.finding_text import describe_scope, drop_standing, is_open
 from forensics.run_output.reader import Evidence, Finding, Row, RunOutput, corrected_times
 
 

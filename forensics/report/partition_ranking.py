@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from forensics.report.headline import loss_rows
+from forensics.report.data_loss import loss_rows
 from forensics.run_output.partition_histories import (
     UNKNOWN_LEADER,
     IsrCodes,

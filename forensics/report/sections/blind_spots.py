@@ -7,8 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow.dataset as ds
 
 from forensics.lib.formatting import count, listed, named, share
-from forensics.report.coverage_advice import advise_collection, describe_hole, find_log_holes
-from forensics.report.headline import sum_losses, unanswered_detectors
+from forensics.report.coverage_advice import (
+    advise_collection,
+    describe_hole,
+    find_log_holes,
+    unanswered_detectors,
+)
+from forensics.report.data_loss import sum_losses
 from forensics.report.html import Child, Markup, command_block, join, table, tag
 from forensics.run_output.reader import Row, RunOutput
 

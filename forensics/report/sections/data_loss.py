@@ -9,8 +9,13 @@ from typing import Any
 from forensics.lib.formatting import count, listed, millis
 from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current
-from forensics.report.data_loss import clean_truncation_rows, sum_clean_truncations
-from forensics.report.headline import LossTotals, loss_rows, sum_losses
+from forensics.report.data_loss import (
+    LossTotals,
+    clean_truncation_rows,
+    loss_rows,
+    sum_clean_truncations,
+    sum_losses,
+)
 from forensics.report.html import Child, Markup, anchor, command_block, join, table, tag
 from forensics.run_output.reader import Finding, Row, RunOutput, short_time
 

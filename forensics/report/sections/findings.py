@@ -9,8 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from forensics.lib.formatting import clock, count, listed, named
 from forensics.lib.time_zone import current
 from forensics.report.evidence_html import QuoteContext, render_quote
-from forensics.report.finding_text import count_statuses, describe_status, render_actions
-from forensics.report.headline import finding_period
+from forensics.report.finding_text import (
+    count_statuses,
+    describe_status,
+    finding_period,
+    render_actions,
+)
 from forensics.report.html import (
     Child,
     Markup,

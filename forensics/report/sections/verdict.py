@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from forensics.lib.formatting import clock, count, lasting, listed
 from forensics.lib.time_zone import current
-from forensics.report.data_loss import sum_clean_truncations
-from forensics.report.finding_text import drop_standing
-from forensics.report.headline import is_open, sum_losses, unanswered_detectors, verdict_sentence
+from forensics.report.coverage_advice import unanswered_detectors
+from forensics.report.data_loss import sum_clean_truncations, sum_losses
+from forensics.report.finding_text import drop_standing, is_open
+from forensics.report.headline import verdict_sentence
 from forensics.report.html import Child, Markup, anchor, join, tag
 from forensics.report.incident_story import first_client_errors
 from forensics.run_output.reader import Finding, RunOutput
