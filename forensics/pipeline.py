@@ -42,8 +42,8 @@ from forensics.history.rebuild import (
     build_fold_context,
     make_partition_folder,
 )
-from forensics.ingest.read_plan import Plan, plan
-from forensics.lib.arrow_io import events_of
+from forensics.ingest.read_plan import ReadPlan, plan_reading
+from forensics.lib.arrow_io import read_events
 from forensics.quality.expectations import suites
 from forensics.quality.gate import check, lowered, told
 from forensics.quality.gx_runner import checked_suites, prepare
@@ -65,7 +65,7 @@ _ORDER = ("topic", "partition", "leader_epoch", "partition_epoch")
 
 
 def read(
-    engine: Engine, work: Plan, overlays: str, settings: Settings, say: Say
+    engine: Engine, work: ReadPlan, overlays: str, settings: Settings, say: Say
 ) -> dict[str, FileAccount]:
     """Turn archives into the tables of events and files."""
     say(f"archives   {len(work.splits)} pieces of work")
@@ -128,7 +128,7 @@ def fold(engine: Engine, known: FoldContext, settings: Settings) -> None:
         engine.write_sorted(folded, name, schema.names, order, settings.tables / name)
 
 
-def accounts(staged: Path, work: Plan) -> dict[str, FileAccount]:
+def accounts(staged: Path, work: ReadPlan) -> dict[str, FileAccount]:
     """Read the accounts of all splits, and give unreadable paths one too."""
     table = ds.dataset(staged, format="parquet").to_table(
         columns=["file", "split", "account"], filter=ds.field("account").is_valid()
@@ -143,7 +143,7 @@ def accounts(staged: Path, work: Plan) -> dict[str, FileAccount]:
 def name_versions(files: Mapping[str, FileAccount], events: Path) -> None:
     """Name the Kafka version that each file says, the newest one if there are several."""
     columns = ["kind", "ts", "node", "file", "line", "detail"]
-    for row in events_of(events, ["kafka_version"], columns):
+    for row in read_events(events, ["kafka_version"], columns):
         files[row["file"]].version = row["detail"]
 
 
@@ -209,7 +209,7 @@ def _run(settings: Settings, say: Say, watch: Stopwatch) -> dict[str, Any]:
     # What is wrong with somebody's own expectations is told before the work, not after it.
     checked_suites(packs)
     with watch.stage("plan"):
-        work = plan(settings.archives, settings.split_size)
+        work = plan_reading(settings.archives, settings.split_size)
     for label, problem in work.problems:
         say(f"warning: {label}: {problem}; the rest is read")
     shutil.rmtree(settings.staging, ignore_errors=True)

@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from forensics import __version__
 from forensics.engine.progress import SILENT, Watcher
-from forensics.lib.secrets import masked
+from forensics.lib.secrets import mask_text
 from forensics.settings import Settings
 
 _PAUSE = 1.0
@@ -188,11 +188,11 @@ def save(out: Path, ending: Ending, **told: Any) -> dict[str, Any]:
         "version": __version__,
         "exit_code": int(ending.code),
         # An error tells of paths as they are; all else was made of what is masked already.
-        "reason": masked(ending.because) if ending.code is Code.FAILED else ending.because,
+        "reason": mask_text(ending.because) if ending.code is Code.FAILED else ending.because,
         **told,
     }
     if "command" in told:
-        result["command"] = [masked(word) for word in told["command"]]
+        result["command"] = [mask_text(word) for word in told["command"]]
     out.mkdir(parents=True, exist_ok=True)
     half = out / f".{NAME}.{os.getpid()}"
     half.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

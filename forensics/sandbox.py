@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.declarative.interpreter import detector
 from forensics.detection.declarative.spec import Declared
 from forensics.detection.registry import declared, everyone, shipped_declared
@@ -21,7 +21,7 @@ from forensics.errors import Problem, RuleError
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import Pack, packed
 from forensics.history.rebuild import History
-from forensics.ingest.read_plan import plan
+from forensics.ingest.read_plan import plan_reading
 from forensics.pipeline import read, rebuild
 from forensics.settings import Settings
 
@@ -34,15 +34,15 @@ class Trial:
     past: History
     tables: Path
 
-    def case(self, limits: Mapping[str, Mapping[str, Any]] | None = None) -> Case:
+    def case(self, limits: Mapping[str, Mapping[str, Any]] | None = None) -> DetectionContext:
         """Put the case together that detectors look at."""
-        return Case(self.tables, self.past, limits or load_limits())
+        return DetectionContext(self.tables, self.past, limits or load_limits())
 
 
 def tried(archives: Iterable[str], out: Path, packs: Sequence[Pack] = ()) -> Trial:
     """Read archives and leave their tables in `out`."""
     settings = Settings(tuple(archives), out)
-    work = plan(settings.archives, settings.split_size)
+    work = plan_reading(settings.archives, settings.split_size)
     settings.tables.mkdir(parents=True, exist_ok=True)
     engine = InProcess()
     files = read(engine, work, packed(packs), settings, _hush)

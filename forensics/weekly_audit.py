@@ -16,8 +16,8 @@ from forensics.engine.spark import Cluster, told_plainly
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import catalogue, open_pack, packed
-from forensics.ingest.read_plan import split_up
-from forensics.lib.storage import is_remote, shown
+from forensics.ingest.read_plan import split_files
+from forensics.lib.storage import display, is_remote
 from forensics.pipeline import accounts
 from forensics.quality.gx_runner import checked_suites, prepare
 from forensics.run_result import Code, Ending, Stopwatch
@@ -119,7 +119,7 @@ def _run(
     wishes: Wishes, shelf: StoreFiles, say: Say, watch: Stopwatch, engines: Engines
 ) -> tuple[Ending, dict[str, Any]]:
     if not wishes.archives and shelf.find(STORE_FILE) is None:
-        named = shown(wishes.store)
+        named = display(wishes.store)
         raise ForensicsError(
             f"{named} is no store: it has no {STORE_FILE}. `audit` makes one of logs."
         )
@@ -173,7 +173,7 @@ def _take(  # noqa: PLR0913, PLR0917
 def _read(
     new: NewInputs, staged: Path, split_size: int, overlays: str, engine: _Late
 ) -> dict[str, FileAccount]:
-    work = split_up(new.work, split_size)
+    work = split_files(new.work, split_size)
     if not work.splits:
         return {name: _broken(name, problem) for name, problem in work.problems}
     engine().scan(work.splits, overlays, staged)
@@ -192,7 +192,7 @@ def _asked(wishes: Wishes, store: Store) -> Sequence[Week]:
     if wishes.week not in weeks:
         there = f"it has {weeks[0]} to {weeks[-1]}" if weeks else "it has no week at all"
         store.commit()
-        raise ForensicsError(f"{shown(wishes.store)} has no logs of {wishes.week}; {there}.")
+        raise ForensicsError(f"{display(wishes.store)} has no logs of {wishes.week}; {there}.")
     return [wishes.week]
 
 
@@ -216,8 +216,8 @@ def _conclude(wishes: Wishes, store: Store, told: dict[str, Any]) -> tuple[Endin
         "findings": levels,
         "older_rules": len(document["older_rules"]),
         "weeks": {str(one): store.verdict(one) for one in store.weeks},
-        "page": f"{shown(wishes.store).rstrip('/')}/weeks/{week}/index.html",
-        "index": f"{shown(wishes.store).rstrip('/')}/index.html",
+        "page": f"{display(wishes.store).rstrip('/')}/weeks/{week}/index.html",
+        "index": f"{display(wishes.store).rstrip('/')}/index.html",
     }
     return end, told | seen
 

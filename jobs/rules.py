@@ -224,12 +224,12 @@ def profile_(archives: Sequence[str], limit: int, packs: Sequence[Path]) -> None
 
 def _splits(archives: Sequence[str]) -> Sequence[Split]:
     """Plan to read whole files, and warn of what cannot be read."""
-    from forensics.ingest.read_plan import plan
-    from forensics.lib.text_safety import plain
+    from forensics.ingest.read_plan import plan_reading
+    from forensics.lib.text_safety import printable
 
-    work = plan(archives, WHOLE)
+    work = plan_reading(archives, WHOLE)
     for label, problem in work.problems:
-        click.echo(f"warning: {plain(label)}: {plain(problem)}; the rest is read", err=True)
+        click.echo(f"warning: {printable(label)}: {printable(problem)}; the rest is read", err=True)
     return work.splits
 
 

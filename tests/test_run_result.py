@@ -95,7 +95,7 @@ def test_a_run_that_fails_says_so_too(
     def fails(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(pipeline, "plan", fails)
+    monkeypatch.setattr(pipeline, "plan_reading", fails)
     save(tmp_path, Ending(Code.DONE, "an earlier run"))
 
     said = ("postmortem", "logs", "-o", "out")

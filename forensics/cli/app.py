@@ -19,7 +19,7 @@ from forensics import __version__
 from forensics.cli.config_file import Call
 from forensics.cli.option_sources import PREFIX, UNCONFIGURED, prepare, walk
 from forensics.errors import ForensicsError
-from forensics.lib.package_data import folder
+from forensics.lib.package_data import data_folder
 
 NAME = "kafka-forensics"
 INTERRUPTED = 130
@@ -75,7 +75,7 @@ def group(jobs: Path) -> click.Group:
 
 def jobs_folder() -> Path:
     """Say where the commands are."""
-    return folder("jobs")
+    return data_folder("jobs")
 
 
 class _Jobs(click.Group):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from forensics.errors import ConfigError, Problem, RuleError
-from forensics.lib.yaml_with_lines import line_of, read
+from forensics.lib.yaml_with_lines import line_of, load_yaml
 
 HERE = "kafka-forensics.yaml"
 # The words by which a command is called, such as ("rules", "list").
@@ -121,7 +121,7 @@ def _document(path: Path) -> Mapping[str, Any]:
         # As `config new` leaves it: all is commented out, which YAML calls no mapping.
         if all(not line.strip() or line.lstrip().startswith("#") for line in lines):
             return {}
-        return read(path)
+        return load_yaml(path)
     except RuleError as error:
         raise ConfigError(error.problems) from None
     except UnicodeDecodeError as error:

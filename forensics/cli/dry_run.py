@@ -23,9 +23,9 @@ from forensics.engine.progress import amount, duration
 from forensics.events.file_accounts import FileAccount, add_up, assign
 from forensics.events.packs import open_pack, packed
 from forensics.events.scan import scanner
-from forensics.ingest.archive_reader import unpack, zip_member
-from forensics.ingest.compression import Damage, Readable
-from forensics.ingest.read_plan import Plan, Split, plan, tasks
+from forensics.ingest.archive_reader import open_zip_member, unpack_files
+from forensics.ingest.compression import DamageError, Readable
+from forensics.ingest.read_plan import ReadPlan, Split, bundle_splits, plan_reading
 from forensics.settings import Settings
 
 # So much is read of each file on disk, and of each text in it.
@@ -79,7 +79,7 @@ class Preview:
 
 def look(settings: Settings) -> Preview:
     """Look at the head of each file that a postmortem would read."""
-    work = plan(settings.archives, settings.split_size)
+    work = plan_reading(settings.archives, settings.split_size)
     scan = scanner(packed([open_pack(path) for path in settings.packs])).scan
     partly: list[str] = []
     sizes: dict[str, int | None] = {}
@@ -106,21 +106,21 @@ def look(settings: Settings) -> Preview:
     )  # fmt: skip
 
 
-def _heads(work: Plan, partly: list[str]) -> Iterator[tuple[str, int | None, bytes]]:
+def _heads(work: ReadPlan, partly: list[str]) -> Iterator[tuple[str, int | None, bytes]]:
     """Yield each text with its name, its size on disk where it has one, and its head."""
     for split in work.splits:
         if split.number or split.role == "digest":
             continue
         with open(split.path, "rb") as file:
             if split.role == "range":
-                file.seek(split.at)
+                file.seek(split.data_offset)
                 yield split.file, split.size, _head(file, min(split.size, LOOK))
                 continue
-            file.seek(split.at)
-            source = zip_member(split.path, split.member) if split.member else file
+            file.seek(split.data_offset)
+            source = open_zip_member(split.path, split.member) if split.member else file
             limited = _Limited(source, LOOK)
             inside = False
-            for item in unpack(split.file, limited):
+            for item in unpack_files(split.file, limited):
                 inside = inside or item.file != split.file
                 if item.damaged and limited.used_up:
                     # It ends too early because nothing more is read of it.
@@ -133,7 +133,7 @@ def _heads(work: Plan, partly: list[str]) -> Iterator[tuple[str, int | None, byt
 def _head(source: Readable, left: int) -> bytes:
     """Read the first whole lines; a source gives less at a time than it is asked for."""
     parts = []
-    with suppress(Damage, OSError, EOFError, tarfile.TarError, zlib.error, ValueError):
+    with suppress(DamageError, OSError, EOFError, tarfile.TarError, zlib.error, ValueError):
         while left > 0 and (part := source.read(left)):
             parts.append(part)
             left -= len(part)
@@ -157,12 +157,12 @@ class _Limited:
         return data
 
 
-def _expected(work: Plan, cores: int, pace: float) -> tuple[float, float]:
+def _expected(work: ReadPlan, cores: int, pace: float) -> tuple[float, float]:
     """Say in seconds what all of it may take, at best and at worst.
 
     What one task reads cannot be shared: a single large archive takes as long on any machine.
     """
-    longest = max(sum(map(_text, bundle)) for bundle in tasks(work.splits, cores))
+    longest = max(sum(map(_text, bundle)) for bundle in bundle_splits(work.splits, cores))
     share = max(longest, sum(map(_text, work.splits)) / cores) / pace
     return _START[0] + share * _PACE[0], _START[1] + share * _PACE[1]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.declarative.interpreter import detector
 from forensics.detection.declarative.spec import Declared, load
 from forensics.detection.detectors import detectors
@@ -25,7 +25,7 @@ from forensics.detection.thresholds import load_limits
 from forensics.errors import Problem, RuleError
 from forensics.events.packs import LIMITS, Pack
 from forensics.history.rebuild import History
-from forensics.lib.yaml_with_lines import Page, root
+from forensics.lib.yaml_with_lines import FileText, rules_folder
 
 _GROUP = "kafka_forensics.detectors"
 
@@ -35,7 +35,7 @@ def find(tables: Path, past: History, packs: Sequence[Pack] = ()) -> Answers:
     asked = everyone(packs)
     pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
     limits = load_limits(pages, [one.name for one in asked])
-    return ask(Case(tables, past, limits), asked)
+    return ask(DetectionContext(tables, past, limits), asked)
 
 
 def everyone(packs: Sequence[Pack] = ()) -> list[Detector]:
@@ -55,11 +55,11 @@ def everyone(packs: Sequence[Pack] = ()) -> list[Detector]:
 
 def shipped_declared() -> list[Declared]:
     """Read the declared detectors that come with the package."""
-    paths = sorted((root() / "detectors").rglob("*.yaml"))
-    return declared(Page(str(path), path.read_bytes()) for path in paths)
+    paths = sorted((rules_folder() / "detectors").rglob("*.yaml"))
+    return declared(FileText(str(path), path.read_bytes()) for path in paths)
 
 
-def declared(pages: Iterable[Page]) -> list[Declared]:
+def declared(pages: Iterable[FileText]) -> list[Declared]:
     """Read declared detectors, or say in one error all that is wrong with them."""
     found: list[Declared] = []
     problems: list[Problem] = []
@@ -75,7 +75,7 @@ def declared(pages: Iterable[Page]) -> list[Declared]:
     return found
 
 
-def _programs(pack: Pack) -> Iterator[Page]:
+def _programs(pack: Pack) -> Iterator[FileText]:
     return (page for page in pack.folder("detectors") if page.name.endswith(".py"))
 
 
@@ -88,7 +88,7 @@ def _plugins() -> Iterator[tuple[Any, str]]:
             raise RuleError([Problem(one.value, 1, says)]) from error
 
 
-def _run(page: Page) -> ModuleType:
+def _run(page: FileText) -> ModuleType:
     """Run a Python file of a pack as a module of its own."""
     module = ModuleType(f"kafka_forensics_detectors.{Path(page.name).stem}")
     module.__file__ = page.name

@@ -34,10 +34,10 @@ from forensics.engine.group_apply import Groups
 from forensics.engine.progress import SILENT, Watcher
 from forensics.errors import ArchiveError, ForensicsError
 from forensics.events.scan import STAGED, scanner
-from forensics.ingest.read_counters import Meter, total
-from forensics.ingest.read_plan import Split, tasks
+from forensics.ingest.read_counters import ReadCounter, total_bytes_read
+from forensics.ingest.read_plan import Split, bundle_splits
 from forensics.lib import package_data
-from forensics.lib.storage import shown
+from forensics.lib.storage import display
 
 _TRACEBACK = "Traceback (most recent call last):"
 # An error by its name, at the margin: so ends a traceback of Python.
@@ -95,17 +95,17 @@ class Tasks:
                 yield from self._run(number)
 
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:
-        meter = Meter(self.meter, number)
+        meter = ReadCounter(self.meter, number)
         for split in self.bundles[number]:
             try:
                 yield from scanner(self.overlays, context=self.context).scan(split, meter)
             except FileNotFoundError as error:
                 message = (
-                    f"{shown(split.path)} is not there on {socket.gethostname()}. Archives must"
+                    f"{display(split.path)} is not there on {socket.gethostname()}. Archives must"
                     " lie where the driver and all executors see the same files."
                 )
                 raise ArchiveError(message) from error
-            meter.settle(split.bytes)
+            meter.finish(split.bytes)
 
 
 @contextmanager
@@ -129,7 +129,7 @@ class Cluster:
             # Before the JVM starts: which Java, and nothing but this machine's own addresses.
             if not master or master.startswith("local"):
                 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            log4j = package_data.address("log4j2.properties")
+            log4j = package_data.asset_url("log4j2.properties")
             settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j}"
             os.environ.update(java.find(os.environ).environment)
         # Workers would otherwise start PATH's python3, which has none of our packages.
@@ -154,7 +154,7 @@ class Cluster:
         self, splits: Sequence[Split], overlays: str, target: Path, *, context: bool = False
     ) -> None:
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
-        bundles = tasks(splits, self.workers)
+        bundles = bundle_splits(splits, self.workers)
         # One number for each partition, and one task for each number.
         numbers = self.session.range(0, len(bundles), 1, max(1, len(bundles)))
         # Read once and thrown away: quickly written matters more than small.
@@ -299,7 +299,7 @@ class _Lookout:
         )
         self._watcher.tasks(*counts)
         of = self._bytes
-        if of and (done := total(self._meter)):
+        if of and (done := total_bytes_read(self._meter)):
             self._watcher.read(done, of)
 
 

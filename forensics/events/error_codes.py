@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from forensics.errors import Problem, RuleError
-from forensics.lib.yaml_with_lines import line_of, read, shipped
+from forensics.lib.yaml_with_lines import line_of, load_yaml, rule_files
 
 _KEYS = {"name", "code", "retriable", "metadata", "says"}
 
@@ -100,12 +100,12 @@ def canonical(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
 @cache
 def load_vocabulary(path: Path | None = None) -> Vocabulary:
     """Read rules/errors.yaml; a spelling of two errors is an error itself."""
-    found = path or next(one for one in shipped(".") if one.name == "errors.yaml")
+    found = path or next(one for one in rule_files(".") if one.name == "errors.yaml")
     names: dict[str, str] = {}
     codes: dict[int, str] = {}
     retriable: dict[str, bool | None] = {}
     problems = []
-    for node in read(found)["errors"]:
+    for node in load_yaml(found)["errors"]:
         name = str(node.get("name"))
         problems += [Problem(str(found), line_of(node), says) for says in _faults(node, codes)]
         retriable[name] = node.get("retriable")

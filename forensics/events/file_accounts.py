@@ -21,9 +21,16 @@ import pyarrow.compute as pc
 
 from forensics.events.epoch_regressions import Fall, first_few
 from forensics.lib.log_templates import compile_template
-from forensics.lib.secrets import masked
-from forensics.lib.yaml_with_lines import read, shipped
-from forensics.parsing.time_statistics import BACK, LATER, SILENCE, Gap, farthest, longest
+from forensics.lib.secrets import mask_text
+from forensics.lib.yaml_with_lines import load_yaml, rule_files
+from forensics.parsing.time_statistics import (
+    CONFIRM_AFTER,
+    MIN_BACKWARD_JUMP,
+    MIN_SILENCE,
+    Gap,
+    largest_jumps,
+    longest_gaps,
+)
 from forensics.schemas import EVENTS
 
 ROLES = ("broker", "controller", "client")
@@ -35,7 +42,7 @@ class Writers:
     def __init__(self, document: Mapping[str, Any] | None = None) -> None:
         """Take the templates of rules/nodes/writers.yaml, or others of the same shape."""
         if document is None:
-            document = read(next(shipped("nodes")))
+            document = load_yaml(next(rule_files("nodes")))
         self._patterns = [
             (role, compile_template(source).pattern)
             for role in ROLES
@@ -172,7 +179,7 @@ class FileAccount:
         """Take the open steps for real that a later time is still behind."""
         real = [step for step, _ in self.open_steps if later < step[0]]
         self.stepped += len(real)
-        self.steps = farthest([*self.steps, *real])
+        self.steps = largest_jumps([*self.steps, *real])
         self.open_steps = []
 
     def row(self) -> dict[str, Any]:
@@ -193,7 +200,7 @@ class FileAccount:
             "last_ts": _moment(self.last),
             "bytes": counts.get("bytes", 0),
             "duplicate_lines": counts.get("lines", 0) if duplicate else 0,
-            "damaged": masked("; ".join(dict.fromkeys(self.notes))) if self.notes else None,
+            "damaged": mask_text("; ".join(dict.fromkeys(self.notes))) if self.notes else None,
             "sha256": self.sha256,
             "duplicate_of": self.duplicate_of,
         }
@@ -214,7 +221,7 @@ def add_up(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         if row["split"] < 0:
             continue
         total.bases[row["split"]] = base = total.counts["lines"]
-        total.gaps = longest([*total.gaps, *_gaps(account, base, total.last)])
+        total.gaps = longest_gaps([*total.gaps, *_gaps(account, base, total.last)])
         _add_falls(total, account, base)
         total.levels.update(account.get("levels", {}))
         for name in _SUMS:
@@ -228,7 +235,7 @@ def add_up(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         total.last = total.last if account["last"] is None else account["last"]
     for total in files.values():
         # Of a very last record nobody knows whether it only came late.
-        total.open_steps = [one for one in total.open_steps if one[1] < LATER]
+        total.open_steps = [one for one in total.open_steps if one[1] < CONFIRM_AFTER]
         if total.last is not None:
             total.settle_steps(total.last)
     return files
@@ -239,7 +246,7 @@ def _gaps(account: Mapping[str, Any], base: int, last: int | None) -> Iterable[G
     for begin, end, line in account.get("gaps", ()):
         yield begin, end, base + line
     first = account["first"]
-    if last is not None and first is not None and first - last >= SILENCE:
+    if last is not None and first is not None and first - last >= MIN_SILENCE:
         yield last, first, base + 1
 
 
@@ -250,10 +257,10 @@ def _add_falls(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
     first, last = account["first"], total.last
     if first is not None:
         total.settle_steps(first)
-        if last is not None and last - first >= BACK:
+        if last is not None and last - first >= MIN_BACKWARD_JUMP:
             steps.append((last, first, base + 1))
             total.stepped += 1
-    total.steps = farthest([*total.steps, *steps])
+    total.steps = largest_jumps([*total.steps, *steps])
     total.open_steps += [
         ((begin, end, base + line), left)
         for (begin, end, line), left in account.get("open_steps", ())

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from forensics.events.error_codes import canonical
 from forensics.events.rules import MORE, Each, Rule, Wording
-from forensics.parsing.prefilter import ANY, LOUD, quoted
+from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE, first_quoted_error
 from forensics.schemas import EVENTS, FACTS
 
 _WIDEST = {pa.int32(): (-(2**31), 2**31 - 1)}
@@ -207,12 +207,12 @@ class Matcher:
     @property
     def loggers(self) -> list[str]:
         """The loggers that some rule listens to."""
-        return [name for name in self._by_logger if name != ANY]
+        return [name for name in self._by_logger if name != ANY_LOGGER]
 
     @property
     def strangers(self) -> bool:
         """Whether some rule listens to loggers that no rule names, for the errors they quote."""
-        return ANY in self._by_logger
+        return ANY_LOGGER in self._by_logger
 
     @property
     def loud(self) -> set[str]:
@@ -220,7 +220,7 @@ class Matcher:
         return {
             logger
             for logger, pairs in self._by_logger.items()
-            if logger != ANY and all(rule.loud for rule, _ in pairs)
+            if logger != ANY_LOGGER and all(rule.loud for rule, _ in pairs)
         }
 
     @property
@@ -229,7 +229,7 @@ class Matcher:
         return {
             logger: {wording.template.probe for _, wording in pairs}
             for logger, pairs in self._by_logger.items()
-            if logger != ANY
+            if logger != ANY_LOGGER
         }
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
@@ -242,7 +242,7 @@ class Matcher:
         if self.strangers:
             taken = np.concatenate([np.zeros(0, np.int64), *(part.rows for part in parts)])
             strange = _strangers(entries, taken)
-            parts += list(self._logger(entries, ANY, *strange))
+            parts += list(self._logger(entries, ANY_LOGGER, *strange))
         return assembled(entries, parts)
 
     def claims(self, entries: pa.RecordBatch) -> Iterator[tuple[Rule, Wording, list[Part]]]:
@@ -257,7 +257,7 @@ class Matcher:
                     yield rule, wording, list(_parts(numbers[rows], mine, fields, rule, wording))
         if self.strangers:
             numbers, messages = _strangers(entries, np.concatenate(taken))
-            for rule, wording in self._by_logger[ANY]:
+            for rule, wording in self._by_logger[ANY_LOGGER]:
                 rows, fields = self._claim(messages, wording)
                 if len(rows):
                     yield rule, wording, list(_parts(numbers[rows], entries, fields, rule, wording))
@@ -292,7 +292,7 @@ class Matcher:
 
     def _claim(self, messages: pa.Array, wording: Wording) -> tuple[Rows, pa.StructArray]:
         """Give the numbers of the messages that a wording takes, and what it captures there."""
-        held = pc.match_substring(messages, wording.template.longest)
+        held = pc.match_substring(messages, wording.template.longest_literal)
         rows = np.flatnonzero(held.to_numpy(zero_copy_only=False))
         if not len(rows):
             return rows, None
@@ -303,13 +303,13 @@ class Matcher:
 
 def _strangers(entries: pa.RecordBatch, taken: Rows) -> tuple[Rows, pa.Array]:
     """Give the loud entries that no rule takes by its logger, and the errors that they quote."""
-    levels = pa.array([level.encode() for level in LOUD], pa.binary())
+    levels = pa.array([level.encode() for level in WARN_OR_WORSE], pa.binary())
     loud = pc.is_in(entries["level"], levels).to_numpy(zero_copy_only=False)
     left = np.array(loud, copy=True)
     left[taken] = False
     numbers = np.flatnonzero(left)
     some = entries.select(["message", "more"]).take(pa.array(numbers))
-    messages = quoted(some["message"], some["more"])
+    messages = first_quoted_error(some["message"], some["more"])
     speaks = messages.is_valid()
     return numbers[speaks.to_numpy(zero_copy_only=False)], messages.filter(speaks)
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from forensics import __version__
-from forensics.errors import Problem, RuleError, taken_twice
+from forensics.errors import Problem, RuleError, duplicate_ids
 from forensics.events.rules import Kind, Rule, load_rules, read_kinds
-from forensics.lib.yaml_with_lines import Page, line_of, read, root
-from forensics.parsing.layouts import Layout, in_order, load_layouts
+from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rules_folder
+from forensics.parsing.layouts import Layout, load_layouts, sort_layouts
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class Pack:
     """A folder of rules, read once; `pages` are its YAML files by their names inside it."""
 
     origin: str
-    pages: Mapping[str, Page]
+    pages: Mapping[str, FileText]
 
     @cached_property
     def sha256(self) -> str:
@@ -46,7 +46,7 @@ class Pack:
             digest.update(page.data)
         return digest.hexdigest()
 
-    def folder(self, name: str) -> list[Page]:
+    def folder(self, name: str) -> list[FileText]:
         """Give the files below one folder of the pack, or beside its head for event rules."""
         loose = name == "events"
         return [
@@ -83,10 +83,10 @@ class _Merged:
 def open_pack(path: Path) -> Pack:
     """Read a pack from a folder, or a single event rule from a file."""
     if not path.is_dir():
-        return Pack(str(path), {path.name: Page(str(path), path.read_bytes())})
+        return Pack(str(path), {path.name: FileText(str(path), path.read_bytes())})
     found = [*path.rglob("*.yaml"), *path.glob("detectors/*.py")]
     names = (one.relative_to(path).as_posix() for one in found)
-    pages = {name: Page(str(path / name), (path / name).read_bytes()) for name in names}
+    pages = {name: FileText(str(path / name), (path / name).read_bytes()) for name in names}
     return Pack(str(path), pages)
 
 
@@ -105,7 +105,7 @@ def unpacked(text: str) -> list[Pack]:
     return [
         Pack(
             origin,
-            {name: Page(f"{origin}/{name}", body.encode()) for name, body in pages.items()},
+            {name: FileText(f"{origin}/{name}", body.encode()) for name, body in pages.items()},
         )
         for origin, pages in json.loads(text or "[]")
     ]
@@ -117,7 +117,7 @@ def assemble(overlays: Sequence[Pack] = ()) -> tuple[Catalogue, list[Problem]]:
     for pack in (_shipped(), *overlays):
         _lay(pack, merged)
     found = Catalogue(
-        in_order(merged.layouts.values()), tuple(merged.rules.values()), tuple(merged.packs)
+        sort_layouts(merged.layouts.values()), tuple(merged.rules.values()), tuple(merged.packs)
     )
     return found, sorted(merged.problems)
 
@@ -132,7 +132,7 @@ def catalogue(overlays: Sequence[Pack] = ()) -> Catalogue:
 
 def _shipped() -> Pack:
     folders = ("events", "layouts", "kinds", "detectors", "quality")
-    whole = open_pack(root())
+    whole = open_pack(rules_folder())
     pages = {
         name: page
         for name, page in whole.pages.items()
@@ -159,21 +159,21 @@ def _lay(pack: Pack, merged: _Merged) -> None:
         for page in pack.folder("events")
         for rule in _read(partial(load_rules, [page], merged.kinds), merged)
     ]
-    merged.problems += taken_twice((rule.id, rule.path) for rule in rules)
+    merged.problems += duplicate_ids((rule.id, rule.path) for rule in rules)
     merged.rules |= {rule.id: rule for rule in rules}
     layouts = [
         layout
         for page in pack.folder("layouts")
         for layout in _read(partial(load_layouts, [page]), merged)
     ]
-    merged.problems += taken_twice((layout.id, layout.origin.file) for layout in layouts)
+    merged.problems += duplicate_ids((layout.id, layout.origin.file) for layout in layouts)
     merged.layouts |= {layout.id: layout for layout in layouts}
 
 
 def _head(pack: Pack, merged: _Merged) -> list[str]:
     """Read pack.yaml: note name, version and digest, and give the ids to take away."""
     page = pack.pages.get(_HEAD)
-    head = next(iter(_read(lambda: [read(page)], merged)), {}) if page else {}
+    head = next(iter(_read(lambda: [load_yaml(page)], merged)), {}) if page else {}
     name = str(head.get("name", Path(pack.origin).stem))
     version = str(head.get("version", ""))
     merged.packs.append({"name": name, "version": version, "sha256": pack.sha256})

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forensics.errors import Problem, RuleError, taken_twice
+from forensics.errors import Problem, RuleError, duplicate_ids
 from forensics.lib.log_templates import Template, TemplateError, compile_template
-from forensics.lib.yaml_with_lines import Page, line_of, read, shipped
+from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 from forensics.schemas import FACTS
 
 # Lines that are known and tell nothing. They are claimed, so that what nobody knows stands out.
@@ -37,12 +37,12 @@ class Kind:
 @functools.cache
 def kinds() -> Mapping[str, Kind]:
     """Give every shipped kind."""
-    return {name: kind for path in shipped("kinds") for name, kind in read_kinds(path)}
+    return {name: kind for path in rule_files("kinds") for name, kind in read_kinds(path)}
 
 
-def read_kinds(path: Path | Page) -> Iterator[tuple[str, Kind]]:
+def read_kinds(path: Path | FileText) -> Iterator[tuple[str, Kind]]:
     """Read the kinds of one file: a sentence each, or `{means: .., context: true}`."""
-    page = read(path)
+    page = load_yaml(path)
     for name, says in page.items():
         if isinstance(says, str):
             yield name, Kind(says)
@@ -195,7 +195,7 @@ class Rule:
 
 
 def load_rules(
-    paths: Sequence[Path | Page] | None = None, known: Mapping[str, Kind] | None = None
+    paths: Sequence[Path | FileText] | None = None, known: Mapping[str, Kind] | None = None
 ) -> tuple[Rule, ...]:
     """Read all rules; raises one error that holds every problem, with file and line.
 
@@ -203,9 +203,9 @@ def load_rules(
     """
     rules: list[Rule] = []
     problems: list[Problem] = []
-    for path in shipped("events") if paths is None else paths:
+    for path in rule_files("events") if paths is None else paths:
         try:
-            rule = _rule(path, read(path), problems, kinds() if known is None else known)
+            rule = _rule(path, load_yaml(path), problems, kinds() if known is None else known)
         except RuleError as error:
             problems += error.problems
             continue
@@ -213,14 +213,17 @@ def load_rules(
             problems.append(Problem(str(path), 1, f"not of the shape of a rule: {error}"))
             continue
         rules.append(rule)
-    problems += taken_twice((rule.id, rule.path) for rule in rules)
+    problems += duplicate_ids((rule.id, rule.path) for rule in rules)
     if problems:
         raise RuleError(problems)
     return tuple(rules)
 
 
 def _rule(
-    path: Path | Page, node: Mapping[str, Any], problems: list[Problem], known: Mapping[str, Kind]
+    path: Path | FileText,
+    node: Mapping[str, Any],
+    problems: list[Problem],
+    known: Mapping[str, Kind],
 ) -> Rule:
     _keys(path, node, _RULE_KEYS, {"id", "kind", "logger", "wordings"})
     loggers = node["logger"]
@@ -245,7 +248,7 @@ def _rule(
 
 
 def _wordings(
-    path: Path | Page, part: Mapping[str, Any], rule: Mapping[str, Any], problems: list[Problem]
+    path: Path | FileText, part: Mapping[str, Any], rule: Mapping[str, Any], problems: list[Problem]
 ) -> Iterator[Wording]:
     try:
         _keys(path, part, _WORDING_KEYS, {"versions", "match"})
@@ -274,13 +277,13 @@ def _wordings(
         problems.append(Problem(str(path), line_of(part), f"not understood: {error!r}"))
 
 
-def _each(path: Path | Page, node: Mapping[str, Any]) -> Each:
+def _each(path: Path | FileText, node: Mapping[str, Any]) -> Each:
     _keys(path, node, _EACH_KEYS, {"of", "match"})
     only = {name: tuple(map(str, values)) for name, values in node.get("only", {}).items()}
     return Each(str(node["of"]), str(node.get("by", ",")), compile_template(node["match"]), only)
 
 
-def _example(path: Path | Page, node: Mapping[str, Any]) -> Example:
+def _example(path: Path | FileText, node: Mapping[str, Any]) -> Example:
     _keys(path, node, _EXAMPLE_KEYS, {"line"})
     at = line_of(node, "line")
     return Example(str(node["line"]), node.get("gives", {}), node.get("seen"), at)
@@ -290,7 +293,9 @@ def _sentence(text: object) -> str:
     return " ".join(str(text or "").split())
 
 
-def _keys(path: Path | Page, node: Mapping[str, Any], known: set[str], needed: set[str]) -> None:
+def _keys(
+    path: Path | FileText, node: Mapping[str, Any], known: set[str], needed: set[str]
+) -> None:
     problems = [
         Problem(str(path), line_of(node, key), f"unknown key {key!r}; known: {sorted(known)}")
         for key in node

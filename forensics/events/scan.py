@@ -17,13 +17,20 @@ from forensics.events.epoch_regressions import Falls
 from forensics.events.file_accounts import Writers
 from forensics.events.log_reader import Book
 from forensics.events.packs import catalogue, unpacked
-from forensics.ingest.archive_reader import Digest, Opened, Piece, begin, digest, pieces
-from forensics.ingest.read_counters import Meter
+from forensics.ingest.archive_reader import (
+    FilePart,
+    OpenedPart,
+    PrefixDigest,
+    digest_file,
+    open_parts,
+    open_splitter,
+)
+from forensics.ingest.read_counters import ReadCounter
 from forensics.ingest.read_plan import Split
-from forensics.ingest.record_splitter import Account, Cut
-from forensics.parsing.entries import layout_of, times
+from forensics.ingest.record_splitter import LineCounts, Records
+from forensics.parsing.entries import find_layout, read_times
 from forensics.parsing.layouts import Layout
-from forensics.parsing.time_statistics import Pulse
+from forensics.parsing.time_statistics import TimeStatistics
 from forensics.parsing.timestamps import NO_TIME
 from forensics.schemas import EVENTS
 
@@ -55,19 +62,19 @@ class Scanner:
         self.book = book
         self.writers = Writers()
 
-    def scan(self, split: Split, meter: Meter | None = None) -> Iterator[pa.RecordBatch]:
+    def scan(self, split: Split, meter: ReadCounter | None = None) -> Iterator[pa.RecordBatch]:
         """Scan a split; yields events, and one row of account for every file in it."""
         if split.role == "digest":
-            found = digest(split)
-            told = {"sha256": found.hexdigest(), "heads": found.heads}
+            found = digest_file(split)
+            told = {"sha256": found.hexdigest(), "heads": found.prefixes}
             yield _account_row(split.file, -1, told)
             return
-        for piece in pieces(split, meter):
+        for piece in open_parts(split, meter):
             yield from self._piece(piece)
 
-    def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        opened = begin(piece, self.book.signatures)
-        summary, cutter = _Summary(piece, opened, self.book.groups), opened.cutter
+    def _piece(self, piece: FilePart) -> Iterator[pa.RecordBatch]:
+        opened = open_splitter(piece, self.book.signatures)
+        summary, cutter = _Summary(piece, opened, self.book.groups), opened.splitter
         lifted: list[pa.RecordBatch] = []
         held = 0
         for block, final in opened.blocks:
@@ -83,12 +90,12 @@ class Scanner:
             if cutter.done:
                 break
         yield from self._events(lifted, piece, summary)
-        if opened.headless and cutter.account.lines and piece.number == 0:
+        if opened.headless and cutter.counts.lines and piece.number == 0:
             summary.explain(opened.head)
-        yield _account_row(piece.file, piece.number, summary.close(cutter.account))
+        yield _account_row(piece.file, piece.number, summary.close(cutter.counts))
 
     def _events(
-        self, lifted: list[pa.RecordBatch], piece: Piece, summary: _Summary
+        self, lifted: list[pa.RecordBatch], piece: FilePart, summary: _Summary
     ) -> Iterator[pa.RecordBatch]:
         """Read and match what was lifted from many blocks at once."""
         if not any(len(one) for one in lifted):
@@ -105,14 +112,14 @@ class Scanner:
 class _Summary:
     """What is told about one piece beside its events."""
 
-    def __init__(self, piece: Piece, opened: Opened, groups: list[list[Layout]]) -> None:
+    def __init__(self, piece: FilePart, opened: OpenedPart, groups: list[list[Layout]]) -> None:
         self.events = 0
         self.falls = Falls()
         self._groups = groups
-        self._pulse = Pulse(groups)
-        self._wrapper = opened.unwrapping.name if opened.unwrapping else None
+        self._pulse = TimeStatistics(groups)
+        self._wrapper = opened.wrappers.name if opened.wrappers else None
         self._piece = piece
-        self._digest = Digest() if piece.whole else None
+        self._digest = PrefixDigest() if piece.whole else None
         self._writers: dict[str, int] = {}
         self._named: dict[int, str | None] = {}
         self._first: int | None = None
@@ -127,16 +134,16 @@ class _Summary:
         for key, count in found.items():
             self._writers[key] = self._writers.get(key, 0) + count
 
-    def take(self, cut: Cut) -> None:
-        self._pulse.take(cut)
-        ends = times(cut, np.array([0, len(cut.starts) - 1], np.int64), self._groups)
+    def take(self, cut: Records) -> None:
+        self._pulse.add(cut)
+        ends = read_times(cut, np.array([0, len(cut.starts) - 1], np.int64), self._groups)
         known = [int(moment) for moment in ends if moment != NO_TIME]
         if known:
             self._first = known[0] if self._first is None else self._first
             self._last = known[-1]
         for kind in set(cut.kinds.tolist()) - set(self._named):
             row = int(np.flatnonzero(cut.kinds == kind)[0])
-            self._named[kind] = layout_of(cut, row, self._groups[kind - 1])
+            self._named[kind] = find_layout(cut, row, self._groups[kind - 1])
 
     def explain(self, head: bytes) -> None:
         if head.count(0) > len(head) * _BINARY_SHARE:
@@ -144,11 +151,11 @@ class _Summary:
         else:
             self._notes.append("no known log layout at its beginning")
 
-    def close(self, account: Account) -> dict[str, Any]:
+    def close(self, account: LineCounts) -> dict[str, Any]:
         if account.long_lines:
             self._notes.append(f"{account.long_lines} line(s) longer than 1 MB, read in part")
-        if self._piece.item.damaged:
-            self._notes.append(self._piece.item.damaged)
+        if self._piece.unpacked.damaged:
+            self._notes.append(self._piece.unpacked.damaged)
         counts = vars(account) | {
             "layouts": {
                 self._named.get(kind) or self._groups[kind - 1][0].id: count
@@ -159,9 +166,9 @@ class _Summary:
             "first": self._first,
             "last": self._last,
             "gaps": self._pulse.gaps,
-            "steps": self._pulse.back.steps,
-            "stepped": self._pulse.back.count,
-            "open_steps": self._pulse.back.open,
+            "steps": self._pulse.backward.jumps,
+            "stepped": self._pulse.backward.count,
+            "open_steps": self._pulse.backward.unconfirmed,
             "falls": self.falls.found,
             "fallen": self.falls.count,
             "levels": dict(self._pulse.levels),
@@ -169,13 +176,13 @@ class _Summary:
             "writers": self._writers,
             "notes": self._notes,
             "wrapper": self._wrapper,
-            "broken": self._piece.item.damaged is not None,
+            "broken": self._piece.unpacked.damaged is not None,
             "sha256": self._digest.hexdigest() if self._digest else None,
-            "heads": self._digest.heads if self._digest else {},
+            "heads": self._digest.prefixes if self._digest else {},
         }
 
 
-def _staged(events: pa.RecordBatch, piece: Piece) -> pa.RecordBatch:
+def _staged(events: pa.RecordBatch, piece: FilePart) -> pa.RecordBatch:
     count = len(events)
     file_at = EVENTS.get_field_index("file")
     columns = list(events.columns)

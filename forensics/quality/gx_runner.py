@@ -22,7 +22,7 @@ import pandas as pd
 
 from forensics.errors import Problem, RuleError
 from forensics.events.packs import Pack
-from forensics.lib.yaml_with_lines import Page, line_of, read
+from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml
 from forensics.quality.expectations import Expectation, near, suites
 
 _SITE = "kafka-forensics"
@@ -128,7 +128,7 @@ def _faults(one: Expectation) -> Iterator[tuple[str, str]]:
 def _line(one: Expectation, key: str) -> int:
     """Find on which line of its file a key of an expectation stands."""
     try:
-        document = read(Page(one.origin, Path(one.origin).read_bytes()))
+        document = load_yaml(FileText(one.origin, Path(one.origin).read_bytes()))
     except (OSError, RuleError):
         return one.line
     for other in document.get("expectations") or ():

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import clock, count, listed, share
-from forensics.lib.time_zone import current
-from forensics.lib.yaml_with_lines import read, root
+from forensics.lib.formatting import count, join_names, percent, time_text
+from forensics.lib.time_zone import current_zone
+from forensics.lib.yaml_with_lines import load_yaml, rules_folder
 from forensics.run_output.reader import Row, RunOutput, short_time
 
 # With a smaller share of lines understood, silence proves nothing.
@@ -61,10 +61,11 @@ def describe_missing_logs(run: RunOutput) -> str:
     """Say what is missing, where too much is."""
     damaged = sum(1 for row in run.files if row["damaged"])
     parts = [f"{count(damaged, 'file')} damaged"] if damaged else []
-    parts += [f"logs of {listed(nodes, 3)} {words}" for words, nodes in _hidden_nodes(run).items()]
+    hidden = _hidden_nodes(run)
+    parts += [f"logs of {join_names(nodes, 3)} {words}" for words, nodes in hidden.items()]
     if _unparsed_share(run) > 1 - MIN_PARSED_SHARE:
         lines, unparsed = count_lines(run)
-        parts.append(f"{share(unparsed, lines)} of the lines in no known layout")
+        parts.append(f"{percent(unparsed, lines)} of the lines in no known layout")
     if not run.count_rows("leadership", ds.field("how") == "observed"):
         parts.append("no line says who led any partition")
     return ", ".join(parts)
@@ -112,7 +113,7 @@ def _for_holes(run: RunOutput) -> Iterator[CollectionAdvice]:
         holes.setdefault(str(row["state"]), []).append(row)
     nodes = {state: sorted({str(row["node"]) for row in rows if row["node"]})
              for state, rows in holes.items()}  # fmt: skip
-    named = {state: listed(names, MAX_NAMED) for state, names in nodes.items()}
+    named = {state: join_names(names, MAX_NAMED) for state, names in nodes.items()}
     if "missing" in holes:
         yield CollectionAdvice(
             f"The logs of {named['missing']}: others name them, but nothing of theirs is here.",
@@ -170,7 +171,7 @@ def _for_damaged_files(run: RunOutput) -> Iterator[CollectionAdvice]:
 
 
 def _pack_commands(nodes: Sequence[str], run: RunOutput) -> str:
-    since = f'--newer-mtime="{clock(run.window[0])}" ' if run.window else ""
+    since = f'--newer-mtime="{time_text(run.window[0])}" ' if run.window else ""
     hosts = map(shlex.quote, nodes[:MAX_NAMED])
     return "\n".join(
         f"ssh {host} 'tar czf - {since}\"$KAFKA_LOGS\"' > {host}.tgz" for host in hosts
@@ -187,7 +188,7 @@ def _journal_window(rows: Sequence[Row]) -> str:
 
 def _utc(moment: int) -> str:
     """Format a time for a command: in UTC, whatever the zone of the page."""
-    return clock(moment - current().offset)
+    return time_text(moment - current_zone().offset)
 
 
 def find_alert(detector: str) -> str:
@@ -206,5 +207,5 @@ def find_alert(detector: str) -> str:
 @cache
 def load_alerts() -> Mapping[str, Any]:
     """Read rules/alerts.yaml: the metric and the alert for each detector."""
-    alerts: Mapping[str, Any] = read(root() / "alerts.yaml")["alerts"]
+    alerts: Mapping[str, Any] = load_yaml(rules_folder() / "alerts.yaml")["alerts"]
     return alerts

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from forensics.lib.formatting import count, listed, named, span
+from forensics.lib.formatting import count, detector_label, join_names, span_text
 from forensics.report.html import Markup, command_block, join, render_prose, tag
 from forensics.run_output.reader import Finding, RunOutput
 
@@ -42,13 +42,13 @@ def short_title(finding: Finding) -> str:
     """Say what a finding found, in two words."""
     if finding.detector == "broker-restart":
         return RESTART_TITLES.get(str(finding.measures.get("kind")), "Restart")
-    return named(finding.detector)
+    return detector_label(finding.detector)
 
 
 def describe_scope(finding: Finding) -> str:
     """Say what a finding is about: what its detector speaks of first, or else what it names."""
     partitions = _partitions(finding.partitions)
-    brokers, clients = _brokers(finding), listed(list(finding.clients))
+    brokers, clients = _brokers(finding), join_names(list(finding.clients))
     if finding.detector in NODE_DETECTORS:
         return brokers or partitions or clients or "the cluster"
     if finding.detector in CLIENT_DETECTORS:
@@ -60,7 +60,7 @@ def _partitions(names: tuple[str, ...]) -> str:
     if len(names) <= MAX_PARTITIONS_NAMED:
         return ", ".join(names)
     topics = sorted({name.rpartition("-")[0] for name in names})
-    return f"{count(len(names), 'partition')} of {listed(topics)}"
+    return f"{count(len(names), 'partition')} of {join_names(topics)}"
 
 
 def _brokers(finding: Finding) -> str:
@@ -68,7 +68,7 @@ def _brokers(finding: Finding) -> str:
     if not finding.brokers:
         return node if isinstance(node, str) else ""
     word = "broker" if len(finding.brokers) == 1 else "brokers"
-    return f"{word} {listed([str(broker) for broker in finding.brokers], 6)}"
+    return f"{word} {join_names([str(broker) for broker in finding.brokers], 6)}"
 
 
 def is_open(run: RunOutput, finding: Finding) -> bool:
@@ -80,8 +80,8 @@ def is_open(run: RunOutput, finding: Finding) -> bool:
 def finding_period(run: RunOutput, finding: Finding) -> str:
     """Say from when to when a finding reaches; one that is open ends with the logs."""
     if not is_open(run, finding) or not run.window:
-        return span(finding.start_ms, finding.end_ms)
-    return f"{span(finding.start_ms, run.window[1])}, to the end of the logs"
+        return span_text(finding.start_ms, finding.end_ms)
+    return f"{span_text(finding.start_ms, run.window[1])}, to the end of the logs"
 
 
 def describe_status(finding: Finding) -> str:

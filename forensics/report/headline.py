@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from forensics.lib.formatting import clock, count, share
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, percent, time_text
+from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import (
     describe_missing_logs,
     loss_would_be_visible,
@@ -22,10 +22,8 @@ def verdict_sentence(run: RunOutput) -> str:
     verdict = run.document.get("verdict")
     if verdict == "incident" and run.incidents:
         return _incident(run)
-    window = run.window
-    during = (
-        f" between {clock(window[0])} and {clock(window[1])} {current().label}" if window else ""
-    )
+    start, end = map(time_text, run.window or (None, None))
+    during = f" between {start} and {end} {current_zone().label}" if run.window else ""
     archive = run.document.get("archive") or {}
     lines = int(archive.get("lines") or sum(row["lines"] for row in run.files))
     tail = "; ".join([f"{_parsed_share(run)} of {count(lines, 'line')} understood", *_looked(run)])
@@ -79,4 +77,4 @@ def _parsed_share(run: RunOutput) -> str:
     lines = sum(row["lines"] for row in run.files)
     if not lines:
         return "an unknown share"
-    return share(lines - sum(row["unparsed_lines"] for row in run.files), lines)
+    return percent(lines - sum(row["unparsed_lines"] for row in run.files), lines)

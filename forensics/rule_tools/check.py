@@ -17,9 +17,9 @@ from forensics.events.matcher import Part, assembled
 from forensics.events.rules import Example, Rule, Wording
 from forensics.ingest.wrapper_detection import check_wrappers
 from forensics.lib.yaml_with_lines import line_of_refused
-from forensics.parsing.layout_check import check_layouts, rows, starts
+from forensics.parsing.layout_check import check_layouts, number_lines, to_rows
 from forensics.parsing.layouts import Layout
-from forensics.parsing.prefilter import ANY, LOUD
+from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE
 from forensics.schemas import FACTS
 
 
@@ -72,9 +72,9 @@ def _try(book: Book, wordings: Sequence[tuple[Rule, Wording]]) -> _Trial:
     cut = book.cut(lines)
     if cut is None:
         return _Trial()
-    firsts = starts(lines)
+    firsts = number_lines(lines)
     entries = book.entries(cut)
-    known = {firsts[row["line"]]: row for row in rows(entries) if row["line"] in firsts}
+    known = {firsts[row["line"]]: row for row in to_rows(entries) if row["line"] in firsts}
     passed = {firsts[line] for line in book.passed(cut)["line"].to_pylist() if line in firsts}
     takers: dict[str, list[int]] = defaultdict(list)
     parts: list[Part] = []
@@ -102,9 +102,9 @@ def _example(
         yield f"the example is also taken by {whose.id} ({whose.path}:{wording.at})"
     if entry is None:
         yield "no layout reads the example"
-    elif entry["logger"] not in rule.loggers and ANY not in rule.loggers:
+    elif entry["logger"] not in rule.loggers and ANY_LOGGER not in rule.loggers:
         yield f"the example's logger is {entry['logger']}, not {' or '.join(rule.loggers)}"
-    elif rule.loud and entry["level"] not in LOUD:
+    elif rule.loud and entry["level"] not in WARN_OR_WORSE:
         yield f"the example's level is {entry['level']}, and its rule is loud"
     elif number not in takers:
         yield "'match' does not take its own example"

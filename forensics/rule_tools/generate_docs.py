@@ -11,8 +11,8 @@ from itertools import chain
 from pathlib import Path
 
 from forensics.events.rules import Kind, Rule, Wording
-from forensics.lib.log_templates import respell
-from forensics.lib.text_safety import anchor, code, fenced, prose, table
+from forensics.lib.log_templates import rewrite_template
+from forensics.lib.text_safety import md_anchor, md_block, md_code, md_table, md_text
 from forensics.rule_tools.rule_text import (
     MEANINGS,
     RETELLING,
@@ -79,7 +79,7 @@ def readable(source: str) -> str:
     >>> readable("[Partition {:tp} broker={broker:int}] ISR is {:ints} at {:int}{}")
     '[Partition <topic>-<partition> broker=<broker>] ISR is <list> at <number>…'
     """
-    return respell(source, _spelled)
+    return rewrite_template(source, _spelled)
 
 
 def _spelled(name: str, kind: str) -> str:
@@ -105,7 +105,7 @@ def _index(
     wordings = sum(len(rule.wordings) for members in families.values() for rule in members)
     by_family = [
         (
-            f"[{prose(name)}]({name}.md)",
+            f"[{md_text(name)}]({name}.md)",
             str(len(members)),
             ", ".join(_kind(kind) for kind in sorted({rule.kind for rule in members})),
         )
@@ -126,11 +126,11 @@ def _index(
             "",
             "## By family",
             "",
-            *table(("family", "rules", "kinds of events"), by_family),
+            *md_table(("family", "rules", "kinds of events"), by_family),
             "",
             "## By kind",
             "",
-            *table(("kind of event", "told by"), by_kind),
+            *md_table(("kind of event", "told by"), by_kind),
         ]
     )
 
@@ -138,87 +138,88 @@ def _index(
 def _kinds(kinds: Mapping[str, Kind], tellers: Mapping[str, Sequence[Rule]]) -> str:
     rows = (
         (
-            anchor(kind) + code(kind),
-            prose(meaning(kinds[kind])) if kind in kinds else "",
+            md_anchor(kind) + md_code(kind),
+            md_text(meaning(kinds[kind])) if kind in kinds else "",
             ", ".join(_link(one) for one in members) or "no rule yet",
         )
         for kind, members in sorted(tellers.items())
     )
     return _page(
-        ["# Kinds of events", "", _KINDS, "", *table(("kind", "meaning", "told by"), rows)]
+        ["# Kinds of events", "", _KINDS, "", *md_table(("kind", "meaning", "told by"), rows)]
     )
 
 
 def _events() -> str:
     rows = (
-        (code(field.name), type_name(field.type), prose(MEANINGS[field.name])) for field in EVENTS
+        (md_code(field.name), type_name(field.type), md_text(MEANINGS[field.name]))
+        for field in EVENTS
     )
     return _page(
-        ["# The table of events", "", _EVENTS, "", *table(("column", "type", "meaning"), rows)]
+        ["# The table of events", "", _EVENTS, "", *md_table(("column", "type", "meaning"), rows)]
     )
 
 
 def _family(name: str, members: Sequence[Rule], last: str) -> str:
     rows = (
-        (f"[{prose(rule.id)}](#{rule.id})", _kind(rule.kind), since(versions_of(rule), last))
+        (f"[{md_text(rule.id)}](#{rule.id})", _kind(rule.kind), since(versions_of(rule), last))
         for rule in members
     )
-    head = [f"# Rules: {prose(name)}", "", "[All rules](README.md)", ""]
-    contents = table(("rule", "kind of event", "versions"), rows)
+    head = [f"# Rules: {md_text(name)}", "", "[All rules](README.md)", ""]
+    contents = md_table(("rule", "kind of event", "versions"), rows)
     return _page(chain(head, contents, *(_rule(rule, last) for rule in members)))
 
 
 def _rule(rule: Rule, last: str) -> Iterator[str]:
-    loggers = ", ".join(map(code, rule.loggers))
+    loggers = ", ".join(map(md_code, rule.loggers))
     file = f"{_RULES}/{family(rule)}/{Path(rule.path).name}"
-    yield from ("", anchor(rule.id), "", f"## {prose(rule.id)}", "")
+    yield from ("", md_anchor(rule.id), "", f"## {md_text(rule.id)}", "")
     when = since(versions_of(rule), last)
     yield f"Kind {_kind(rule.kind)}, logger {loggers}, {when}; [the rule]({file})."
     if rule.means:
-        yield from ("", prose(rule.means))
+        yield from ("", md_text(rule.means))
     if rule.beware:
-        yield from ("", f"**Beware:** {prose(rule.beware)}")
+        yield from ("", f"**Beware:** {md_text(rule.beware)}")
     for wording in rule.wordings:
         yield from ("", *_wording(wording, last))
     for told in dict.fromkeys(wording.restates for wording in rule.wordings):
         if told in RETELLING:
-            yield from ("", prose(RETELLING[str(told)]))
+            yield from ("", md_text(RETELLING[str(told)]))
     yield from _facts(rule)
     line, _ = example_of(rule)
     if line:
-        yield from ("", "Example:", "", fenced(line.split("\n")))
+        yield from ("", "Example:", "", md_block(line.split("\n")))
 
 
 def _wording(wording: Wording, last: str) -> Iterator[str]:
     when = since(wording.versions, last)
     yield f"{when[0].upper()}{when[1:]}:"
     yield ""
-    yield fenced([readable(wording.template.source)])
+    yield md_block([readable(wording.template.source)])
     if wording.each:
         says = f"One event for {items_told(wording)}:"
-        yield from ("", prose(says), "", fenced([readable(wording.each.template.source)]))
+        yield from ("", md_text(says), "", md_block([readable(wording.each.template.source)]))
 
 
 def _facts(rule: Rule) -> Iterator[str]:
     _, gives = example_of(rule)
     rows = [
         (
-            code(name),
-            prose("; ".join([MEANINGS[name], *sources])),
-            code(json.dumps(gives[name], ensure_ascii=False)) if name in gives else "",
+            md_code(name),
+            md_text("; ".join([MEANINGS[name], *sources])),
+            md_code(json.dumps(gives[name], ensure_ascii=False)) if name in gives else "",
         )
         for name, sources in facts_of(rule).items()
     ]
     if rows:
-        yield from ("", *table(("fact", "meaning", "in the example"), rows))
+        yield from ("", *md_table(("fact", "meaning", "in the example"), rows))
 
 
 def _kind(kind: str) -> str:
-    return f"[{code(kind)}](kinds.md#{kind})"
+    return f"[{md_code(kind)}](kinds.md#{kind})"
 
 
 def _link(rule: Rule) -> str:
-    return f"[{prose(rule.id)}]({family(rule)}.md#{rule.id})"
+    return f"[{md_text(rule.id)}]({family(rule)}.md#{rule.id})"
 
 
 def _page(lines: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from forensics.events.rules import Kind
-from forensics.lib.yaml_with_lines import root
+from forensics.lib.yaml_with_lines import rules_folder
 from forensics.rule_tools.rule_text import MEANINGS, meaning
 from forensics.schemas import FACTS
 
@@ -25,7 +25,7 @@ def schemas(kinds: Mapping[str, Kind]) -> dict[str, str]:
     """Give every schema by the name of its file, with the facts and kinds of today."""
     found = {
         path.name: json.loads(path.read_text("utf-8"))
-        for path in sorted((root() / "schema").glob("*.json"))
+        for path in sorted((rules_folder() / "schema").glob("*.json"))
     }
     parts = found["event-rule.json"]["$defs"]
     parts["fact"]["enum"] = FACTS.names

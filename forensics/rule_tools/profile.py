@@ -16,7 +16,7 @@ from forensics.events.matcher import Matcher
 from forensics.events.rules import Rule, Wording
 from forensics.events.scan import Scanner
 from forensics.ingest.read_plan import Split
-from forensics.ingest.record_splitter import Cut
+from forensics.ingest.record_splitter import Records
 from forensics.parsing.layouts import Layout
 
 # What is not measured by itself: unpacking, cutting, counting.
@@ -94,7 +94,7 @@ class _Book(Book):
         self.matcher = _Matcher(rules, found)
         self._found = found
 
-    def lift(self, cut: Cut) -> pa.RecordBatch:
+    def lift(self, cut: Records) -> pa.RecordBatch:
         with self._found.watch("sieve"):
             return super().lift(cut)
 

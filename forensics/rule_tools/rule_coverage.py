@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.log_reader import Book
-from forensics.ingest.archive_reader import begin, pieces
+from forensics.ingest.archive_reader import open_parts, open_splitter
 from forensics.ingest.read_plan import Split
-from forensics.ingest.record_splitter import Cut
+from forensics.ingest.record_splitter import Records
 from forensics.ingest.record_starts import Signature
-from forensics.lib.text_safety import plain
+from forensics.lib.text_safety import printable
 from forensics.schemas import FACTS
 
 
@@ -36,7 +36,7 @@ class Walk:
 
     def cuts(
         self, splits: Iterable[Split], signatures: Sequence[Signature]
-    ) -> Iterator[tuple[str, Cut]]:
+    ) -> Iterator[tuple[str, Records]]:
         """Yield the records of each file, some at a time.
 
         Splits must hold whole files (a plan with a huge split size), since line numbers start anew
@@ -45,16 +45,18 @@ class Walk:
         for split in splits:
             if split.role == "digest":
                 continue
-            for piece in pieces(split):
-                opened = begin(piece, signatures)
+            for piece in open_parts(split):
+                opened = open_splitter(piece, signatures)
                 for block, final in opened.blocks:
-                    cut = opened.cutter.feed(block, final=final)
+                    cut = opened.splitter.feed(block, final=final)
                     if cut is not None:
                         yield piece.file, cut
-                self.records += opened.cutter.account.records
-                self.nowhere += opened.cutter.account.unparsed_lines
-                if piece.item.damaged:
-                    self.damaged.append(f"{plain(piece.file)}: {plain(piece.item.damaged)}")
+                self.records += opened.splitter.counts.records
+                self.nowhere += opened.splitter.counts.unparsed_lines
+                if piece.unpacked.damaged:
+                    self.damaged.append(
+                        f"{printable(piece.file)}: {printable(piece.unpacked.damaged)}"
+                    )
 
 
 _DIGITS = re.compile(r"[0-9]+")
@@ -78,13 +80,13 @@ def explain(splits: Iterable[Split], book: Book, tally: Tally) -> Iterator[str]:
         yield from _cut(cut, file, book, tally)
 
 
-def _cut(cut: Cut, file: str, book: Book, tally: Tally) -> Iterator[str]:
+def _cut(cut: Records, file: str, book: Book, tally: Tally) -> Iterator[str]:
     events = book.events(cut)
     tally.claimed += len(events["offset"].unique())
     tally.rules.update(rule for _, rule in _pairs(events))
     tally.shapes.update(_unclaimed_shapes(book, cut, events))
     for event in events.to_pylist():
-        yield f"{plain(file)}:{event['line']} {_told(event)}"
+        yield f"{printable(file)}:{event['line']} {_told(event)}"
 
 
 def _pairs(events: pa.RecordBatch) -> set[tuple[int, str]]:
@@ -105,10 +107,10 @@ def _value(value: Any) -> str:
     ('[1,2]', 'orders-v2', '"two words"')
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return value if isinstance(value, str) and _BARE.fullmatch(value) else plain(text)
+    return value if isinstance(value, str) and _BARE.fullmatch(value) else printable(text)
 
 
-def _unclaimed_shapes(book: Book, cut: Cut, events: pa.RecordBatch) -> Iterator[str]:
+def _unclaimed_shapes(book: Book, cut: Records, events: pa.RecordBatch) -> Iterator[str]:
     """Yield the masked text of records whose logger some rule knows, and that no rule took."""
     entries = book.entries(cut)
     loggers = pa.array([name.encode() for name in book.matcher.loggers], pa.binary())
@@ -118,7 +120,7 @@ def _unclaimed_shapes(book: Book, cut: Cut, events: pa.RecordBatch) -> Iterator[
     )
     for row in entries.select(["logger", "level", "message"]).filter(left).to_pylist():
         logger, level, message = ((part or b"").decode("utf-8", "replace") for part in row.values())
-        yield plain(f"{logger} {level} {_DIGITS.sub('#', message)[:_SHAPE]}")
+        yield printable(f"{logger} {level} {_DIGITS.sub('#', message)[:_SHAPE]}")
 
 
 # What differs from line to line without saying anything new, and the mark that stands for it.
@@ -173,11 +175,12 @@ class Coverage(Walk):
         yield f"{'unclaimed':>10} {'telling':>10} {'routine':>10}  logger"
         for name in self.ranked()[:limit]:
             told, routine = self.told[name], self.routine[name]
-            yield f"{self.unclaimed(name):>10} {told:>10} {routine:>10}  {plain(name)}"
+            yield f"{self.unclaimed(name):>10} {told:>10} {routine:>10}  {printable(name)}"
         yield ""
         for shape, count in self._shapes(limit):
-            yield f"{count:>10}  {plain(shape.logger)} {plain(shape.level)} {plain(shape.text)}"
-            yield f"{'':>12}{plain(self.places[shape])}"
+            words = " ".join(map(printable, (shape.logger, shape.level, shape.text)))
+            yield f"{count:>10}  {words}"
+            yield f"{'':>12}{printable(self.places[shape])}"
         share = 100 * self.claimed / (self.records or 1)
         yield (
             f"{self.records} records, {self.claimed} claimed ({share:.1f} %), "
@@ -219,7 +222,7 @@ def cover(splits: Iterable[Split], book: Book) -> Coverage:
     return coverage
 
 
-def _count(cut: Cut, file: str, book: Book, routine: set[str], coverage: Coverage) -> None:
+def _count(cut: Records, file: str, book: Book, routine: set[str], coverage: Coverage) -> None:
     entries = book.entries(cut)
     events = book.matcher.match(entries)
     takers = pc.list_element(pc.split_pattern(events["rule"], "@"), 0)

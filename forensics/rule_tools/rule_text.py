@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from forensics.errors import ForensicsError
 from forensics.events.rules import MORE, ROUTINE, Kind, Rule, Wording, kinds
-from forensics.lib.text_safety import plain
+from forensics.lib.text_safety import printable
 from forensics.schemas import FACTS
 
 MEANINGS: Mapping[str, str] = {
@@ -194,7 +194,7 @@ def find(rules: Iterable[Rule], name: str) -> Rule:
         return known[wanted]
     guesses = near(wanted, known)
     hint = f"Did you mean {' or '.join(guesses)}?" if guesses else "`rules list` names them all."
-    raise ForensicsError(f"There is no rule {plain(wanted)!r}. {hint}")
+    raise ForensicsError(f"There is no rule {printable(wanted)!r}. {hint}")
 
 
 def facts_of(rule: Rule) -> dict[str, list[str]]:
@@ -247,7 +247,7 @@ def described(rule: Rule) -> Iterator[str]:
     oldest, latest = span(versions_of(rule))
     yield rule.id
     kind = every_kind().get(rule.kind)
-    yield f"  kind      {rule.kind}" + (f": {plain(meaning(kind))}" if kind else "")
+    yield f"  kind      {rule.kind}" + (f": {printable(meaning(kind))}" if kind else "")
     yield f"  loggers   {', '.join(rule.loggers)}"
     yield f"  versions  {oldest} to {latest}, wordings: {len(rule.wordings)}"
     yield f"  file      {rule.path}"
@@ -272,10 +272,10 @@ def described(rule: Rule) -> Iterator[str]:
 
 def _wording(wording: Wording) -> Iterator[str]:
     yield f"  {' to '.join(dict.fromkeys(span(wording.versions)))}"
-    yield f"    match    {plain(wording.template.source)}"
+    yield f"    match    {printable(wording.template.source)}"
     if wording.each:
         yield f"    for      {items_told(wording)}"
-        yield f"             {plain(wording.each.template.source)}"
+        yield f"             {printable(wording.each.template.source)}"
     for extra in wording.also:
         facts = ", ".join(f"{name} {_source(value)}" for name, value in extra.facts.items())
         yield f"    also     {extra.kind}: {facts}"
@@ -291,16 +291,16 @@ def _wording(wording: Wording) -> Iterator[str]:
 def _given(gives: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for one in [gives] if isinstance(gives, Mapping) else gives:
         facts = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in one.items())
-        yield f"      gives  {plain(' '.join(facts))}"
+        yield f"      gives  {printable(' '.join(facts))}"
 
 
 def _whole(text: str, indent: str) -> list[str]:
-    return [indent + plain(line) for line in text.split("\n")]
+    return [indent + printable(line) for line in text.split("\n")]
 
 
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(
-        plain(text), _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+        printable(text), _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
     )
 
 

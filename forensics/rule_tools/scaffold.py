@@ -13,10 +13,10 @@ from forensics.errors import ForensicsError, RuleError
 from forensics.events.log_reader import Book
 from forensics.events.packs import Catalogue
 from forensics.events.rules import Kind, Rule, load_rules
-from forensics.lib.log_templates import compile_template, respell
-from forensics.lib.text_safety import plain
-from forensics.lib.yaml_with_lines import Page, root
-from forensics.parsing.layout_check import rows
+from forensics.lib.log_templates import compile_template, rewrite_template
+from forensics.lib.text_safety import printable
+from forensics.lib.yaml_with_lines import FileText, rules_folder
+from forensics.parsing.layout_check import to_rows
 from forensics.parsing.layouts import Layout
 from forensics.rule_tools.check import check
 from forensics.rule_tools.rule_text import near, newest
@@ -155,7 +155,7 @@ def template_of(message: str) -> str:
 
 def pointer(file: Path) -> str:
     """Say where a rule in some file finds the schema: beside it in a checkout, or installed."""
-    schema = root() / "schema" / "event-rule.json"
+    schema = rules_folder() / "schema" / "event-rule.json"
     home = schema.resolve().parents[2]
     here = file.resolve().parent
     if not here.is_relative_to(home):
@@ -167,14 +167,14 @@ def pointer(file: Path) -> str:
 def _checked(wanted: Draft, found: Catalogue, kinds: Mapping[str, Kind]) -> None:
     if not _ID.fullmatch(wanted.id):
         says = "an id is lower case words with dots and dashes between, such as fetcher.removed"
-        raise ForensicsError(f"{plain(wanted.id)!r} is no id: {says}.")
+        raise ForensicsError(f"{printable(wanted.id)!r} is no id: {says}.")
     if not _LOGGER.fullmatch(wanted.logger):
         says = "give the last part of its name, such as ReplicaFetcherThread"
-        raise ForensicsError(f"{plain(wanted.logger)!r} is no logger: {says}.")
+        raise ForensicsError(f"{printable(wanted.logger)!r} is no logger: {says}.")
     if wanted.kind not in kinds:
         guesses = near(wanted.kind, kinds)
         hint = f"did you mean {' or '.join(guesses)}?" if guesses else "rules/kinds/ lists them."
-        raise ForensicsError(f"There is no kind {plain(wanted.kind)!r}; {hint}")
+        raise ForensicsError(f"There is no kind {printable(wanted.kind)!r}; {hint}")
     for rule in found.rules:
         if rule.id == wanted.id:
             says = "choose another id, or copy that file into a pack to replace the rule"
@@ -188,10 +188,12 @@ def _message(line: str, logger: str, book: Book) -> str:
     if entries is None or len(entries) != 1:
         says = "give one whole line as it stands in the file, with time, level and logger"
         raise ForensicsError(f"No layout reads the line: {says}.")
-    (entry,) = rows(entries)
+    (entry,) = to_rows(entries)
     message = str(entry["message"] or "")
     if entry["logger"] != logger:
-        raise ForensicsError(f"The line's logger is {plain(str(entry['logger']))}, not {logger}.")
+        raise ForensicsError(
+            f"The line's logger is {printable(str(entry['logger']))}, not {logger}."
+        )
     if not _WORD.search(message):
         raise ForensicsError("The line has no words that a rule could know it by.")
     takers = sorted(set(book.matcher.match(entries)["rule"].to_pylist()))
@@ -203,7 +205,7 @@ def _message(line: str, logger: str, book: Book) -> str:
 
 def _literal(text: str) -> str:
     """Keep text as it is; what stands in braces could be read as a part, and becomes any text."""
-    return respell(text, lambda _name, _kind: "{}")
+    return rewrite_template(text, lambda _name, _kind: "{}")
 
 
 def _near_miss(line: str, message: str, match: str) -> str:
@@ -211,7 +213,7 @@ def _near_miss(line: str, message: str, match: str) -> str:
     template = compile_template(match)
     pattern = re.compile(template.pattern)
     changes = [f"{message} and more", f"Not so: {message}"]
-    longest = max(_WORD.findall(template.longest), key=len, default="")
+    longest = max(_WORD.findall(template.longest_literal), key=len, default="")
     if longest:
         changes.insert(0, message.replace(longest, f"not {longest}", 1))
     changed = next((one for one in changes if not pattern.search(one)), "Something else")
@@ -219,7 +221,7 @@ def _near_miss(line: str, message: str, match: str) -> str:
 
 
 def _loaded(text: str, wanted: Draft) -> Rule:
-    (rule,) = load_rules([Page(wanted.id, text.encode())], {wanted.kind: Kind("")})
+    (rule,) = load_rules([FileText(wanted.id, text.encode())], {wanted.kind: Kind("")})
     return rule
 
 

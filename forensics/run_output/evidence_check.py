@@ -12,13 +12,19 @@ import pyarrow.dataset as ds
 
 from forensics.errors import ForensicsError
 from forensics.events.packs import catalogue
-from forensics.ingest.line_lookup import Line, Place, command, digest_and_head, look_up
-from forensics.ingest.read_plan import plan
+from forensics.ingest.line_lookup import (
+    FoundFile,
+    FoundLine,
+    digest_and_head,
+    look_up_lines,
+    shell_command,
+)
+from forensics.ingest.read_plan import plan_reading
 from forensics.ingest.record_starts import Signature, find_lines
-from forensics.ingest.wrapper_detection import choose
-from forensics.lib.secrets import Names, masked
+from forensics.ingest.wrapper_detection import detect_wrappers
+from forensics.lib.secrets import NameMasker, mask_text
 from forensics.lib.text_safety import visible
-from forensics.parsing.entries import grouped, signatures
+from forensics.parsing.entries import group_layouts, group_signatures
 from forensics.run_output.reader import Evidence, Finding, RunOutput
 
 # Tables cut what they quote; what is shorter than this was not cut, and must be the whole line.
@@ -35,9 +41,9 @@ class CheckedLine:
     # gone: no such line; lost: no such file
     state: str
     message: str
-    place: Place | None = None
-    line: Line | None = None
-    context: tuple[Line, ...] = ()
+    place: FoundFile | None = None
+    line: FoundLine | None = None
+    context: tuple[FoundLine, ...] = ()
     command: str | None = None
 
     @property
@@ -56,7 +62,7 @@ def parse_location(text: str) -> Evidence | None:
     if not found or not int(found["line"]):
         return None
     # As the tables name it: no secret stands in a name.
-    return Evidence(Names().shown(found["file"]), int(found["line"]), "")
+    return Evidence(NameMasker().mask(found["file"]), int(found["line"]), "")
 
 
 def find_finding(run: RunOutput, name: str) -> Finding:
@@ -80,7 +86,7 @@ def check_evidence(
     wanted: dict[str, list[int]] = {}
     for proof in proofs:
         wanted.setdefault(proof.file, []).append(proof.line or 1)
-    found = look_up(plan(archives), wanted, context)
+    found = look_up_lines(plan_reading(archives), wanted, context)
     judge = _Judge(run)
     return [judge.cited(proof, found[proof.file], context) for proof in proofs]
 
@@ -92,7 +98,7 @@ class _Judge:
         self._run = run
         self._read: dict[str, tuple[str, bytes]] = {}
 
-    def cited(self, proof: Evidence, places: Sequence[Place], context: int) -> CheckedLine:
+    def cited(self, proof: Evidence, places: Sequence[FoundFile], context: int) -> CheckedLine:
         if not places:
             return CheckedLine(proof, "lost", "no file of these archives has this name")
         if not proof.text and self._run:
@@ -100,7 +106,7 @@ class _Judge:
         answers = [self._judged(proof, place, context) for place in places]
         return next((one for one in answers if one.state == "same"), answers[0])
 
-    def _judged(self, proof: Evidence, place: Place, context: int) -> CheckedLine:
+    def _judged(self, proof: Evidence, place: FoundFile, context: int) -> CheckedLine:
         number = proof.line or 1
         line = place.lines.get(number)
         if line is None:
@@ -112,15 +118,15 @@ class _Judge:
             for near in range(number - context, number + context + 1)
             if near in place.lines
         )
-        split = place.opened.split
+        split = place.location.split
         first = max(1, number - context)
-        shown = command(split.path, place.opened.steps, first, number + context)
+        shown = shell_command(split.path, place.location.steps, first, number + context)
         state, says = self._compared(proof, place, line)
-        renamed = place.opened.file != proof.file
-        says += f"; the file is now called {visible(place.opened.file)}" if renamed else ""
+        renamed = place.location.file != proof.file
+        says += f"; the file is now called {visible(place.location.file)}" if renamed else ""
         return CheckedLine(proof, state, says, place, line, around, shown)
 
-    def _compared(self, proof: Evidence, place: Place, line: Line) -> tuple[str, str]:
+    def _compared(self, proof: Evidence, place: FoundFile, line: FoundLine) -> tuple[str, str]:
         if proof.text and _is_quote(proof.text, line.text):
             return "same", "the line that was cited"
         digest = self._digest(proof)
@@ -147,10 +153,10 @@ class _Judge:
         mine = (row for row in self._run.files if row["file"] == proof.file)
         return next((row["sha256"] for row in mine if not row["damaged"]), None)
 
-    def _again(self, place: Place) -> tuple[str, bytes]:
-        name = f"{place.opened.split.path}\0{place.opened.file}"
+    def _again(self, place: FoundFile) -> tuple[str, bytes]:
+        name = f"{place.location.split.path}\0{place.location.file}"
         if name not in self._read:
-            self._read[name] = digest_and_head(place.opened)
+            self._read[name] = digest_and_head(place.location)
         return self._read[name]
 
 
@@ -167,7 +173,7 @@ def _quoted(run: RunOutput, proof: Evidence) -> Evidence:
 def _is_quote(text: str, line: bytes) -> bool:
     """Whether a text is a line, or the beginning of a long one."""
     # Secrets are masked in what is quoted; both are, since a run may be older than that.
-    whole, quote = (masked(_readable(one)) for one in (line.decode("utf-8", "replace"), text))
+    whole, quote = (mask_text(_readable(one)) for one in (line.decode("utf-8", "replace"), text))
     # Tables cut bytes, so the last character may be half of one.
     start = quote.rstrip("\ufffd")
     return quote == whole or (len(quote.encode()) >= MIN_CUT_BYTES and whole.startswith(start))
@@ -179,10 +185,10 @@ def _readable(text: str) -> str:
 
 def _unwrapped(line: bytes, head: bytes) -> bytes:
     """Take a line out of what Docker, Kubernetes and others wrap around it."""
-    wrapping = choose(head, _signatures())
+    wrapping = detect_wrappers(head, _signatures())
     if wrapping is None:
         return line
-    opened = wrapping.open(find_lines(line, final=True), torn_before=False)
+    opened = wrapping.unwrap(find_lines(line, final=True), torn_before=False)
     if not len(opened):
         return line
     return bytes(opened.data[int(opened.starts[0]) : int(opened.ends[0])].tobytes())
@@ -190,4 +196,4 @@ def _unwrapped(line: bytes, head: bytes) -> bytes:
 
 @functools.cache
 def _signatures() -> tuple[Signature, ...]:
-    return tuple(signatures(grouped(catalogue().layouts)))
+    return tuple(group_signatures(group_layouts(catalogue().layouts)))

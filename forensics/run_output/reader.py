@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import LEVELS, clock, millis
+from forensics.lib.formatting import LEVELS, parse_millis, time_text
 from forensics.schemas import scanned
 
 Times = npt.NDArray[np.int64]
@@ -175,7 +175,7 @@ class RunOutput:
     def window(self) -> tuple[int, int] | None:
         """From when to when there are log lines at all."""
         named = self.document.get("window") or {}
-        start, end = millis(named.get("from")), millis(named.get("to"))
+        start, end = parse_millis(named.get("from")), parse_millis(named.get("to"))
         return (start, end) if start is not None and end is not None and start < end else None
 
     @property
@@ -324,8 +324,8 @@ def _finding(row: Mapping[str, Any]) -> Finding:
         severity=str(row.get("severity") or "info"),
         confidence=str(row.get("confidence") or "possible"),
         title=str(row.get("title") or ""),
-        start_ms=millis(row.get("from")),
-        end_ms=millis(row.get("to")),
+        start_ms=parse_millis(row.get("from")),
+        end_ms=parse_millis(row.get("to")),
         brokers=tuple(row.get("brokers") or ()),
         partitions=tuple(map(str, row.get("partitions") or ())),
         clients=tuple(map(str, row.get("clients") or ())),
@@ -350,6 +350,6 @@ def _proof(row: Mapping[str, Any]) -> Evidence:
 
 def short_time(run: RunOutput, moment: int | None, *, exact: bool = False) -> str:
     """Say a time; the date only where the logs are of more than one day."""
-    text = clock(moment, exact=exact)
-    days = {clock(edge)[:10] for edge in run.window or ()}
+    text = time_text(moment, exact=exact)
+    days = {time_text(edge)[:10] for edge in run.window or ()}
     return text[11:] if moment is not None and days == {text[:10]} else text

@@ -27,8 +27,13 @@ from forensics.detection.runner import Answers, Outcome
 from forensics.engine.base import Engine
 from forensics.events.file_accounts import FileAccount, assign
 from forensics.events.packs import Catalogue
-from forensics.lib.deterministic_parquet import PART, Writer, parts, settle
-from forensics.parsing.time_statistics import SILENCE
+from forensics.lib.deterministic_parquet import (
+    PART_FILE,
+    DeterministicWriter,
+    iter_tables,
+    merge_files,
+)
+from forensics.parsing.time_statistics import MIN_SILENCE
 from forensics.pipeline import judge
 from forensics.report import page
 from forensics.report.time_window import WindowedRun, narrow_run
@@ -150,7 +155,7 @@ class WeekBuilder:
             )
             past = pipeline.rebuild(engine, files, settings, _hush)
             for name, schema, order in _FOLDED:
-                settle(settings.tables / name, schema, order)
+                merge_files(settings.tables / name, schema, order)
         shutil.rmtree(settings.staging, ignore_errors=True)
         before: list[dict[str, Any]] = []
 
@@ -212,7 +217,7 @@ class WeekBuilder:
         for one in (week.shift(-1), week, week.shift(1)):
             path = self.draft.find(events_file(one))
             if path is not None:
-                yield from parts(path, columns, inside)
+                yield from iter_tables(path, columns, inside)
 
     def _counted(self, week: Week) -> dict[str, _Lines]:
         """Count the events of each log, and say from which line to which they stand."""
@@ -230,7 +235,7 @@ class WeekBuilder:
         known = pa.array(list(logs), pa.string())
         names = pa.array([one.file for one in logs.values()], pa.string())
         nodes = pa.array([one.node for one in logs.values()], pa.string())
-        with Writer(target / PART, EVENTS) as writer:
+        with DeterministicWriter(target / PART_FILE, EVENTS) as writer:
             for part in self._events(week, EVENTS.names):
                 # Left out is what has lines in those days, but far from where its others are.
                 rows = part.filter(pc.is_in(part["file"], known))
@@ -282,7 +287,7 @@ def clip_account(account: FileAccount, begin: int, end: int) -> FileAccount:
     gaps = [
         (max(low, begin), min(high, end), line)
         for low, high, line in account.gaps
-        if ends and min(high, end) - max(low, begin) >= SILENCE
+        if ends and min(high, end) - max(low, begin) >= MIN_SILENCE
     ]
     if (begin, end) in [gap[:2] for gap in gaps]:
         ends, gaps = [], []

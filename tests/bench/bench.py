@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 from forensics.events.log_reader import Book  # noqa: E402
 from forensics.events.packs import catalogue  # noqa: E402
 from forensics.events.rules import Wording  # noqa: E402
-from forensics.ingest.read_plan import plan  # noqa: E402
+from forensics.ingest.read_plan import plan_reading  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -210,10 +210,10 @@ def bench(folder: Path, megabytes: tuple[int, int], plain_mb: tuple[int, int]) -
     try:
 
         def scan(archive: Path, out: Path) -> None:
-            cluster.scan(plan([str(archive)]).splits, "", out)
+            cluster.scan(plan_reading([str(archive)]).splits, "", out)
 
-        all_texts = sorted({w.template.longest for rule in rules for w in rule.wordings})
-        few_texts = sorted({wording.template.longest for wording in pool.frequent})
+        all_texts = sorted({w.template.longest_literal for rule in rules for w in rule.wordings})
+        few_texts = sorted({wording.template.longest_literal for wording in pool.frequent})
         full = plainly(cluster.session, pool.frequent, all_texts)
         lean = plainly(cluster.session, pool.frequent, few_texts)
         return [

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from forensics.cli.app import group, jobs_folder
 from forensics.cli.dry_run import LOOK, look
 from forensics.events.file_accounts import FileAccount
-from forensics.ingest.read_plan import plan
+from forensics.ingest.read_plan import plan_reading
 from forensics.sandbox import tried
 from forensics.settings import Settings
 
@@ -39,7 +39,7 @@ def test_it_says_of_each_file_what_a_real_run_says(archive: str, tmp_path: Path)
     assert {row["file"]: (row["layout"], row["node"], row["role"]) for row in seen.rows} == {
         name: told(one) for name, one in real.items()
     }
-    assert sum(split.bytes for split in plan([path]).splits) == seen.bytes
+    assert sum(split.bytes for split in plan_reading([path]).splits) == seen.bytes
     assert 0 < seen.seconds[0] < seen.seconds[1]
 
 

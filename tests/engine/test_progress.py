@@ -11,7 +11,7 @@ import pytest
 
 from forensics import run_summary
 from forensics.engine.progress import Progress
-from forensics.ingest.read_counters import Meter, metered, total
+from forensics.ingest.read_counters import ReadCounter, count_reads, total_bytes_read
 from forensics.run_result import Peak, Stopwatch
 
 
@@ -140,25 +140,25 @@ def test_what_tasks_read_is_added_up(tmp_path: Path) -> None:
     file.write_bytes(b"x" * 1000)
     folder = tmp_path / "meter"
     folder.mkdir()
-    one, other = Meter(str(folder), 0), Meter(str(folder), 1)
+    one, other = ReadCounter(str(folder), 0), ReadCounter(str(folder), 1)
     with file.open("rb") as opened:
-        source = metered(opened, one)
+        source = count_reads(opened, one)
         source.seek(200)
         assert 300 == len(source.read(300))
-    assert 300 == total(folder)
+    assert 300 == total_bytes_read(folder)
     # A piece that is done counts as what it is, also where a part of it was read twice.
-    one.settle(1000)
-    other.settle(24)
-    other.settle(1)
+    one.finish(1000)
+    other.finish(24)
+    other.finish(1)
 
-    assert 1025 == total(folder)
+    assert 1025 == total_bytes_read(folder)
 
 
 def test_without_a_shared_folder_nothing_is_written(tmp_path: Path) -> None:
-    Meter(str(tmp_path / "elsewhere"), 0).settle(10)
+    ReadCounter(str(tmp_path / "elsewhere"), 0).finish(10)
 
     assert [] == list(tmp_path.iterdir())
-    assert 0 == total(tmp_path / "elsewhere")
+    assert 0 == total_bytes_read(tmp_path / "elsewhere")
 
 
 def test_the_memory_of_children_counts() -> None:

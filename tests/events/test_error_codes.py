@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from forensics.errors import RuleError
 from forensics.events.error_codes import canonical, load_vocabulary
-from forensics.lib.yaml_with_lines import read, shipped
+from forensics.lib.yaml_with_lines import load_yaml, rule_files
 
 WRAPPED = "java.util.concurrent.ExecutionException:"
 SARAMA = (
@@ -144,8 +144,8 @@ def test_nothing_stays_nothing(empty: pa.Array) -> None:
 
 
 def test_every_name_and_every_spelling_is_read() -> None:
-    (path,) = (one for one in shipped(".") if one.name == "errors.yaml")
-    for error in read(path)["errors"]:
+    (path,) = (one for one in rule_files(".") if one.name == "errors.yaml")
+    for error in load_yaml(path)["errors"]:
         raw = pa.array([error["name"], *error.get("says", [])], pa.string())
         names, retriable = canonical(raw)
         assert set(names.to_pylist()) == {error["name"]}
@@ -158,8 +158,8 @@ def test_the_protocol_has_no_gap() -> None:
 
 
 def test_what_fresh_metadata_helps_may_be_tried_again() -> None:
-    (path,) = (one for one in shipped(".") if one.name == "errors.yaml")
-    stale = [one for one in read(path)["errors"] if one.get("metadata")]
+    (path,) = (one for one in rule_files(".") if one.name == "errors.yaml")
+    stale = [one for one in load_yaml(path)["errors"] if one.get("metadata")]
     assert len([one for one in stale if "code" in one]) == 13
     assert all(one["retriable"] for one in stale)
 

@@ -9,7 +9,7 @@ import pytest
 
 from forensics.events.log_reader import Book
 from forensics.events.rules import Rule
-from forensics.ingest.record_splitter import Cutter
+from forensics.ingest.record_splitter import RecordSplitter
 from forensics.schemas import EVENTS
 
 STARTS = (
@@ -31,7 +31,7 @@ UPDATED = (
 
 
 def events(book: Book, text: bytes) -> list[dict[str, Any]]:
-    cut = Cutter(book.signatures).feed(text, final=True)
+    cut = RecordSplitter(book.signatures).feed(text, final=True)
     assert cut is not None
     found = book.events(cut)
     assert found.schema.equals(EVENTS)

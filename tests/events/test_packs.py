@@ -10,7 +10,7 @@ from forensics.errors import RuleError
 from forensics.events.packs import Pack, assemble, catalogue, open_pack, packed, unpacked
 from forensics.events.rules import Rule
 from forensics.events.scan import scanner
-from forensics.lib.yaml_with_lines import Page
+from forensics.lib.yaml_with_lines import FileText
 from forensics.parsing.layouts import Layout
 from forensics.rule_tools.check import check
 
@@ -124,4 +124,4 @@ def test_packs_travel_to_workers_that_do_not_have_their_folder(tmp_path: Path) -
     assert "AcmeInterceptor" in scanner(text).book.matcher.loggers
     assert unpacked(text)[0].sha256 == own.sha256
     assert unpacked("") == []
-    assert Page("x", b"a: 1").read_text() == "a: 1"
+    assert FileText("x", b"a: 1").read_text() == "a: 1"

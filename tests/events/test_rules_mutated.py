@@ -15,7 +15,7 @@ from forensics.events.log_reader import Book
 from forensics.events.matcher import Matcher
 from forensics.events.rules import Rule, Wording
 from forensics.lib.log_templates import _PART, Template, compile_template
-from forensics.parsing.layout_check import starts
+from forensics.parsing.layout_check import number_lines
 from forensics.rule_tools.check import _facts
 
 
@@ -79,7 +79,7 @@ def examples(book: Book, rules: tuple[Rule, ...]) -> Examples:
     lines = list(dict.fromkeys(lines))
     cut = book.cut(lines)
     assert cut is not None
-    firsts = starts(lines)
+    firsts = number_lines(lines)
     entries = book.entries(cut)
     places = entries["line"].to_pylist()
     return Examples(entries, {firsts[line]: at for at, line in enumerate(places) if line in firsts})

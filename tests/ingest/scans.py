@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from forensics.events.file_accounts import FileAccount, add_up, assign, settler
 from forensics.events.scan import STAGED, scanner
-from forensics.ingest.read_plan import plan, tasks
+from forensics.ingest.read_plan import bundle_splits, plan_reading
 from forensics.settings import SPLIT_SIZE
 
 __all__ = ["KINDS_OF_LINES", "Scanned", "scan"]
@@ -59,8 +59,8 @@ def account_of(one: FileAccount) -> Row:
 
 def scan(*archives: Path | str, split_size: int = SPLIT_SIZE) -> Scanned:
     """Read archives."""
-    work = plan([str(path) for path in archives], split_size)
-    splits = [split for bundle in tasks(work.splits, 2) for split in bundle]
+    work = plan_reading([str(path) for path in archives], split_size)
+    splits = [split for bundle in bundle_splits(work.splits, 2) for split in bundle]
     batches = [batch for split in splits for batch in scanner().scan(split)]
     staged = pa.Table.from_batches(batches, schema=STAGED).select(["file", "split", "account"])
     rows = [row for row in staged.to_pylist() if row["account"] is not None]

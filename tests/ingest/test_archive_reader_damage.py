@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from forensics.errors import ArchiveError
-from forensics.ingest.archive_reader import Unpacked, blocks, zip_member
-from forensics.ingest.record_starts import LONGEST
+from forensics.ingest.archive_reader import Unpacked, open_zip_member, read_blocks
+from forensics.ingest.record_starts import MAX_RECORD
 from forensics.lib import storage
 from tests.ingest.sample_archives import LOG, TREE, tarred, write, zipped
 from tests.ingest.scans import KINDS_OF_LINES, scan
@@ -108,9 +108,9 @@ def test_an_encrypted_entry_is_named_and_the_others_are_read(tmp_path: Path) -> 
 def test_an_entry_that_is_not_where_the_index_says_is_named(tmp_path: Path) -> None:
     packed = zipped({"a.log": LOG}).replace(b"PK\x03\x04", b"PK\x03\x05", 1)
     path = save(tmp_path, "logs.zip", b"PK\x03\x04" + packed)
-    item = Unpacked("a", zip_member(str(path), "a.log"))
+    item = Unpacked("a", open_zip_member(str(path), "a.log"))
 
-    assert [] == list(blocks(item))
+    assert [] == list(read_blocks(item))
     assert "the entry's header is not where the index says" == item.damaged
 
 
@@ -144,7 +144,7 @@ def test_a_line_of_three_megabytes_is_one_line(
     first: bytes, split_size: int, tmp_path: Path
 ) -> None:
     """Only its first megabyte is looked at, and that is said; what comes after it is read."""
-    assert 3 << 20 > LONGEST
+    assert 3 << 20 > MAX_RECORD
     text = first + b"x" * (3 << 20) + b"\n" + LOG
     one = scan(save(tmp_path, "long.log", text), split_size=split_size).files["long.log"]
 

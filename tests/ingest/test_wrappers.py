@@ -8,7 +8,7 @@ import pytest
 
 from forensics.ingest.wrapper_detection import check_wrappers
 from forensics.ingest.wrappers import load_wrappers
-from forensics.parsing.entries import grouped, signatures
+from forensics.parsing.entries import group_layouts, group_signatures
 from forensics.parsing.layouts import load_layouts
 
 SOUND = """\
@@ -35,7 +35,7 @@ def test_the_shipped_wrappers_hold_and_leave_every_layout_alone() -> None:
     layouts = load_layouts()
     plain = [str(one["line"]) for layout in layouts for one in layout.examples]
 
-    assert [] == list(check_wrappers(signatures(grouped(layouts)), plain))
+    assert [] == list(check_wrappers(group_signatures(group_layouts(layouts)), plain))
     assert len(load_wrappers()) > 10
     assert len(plain) > 5
 

@@ -8,7 +8,7 @@ import pytest
 
 from forensics.events.log_reader import Book
 from forensics.events.rules import Rule
-from forensics.ingest.record_splitter import Cutter
+from forensics.ingest.record_splitter import RecordSplitter
 
 SAMPLE = Path(__file__).parents[2] / "sample_logs/430-unclean/logs"
 NOISE = [
@@ -38,6 +38,6 @@ def test_noise_does_not_pass(book: Book) -> None:
 
 @pytest.mark.parametrize("path", sorted(SAMPLE.glob("*/*.log")), ids=lambda path: path.parent.name)
 def test_the_sieve_loses_no_event_of_a_recording(path: Path, book: Book) -> None:
-    cut = Cutter(book.signatures).feed(path.read_bytes(), final=True)
+    cut = RecordSplitter(book.signatures).feed(path.read_bytes(), final=True)
     if cut is not None:
         assert book.events(cut).equals(book.matcher.match(book.entries(cut)))

@@ -13,7 +13,7 @@ import pytest
 
 from forensics.errors import RuleError
 from forensics.events.packs import open_pack
-from forensics.lib.yaml_with_lines import read, root, shipped
+from forensics.lib.yaml_with_lines import load_yaml, rule_files, rules_folder
 from forensics.quality.expectations import CONSEQUENCES, SEVERITIES, TABLES, suites
 from forensics.quality.gx_runner import checked_suites, faults
 
@@ -131,12 +131,12 @@ def test_the_command_that_checks_rules_checks_suites(tmp_path: Path) -> None:
 
 
 def schema() -> Any:
-    return json.loads((root() / "schema/quality.json").read_text("utf-8"))
+    return json.loads((rules_folder() / "schema/quality.json").read_text("utf-8"))
 
 
 def test_the_schema_for_editors_takes_what_is_shipped_and_names_what_there_is() -> None:
-    for path in shipped("quality"):
-        jsonschema.validate(json.loads(json.dumps(read(path))), schema())
+    for path in rule_files("quality"):
+        jsonschema.validate(json.loads(json.dumps(load_yaml(path))), schema())
     one = schema()["$defs"]["expectation"]["properties"]
     assert set(TABLES) == set(one["table"]["enum"])
     assert set(CONSEQUENCES) == set(one["consequence"]["enum"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forensics.events.rules import Kind, Rule, load_rules
-from forensics.lib.text_safety import cell, code, fenced, prose, table
+from forensics.lib.text_safety import md_block, md_cell, md_code, md_table, md_text
 from forensics.rule_tools.generate_docs import MARK, pages, readable
 from forensics.rule_tools.rule_text import MEANINGS, every_kind, newest
 from forensics.schemas import EVENTS
@@ -128,19 +128,19 @@ def test_text_of_a_log_takes_no_effect_on_a_page(rule: Rule) -> None:
     ],
 )
 def test_code_stays_code_whatever_it_holds(text: str, expected: str) -> None:
-    assert code(text) == expected
+    assert md_code(text) == expected
 
 
 def test_a_block_ends_only_where_it_ends() -> None:
-    assert fenced(["```", "x"]) == "````text\n```\nx\n````"
-    assert fenced([]) == "```text\n```"
+    assert md_block(["```", "x"]) == "````text\n```\nx\n````"
+    assert md_block([]) == "```text\n```"
 
 
 def test_a_table_keeps_its_columns() -> None:
-    lines = list(table(("a", "b"), [(code("x|y"), prose("p|q"))]))
+    lines = list(md_table(("a", "b"), [(md_code("x|y"), md_text("p|q"))]))
 
     assert lines == ["| a | b |", "| --- | --- |", "| `x\\|y` | p\\|q |"]
-    assert cell("x") == "x"
+    assert md_cell("x") == "x"
 
 
 def test_a_match_is_shown_as_a_person_would_write_it() -> None:

@@ -17,7 +17,7 @@ from forensics.events import scan
 from forensics.events.log_reader import Book
 from forensics.events.packs import Catalogue, catalogue
 from forensics.events.scan import Scanner
-from forensics.ingest.read_plan import plan
+from forensics.ingest.read_plan import plan_reading
 from forensics.rule_tools import profile
 from forensics.rule_tools.profile import Cost, Profile, profile_scan
 
@@ -43,7 +43,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def profiled(path: Path, known: Catalogue) -> Profile:
-    return profile_scan(plan([str(path)], 1 << 62).splits, known.layouts, known.heard())
+    return profile_scan(plan_reading([str(path)], 1 << 62).splits, known.layouts, known.heard())
 
 
 def said(*arguments: str | Path) -> Result:
@@ -54,7 +54,7 @@ def test_records_and_events_are_those_of_the_scan(known: Catalogue) -> None:
     found = profiled(SAMPLE, known)
 
     scanner = Scanner(Book(known.layouts, known.heard()))
-    batches = [one for split in plan([str(SAMPLE)]).splits for one in scanner.scan(split)]
+    batches = [one for split in plan_reading([str(SAMPLE)]).splits for one in scanner.scan(split)]
     accounts = [
         json.loads(row) for one in batches for row in one["account"].drop_null().to_pylist()
     ]

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from forensics.cli.app import group, jobs_folder
 from forensics.events.log_reader import Book
 from forensics.events.rules import load_rules
-from forensics.ingest.read_plan import plan
+from forensics.ingest.read_plan import plan_reading
 from forensics.parsing.layouts import Layout
 from forensics.rule_tools import rule_coverage
 from forensics.rule_tools.rule_coverage import Coverage, Shape, cover
@@ -78,7 +78,7 @@ def log(tmp_path: Path) -> Path:
 
 def counted(pack: Path, layouts: tuple[Layout, ...], *logs: Path) -> Coverage:
     book = Book(layouts, load_rules(sorted(pack.glob("*.yaml"))))
-    return cover(plan([str(log) for log in logs], 1 << 62).splits, book)
+    return cover(plan_reading([str(log) for log in logs], 1 << 62).splits, book)
 
 
 def said(*arguments: str | Path) -> Result:

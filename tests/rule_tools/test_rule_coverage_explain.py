@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from forensics.cli.app import group, jobs_folder
-from forensics.lib.text_safety import plain
+from forensics.lib.text_safety import printable
 from tests.rule_tools.test_check import RULE
 
 SAMPLE = Path(__file__).parents[2] / "sample_logs/430-unclean/logs"
@@ -153,8 +153,8 @@ def test_a_log_with_other_letters_is_shown_on_a_terminal_that_has_none(tmp_path:
 def test_every_character_that_a_terminal_obeys_is_shown_as_its_code() -> None:
     everything = "".join(map(chr, [*range(0x3000), *range(0xD7F0, 0xE010), 0x1F600, 0xE0001]))
 
-    shown = plain(everything)
+    shown = printable(everything)
 
     assert shown.isprintable()
     assert "\x1b" not in shown
-    assert plain("größe \U0001f600") == "größe \U0001f600"
+    assert printable("größe \U0001f600") == "größe \U0001f600"

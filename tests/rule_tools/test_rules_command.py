@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from forensics.cli.app import group, jobs_folder
 from forensics.events import packs
 from forensics.events.rules import Kind, Rule, load_rules
-from forensics.lib.yaml_with_lines import Page, read
+from forensics.lib.yaml_with_lines import FileText, load_yaml
 from forensics.rule_tools.check import check
 from forensics.rule_tools.generate_docs import MARK
 from forensics.rule_tools.rule_text import described, since, span
@@ -98,15 +98,15 @@ Refuses
 
 
 @pytest.fixture(scope="module")
-def parsed() -> dict[Page, tuple[Rule, ...]]:
+def parsed() -> dict[FileText, tuple[Rule, ...]]:
     return {}
 
 
 @pytest.fixture(autouse=True)
-def parse_once(parsed: dict[Page, tuple[Rule, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+def parse_once(parsed: dict[FileText, tuple[Rule, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command reads all rules; here the same text is parsed once."""
 
-    def load(pages: Sequence[Page], known: Mapping[str, Kind]) -> tuple[Rule, ...]:
+    def load(pages: Sequence[FileText], known: Mapping[str, Kind]) -> tuple[Rule, ...]:
         (page,) = pages
         if page not in parsed:
             parsed[page] = load_rules(pages, known)
@@ -158,7 +158,7 @@ def test_list_keeps_what_is_asked_for(pack: Path) -> None:
     by_both = listed("--logger", "kafka.cluster.Partition", "--kind", "isr_rejected")
 
     assert {row[0] for row in by_family} == {
-        read(path)["id"] for path in (OURS / "isr").glob("*.yaml")
+        load_yaml(path)["id"] for path in (OURS / "isr").glob("*.yaml")
     }
     assert "listed.rule" in {row[0] for row in by_kind}
     assert {row[1] for row in by_kind} == {"broker_fenced", "partition_state"}
@@ -225,7 +225,7 @@ def test_list_is_aligned_on_a_terminal(
 
 
 def test_show_tells_everything_of_a_rule() -> None:
-    (rule,) = load_rules([Page("listed.yaml", LISTED.encode())])
+    (rule,) = load_rules([FileText("listed.yaml", LISTED.encode())])
 
     lines = "\n".join(described(rule)) + "\n"
 
@@ -266,7 +266,7 @@ def test_new_writes_a_rule_that_holds(tmp_path: Path) -> None:
 
     assert (done.exit_code, other.exit_code) == (0, 0), done.stderr + other.stderr
     assert f"rules check {folder}" in done.stdout
-    assert read(folder / "cleaner-slow.yaml")["id"] == "cleaner.slow"
+    assert load_yaml(folder / "cleaner-slow.yaml")["id"] == "cleaner.slow"
     found = packs.catalogue([packs.open_pack(folder)])
     # As `rules check` does it; of the others only those that hear the same lines.
     beside = [rule for rule in found.rules if "LogCleaner" in rule.loggers]

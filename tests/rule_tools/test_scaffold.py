@@ -13,8 +13,8 @@ from forensics.events.log_reader import Book
 from forensics.events.packs import Catalogue
 from forensics.events.rules import Rule, load_rules
 from forensics.lib.log_templates import compile_template
-from forensics.lib.yaml_with_lines import Page, read, root
-from forensics.parsing.layout_check import rows
+from forensics.lib.yaml_with_lines import FileText, load_yaml, rules_folder
+from forensics.parsing.layout_check import to_rows
 from forensics.parsing.layouts import Layout
 from forensics.rule_tools.check import check
 from forensics.rule_tools.rule_text import every_kind
@@ -32,7 +32,7 @@ def found(layouts: tuple[Layout, ...], rules: tuple[Rule, ...]) -> Catalogue:
 
 def drafted(found: Catalogue, line: str | None, logger: str) -> tuple[str, Rule]:
     text = draft(Draft("a.draft", logger, "routine", line), found, every_kind(), "x.json")
-    return text, load_rules([Page("a-draft.yaml", text.encode())])[0]
+    return text, load_rules([FileText("a-draft.yaml", text.encode())])[0]
 
 
 def test_a_draft_holds_beside_the_rules_of_its_logger(found: Catalogue) -> None:
@@ -89,7 +89,7 @@ def test_the_match_of_any_line_takes_it_and_refuses_what_is_near(
     cut = book.cut(list(dict.fromkeys(lines)))
     assert cut is not None
     tried = 0
-    for row in rows(book.entries(cut)):
+    for row in to_rows(book.entries(cut)):
         message = row["message"] or ""
         if not re.search("[A-Za-z]{2}", message):
             continue
@@ -153,12 +153,15 @@ def test_a_file_holds_any_line(tmp_path: Path) -> None:
     text = "".join(map(chr, [*range(0x2100), 0xFEFF, 0xFFFD, 0x1F600, 0xE0001])) + "\\u0041 {a} %s"
     (tmp_path / "one.yaml").write_text(f"line: {_quoted(text)}\n")
 
-    assert read(tmp_path / "one.yaml") == {"line": text}
+    assert load_yaml(tmp_path / "one.yaml") == {"line": text}
 
 
 def test_the_schema_is_found_from_the_checkout_and_from_anywhere(tmp_path: Path) -> None:
-    inside = root().parent / "packs" / "mine" / "a.yaml"
+    inside = rules_folder().parent / "packs" / "mine" / "a.yaml"
 
     assert pointer(inside) == "../../rules/schema/event-rule.json"
-    assert pointer(tmp_path / "a.yaml") == (root() / "schema/event-rule.json").resolve().as_uri()
-    assert (root() / "schema/event-rule.json").exists()
+    assert (
+        pointer(tmp_path / "a.yaml")
+        == (rules_folder() / "schema/event-rule.json").resolve().as_uri()
+    )
+    assert (rules_folder() / "schema/event-rule.json").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forensics.engine import spark
-from forensics.ingest.read_plan import plan
+from forensics.ingest.read_plan import plan_reading
 from tests.spark.conftest import SAMPLES
 
 SERVER = SAMPLES / "430-unclean/logs/broker-1/server.log"
@@ -44,7 +44,7 @@ def test_bytes_are_told_while_tasks_still_read(
     text = SERVER.read_bytes()
     log = tmp_path / "server.log"
     log.write_bytes(text * (SIZE // len(text)))
-    splits = plan([str(log)], 4 << 20).splits
+    splits = plan_reading([str(log)], 4 << 20).splits
     listener = Listener()
     cluster = spark.Cluster("local[1]", listener)
     try:

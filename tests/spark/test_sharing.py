@@ -11,7 +11,7 @@ import pytest
 from forensics.engine import spark
 from forensics.engine.spark import Tasks
 from forensics.errors import ArchiveError, ForensicsError
-from forensics.ingest.read_plan import plan
+from forensics.ingest.read_plan import plan_reading
 
 
 def wrote(folder: Path, rows: int) -> None:
@@ -35,7 +35,7 @@ def test_rows_that_executors_kept_to_themselves_are_missed(tmp_path: Path) -> No
 def test_an_archive_that_an_executor_does_not_see_is_named(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("[2026-11-18 11:51:22,793] INFO started (kafka.server.KafkaServer)\n")
-    splits = plan([str(log)]).splits
+    splits = plan_reading([str(log)]).splits
     log.unlink()
     first = pa.record_batch({"id": [0]})
 

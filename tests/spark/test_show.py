@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from forensics.cli.app import group, jobs_folder
-from forensics.ingest.line_lookup import look_up
-from forensics.ingest.read_plan import plan
+from forensics.ingest.line_lookup import look_up_lines
+from forensics.ingest.read_plan import plan_reading
 from forensics.lib.text_safety import escape_html
 from forensics.run_output.reader import load_run
 from tests.spark.conftest import Run
@@ -64,7 +64,7 @@ def test_offsets_are_those_of_the_table_of_events(recorded: Callable[[str], Run]
     for row in chosen:
         wanted.setdefault(row["file"], []).append(row["line"])
 
-    found = look_up(plan([str(run.archive)]), wanted)
+    found = look_up_lines(plan_reading([str(run.archive)]), wanted)
 
     for row in chosen:
         assert found[row["file"]][0].lines[row["line"]].offset == row["offset"]

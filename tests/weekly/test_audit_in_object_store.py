@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.lib.storage import Objects
+from forensics.lib.storage import ObjectStore
 from forensics.weekly import remote_store
 from forensics.weekly_audit import Wishes, audit
 from tests.ingest.object_store import SECRET, serving
@@ -30,7 +30,7 @@ def test_logs_and_store_may_be_objects(tmp_path: Path, monkeypatch: pytest.Monke
             wishes = Wishes((bucket.address(inside),), address)
             result = audit(wishes, ignore_message, engines=open_local_engine)
 
-        store = Objects(address)
+        store = ObjectStore(address)
         kept = {name: store.read(name) for name in store.names()
                 if not name.startswith((".", "_"))}  # fmt: skip
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from forensics.history.clocks.anchors import PARTITION_KINDS
 from forensics.history.clocks.model import ClockModel, Clocks, ClockStep, UnexplainedInterval
-from forensics.lib.arrow_io import rows_of
+from forensics.lib.arrow_io import iter_rows
 from forensics.lib.time_units import MINUTE
 from forensics.schemas import scanned
 
@@ -243,7 +243,7 @@ def _around(events: Path, clocks: Clocks, node: str, begin: int, end: int) -> li
     zone = clocks.zones_min.get(node, 0) * MINUTE
     first, last = (pa.scalar(at + zone, pa.timestamp("us", "UTC")) for at in (begin, end))
     wanted = (pc.field("node") == node) & (pc.field("ts") >= first) & (pc.field("ts") <= last)
-    rows = islice(rows_of(scanned(events, _COLUMNS, wanted), _COLUMNS), _MOST)
+    rows = islice(iter_rows(scanned(events, _COLUMNS, wanted), _COLUMNS), _MOST)
     return [
         LoggedLine(file, line, at - zone, _state(facts))
         for *facts, file, line, at in (row.values() for row in rows)

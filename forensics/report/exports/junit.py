@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forensics.lib.formatting import span
+from forensics.lib.formatting import span_text
 from forensics.report.headline import verdict_sentence
 from forensics.report.html import Markup, join, tag
 from forensics.run_output.reader import Finding, RunOutput
@@ -67,7 +67,7 @@ def _verdict(run: RunOutput) -> _Case:
 
 def _finding(finding: Finding) -> _Case:
     quotes = [f"{one.file}:{one.line}\n  {one.text}" for one in finding.evidence[:QUOTED]]
-    when = f"confidence {finding.confidence}, {span(finding.start_ms, finding.end_ms)}"
+    when = f"confidence {finding.confidence}, {span_text(finding.start_ms, finding.end_ms)}"
     return _Case(
         finding.detector,
         name=f"{finding.id} {finding.title}",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from forensics.lib.formatting import count, listed, named, span
+from forensics.lib.formatting import count, detector_label, join_names, span_text
 from forensics.lib.text_safety import visible
-from forensics.lib.time_zone import current
+from forensics.lib.time_zone import current_zone
 from forensics.report.data_loss import loss_rows, sum_losses
 from forensics.report.headline import verdict_sentence
 from forensics.run_output.reader import Finding, RunOutput
@@ -74,14 +74,15 @@ def write(run: RunOutput, _events: bool) -> Iterator[str]:
         yield _more(len(quiet) - ROWS, "finding")
     yield from _unseen(run)
     schema = run.document.get("schema", "not known")
-    yield f"All times are {current().label}. Written from findings.json, schema {schema}.\n"
+    yield f"All times are {current_zone().label}. Written from findings.json, schema {schema}.\n"
 
 
 def _finding(number: int, finding: Finding) -> Iterator[str]:
-    yield f"## {number}. {escape(finding.title or named(finding.detector))}\n\n"
-    when = span(finding.start_ms, finding.end_ms)
+    yield f"## {number}. {escape(finding.title or detector_label(finding.detector))}\n\n"
+    when = span_text(finding.start_ms, finding.end_ms)
     yield f"{code_span(finding.id)}, {escape(finding.severity)}, "
-    yield f"{escape(named(finding.detector))}, confidence {escape(finding.confidence)}, {when}\n\n"
+    yield f"{escape(detector_label(finding.detector))}, "
+    yield f"confidence {escape(finding.confidence)}, {when}\n\n"
     scopes = (
         ("Brokers", list(map(str, finding.brokers))),
         ("Partitions", list(finding.partitions)),
@@ -89,7 +90,7 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
     )
     for name, members in scopes:
         if members:
-            yield f"- {name}: {listed([code_span(one) for one in members], NAMES)}\n"
+            yield f"- {name}: {join_names([code_span(one) for one in members], NAMES)}\n"
     yield "\n"
     for paragraph in re.split(r"\n\s*\n", finding.explanation.strip()):
         yield f"{escape(paragraph)}\n\n" if paragraph else ""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from forensics.lib.formatting import clock, count, lasting
-from forensics.lib.text_safety import plotly as shown
+from forensics.lib.formatting import count, duration, time_text
+from forensics.lib.text_safety import escape_plotly as shown
 from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure
 from forensics.run_output.broker_lifecycles import BrokerAbsence, BrokerLifecycle
@@ -82,15 +82,15 @@ def _dots(
 
 
 def _hover(broker: BrokerLifecycle, absence: BrokerAbsence) -> str:
-    kind = KIND_TEXTS.get(absence.kind, absence.kind)
+    kind, back_at = KIND_TEXTS.get(absence.kind, absence.kind), time_text(absence.back_at)
     return (
-        f"{shown(broker.name)} back at {clock(absence.back_at)} after {lasting(absence.length)} "
+        f"{shown(broker.name)} back at {back_at} after {duration(absence.length)} "
         f"({kind}); {count(absence.leaders[0], 'leadership')} lost meanwhile"
     )
 
 
 def _whole_length(absences: Sequence[BrokerAbsence]) -> str:
-    return lasting((absences[-1].back_at or 0) - (absences[0].left_at or 0))
+    return duration((absences[-1].back_at or 0) - (absences[0].left_at or 0))
 
 
 def _caption(returns: Returns) -> str:
@@ -103,11 +103,11 @@ def _caption(returns: Returns) -> str:
     parts = [
         f"{name} left and returned {count(len(some), 'time')}"
         + (
-            f" in {lasting((some[-1].back_at or 0) - (some[0].left_at or 0))}"
+            f" in {duration((some[-1].back_at or 0) - (some[0].left_at or 0))}"
             if len(some) > 1
             else ""
         )
-        + f", away {lasting(max(absence.length or 0 for absence in some))} at most; up to "
+        + f", away {duration(max(absence.length or 0 for absence in some))} at most; up to "
         f"{count(max(absence.leaders[0] for absence in some), 'leadership')} lost each time"
         for name, some in unplanned
     ]

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import count, lasting, listed
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, duration, join_names
+from forensics.lib.time_zone import current_zone
 from forensics.report import theme
 from forensics.report.figures import broker_absences
 from forensics.report.html import Child, Markup, anchor, entity_id, join, strip_style, table, tag
@@ -28,7 +28,7 @@ def render(run: RunOutput) -> Markup:
         return tag("p", "No broker's life could be read from the logs.")
     levels = _count_levels(run)
     left = brokers[MAX_BLOCKS:]
-    names = listed([broker.name for broker in left], 20)
+    names = join_names([broker.name for broker in left], 20)
     rest = tag("p", f"And {count(len(left), 'broker')} with less to tell: {names}.")
     blocks = [_block(run, broker, levels) for broker in brokers[:MAX_BLOCKS]]
     drawing = broker_absences.render(run, brokers)
@@ -38,7 +38,7 @@ def render(run: RunOutput) -> Markup:
 def _summary(brokers: list[BrokerLifecycle]) -> str:
     bad = [broker.name for broker in brokers if broker.unplanned]
     planned = sum(len(broker.absences) - len(broker.unplanned) for broker in brokers)
-    worst = f"{listed(bad, 6)} left unplanned" if bad else "none left unplanned"
+    worst = f"{join_names(bad, 6)} left unplanned" if bad else "none left unplanned"
     return f"{count(len(brokers), 'broker')}: {worst}; {count(planned, 'clean shutdown')}."
 
 
@@ -80,7 +80,7 @@ def _sentence(broker: BrokerLifecycle) -> str:
     kinds = Counter(absence.kind for absence in broker.absences)
     counts = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
     lengths = [absence.length for absence in broker.absences if absence.length is not None]
-    longest = f"; longest {lasting(max(lengths))}" if lengths else ""
+    longest = f"; longest {duration(max(lengths))}" if lengths else ""
     is_away = broker.absences[-1].back_at is None
     end = "; not back at the end of the logs" if is_away else ""
     return f"{count(len(broker.absences), 'absence')}: {counts}{longest}{end}."
@@ -114,7 +114,7 @@ def _absences(run: RunOutput, broker: BrokerLifecycle) -> Markup | None:
     caption = f"Absences of {broker.name}"
     if len(broker.absences) > MAX_ROWS:
         caption += f", the first {MAX_ROWS} of {len(broker.absences):,}"
-    head = [name.format(current().label) for name in HEAD]
+    head = [name.format(current_zone().label) for name in HEAD]
     rows = (_row(run, absence) for absence in broker.absences[:MAX_ROWS])
     return table(head, rows, caption=caption, numbers=NUMBERS)
 
@@ -123,7 +123,7 @@ def _row(run: RunOutput, absence: BrokerAbsence) -> list[Child]:
     return [
         short_time(run, absence.left_at, exact=True),
         "not seen" if absence.back_at is None else short_time(run, absence.back_at, exact=True),
-        lasting(absence.length),
+        duration(absence.length),
         absence.kind,
         *(f"{number:,}" for number in (*absence.leaders, *absence.isrs)),
         tag("code", absence.first_line) if absence.first_line else "-",

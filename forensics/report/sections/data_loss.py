@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from forensics.lib.formatting import count, listed, millis
+from forensics.lib.formatting import count, join_names, parse_millis
 from forensics.lib.text_safety import visible
-from forensics.lib.time_zone import current
+from forensics.lib.time_zone import current_zone
 from forensics.report.data_loss import (
     LossTotals,
     clean_truncation_rows,
@@ -24,13 +24,13 @@ HINT = (
     "Set LOG_DIR to the broker's log.dirs; choose the segment that holds the first lost offset "
     "where there is more than one. The line of an epoch holds the offset that it began at."
 )
-FIRST = "00000000000000000000.log"
-MOST, COMMANDS = 1000, 5
+FIRST_SEGMENT = "00000000000000000000.log"
+MAX_ROWS, MAX_COMMANDS = 1000, 5
 HEAD = ("Partition", "Last safe leader", "Unclean leader", "HW, LEO before", "Cut",
         "Removed offsets", "Records lost", "Acknowledged", "Written, {}", "Finding")  # fmt: skip
 CUT_HEAD = ("Partition", "New leader", "Cut on", "Removed offsets", "Records", "Below the HW",
             "Written, {}", "Finding")  # fmt: skip
-RIGHT = ("Removed offsets", "Records lost", "Records", "Acknowledged", "Below the HW")
+NUMBERS = ("Removed offsets", "Records lost", "Records", "Acknowledged", "Below the HW")
 CLEAN = (
     "A replica that comes back drops what the leader of meanwhile never had. Those records may "
     "have been acknowledged to producers with acks=1 or 0."
@@ -45,70 +45,77 @@ def render(run: RunOutput) -> Markup:
 
 def _unclean(run: RunOutput) -> Markup:
     rows = loss_rows(run.findings)
-    taken = sum_losses(run.findings)
-    if not rows or not taken:
-        elections = any(found.detector == "unclean-election" for found in run.findings)
+    totals = sum_losses(run.findings)
+    if not rows or not totals:
+        elections = any(finding.detector == "unclean-election" for finding in run.findings)
         unknown = "An unclean election was found, but its partitions were not recorded."
         return tag("p", unknown if elections else "No unclean election was seen.")
     past = _Past(run, {str(row.get("partition")) for _, row in rows})
-    lines = (_row(run, past, finding, row) for finding, row in rows[:MOST])
+    lines = [_loss_row(run, past, finding, row) for finding, row in rows[:MAX_ROWS]]
     caption = "Partitions that lost a part of their history"
-    more = len(rows) - MOST
     return join(
         [
-            tag("p", tag("strong", _total(rows, taken))),
-            table(
-                _head(HEAD), lines, caption=caption, numbers=RIGHT, data_copy=caption, class_="wide"
-            ),
-            tag("p", f"{count(more, 'row')} more in findings.json.") if more > 0 else None,
+            tag("p", tag("strong", _total(len(rows), totals))),
+            _table(HEAD, lines, caption, class_="wide"),
+            _left_out(len(rows)),
             _check([row for _, row in rows]),
         ]
     )
 
 
-def _total(rows: Sequence[tuple[Finding, Row]], taken: LossTotals) -> str:
+def _table(head: Sequence[str], lines: list[list[Child]], caption: str, **more: str) -> Markup:
+    names = [name.format(current_zone().label) for name in head]
+    return table(names, lines, caption=caption, numbers=NUMBERS, data_copy=caption, **more)
+
+
+def _left_out(rows: int) -> Markup | None:
+    left = rows - MAX_ROWS
+    return tag("p", f"{count(left, 'row')} more in findings.json.") if left > 0 else None
+
+
+def _total(rows: int, totals: LossTotals) -> str:
     """Add up what has a bound, and count what has none."""
-    if taken.unbounded:
+    if totals.unbounded:
         return (
-            f"Total: at least {count(taken.at_least, 'record')} lost; at most {taken.at_most:,} on "
-            f"the {count(len(rows) - taken.unbounded, 'partition')} that could be bounded; "
-            f"{count(taken.unbounded, 'partition')} could not be bounded."
+            f"Total: at least {count(totals.at_least, 'record')} lost; at most {totals.at_most:,} "
+            f"on the {count(rows - totals.unbounded, 'partition')} that could be bounded; "
+            f"{count(totals.unbounded, 'partition')} could not be bounded."
         )
-    few, most = f"{taken.at_least:,}", count(taken.at_most, "record")
-    lost = most if taken.at_least == taken.at_most else f"{few} to {most}"
-    says = f"Total: {lost} lost on {count(taken.partitions, 'partition')}"
-    spared = len(rows) - taken.partitions
-    return f"{says}; {count(spared, 'partition')} lost nothing." if spared else f"{says}."
+    low, high = f"{totals.at_least:,}", count(totals.at_most, "record")
+    lost = high if totals.at_least == totals.at_most else f"{low} to {high}"
+    text = f"Total: {lost} lost on {count(totals.partitions, 'partition')}"
+    spared = rows - totals.partitions
+    return f"{text}; {count(spared, 'partition')} lost nothing." if spared else f"{text}."
 
 
 class _Past:
-    """Who led the partitions of the ledger before, and which logs were cut."""
+    """Who led the partitions with losses before, and which logs were truncated."""
 
     def __init__(self, run: RunOutput, names: set[str]) -> None:
-        led = ("topic", "partition", "leader_epoch", "leader")
-        cuts = ("topic", "partition", "leader_epoch", "broker", "cut_to", "log_end",
-                "high_watermark", "started_at", "unclean")  # fmt: skip
-        self._led = self._by_name(run, "leadership", led, names)
-        self._cuts = self._by_name(run, "cuts", cuts, names)
+        leader_columns = ("topic", "partition", "leader_epoch", "leader")
+        cut_columns = ("topic", "partition", "leader_epoch", "broker", "cut_to", "log_end",
+                       "high_watermark", "started_at", "unclean")  # fmt: skip
+        self._leaders = self._by_partition(run, "leadership", leader_columns, names)
+        self._cuts = self._by_partition(run, "cuts", cut_columns, names)
 
     @staticmethod
-    def _by_name(
+    def _by_partition(
         run: RunOutput, name: str, columns: Sequence[str], names: set[str]
     ) -> dict[str, list[Row]]:
-        found: dict[str, list[Row]] = {}
-        for part in run.chunks(name, columns):
-            for row in part.to_pylist():
+        rows: dict[str, list[Row]] = {}
+        for chunk in run.chunks(name, columns):
+            for row in chunk.to_pylist():
                 key = f"{row['topic']}-{row['partition']}"
                 if key in names:
-                    found.setdefault(key, []).append(row)
-        return found
+                    rows.setdefault(key, []).append(row)
+        return rows
 
-    def safe(self, row: Row) -> str:
+    def safe_leader(self, row: Row) -> str:
         """Name the last leader before the unclean one, with its epoch."""
         epoch = row.get("leader_epoch")
         before = [
             one
-            for one in self._led.get(str(row.get("partition")), ())
+            for one in self._leaders.get(str(row.get("partition")), ())
             if one["leader"] not in (None, -1)
             and one["leader_epoch"] is not None
             and isinstance(epoch, int)
@@ -121,40 +128,45 @@ class _Past:
         return f"broker {last['leader']}, epoch {last['leader_epoch']}"
 
     def cuts(self, row: Row) -> list[Row]:
-        """Give the cuts by which replicas followed the unclean leader."""
+        """Return the truncations by which replicas followed the unclean leader."""
         epoch = row.get("leader_epoch")
-        mine = self._cuts.get(str(row.get("partition")), ())
-        found = [one for one in mine if one["unclean"] and one["leader_epoch"] == epoch]
-        return sorted(found, key=lambda one: one["started_at"] or 0)
+        cuts = self._cuts.get(str(row.get("partition")), ())
+        return sorted(
+            (cut for cut in cuts if cut["unclean"] and cut["leader_epoch"] == epoch),
+            key=lambda cut: cut["started_at"] or 0,
+        )
 
 
-def _head(names: Sequence[str]) -> list[str]:
-    return [name.format(current().label) for name in names]
-
-
-def _row(run: RunOutput, past: _Past, finding: Finding, row: dict[str, Any]) -> list[Child]:
-    link = tag("a", finding.id, href=f"#{anchor(finding.id)}")
+def _loss_row(run: RunOutput, past: _Past, finding: Finding, row: dict[str, Any]) -> list[Child]:
     cuts = past.cuts(row)
     manner = f" ({row['manner']})" if row.get("manner") else ""
-    known = [f"{_offset(one['high_watermark'])}, {_offset(one['log_end'])}" for one in cuts]
-    notes = [*(_cut(run, one) for one in cuts), str(row.get("note") or ""), _also(row)]
+    ends = [f"{_offset(cut['high_watermark'])}, {_offset(cut['log_end'])}" for cut in cuts]
+    notes = [*(_cut(run, cut) for cut in cuts), str(row.get("note") or ""), _other_cuts(row)]
     return [
         str(row.get("partition")),
-        past.safe(row),
-        f"broker {_id(row.get('leader'))}, epoch {_id(row.get('leader_epoch'))}{manner}",
-        "; ".join(known) or "not logged",
+        past.safe_leader(row),
+        f"{_leader(row)}{manner}",
+        "; ".join(ends) or "not logged",
         "; ".join(note for note in notes if note) or "no line tells",
         _range(row),
         _bounds(row.get("lost_records_min"), row.get("lost_records_max")),
         _bounds(row.get("acknowledged_min"), row.get("acknowledged_max")),
         _written(run, row),
-        link,
+        _link(finding),
     ]
 
 
-def _cut(run: RunOutput, one: Row) -> str:
-    when = short_time(run, one["started_at"])
-    return f"to {_offset(one['cut_to'])} by broker {one['broker']} at {when}"
+def _leader(row: Row) -> str:
+    return f"broker {_id(row.get('leader'))}, epoch {_id(row.get('leader_epoch'))}"
+
+
+def _link(finding: Finding) -> Markup:
+    return tag("a", finding.id, href=f"#{anchor(finding.id)}")
+
+
+def _cut(run: RunOutput, cut: Row) -> str:
+    when = short_time(run, cut["started_at"])
+    return f"to {_offset(cut['cut_to'])} by broker {cut['broker']} at {when}"
 
 
 def _offset(value: object) -> str:
@@ -168,16 +180,16 @@ def _range(row: Row) -> str:
     return f"from {first:,}, not bounded" if isinstance(first, int) else "not bounded"
 
 
-def _bounds(least: object, most: object) -> str:
-    if not isinstance(least, int) and not isinstance(most, int):
+def _bounds(low: object, high: object) -> str:
+    if not isinstance(low, int) and not isinstance(high, int):
         return "not known"
-    low = f"{least:,}" if isinstance(least, int) else "not known"
-    high = f"{most:,}" if isinstance(most, int) else "not bounded"
-    return low if low == high else f"{low} to {high}"
+    first = f"{low:,}" if isinstance(low, int) else "not known"
+    last = f"{high:,}" if isinstance(high, int) else "not bounded"
+    return first if first == last else f"{first} to {last}"
 
 
 def _written(run: RunOutput, row: Row) -> str:
-    first, last = (millis(row.get(name)) for name in ("written_from", "written_to"))
+    first, last = (parse_millis(row.get(name)) for name in ("written_from", "written_to"))
     if first is None and last is None:
         return "not known"
     return f"{short_time(run, first)} to {short_time(run, last)}"
@@ -188,12 +200,12 @@ def _id(value: object) -> str:
     return str(value) if isinstance(value, int) else "not known"
 
 
-def _also(row: Row) -> str:
+def _other_cuts(row: Row) -> str:
     cuts = row.get("also_cut")
-    return "; ".join(_other(cut) for cut in cuts) if isinstance(cuts, list) else ""
+    return "; ".join(map(_other_cut, cuts)) if isinstance(cuts, list) else ""
 
 
-def _other(cut: object) -> str:
+def _other_cut(cut: object) -> str:
     if not isinstance(cut, dict):
         return str(cut)
     return ", ".join(f"{name.replace('_', ' ')} {cut[name]}" for name in sorted(cut))
@@ -201,48 +213,49 @@ def _other(cut: object) -> str:
 
 def _clean(run: RunOutput) -> Markup | None:
     """List what was cut after clean changes of leader: not lost to those who waited for all."""
-    rows, taken = clean_truncation_rows(run.findings), sum_clean_truncations(run.findings)
+    rows, totals = clean_truncation_rows(run.findings), sum_clean_truncations(run.findings)
     if not rows:
         return None
-    lines = (_trimmed(run, finding, row) for finding, row in rows[:MOST])
-    caption = "Partitions that were cut after a clean change of leader"
-    heads = _head(CUT_HEAD)
-    shown = table(heads, lines, caption=caption, numbers=RIGHT, data_copy=caption)
-    head = tag("h3", "Cut after a clean change of leader")
-    says = f"{taken}. {CLEAN}" if taken else CLEAN
-    says += f" {SAFE}" if all(row.get("below_high_watermark") == 0 for _, row in rows) else ""
-    more = len(rows) - MOST
-    rest = tag("p", f"{count(more, 'row')} more in findings.json.") if more > 0 else None
-    return join([head, tag("p", says), shown, rest])
+    lines = [_truncation_row(run, finding, row) for finding, row in rows[:MAX_ROWS]]
+    text = f"{totals}. {CLEAN}" if totals else CLEAN
+    text += f" {SAFE}" if all(row.get("below_high_watermark") == 0 for _, row in rows) else ""
+    return join(
+        [
+            tag("h3", "Cut after a clean change of leader"),
+            tag("p", text),
+            _table(CUT_HEAD, lines, "Partitions that were cut after a clean change of leader"),
+            _left_out(len(rows)),
+        ]
+    )
 
 
-def _trimmed(run: RunOutput, finding: Finding, row: Row) -> list[Child]:
-    brokers = row.get("cut_on")
+def _truncation_row(run: RunOutput, finding: Finding, row: Row) -> list[Child]:
+    cut_on = row.get("cut_on")
+    brokers = [f"broker {broker}" for broker in cut_on] if isinstance(cut_on, list) else None
     return [
         str(row.get("partition")),
-        f"broker {_id(row.get('leader'))}, epoch {_id(row.get('leader_epoch'))}",
-        listed([f"broker {one}" for one in brokers]) if isinstance(brokers, list) else "not known",
+        _leader(row),
+        "not known" if brokers is None else join_names(brokers),
         _range(row),
         _bounds(row.get("lost_records_min"), row.get("lost_records_max")),
         _offset(row.get("below_high_watermark")),
         _written(run, row),
-        tag("a", finding.id, href=f"#{anchor(finding.id)}"),
+        _link(finding),
     ]
 
 
 def _check(rows: Sequence[Row]) -> Markup:
-    """Give the commands that show, on a broker, where the new leader's history begins."""
+    """Show the commands that tell, on a broker, where the new leader's history begins."""
     lines = []
-    for row in rows[:COMMANDS]:
-        folder = shlex.quote(visible(str(row.get("partition"))))
-        base = f'"$LOG_DIR"/{folder}'
+    for row in rows[:MAX_COMMANDS]:
+        folder = f'"$LOG_DIR"/{shlex.quote(visible(str(row.get("partition"))))}'
         leader, epoch = _id(row.get("leader")), _id(row.get("leader_epoch"))
         grep = f"grep 'partitionLeaderEpoch: {epoch} '"
         lines += [
             f"# on broker {leader}: the line of epoch {epoch} holds the offset it began at",
-            f"cat {base}/leader-epoch-checkpoint",
-            f"kafka-dump-log.sh --files {base}/{FIRST} | {grep} | head -n 1",
+            f"cat {folder}/leader-epoch-checkpoint",
+            f"kafka-dump-log.sh --files {folder}/{FIRST_SEGMENT} | {grep} | head -n 1",
         ]
-    more = len(rows) - COMMANDS
-    rest = tag("p", f"The other {count(more, 'partition')} likewise.") if more > 0 else None
+    left = len(rows) - MAX_COMMANDS
+    rest = tag("p", f"The other {count(left, 'partition')} likewise.") if left > 0 else None
     return join([tag("h3", "How to check"), tag("p", HINT), command_block(lines), rest])

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.declarative.interpreter import detector
 from forensics.detection.declarative.spec import Declared, load
 from forensics.detection.registry import everyone, find, shipped_declared
 from forensics.detection.thresholds import load_limits
 from forensics.errors import RuleError
 from forensics.events.packs import open_pack
-from forensics.lib.yaml_with_lines import Page
+from forensics.lib.yaml_with_lines import FileText
 from forensics.run_output.findings import Finding
 from forensics.sandbox import detector_problems, sample_problems, tried_lines
 from tests.detection.cases import SECOND, case, epoch, event, logs, row
@@ -41,10 +41,10 @@ LOST = HEAD + (
 
 
 def rule(text: str) -> Declared:
-    return load(Page("mine.yaml", text.encode()))
+    return load(FileText("mine.yaml", text.encode()))
 
 
-def found(text: str, one: Case) -> list[Finding]:
+def found(text: str, one: DetectionContext) -> list[Finding]:
     return list(detector(rule(text)).find(one))
 
 
@@ -241,7 +241,7 @@ def test_python_that_is_no_detector_is_named(text: str, says: str, tmp_path: Pat
 )
 def test_limits_that_do_not_fit_are_named(text: str, says: str) -> None:
     with pytest.raises(RuleError) as error:
-        load_limits([Page("limits.yaml", text.encode())])
+        load_limits([FileText("limits.yaml", text.encode())])
 
     assert says in str(error.value)
 
