@@ -80,11 +80,6 @@ def flag_position(start: int, end: int, view: tuple[int, int]) -> int:
     return min(max(start, view[0] + inside), view[1] - inside)
 
 
-def finding_link(name: str) -> str:
-    """Name the place on the page that tells of a finding."""
-    return f"#{anchor(name)}"
-
-
 def lane_label(lane: LaneInterval) -> str:
     """Say what stands in the bar of one stretch of a node's life."""
     if lane.state != "active":
@@ -325,7 +320,7 @@ def _flag_traces(
         "type": "scatter", "mode": "markers+text", "name": level, "showlegend": False,
         "x": [flag_position(*one, view) for one in reaches],
         "y": [row for _, _, row in flags], "text": [] if crowded else [str(n) for n, _, _ in flags],
-        "ids": [finding_link(found.id) for _, found, _ in flags],
+        "ids": [f"#{anchor(found.id)}" for _, found, _ in flags],
         "customdata": [f"{number}. {shown(found.title)} ({level})" for number, found, _ in flags],
         "marker": {"size": 9 if crowded else 18, "color": colour, "opacity": 1},
         "textposition": "middle center", "textfont": {"color": "#ffffff", "size": 11},

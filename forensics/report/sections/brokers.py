@@ -10,7 +10,18 @@ from forensics.lib.formatting import count, duration, join_names
 from forensics.lib.time_zone import current_zone
 from forensics.report import theme
 from forensics.report.figures import broker_absences
-from forensics.report.html import Child, Markup, anchor, entity_id, join, strip_style, table, tag
+from forensics.report.html import (
+    Child,
+    Markup,
+    entity_id,
+    finding_link,
+    join,
+    limit_caption,
+    note_left_out,
+    strip_style,
+    table,
+    tag,
+)
 from forensics.run_output.broker_lifecycles import BrokerAbsence, BrokerLifecycle, read_lifecycles
 from forensics.run_output.reader import RunOutput, short_time
 
@@ -29,10 +40,10 @@ def render(run: RunOutput) -> Markup:
     levels = _count_levels(run)
     left = brokers[MAX_BLOCKS:]
     names = join_names([broker.name for broker in left], 20)
-    rest = tag("p", f"And {count(len(left), 'broker')} with less to tell: {names}.")
+    rest = note_left_out(len(left), "broker", f"And {{}} with less to tell: {names}.")
     blocks = [_block(run, broker, levels) for broker in brokers[:MAX_BLOCKS]]
     drawing = broker_absences.render(run, brokers)
-    return join([tag("p", _summary(brokers)), drawing, *blocks, rest if left else None], "\n")
+    return join([tag("p", _summary(brokers)), drawing, *blocks, rest], "\n")
 
 
 def _summary(brokers: list[BrokerLifecycle]) -> str:
@@ -90,8 +101,8 @@ def _findings(run: RunOutput, broker: BrokerLifecycle) -> Markup | None:
     ids = [finding.id for finding in run.findings if broker.broker in finding.brokers]
     if not ids:
         return None
-    links = [tag("a", name, href=f"#{anchor(name)}") for name in ids[:MAX_FINDINGS]]
-    left = len(ids) - len(links)
+    links = map(finding_link, ids[:MAX_FINDINGS])
+    left = max(0, len(ids) - MAX_FINDINGS)
     return join(["Findings: ", join(links, ", "), f" and {left} more." if left else "."])
 
 
@@ -111,9 +122,7 @@ def _strip(run: RunOutput, broker: BrokerLifecycle) -> Markup | None:
 def _absences(run: RunOutput, broker: BrokerLifecycle) -> Markup | None:
     if not broker.absences:
         return None
-    caption = f"Absences of {broker.name}"
-    if len(broker.absences) > MAX_ROWS:
-        caption += f", the first {MAX_ROWS} of {len(broker.absences):,}"
+    caption = limit_caption(f"Absences of {broker.name}", len(broker.absences), MAX_ROWS)
     head = [name.format(current_zone().label) for name in HEAD]
     rows = (_row(run, absence) for absence in broker.absences[:MAX_ROWS])
     return table(head, rows, caption=caption, numbers=NUMBERS)

@@ -16,7 +16,16 @@ from forensics.report.data_loss import (
     sum_clean_truncations,
     sum_losses,
 )
-from forensics.report.html import Child, Markup, anchor, command_block, join, table, tag
+from forensics.report.html import (
+    Child,
+    Markup,
+    command_block,
+    finding_link,
+    join,
+    note_left_out,
+    table,
+    tag,
+)
 from forensics.run_output.reader import Finding, Row, RunOutput, short_time
 
 TITLE = "Data-loss ledger"
@@ -57,7 +66,7 @@ def _unclean(run: RunOutput) -> Markup:
         [
             tag("p", tag("strong", _total(len(rows), totals))),
             _table(HEAD, lines, caption, class_="wide"),
-            _left_out(len(rows)),
+            note_left_out(len(rows) - MAX_ROWS, "row", "{} more in findings.json."),
             _check([row for _, row in rows]),
         ]
     )
@@ -66,11 +75,6 @@ def _unclean(run: RunOutput) -> Markup:
 def _table(head: Sequence[str], lines: list[list[Child]], caption: str, **more: str) -> Markup:
     names = [name.format(current_zone().label) for name in head]
     return table(names, lines, caption=caption, numbers=NUMBERS, data_copy=caption, **more)
-
-
-def _left_out(rows: int) -> Markup | None:
-    left = rows - MAX_ROWS
-    return tag("p", f"{count(left, 'row')} more in findings.json.") if left > 0 else None
 
 
 def _total(rows: int, totals: LossTotals) -> str:
@@ -152,16 +156,12 @@ def _loss_row(run: RunOutput, past: _Past, finding: Finding, row: dict[str, Any]
         _bounds(row.get("lost_records_min"), row.get("lost_records_max")),
         _bounds(row.get("acknowledged_min"), row.get("acknowledged_max")),
         _written(run, row),
-        _link(finding),
+        finding_link(finding.id),
     ]
 
 
 def _leader(row: Row) -> str:
     return f"broker {_id(row.get('leader'))}, epoch {_id(row.get('leader_epoch'))}"
-
-
-def _link(finding: Finding) -> Markup:
-    return tag("a", finding.id, href=f"#{anchor(finding.id)}")
 
 
 def _cut(run: RunOutput, cut: Row) -> str:
@@ -224,7 +224,7 @@ def _clean(run: RunOutput) -> Markup | None:
             tag("h3", "Cut after a clean change of leader"),
             tag("p", text),
             _table(CUT_HEAD, lines, "Partitions that were cut after a clean change of leader"),
-            _left_out(len(rows)),
+            note_left_out(len(rows) - MAX_ROWS, "row", "{} more in findings.json."),
         ]
     )
 
@@ -240,7 +240,7 @@ def _truncation_row(run: RunOutput, finding: Finding, row: Row) -> list[Child]:
         _bounds(row.get("lost_records_min"), row.get("lost_records_max")),
         _offset(row.get("below_high_watermark")),
         _written(run, row),
-        _link(finding),
+        finding_link(finding.id),
     ]
 
 
@@ -256,6 +256,5 @@ def _check(rows: Sequence[Row]) -> Markup:
             f"cat {folder}/leader-epoch-checkpoint",
             f"kafka-dump-log.sh --files {folder}/{FIRST_SEGMENT} | {grep} | head -n 1",
         ]
-    left = len(rows) - MAX_COMMANDS
-    rest = tag("p", f"The other {count(left, 'partition')} likewise.") if left > 0 else None
+    rest = note_left_out(len(rows) - MAX_COMMANDS, "partition", "The other {} likewise.")
     return join([tag("h3", "How to check"), tag("p", HINT), command_block(lines), rest])

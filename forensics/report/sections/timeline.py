@@ -10,7 +10,7 @@ from forensics.lib.formatting import count, duration, join_names, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report import partition_groups, plotly_sheet, time_bins
 from forensics.report.figures import timeline
-from forensics.report.html import Markup, figure, join, render_legend, table, tag
+from forensics.report.html import Markup, figure, join, limit_caption, render_legend, table, tag
 from forensics.report.lane_intervals import (
     LaneInterval,
     choose_view,
@@ -108,9 +108,7 @@ def _states(brokers: list[LaneInterval]) -> Markup | None:
     ]  # fmt: skip
     if not rows:
         return None
-    caption = "Broker states other than up"
-    if len(rows) > MAX_ROWS:
-        caption += f", the first {MAX_ROWS} of {len(rows):,}"
+    caption = limit_caption("Broker states other than up", len(rows), MAX_ROWS)
     label = current_zone().label
     head = ["Broker", "State", f"From, {label}", f"To, {label}", "For"]
     listing = table(head, rows[:MAX_ROWS], caption=caption)

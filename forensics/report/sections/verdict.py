@@ -8,7 +8,7 @@ from forensics.report.coverage_advice import unanswered_detectors
 from forensics.report.data_loss import sum_clean_truncations, sum_losses
 from forensics.report.finding_text import drop_standing, is_open
 from forensics.report.headline import verdict_sentence
-from forensics.report.html import Child, Markup, anchor, join, tag
+from forensics.report.html import Child, Markup, anchor, finding_link, join, tag
 from forensics.report.incident_story import first_client_errors
 from forensics.run_output.reader import Finding, RunOutput
 
@@ -118,11 +118,11 @@ def _more(run: RunOutput) -> Markup | None:
     if not run.incidents:
         return None
     worst, *others = run.incidents
-    lines: list[Child] = [join([tag("b", "Worst: "), _link(worst), "."])]
+    lines: list[Child] = [join([tag("b", "Worst: "), finding_link(worst.id, worst.title), "."])]
     if others:
         left = len(others) - MAX_OTHERS
         tail = f"; and {count(left, 'finding')} more" if left > 0 else ""
-        links = join(map(_link, others[:MAX_OTHERS]), "; ")
+        links = join([finding_link(one.id, one.title) for one in others[:MAX_OTHERS]], "; ")
         lines.append(join([tag("b", "Also: "), links, tail, "."]))
     reasons: list[Child] = [worst.reason] if worst.reason else []
     if unanswered := len(unanswered_detectors(run)):
@@ -132,10 +132,6 @@ def _more(run: RunOutput) -> Markup | None:
     if reasons:
         lines.append(join([tag("b", "How sure: "), join(reasons, "; "), "."]))
     return tag("ul", *(tag("li", line) for line in lines), class_="more")
-
-
-def _link(finding: Finding) -> Markup:
-    return tag("a", finding.title, href=f"#{anchor(finding.id)}")
 
 
 def _coverage_cells(run: RunOutput) -> list[Markup]:

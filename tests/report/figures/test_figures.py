@@ -19,7 +19,7 @@ from forensics.report.figures import (
     log_coverage,
 )
 from forensics.report.page import draw_report
-from forensics.run_output.broker_lifecycles import BrokerAbsence, read_lifecycles
+from forensics.run_output.broker_lifecycles import read_lifecycles
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
 from tests.report.sample_runs import START, Row, at, clocks, document, finding, iso, lanes, save
@@ -49,9 +49,9 @@ def test_an_absence_ends_when_the_broker_is_up_again(unclean: Path) -> None:
 
     returns = broker_absences.find_returns(read_lifecycles(load_run(unclean)))
 
-    assert [(broker.broker, absences) for broker, absences in returns] == [
-        (1, [BrokerAbsence(START + 1000, START + 12_000, "crash")]),
-        (2, [BrokerAbsence(START + 5000, START + 9000, "clean shutdown")]),
+    assert [(broker.broker, one.left_at, one.back_at, one.kind) for broker, [one] in returns] == [
+        (1, START + 1000, START + 12_000, "crash"),
+        (2, START + 5000, START + 9000, "clean shutdown"),
     ]
 
 
