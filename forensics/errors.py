@@ -29,10 +29,10 @@ class Problem:
 
     file: str
     line: int
-    says: str
+    message: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.says}"
+        return f"{self.file}:{self.line}: {self.message}"
 
 
 class RuleError(ForensicsError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.cli.app import JSON, run
+from forensics.cli.app import JSON_OPTION, run_file
 
 if TYPE_CHECKING:
     from forensics.ingest.line_lookup import FoundLine
@@ -40,7 +40,7 @@ DIFFERS = 1
     "-C", "--context", default=5, show_default=True, type=click.IntRange(0, 10_000),
     metavar="LINES", help="How many lines to show before and after each.",
 )  # fmt: skip
-@JSON
+@JSON_OPTION
 def command(
     what: str, out: Path, archives: tuple[str, ...], context: int, *, as_json: bool
 ) -> None:
@@ -215,4 +215,4 @@ def _painted(text: str, **style: object) -> str:
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

@@ -21,7 +21,7 @@ from forensics.parsing.layouts import Layout
 from forensics.parsing.prefilter import Prefilter
 
 
-class Book:
+class LogReader:
     """All that is asked of a line: a scan reads logs by one, and a rule is tried by one."""
 
     def __init__(self, layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> None:
@@ -31,43 +31,45 @@ class Book:
         self.rules = tuple(rules)
         self.matcher = Matcher(rules)
         heard = self.matcher
-        self.sieve = Prefilter(heard.probes, heard.loud, has_wildcards=heard.strangers)
+        self.sieve = Prefilter(
+            heard.probes, heard.warn_only_loggers, has_wildcards=heard.has_wildcard_rules
+        )
 
-    def cut(self, lines: Sequence[str]) -> Records | None:
+    def split_records(self, lines: Sequence[str]) -> Records | None:
         """Cut lines into records."""
         text = "\n".join(lines).encode("utf-8", "replace")
         return RecordSplitter(self.signatures).feed(text, final=True)
 
-    def lift(self, cut: Records) -> pa.RecordBatch:
+    def extract(self, cut: Records) -> pa.RecordBatch:
         """Lift those records out of a cut whose logger some rule listens to."""
         return extract_records(cut, self.sieve.select_by_logger(cut, self.groups), self.groups)
 
-    def narrow(self, lifted: pa.RecordBatch) -> pa.RecordBatch:
+    def prefilter(self, lifted: pa.RecordBatch) -> pa.RecordBatch:
         """Keep the records that some rule may take."""
         return self.sieve.select_by_probe(lifted, self.groups)
 
-    def read(self, passed: pa.RecordBatch) -> pa.RecordBatch:
+    def parse(self, passed: pa.RecordBatch) -> pa.RecordBatch:
         """Read records as entries, their secrets masked: nothing that follows ever sees one."""
-        return parse_extracted(_masked(passed), self.groups)
+        return parse_extracted(_mask_secrets(passed), self.groups)
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Give the events of entries."""
         return self.matcher.match(entries)
 
-    def passed(self, cut: Records) -> pa.RecordBatch:
+    def prefiltered(self, cut: Records) -> pa.RecordBatch:
         """Give the records of a cut that pass the sieve."""
-        return self.narrow(self.lift(cut))
+        return self.prefilter(self.extract(cut))
 
-    def entries(self, cut: Records) -> pa.RecordBatch:
+    def parse_all(self, cut: Records) -> pa.RecordBatch:
         """Parse all records of a cut, whether a rule listens to them or not."""
-        return self.read(extract_records(cut, np.arange(len(cut.starts)), self.groups))
+        return self.parse(extract_records(cut, np.arange(len(cut.starts)), self.groups))
 
-    def events(self, cut: Records) -> pa.RecordBatch:
+    def read_events(self, cut: Records) -> pa.RecordBatch:
         """Give what a scan makes of a cut: only records that pass the sieve meet the rules."""
-        return self.match(self.read(self.passed(cut)))
+        return self.match(self.parse(self.prefiltered(cut)))
 
 
-def _masked(records: pa.RecordBatch) -> pa.RecordBatch:
+def _mask_secrets(records: pa.RecordBatch) -> pa.RecordBatch:
     # Both at once: patterns have a price each time they are used.
     both = mask_column(pa.concat_arrays([records["text"], records["more"]]))
     for at, name in enumerate(("text", "more")):

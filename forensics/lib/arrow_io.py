@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
-from forensics.schemas import EVENTS, scanned
+from forensics.schemas import EVENTS
 
 Row = dict[str, Any]
 
@@ -73,7 +74,34 @@ def read_events(
     """Read the events of some kinds, times as microseconds, in the order of time."""
     where = pc.field("kind").isin(list(kinds)) & pc.field("ts").is_valid()
     names = EVENTS.names if columns is None else columns
-    rows = iter_rows(scanned(path, names, where), names)
+    rows = iter_rows(read_batches(path, names, where), names)
     return sorted(
         rows, key=lambda row: (row["ts"], row["node"] or "", row["line"], row["kind"], row["file"])
     )
+
+
+def release_arrow_memory() -> None:
+    """Give memory back that Arrow keeps for later: after a table that grows with the archive."""
+    pa.default_memory_pool().release_unused()
+
+
+def read_batches(
+    table: Path | ds.Dataset,
+    columns: Sequence[str] | None = None,
+    where: ds.Expression | None = None,
+    rows: int = 50_000,
+) -> Iterator[pa.RecordBatch]:
+    """Read a table that grows with the archive, a few thousand rows at a time.
+
+    Arrow would read far ahead and keep what it has read; here it holds a group of rows or two.
+    """
+    data = table if isinstance(table, ds.Dataset) else ds.dataset(table, format="parquet")
+    found: Iterator[pa.RecordBatch] = data.to_batches(
+        columns=None if columns is None else list(columns),
+        filter=where,
+        batch_size=rows,
+        batch_readahead=1,
+        fragment_readahead=1,
+        fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False),
+    )
+    return (batch for batch in found if len(batch))

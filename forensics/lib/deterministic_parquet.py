@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from forensics.schemas import scanned
+from forensics.lib.arrow_io import read_batches
 
 PART_FILE = "part-0.parquet"
 _ROWS_PER_GROUP = 50_000
@@ -98,7 +98,7 @@ def iter_tables(
     path: Path, columns: Sequence[str] | None = None, where: ds.Expression | None = None
 ) -> Iterator[pa.Table]:
     """Read a file a group of rows at a time, in its order."""
-    for batch in scanned(path, columns, where):
+    for batch in read_batches(path, columns, where):
         yield pa.Table.from_batches([batch])
 
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from forensics.lib.time_units import EPOCH
 from forensics.lib.time_zone import current_zone
 
-LEVELS = ("critical", "high", "medium", "low", "info")
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
+from forensics.detection.verdict import MIN_PARSED_SHARE_FOR_LOSS, is_damaged, is_silence_conclusive
 from forensics.lib.formatting import count, join_names, percent, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.lib.yaml_with_lines import load_yaml, rules_folder
 from forensics.run_output.reader import Row, RunOutput, short_time
 
-# With a smaller share of lines understood, silence proves nothing.
-MIN_PARSED_SHARE = 0.95
 # States of the table of coverage that hide what may have happened; silence hides nothing.
 HIDING_STATES = {"missing": "missing", "rotated": "rotated away", "hidden": "without INFO"}
 # States that say that something is not there; `down` is no hole.
@@ -51,29 +50,27 @@ def count_lines(run: RunOutput) -> tuple[int, int]:
 
 def loss_would_be_visible(run: RunOutput) -> bool:
     """Return True if a loss would have been seen: else that none was seen is no comfort."""
-    if any(row["damaged"] for row in run.files) or _unparsed_share(run) > 1 - MIN_PARSED_SHARE:
-        return False
     unanswered = {row.get("detector") for row in unanswered_detectors(run)}
-    return "unclean-election" not in unanswered and not _hidden_nodes(run)
+    return "unclean-election" not in unanswered and is_silence_conclusive(
+        run.files,
+        knows_leaders=True,
+        lacks_logs=bool(_hidden_nodes(run)),
+        min_parsed_share=MIN_PARSED_SHARE_FOR_LOSS,
+    )
 
 
 def describe_missing_logs(run: RunOutput) -> str:
     """Say what is missing, where too much is."""
-    damaged = sum(1 for row in run.files if row["damaged"])
+    damaged = sum(is_damaged(row["damaged"]) for row in run.files)
+    lines, unparsed = count_lines(run)
     parts = [f"{count(damaged, 'file')} damaged"] if damaged else []
     hidden = _hidden_nodes(run)
     parts += [f"logs of {join_names(nodes, 3)} {words}" for words, nodes in hidden.items()]
-    if _unparsed_share(run) > 1 - MIN_PARSED_SHARE:
-        lines, unparsed = count_lines(run)
+    if not lines or unparsed > lines * (1 - MIN_PARSED_SHARE_FOR_LOSS):
         parts.append(f"{percent(unparsed, lines)} of the lines in no known layout")
     if not run.count_rows("leadership", ds.field("how") == "observed"):
         parts.append("no line says who led any partition")
     return ", ".join(parts)
-
-
-def _unparsed_share(run: RunOutput) -> float:
-    lines, unparsed = count_lines(run)
-    return unparsed / lines if lines else 1.0
 
 
 def _hidden_nodes(run: RunOutput) -> dict[str, list[str]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from forensics.lib.formatting import count
+from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Finding
 
-LossRows = list[tuple[Finding, dict[str, Any]]]
+LossRows = list[tuple[Finding, PartitionLoss]]
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,7 @@ def _partition_rows(findings: Sequence[Finding], detector: str) -> LossRows:
         (finding, row)
         for finding in findings
         if finding.detector == detector
-        for row in finding.measures.get("partitions") or ()
-        if isinstance(row, dict)
+        for row in finding.losses
     ]
 
 
@@ -74,10 +73,10 @@ def sum_losses(findings: Sequence[Finding]) -> LossTotals | None:
     rows = loss_rows(findings)
     if not rows:
         return None
-    bounds = [row.get("lost_records_max") for _, row in rows]
+    bounds = [row.lost_records_max for _, row in rows]
     return LossTotals(
         partitions=sum(1 for bound in bounds if bound != 0),
-        at_least=sum(row.get("lost_records_min") or 0 for _, row in rows),
+        at_least=sum(row.lost_records_min for _, row in rows),
         at_most=sum(bound or 0 for bound in bounds),
         unbounded=bounds.count(None),
         is_certain=all(finding.confidence != "possible" for finding, _ in rows),
@@ -85,10 +84,10 @@ def sum_losses(findings: Sequence[Finding]) -> LossTotals | None:
     )
 
 
-def _sum_acknowledged(rows: Sequence[dict[str, Any]]) -> str:
-    low = sum(row.get("acknowledged_min") or 0 for row in rows)
-    bounds = [row.get("acknowledged_max") for row in rows]
-    if not any("acknowledged_max" in row for row in rows) or not (low or any(bounds)):
+def _sum_acknowledged(rows: Sequence[PartitionLoss]) -> str:
+    low = sum(row.acknowledged_min or 0 for row in rows)
+    bounds = [row.acknowledged_max for row in rows]
+    if not (low or any(bounds)):
         return ""
     if None in bounds:
         return f"at least {low:,}"
@@ -102,10 +101,9 @@ def _join_bounds(low: int, high: int, between: str) -> str:
 def sum_clean_truncations(findings: Sequence[Finding]) -> TruncationTotals | None:
     """Sum up what was cut after clean elections; None where nothing was."""
     rows = clean_truncation_rows(findings)
-    bounds = [(row.get("lost_records_min"), row.get("lost_records_max")) for _, row in rows]
-    known = [(low or 0, high) for low, high in bounds if isinstance(high, int)]
-    if not any(high for _, high in known):
+    bounded = [row for _, row in rows if row.lost_records_max]
+    if not bounded:
         return None
-    names = {str(row.get("partition")) for _, row in rows}
-    low, high = (sum(values) for values in zip(*known, strict=True))
-    return TruncationTotals(low, high, len(names))
+    low = sum(row.lost_records_min for row in bounded)
+    high = sum(row.lost_records_max or 0 for row in bounded)
+    return TruncationTotals(low, high, len({row.partition for _, row in rows}))

@@ -104,12 +104,12 @@ def rank_partitions(run: RunOutput) -> tuple[list[PartitionImpact], int]:
 def _max_lost(run: RunOutput) -> dict[TopicPartition, int | None]:
     lost: dict[TopicPartition, int | None] = {}
     for _, row in loss_rows(run.findings):
-        topic, _, number = str(row.get("partition")).rpartition("-")
+        topic, _, number = row.partition.rpartition("-")
         if not number.isdecimal():
             continue
-        name, bound = (topic, int(number)), row.get("lost_records_max")
+        name, bound = (topic, int(number)), row.lost_records_max
         before = lost.get(name, 0)
-        lost[name] = None if before is None or bound is None else before + int(bound)
+        lost[name] = None if before is None or bound is None else before + bound
     return lost
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from forensics.errors import ForensicsError
-from forensics.lib.formatting import LEVELS, parse_millis, span_text
+from forensics.lib.formatting import parse_millis, span_text
 from forensics.lib.text_safety import visible
 from forensics.report.page import open_output
+from forensics.run_output.findings import severity_rank
 from forensics.weekly.coverage_normalisation import (
     Coverage,
     Span,
@@ -183,7 +184,7 @@ def compare(a: WeekSummary, b: WeekSummary, notes: Notes | None = None) -> Compa
 
 
 def _rank(one: RecurringFinding) -> tuple[int, int, str]:
-    return LEVELS.index(one.group["severity"]), STATES.index(one.state), one.signature
+    return severity_rank(one.group["severity"]), STATES.index(one.state), one.signature
 
 
 def count_pairs(found: Comparison, broker: int | None = None) -> list[CountPair]:

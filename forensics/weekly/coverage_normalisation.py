@@ -5,12 +5,12 @@ How much of what should be covered is covered, and counts made comparable by it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from forensics.history.log_coverage import PARTITION_LOGS, classify_log_file
+from forensics.lib.node_ids import broker_id, broker_node
 from forensics.report.lane_intervals import find_gaps
 from forensics.run_output.reader import Row, RunOutput
 
@@ -19,7 +19,6 @@ Span = tuple[int, int]
 # A hole in what a log tells; that the process was away is no hole: that is known.
 _HOLES = ("silent", "rotated")
 _SERVERS = ("broker", "controller")
-_NUMBER = re.compile(r"broker-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,7 @@ def _span(row: Row, window: Span) -> Span:
 
 
 def _number(node: str, role: str) -> int | None:
-    named = _NUMBER.fullmatch(node) if role == "broker" else None
-    return int(named[1]) if named else None
+    return broker_id(node) if role == "broker" else None
 
 
 def server_logs_end(run: RunOutput, window: Span) -> int:
@@ -177,7 +175,7 @@ def coverage(one: WeekSummary, names: Collection[str] | None = None) -> Coverage
 def node_of(one: WeekSummary, broker: int) -> str:
     """Name the node that is a broker."""
     found = (name for name, told in one["nodes"].items() if told["broker"] == broker)
-    return next(found, f"broker-{broker}")
+    return next(found, broker_node(broker))
 
 
 def per_window(count: float, covered: Coverage) -> float | None:

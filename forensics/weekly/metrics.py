@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from forensics.lib.node_ids import broker_id
+from forensics.lib.time_units import MILLISECOND, to_arrow_timestamp
 from forensics.run_output.broker_lifecycles import read_lifecycles
 from forensics.run_output.partition_histories import Ints, IsrCodes, IsrHistory, read_isr_histories
 from forensics.run_output.reader import Finding, Row, RunOutput, corrected_times
@@ -58,7 +60,7 @@ def created_and_deleted_topics(run: RunOutput, window: Span) -> dict[str, list[s
 
 
 def _at(ms: int) -> pa.Scalar:
-    return pa.scalar(ms * 1000, pa.timestamp("us", tz="UTC"))
+    return to_arrow_timestamp(ms * MILLISECOND)
 
 
 HOUR = 3_600_000
@@ -225,9 +227,9 @@ def _errors(run: RunOutput, window: Span) -> Counter[int]:
     found = Counter[int]()
     for part in _events(run, window, ds.field("level").isin(LOUD)):
         for node, many in Counter(part["node"].to_pylist()).items():
-            name, _, number = str(node).rpartition("-")
-            if name == "broker" and number.isdecimal():
-                found[int(number)] += many
+            broker = broker_id(node)
+            if broker is not None:
+                found[broker] += many
     return found
 
 
@@ -310,7 +312,6 @@ def _dark(run: RunOutput, window: Span) -> float:
 
 def _lost(findings: Sequence[Finding]) -> int | None:
     """Add up the records that unclean elections took at most; None: there is no bound."""
-    rows = [row for one in findings if one.detector == "unclean-election"
-            for row in one.measures.get("partitions") or ()]  # fmt: skip
-    most = [row.get("lost_records_max") for row in rows]
-    return None if None in most else sum(int(one or 0) for one in most)
+    unclean = (one for one in findings if one.detector == "unclean-election")
+    most = [loss.lost_records_max for one in unclean for loss in one.losses]
+    return None if None in most else sum(one or 0 for one in most)

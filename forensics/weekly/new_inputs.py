@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from forensics.events.file_accounts import FileAccount
 from forensics.ingest.read_plan import list_files, nothing_to_read_error
 from forensics.lib import storage
+from forensics.lib.arrow_io import read_batches, release_arrow_memory
 from forensics.lib.deterministic_parquet import (
     PART_FILE,
     DeterministicWriter,
@@ -29,8 +30,8 @@ from forensics.lib.deterministic_parquet import (
     sort_rows,
 )
 from forensics.lib.secrets import NameMasker
-from forensics.lib.time_units import DAY
-from forensics.schemas import EVENTS, give_back, scanned
+from forensics.lib.time_units import DAY, to_arrow_timestamp
+from forensics.schemas import EVENTS
 from forensics.weekly.iso_week import EARLIEST, LATEST, UNDATED, Week
 from forensics.weekly.manifest import Container, Log, Manifest, account_json
 from forensics.weekly.store_files import Transaction
@@ -237,7 +238,7 @@ def merge_week(draft: Transaction, week: Place, new: pa.Table, gone: Iterable[st
         target.replace(draft.new_path(name))
     else:
         draft.delete(name)
-    give_back()
+    release_arrow_memory()
 
 
 def describe_week(draft: Transaction, week: Week) -> WeekEvents | None:
@@ -253,7 +254,7 @@ def describe_week(draft: Transaction, week: Week) -> WeekEvents | None:
 
 
 def _before(micros: int) -> pc.Expression:
-    return pc.field("ts") < pa.scalar(micros, EVENTS.field("ts").type)
+    return pc.field("ts") < to_arrow_timestamp(micros)
 
 
 def _numbered(
@@ -271,7 +272,7 @@ def _numbered(
         return
     known = pa.array(keys, pa.string())
     called, starts = pa.array(names, pa.string()), pa.array(bases, pa.int64())
-    for batch in scanned(staged, [*EVENTS.names, "split"], pc.field("kind").is_valid()):
+    for batch in read_batches(staged, [*EVENTS.names, "split"], pc.field("kind").is_valid()):
         split = pc.cast(batch["split"], pa.string())
         at = pc.index_in(pc.binary_join_element_wise(split, batch["file"], " "), known)
         rows = pa.Table.from_batches([batch.filter(at.is_valid())])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from forensics.lib.formatting import LEVELS
+from forensics.run_output.findings import severity_rank
 from forensics.weekly.coverage_normalisation import (
     MIN_COVERED_SHARE,
     MIN_DIFFERENCE,
@@ -73,9 +73,7 @@ def find_recurrences(
 
 
 def _rank(one: RecurringFinding) -> tuple[int, int, str]:
-    level = one.group["severity"]
-    place = LEVELS.index(level) if level in LEVELS else len(LEVELS)
-    return place, STATES.index(one.state), one.signature
+    return severity_rank(one.group["severity"]), STATES.index(one.state), one.signature
 
 
 def groups_by_signature(one: WeekSummary, notes: Notes) -> dict[Key, Group]:
@@ -144,7 +142,7 @@ def compare_sizes(
     where = other or str(last["week"])
     if not same_rules((week, last)):
         return "recurring", f"the rules are others than in {where}, so sizes do not compare"
-    rank, rank_then = (LEVELS.index(one["severity"]) for one in (group, old))
+    rank, rank_then = (severity_rank(one["severity"]) for one in (group, old))
     if rank != rank_then:
         word = "worse" if rank < rank_then else "better"
         return word, f"{group['severity']}, {old['severity']} in {where}"

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from forensics import __version__
 from forensics.events.file_accounts import FileAccount
-from forensics.events.packs import Catalogue
+from forensics.events.packs import RuleSet
 from forensics.lib.deterministic_parquet import iter_tables, sort_rows
 from forensics.run_result import Stopwatch
 from forensics.weekly.iso_week import Week
@@ -134,7 +134,7 @@ class Store:
                 self.manifest.logs[name] = replace(log, weeks=left)
 
     def build_weeks(  # noqa: PLR0913, PLR0917
-        self, weeks: Sequence[Week], forced: Sequence[Week], engine: Any, rules: Catalogue,
+        self, weeks: Sequence[Week], forced: Sequence[Week], engine: Any, rules: RuleSet,
         packs: tuple[Path, ...], watch: Stopwatch,
     ) -> Iterator[tuple[Week, Mapping[str, Any]]]:  # fmt: skip
         """Build those weeks anew that have changed; gives each with its findings.json."""

@@ -23,24 +23,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics import pipeline
-from forensics.detection.runner import Answers, Outcome
+from forensics.detection.runner import DetectionResults, Outcome
 from forensics.engine.base import Engine
-from forensics.events.file_accounts import FileAccount, assign
-from forensics.events.packs import Catalogue
+from forensics.events.file_accounts import FileAccount, assign_nodes
+from forensics.events.packs import RuleSet
+from forensics.lib.arrow_io import release_arrow_memory
 from forensics.lib.deterministic_parquet import (
     PART_FILE,
     DeterministicWriter,
     iter_tables,
     merge_files,
 )
+from forensics.lib.time_units import to_arrow_timestamp, to_iso
 from forensics.parsing.time_statistics import MIN_SILENCE
-from forensics.pipeline import judge
+from forensics.pipeline import detect_and_gate
 from forensics.report import page
 from forensics.report.time_window import WindowedRun, narrow_run
-from forensics.run_output.findings import Finding, iso_time, write_findings
+from forensics.run_output.findings import Finding, write_findings
 from forensics.run_output.reader import RunOutput
 from forensics.run_result import Stopwatch
-from forensics.schemas import BREACHES, CUTS, EVENTS, FILES, ISR, LEADERSHIP, give_back
+from forensics.schemas import BREACHES, CUTS, EVENTS, FILES, ISR, LEADERSHIP
 from forensics.settings import Settings
 from forensics.weekly.iso_week import Week
 from forensics.weekly.manifest import Log, Manifest, account_json, disambiguate_names
@@ -50,7 +52,7 @@ from forensics.weekly.store_files import Transaction
 from forensics.weekly.week_summary import summarise_week
 
 
-def begun_in_week(answers: Answers, week: Week) -> Answers:
+def begun_in_week(answers: DetectionResults, week: Week) -> DetectionResults:
     """Keep what begins in a week, and count for each detector what is left."""
     found = [one for one in answers.findings if _begins(one, week)]
     hidden = [one for one in answers.suppressed if _begins(one.finding, week)]
@@ -72,7 +74,7 @@ def carried_over(findings: Sequence[Finding], week: Week) -> list[dict[str, Any]
     return [
         {
             "id": one.id, "detector": one.detector, "severity": one.severity, "title": one.title,
-            "from": iso_time(one.begin), "to": iso_time(one.end),
+            "from": to_iso(one.begin), "to": to_iso(one.end),
         }
         for one in findings
         if one.begin < week.begin <= one.end
@@ -115,7 +117,7 @@ class WeekBuilder:
     known: Manifest
     kept: Mapping[Week, WeekEvents]
     book: RulesDigest
-    rules: Catalogue
+    rules: RuleSet
     packs: tuple[Path, ...]
 
     def digest(self, week: Week) -> str:
@@ -145,26 +147,26 @@ class WeekBuilder:
         for name, one in logs.items():
             _narrow(one, counted.get(name))
         files = {one.file: one for one in logs.values()}
-        assign(files)
+        assign_nodes(files)
         with watch.stage("history"):
             self._write_events(week, logs, settings.tables / "events")
-            pipeline.name_versions(files, settings.tables / "events")
-            rows = [files[name].row() for name in sorted(files)]
+            pipeline.assign_kafka_versions(files, settings.tables / "events")
+            rows = [files[name].to_row() for name in sorted(files)]
             pipeline.write_table(
                 pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files"
             )
-            past = pipeline.rebuild(engine, files, settings, _hush)
+            past = pipeline.rebuild_history(engine, files, settings, _hush)
             for name, schema, order in _FOLDED:
                 merge_files(settings.tables / name, schema, order)
         shutil.rmtree(settings.staging, ignore_errors=True)
         before: list[dict[str, Any]] = []
 
-        def mine(answers: Answers) -> Answers:
+        def mine(answers: DetectionResults) -> DetectionResults:
             before.extend(carried_over(answers.findings, week))
             return begun_in_week(answers, week)
 
-        document, _ = judge(files, past, self.rules, settings, watch, chosen=mine)
-        give_back()
+        document, _ = detect_and_gate(files, past, self.rules, settings, watch, select=mine)
+        release_arrow_memory()
         older = sorted(one.file for log, one in chosen if log.read_by != self.book.reading)
         damaged = [f"{name}: {', '.join(files[name].notes)}" for name in sorted(files)
                    if files[name].broken]  # fmt: skip
@@ -212,7 +214,7 @@ class WeekBuilder:
 
     def _events(self, week: Week, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Give the events of a week, of the day before and the day after, in a fixed order."""
-        begin, end = (pa.scalar(at, EVENTS.field("ts").type) for at in week.padded_range)
+        begin, end = map(to_arrow_timestamp, week.padded_range)
         inside = (pc.field("ts") >= begin) & (pc.field("ts") < end)
         for one in (week.shift(-1), week, week.shift(1)):
             path = self.draft.find(events_file(one))

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow.dataset as ds
 
-from forensics.report.time_window import MAX_UNPARSED_SHARE
-from forensics.run_output.reader import INCIDENT_SEVERITIES, Finding, RunOutput, load_run
+from forensics.detection.verdict import decide_verdict
+from forensics.history.log_coverage import LACKING_STATES
+from forensics.run_output.reader import Finding, RunOutput, load_run
 from forensics.weekly.coverage_normalisation import (
     NodeCoverage,
     Span,
@@ -107,7 +108,6 @@ HOUR = 3_600_000
 DAY = 24 * HOUR
 # Of so much repeated trouble nobody reads more; what is left out is counted.
 GROUPS, EACH, NODES = 1000, 50, 2000
-LACKING = ("missing", "rotated", "hidden")
 
 
 def summarise_week(week_dir: Path, week: str, older: Sequence[str] = ()) -> WeekSummary:
@@ -160,22 +160,16 @@ def _begins(finding: Finding, window: Span) -> bool:
 def _verdict(
     run: RunOutput, findings: Iterable[Finding], seen: Sequence[NodeCoverage], window: Span
 ) -> str:
-    if any(one.severity in INCIDENT_SEVERITIES for one in findings):
-        return "incident"
-    rows = [row for row in run.files if _touches(row["first_ts"], row["last_ts"], window)]
-    lines = sum(row["lines"] for row in rows)
-    loose = sum(row["unparsed_lines"] for row in rows)
-    broken = any(row["damaged"] for row in rows)
-    told = any(one.is_server and one.spans for one in seen)
-    known = told and run.count_rows("leadership", ds.field("how") == "observed")
-    blind = not lines or not known or broken or loose > lines * MAX_UNPARSED_SHARE
-    return "cannot_tell" if blind or _lacks(run, window) else "clear"
-
-
-def _lacks(run: RunOutput, window: Span) -> bool:
-    rows = run.rows("coverage", ["state", "started_at", "ended_at"])
-    return any(row["state"] in LACKING and _touches(row["started_at"], row["ended_at"], window)
-               for row in rows)  # fmt: skip
+    logged = any(one.is_server and one.spans for one in seen)
+    return decide_verdict(
+        (one.severity for one in findings),
+        [row for row in run.files if _touches(row["first_ts"], row["last_ts"], window)],
+        knows_leaders=logged and run.count_rows("leadership", ds.field("how") == "observed") > 0,
+        lacks_logs=any(
+            row["state"] in LACKING_STATES and _touches(row["started_at"], row["ended_at"], window)
+            for row in run.rows("coverage", ["state", "started_at", "ended_at"])
+        ),
+    )
 
 
 def _touches(start: int | None, end: int | None, window: Span) -> bool:

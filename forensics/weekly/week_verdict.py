@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from forensics.lib.formatting import count, join_names
+from forensics.run_output.findings import WORST_FIRST
 from forensics.weekly.coverage_normalisation import (
     MIN_COVERED_SHARE,
     MIN_DIFFERENCE,
@@ -129,7 +130,6 @@ def _turned(now: WeekSummary) -> Iterator[Change]:
 
 
 WORDS = ("better", "same", "worse", "cannot compare")
-INCIDENTS = ("critical", "high", "medium")
 # Where findings are equal: which counts matter, and from which difference on. Less is a usual week.
 SIGNALS = {
     "records_lost": 1,
@@ -204,14 +204,17 @@ def _direction(now: _Side, then: _Side, notes: Notes, other: str) -> tuple[str, 
     """Compare findings level by level, and counts where those are equal."""
     day = last_day(now.one)
     levels, levels_then = (_levels(side.one, notes, day) for side in (now, then))
-    for level in INCIDENTS:
+    for level in WORST_FIRST[:3]:
         many, many_then = levels[level], levels_then[level]
         if way := _way(now, many, then, many_then):
             finding = count(many, f"{level} finding")
             told = [f"{finding} against {many_then:,} in {other}"]
             # The worst level decides, but what else moved is told, too.
-            rest = (one for one in INCIDENTS if one != level and levels[one] != levels_then[one])
-            told += [f"{levels[one]:,} {one} against {levels_then[one]:,}" for one in rest]
+            told += [
+                f"{levels[one]:,} {one} against {levels_then[one]:,}"
+                for one in WORST_FIRST[:3]
+                if one != level and levels[one] != levels_then[one]
+            ]
             return way, "; ".join(told)
     ways = list(_counted(now, then))
     directions = {way for way, _ in ways}

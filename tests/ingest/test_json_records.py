@@ -99,7 +99,7 @@ def test_a_log_in_parts_tells_what_the_plain_one_does(
     (file,) = got.files.values()
 
     assert {"records": 700, "lines": 700} == {k: file.counts[k] for k in ("records", "lines")}
-    assert f"{name}+apache" == file.row()["layout"]
+    assert f"{name}+apache" == file.to_row()["layout"]
     assert len(wanted.events) > 100
     order = sorted([{k: row[k] for k in SEEN} for row in wanted.events], key=str)
     assert order == sorted([{k: row[k] for k in SEEN} for row in got.events], key=str)
@@ -116,7 +116,10 @@ def test_a_collector_may_stand_around_them(tmp_path: Path) -> None:
     (tmp_path / "server.log").write_bytes(docker_json(lines))
     (file,) = scan(tmp_path).files.values()
 
-    assert ("docker-json+record-ecs+apache", 60) == (file.row()["layout"], file.counts["records"])
+    assert ("docker-json+record-ecs+apache", 60) == (
+        file.to_row()["layout"],
+        file.counts["records"],
+    )
 
 
 def opened(line: str, name: str = "record-ecs") -> str | None:

@@ -63,7 +63,7 @@ def counts(found: Scanned) -> dict[str, int]:
 
 
 def row(found: Scanned) -> Row:
-    return found.files["server.log"].row()
+    return found.files["server.log"].to_row()
 
 
 def texts(cut: Records | None) -> list[bytes]:

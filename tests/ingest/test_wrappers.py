@@ -28,7 +28,7 @@ refuses:
 def problems(folder: Path, text: str, *, plain: tuple[str, ...] = ()) -> list[str]:
     path = folder / "bar.yaml"
     path.write_text(text)
-    return [f"{one.line}: {one.says}" for one in check_wrappers((), plain, [path])]
+    return [f"{one.line}: {one.message}" for one in check_wrappers((), plain, [path])]
 
 
 def test_the_shipped_wrappers_hold_and_leave_every_layout_alone() -> None:
@@ -84,7 +84,7 @@ def test_an_id_may_be_taken_once(tmp_path: Path) -> None:
         path.write_text(SOUND)
 
     assert [f"id 'bar' is taken by {paths[0]}"] == [
-        one.says for one in check_wrappers((), (), paths) if "taken" in one.says
+        one.message for one in check_wrappers((), (), paths) if "taken" in one.message
     ]
 
 

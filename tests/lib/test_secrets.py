@@ -7,7 +7,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from forensics.events.packs import catalogue
+from forensics.events.packs import load_rule_set
 from forensics.lib.secret_patterns import MASK
 from forensics.lib.secrets import NameMasker, mask_column, mask_lines, mask_text
 from tests.canaries import CANARIES, FIXED, HARMLESS
@@ -47,7 +47,7 @@ def test_what_is_no_secret_stays(line: str) -> None:
 
 def test_no_line_that_a_rule_knows_is_changed() -> None:
     """Whatever Kafka and its clients write is read as it was."""
-    lines = [example.line for rule in catalogue().rules for wording in rule.wordings
+    lines = [example.line for rule in load_rule_set().rules for wording in rule.wordings
              for example in wording.examples]  # fmt: skip
     shown = mask_column(pa.array(lines)).to_pylist()
 

@@ -12,7 +12,7 @@ from forensics.errors import ArchiveError
 from forensics.ingest.line_lookup import look_up_lines
 from forensics.ingest.read_plan import plan_reading
 from forensics.lib import storage
-from forensics.sandbox import tried
+from forensics.sandbox import run_archives
 from tests.ingest.object_store import SECRET, Bucket, serving
 from tests.ingest.sample_archives import ARCHIVES, LOG, TREE, write
 from tests.ingest.scans import scan
@@ -61,7 +61,9 @@ def test_the_whole_bucket_can_be_read(bucket: Bucket) -> None:
 
 def test_the_past_of_an_archive_is_the_same_from_a_store(bucket: Bucket, tmp_path: Path) -> None:
     past = [
-        ds.dataset(tried([archive], tmp_path / str(at)).tables / "leadership").to_table()
+        ds.dataset(
+            run_archives([archive], tmp_path / str(at)).tables.folder / "leadership"
+        ).to_table()
         for at, archive in enumerate(
             (str(bucket.folder / "incident.tar.gz"), bucket.address("incident.tar.gz"))
         )

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from forensics.events.file_accounts import Writers
+from forensics.events.file_accounts import WriterCounter
 from forensics.ingest.record_splitter import Records, RecordSplitter
 from forensics.parsing.entries import (
     ENTRIES,
@@ -162,10 +162,10 @@ def test_a_message_of_several_lines_is_looked_at_closely() -> None:
 def test_a_message_names_its_writer(message: str, writer: str) -> None:
     messages = pa.array([message.encode(), b"nobody"], pa.binary())
 
-    assert Writers().count(messages, pa.nulls(2, pa.binary())) == {writer: 1}
+    assert WriterCounter().count(messages, pa.nulls(2, pa.binary())) == {writer: 1}
 
 
 def test_a_layout_can_name_the_client_itself() -> None:
     clients = pa.array([b"rd-1", None, b"rd-1"], pa.binary())
 
-    assert Writers().count(pa.nulls(0, pa.binary()), clients) == {"client:rd-1": 2}
+    assert WriterCounter().count(pa.nulls(0, pa.binary()), clients) == {"client:rd-1": 2}

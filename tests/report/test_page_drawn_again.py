@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from forensics.cli.app import group, jobs_folder
+from forensics.cli.app import jobs_folder, make_group
 from forensics.lib.time_zone import Zone, find_zone, shift_figure, use_zone
 from forensics.report.page import draw_report
 from forensics.report.time_window import narrow_run
@@ -25,7 +25,7 @@ Rewrite = Callable[[Path, dict[str, Any]], None]
 
 
 def report(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(group(jobs_folder()), ["report", *map(str, arguments)])
+    return CliRunner().invoke(make_group(jobs_folder()), ["report", *map(str, arguments)])
 
 
 def redrawn(out: Path, *arguments: str) -> str:

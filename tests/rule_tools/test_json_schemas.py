@@ -12,8 +12,8 @@ import pytest
 from forensics.events import rules
 from forensics.lib.yaml_with_lines import load_yaml, rule_files, rules_folder
 from forensics.parsing import layouts
-from forensics.rule_tools.json_schemas import schemas
-from forensics.rule_tools.rule_text import every_kind
+from forensics.rule_tools.json_schemas import generate_schemas
+from forensics.rule_tools.rule_text import all_kinds
 from forensics.schemas import FACTS
 from tests.rule_tools.test_check import LAYOUT, RULE
 
@@ -22,7 +22,7 @@ FOLDERS = {"event-rule.json": "events", "layout.json": "layouts", "kinds.json": 
 
 def schema(name: str) -> dict[str, Any]:
     """Read a schema with today's facts and kinds, whether its file has them yet or not."""
-    found: dict[str, Any] = json.loads(schemas(every_kind())[name])
+    found: dict[str, Any] = json.loads(generate_schemas(all_kinds())[name])
     return found
 
 
@@ -59,7 +59,7 @@ def test_every_shipped_file_fits_its_schema(name: str) -> None:
 def test_the_schemas_are_up_to_date() -> None:
     old = [
         name
-        for name, text in schemas(every_kind()).items()
+        for name, text in generate_schemas(all_kinds()).items()
         if (rules_folder() / "schema" / name).read_text("utf-8") != text
     ]
 

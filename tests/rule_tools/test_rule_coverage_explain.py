@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from forensics.cli.app import group, jobs_folder
+from forensics.cli.app import jobs_folder, make_group
 from forensics.lib.text_safety import printable
 from tests.rule_tools.test_check import RULE
 
@@ -34,7 +34,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def rules(*arguments: str) -> Result:
-    return CliRunner().invoke(group(jobs_folder()), ["rules", *arguments])
+    return CliRunner().invoke(make_group(jobs_folder()), ["rules", *arguments])
 
 
 def test_check_says_in_one_line_that_all_hold() -> None:

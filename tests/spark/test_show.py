@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from forensics.cli.app import group, jobs_folder
+from forensics.cli.app import jobs_folder, make_group
 from forensics.ingest.line_lookup import look_up_lines
 from forensics.ingest.read_plan import plan_reading
 from forensics.lib.text_safety import escape_html
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 
 def show(*arguments: str | Path | int) -> tuple[int, str]:
-    done = CliRunner().invoke(group(jobs_folder()), ["show", *map(str, arguments)])
+    done = CliRunner().invoke(make_group(jobs_folder()), ["show", *map(str, arguments)])
     return done.exit_code, done.stdout
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
 from forensics.lib.formatting import count, join_names, parse_millis
 from forensics.lib.text_safety import visible
@@ -26,6 +25,7 @@ from forensics.report.html import (
     table,
     tag,
 )
+from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Finding, Row, RunOutput, short_time
 
 TITLE = "Data-loss ledger"
@@ -59,7 +59,7 @@ def _unclean(run: RunOutput) -> Markup:
         elections = any(finding.detector == "unclean-election" for finding in run.findings)
         unknown = "An unclean election was found, but its partitions were not recorded."
         return tag("p", unknown if elections else "No unclean election was seen.")
-    past = _Past(run, {str(row.get("partition")) for _, row in rows})
+    past = _Past(run, {row.partition for _, row in rows})
     lines = [_loss_row(run, past, finding, row) for finding, row in rows[:MAX_ROWS]]
     caption = "Partitions that lost a part of their history"
     return join(
@@ -114,54 +114,53 @@ class _Past:
                     rows.setdefault(key, []).append(row)
         return rows
 
-    def safe_leader(self, row: Row) -> str:
+    def safe_leader(self, row: PartitionLoss) -> str:
         """Name the last leader before the unclean one, with its epoch."""
-        epoch = row.get("leader_epoch")
+        epoch = row.leader_epoch
         before = [
             one
-            for one in self._leaders.get(str(row.get("partition")), ())
+            for one in self._leaders.get(row.partition, ())
             if one["leader"] not in (None, -1)
             and one["leader_epoch"] is not None
-            and isinstance(epoch, int)
+            and epoch is not None
             and one["leader_epoch"] < epoch
         ]
         last = max(before, key=lambda one: int(one["leader_epoch"]), default=None)
         if last is None:
-            leader = row.get("previous_leader")
-            return f"broker {leader}, epoch not known" if isinstance(leader, int) else "not known"
+            leader = row.previous_leader
+            return "not known" if leader is None else f"broker {leader}, epoch not known"
         return f"broker {last['leader']}, epoch {last['leader_epoch']}"
 
-    def cuts(self, row: Row) -> list[Row]:
+    def cuts(self, row: PartitionLoss) -> list[Row]:
         """Return the truncations by which replicas followed the unclean leader."""
-        epoch = row.get("leader_epoch")
-        cuts = self._cuts.get(str(row.get("partition")), ())
+        cuts = self._cuts.get(row.partition, ())
         return sorted(
-            (cut for cut in cuts if cut["unclean"] and cut["leader_epoch"] == epoch),
+            (cut for cut in cuts if cut["unclean"] and cut["leader_epoch"] == row.leader_epoch),
             key=lambda cut: cut["started_at"] or 0,
         )
 
 
-def _loss_row(run: RunOutput, past: _Past, finding: Finding, row: dict[str, Any]) -> list[Child]:
+def _loss_row(run: RunOutput, past: _Past, finding: Finding, row: PartitionLoss) -> list[Child]:
     cuts = past.cuts(row)
-    manner = f" ({row['manner']})" if row.get("manner") else ""
+    manner = f" ({row.manner})" if row.manner else ""
     ends = [f"{_offset(cut['high_watermark'])}, {_offset(cut['log_end'])}" for cut in cuts]
-    notes = [*(_cut(run, cut) for cut in cuts), str(row.get("note") or ""), _other_cuts(row)]
+    notes = [*(_cut(run, cut) for cut in cuts), row.note, *map(_other_cut, row.also_cut)]
     return [
-        str(row.get("partition")),
+        row.partition,
         past.safe_leader(row),
         f"{_leader(row)}{manner}",
         "; ".join(ends) or "not logged",
         "; ".join(note for note in notes if note) or "no line tells",
         _range(row),
-        _bounds(row.get("lost_records_min"), row.get("lost_records_max")),
-        _bounds(row.get("acknowledged_min"), row.get("acknowledged_max")),
+        _bounds(row.lost_records_min, row.lost_records_max),
+        _bounds(row.acknowledged_min, row.acknowledged_max),
         _written(run, row),
         finding_link(finding.id),
     ]
 
 
-def _leader(row: Row) -> str:
-    return f"broker {_id(row.get('leader'))}, epoch {_id(row.get('leader_epoch'))}"
+def _leader(row: PartitionLoss) -> str:
+    return f"broker {_id(row.leader)}, epoch {_id(row.leader_epoch)}"
 
 
 def _cut(run: RunOutput, cut: Row) -> str:
@@ -169,40 +168,34 @@ def _cut(run: RunOutput, cut: Row) -> str:
     return f"to {_offset(cut['cut_to'])} by broker {cut['broker']} at {when}"
 
 
-def _offset(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else "not logged"
+def _offset(value: int | None) -> str:
+    return "not logged" if value is None else f"{value:,}"
 
 
-def _range(row: Row) -> str:
-    first, last = row.get("lost_from"), row.get("lost_to")
-    if isinstance(first, int) and isinstance(last, int):
+def _range(row: PartitionLoss) -> str:
+    first, last = row.lost_from, row.lost_to
+    if first is not None and last is not None:
         return f"{first:,} to {last - 1:,}" if last > first else "none"
-    return f"from {first:,}, not bounded" if isinstance(first, int) else "not bounded"
+    return "not bounded" if first is None else f"from {first:,}, not bounded"
 
 
-def _bounds(low: object, high: object) -> str:
-    if not isinstance(low, int) and not isinstance(high, int):
+def _bounds(low: int | None, high: int | None) -> str:
+    if low is None and high is None:
         return "not known"
-    first = f"{low:,}" if isinstance(low, int) else "not known"
-    last = f"{high:,}" if isinstance(high, int) else "not bounded"
+    first = "not known" if low is None else f"{low:,}"
+    last = "not bounded" if high is None else f"{high:,}"
     return first if first == last else f"{first} to {last}"
 
 
-def _written(run: RunOutput, row: Row) -> str:
-    first, last = (parse_millis(row.get(name)) for name in ("written_from", "written_to"))
+def _written(run: RunOutput, row: PartitionLoss) -> str:
+    first, last = parse_millis(row.written_from), parse_millis(row.written_to)
     if first is None and last is None:
         return "not known"
     return f"{short_time(run, first)} to {short_time(run, last)}"
 
 
-def _id(value: object) -> str:
-    # Only a number may stand in a command, and an id has no thousands.
-    return str(value) if isinstance(value, int) else "not known"
-
-
-def _other_cuts(row: Row) -> str:
-    cuts = row.get("also_cut")
-    return "; ".join(map(_other_cut, cuts)) if isinstance(cuts, list) else ""
+def _id(value: int | None) -> str:
+    return "not known" if value is None else str(value)
 
 
 def _other_cut(cut: object) -> str:
@@ -218,7 +211,7 @@ def _clean(run: RunOutput) -> Markup | None:
         return None
     lines = [_truncation_row(run, finding, row) for finding, row in rows[:MAX_ROWS]]
     text = f"{totals}. {CLEAN}" if totals else CLEAN
-    text += f" {SAFE}" if all(row.get("below_high_watermark") == 0 for _, row in rows) else ""
+    text += f" {SAFE}" if all(row.below_high_watermark == 0 for _, row in rows) else ""
     return join(
         [
             tag("h3", "Cut after a clean change of leader"),
@@ -229,27 +222,26 @@ def _clean(run: RunOutput) -> Markup | None:
     )
 
 
-def _truncation_row(run: RunOutput, finding: Finding, row: Row) -> list[Child]:
-    cut_on = row.get("cut_on")
-    brokers = [f"broker {broker}" for broker in cut_on] if isinstance(cut_on, list) else None
+def _truncation_row(run: RunOutput, finding: Finding, row: PartitionLoss) -> list[Child]:
+    brokers = None if row.cut_on is None else [f"broker {broker}" for broker in row.cut_on]
     return [
-        str(row.get("partition")),
+        row.partition,
         _leader(row),
         "not known" if brokers is None else join_names(brokers),
         _range(row),
-        _bounds(row.get("lost_records_min"), row.get("lost_records_max")),
-        _offset(row.get("below_high_watermark")),
+        _bounds(row.lost_records_min, row.lost_records_max),
+        _offset(row.below_high_watermark),
         _written(run, row),
         finding_link(finding.id),
     ]
 
 
-def _check(rows: Sequence[Row]) -> Markup:
+def _check(rows: Sequence[PartitionLoss]) -> Markup:
     """Show the commands that tell, on a broker, where the new leader's history begins."""
     lines = []
     for row in rows[:MAX_COMMANDS]:
-        folder = f'"$LOG_DIR"/{shlex.quote(visible(str(row.get("partition"))))}'
-        leader, epoch = _id(row.get("leader")), _id(row.get("leader_epoch"))
+        folder = f'"$LOG_DIR"/{shlex.quote(visible(row.partition))}'
+        leader, epoch = _id(row.leader), _id(row.leader_epoch)
         grep = f"grep 'partitionLeaderEpoch: {epoch} '"
         lines += [
             f"# on broker {leader}: the line of epoch {epoch} holds the offset it began at",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from forensics.lib.formatting import LEVELS, count
+from forensics.lib.formatting import count
 from forensics.report import page
 from forensics.report.html import Child, Markup, TableRow, join, table, tag
+from forensics.run_output.findings import WORST_FIRST
 from forensics.weekly.coverage_normalisation import WeekSummary, format_coverage
 from forensics.weekly.notes import Notes
 from forensics.weekly.pages.week_sections import COLOURS
@@ -64,7 +65,7 @@ def _weeks(known: Sequence[WeekView]) -> Markup | None:
 
 def _row(one: WeekView) -> TableRow:
     judged, levels = one.judgement, one.week["levels"]
-    incidents = [f"{levels[level]} {level}" for level in LEVELS[:3] if levels.get(level)]
+    incidents = [f"{levels[level]} {level}" for level in WORST_FIRST[:3] if levels.get(level)]
     accepted = sum(each.accepted and each.is_incident for each in one.troubles)
     taken = f" ({accepted} accepted)" if accepted else ""
     folder = f"weeks/{one.name}"

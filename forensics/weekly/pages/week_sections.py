@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from forensics.lib.formatting import LEVELS, count, duration, join_names, time_text
+from forensics.lib.formatting import count, duration, join_names, time_text
 from forensics.report.html import (
     Child,
     Markup,
@@ -30,6 +30,7 @@ from forensics.report.html import (
     table,
     tag,
 )
+from forensics.run_output.findings import WORST_FIRST
 from forensics.weekly.coverage_normalisation import (
     WeekSummary,
     coverage,
@@ -326,7 +327,7 @@ def subject(one: RecurringFinding) -> str:
 def _cells(view: WeekView) -> list[Markup]:
     start, end = view.week["window"]
     levels = view.week["levels"]
-    incidents = [f"{levels[level]} {level}" for level in LEVELS[:3] if levels.get(level)]
+    incidents = [f"{levels[level]} {level}" for level in WORST_FIRST[:3] if levels.get(level)]
     accepted = len([one for one in view.troubles if one.accepted and one.is_incident])
     gone = view.some("resolved")
     unknown = view.some("not evaluable")
@@ -448,7 +449,7 @@ def days(view: WeekView) -> Markup:
         begin = start + at * DAY
         found = [row[1] for group in view.week["findings"] for row in group["findings"]
                  if begin <= row[2] < begin + DAY]  # fmt: skip
-        loud = [f"{found.count(level)} {level}" for level in LEVELS[:3] if level in found]
+        loud = [f"{found.count(level)} {level}" for level in WORST_FIRST[:3] if level in found]
         date = time_text(begin)[:10]
         address = f"report.html#t/{date}T00:00:00Z..{time_text(begin + DAY)[:10]}T00:00:00Z"
         cells = view.week["hours"][24 * at : 24 * at + 24]
