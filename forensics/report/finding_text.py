@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from forensics.lib.formatting import count, detector_label, join_names, span_text
+from forensics.lib.formatting import count, detector_label, join_names, pluralize, span_text
 from forensics.report.html import Markup, command_block, join, render_prose, tag
 from forensics.run_output.reader import Finding, RunOutput
 
@@ -67,7 +67,7 @@ def _brokers(finding: Finding) -> str:
     node = finding.measures.get("node")
     if not finding.brokers:
         return node if isinstance(node, str) else ""
-    word = "broker" if len(finding.brokers) == 1 else "brokers"
+    word = pluralize("broker", len(finding.brokers))
     return f"{word} {join_names([str(broker) for broker in finding.brokers], 6)}"
 
 
@@ -88,8 +88,8 @@ def describe_status(finding: Finding) -> str:
     """Say whether a finding is new, recurring or accepted; empty where no other run was compared.
 
     >>> from forensics.run_output.reader import Finding
-    >>> describe_status(Finding("F-1", "x", "high", "likely", "", 0, 0, status="recurring",
-    ...                         weeks_seen=3, first_seen="2026-10-26"))
+    >>> seen = {"status": "recurring", "weeks_seen": 3, "first_seen": "2026-10-26"}
+    >>> describe_status(Finding("F-1", "x", "high", "likely", "", 0, 0, **seen))
     'recurring (3 weeks, since 2026-10-26)'
     """
     parts = [count(finding.weeks_seen, "week")] if finding.weeks_seen else []

@@ -38,7 +38,7 @@ def bin_edges(whole: tuple[int, int], moments: Iterable[int], most: int = MAX_BI
 
     Moments come by their importance: where there are too many, the last ones have to do without.
 
-    >>> edges((0, 10_000), [5000], 10).tolist()
+    >>> bin_edges((0, 10_000), [5000], 10).tolist()
     [0, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000, 10000]
     """
     start, end = whole
@@ -86,7 +86,7 @@ def _cut(grid: npt.NDArray[np.float64], needed: npt.NDArray[np.float64],
 def merge_bins(fine: Ints, most: int) -> Ints:
     """Put neighbouring stretches together until they are few.
 
-    >>> coarser(np.arange(7), 3).tolist()
+    >>> merge_bins(np.arange(7), 3).tolist()
     [0, 2, 4, 6]
     """
     every = -(-(len(fine) - 1) // most)
@@ -166,7 +166,7 @@ def count_open_spans(
 ) -> list[tuple[int, int]]:
     """Count how many spans are open at each moment it changes.
 
-    >>> steps([(1, 3), (1, 5)], (0, 9))
+    >>> count_open_spans([(1, 3), (1, 5)], (0, 9))
     [(0, 0), (1, 2), (3, 1), (5, 0), (9, 0)]
     """
     changes = OpenSpanCounter(whole)
@@ -255,7 +255,7 @@ def count_debt(run: RunOutput) -> dict[str, list[tuple[int, int]]]:
 def max_level(points: Sequence[tuple[int, int]], view: tuple[int, int]) -> int:
     """Give the highest level within a view, with that which it begins with.
 
-    >>> highest([(0, 3), (5, 1), (9, 7)], (6, 8))
+    >>> max_level([(0, 3), (5, 1), (9, 7)], (6, 8))
     1
     """
     before = [level for moment, level in points if moment <= view[0]][-1:]

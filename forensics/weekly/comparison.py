@@ -310,7 +310,7 @@ def _count(value: float | None) -> str:
 def format_rate(value: float | None) -> str:
     """Write a count for an hour.
 
-    >>> rate(0.01234), rate(12.0), rate(None)
+    >>> format_rate(0.01234), format_rate(12.0), format_rate(None)
     ('0.0123', '12', '?')
     """
     if value is None:

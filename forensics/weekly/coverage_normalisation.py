@@ -205,7 +205,7 @@ def scale_count(
 
     Each is a coverage, and the length of its window. None: too little is covered to say so.
 
-    >>> expected(4, ((100, 100), 100), ((50, 100), 100))
+    >>> scale_count(4, ((100, 100), 100), ((50, 100), 100))
     2.0
     """
     (told, whole), span = now
@@ -218,8 +218,8 @@ def scale_count(
 def format_coverage(covered: Coverage) -> str:
     """Say a coverage.
 
-    >>> hours((3_600_000, 7_200_000)), hours((1, 7_200_000)), hours((0, 90_000))
-    ('1 of 2 h', 'less than 0.1 of 2 h', '0 of 1.5 min')
+    >>> [format_coverage(one) for one in ((3_600_000, 7_200_000), (1, 7_200_000), (0, 90_000))]
+    ['1 of 2 h', 'less than 0.1 of 2 h', '0 of 1.5 min']
     """
     told, whole = covered
     unit, name = (HOUR, "h") if whole >= HOUR else (60_000, "min")

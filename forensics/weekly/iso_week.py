@@ -22,8 +22,8 @@ _DAYS = 7
 class Week:
     """One ISO week; `str` gives its name, and names sort as the weeks do.
 
-    >>> week = Week.named("2026-W46")
-    >>> str(week), str(week.after(1)), week.monday
+    >>> week = Week.parse("2026-W46")
+    >>> str(week), str(week.shift(1)), week.monday
     ('2026-W46', '2026-W47', datetime.date(2026, 11, 9))
     """
 

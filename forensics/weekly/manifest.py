@@ -184,7 +184,7 @@ def account_json(account: FileAccount) -> str:
 def disambiguate_names(names: Mapping[str, str], order: Sequence[str]) -> dict[str, str]:
     """Give each log a name of its own: of several with the same, all but the first by `order`.
 
-    >>> unlike({"a1": "server.log", "b2": "server.log"}, ["b2", "a1"])
+    >>> disambiguate_names({"a1": "server.log", "b2": "server.log"}, ["b2", "a1"])
     {'b2': 'server.log', 'a1': 'server.log#a1'}
     """
     found: dict[str, str] = {}

@@ -6,7 +6,6 @@ what is said of an id holds for all that recurs of that finding, since its id ha
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.registry import all_detectors
-from forensics.errors import Problem, RuleError
+from forensics.errors import Problem, RuleError, did_you_mean
 from forensics.lib.yaml_with_lines import line_of, load_yaml
 
 NAME = "notes.yaml"
@@ -48,7 +47,7 @@ class Notes:
     def current_signature(self, signature: str) -> str:
         """Give a signature by the name that its detector has now.
 
-        >>> Notes(aliases={"old": "new"}).renamed("old: broker 2")
+        >>> Notes(aliases={"old": "new"}).current_signature("old: broker 2")
         'new: broker 2'
         """
         detector, between, subject = signature.partition(": ")
@@ -106,7 +105,7 @@ def _faults(file: str, given: Mapping[str, Any], packs: set[str]) -> Iterator[Pr
         aliases = {}
     for old, new in aliases.items():
         if new not in known:
-            says = f"{ALIASES}: there is no detector {new!r}{_near(str(new), known)}"
+            says = f"{ALIASES}: there is no detector {new!r}{did_you_mean(str(new), known)}"
             yield Problem(file, line_of(aliases, old), says)
     for key, told in given.items():
         if key == ALIASES:
@@ -125,9 +124,9 @@ def _key_faults(key: str, known: set[str]) -> Iterator[str]:
     if _ID.fullmatch(key) or (between and detector in known):
         return
     if between:
-        yield f"there is no detector {detector!r}{_near(detector, known)}"
+        yield f"there is no detector {detector!r}{did_you_mean(detector, known)}"
     else:
-        close = _near(key, {ALIASES})
+        close = did_you_mean(key, {ALIASES})
         yield (
             f"{key!r} names no finding{close or ''}; write an id, as F-3f2a91c0, or a signature as "
             'the weekly page shows it, as "flapping-broker: broker 2"'
@@ -138,7 +137,8 @@ def _note_faults(file: str, key: str, told: Mapping[str, Any]) -> Iterator[Probl
     for name, value in told.items():
         line = line_of(told, name)
         if name not in KEYS:
-            says = f"{key}: unknown key {name!r}{_near(str(name), KEYS)}; known: {', '.join(KEYS)}"
+            hint = did_you_mean(name, KEYS)
+            says = f"{key}: unknown key {name!r}{hint}; known: {', '.join(KEYS)}"
             yield Problem(file, line, says)
         elif name == "accepted_until":
             if _day(value) is None:
@@ -152,8 +152,3 @@ def _day(text: object) -> date | None:
         return date.fromisoformat(str(text)) if text is not None else None
     except ValueError:
         return None
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, sorted(known), 1)
-    return f"; did you mean {close[0]!r}?" if close else ""

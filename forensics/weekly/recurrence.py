@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
+from forensics.lib.formatting import quantity
 from forensics.run_output.findings import severity_rank
 from forensics.weekly.coverage_normalisation import (
     MIN_COVERED_SHARE,
@@ -125,7 +126,7 @@ def _state(
         return "seen", "there is no earlier week to compare with"
     if not seen:
         could = sum(why_not_visible(group, one) is None for one in known)
-        many = f"{len(known)} earlier {'week' if len(known) == 1 else 'weeks'}"
+        many = quantity(len(known), "earlier week")
         none = "none of which could have shown it" if not could else f"{could} could have shown it"
         return "new", f"not in the {many}, {none}"
     last, old = seen[-1]

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from forensics.errors import ForensicsError
+from forensics.lib.formatting import quantity
 
 _NAME = ".lock"
 _PAUSE = 0.1
@@ -94,9 +95,8 @@ def describe_owner(lock: str) -> str:
 def _span(seconds: int) -> str:
     for size, word in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
-            many = seconds // size
-            return f"{many} {word}{'' if many == 1 else 's'}"
-    return f"{seconds} second{'' if seconds == 1 else 's'}"
+            return quantity(seconds // size, word)
+    return quantity(seconds, "second")
 
 
 STORE_FILE = "store.json"

@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 
 from forensics.detection.verdict import decide_verdict
 from forensics.history.log_coverage import LACKING_STATES
+from forensics.lib.formatting import pluralize
 from forensics.run_output.reader import Finding, RunOutput, load_run
 from forensics.weekly.coverage_normalisation import (
     NodeCoverage,
@@ -91,7 +92,7 @@ def _number(measures: Mapping[str, Any], name: str) -> float:
 
 
 def _named(noun: str, names: Sequence[str]) -> str:
-    word = noun if len(names) == 1 else f"{noun}s"
+    word = pluralize(noun, len(names))
     text = ", ".join(names[:NAMES])
     if len(names) <= NAMES and len(text) <= LETTERS:
         return f"{word} {text}"

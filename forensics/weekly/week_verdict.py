@@ -253,7 +253,7 @@ def _counted(now: _Side, then: _Side) -> Iterator[tuple[str, str]]:
 def lowercase_first(title: str) -> str:
     """Write a title within a sentence.
 
-    >>> lowered("Drops from an ISR")
+    >>> lowercase_first("Drops from an ISR")
     'drops from an ISR'
     """
     return title[:1].lower() + title[1:]

@@ -18,6 +18,8 @@ from tests.weekly.audits import Audits, archives_in, ignore_message
 from tests.weekly.forked_audits import AuditProcesses, start_audit_processes
 from tests.weekly.shifted_logs import read_store
 
+pytestmark = pytest.mark.slow
+
 KILLS = 20
 
 

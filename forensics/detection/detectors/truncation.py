@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, group_by_gap, partition_name
 from forensics.detection.kafka_cli import check_command
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 
@@ -132,7 +133,7 @@ def _why(limits: Mapping[str, Any], losses: Sequence[PartitionLoss], *, deep: bo
 def _title(losses: Sequence[PartitionLoss], *, deep: bool, known: bool) -> str:
     least, most = total_loss(losses)
     count = len({loss.partition for loss in losses})
-    where = f"of {count} partition{'' if count == 1 else 's'}"
+    where = f"of {quantity(count, 'partition')}"
     if most is None:
         much = f"At least {least:,} records" if least else "Nobody tells how many records"
     elif least == most:

@@ -23,6 +23,7 @@ from forensics.detection.context import (
     partition_name,
 )
 from forensics.detection.kafka_cli import check_command
+from forensics.lib.formatting import quantity
 from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
@@ -401,9 +402,8 @@ def _severity(context: DetectionContext, losses: Sequence[PartitionLoss]) -> str
 
 def _title(losses: Sequence[PartitionLoss], leaders: set[int]) -> str:
     who = ", ".join(f"broker {one}" for one in sorted(leaders))
-    count = len(losses)
-    word = "partition" if count == 1 else "partitions"
-    return f"Unclean election of {who} on {count} {word}: {_loss_words(losses)}"
+    where = quantity(len(losses), "partition")
+    return f"Unclean election of {who} on {where}: {_loss_words(losses)}"
 
 
 def _loss_words(losses: Sequence[PartitionLoss]) -> str:
