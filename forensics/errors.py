@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -57,3 +58,13 @@ def taken_twice(named: Iterable[tuple[str, str]]) -> Iterator[Problem]:
         if name in seen:
             yield Problem(file, 1, f"id {name!r} is taken by {seen[name]}")
         seen[name] = file
+
+
+def did_you_mean(name: object, known: Iterable[object]) -> str:
+    """Suggest the known name that is most like an unknown one, as the end of a sentence, if any.
+
+    >>> did_you_mean("ouput", ["output", "archive"]), did_you_mean("x", ["output"])
+    ("; did you mean 'output'?", '')
+    """
+    close = difflib.get_close_matches(str(name), map(str, known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.declarative.interpreter import detector
 from forensics.detection.declarative.spec import Declared
 from forensics.detection.registry import declared, everyone, shipped_declared
@@ -34,9 +34,9 @@ class Trial:
     past: History
     tables: Path
 
-    def case(self, limits: Mapping[str, Mapping[str, Any]] | None = None) -> Case:
+    def case(self, limits: Mapping[str, Mapping[str, Any]] | None = None) -> DetectionContext:
         """Put the case together that detectors look at."""
-        return Case(self.tables, self.past, limits or load_limits())
+        return DetectionContext(self.tables, self.past, limits or load_limits())
 
 
 def tried(archives: Iterable[str], out: Path, packs: Sequence[Pack] = ()) -> Trial:

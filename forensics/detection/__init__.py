@@ -1,8 +1,6 @@
 """From history to findings: detectors, their context, and the verdict.
 
-Detectors of your own import `Finding` from here.
+`Finding` stands here for detectors in packs.
 """
 
-from forensics.run_output.findings import Finding
-
-__all__ = ["Finding"]
+from forensics.run_output.findings import Finding as Finding

@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from forensics.detection.confidence import rate_confidence
 from forensics.detection.kafka_cli import Commands
 from forensics.detection.requirements import Sight
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.rebuild import History
+from forensics.run_output.findings import Finding
 from forensics.schemas import scanned
 
 Row = dict[str, Any]
@@ -31,8 +33,21 @@ EXEMPLARY = 200
 _HELD = 10_000
 
 
+class FindingDetails(TypedDict, total=False):
+    """The fields of `Finding` that a detector may leave out."""
+
+    brokers: Sequence[int]
+    partitions: Sequence[str]
+    clients: Sequence[str]
+    measures: Mapping[str, Any]
+    explanation: str
+    actions: Sequence[str]
+    why: str
+    doubts: Sequence[str]
+
+
 @dataclass(frozen=True)
-class Case:
+class DetectionContext:
     """Tables, history and limits of one run."""
 
     tables: Path
@@ -154,13 +169,41 @@ class Case:
         versions = (row["kafka_version"] for row in servers)
         return Commands.of(versions, kraft=self.past.context.kraft)
 
-    def node_of(self, file: str) -> str | None:
-        """Name the node that wrote a file."""
-        return self._nodes.get(file)
+    def confidence(
+        self,
+        begin: int,
+        end: int,
+        evidence: Iterable[Mapping[str, Any]],
+        *,
+        stated: bool,
+        apart: int | None = None,
+    ) -> tuple[str, str]:
+        """Return the confidence of a finding and its reason, as `rate_confidence` has them."""
+        return rate_confidence(
+            self.past.clocks, self.sight, begin, end, evidence, stated=stated, apart=apart
+        )
 
-    @cached_property
-    def _nodes(self) -> Mapping[str, str | None]:
-        return {row["file"]: row["node"] for row in self.sight.files}
+    def finding(  # noqa: PLR0913, PLR0917
+        self,
+        detector: str,
+        severity: str,
+        title: str,
+        begin: int,
+        end: int,
+        evidence: Sequence[Mapping[str, Any]],
+        *,
+        stated: bool = True,
+        apart: int | None = None,
+        **details: Unpack[FindingDetails],
+    ) -> Finding:
+        """Build a finding; its confidence follows from the evidence, as `confidence` rates it.
+
+        `stated` and `apart` are those of `confidence`, all else are fields of `Finding`.
+        """
+        confidence, reason = self.confidence(begin, end, evidence, stated=stated, apart=apart)
+        return Finding(
+            detector, severity, confidence, title, begin, end, evidence, reason=reason, **details
+        )
 
     @property
     def away(self) -> Sequence[Absence]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.declarative.interpreter import detector
 from forensics.detection.declarative.spec import Declared, load
 from forensics.detection.detectors import detectors
@@ -35,7 +35,7 @@ def find(tables: Path, past: History, packs: Sequence[Pack] = ()) -> Answers:
     asked = everyone(packs)
     pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
     limits = load_limits(pages, [one.name for one in asked])
-    return ask(Case(tables, past, limits), asked)
+    return ask(DetectionContext(tables, past, limits), asked)
 
 
 def everyone(packs: Sequence[Pack] = ()) -> list[Detector]:

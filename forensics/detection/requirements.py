@@ -97,6 +97,14 @@ class Sight:
             if touches and (wanted is None or row["node"] in wanted):
                 yield row
 
+    def node_of(self, file: str) -> str | None:
+        """Return the node that wrote a file."""
+        return self._nodes.get(file)
+
+    @cached_property
+    def _nodes(self) -> Mapping[str, str | None]:
+        return {row["file"]: row["node"] for row in self.files}
+
     @cached_property
     def files(self) -> Sequence[Row]:
         """All files that were read."""

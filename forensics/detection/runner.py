@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forensics.detection.causality.chains import chains
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS, Needs, Sight
 from forensics.detection.suppressions import Suppressed, suppressed
 from forensics.run_output.findings import Finding, sort_findings
@@ -20,7 +20,7 @@ class Detector:
     """Something that looks at a case; what it needs says when its silence means something."""
 
     name: str
-    find: Callable[[Case], Iterable[Finding]]
+    find: Callable[[DetectionContext], Iterable[Finding]]
     needs: Needs = SERVERS
     about: str = ""
     # of somebody's own, whose failure must not take the page with it
@@ -58,10 +58,10 @@ class Answers:
     needs: Mapping[str, Needs] = field(default_factory=dict)
 
 
-def ask(case: Case, detectors: Iterable[Detector]) -> Answers:
+def ask(context: DetectionContext, detectors: Iterable[Detector]) -> Answers:
     """Ask each detector in turn."""
     detectors = list(detectors)
-    sight = Sight(case.tables)
+    sight = Sight(context.tables)
     shown: list[Finding] = []
     hidden: list[Suppressed] = []
     outcomes: list[Outcome] = []
@@ -69,7 +69,7 @@ def ask(case: Case, detectors: Iterable[Detector]) -> Answers:
     for detector in sorted(detectors, key=lambda one: one.name):
         begun = time.monotonic()
         try:
-            found = list(detector.find(case))
+            found = list(detector.find(context))
         except Exception as error:
             if not detector.guest:
                 raise
@@ -78,7 +78,7 @@ def ask(case: Case, detectors: Iterable[Detector]) -> Answers:
         finally:
             seconds[detector.name] = round(time.monotonic() - begun, 2)
             give_back()
-        taken = [one for finding in found if (one := suppressed(finding, case.limits))]
+        taken = [one for finding in found if (one := suppressed(finding, context.limits))]
         gone = {one.finding.id for one in taken}
         kept = [finding for finding in found if finding.id not in gone]
         shown += kept
@@ -87,7 +87,7 @@ def ask(case: Case, detectors: Iterable[Detector]) -> Answers:
     accepted = sorted(hidden, key=lambda one: one.finding.id)
     found = sort_findings(shown)
     begun = time.monotonic()
-    links = chains(case, found)
+    links = chains(context, found)
     seconds["chains"] = round(time.monotonic() - begun, 2)
     needs = {one.name: one.needs for one in detectors}
     return Answers(found, accepted, outcomes, links, seconds, needs)

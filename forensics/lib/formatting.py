@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from forensics.lib.time_units import EPOCH
 from forensics.lib.time_zone import current
 
 LEVELS = ("critical", "high", "medium", "low", "info")
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 
 
@@ -91,8 +91,16 @@ def count(number: float | None, noun: str = "", plural: str = "") -> str:
     ('1 file', '1,200 files', '2 entries')
     """
     figure = "not known" if number is None else f"{number:,}"
-    word = noun if number == 1 else (plural or f"{noun}s" if noun else "")
-    return f"{figure} {word}".strip()
+    return f"{figure} {pluralize(noun, number, plural)}".strip()
+
+
+def pluralize(noun: str, number: float | None, plural: str = "") -> str:
+    """Return a noun in the form that follows a number.
+
+    >>> pluralize("file", 1), pluralize("file", 0), pluralize("entry", 2, "entries")
+    ('file', 'files', 'entries')
+    """
+    return noun if number == 1 or not noun else plural or f"{noun}s"
 
 
 def share(part: int, whole: int) -> str:
@@ -108,16 +116,30 @@ def share(part: int, whole: int) -> str:
     return f"{tenths / 10:.1f}".removesuffix(".0") + " %"
 
 
-def bytes_(size: int) -> str:
-    """Say a size in the decimal units of disk makers.
+def format_size(size: float) -> str:
+    """Write a number of bytes in the decimal units of disk makers.
 
-    >>> bytes_(999), bytes_(1_540_000)
+    >>> format_size(999), format_size(1_540_000)
     ('999 B', '1.5 MB')
     """
     for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= scale:
             return f"{size / scale:.1f} {unit}"
-    return f"{size} B"
+    return f"{size:.0f} B"
+
+
+def rough_duration(seconds: float) -> str:
+    """Write how long a run takes: the longer, the less exact; `lasting` is for what logs tell.
+
+    >>> rough_duration(7.9), rough_duration(95), rough_duration(754), rough_duration(9000)
+    ('7 s', '1 min 35 s', '12 min', '2 h 30 min')
+    """
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 60} min" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from forensics.errors import ForensicsError
+from forensics.lib.time_units import EPOCH
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR = 3_600_000
 # Clocks are changed at most a few times a year; logs that are longer are looked through no closer.
 LOOKS = 24 * 366

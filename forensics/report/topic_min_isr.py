@@ -14,7 +14,7 @@ from forensics.detection.shared.min_isr import Minimums, minimums
 from forensics.run_output.reader import Row, RunOutput
 
 if TYPE_CHECKING:
-    from forensics.detection.context import Case
+    from forensics.detection.context import DetectionContext
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def read_min_isr(run: RunOutput) -> Minimums:
     """Read min.insync.replicas out of the saved events; it may be that nothing is known."""
     if not {"setting", "value", "detail", "error"} <= set(run.column_names("events")):
         return Minimums({}, None)
-    return minimums(cast("Case", _Tells(run)))
+    return minimums(cast("DetectionContext", _Tells(run)))
 
 
 def min_isr_of_topics(known: Minimums, topics: Sequence[str]) -> npt.NDArray[np.int64]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forensics import schemas
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.thresholds import load_limits
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence, Span
@@ -135,7 +135,7 @@ def case(
     brokers: Mapping[int, list[Span]] | None = None,
     kraft: bool = True,
     offices: Sequence[Reign] = (),
-) -> Case:
+) -> DetectionContext:
     """Save tables and put the case together; events hold what leadership calls evidence."""
     told = [
         event(one["started_at"] / SECOND, "broker-9", "partition_state") | place
@@ -162,4 +162,4 @@ def case(
     lanes.absences = list(away)
     known = clocks or Clocks({}, {}, ())
     context = FoldContext(known, StartupWindows({}, {}), (), elr=False, kraft=kraft)
-    return Case(folder, History(known, lanes, context), load_limits())
+    return DetectionContext(folder, History(known, lanes, context), load_limits())

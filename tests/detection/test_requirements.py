@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.detectors import contradiction, truncation
 from forensics.run_output.findings import Finding
 from tests.detection.cases import SECOND, case, row
 
 Row = dict[str, Any]
-Find = Callable[[Case], Iterator[Finding]]
+Find = Callable[[DetectionContext], Iterator[Finding]]
 
 
 def cut(partition: int, *, unclean: bool | None = False) -> Row:
@@ -36,7 +36,7 @@ def breach(partition: int, invariant: str = "one leader per epoch") -> Row:
     )  # fmt: skip
 
 
-def reading(most: int, name: str, found: Case) -> Case:
+def reading(most: int, name: str, found: DetectionContext) -> DetectionContext:
     """Let a detector read no more than so many rows."""
     return replace(found, limits={**found.limits, name: {**found.limits[name], "most": most}})
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.detectors import detectors
 from forensics.detection.requirements import BROKERS, CLIENTS, Needs, Sight
 from forensics.detection.runner import Detector, ask
@@ -31,11 +30,11 @@ def finding(**about: Any) -> Finding:
     return Finding(NAME, "high", "confirmed", "It flaps", begin, begin, [PLACE], **about)
 
 
-def asked(one: Case, *found: Finding, needs: Needs = BROKERS) -> Any:
+def asked(one: DetectionContext, *found: Finding, needs: Needs = BROKERS) -> Any:
     return ask(one, [Detector(NAME, lambda _: iter(found), needs, "about")])
 
 
-def accepting(one: Case, **what: Any) -> Case:
+def accepting(one: DetectionContext, **what: Any) -> DetectionContext:
     told = {"reason": "known", "until": "2026-11-18", **what}
     return replace(one, limits={NAME: {"suppress": [told]}})
 
@@ -170,7 +169,7 @@ def test_how_sure_a_finding_is_follows_rules(  # noqa: PLR0917
     files = [logs(node, 9000, role="broker", records=9) for node in ("broker-1", "broker-2")]
     one = case(tmp_path, files=files, coverage=[hole(node, 50, 60) for node in holes])
 
-    said, reason = sureness(one, 40 * SECOND, 55 * SECOND, told(*nodes), stated=stated)
+    said, reason = one.confidence(40 * SECOND, 55 * SECOND, told(*nodes), stated=stated)
 
     assert word == said
     assert because in reason
@@ -180,11 +179,11 @@ def test_an_order_that_unknown_clocks_cannot_tell_takes_a_step_away(tmp_path: Pa
     files = [logs(node, 9000, role="broker", records=9) for node in ("broker-1", "broker-2")]
     one = case(tmp_path, files=files)
 
-    said, reason = sureness(one, 0, 9, told("broker-1", "broker-2"), stated=True, apart=5000)
+    said, reason = one.confidence(0, 9, told("broker-1", "broker-2"), stated=True, apart=5000)
 
     assert "likely" == said
     assert "5 ms lie between, and the clocks are not known" in reason
-    own, _ = sureness(one, 0, 9, told("broker-1"), stated=True, apart=5000)
+    own, _ = one.confidence(0, 9, told("broker-1"), stated=True, apart=5000)
     assert "confirmed" == own
 
 
@@ -196,7 +195,7 @@ def test_detectors_are_found_by_being_there() -> None:
 
 
 def test_a_shipped_detector_that_fails_is_not_hidden(tmp_path: Path) -> None:
-    def fails(_: Case) -> Iterator[Finding]:
+    def fails(_: DetectionContext) -> Iterator[Finding]:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

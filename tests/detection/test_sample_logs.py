@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.detectors import detectors
 from forensics.run_output.findings import Finding
 from forensics.sandbox import tried
@@ -46,7 +46,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> Any:
     def of(name: str) -> Found:
         if name not in known:
             out = tmp_path_factory.mktemp(name)
-            case: Case = tried([str(_folder(name))], out).case()
+            case: DetectionContext = tried([str(_folder(name))], out).case()
             known[name] = {
                 one.name: sorted(one.find(case), key=lambda found: (found.begin, found.id))
                 for one in detectors()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.detectors import detectors
 from forensics.detection.runner import Detector, ask
 from forensics.detection.thresholds import SUPPRESS, load_limits
@@ -22,17 +22,17 @@ LIMITS = load_limits()
 
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, Case]:
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, DetectionContext]:
     """The case of each scenario, built once: limits may be exchanged in it."""
     return _Cases(tmp_path_factory.mktemp("cases"))
 
 
-class _Cases(dict[int, Case]):
+class _Cases(dict[int, DetectionContext]):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder
 
-    def __missing__(self, at: int) -> Case:
+    def __missing__(self, at: int) -> DetectionContext:
         folder = self.folder / str(at)
         folder.mkdir()
         one = EVERY[at]
@@ -44,12 +44,14 @@ def _limits(detector: str, changed: Mapping[str, Any]) -> Mapping[str, Mapping[s
     return {**LIMITS, detector: {**LIMITS.get(detector, {}), **changed}}
 
 
-def _found(one: Scenario, case: Case) -> list[Finding]:
+def _found(one: Scenario, case: DetectionContext) -> list[Finding]:
     return list(DETECTORS[one.detector].find(case))
 
 
 @pytest.mark.parametrize("at", range(len(EVERY)), ids=[f"{x.detector}: {x.name}" for x in EVERY])
-def test_a_detector_says_of_a_case_what_it_must(at: int, cases: Mapping[int, Case]) -> None:
+def test_a_detector_says_of_a_case_what_it_must(
+    at: int, cases: Mapping[int, DetectionContext]
+) -> None:
     one = EVERY[at]
     found = _found(one, cases[at])
 
@@ -67,7 +69,9 @@ def test_a_detector_has_scenarios_of_all_kinds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(DETECTORS))
-def test_moving_any_limit_by_one_step_is_seen(name: str, cases: Mapping[int, Case]) -> None:
+def test_moving_any_limit_by_one_step_is_seen(
+    name: str, cases: Mapping[int, DetectionContext]
+) -> None:
     unseen = [
         (key, value)
         for key, value in _moved(LIMITS.get(name, {}))
@@ -96,7 +100,7 @@ def _moved(limits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((key, one) for one in SEVERITIES[max(0, at - 1) : at + 2] if one != value)
 
 
-def _differs(one: Scenario, case: Case) -> bool:
+def _differs(one: Scenario, case: DetectionContext) -> bool:
     return not matches(_found(one, case), one.expect)
 
 

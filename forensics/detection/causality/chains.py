@@ -23,7 +23,7 @@ from forensics.detection.causality.links import (
     mechanisms,
     ties,
 )
-from forensics.detection.context import Case, Row
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.shared.leader_moves import Shifts
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import SEVERITIES, Finding, iso_time
@@ -35,12 +35,12 @@ _CHAINS, _LINKS, _COMPETING = 20, 60, 20
 Document = dict[str, Any]
 
 
-def chains(case: Case, findings: Sequence[Finding]) -> list[Document]:
+def chains(context: DetectionContext, findings: Sequence[Finding]) -> list[Document]:
     """Give the chains that end in something worth the morning, the worst first."""
     if not any(SEVERITIES.index(finding.severity) >= _INCIDENT for finding in findings):
         return []
-    known = knots(case, findings, Shifts.of(case, findings))
-    web = _Web(known, list(ties(case, known, mechanisms())))
+    known = knots(context, findings, Shifts.of(context, findings))
+    web = _Web(known, list(ties(context, known, mechanisms())))
     found = [
         group
         for group in web.groups()

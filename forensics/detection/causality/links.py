@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from forensics.detection.context import Case, Row
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.shared.leader_moves import LeaderAndEpoch, Shift, Shifts
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
@@ -142,17 +142,17 @@ class Knot:
         return frozenset(name.rpartition("-")[0] for name in self.partitions)
 
 
-def knots(case: Case, findings: Sequence[Finding], shifts: Shifts) -> list[Knot]:
+def knots(context: DetectionContext, findings: Sequence[Finding], shifts: Shifts) -> list[Knot]:
     """Give the knots of a run in the order of time; `shifts` are the moves behind them."""
     worst = sorted(findings, key=lambda one: (-SEVERITIES.index(one.severity), one.begin, one.id))
-    found = [_knot(case, finding, shifts) for finding in worst[:_MOST]]
+    found = [_knot(context, finding, shifts) for finding in worst[:_MOST]]
     behind = {move for knot in found for one in knot.stretches for move in one.behind}
     planned = [shift for shift in shifts.planned if shift.moves & behind]
     found += [_planned(shift) for shift in planned[:_MOST]]
     return sorted(found, key=lambda one: (one.begin, one.id))
 
 
-def _knot(case: Case, finding: Finding, shifts: Shifts) -> Knot:
+def _knot(context: DetectionContext, finding: Finding, shifts: Shifts) -> Knot:
     entries = _entries(finding.measures)
     named = {str(one["partition"]) for one in entries if "partition" in one}
     node = finding.measures.get("node")
@@ -160,7 +160,7 @@ def _knot(case: Case, finding: Finding, shifts: Shifts) -> Knot:
     brokers = set(finding.brokers) | _ids(names)
     leaders = {one["leader"] for one in entries if isinstance(one.get("leader"), int)}
     cut = {broker for one in entries for broker in one.get("cut_on") or ()}
-    stretches = _stretches(case, finding, frozenset(brokers), shifts)
+    stretches = _stretches(context, finding, frozenset(brokers), shifts)
     return Knot(
         finding.id,
         finding.detector,
@@ -188,7 +188,7 @@ def _ids(names: Iterable[str]) -> set[int]:
 
 
 def _stretches(
-    case: Case, finding: Finding, brokers: frozenset[int], shifts: Shifts
+    context: DetectionContext, finding: Finding, brokers: frozenset[int], shifts: Shifts
 ) -> list[Stretch]:
     whole = Stretch(
         finding.begin,
@@ -199,10 +199,10 @@ def _stretches(
         behind=shifts.behind(finding.partitions, finding.begin),
     )
     if finding.detector in _AWAY:
-        absences = [one for one in case.away if _is_of(finding, one)]
-        return [_absence(case, one, shifts) for one in absences] or [whole]
+        absences = [one for one in context.away if _is_of(finding, one)]
+        return [_absence(context, one, shifts) for one in absences] or [whole]
     if finding.detector == _OFFICE:
-        return _changes(case, finding) or [whole]
+        return _changes(context, finding) or [whole]
     if finding.detector in _REPEATED:
         return _moments(finding, brokers) or [whole]
     if finding.detector == "offline-partitions":
@@ -219,9 +219,9 @@ def _is_of(finding: Finding, absence: Absence) -> bool:
     return unplanned and finding.begin <= absence.begin <= finding.end
 
 
-def _absence(case: Case, one: Absence, shifts: Shifts) -> Stretch:
-    end = one.end if one.end is not None else max(case.end, one.begin)
-    spans = case.past.lanes.brokers.get(one.broker, ())
+def _absence(context: DetectionContext, one: Absence, shifts: Shifts) -> Stretch:
+    end = one.end if one.end is not None else max(context.end, one.begin)
+    spans = context.past.lanes.brokers.get(one.broker, ())
     # The line by which it is up again belongs to the stretch that follows.
     returns = (span.evidence for span in spans if span.begin == one.end and span.state == "up")
     back = next((dict(told[0]) for told in returns if told), None)
@@ -237,9 +237,9 @@ def _absence(case: Case, one: Absence, shifts: Shifts) -> Stretch:
     )
 
 
-def _changes(case: Case, finding: Finding) -> list[Stretch]:
+def _changes(context: DetectionContext, finding: Finding) -> list[Stretch]:
     """Give each change of controller, about the one who lost the office."""
-    reigns = case.past.lanes.controllers
+    reigns = context.past.lanes.controllers
     return [
         Stretch(
             span.begin,
@@ -350,7 +350,9 @@ class Tie:
         return [place for place in (self.begin.place, self.end.place) if place is not None]
 
 
-def ties(case: Case, known: Sequence[Knot], table: Sequence[Mechanism]) -> Iterator[Tie]:
+def ties(
+    context: DetectionContext, known: Sequence[Knot], table: Sequence[Mechanism]
+) -> Iterator[Tie]:
     """Yield for each stretch of each knot the stretches that may have led to it."""
     by_name: dict[str, list[Knot]] = {}
     for knot in known:
@@ -359,7 +361,7 @@ def ties(case: Case, known: Sequence[Knot], table: Sequence[Mechanism]) -> Itera
         for target in _of(by_name, one.targets):
             for source in _of(by_name, one.sources):
                 if source is not target and _agrees(source, target):
-                    yield from _between(case, one, source, target)
+                    yield from _between(context, one, source, target)
 
 
 def _agrees(source: Knot, target: Knot) -> bool:
@@ -373,7 +375,9 @@ def _of(by_name: Mapping[str, Sequence[Knot]], names: Collection[str]) -> Iterat
         yield from by_name.get(name, ())
 
 
-def _between(case: Case, one: Mechanism, source: Knot, target: Knot) -> Iterator[Tie]:
+def _between(
+    context: DetectionContext, one: Mechanism, source: Knot, target: Knot
+) -> Iterator[Tie]:
     """Yield for each stretch of the target the nearest of the source's that may explain it."""
     for end in target.stretches:
         found = [
@@ -381,7 +385,7 @@ def _between(case: Case, one: Mechanism, source: Knot, target: Knot) -> Iterator
             for begin in source.stretches
             if _is_kind(one, end)
             and any(_SCOPES[scope](source, begin, target, end) for scope in one.scopes)
-            and (order := _touching(case, one, begin, end)) is not None
+            and (order := _touching(context, one, begin, end)) is not None
         ]
         if found:
             yield min(found, key=lambda tie: tie.rank)
@@ -391,49 +395,51 @@ def _is_kind(one: Mechanism, end: Stretch) -> bool:
     return not one.kinds or end.kind is None or end.kind in one.kinds
 
 
-def _touching(case: Case, one: Mechanism, begin: Stretch, end: Stretch) -> Order | None:
+def _touching(
+    context: DetectionContext, one: Mechanism, begin: Stretch, end: Stretch
+) -> Order | None:
     """Give the order of two stretches if they touch within doubt, and not the wrong way round."""
     slack = round(one.within * SECOND)
     before = end.begin - begin.begin
     # Most pairs are far apart, and need no look at clocks; none is off by more than this here.
     if before < -_FAR or end.begin > begin.end + slack + _FAR:
         return None
-    order = compared(case, begin, end)
+    order = compared(context, begin, end)
     doubt = order.doubt or 0
     early = one.returning and end.begin < begin.end - _RETURNING - doubt
     late = end.begin > begin.end + slack + doubt
     return None if before < -doubt or early or late else order
 
 
-def compared(case: Case, begin: Stretch, end: Stretch) -> Order:
+def compared(context: DetectionContext, begin: Stretch, end: Stretch) -> Order:
     """Say which of two stretches began first, as far as the clocks tell."""
     before = end.begin - begin.begin
     if begin.place is None or end.place is None:
         return Order(before, None, told=False, vague=begin.vague)
-    one, other = (_logged(case, place) for place in (begin.place, end.place))
+    one, other = (_logged(context, place) for place in (begin.place, end.place))
     apart = abs(begin.place["at"] - begin.begin) + abs(end.place["at"] - end.begin)
-    doubt = _doubt(case, one, other)
+    doubt = _doubt(context, one, other)
     if doubt is None:
         return Order(before, None, told=False, vague=begin.vague)
-    first = case.past.clocks.compare(one, other) == -1
+    first = context.past.clocks.compare(one, other) == -1
     told = first and before > doubt + apart
     return Order(before, doubt + apart, told=told, vague=begin.vague)
 
 
-def _logged(case: Case, place: Row) -> Row:
+def _logged(context: DetectionContext, place: Row) -> Row:
     """Give a line with its node and the time that it bears itself."""
-    node = place.get("node") or case.node_of(place["file"])
+    node = place.get("node") or context.sight.node_of(place["file"])
     ts = place.get("ts")
     if ts is None:
-        ts = 2 * place["at"] - case.past.clocks.correct(node, place["at"])
+        ts = 2 * place["at"] - context.past.clocks.correct(node, place["at"])
     return {"node": node, "ts": ts, "file": place["file"], "line": place["line"]}
 
 
-def _doubt(case: Case, one: Row, other: Row) -> int | None:
+def _doubt(context: DetectionContext, one: Row, other: Row) -> int | None:
     """Give how far off the time between two lines may be, in microseconds."""
     if one["node"] is not None and one["node"] == other["node"]:
         return _LOGGED
-    clocks = case.past.clocks
+    clocks = context.past.clocks
     doubts = [
         clocks.uncertainty(row["node"], row["ts"], row["file"], row["line"]) for row in (one, other)
     ]

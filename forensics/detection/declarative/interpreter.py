@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row, by_time, name_of
+from forensics.detection.context import DetectionContext, Row, by_time, name_of
 from forensics.detection.declarative.spec import TABLES, Declared, Near, expression
 from forensics.detection.requirements import Needs
 from forensics.detection.runner import Detector
@@ -46,13 +45,13 @@ class _Nearby:
     told: Mapping[Key, list[int]]
 
     @classmethod
-    def read(cls, asked: Near, case: Case, *, must: bool) -> _Nearby:
+    def read(cls, asked: Near, context: DetectionContext, *, must: bool) -> _Nearby:
         found: dict[Key, array[int]] = {}
-        for row, begin, _ in _spans(asked.table, asked.where, case, asked.same):
+        for row, begin, _ in _spans(asked.table, asked.where, context, asked.same):
             found.setdefault(tuple(row[name] for name in asked.same), array("q")).append(begin)
         return cls(asked, must, {key: sorted(held) for key, held in found.items()})
 
-    def holds(self, row: Row, begin: int, end: int, case: Case) -> bool:
+    def holds(self, row: Row, begin: int, end: int, context: DetectionContext) -> bool:
         """Whether it is so; that something is absent nobody says over a hole in the logs."""
         within = round(self.asked.within * SECOND)
         low = begin if self.asked.when == "after" else begin - within
@@ -61,7 +60,7 @@ class _Nearby:
         there = bisect_right(moments, high) > bisect_left(moments, low)
         if self.must or there:
             return there == self.must
-        return high <= case.end and next(case.sight.holes(low, high), None) is None
+        return high <= context.end and next(context.sight.holes(low, high), None) is None
 
 
 def detector(rule: Declared) -> Detector:
@@ -69,47 +68,47 @@ def detector(rule: Declared) -> Detector:
     return Detector(rule.id, partial(_find, rule), Needs(rule.roles), rule.means)
 
 
-def _find(rule: Declared, case: Case) -> Iterator[Finding]:
-    limits = {**rule.limits, **case.limits.get(rule.id, {})}
+def _find(rule: Declared, context: DetectionContext) -> Iterator[Finding]:
+    limits = {**rule.limits, **context.limits.get(rule.id, {})}
     runs = [
         run
-        for key, moments in sorted(_moments(rule, case, limits).items(), key=repr)
+        for key, moments in sorted(_moments(rule, context, limits).items(), key=repr)
         for run in _runs(key, moments, limits)
     ]
     runs.sort(key=lambda run: (-run.count, run.begin, repr(run.key)))
     shown = sorted(runs[:_MOST], key=lambda run: (run.begin, repr(run.key)))
-    _fill(rule, case, limits, shown)
+    _fill(rule, context, limits, shown)
     for at, run in enumerate(shown):
         more = {"not_shown": len(runs) - len(shown)} if not at and len(runs) > _MOST else {}
-        yield _finding(rule, case, limits, run, more)
+        yield _finding(rule, context, limits, run, more)
 
 
 def _moments(
-    rule: Declared, case: Case, limits: Mapping[str, Any]
+    rule: Declared, context: DetectionContext, limits: Mapping[str, Any]
 ) -> dict[Key, list[tuple[int, int]]]:
     """Read when each subject had a row that fits, from when to when."""
     found: dict[Key, array[int]] = {}
-    for row, begin, end in _rows(rule, case, limits, ()):
+    for row, begin, end in _rows(rule, context, limits, ()):
         held = found.setdefault(tuple(row[name] for name in rule.by), array("q"))
         held.extend((begin, end))
     return {key: sorted(zip(held[::2], held[1::2], strict=True)) for key, held in found.items()}
 
 
 def _rows(
-    rule: Declared, case: Case, limits: Mapping[str, Any], more: Sequence[str]
+    rule: Declared, context: DetectionContext, limits: Mapping[str, Any], more: Sequence[str]
 ) -> Iterator[tuple[Row, int, int]]:
     """Read the rows that fit, with what is near them looked up."""
-    near = [_Nearby.read(one, case, must=True) for one in rule.then]
-    near += [_Nearby.read(one, case, must=False) for one in rule.unless]
+    near = [_Nearby.read(one, context, must=True) for one in rule.then]
+    near += [_Nearby.read(one, context, must=False) for one in rule.unless]
     wanted = [name for one in near for name in one.asked.same]
     least = limits.get("lasts", 0) * SECOND
-    for row, begin, end in _spans(rule.table, rule.where, case, [*rule.by, *wanted, *more]):
-        if end - begin >= least and all(one.holds(row, begin, end, case) for one in near):
+    for row, begin, end in _spans(rule.table, rule.where, context, [*rule.by, *wanted, *more]):
+        if end - begin >= least and all(one.holds(row, begin, end, context) for one in near):
             yield row, begin, end
 
 
 def _spans(
-    table: str, where: Mapping[str, Any], case: Case, columns: Sequence[str]
+    table: str, where: Mapping[str, Any], context: DetectionContext, columns: Sequence[str]
 ) -> Iterator[tuple[Row, int, int]]:
     """Read rows with their moments; what had not ended when the logs did lasts until then."""
     schema, moment = TABLES[table]
@@ -117,14 +116,14 @@ def _spans(
     read = [moment, *(["ended_at"] if ends else []), *(["node"] if table == "events" else [])]
     if table == "events":
         read += ["file", "line", "telling"]
-    for row in case.each(table, expression(where), list(dict.fromkeys([*read, *columns]))):
-        if table == "events" and not case.is_news(row):
+    for row in context.each(table, expression(where), list(dict.fromkeys([*read, *columns]))):
+        if table == "events" and not context.is_news(row):
             # What a starting controller reads up on is history.
             continue
         begin = row.get("at") if table == "events" else row[moment]
         if begin is not None:
             end = row["ended_at"] if ends else begin
-            yield row, begin, max(begin, case.end if end is None else end)
+            yield row, begin, max(begin, context.end if end is None else end)
 
 
 def _runs(key: Key, moments: list[tuple[int, int]], limits: Mapping[str, Any]) -> Iterator[_Run]:
@@ -151,13 +150,15 @@ def _runs(key: Key, moments: list[tuple[int, int]], limits: Mapping[str, Any]) -
         yield run
 
 
-def _fill(rule: Declared, case: Case, limits: Mapping[str, Any], runs: Sequence[_Run]) -> None:
+def _fill(
+    rule: Declared, context: DetectionContext, limits: Mapping[str, Any], runs: Sequence[_Run]
+) -> None:
     """Read the rows once more, and give each run its first ones."""
     of: dict[Key, list[_Run]] = {}
     for run in runs:
         of.setdefault(run.key, []).append(run)
     more = ["text", "rule"] if rule.table == "events" else ["evidence"]
-    for row, begin, _ in _rows(rule, case, limits, more) if runs else ():
+    for row, begin, _ in _rows(rule, context, limits, more) if runs else ():
         mine = of.get(tuple(row[name] for name in rule.by), [])
         at = bisect_right([run.begin for run in mine], begin) - 1
         if at >= 0 and begin <= mine[at].end:
@@ -172,17 +173,21 @@ def _order(row: Row) -> tuple[Any, ...]:
 
 
 def _finding(
-    rule: Declared, case: Case, limits: Mapping[str, Any], run: _Run, more: Mapping[str, Any]
+    rule: Declared,
+    context: DetectionContext,
+    limits: Mapping[str, Any],
+    run: _Run,
+    more: Mapping[str, Any],
 ) -> Finding:
     rows = sorted(run.rows, key=_order)[:_KEPT]
     places = rows
     if rule.table != "events":
-        places = case.places(one for row in rows for one in row["evidence"][:3])
+        places = context.places(one for row in rows for one in row["evidence"][:3])
     about = dict(zip(rule.by, run.key, strict=True))
     seconds = round((run.end - run.begin) / SECOND, 1)
     words = about | {"count": run.count, "seconds": seconds}
     stated = not rule.unless
-    word, reason = sureness(case, run.begin, run.end, places, stated=stated)
+    word, reason = context.confidence(run.begin, run.end, places, stated=stated)
     brokers = [about[name] for name in ("broker", "leader") if about.get(name) is not None]
     return Finding(
         detector=rule.id,

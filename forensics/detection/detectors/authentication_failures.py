@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.detectors.record_too_large import is_request
 from forensics.detection.kafka_cli import word
 from forensics.detection.requirements import Needs
@@ -36,16 +35,16 @@ _ADDRESS = re.compile(r"^(?:[^/\s]*/)?(\[?[0-9a-fA-F.:]*[0-9a-fA-F]\]?)")
 _PORT = re.compile(r"^(\d+\.\d+\.\d+\.\d+):\d+$")
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each address, client or node that is refused."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     kind, error = pc.field("kind"), pc.field("error")
     where = kind.isin(list(_KINDS)) | error.isin(list(_ERRORS))
     where |= (kind == _STRANGER) & pc.match_substring(error, _RECEIVE)
     by, gather = ["kind", "node", "client", "value"], ["detail", "error", "broker"]
-    for one in bursts(case, where, by, limits["gap"], gather, keep=_plainly):
+    for one in bursts(context, where, by, limits["gap"], gather, keep=_plainly):
         if one.subject[0] != _STRANGER or one.count >= limits["least"]:
-            yield _finding(case, one)
+            yield _finding(context, one)
 
 
 def _plainly(row: Row) -> bool:
@@ -76,17 +75,17 @@ def _address(value: str | None) -> str | None:
     return port[1] if port else plain
 
 
-def _finding(case: Case, one: Burst) -> Finding:
+def _finding(context: DetectionContext, one: Burst) -> Finding:
     kind, node, client, address = one.subject
     what = _mechanism(one)
-    confidence, reason = sureness(case, one.begin, one.end, one.first, stated=kind != _STRANGER)
+    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=kind != _STRANGER)
     own = kind == "client_authentication_failed" or (kind not in _KINDS and kind != _STRANGER)
     name = (client or node or "unknown") if own else (address or "an unknown address")
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     details = [text for text in one.values("detail") if text]
     return Finding(
         detector=NAME,
-        severity=_severity(case, one),
+        severity=_severity(context, one),
         confidence=confidence,
         title=_title(one, name, str(node), what),
         begin=one.begin,
@@ -117,8 +116,8 @@ def _mechanism(one: Burst) -> str:
     return "ssl" if any(_TLS.search(text) for text in texts) else "sasl"
 
 
-def _severity(case: Case, one: Burst) -> str:
-    limits = case.limits[NAME]
+def _severity(context: DetectionContext, one: Burst) -> str:
+    limits = context.limits[NAME]
     if one.subject[0] == _STRANGER:
         return str(limits["strangers"])
     if one.count < limits["least"]:

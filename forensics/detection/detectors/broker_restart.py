@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.detectors.flapping_broker import flapping
 from forensics.detection.shared.broker_absences import alone, away_by, shared
 from forensics.history.nodes.broker_states import Absence, Span
@@ -16,34 +15,34 @@ NAME = "broker-restart"
 _KINDS = {"controlled": "controlled", "crash": "crash"}
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each absence that is not part of a flapping broker's."""
-    told = {(a.broker, a.begin) for run in flapping(case).values() for a in run} | alone(case)
-    hung = shared(case)
-    for absence in case.away:
+    told = {(a.broker, a.begin) for run in flapping(context).values() for a in run} | alone(context)
+    hung = shared(context)
+    for absence in context.away:
         if (absence.broker, absence.begin) not in told:
-            yield _finding(case, absence, together=(absence.broker, absence.begin) in hung)
-    for broker in sorted({absence.broker for absence in case.away}):
-        yield from _asked_again(case, broker)
+            yield _finding(context, absence, together=(absence.broker, absence.begin) in hung)
+    for broker in sorted({absence.broker for absence in context.away}):
+        yield from _asked_again(context, broker)
 
 
-def _finding(case: Case, absence: Absence, *, together: bool) -> Finding:
-    end = absence.end if absence.end is not None else case.end
+def _finding(context: DetectionContext, absence: Absence, *, together: bool) -> Finding:
+    end = absence.end if absence.end is not None else context.end
     away = None if absence.end is None else round((absence.end - absence.begin) / SECOND, 1)
     # That it was fenced is stated; that it hung only follows from its silence.
     fenced = absence.fencing is not None and absence.kind != "pause"
     # That it found no mark of an orderly stop is what a broker says as it starts again.
     unclean = absence.kind == "crash" and any(one["what"] == "unclean" for one in absence.evidence)
     stated = absence.kind == "controlled" or fenced or unclean
-    confidence, reason = sureness(
-        case, absence.begin, max(end, absence.begin), absence.evidence, stated=stated
+    confidence, reason = context.confidence(
+        absence.begin, max(end, absence.begin), absence.evidence, stated=stated
     )
-    starts, ends = _attempts(case, absence)
-    loop = starts >= case.limits[NAME]["starts"]
+    starts, ends = _attempts(context, absence)
+    loop = starts >= context.limits[NAME]["starts"]
     more, action = _loop(absence.broker, starts, ends) if loop else ("", [])
     return Finding(
         detector=NAME,
-        severity=_severity(case, absence, together=together, loop=loop),
+        severity=_severity(context, absence, together=together, loop=loop),
         confidence=confidence,
         title=_title(absence, away) + (f", after {starts} starts" if loop else ""),
         begin=absence.begin,
@@ -55,15 +54,15 @@ def _finding(case: Case, absence: Absence, *, together: bool) -> Finding:
         explanation=_EXPLANATIONS[absence.kind]
         + (_TOGETHER if together else "")
         + (f" {more}" if more else ""),
-        actions=[*action, *_actions(case, absence)],
-        why=_why(case, absence, away, starts if loop else 0),
+        actions=[*action, *_actions(context, absence)],
+        why=_why(context, absence, away, starts if loop else 0),
         reason=reason,
         doubts=_DOUBTS[absence.kind],
     )
 
 
-def _severity(case: Case, absence: Absence, *, together: bool, loop: bool) -> str:
-    limits = case.limits[NAME]
+def _severity(context: DetectionContext, absence: Absence, *, together: bool, loop: bool) -> str:
+    limits = context.limits[NAME]
     if loop:
         return str(limits["gone" if absence.end is None else "loop"])
     if together:
@@ -74,12 +73,12 @@ def _severity(case: Case, absence: Absence, *, together: bool, loop: bool) -> st
     return str(limits["gone"] if gone else limits["unplanned"])
 
 
-def _attempts(case: Case, absence: Absence) -> tuple[int, str]:
+def _attempts(context: DetectionContext, absence: Absence) -> tuple[int, str]:
     """Count the starts within an absence, and say how those ended that led to nothing.
 
     Killed while it recovers is what an orchestrator does whose patience is shorter than that.
     """
-    spans = [span for span in _spans(case, absence) if span.state in _LIFE]
+    spans = [span for span in _spans(context, absence) if span.state in _LIFE]
     begun = [span for span in spans if span.state == "starting"]
     pairs = list(zip(spans, spans[1:], strict=False))
     begins = ("starting", "recovering")
@@ -98,10 +97,10 @@ def _attempts(case: Case, absence: Absence) -> tuple[int, str]:
 _LIFE = ("starting", "recovering", "stopping", "stopped", "crashed", "up")
 
 
-def _spans(case: Case, absence: Absence) -> Sequence[Span]:
+def _spans(context: DetectionContext, absence: Absence) -> Sequence[Span]:
     return [
         span
-        for span in case.past.lanes.brokers.get(absence.broker, ())
+        for span in context.past.lanes.brokers.get(absence.broker, ())
         if span.begin >= absence.begin and (absence.end is None or span.begin <= absence.end)
     ]
 
@@ -127,11 +126,11 @@ def _loop(broker: int, starts: int, ends: str) -> tuple[str, list[str]]:
     return said, [action]
 
 
-def _asked_again(case: Case, broker: int) -> Iterator[Finding]:
+def _asked_again(context: DetectionContext, broker: int) -> Iterator[Finding]:
     """Find a broker that was stopped in order far more often than a person would."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     window, runs = limits["window"] * SECOND, [
-        one for one in away_by(case, broker) if one.kind == "controlled" and one.end is not None
+        one for one in away_by(context, broker) if one.kind == "controlled" and one.end is not None
     ]  # fmt: skip
     best: list[Absence] = []
     for first in range(len(runs)):
@@ -141,7 +140,7 @@ def _asked_again(case: Case, broker: int) -> Iterator[Finding]:
         return
     begin, end = best[0].begin, best[-1].end or best[-1].begin
     evidence = [place for one in best for place in one.evidence[:1]]
-    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     away = round(sum((one.end or 0) - one.begin for one in best) / SECOND, 1)
     yield Finding(
         detector=NAME,
@@ -177,19 +176,19 @@ def _title(absence: Absence, away: float | None) -> str:
     return f"Broker {absence.broker} {what}{back}"
 
 
-def _why(case: Case, absence: Absence, away: float | None, starts: int) -> str:
+def _why(context: DetectionContext, absence: Absence, away: float | None, starts: int) -> str:
     length = "to the end of the logs" if away is None else f"for {away} s"
     many = (
-        f"; {starts} starts for one return, {case.limits[NAME]['starts']} are a loop"
+        f"; {starts} starts for one return, {context.limits[NAME]['starts']} are a loop"
         if starts
         else ""
     )
     return f"broker {absence.broker} did not serve {length} ({absence.kind}){many}"
 
 
-def _actions(case: Case, absence: Absence) -> list[str]:
+def _actions(context: DetectionContext, absence: Absence) -> list[str]:
     broker = absence.broker
-    back = f"{case.commands.under_replicated()}   # are its replicas in sync again?"
+    back = f"{context.commands.under_replicated()}   # are its replicas in sync again?"
     gone = absence.end is None and absence.kind != "controlled"
     start = [_START.format(broker=broker)] if gone else []
     return [*start, _ACTIONS[absence.kind].format(broker=broker), back]

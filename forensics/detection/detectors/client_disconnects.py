@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.detectors.record_too_large import refused_requests
 from forensics.detection.detectors.unreachable_listener import broker_of, is_up, unreachable
 from forensics.detection.kafka_cli import word
@@ -39,26 +38,26 @@ _WORDS = {
 }
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each client's run of disconnects that no stop of a broker explains."""
-    if not case.sight.tells(*_KINDS):
+    if not context.sight.tells(*_KINDS):
         return
-    limits = case.limits[NAME]
-    told = _Told(case)
+    limits = context.limits[NAME]
+    told = _Told(context)
     by, gather = ["node", "client"], ["kind", "broker", "detail"]
     where = pc.field("kind").isin(list(_KINDS))
-    for one in bursts(case, where, by, limits["gap"], gather, limits["least"], told.keep):
-        yield _finding(case, one, told)
+    for one in bursts(context, where, by, limits["gap"], gather, limits["least"], told.keep):
+        yield _finding(context, one, told)
 
 
 class _Told:
     """What is told of by others: brokers that were away, addresses and requests of no use."""
 
-    def __init__(self, case: Case) -> None:
-        self._case = case
-        self._near = round(case.limits[NAME]["near"] * SECOND)
-        self._lost = {(node, one.broker) for one in unreachable(case) for node in one.nodes}
-        self._large = refused_requests(case)
+    def __init__(self, context: DetectionContext) -> None:
+        self._context = context
+        self._near = round(context.limits[NAME]["near"] * SECOND)
+        self._lost = {(node, one.broker) for one in unreachable(context) for node in one.nodes}
+        self._large = refused_requests(context)
 
     def keep(self, row: Row) -> bool:
         """Whether a disconnect is news."""
@@ -74,9 +73,11 @@ class _Told:
 
     def _is_away(self, broker: int | None, at: int) -> bool:
         """Whether that broker, or any where the line names none, was not up about then."""
-        lanes = self._case.past.lanes.brokers
+        lanes = self._context.past.lanes.brokers
         named = list(lanes) if broker is None else [broker]
-        return any(lanes.get(one) and not is_up(self._case, one, at, self._near) for one in named)
+        return any(
+            lanes.get(one) and not is_up(self._context, one, at, self._near) for one in named
+        )
 
     def large(self, burst: Burst) -> bool:
         """Whether a broker closed these connections because of what the client sent."""
@@ -89,17 +90,17 @@ class _Told:
         )
 
 
-def _finding(case: Case, one: Burst, told: _Told) -> Finding:
+def _finding(context: DetectionContext, one: Burst, told: _Told) -> Finding:
     node, client = one.subject
     name = client or node or "unknown"
     brokers = sorted({broker for number in one.values("broker")
                       if (broker := broker_of(number)) is not None})  # fmt: skip
-    seen = [broker for broker in brokers if case.past.lanes.brokers.get(broker)]
-    confidence, reason = sureness(case, one.begin, one.end, one.first, stated=False)
+    seen = [broker for broker in brokers if context.past.lanes.brokers.get(broker)]
+    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=False)
     large = told.large(one)
     return Finding(
         detector=NAME,
-        severity=_severity(case, one, large=large, known=bool(seen)),
+        severity=_severity(context, one, large=large, known=bool(seen)),
         confidence=confidence,
         title=f"{name} lost its connections {one.count} times in {one.seconds:g} s"
         + (f", to {_named(brokers)}" if brokers else ""),
@@ -126,16 +127,16 @@ def _finding(case: Case, one: Burst, told: _Told) -> Finding:
                 "idle time-out has to be longer than connections.max.idle.ms."
             ),
         ],
-        why=f"{one.count} disconnects, no two more than {case.limits[NAME]['gap']} s apart, while "
-        f"the brokers were up (at least {case.limits[NAME]['least']}; {one.seconds:g} s of at "
-        f"least {case.limits[NAME]['lasting']} s)",
+        why=f"{one.count} disconnects, no two more than {context.limits[NAME]['gap']} s apart, "
+        f"while the brokers were up (at least {context.limits[NAME]['least']}; {one.seconds:g} s "
+        f"of at least {context.limits[NAME]['lasting']} s)",
         reason=reason,
         doubts=[] if seen else ["No log of these brokers is there: they may have been down."],
     )
 
 
-def _severity(case: Case, one: Burst, *, large: bool, known: bool) -> str:
-    limits = case.limits[NAME]
+def _severity(context: DetectionContext, one: Burst, *, large: bool, known: bool) -> str:
+    limits = context.limits[NAME]
     if large:
         return str(limits["explained"])
     if not known:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import word
 from forensics.lib.time_units import MINUTE
 from forensics.run_output.findings import Finding, iso_time
@@ -21,26 +21,26 @@ _SHOWN = 4
 _TOLD = ("partition_state", "broker_registered", "group_joined", "controller_elected")
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each node that is off by more than its own uncertainty."""
-    zones = {row["zone_shift_minutes"] for row in case.past.clocks.rows if row["anchors"]}
-    for row in case.past.clocks.rows:
+    zones = {row["zone_shift_minutes"] for row in context.past.clocks.rows if row["anchors"]}
+    for row in context.past.clocks.rows:
         offset, doubt = row["offset_ms"] or 0, row["uncertainty_ms"] or 0
-        least = max(case.limits[NAME]["least"] * 1000, doubt)
+        least = max(context.limits[NAME]["least"] * 1000, doubt)
         odd_zone = row["zone_shift_minutes"] != 0 and len(zones) > 1
         if row["anchors"] and (abs(offset) > least or odd_zone):
-            yield from _finding(case, row)
+            yield from _finding(context, row)
 
 
-def _finding(case: Case, row: Mapping[str, Any]) -> Iterator[Finding]:
+def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Finding]:
     node, offset, zone = row["node"], row["offset_ms"] or 0, row["zone_shift_minutes"]
-    seen = _examples(case, row)
+    seen = _examples(context, row)
     if not seen:
         return
-    off = abs(offset) >= case.limits[NAME]["medium"] * 1000
+    off = abs(offset) >= context.limits[NAME]["medium"] * 1000
     kind = "step" if row.get("kind") == "step" else "zone" if zone and not off else "drift"
     digits = node.rpartition("-")[2]
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     confidence, reason = _sure(row, off=off)
     yield Finding(
         detector=NAME,
@@ -95,17 +95,17 @@ def _why(limits: Mapping[str, Any], row: Mapping[str, Any], kind: str) -> str:
     )
 
 
-def _examples(case: Case, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _examples(context: DetectionContext, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Find lines that other nodes tell too, for a step some on either side of it."""
     mine = pc.field("node") == row["node"]
     news = mine & pc.field("telling").is_null()
     for kind in _TOLD:
-        seen = case.first(kind, _SHOWN, news)
-        course = case.past.clocks.models.get(row["node"])
+        seen = context.first(kind, _SHOWN, news)
+        course = context.past.clocks.models.get(row["node"])
         if seen and course and course.steps:
             zone = row["zone_shift_minutes"] * MINUTE
             turn = pa.scalar(course.steps[-1].high + zone, pa.timestamp("us", "UTC"))
-            after = case.first(kind, _SHOWN // 2, news & (pc.field("ts") > turn))
+            after = context.first(kind, _SHOWN // 2, news & (pc.field("ts") > turn))
             seen = seen[: _SHOWN - len(after)] + [one for one in after if one not in seen]
         if seen:
             return seen

@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row, by_time
+from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.requirements import Needs
 from forensics.detection.shared.min_isr import minimums
 from forensics.run_output.findings import Finding
@@ -47,26 +46,26 @@ class Risk:
     met: str = ""
 
 
-def risks(case: Case, limits: Mapping[str, Any]) -> Iterator[Risk]:
+def risks(context: DetectionContext, limits: Mapping[str, Any]) -> Iterator[Risk]:
     """Yield the risks that the settings hold, each once."""
-    told = sorted(_told(case), key=by_time)
-    yield from _unclean(case, told)
-    yield from _replicas(case, told)
-    yield from _acks(case, told)
-    yield from _short(case, told, _LAG, "lag-time", limits["lag"])
-    session = _SESSIONS[case.past.context.kraft]
-    least = limits["broker_session" if case.past.context.kraft else "zookeeper_session"]
-    yield from _short(case, told, session, "session-time-out", least)
+    told = sorted(_told(context), key=by_time)
+    yield from _unclean(context, told)
+    yield from _replicas(context, told)
+    yield from _acks(context, told)
+    yield from _short(context, told, _LAG, "lag-time", limits["lag"])
+    session = _SESSIONS[context.past.context.kraft]
+    least = limits["broker_session" if context.past.context.kraft else "zookeeper_session"]
+    yield from _short(context, told, session, "session-time-out", least)
 
 
-def _told(case: Case) -> Iterator[Row]:
+def _told(context: DetectionContext) -> Iterator[Row]:
     """Read the settings: of each node, client and topic each value once."""
     kind, setting = pc.field("kind"), pc.field("setting")
     where = (kind == "setting_seen") & setting.isin(list(_SETTINGS))
     where |= (kind == "client_setting_seen") & (setting == "acks")
     where |= kind == "config_set"
     seen: set[tuple[object, ...]] = set()
-    for row in case.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
+    for row in context.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
         names = ("kind", "node", "client", "topic", "broker", "setting", "value", "detail")
         key = tuple(row[name] for name in names)
         if key not in seen and len(seen) < _MOST * _MOST:
@@ -74,7 +73,7 @@ def _told(case: Case) -> Iterator[Row]:
             yield row
 
 
-def _unclean(case: Case, told: list[Row]) -> Iterator[Risk]:
+def _unclean(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
     own = [row for row in told if row["setting"] == UNCLEAN and row["value"] == "true"]
     set_on = [
         row
@@ -89,16 +88,16 @@ def _unclean(case: Case, told: list[Row]) -> Iterator[Risk]:
     where = pc.field("clean") == False  # noqa: E712
     if not everywhere:
         where &= pc.field("topic").isin(sorted(topics))
-    elected = next(case.each("leadership", where, ["topic"]), None)
+    elected = next(context.each("leadership", where, ["topic"]), None)
     met = f"a replica out of sync was elected for {elected['topic']}" if elected else ""
     yield Risk("unclean-elections", UNCLEAN, "true", places[:_MOST],
                set() if everywhere else topics, _brokers(own), met=met)  # fmt: skip
 
 
-def _replicas(case: Case, told: list[Row]) -> Iterator[Risk]:
+def _replicas(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
     """Compare the minimum with the replicas that partitions have."""
-    counts = _counts(case)
-    known = minimums(case)
+    counts = _counts(context)
+    known = minimums(context)
     named = [row for row in told
              if row["setting"] == _MINIMUM or _MINIMUM_SET.search(row["detail"] or "")]  # fmt: skip
     groups: dict[tuple[str, int], set[str]] = {}
@@ -112,23 +111,23 @@ def _replicas(case: Case, told: list[Row]) -> Iterator[Risk]:
         places = [row for row in named if row["topic"] is None or row["topic"] in topics]
         if places:
             yield Risk(name, _MINIMUM, str(least), places[:_MOST], topics,
-                       met=_refused(case, topics))  # fmt: skip
+                       met=_refused(context, topics))  # fmt: skip
     alone = {topic for topic, count in counts.items() if count == 1}
-    if alone and len(case.past.lanes.brokers) > 1:
-        yield from _alone(case, alone)
+    if alone and len(context.past.lanes.brokers) > 1:
+        yield from _alone(context, alone)
 
 
-def _alone(case: Case, alone: set[str]) -> Iterator[Risk]:
+def _alone(context: DetectionContext, alone: set[str]) -> Iterator[Risk]:
     where = pc.field("topic").isin(sorted(alone)[:_MOST]) & pc.field("replicas").is_valid()
-    rows = case.each("leadership", where, ["topic", "evidence"])
+    rows = context.each("leadership", where, ["topic", "evidence"])
     first: list[Row] = next((row["evidence"] for row in rows if row["evidence"]), [])
-    places = [row for row in case.places(first) if "at" in row]
+    places = [row for row in context.places(first) if "at" in row]
     # A broker that is stopped on purpose takes its only replicas with it, as everybody knows.
     lost = pc.field("topic").isin(sorted(alone)[:_MOST]) & (pc.field("leader") == -1)
     gone = next(
         (row["topic"]
-         for row in case.each("leadership", lost, ["topic", "started_at", "previous_leader"])
-         if row["started_at"] is not None and _unplanned(case, row)),
+         for row in context.each("leadership", lost, ["topic", "started_at", "previous_leader"])
+         if row["started_at"] is not None and _unplanned(context, row)),
         None,
     )  # fmt: skip
     if places:
@@ -136,24 +135,26 @@ def _alone(case: Case, alone: set[str]) -> Iterator[Risk]:
                    met=f"{gone} had no leader" if gone else "")  # fmt: skip
 
 
-def _unplanned(case: Case, row: Row) -> bool:
+def _unplanned(context: DetectionContext, row: Row) -> bool:
     return any(
         absence.broker == row["previous_leader"]
         and absence.kind != "controlled"
-        and absence.begin <= row["started_at"] <= (absence.end or case.end)
-        for absence in case.away
+        and absence.begin <= row["started_at"] <= (absence.end or context.end)
+        for absence in context.away
     )
 
 
-def _acks(case: Case, told: list[Row]) -> Iterator[Risk]:
+def _acks(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
     """Tell of producers that do not wait for followers, where records were lost."""
     weak = [row for row in told
             if row["kind"] == "client_setting_seen" and row["value"] in ("0", "1")]  # fmt: skip
     if not weak:
         return
-    cut = case.some("cuts", 1)
+    cut = context.some("cuts", 1)
     unclean = pc.field("clean") == False  # noqa: E712
-    lost = cut or [row for row in [next(case.each("leadership", unclean, ["topic"]), None)] if row]
+    lost = cut or [
+        row for row in [next(context.each("leadership", unclean, ["topic"]), None)] if row
+    ]
     if lost:
         clients = {str(row["client"] or row["node"]) for row in weak}
         values = sorted({row["value"] for row in weak})
@@ -161,14 +162,16 @@ def _acks(case: Case, told: list[Row]) -> Iterator[Risk]:
                    met=f"records of {lost[0]['topic']} were cut")  # fmt: skip
 
 
-def _short(case: Case, told: list[Row], setting: str, name: str, least: float) -> Iterator[Risk]:
+def _short(
+    context: DetectionContext, told: list[Row], setting: str, name: str, least: float
+) -> Iterator[Risk]:
     """Tell of a time-out below what Kafka ever gave by itself."""
     rows = [row for row in told if row["setting"] == setting and (row["value"] or "").isdigit()]
     below = [row for row in rows if int(row["value"]) < least * 1000]
     if below:
         brokers = _brokers(below)
         paused = sorted(
-            {one.broker for one in case.away if one.kind == "pause" and one.broker in brokers}
+            {one.broker for one in context.away if one.kind == "pause" and one.broker in brokers}
         )
         met = f"broker {paused[0]} was given up while it lived" if paused else ""
         value = min((row["value"] for row in below), key=int)
@@ -181,21 +184,21 @@ def _brokers(rows: list[Row]) -> set[int]:
     return {int(end) for end in ends if end.isdecimal()}
 
 
-def _refused(case: Case, topics: set[str]) -> str:
+def _refused(context: DetectionContext, topics: set[str]) -> str:
     kinds = ("append_failed", "client_error", "produce_failed", "send_failed")
-    if not case.sight.tells(*kinds):
+    if not context.sight.tells(*kinds):
         return ""
     where = pc.field("kind").isin(list(kinds)) & pc.field("topic").isin(sorted(topics))
     where &= pc.field("error") == "NOT_ENOUGH_REPLICAS"
-    row = next(case.each("events", where, ["topic"]), None)
+    row = next(context.each("events", where, ["topic"]), None)
     return f"records of {row['topic']} were refused" if row else ""
 
 
-def _counts(case: Case) -> dict[str, int]:
+def _counts(context: DetectionContext) -> dict[str, int]:
     """Count for each topic the replicas of the partition that has the fewest."""
     found: dict[str, int] = {}
     where = pc.field("replicas").is_valid()
-    for batch in case.batches("leadership", where, ["topic", "replicas"]):
+    for batch in context.batches("leadership", where, ["topic", "replicas"]):
         table = pa.table(
             {"topic": batch["topic"], "count": pc.list_value_length(batch["replicas"])}
         )
@@ -214,17 +217,17 @@ NEEDS = Needs(
 _NAMED = 3
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each risk that settings hold."""
-    for risk in risks(case, case.limits[NAME]):
-        yield _finding(case, risk)
+    for risk in risks(context, context.limits[NAME]):
+        yield _finding(context, risk)
 
 
-def _finding(case: Case, risk: Risk) -> Finding:
-    limits = case.limits[NAME]
+def _finding(context: DetectionContext, risk: Risk) -> Finding:
+    limits = context.limits[NAME]
     begin = min(row["at"] for row in risk.places)
     end = max(row["at"] for row in risk.places)
-    confidence, reason = sureness(case, begin, end, risk.places, stated=True)
+    confidence, reason = context.confidence(begin, end, risk.places, stated=True)
     title, explanation, advice = _WORDS[risk.name]
     about = _some(risk.topics) or _some(risk.clients) or "the cluster"
     return Finding(
@@ -246,19 +249,19 @@ def _finding(case: Case, risk: Risk) -> Finding:
             "met": risk.met,
         },
         explanation=explanation + (f" It did: {risk.met}." if risk.met else ""),
-        actions=[*_commands(case, risk), advice],
+        actions=[*_commands(context, risk), advice],
         why=f"{risk.setting} = {risk.value}" + (f"; {risk.met}" if risk.met else ""),
         reason=reason,
         doubts=_DOUBTS,
     )
 
 
-def _commands(case: Case, risk: Risk) -> list[str]:
+def _commands(context: DetectionContext, risk: Risk) -> list[str]:
     if risk.topics:
-        return [f"{case.commands.topic_config(min(risk.topics))}   # still so?"]
+        return [f"{context.commands.topic_config(min(risk.topics))}   # still so?"]
     if risk.brokers:
         broker = min(risk.brokers)
-        return [f"{case.commands.broker_config(broker, risk.setting)}   # still so?"]
+        return [f"{context.commands.broker_config(broker, risk.setting)}   # still so?"]
     return []
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.kafka_cli import word
 from forensics.detection.requirements import BROKERS
 from forensics.detection.shared.event_sessions import Burst, bursts
@@ -20,14 +19,16 @@ _FILES = "too many open files"
 _SHOWN = 20
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each node and each of the two limits."""
-    if not case.sight.tells(_REJECTED, _LISTENER):
+    if not context.sight.tells(_REJECTED, _LISTENER):
         return
     where = pc.field("kind").isin([_REJECTED, _LISTENER])
     gather = ["value", "count", "broker", "detail"]
-    for one in bursts(case, where, ["node", "kind"], case.limits[NAME]["gap"], gather, keep=_full):
-        yield _finding(case, one)
+    for one in bursts(
+        context, where, ["node", "kind"], context.limits[NAME]["gap"], gather, keep=_full
+    ):
+        yield _finding(context, one)
 
 
 def _full(row: Row) -> bool:
@@ -35,17 +36,17 @@ def _full(row: Row) -> bool:
     return row["kind"] == _REJECTED or _FILES in (row["detail"] or "").lower()
 
 
-def _finding(case: Case, one: Burst) -> Finding:
+def _finding(context: DetectionContext, one: Burst) -> Finding:
     node, kind = one.subject
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     files = kind == _LISTENER
     addresses = {
         str(value).lstrip("/"): count
         for value, count in one.seen["value"].most_common(_SHOWN) if value
     }  # fmt: skip
     allowed = max((count for count in one.values("count")), default=None)
-    confidence, reason = sureness(case, one.begin, one.end, one.first, stated=True)
-    severity = limits["files"] if files else _severity(case, one)
+    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
+    severity = limits["files"] if files else _severity(context, one)
     return Finding(
         detector=NAME,
         severity=str(severity),
@@ -71,8 +72,8 @@ def _finding(case: Case, one: Burst) -> Finding:
     )
 
 
-def _severity(case: Case, one: Burst) -> str:
-    limits = case.limits[NAME]
+def _severity(context: DetectionContext, one: Burst) -> str:
+    limits = context.limits[NAME]
     return str(limits["many"] if one.count >= limits["least"] else limits["few"])
 
 

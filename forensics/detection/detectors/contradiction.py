@@ -4,34 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row, name_of
+from forensics.detection.context import DetectionContext, Row, name_of
 from forensics.history.nodes.controller_terms import EpochConflict
 from forensics.run_output.findings import Finding
 
 NAME = "contradiction"
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each promise that is broken, and for each epoch with two rulers."""
     groups: dict[tuple[str, bool], list[Row]] = {}
-    most = case.limits[NAME]["most"]
-    unread = case.beyond("breaches", most)
-    for row in case.some("breaches", most):
+    most = context.limits[NAME]["most"]
+    unread = context.beyond("breaches", most)
+    for row in context.some("breaches", most):
         groups.setdefault((row["invariant"], bool(row["alone"])), []).append(row)
     for invariant, alone in sorted(groups):
-        yield _finding(case, invariant, groups[invariant, alone], unread, alone=alone)
-    for rivalry in case.past.lanes.terms.conflicts:
-        yield _rivalry(case, rivalry)
+        yield _finding(context, invariant, groups[invariant, alone], unread, alone=alone)
+    for rivalry in context.past.lanes.terms.conflicts:
+        yield _rivalry(context, rivalry)
 
 
-def _rivalry(case: Case, rivalry: EpochConflict) -> Finding:
+def _rivalry(context: DetectionContext, rivalry: EpochConflict) -> Finding:
     begin = min(place["at"] for place in rivalry.evidence)
     end = max(place["at"] for place in rivalry.evidence)
-    confidence, reason = sureness(case, begin, end, rivalry.evidence, stated=False)
+    confidence, reason = context.confidence(begin, end, rivalry.evidence, stated=False)
     return Finding(
         detector=NAME,
-        severity=str(case.limits[NAME]["rivalry"]),
+        severity=str(context.limits[NAME]["rivalry"]),
         confidence=confidence,
         title=rivalry.title,
         begin=begin,
@@ -47,7 +46,7 @@ def _rivalry(case: Case, rivalry: EpochConflict) -> Finding:
 
 
 def _finding(
-    case: Case, invariant: str, rows: Sequence[Row], unread: int, *, alone: bool
+    context: DetectionContext, invariant: str, rows: Sequence[Row], unread: int, *, alone: bool
 ) -> Finding:
     ordered = sorted(rows, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
     names = sorted({name_of(row) for row in ordered})
@@ -55,12 +54,12 @@ def _finding(
     others = len(names) - 1
     more = f", and {others} partition{'' if others == 1 else 's'} more" if others else ""
     begin, end = first["started_at"], ordered[-1]["started_at"]
-    evidence = case.places(one for row in ordered[:_SHOWN] for one in row["evidence"])
-    confidence, reason = sureness(case, begin, end, evidence, stated=False)
+    evidence = context.places(one for row in ordered[:_SHOWN] for one in row["evidence"])
+    confidence, reason = context.confidence(begin, end, evidence, stated=False)
     count = sum(_breaches(ordered).values())
     return Finding(
         detector=NAME,
-        severity=str(case.limits[NAME]["alone" if alone else "broken"]),
+        severity=str(context.limits[NAME]["alone" if alone else "broken"]),
         confidence="possible" if alone else confidence,
         title=f"Lines about {name_of(first)} contradict each other: {first['detail']}{more}",
         begin=begin,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import word
 from forensics.history.nodes.controller_terms import ControllerTerm
 from forensics.lib.time_units import SECOND
@@ -18,18 +17,18 @@ _BLUR = SECOND
 _NAMED = 5
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each run of changes that come closely one after the other."""
-    limits = case.limits[NAME]
-    reigns = case.past.lanes.controllers
+    limits = context.limits[NAME]
+    reigns = context.past.lanes.controllers
     if len(reigns) <= limits["changes"]:
         return
-    stops = [(row["node"], row["at"]) for row in case.events("process_stopping")]
+    stops = [(row["node"], row["at"]) for row in context.events("process_stopping")]
     changes = [
         (before, after)
         for before, after in zip(reigns, reigns[1:], strict=False)
-        if (before[1] != after[1] or _fell(case, before, after[2].begin))
-        and not _planned(case, stops, before, after[2].begin)
+        if (before[1] != after[1] or _fell(context, before, after[2].begin))
+        and not _planned(context, stops, before, after[2].begin)
     ]
     run: list[tuple[ControllerTerm, ControllerTerm]] = []
     for change in [*changes, None]:
@@ -37,45 +36,47 @@ def find(case: Case) -> Iterator[Finding]:
             run and change[1][2].begin - run[0][1][2].begin > limits["window"] * SECOND
         )
         if far and len(run) >= limits["changes"]:
-            yield _finding(case, run)
+            yield _finding(context, run)
         run = [] if far else run
         if change is not None:
             run.append(change)
 
 
-def _fell(case: Case, before: ControllerTerm, moment: int) -> bool:
+def _fell(context: DetectionContext, before: ControllerTerm, moment: int) -> bool:
     """Whether who was in office died meanwhile: it is another office when the same node has it."""
     _, owner, span = before
     return any(
         one.broker == owner and one.kind == "crash" and span.begin < one.begin <= moment
-        for one in case.away
+        for one in context.away
     )
 
 
 def _planned(
-    case: Case, stops: Sequence[tuple[str, int]], before: ControllerTerm, moment: int
+    context: DetectionContext, stops: Sequence[tuple[str, int]], before: ControllerTerm, moment: int
 ) -> bool:
     """Whether who was in office was being stopped on purpose: then another one must follow."""
     node, owner, _ = before
-    near = case.limits[NAME]["near"] * SECOND
+    near = context.limits[NAME]["near"] * SECOND
     # A start that fails stops, too: by then the office was lost.
-    dead = [one for one in case.away if one.broker == owner and one.kind == "crash"]
+    dead = [one for one in context.away if one.broker == owner and one.kind == "crash"]
     told = [
         at
         for one, at in stops
         if one == node and not any(d.begin <= at <= (d.end or at) for d in dead)
     ]
-    told += [one.begin for one in case.away if one.broker == owner and one.kind == "controlled"]
+    told += [one.begin for one in context.away if one.broker == owner and one.kind == "controlled"]
     # What comes after the change did not bring it about, but for clocks that are a little off.
     return any(-_BLUR <= moment - at <= near for at in told)
 
 
-def _finding(case: Case, run: list[tuple[ControllerTerm, ControllerTerm]]) -> Finding:
-    limits = case.limits[NAME]
+def _finding(
+    context: DetectionContext, run: list[tuple[ControllerTerm, ControllerTerm]]
+) -> Finding:
+    limits = context.limits[NAME]
     spans = [after[2] for _, after in run]
     begin, end = spans[0].begin, spans[-1].begin
     evidence = [place for span in spans for place in span.evidence]
-    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     lost = [before[0] for before, _ in run]
     often, times = Counter(lost).most_common(1)[0]
     return Finding(
@@ -95,7 +96,7 @@ def _finding(case: Case, run: list[tuple[ControllerTerm, ControllerTerm]]) -> Fi
         " in: every failure in that time takes longer."
         + (f" {often} lost the office {times} times." if times > 1 else ""),
         actions=[
-            f"{case.commands.controller()}   # who is it now, and since which epoch?",
+            f"{context.commands.controller()}   # who is it now, and since which epoch?",
             _LOOK.format(nodes=", ".join(word(one) for one in sorted(set(lost))[:_NAMED])),
         ],
         why=f"{len(run)} changes within {round((end - begin) / SECOND)} s that no planned stop"

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, by_time
+from forensics.detection.context import DetectionContext, by_time
 from forensics.detection.kafka_cli import word
 from forensics.detection.shared.event_sessions import Burst, bursts
 from forensics.run_output.findings import Finding
@@ -31,46 +30,46 @@ _REASONS = (
 )
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each directory of a broker, and for each that only others tell of."""
-    if not case.sight.tells(*_OWN, *_SEEN):
+    if not context.sight.tells(*_OWN, *_SEEN):
         return
-    gap = case.limits[NAME]["gap"]
+    gap = context.limits[NAME]["gap"]
     where = pc.field("kind").isin(list(_OWN)) & pc.field("log_dir").is_valid()
-    own = bursts(case, where, ["node", "log_dir"], gap, ["error", "detail", "kind", "broker"])
-    names = _partitions(case, own)
+    own = bursts(context, where, ["node", "log_dir"], gap, ["error", "detail", "kind", "broker"])
+    names = _partitions(context, own)
     told: set[int] = set()
     for one in own:
-        finding = _failed(case, one, names[one.subject])
+        finding = _failed(context, one, names[one.subject])
         told.update(finding.brokers)
         yield finding
-    for one in bursts(case, pc.field("kind").isin(list(_SEEN)), ["broker"], gap, ["detail"]):
+    for one in bursts(context, pc.field("kind").isin(list(_SEEN)), ["broker"], gap, ["detail"]):
         if one.subject[0] is not None and one.subject[0] not in told:
-            yield _seen(case, one)
+            yield _seen(context, one)
 
 
-def _partitions(case: Case, own: Sequence[Burst]) -> Mapping[object, set[str]]:
+def _partitions(context: DetectionContext, own: Sequence[Burst]) -> Mapping[object, set[str]]:
     """Name partitions of each directory."""
     found: dict[object, set[str]] = {one.subject: set() for one in own}
     where = pc.field("kind").isin(list(_OWN)) & pc.field("log_dir").is_valid()
     where &= pc.field("partition").is_valid()
-    for row in case.each("events", where, ["node", "log_dir", "topic", "partition"]):
+    for row in context.each("events", where, ["node", "log_dir", "topic", "partition"]):
         mine = found.get((row["node"], row["log_dir"]))
         if mine is not None and len(mine) < _NAMES:
             mine.add(f"{row['topic']}-{row['partition']}")
     return found
 
 
-def _failed(case: Case, one: Burst, names: set[str]) -> Finding:
+def _failed(context: DetectionContext, one: Burst, names: set[str]) -> Finding:
     node, log_dir = one.subject
     broker = _broker(node, one)
     error = _error(one)
     reason = next((name for name, words in _REASONS if words.search(error or "")), "other")
-    confidence, sure = sureness(case, one.begin, one.end, one.first, stated=True)
+    confidence, sure = context.confidence(one.begin, one.end, one.first, stated=True)
     where = f"Broker {broker}" if broker is not None else str(node)
     return Finding(
         detector=NAME,
-        severity=case.limits[NAME]["severity"],
+        severity=context.limits[NAME]["severity"],
         confidence=confidence,
         title=f"{where}: log directory {log_dir} {_TITLES[reason]}",
         begin=one.begin,
@@ -87,19 +86,19 @@ def _failed(case: Case, one: Burst, names: set[str]) -> Finding:
             "partitions": len(names),
         },
         explanation=_MECHANISM + _MEANINGS[reason],
-        actions=_actions(case, broker, log_dir, reason),
+        actions=_actions(context, broker, log_dir, reason),
         why=f"{one.count} lines tell that {log_dir} cannot be used",
         reason=sure,
         doubts=[_FIRST],
     )
 
 
-def _seen(case: Case, one: Burst) -> Finding:
+def _seen(context: DetectionContext, one: Burst) -> Finding:
     broker = one.subject[0]
-    confidence, sure = sureness(case, one.begin, one.end, one.first, stated=True)
+    confidence, sure = context.confidence(one.begin, one.end, one.first, stated=True)
     return Finding(
         detector=NAME,
-        severity=case.limits[NAME]["severity"],
+        severity=context.limits[NAME]["severity"],
         confidence=confidence,
         title=f"Broker {broker}: a log directory failed, as the controller was told",
         begin=one.begin,
@@ -109,7 +108,7 @@ def _seen(case: Case, one: Burst) -> Finding:
         measures={"broker": broker, "log_dir": None, "error": None, "reason": "other",
                   "lines": one.count, "partitions": 0},
         explanation=_MECHANISM + "The broker's own log, which names the error, is not here.",
-        actions=[case.commands.log_dirs(broker), f"Collect the server.log of broker {broker}."],
+        actions=[context.commands.log_dirs(broker), f"Collect the server.log of broker {broker}."],
         why=f"{one.count} lines of the controller tell of it",
         reason=sure,
         doubts=[_FIRST],
@@ -131,9 +130,11 @@ def _error(one: Burst) -> str | None:
     return max(errors, key=lambda name: (errors[name], name), default=None)
 
 
-def _actions(case: Case, broker: int | None, log_dir: str, reason: str) -> list[str]:
+def _actions(context: DetectionContext, broker: int | None, log_dir: str, reason: str) -> list[str]:
     look = (
-        [] if broker is None else [f"{case.commands.log_dirs(broker)}   # which are offline now?"]
+        []
+        if broker is None
+        else [f"{context.commands.log_dirs(broker)}   # which are offline now?"]
     )
     return [*look, _LOOKS[reason].format(word(log_dir)), _DO_NOT]
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import EXEMPLARY, Case
+from forensics.detection.context import EXEMPLARY, DetectionContext
 from forensics.detection.requirements import Needs
 from forensics.detection.shared.event_sessions import Burst, bursts
 from forensics.detection.shared.leader_moves import reigns_of
@@ -32,40 +31,40 @@ _CLASS_OF = {
 _SHOWN = 10
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each stroke, by what is wrong."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     where = pc.field("kind").isin(list(_CLASS_OF)) & pc.field("topic").is_valid()
     where &= pc.field("partition").is_valid()
     subject = ["topic", "partition", "kind"]
-    found = bursts(case, where, subject, limits["stroke"], ["node", "high_watermark", "cut_to"])
-    own = _unexplained(case, found)
+    found = bursts(context, where, subject, limits["stroke"], ["node", "high_watermark", "cut_to"])
+    own = _unexplained(context, found)
     for what in ("committed", "torn", "behind"):
         mine = [one for one in own if _CLASS_OF[one.subject[2]] == what]
         for group in _strokes(mine, limits["stroke"] * SECOND):
-            yield _finding(case, what, group)
+            yield _finding(context, what, group)
 
 
-def _unexplained(case: Case, found: Sequence[Burst]) -> list[Burst]:
+def _unexplained(context: DetectionContext, found: Sequence[Burst]) -> list[Burst]:
     """Leave out what changes of leader explain."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     names = {_name(one) for one in found}
     unclean: dict[str, int] = {}
     changes: dict[str, list[int]] = {}
-    for row in reigns_of(case, names, ["clean"]) if names else ():
+    for row in reigns_of(context, names, ["clean"]) if names else ():
         name, begin = f"{row['topic']}-{row['partition']}", row["started_at"]
         if row["clean"] is False:
             # One whose moment nobody tells may lie before all of it.
             unclean[name] = min(begin or 0, unclean.get(name, begin or 0))
         elif begin is not None:
             changes.setdefault(name, []).append(begin)
-    told = _told_of_cuts(case)
+    told = _told_of_cuts(context)
     own = []
     for one in found:
         name, kind = _name(one), one.subject[2]
         if unclean.get(name, one.end + 1) <= one.end:
             continue
-        if kind == "high_watermark_fell" and _is_usual(case, one, changes.get(name, ())):
+        if kind == "high_watermark_fell" and _is_usual(context, one, changes.get(name, ())):
             continue
         if kind == "truncated_below_high_watermark" and name in told:
             continue
@@ -75,20 +74,20 @@ def _unexplained(case: Case, found: Sequence[Burst]) -> list[Burst]:
     return own
 
 
-def _is_usual(case: Case, one: Burst, changes: Sequence[int]) -> bool:
+def _is_usual(context: DetectionContext, one: Burst, changes: Sequence[int]) -> bool:
     """Whether the broker began to follow another leader just then, or came back to do so."""
-    near = case.limits[NAME]["near"] * SECOND
+    near = context.limits[NAME]["near"] * SECOND
     back = [
         absence.end
-        for absence in case.away
+        for absence in context.away
         if absence.end is not None and f"broker-{absence.broker}" in one.seen["node"]
     ]
     return any(one.begin - near <= moment <= one.end + near for moment in (*changes, *back))
 
 
-def _told_of_cuts(case: Case) -> set[str]:
+def _told_of_cuts(context: DetectionContext) -> set[str]:
     """Name the partitions of which it is told that their logs were cut as deep as that."""
-    rows = case.some("cuts", case.limits["truncation"]["most"])
+    rows = context.some("cuts", context.limits["truncation"]["most"])
     deep = [row for row in rows if row["unclean"] or (row["high_watermark"] or 0) > row["cut_to"]]
     return {f"{row['topic']}-{row['partition']}" for row in deep}
 
@@ -108,12 +107,12 @@ def _strokes(found: Sequence[Burst], gap: int) -> Iterator[list[Burst]]:
         yield group
 
 
-def _finding(case: Case, what: str, group: Sequence[Burst]) -> Finding:
-    limits = case.limits[NAME]
+def _finding(context: DetectionContext, what: str, group: Sequence[Burst]) -> Finding:
+    limits = context.limits[NAME]
     begin, end = min(one.begin for one in group), max(one.end for one in group)
     names = sorted({_name(one) for one in group})
     evidence = [row for one in group[:EXEMPLARY] for row in one.first[:_SHOWN]]
-    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     kinds = sorted({one.subject[2] for one in group})
     nodes = sorted({node for one in group for node in one.values("node")})
     topic, _, number = names[0].rpartition("-")
@@ -135,8 +134,8 @@ def _finding(case: Case, what: str, group: Sequence[Burst]) -> Finding:
         },
         explanation=_EXPLANATIONS[what],
         actions=[
-            case.commands.leader_epochs(topic, int(number)),
-            f"{case.commands.verify_replicas(topic)}   # reads the whole topic",
+            context.commands.leader_epochs(topic, int(number)),
+            f"{context.commands.verify_replicas(topic)}   # reads the whole topic",
             _DO_NOT,
         ],
         why=_why(limits, what, group),

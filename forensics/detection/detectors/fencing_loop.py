@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
 from forensics.detection.shared.broker_absences import alone, away_by, registered, shared, way_of
 from forensics.detection.shared.process_stalls import stalls
@@ -18,30 +17,30 @@ NEEDS = SERVERS
 _GREP = "grep -E 'heartbeat|RPC got timed out' server.log"
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each broker in a loop, and one for what all of them have in common."""
-    if not case.past.context.kraft or not case.away:
+    if not context.past.context.kraft or not context.away:
         return
-    lone, crowd, starts = alone(case), shared(case), registered(case)
+    lone, crowd, starts = alone(context), shared(context), registered(context)
     still = None
-    for broker in sorted({one.broker for one in case.away}):
+    for broker in sorted({one.broker for one in context.away}):
         lived = [
             one
-            for one in away_by(case, broker)
+            for one in away_by(context, broker)
             if one.fencing is not None
             and one.kind in ("pause", "gone", "unknown")
             and way_of(one, starts.get(broker, ())) == "pause"
             and (one.broker, one.begin) not in lone | crowd
         ]
-        run = _busiest(case, lived)
-        if len(run) >= case.limits[NAME]["cycles"]:
-            still = _stood_still(case) if still is None else still
-            yield _finding(case, broker, run, _hung(run, still))
-    yield from _together(case, [one for one in case.away if (one.broker, one.begin) in crowd])
+        run = _busiest(context, lived)
+        if len(run) >= context.limits[NAME]["cycles"]:
+            still = _stood_still(context) if still is None else still
+            yield _finding(context, broker, run, _hung(run, still))
+    yield from _together(context, [one for one in context.away if (one.broker, one.begin) in crowd])
 
 
-def _busiest(case: Case, absences: Sequence[Absence]) -> list[Absence]:
-    window = case.limits[NAME]["window"] * SECOND
+def _busiest(context: DetectionContext, absences: Sequence[Absence]) -> list[Absence]:
+    window = context.limits[NAME]["window"] * SECOND
     best: list[Absence] = []
     for first in range(len(absences)):
         run = [one for one in absences[first:] if one.begin - absences[first].begin <= window]
@@ -49,8 +48,8 @@ def _busiest(case: Case, absences: Sequence[Absence]) -> list[Absence]:
     return best
 
 
-def _stood_still(case: Case) -> list[tuple[str, int, int]]:
-    found = stalls(case, case.limits["long-pause"]["least"])
+def _stood_still(context: DetectionContext) -> list[tuple[str, int, int]]:
+    found = stalls(context, context.limits["long-pause"]["least"])
     return [(one.node, one.begin, one.end) for one in found]
 
 
@@ -62,11 +61,11 @@ def _hung(run: Sequence[Absence], still: Sequence[tuple[str, int, int]]) -> int:
     )
 
 
-def _finding(case: Case, broker: int, run: Sequence[Absence], hung: int) -> Finding:
-    limits = case.limits[NAME]
+def _finding(context: DetectionContext, broker: int, run: Sequence[Absence], hung: int) -> Finding:
+    limits = context.limits[NAME]
     begin, end = run[0].begin, run[-1].end or run[-1].begin
     evidence = [place for one in run for place in one.evidence]
-    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     mostly = 2 * hung > len(run)
     return Finding(
         detector=NAME,
@@ -87,7 +86,7 @@ def _finding(case: Case, broker: int, run: Sequence[Absence], hung: int) -> Find
         ),
         actions=[
             f"{_GREP}   # on broker {broker}: did it send any at these times?",
-            case.commands.broker_config(broker, "broker.session.timeout.ms"),
+            context.commands.broker_config(broker, "broker.session.timeout.ms"),
             "Do not restart it before you know: a restart hides what it was, and heals nothing.",
         ],
         why=f"fenced {len(run)} times within {(run[-1].begin - begin) / SECOND:.0f} s under one"
@@ -97,10 +96,10 @@ def _finding(case: Case, broker: int, run: Sequence[Absence], hung: int) -> Find
     )
 
 
-def _together(case: Case, crowd: Sequence[Absence]) -> Iterator[Finding]:
+def _together(context: DetectionContext, crowd: Sequence[Absence]) -> Iterator[Finding]:
     """Find what fenced most brokers at once: the controller, its network, or their host."""
-    limits = case.limits[NAME]
-    gap = case.limits["flapping-broker"]["together"] * SECOND
+    limits = context.limits[NAME]
+    gap = context.limits["flapping-broker"]["together"] * SECOND
     strokes: list[list[Absence]] = []
     for one in sorted(crowd, key=lambda each: (each.begin, each.broker)):
         near = strokes and one.begin - strokes[-1][0].begin <= gap
@@ -112,10 +111,10 @@ def _together(case: Case, crowd: Sequence[Absence]) -> Iterator[Finding]:
     if not strokes:
         return
     every = [one for stroke in strokes for one in stroke]
-    longest = max(((one.end or case.end) - one.begin) / SECOND for one in every)
-    begin, end = every[0].begin, max(one.end or case.end for one in every)
+    longest = max(((one.end or context.end) - one.begin) / SECOND for one in every)
+    begin, end = every[0].begin, max(one.end or context.end for one in every)
     evidence = [place for one in every for place in one.evidence]
-    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     brief = longest < limits["brief"] and len(strokes) < limits["cycles"]
     brokers = sorted({one.broker for one in every})
     times = "" if len(strokes) == 1 else f", {len(strokes)} times"
@@ -134,7 +133,7 @@ def _together(case: Case, crowd: Sequence[Absence]) -> Iterator[Finding]:
         " was too busy to take their heartbeats, was cut off, had only just taken office, or the"
         " host of all of them stood still.",
         actions=[
-            f"{case.commands.controller()}   # did the controller change just before?",
+            f"{context.commands.controller()}   # did the controller change just before?",
             "Look at the controller's log and host at that moment, not at the brokers'.",
         ],
         why=f"{len(brokers)} brokers fenced at once, {len(strokes)} times,"

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row, name_of
+from forensics.detection.context import DetectionContext, Row, name_of
 from forensics.detection.shared.broker_absences import away_by, own_absences, registered, way_of
 from forensics.detection.shared.isr_changes import Dropouts, dropouts
 from forensics.history.nodes.broker_states import Absence
@@ -22,26 +21,26 @@ NAME = "flapping-broker"
 _SHOWN = 3
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each broker that flaps."""
-    found = flapping(case)
-    starts = registered(case) if found else {}
+    found = flapping(context)
+    starts = registered(context) if found else {}
     for broker, run in found.items():
-        yield _finding(case, broker, run, starts.get(broker, ()))
-    for broker, dropped in dropouts(case, case.limits[NAME]["cycles"]).items():
-        spell = None if broker in found else _spell(case, broker, dropped)
+        yield _finding(context, broker, run, starts.get(broker, ()))
+    for broker, dropped in dropouts(context, context.limits[NAME]["cycles"]).items():
+        spell = None if broker in found else _spell(context, broker, dropped)
         if spell is not None:
-            yield from _dropping(case, broker, dropped, spell)
+            yield from _dropping(context, broker, dropped, spell)
 
 
-def flapping(case: Case) -> dict[int, list[Absence]]:
+def flapping(context: DetectionContext) -> dict[int, list[Absence]]:
     """Give the unplanned absences of every broker that had too many within the window."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     window = limits["window"] * SECOND
     found: dict[int, list[Absence]] = {}
-    if len(case.away) < limits["cycles"]:
+    if len(context.away) < limits["cycles"]:
         return found
-    for broker, unplanned in own_absences(case).items():
+    for broker, unplanned in own_absences(context).items():
         for first in range(len(unplanned)):
             run = [a for a in unplanned[first:] if a.begin - unplanned[first].begin <= window]
             if len(run) >= limits["cycles"] and len(run) > len(found.get(broker, ())):
@@ -49,18 +48,20 @@ def flapping(case: Case) -> dict[int, list[Absence]]:
     return found
 
 
-def _finding(case: Case, broker: int, run: Sequence[Absence], starts: Sequence[int]) -> Finding:
-    limits = case.limits[NAME]
+def _finding(
+    context: DetectionContext, broker: int, run: Sequence[Absence], starts: Sequence[int]
+) -> Finding:
+    limits = context.limits[NAME]
     away = [(a.end - a.begin) / SECOND for a in run if a.end is not None]
     median = round(statistics.median(away), 1) if away else None
-    moved = _moved(case, broker, run)
+    moved = _moved(context, broker, run)
     ways = Counter(way_of(absence, starts) for absence in run)
     how = "mixed" if len(ways) > 1 or "unknown" in ways else next(iter(ways))
     begin = run[0].begin
-    end = run[-1].end if run[-1].end is not None else max(case.end, run[-1].begin)
+    end = run[-1].end if run[-1].end is not None else max(context.end, run[-1].begin)
     evidence = [place for absence in run for place in absence.evidence]
     stated = all(absence.fencing is not None for absence in run)
-    confidence, reason = sureness(case, begin, end, evidence, stated=stated)
+    confidence, reason = context.confidence(begin, end, evidence, stated=stated)
     last = round((run[-1].begin - begin) / SECOND)
     return Finding(
         detector=NAME,
@@ -81,7 +82,7 @@ def _finding(case: Case, broker: int, run: Sequence[Absence], starts: Sequence[i
             "ways": dict(sorted(ways.items())),
         },
         explanation=_EXPLANATIONS[how].format(broker=broker, cycles=len(run), moved=len(moved)),
-        actions=_actions(case, broker, how),
+        actions=_actions(context, broker, how),
         why=f"{len(run)} unplanned absences within {last} s; {limits['cycles']} within"
         f" {limits['window']} s are flapping",
         reason=reason,
@@ -89,7 +90,7 @@ def _finding(case: Case, broker: int, run: Sequence[Absence], starts: Sequence[i
     )
 
 
-def _actions(case: Case, broker: int, how: str) -> list[str]:
+def _actions(context: DetectionContext, broker: int, how: str) -> list[str]:
     look = (
         "journalctl -k | grep -i 'killed process'   "
         f"# on the host of broker {broker}: was it out of memory at the times of the evidence?"
@@ -99,7 +100,7 @@ def _actions(case: Case, broker: int, how: str) -> list[str]:
     )
     return [
         look,
-        f"{case.commands.under_replicated()}   # does it hold its replicas in sync now?",
+        f"{context.commands.under_replicated()}   # does it hold its replicas in sync now?",
         _SPARE.format(broker=broker),
     ]
 
@@ -136,9 +137,9 @@ class _Spell:
     leaders: Sequence[int]
 
 
-def _spell(case: Case, broker: int, dropped: Dropouts) -> _Spell | None:
+def _spell(context: DetectionContext, broker: int, dropped: Dropouts) -> _Spell | None:
     """Find the most strokes within the window that neither absences nor one leader explain."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     strokes: list[tuple[int, int, set[int]]] = []
     for (second, leader), _ in sorted(dropped.drops.items()):
         if strokes and second - strokes[-1][1] <= limits["stroke"]:
@@ -147,7 +148,7 @@ def _spell(case: Case, broker: int, dropped: Dropouts) -> _Spell | None:
         else:
             strokes.append((second, second, {leader}))
     # One leader that drops others may be slow or cut off itself.
-    own = [one for one in strokes if len(one[2] - {-1}) > 1 and not _away(case, broker, one)]
+    own = [one for one in strokes if len(one[2] - {-1}) > 1 and not _away(context, broker, one)]
     best: list[tuple[int, int, set[int]]] = []
     for first in range(len(own)):
         run = [one for one in own[first:] if one[0] - own[first][0] <= limits["window"]]
@@ -158,24 +159,26 @@ def _spell(case: Case, broker: int, dropped: Dropouts) -> _Spell | None:
     return _Spell([(one[0], one[1]) for one in best], by)
 
 
-def _away(case: Case, broker: int, stroke: tuple[int, int, set[int]]) -> bool:
+def _away(context: DetectionContext, broker: int, stroke: tuple[int, int, set[int]]) -> bool:
     """Whether a broker was away, or was just coming back, as it was dropped."""
-    near = case.limits[NAME]["stroke"]
+    near = context.limits[NAME]["stroke"]
     return any(
         (a.begin / SECOND - near <= stroke[1])
         and (a.end is None or stroke[0] <= a.end / SECOND + near)
-        for a in away_by(case, broker)
+        for a in away_by(context, broker)
     )
 
 
-def _dropping(case: Case, broker: int, dropped: Dropouts, spell: _Spell) -> Iterator[Finding]:
-    limits = case.limits[NAME]
+def _dropping(
+    context: DetectionContext, broker: int, dropped: Dropouts, spell: _Spell
+) -> Iterator[Finding]:
+    limits = context.limits[NAME]
     begin, end = spell.strokes[0][0] * SECOND, (spell.strokes[-1][1] + 1) * SECOND
-    evidence = _lines(case, broker, dropped, begin, end)
+    evidence = _lines(context, broker, dropped, begin, end)
     if not evidence:
         return
     cycles = len(spell.strokes)
-    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     many = len(dropped.again) + dropped.more
     yield Finding(
         detector=NAME,
@@ -197,8 +200,11 @@ def _dropping(case: Case, broker: int, dropped: Dropouts, spell: _Spell) -> Iter
         },
         explanation=_EXPLANATIONS["isr"].format(broker=broker, cycles=cycles),
         actions=[
-            f"{case.commands.under_replicated()}   # is broker {broker} behind now?",
-            f"{case.commands.log_dirs(broker)}   # and look at the latency of its disks: iostat -x",
+            f"{context.commands.under_replicated()}   # is broker {broker} behind now?",
+            (
+                f"{context.commands.log_dirs(broker)}   # and look at the latency of its disks: "
+                "iostat -x"
+            ),
         ],
         why=f"{cycles} times within {limits['window']} s leaders {_words(spell.leaders)} dropped"
         f" it, {many} partitions {limits['cycles']} times or more",
@@ -211,25 +217,27 @@ def _words(leaders: Sequence[int]) -> str:
     return ", ".join(str(one) for one in leaders)
 
 
-def _lines(case: Case, broker: int, dropped: Dropouts, begin: int, end: int) -> list[Row]:
+def _lines(
+    context: DetectionContext, broker: int, dropped: Dropouts, begin: int, end: int
+) -> list[Row]:
     """Look up lines that tell how a broker left a few of the partitions it left most often."""
     often = sorted(dropped.again, key=lambda one: (-dropped.again[one], one))
     wanted: list[Mapping[str, object]] = []
     for topic, number in often[:_SHOWN]:
         mine = (pc.field("topic") == topic) & (pc.field("partition") == number)
         was: list[int] = []
-        for row in case.each("isr", mine, ["isr", "started_at", "evidence"]):
+        for row in context.each("isr", mine, ["isr", "started_at", "evidence"]):
             left = broker in was and broker not in (row["isr"] or ())
             was = row["isr"] or []
             if left and row["started_at"] is not None and begin <= row["started_at"] <= end:
                 wanted += row["evidence"][:1]
-    return case.places(wanted[:40])
+    return context.places(wanted[:40])
 
 
-def _moved(case: Case, broker: int, run: Sequence[Absence]) -> list[str]:
+def _moved(context: DetectionContext, broker: int, run: Sequence[Absence]) -> list[str]:
     """Name the partitions that this broker's absences took their leader from."""
     lost = pc.field("previous_leader") == broker
-    rows = case.each("leadership", lost, ["topic", "partition", "leader", "started_at"])
+    rows = context.each("leadership", lost, ["topic", "partition", "leader", "started_at"])
     return sorted(
         {
             name_of(row)
@@ -237,7 +245,8 @@ def _moved(case: Case, broker: int, run: Sequence[Absence]) -> list[str]:
             if row["leader"] != broker
             and row["started_at"] is not None
             and any(
-                a.begin - SECOND <= row["started_at"] <= (a.end or case.end) + SECOND for a in run
+                a.begin - SECOND <= row["started_at"] <= (a.end or context.end) + SECOND
+                for a in run
             )
         }
     )

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import Needs
 from forensics.detection.shared.event_sessions import Burst, bursts
 from forensics.lib.time_units import SECOND
@@ -21,22 +20,22 @@ _DAY = 86_400
 _LARGEST = re.compile(r"largestRecordTimestamp=(\d{1,18})\b")
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each topic that has such segments."""
-    if not case.sight.tells("future_timestamps"):
+    if not context.sight.tells("future_timestamps"):
         return
     where = pc.field("kind") == "future_timestamps"
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     gather = ["partition", "node", "position"]
-    for one in bursts(case, where, ["topic"], limits["gap"], gather):
-        yield _finding(case, one)
+    for one in bursts(context, where, ["topic"], limits["gap"], gather):
+        yield _finding(context, one)
 
 
-def _finding(case: Case, one: Burst) -> Finding:
-    limits, topic = case.limits[NAME], str(one.subject[0])
+def _finding(context: DetectionContext, one: Burst) -> Finding:
+    limits, topic = context.limits[NAME], str(one.subject[0])
     ahead = _ahead(one)
     far = ahead is not None and ahead >= limits["far"]
-    confidence, reason = sureness(case, one.begin, one.end, one.first, stated=True)
+    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
     partitions = [f"{topic}-{number}" for number in one.values("partition")]
     nodes = one.values("node")
     return Finding(
@@ -62,12 +61,12 @@ def _finding(case: Case, one: Burst) -> Finding:
         "over, while the disk fills. Producers set that time unless message.timestamp.type is "
         "LogAppendTime.",
         actions=[
-            f"{case.commands.topic_config(topic)}   # message.timestamp.type, retention.bytes",
+            f"{context.commands.topic_config(topic)}   # message.timestamp.type, retention.bytes",
             (
                 "Look for the producer that gives times in another unit than milliseconds, or "
                 "whose clock is ahead: chronyc tracking"
             ),
-            case.commands.set_topic_config(topic, "message.timestamp.after.max.ms", "3600000")
+            context.commands.set_topic_config(topic, "message.timestamp.after.max.ms", "3600000")
             + "   # refuses such records; only when that producer is mended, or it fails",
         ],
         why=f"{one.count} lines; {_words(ahead)}; from {limits['far']} s on nobody waits for it",

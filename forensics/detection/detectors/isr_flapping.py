@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.detectors import flapping_broker
 from forensics.detection.detectors.isr_storm import storms
 from forensics.detection.requirements import Needs
@@ -22,21 +21,21 @@ NEEDS = Needs(("broker",), ("server",))
 _SHOWN = 10
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each follower."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     every = runs(
-        case,
+        context,
         lambda drop: [(replica, drop.partition) for replica in drop.replicas],
         limits["gap"],
         limits["cycles"],
         limits["near"],
     )
     own = [run for run in every if 2 * run.excused < run.count]
-    own = [run for run in own if not _in_one(run, storms(case))] if own else own
-    told = _told(case) if own else set()
+    own = [run for run in own if not _in_one(run, storms(context))] if own else own
+    told = _told(context) if own else set()
     for replica in sorted({run.subject[0] for run in own} - told):
-        yield _finding(case, replica, [run for run in own if run.subject[0] == replica])
+        yield _finding(context, replica, [run for run in own if run.subject[0] == replica])
 
 
 def _in_one(run: Run, found: Sequence[Run]) -> bool:
@@ -44,17 +43,17 @@ def _in_one(run: Run, found: Sequence[Run]) -> bool:
     return any(storm.begin <= run.begin and run.end <= storm.end for storm in found)
 
 
-def _told(case: Case) -> set[int]:
+def _told(context: DetectionContext) -> set[int]:
     """Name the brokers of which it is told that they flap."""
-    return {broker for finding in flapping_broker.find(case) for broker in finding.brokers}
+    return {broker for finding in flapping_broker.find(context) for broker in finding.brokers}
 
 
-def _finding(case: Case, replica: int, mine: Sequence[Run]) -> Finding:
-    limits = case.limits[NAME]
+def _finding(context: DetectionContext, replica: int, mine: Sequence[Run]) -> Finding:
+    limits = context.limits[NAME]
     most = sorted(mine, key=lambda run: (-run.count, run.subject))
     begin, end = min(run.begin for run in mine), max(run.end for run in mine)
     evidence = [row for run in most[:_SHOWN] for row in run.first]
-    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     names = sorted(run.subject[1] for run in mine)
     leaders = sorted({leader for run in mine for leader, _ in run.pairs})
     gaps = [run.widest for run in mine if run.widest is not None]
@@ -79,7 +78,7 @@ def _finding(case: Case, replica: int, mine: Sequence[Run]) -> Finding:
             "widest_gap": max(gaps, default=None),
         },
         explanation=_MECHANISM.format(replica=replica) + _gaps(mine, leaders),
-        actions=_actions(case, replica, most[0].subject[1]),
+        actions=_actions(context, replica, most[0].subject[1]),
         why=f"dropped {most[0].count} times from {most[0].subject[1]}, no two more than"
         f" {limits['gap']} s apart; {limits['cycles']} are too often",
         reason=reason,
@@ -99,11 +98,11 @@ def _gaps(mine: Sequence[Run], leaders: Sequence[int]) -> str:
     return told
 
 
-def _actions(case: Case, replica: int, name: str) -> list[str]:
+def _actions(context: DetectionContext, replica: int, name: str) -> list[str]:
     topic = name.rpartition("-")[0]
-    fetchers = case.commands.broker_config(replica, "num.replica.fetchers")
+    fetchers = context.commands.broker_config(replica, "num.replica.fetchers")
     return [
-        f"{case.commands.topic(topic)}   # is broker {replica} in the ISR of {name} now?",
+        f"{context.commands.topic(topic)}   # is broker {replica} in the ISR of {name} now?",
         f"{fetchers}   # one fetcher copies all of a leader's partitions, busy ones and others",
         "Do not raise replica.lag.time.max.ms to silence it: acknowledgements then wait longer.",
     ]

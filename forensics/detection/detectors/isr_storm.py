@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import Needs
 from forensics.detection.shared.isr_changes import Growth, Run, growth, runs
 from forensics.lib.time_units import SECOND
@@ -19,30 +18,30 @@ NAME = "isr-storm"
 NEEDS = Needs(("broker",), ("server",))
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each run of drops."""
-    for run in storms(case):
-        yield _finding(case, run, growth(case, run.partitions, run.begin, run.end))
+    for run in storms(context):
+        yield _finding(context, run, growth(context, run.partitions, run.begin, run.end))
 
 
-def storms(case: Case) -> list[Run]:
+def storms(context: DetectionContext) -> list[Run]:
     """Give the runs of drops that are long enough."""
-    limits = case.limits[NAME]
-    return runs(case, lambda _: [()], limits["gap"], limits["shrinks"], limits["near"])
+    limits = context.limits[NAME]
+    return runs(context, lambda _: [()], limits["gap"], limits["shrinks"], limits["near"])
 
 
-def _finding(case: Case, run: Run, grown: Growth) -> Finding:
-    limits = case.limits[NAME]
+def _finding(context: DetectionContext, run: Run, grown: Growth) -> Finding:
+    limits = context.limits[NAME]
     slow, cut_off = run.blamed()
     names = sorted(run.partitions)
-    confidence, reason = sureness(case, run.begin, run.end, run.first, stated=True)
+    confidence, reason = context.confidence(run.begin, run.end, run.first, stated=True)
     return Finding(
         detector=NAME,
-        severity=_severity(case, run, grown),
+        severity=_severity(context, run, grown),
         confidence=confidence,
         title=_title(run, slow, cut_off),
         begin=run.begin,
-        end=max(run.end, case.end) if grown.short else grown.back,
+        end=max(run.end, context.end) if grown.short else grown.back,
         evidence=run.first,
         brokers=sorted({*slow, *cut_off}),
         partitions=names,
@@ -57,25 +56,25 @@ def _finding(case: Case, run: Run, grown: Growth) -> Finding:
             "still_short": len(grown.short),
         },
         explanation=_explanation(run, slow, cut_off, grown),
-        actions=_actions(case, slow or cut_off),
+        actions=_actions(context, slow or cut_off),
         why=f"{run.count} times a leader dropped a follower, no two more than {limits['gap']} s"
-        f" apart; {limits['shrinks']} are a storm. After {_seconds(case, run, grown)} s all was"
+        f" apart; {limits['shrinks']} are a storm. After {_seconds(context, run, grown)} s all was"
         f" well again, or the logs end; more than {limits['lasting']} s are no passing stall.",
         reason=reason,
         doubts=_DOUBTS,
     )
 
 
-def _severity(case: Case, run: Run, grown: Growth) -> str:
-    limits = case.limits[NAME]
+def _severity(context: DetectionContext, run: Run, grown: Growth) -> str:
+    limits = context.limits[NAME]
     if 2 * run.excused >= run.count:
         return str(limits["excused"])
-    lasts = _seconds(case, run, grown) > limits["lasting"]
+    lasts = _seconds(context, run, grown) > limits["lasting"]
     return str(limits["long" if lasts else "short"])
 
 
-def _seconds(case: Case, run: Run, grown: Growth) -> float:
-    return round(((case.end if grown.short else grown.back) - run.begin) / SECOND, 1)
+def _seconds(context: DetectionContext, run: Run, grown: Growth) -> float:
+    return round(((context.end if grown.short else grown.back) - run.begin) / SECOND, 1)
 
 
 def _title(run: Run, slow: Sequence[int], cut_off: Sequence[int]) -> str:
@@ -109,9 +108,9 @@ def _explanation(run: Run, slow: Sequence[int], cut_off: Sequence[int], grown: G
     return " ".join(told)
 
 
-def _actions(case: Case, brokers: Sequence[int]) -> list[str]:
+def _actions(context: DetectionContext, brokers: Sequence[int]) -> list[str]:
     return [
-        f"{case.commands.under_replicated()}   # does it name broker {brokers[0]} again?",
+        f"{context.commands.under_replicated()}   # does it name broker {brokers[0]} again?",
         _LOOK.format(broker=brokers[0]),
         "Do not raise replica.lag.time.max.ms to silence it: acknowledgements then wait longer.",
     ]

@@ -12,8 +12,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row, by_time, name_of
+from forensics.detection.context import DetectionContext, Row, by_time, name_of
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -60,42 +59,42 @@ class _Balance:
         return sum(self.leads.values()) / max(1, brokers)
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding if too many partitions wait for their first replica to lead again."""
-    limits = case.limits[NAME]
-    found = _balance(case)
+    limits = context.limits[NAME]
+    found = _balance(context)
     count = sum(found.waits.values())
     uneven = [one for one in found.waits if found.waits[one] > limits["share"] * found.should[one]]
     if count >= limits["partitions"] and uneven:
-        yield _finding(case, found)
+        yield _finding(context, found)
 
 
-def _balance(case: Case) -> _Balance:
+def _balance(context: DetectionContext) -> _Balance:
     """Count over the last state of every partition; there is one row of each."""
-    found = _Balance(begin=case.end)
+    found = _Balance(begin=context.end)
     where = _OPEN & (pc.field("leader") >= 0) & (pc.list_value_length(pc.field("replicas")) > 1)
     elsewhere: dict[tuple[str, int], Row] = {}
-    for row in case.each("leadership", where, _COLUMNS):
+    for row in context.each("leadership", where, _COLUMNS):
         leader, first = row["leader"], row["replicas"][0]
         found.leads[leader] += 1
         found.should[first] += 1
         if leader != first:
             elsewhere[row["topic"], row["partition"]] = row
     # A line that tells of an ISR need not tell the leader: that is known from the other table.
-    for row in case.each("isr", _OPEN & pc.field("isr").is_valid(), _STATE) if elsewhere else ():
+    for row in context.each("isr", _OPEN & pc.field("isr").is_valid(), _STATE) if elsewhere else ():
         led = elsewhere.get((row["topic"], row["partition"]))
         if led is not None and led["replicas"][0] in row["isr"]:
-            found.take(led, row, case.end - case.limits[NAME]["lasting"] * SECOND)
+            found.take(led, row, context.end - context.limits[NAME]["lasting"] * SECOND)
     return found
 
 
-def _finding(case: Case, found: _Balance) -> Finding:
-    limits = case.limits[NAME]
+def _finding(context: DetectionContext, found: _Balance) -> Finding:
+    limits = context.limits[NAME]
     [(most, leads)] = sorted(found.leads.items(), key=lambda one: (-one[1], one[0]))[:1]
     piled = leads >= limits["pile"] * found.even
-    off, failed = _switched_off(case), _failures(case, found.begin)
-    evidence = [*off, *failed, *case.places(found.places)]
-    confidence, reason = sureness(case, found.begin, case.end, evidence, stated=True)
+    off, failed = _switched_off(context), _failures(context, found.begin)
+    evidence = [*off, *failed, *context.places(found.places)]
+    confidence, reason = context.confidence(found.begin, context.end, evidence, stated=True)
     count = sum(found.waits.values())
     return Finding(
         detector=NAME,
@@ -103,7 +102,7 @@ def _finding(case: Case, found: _Balance) -> Finding:
         confidence=confidence,
         title=_title(count, most, leads, found, piled=piled),
         begin=found.begin,
-        end=case.end,
+        end=context.end,
         evidence=evidence,
         brokers=sorted({*found.waits, *([most] if piled else [])}),
         partitions=sorted(found.partitions),
@@ -117,7 +116,7 @@ def _finding(case: Case, found: _Balance) -> Finding:
             "failed_elections": len(failed),
         },
         explanation=_explanation(off, failed),
-        actions=[case.commands.preferred_election(), _WHEN, _DO_NOT],
+        actions=[context.commands.preferred_election(), _WHEN, _DO_NOT],
         why=_why(limits, found, count, leads),
         reason=reason,
         doubts=_DOUBTS,
@@ -144,17 +143,17 @@ def _why(limits: Mapping[str, Any], found: _Balance, count: int, leads: int) -> 
     )
 
 
-def _switched_off(case: Case) -> list[Row]:
+def _switched_off(context: DetectionContext) -> list[Row]:
     """Find the lines by which a broker says that it leaves leadership where it is."""
     where = (pc.field("kind") == "setting_seen") & (pc.field("setting") == _SETTING)
     where &= (pc.field("value") == "false") & pc.field("ts").is_valid()
-    return sorted(case.each("events", where, _PLACE), key=by_time)[:_SHOWN]
+    return sorted(context.each("events", where, _PLACE), key=by_time)[:_SHOWN]
 
 
-def _failures(case: Case, begin: int) -> list[Row]:
+def _failures(context: DetectionContext, begin: int) -> list[Row]:
     """Find elections of first replicas that failed meanwhile."""
     where = (pc.field("kind") == "preferred_election_failed") & pc.field("ts").is_valid()
-    rows = [row for row in case.each("events", where, _PLACE) if row["at"] >= begin]
+    rows = [row for row in context.each("events", where, _PLACE) if row["at"] >= begin]
     return sorted(rows, key=by_time)[:_SHOWN]
 
 

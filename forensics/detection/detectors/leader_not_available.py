@@ -10,8 +10,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row, by_time
+from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared.event_sessions import Burst, bursts
 from forensics.lib.time_units import SECOND
@@ -25,14 +24,14 @@ _PLACE = ("ts", "node", "file", "line", "text", "rule", "topic", "error", "detai
 _REFUSALS = 5
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each topic and time; a client that names none is a subject too."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     where = pc.field("kind").isin(list(_KINDS)) & (pc.field("error") == _ERROR)
-    found = bursts(case, where, ["topic"], limits["gap"], ["client", "node", "partition"])
+    found = bursts(context, where, ["topic"], limits["gap"], ["client", "node", "partition"])
     long = [one for one in found if one.seconds > limits["made"]]
-    reigns = _reigns(case, {one.subject[0] for one in long if one.subject[0]})
-    refused = _refused(case) if long else []
+    reigns = _reigns(context, {one.subject[0] for one in long if one.subject[0]})
+    refused = _refused(context) if long else []
     for one in long:
         topic = one.subject[0]
         near = limits["gap"] * SECOND
@@ -41,25 +40,25 @@ def find(case: Case) -> Iterator[Finding]:
             for row in refused
             if row["topic"] == topic and one.begin - near <= row["at"] <= one.end + near
         ]
-        yield _finding(case, one, _cause(one, reigns.get(topic, ()), told), told)
+        yield _finding(context, one, _cause(one, reigns.get(topic, ()), told), told)
 
 
-def _reigns(case: Case, topics: Collection[str]) -> Mapping[str, Sequence[Row]]:
+def _reigns(context: DetectionContext, topics: Collection[str]) -> Mapping[str, Sequence[Row]]:
     """Read who led the partitions of these topics; of each only what is needed."""
     if not topics:
         return {}
     topic = pc.field("topic")
     where = topic.isin(sorted(topics)) & (topic >= min(topics)) & (topic <= max(topics))
     found: dict[str, list[Row]] = {}
-    for row in case.each("leadership", where, ["topic", "leader", "started_at", "ended_at"]):
+    for row in context.each("leadership", where, ["topic", "leader", "started_at", "ended_at"]):
         found.setdefault(row["topic"], []).append(row)
     return found
 
 
-def _refused(case: Case) -> list[Row]:
+def _refused(context: DetectionContext) -> list[Row]:
     """Read which topics could not be made."""
     where = (pc.field("kind") == "topic_refused") & pc.field("ts").is_valid()
-    rows = case.each("events", where & pc.field("topic").is_valid(), _PLACE)
+    rows = context.each("events", where & pc.field("topic").is_valid(), _PLACE)
     return sorted((row for row in rows if row["error"] != _EXISTS), key=by_time)
 
 
@@ -78,11 +77,11 @@ def _cause(one: Burst, reigns: Sequence[Row], refused: Sequence[Row]) -> str:
     return "led" if any((row["leader"] or 0) >= 0 for row in during) else "unknown"
 
 
-def _finding(case: Case, one: Burst, cause: str, refused: Sequence[Row]) -> Finding:
-    limits = case.limits[NAME]
+def _finding(context: DetectionContext, one: Burst, cause: str, refused: Sequence[Row]) -> Finding:
+    limits = context.limits[NAME]
     topic = one.subject[0]
     evidence = [*one.first, *refused[:_REFUSALS]]
-    confidence, reason = sureness(case, one.begin, one.end, evidence, stated=True)
+    confidence, reason = context.confidence(one.begin, one.end, evidence, stated=True)
     clients = [*one.values("client")] or [*one.values("node")]
     what = f"topic {topic}" if topic else "some partitions"
     return Finding(
@@ -104,7 +103,7 @@ def _finding(case: Case, one: Burst, cause: str, refused: Sequence[Row]) -> Find
             "clients": len(clients),
         },
         explanation=_EXPLANATIONS[cause],
-        actions=_actions(case, topic, cause),
+        actions=_actions(context, topic, cause),
         why=f"{one.count} errors over {one.seconds} s; a new topic has its leaders within"
         f" {limits['made']} s, and more than {limits['escalates']} s are no change of leader",
         reason=reason,
@@ -118,10 +117,10 @@ def _severity(limits: Mapping[str, Any], one: Burst, cause: str) -> str:
     return str(limits["leaderless" if cause == "leaderless" else "long"])
 
 
-def _actions(case: Case, topic: str | None, cause: str) -> list[str]:
+def _actions(context: DetectionContext, topic: str | None, cause: str) -> list[str]:
     if topic is None:
-        return [f"{case.commands.unavailable()}   # which partitions have no leader now?"]
-    look = f"{case.commands.topic(topic)}   # does it exist, and has each partition a leader?"
+        return [f"{context.commands.unavailable()}   # which partitions have no leader now?"]
+    look = f"{context.commands.topic(topic)}   # does it exist, and has each partition a leader?"
     return [look, _ADVICE[cause]]
 
 

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import word
 from forensics.detection.shared.process_stalls import Stall, stalls
 from forensics.lib.time_units import SECOND
@@ -17,29 +16,31 @@ NAME = "long-pause"
 _NAMED = 5
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each node that stood still, and one for each pause of a whole host."""
-    limits = case.limits[NAME]
-    found = stalls(case, limits["least"])
-    host = list(_together(case, found))
+    limits = context.limits[NAME]
+    found = stalls(context, limits["least"])
+    host = list(_together(context, found))
     for group in host:
-        yield _finding(case, group, host=True)
+        yield _finding(context, group, host=True)
     shared = {one for group in host for one in group}
     own = [one for one in found if one not in shared]
     for _, mine in groupby(own, key=lambda one: one.node):
         run: list[Stall] = []
         for one in mine:
             if run and one.begin - run[-1].end > limits["window"] * SECOND:
-                yield _finding(case, run, host=False)
+                yield _finding(context, run, host=False)
                 run = []
             run.append(one)
-        yield _finding(case, run, host=False)
+        yield _finding(context, run, host=False)
 
 
-def _together(case: Case, found: Sequence[Stall]) -> Iterator[list[Stall]]:
+def _together(context: DetectionContext, found: Sequence[Stall]) -> Iterator[list[Stall]]:
     """Group what woke in the same moment on most nodes: their host stood still."""
-    servers = {one["node"] for one in case.sight.files if one["role"] in ("broker", "controller")}
-    gap = case.limits[NAME]["together"] * SECOND
+    servers = {
+        one["node"] for one in context.sight.files if one["role"] in ("broker", "controller")
+    }
+    gap = context.limits[NAME]["together"] * SECOND
     group: list[Stall] = []
     for one in [*sorted(found, key=lambda each: (each.end, each.node)), None]:
         if one is None or (group and one.end - group[0].end > gap):
@@ -51,8 +52,8 @@ def _together(case: Case, found: Sequence[Stall]) -> Iterator[list[Stall]]:
             group.append(one)
 
 
-def _finding(case: Case, run: Sequence[Stall], *, host: bool) -> Finding:
-    limits = case.limits[NAME]
+def _finding(context: DetectionContext, run: Sequence[Stall], *, host: bool) -> Finding:
+    limits = context.limits[NAME]
     nodes = sorted({one.node for one in run})
     longest = max(one.micros for one in run) / SECOND
     ways = Counter(one.how for one in run)
@@ -60,7 +61,7 @@ def _finding(case: Case, run: Sequence[Stall], *, host: bool) -> Finding:
     begin, end = min(one.begin for one in run), max(one.end for one in run)
     evidence = [place for one in run for place in one.evidence]
     stated = ways["jvm"] + ways["memory"] > 0
-    confidence, reason = sureness(case, begin, end, evidence, stated=stated)
+    confidence, reason = context.confidence(begin, end, evidence, stated=stated)
     return Finding(
         detector=NAME,
         severity=limits["long" if long else "short"],

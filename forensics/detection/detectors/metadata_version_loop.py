@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import EXEMPLARY, Case, Row, by_time, name_of
+from forensics.detection.context import EXEMPLARY, DetectionContext, Row, by_time, name_of
 from forensics.detection.requirements import Needs
 from forensics.detection.shared.event_sessions import Burst
 from forensics.detection.shared.isr_changes import loops
@@ -32,21 +31,21 @@ _SHOWN = 10
 _LONG = 120
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each broker that is refused again and again."""
-    for broker, mine in sorted(loops(case).items()):
-        yield _finding(case, broker, mine)
+    for broker, mine in sorted(loops(context).items()):
+        yield _finding(context, broker, mine)
 
 
-def _finding(case: Case, broker: int, mine: Sequence[Burst]) -> Finding:
-    limits = case.limits[NAME]
+def _finding(context: DetectionContext, broker: int, mine: Sequence[Burst]) -> Finding:
+    limits = context.limits[NAME]
     begin, end = min(one.begin for one in mine), max(one.end for one in mine)
-    lost = _session(case, mine, begin, end)
+    lost = _session(context, mine, begin, end)
     names = sorted(f"{one.subject[0]}-{one.subject[1]}" for one in mine)
-    others = _led_by_others(case, broker, names[:EXEMPLARY], begin, end)
+    others = _led_by_others(context, broker, names[:EXEMPLARY], begin, end)
     first = [row for one in mine[:_SHOWN] for row in one.first[:_SHOWN]]
     evidence = [*lost, *first]
-    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     count = sum(one.count for one in mine)
     return Finding(
         detector=NAME,
@@ -67,7 +66,7 @@ def _finding(case: Case, broker: int, mine: Sequence[Burst]) -> Finding:
             "registration_refused": any(row["kind"] == "registration_failed" for row in lost),
         },
         explanation=_explanation(broker, others, lost),
-        actions=_actions(case, broker, names[0]),
+        actions=_actions(context, broker, names[0]),
         why=f"refused {count} times on {len(names)} partitions, for {_minutes(end - begin)};"
         f" {limits['repeats']} refusals of one version over more than {limits['lasting']} s are a"
         " loop",
@@ -76,21 +75,21 @@ def _finding(case: Case, broker: int, mine: Sequence[Burst]) -> Finding:
     )
 
 
-def _session(case: Case, mine: Sequence[Burst], begin: int, end: int) -> list[Row]:
+def _session(context: DetectionContext, mine: Sequence[Burst], begin: int, end: int) -> list[Row]:
     """Read what the broker says of its session, from shortly before the loop."""
-    since = begin - case.limits[NAME]["before"] * SECOND
+    since = begin - context.limits[NAME]["before"] * SECOND
     nodes = sorted({str(row["node"]) for one in mine for row in one.first if row["node"]})
     where = pc.field("kind").isin(list(_LOST)) & pc.field("ts").is_valid()
     rows = [
         row
-        for row in case.each("events", where & pc.field("node").isin(nodes), _PLACE)
+        for row in context.each("events", where & pc.field("node").isin(nodes), _PLACE)
         if since <= row["at"] <= end
     ]
     return sorted(rows, key=by_time)[:_SHOWN]
 
 
 def _led_by_others(
-    case: Case, broker: int, names: Sequence[str], begin: int, end: int
+    context: DetectionContext, broker: int, names: Sequence[str], begin: int, end: int
 ) -> Mapping[str, int]:
     """Find who led the partitions meanwhile, in the eyes of the cluster."""
     topics = sorted({name.rpartition("-")[0] for name in names})
@@ -100,7 +99,7 @@ def _led_by_others(
     columns = ["topic", "partition", "leader", "started_at", "ended_at"]
     return {
         name_of(row): row["leader"]
-        for row in case.each("leadership", where, columns)
+        for row in context.each("leadership", where, columns)
         if name_of(row) in names
         and (row["started_at"] is None or row["started_at"] <= end)
         and (row["ended_at"] is None or row["ended_at"] >= begin)
@@ -137,9 +136,9 @@ def _explanation(broker: int, others: Mapping[str, int], lost: Sequence[Row]) ->
     return " ".join(told)
 
 
-def _actions(case: Case, broker: int, name: str) -> list[str]:
+def _actions(context: DetectionContext, broker: int, name: str) -> list[str]:
     topic = name.rpartition("-")[0]
-    look = f"{case.commands.topic(topic)}   # does another broker lead {name} for the cluster?"
+    look = f"{context.commands.topic(topic)}   # does another broker lead {name} for the cluster?"
     return [look, _RESTART.format(broker=broker), _DO_NOT]
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import EXEMPLARY, Case, Row, name_of, strokes
+from forensics.detection.context import EXEMPLARY, DetectionContext, Row, name_of, strokes
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -21,29 +20,29 @@ _KEPT = (*_COLUMNS[:-2], "since")
 _NEAR = 10 * SECOND
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each stroke by which partitions lost their leader."""
     parts = [
         (part, is_planned)
-        for group in strokes(_offline(case), case.limits[NAME]["stroke"], "since")
+        for group in strokes(_offline(context), context.limits[NAME]["stroke"], "since")
         for is_planned in (True, False)
         if (part := [row for row in group if row["planned"] is is_planned])
     ]
-    places = _places(case, [row for part, _ in parts for row in part[:EXEMPLARY]])
+    places = _places(context, [row for part, _ in parts for row in part[:EXEMPLARY]])
     for part, is_planned in parts:
         told = [place for row in part[:EXEMPLARY] for place in places.get(_key(row), ())]
-        yield _finding(case, part, told, planned=is_planned)
+        yield _finding(context, part, told, planned=is_planned)
 
 
-def _offline(case: Case) -> Iterator[Row]:
+def _offline(context: DetectionContext) -> Iterator[Row]:
     """Read the epochs without a leader; of each only what is needed of many."""
     # Many partitions, few sets of brokers.
     sets: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for row in case.each("leadership", pc.field("leader") == -1, _COLUMNS):
+    for row in context.each("leadership", pc.field("leader") == -1, _COLUMNS):
         row["since"] = row["started_at"] if row["started_at"] is not None else row["ended_at"]
         if row["since"] is not None:
             could = tuple(row["previous_isr"] or row["replicas"] or ())
-            told = {"planned": _is_planned(case, row), "could": sets.setdefault(could, could)}
+            told = {"planned": _is_planned(context, row), "could": sets.setdefault(could, could)}
             yield {name: row[name] for name in _KEPT} | told
 
 
@@ -51,29 +50,31 @@ def _key(row: Row) -> tuple[str, int, int]:
     return row["topic"], row["partition"], row["leader_epoch"]
 
 
-def _places(case: Case, rows: Sequence[Row]) -> dict[tuple[str, int, int], list[Row]]:
+def _places(
+    context: DetectionContext, rows: Sequence[Row]
+) -> dict[tuple[str, int, int], list[Row]]:
     """Look up the lines that tell of some of the epochs."""
     wanted = {_key(row) for row in rows}
     columns = ["topic", "partition", "leader_epoch", "evidence"]
     evidence = {
         _key(row): [(one["file"], one["line"]) for one in row["evidence"]]
-        for row in case.each("leadership", pc.field("leader") == -1, columns)
+        for row in context.each("leadership", pc.field("leader") == -1, columns)
         if _key(row) in wanted
     }
     named = ({"file": file, "line": line} for told in evidence.values() for file, line in told)
     found: dict[tuple[str, int], list[Row]] = {}
-    for place in case.places(named):
+    for place in context.places(named):
         found.setdefault((place["file"], place["line"]), []).append(place)
     return {
         key: [one for at in told for one in found.get(at, ())] for key, told in evidence.items()
     }
 
 
-def _is_planned(case: Case, row: Row) -> bool:
+def _is_planned(context: DetectionContext, row: Row) -> bool:
     """Whether who led was on its way down on purpose; if unknown, everyone who could have led."""
     stopping = {
         absence.broker
-        for absence in case.away
+        for absence in context.away
         if absence.kind == "controlled"
         and absence.begin - _NEAR <= row["since"]
         and (absence.end is None or row["since"] <= absence.end)
@@ -81,24 +82,26 @@ def _is_planned(case: Case, row: Row) -> bool:
     leader = row["previous_leader"]
     if leader is not None and leader >= 0:
         return leader in stopping
-    could = set(row["previous_isr"] or row["replicas"] or case.past.lanes.brokers)
+    could = set(row["previous_isr"] or row["replicas"] or context.past.lanes.brokers)
     return could <= stopping
 
 
-def _finding(case: Case, group: list[Row], evidence: Sequence[Row], *, planned: bool) -> Finding:
+def _finding(
+    context: DetectionContext, group: list[Row], evidence: Sequence[Row], *, planned: bool
+) -> Finding:
     lengths = [
-        ((row["ended_at"] if row["ended_at"] is not None else case.end) - row["since"]) / SECOND
+        ((row["ended_at"] if row["ended_at"] is not None else context.end) - row["since"]) / SECOND
         for row in group
     ]
     longest = max(lengths)
     names = sorted({name_of(row) for row in group})
     begin = min(row["since"] for row in group)
-    end = max([begin, *(row["ended_at"] or case.end for row in group)])
+    end = max([begin, *(row["ended_at"] or context.end for row in group)])
     still = sum(row["ended_at"] is None for row in group)
-    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     return Finding(
         detector=NAME,
-        severity=_severity(case, still, longest, planned=planned),
+        severity=_severity(context, still, longest, planned=planned),
         confidence=confidence,
         title=_title(names, longest, still, planned=planned),
         begin=begin,
@@ -115,15 +118,15 @@ def _finding(case: Case, group: list[Row], evidence: Sequence[Row], *, planned: 
             "still": still,
         },
         explanation=_PLANNED if planned else _UNPLANNED,
-        actions=_actions(case, group, still, planned=planned),
-        why=_why(case, len(names), longest, still, planned=planned),
+        actions=_actions(context, group, still, planned=planned),
+        why=_why(context, len(names), longest, still, planned=planned),
         reason=reason,
         doubts=_DOUBTS_PLANNED if planned else _DOUBTS,
     )
 
 
-def _severity(case: Case, still: int, longest: float, *, planned: bool) -> str:
-    limits = case.limits[NAME]
+def _severity(context: DetectionContext, still: int, longest: float, *, planned: bool) -> str:
+    limits = context.limits[NAME]
     if planned:
         return str(limits["planned"])
     if still:
@@ -133,23 +136,27 @@ def _severity(case: Case, still: int, longest: float, *, planned: bool) -> str:
     return str(limits["long"] if longest > limits["short"] else limits["brief"])
 
 
-def _why(case: Case, count: int, longest: float, still: int, *, planned: bool) -> str:
+def _why(
+    context: DetectionContext, count: int, longest: float, still: int, *, planned: bool
+) -> str:
     if planned:
         return f"{count} partitions were without a leader; all that led them were being stopped"
-    short = case.limits[NAME]["short"]
+    short = context.limits[NAME]["short"]
     last = f"; {still} of them to the end of the logs" if still else ""
     return (
         f"{count} partitions had no leader for up to {longest:.1f} s, clients bear {short} s{last}"
     )
 
 
-def _actions(case: Case, group: Sequence[Row], still: int, *, planned: bool) -> list[str]:
+def _actions(
+    context: DetectionContext, group: Sequence[Row], still: int, *, planned: bool
+) -> list[str]:
     if planned:
         return ["Nothing to do if all brokers were meant to stop."]
     brokers = sorted({one for row in group if row["ended_at"] is None for one in row["could"]})
-    first = f"{case.commands.unavailable()}   # which have no leader now?"
+    first = f"{context.commands.unavailable()}   # which have no leader now?"
     if not still:
-        return [first, case.commands.topic(group[0]["topic"])]
+        return [first, context.commands.topic(group[0]["topic"])]
     named = ", ".join(str(broker) for broker in brokers[:5])
     start = f"Start the brokers that were last in sync: {named}. " if named else ""
     return [first, start + _WAIT]

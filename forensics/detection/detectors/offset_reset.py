@@ -12,8 +12,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row, by_time
+from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.kafka_cli import word
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared.event_sessions import PLACE, Burst, bursts
@@ -47,15 +46,15 @@ class Reset:
     lines: list[Row] = field(default_factory=list)
 
 
-def resets(case: Case) -> list[Reset]:
+def resets(context: DetectionContext) -> list[Reset]:
     """Find them; a new group, which has no position yet, is none."""
     kind = pc.field("kind")
     where = kind.isin([_RANGE, *_CUT]) | (pc.field("error") == _OUT)
-    found = bursts(case, where, _BY, case.limits[NAME]["gap"], _GATHER)
+    found = bursts(context, where, _BY, context.limits[NAME]["gap"], _GATHER)
     every = [_lost(one) for one in _named(found)]
-    _follow(case, every)
-    every += _forgotten(case)
-    _seek(case, every)
+    _follow(context, every)
+    every += _forgotten(context)
+    _seek(context, every)
     return sorted(every, key=lambda one: (one.burst.begin, repr(one.burst.subject)))
 
 
@@ -86,19 +85,19 @@ def _names(burst: Burst) -> list[str]:
     return [f"{topic}-{number}" for number in burst.values("partition")] if topic else []
 
 
-def _follow(case: Case, every: Sequence[Reset]) -> None:
+def _follow(context: DetectionContext, every: Sequence[Reset]) -> None:
     """See where consumers went on: a client's reset after it lost its position."""
     mine: dict[tuple[str | None, ...], list[Reset]] = defaultdict(list)
     for one in every:
         mine[one.burst.subject].append(one)
         _measure(one, [row for row in one.burst.first if row["kind"] == _RESET])
-    if not mine or not case.sight.tells(_RESET):
+    if not mine or not context.sight.tells(_RESET):
         return
-    near = round(case.limits[NAME]["near"] * SECOND)
+    near = round(context.limits[NAME]["near"] * SECOND)
     nodes = sorted({str(subject[0]) for subject in mine})
     where = (pc.field("kind") == _RESET) & pc.field("node").isin(nodes) & pc.field("ts").is_valid()
     went: dict[int, list[Row]] = defaultdict(list)
-    for row in case.each("events", where, [*PLACE, *_BY, *_GATHER]):
+    for row in context.each("events", where, [*PLACE, *_BY, *_GATHER]):
         for one in mine.get(tuple(row[name] for name in _BY), ()):
             if one.burst.begin <= row["at"] <= one.burst.end + near:
                 one.fails = False
@@ -126,13 +125,13 @@ def _measure(one: Reset, went: Sequence[Row]) -> None:
             one.skipped, one.again = one.skipped + max(step, 0), one.again + max(-step, 0)
 
 
-def _forgotten(case: Case) -> list[Reset]:
+def _forgotten(context: DetectionContext) -> list[Reset]:
     """Find groups that come back after their offsets were dropped."""
-    if not case.sight.tells(_DEAD) or not case.sight.tells(_MISSING):
+    if not context.sight.tells(_DEAD) or not context.sight.tells(_MISSING):
         return []
     dead: dict[str, Row] = {}
     where = (pc.field("kind") == _DEAD) & pc.field("group").is_valid() & pc.field("ts").is_valid()
-    for row in case.each("events", where, [*PLACE, "group"]):
+    for row in context.each("events", where, [*PLACE, "group"]):
         first = dead.get(row["group"])
         if first is None or by_time(row) < by_time(first):
             dead[row["group"]] = row
@@ -142,7 +141,7 @@ def _forgotten(case: Case) -> list[Reset]:
         return row["group"] in dead and bool(dead[row["group"]]["at"] <= row["at"])
 
     found = bursts(
-        case, pc.field("kind") == _MISSING, _BY, case.limits[NAME]["gap"], _GATHER, keep=keep
+        context, pc.field("kind") == _MISSING, _BY, context.limits[NAME]["gap"], _GATHER, keep=keep
     )
     return [
         Reset(one, "offsets_expired", partitions=_names(one), lines=[dead[one.subject[2]]])
@@ -150,7 +149,7 @@ def _forgotten(case: Case) -> list[Reset]:
     ]
 
 
-def _seek(case: Case, every: Sequence[Reset]) -> None:
+def _seek(context: DetectionContext, every: Sequence[Reset]) -> None:
     """Look up why each position was not there any more."""
     mine: dict[str, list[Reset]] = defaultdict(list)
     for one in every:
@@ -160,8 +159,8 @@ def _seek(case: Case, every: Sequence[Reset]) -> None:
     if not mine:
         return
     first: dict[int, Row] = {}
-    near = round(case.limits[NAME]["near"] * SECOND)
-    for row in _moves(case, sorted(mine)):
+    near = round(context.limits[NAME]["near"] * SECOND)
+    for row in _moves(context, sorted(mine)):
         for one in mine[row["topic"]]:
             known = first.get(id(one))
             if _concerns(row, one, near) and (known is None or _likelier(row) < _likelier(known)):
@@ -169,17 +168,17 @@ def _seek(case: Case, every: Sequence[Reset]) -> None:
     for one in every:
         if id(one) in first:
             one.cause, one.lines = _cause(first[id(one)]), [first[id(one)], *one.lines]
-        elif one.cause == "unknown" and _was_cut(case, one):
+        elif one.cause == "unknown" and _was_cut(context, one):
             one.cause = "truncation"
 
 
-def _moves(case: Case, topics: Sequence[str]) -> Iterator[Row]:
-    if not case.sight.tells(*_SERVER):
+def _moves(context: DetectionContext, topics: Sequence[str]) -> Iterator[Row]:
+    if not context.sight.tells(*_SERVER):
         return
     where = pc.field("kind").isin(list(_SERVER)) & pc.field("topic").isin(list(topics))
     columns = [*PLACE, "kind", "topic", "partition", "position", "detail", "telling"]
-    for row in case.each("events", where & pc.field("ts").is_valid(), columns):
-        if case.is_news(row):
+    for row in context.each("events", where & pc.field("ts").is_valid(), columns):
+        if context.is_news(row):
             yield row
 
 
@@ -209,10 +208,10 @@ def _cause(row: Row) -> str:
     return "delete_records" if _DELETED in (row["detail"] or "").lower() else "retention"
 
 
-def _was_cut(case: Case, one: Reset) -> bool:
+def _was_cut(context: DetectionContext, one: Reset) -> bool:
     """Whether a log of the topic was cut back before."""
     topic = one.burst.subject[3]
-    rows = case.each("cuts", pc.field("topic") == topic, ["partition", "started_at"])
+    rows = context.each("cuts", pc.field("topic") == topic, ["partition", "started_at"])
     numbers = one.burst.seen["partition"]
     return any(
         row["partition"] in numbers
@@ -225,22 +224,22 @@ def _was_cut(case: Case, one: Reset) -> bool:
 NEEDS = CLIENTS
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each client, group and topic."""
-    yield from (_finding(case, one) for one in resets(case))
+    yield from (_finding(context, one) for one in resets(context))
 
 
-def _finding(case: Case, one: Reset) -> Finding:
+def _finding(context: DetectionContext, one: Reset) -> Finding:
     burst = one.burst
     node, client, group, topic = burst.subject
     name = client or node or "unknown"
     evidence = [*burst.first, *one.lines]
-    confidence, reason = sureness(
-        case, burst.begin, burst.end, evidence, stated=one.cause != "offsets_expired"
+    confidence, reason = context.confidence(
+        burst.begin, burst.end, evidence, stated=one.cause != "offsets_expired"
     )
     return Finding(
         detector=NAME,
-        severity=str(case.limits[NAME][_limit(one)]),
+        severity=str(context.limits[NAME][_limit(one)]),
         confidence=confidence,
         title=f"{name}: {_what(one)} in {topic or 'a topic'}{_CAUSES[one.cause][0]}",
         begin=burst.begin,
@@ -258,7 +257,7 @@ def _finding(case: Case, one: Reset) -> Finding:
             "read_again": one.again,
         },
         explanation=f"{_CAUSES[one.cause][1]} {_END['fails' if one.fails else 'resets']}",
-        actions=_actions(case, one),
+        actions=_actions(context, one),
         why=_why(one),
         reason=reason,
         doubts=_doubts(one),
@@ -281,13 +280,13 @@ def _what(one: Reset) -> str:
     return "its position is gone, and it went elsewhere"
 
 
-def _actions(case: Case, one: Reset) -> list[str]:
+def _actions(context: DetectionContext, one: Reset) -> list[str]:
     _, client, group, topic = one.burst.subject
-    found = [case.commands.group(group)] if group else []
+    found = [context.commands.group(group)] if group else []
     if topic:
-        found.append(case.commands.begin_offsets(topic))
+        found.append(context.commands.begin_offsets(topic))
     if one.fails and group and topic:
-        reset = case.commands.reset_offsets(group, topic)
+        reset = context.commands.reset_offsets(group, topic)
         return [f"{reset}   # only once it is clear that what is missing is not wanted", *found]
     return [*found, _CAUSES[one.cause][2].format(word(client or "the consumer"))][:3]
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.kafka_cli import word
 from forensics.detection.requirements import Needs
 from forensics.detection.shared.event_sessions import Burst, bursts
@@ -21,24 +20,24 @@ ERRORS = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID")
 _FATAL = ("producer_failed", "client_failed", "client_transaction_failed")
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each topic and burst."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     gather = ["kind", "error", "partition", "client", "broker"]
     where = pc.field("error").isin(list(ERRORS))
-    found = bursts(case, where, ["topic"], limits["gap"], gather)
+    found = bursts(context, where, ["topic"], limits["gap"], gather)
     if not found:
         return
     named = [one for one in found if one.subject[0]]
     nameless = [one for one in found if not one.subject[0]]
-    moved = _moved(case, named)
-    cuts = _cuts(case, named)
+    moved = _moved(context, named)
+    cuts = _cuts(context, named)
     for one in named:
         near = [other for other in nameless if _touches(one, other, limits["gap"])]
-        yield _finding(case, one, near, moved.get(id(one)), cuts.get(id(one), ()))
+        yield _finding(context, one, near, moved.get(id(one)), cuts.get(id(one), ()))
     for one in nameless:
         if not any(_touches(other, one, limits["gap"]) for other in named):
-            yield _finding(case, one, [], None, ())
+            yield _finding(context, one, [], None, ())
 
 
 def _touches(one: Burst, other: Burst, gap: float) -> bool:
@@ -46,14 +45,14 @@ def _touches(one: Burst, other: Burst, gap: float) -> bool:
     return one.begin - near <= other.end and other.begin <= one.end + near
 
 
-def _moved(case: Case, found: Sequence[Burst]) -> Mapping[int, Move]:
+def _moved(context: DetectionContext, found: Sequence[Burst]) -> Mapping[int, Move]:
     """Find the last change of a leader before each burst."""
     if not found:
         return {}
-    late, ahead = (round(case.limits[NAME][name] * SECOND) for name in ("late", "ahead"))
+    late, ahead = (round(context.limits[NAME][name] * SECOND) for name in ("late", "ahead"))
     keys = {(one.subject[0], part) for one in found for part in (*one.values("partition"), None)}
     begins = [one.begin for one in found]
-    moves = Moved(case, keys, (min(begins) - late, max(begins) + ahead), ahead)
+    moves = Moved(context, keys, (min(begins) - late, max(begins) + ahead), ahead)
     behind: dict[int, Move] = {}
     for one in found:
         parts = one.values("partition") or [None]
@@ -64,15 +63,15 @@ def _moved(case: Case, found: Sequence[Burst]) -> Mapping[int, Move]:
     return behind
 
 
-def _cuts(case: Case, found: Sequence[Burst]) -> Mapping[int, list[Row]]:
+def _cuts(context: DetectionContext, found: Sequence[Burst]) -> Mapping[int, list[Row]]:
     """Find the logs that were cut back shortly before each burst."""
     if not found:
         return {}
-    late = round(case.limits[NAME]["late"] * SECOND)
+    late = round(context.limits[NAME]["late"] * SECOND)
     where = pc.field("topic").isin(sorted({one.subject[0] for one in found}))
     columns = ["topic", "partition", "started_at", "evidence"]
     known: dict[int, list[Row]] = {}
-    for row in case.each("cuts", where, columns):
+    for row in context.each("cuts", where, columns):
         for one in found:
             parts = one.values("partition")
             mine = row["topic"] == one.subject[0] and (not parts or row["partition"] in parts)
@@ -82,23 +81,27 @@ def _cuts(case: Case, found: Sequence[Burst]) -> Mapping[int, list[Row]]:
 
 
 def _finding(
-    case: Case, one: Burst, beside: Sequence[Burst], move: Move | None, cuts: Sequence[Row]
+    context: DetectionContext,
+    one: Burst,
+    beside: Sequence[Burst],
+    move: Move | None,
+    cuts: Sequence[Row],
 ) -> Finding:
     topic = one.subject[0]
     told = [row for other in beside for row in other.first[:5]]
     lines = [line for cut in cuts[:3] for line in cut["evidence"][:1]]
-    evidence = [*one.first, *told, *case.places(lines)]
+    evidence = [*one.first, *told, *context.places(lines)]
     every = [one, *beside]
     clients = sorted({client for burst in every for client in burst.values("client")})
     fatal = any(burst.seen["kind"][kind] for burst in every for kind in _FATAL)
     cause = "truncation" if cuts else "leader_move" if move is not None else "none_seen"
     apart = None if move is None else abs(one.begin - move.start)
-    confidence, reason = sureness(case, one.begin, one.end, evidence, stated=True, apart=apart)
+    confidence, reason = context.confidence(one.begin, one.end, evidence, stated=True, apart=apart)
     whose = f"producers of {topic}" if topic else ", ".join(clients) or "a producer"
     end = " and stopped for good" if fatal else ""
     return Finding(
         detector=NAME,
-        severity=_severity(case, one, fatal=fatal),
+        severity=_severity(context, one, fatal=fatal),
         confidence=confidence,
         title=f"{one.count} batches of {whose} were out of sequence{end}{_TITLES[cause]}",
         begin=one.begin,
@@ -114,23 +117,23 @@ def _finding(
             "fatal": fatal,
         },
         explanation=f"{_MEANINGS[cause]} {_FATALITY if fatal else _RETRIED}",
-        actions=_actions(case, topic, clients),
-        why=f"{one.count} refused, no two more than {case.limits[NAME]['gap']} s apart; fewer than "
-        f"{case.limits[NAME]['least']}, if the producer lives on, are hidden by retries",
+        actions=_actions(context, topic, clients),
+        why=f"{one.count} refused, no two more than {context.limits[NAME]['gap']} s apart; fewer "
+        f"than {context.limits[NAME]['least']}, if the producer lives on, are hidden by retries",
         reason=reason,
         doubts=_doubts(cause),
     )
 
 
-def _severity(case: Case, one: Burst, *, fatal: bool) -> str:
-    limits = case.limits[NAME]
+def _severity(context: DetectionContext, one: Burst, *, fatal: bool) -> str:
+    limits = context.limits[NAME]
     if fatal:
         return str(limits["fatal"])
     return str(limits["many"] if one.count >= limits["least"] else limits["few"])
 
 
-def _actions(case: Case, topic: str | None, clients: Sequence[str]) -> list[str]:
-    look = [case.commands.topic(topic)] if topic else []
+def _actions(context: DetectionContext, topic: str | None, clients: Sequence[str]) -> list[str]:
+    look = [context.commands.topic(topic)] if topic else []
     names = ", ".join(map(word, clients[:5])) or "the producers"
     return [
         *look,

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.detectors.out_of_order_sequence import ERRORS as SEQUENCE
 from forensics.detection.kafka_cli import word
 from forensics.detection.requirements import Needs
@@ -24,14 +23,14 @@ _APPLICATION = "application_error"
 _KINDS = (*_FATAL, *_ABORTED, _APPLICATION)
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each producer."""
-    if not case.sight.tells(*_KINDS):
+    if not context.sight.tells(*_KINDS):
         return
     where = pc.field("kind").isin(list(_KINDS))
     by, gather = ["node", "client", "value"], ["kind", "error", "detail"]
-    for one in bursts(case, where, by, case.limits[NAME]["gap"], gather, keep=_is_mine):
-        yield _finding(case, one)
+    for one in bursts(context, where, by, context.limits[NAME]["gap"], gather, keep=_is_mine):
+        yield _finding(context, one)
 
 
 def _is_mine(row: Row) -> bool:
@@ -49,18 +48,18 @@ def _class(one: Burst) -> str:
     return "fatal" if any(kinds[kind] for kind in _FATAL) else "aborted"
 
 
-def _finding(case: Case, one: Burst) -> Finding:
+def _finding(context: DetectionContext, one: Burst) -> Finding:
     node, client, value = one.subject
     name = client or (value if _on_broker(one) else None) or node or "unknown"
     what = _class(one)
-    confidence, reason = sureness(case, one.begin, one.end, one.first, stated=True)
+    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
     errors = [error for error in one.values("error") if error]
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     many = f"{one.count} times" if one.count > 1 else "once"
     why = f" ({', '.join(errors[:3])})" if errors else ""
     return Finding(
         detector=NAME,
-        severity=_severity(case, one, what),
+        severity=_severity(context, one, what),
         confidence=confidence,
         title=f"{name}: {_TITLES[what]} {many}{why}",
         begin=one.begin,
@@ -86,8 +85,8 @@ def _on_broker(one: Burst) -> bool:
     return bool(one.seen["kind"]["transaction_timed_out"])
 
 
-def _severity(case: Case, one: Burst, what: str) -> str:
-    limits = case.limits[NAME]
+def _severity(context: DetectionContext, one: Burst, what: str) -> str:
+    limits = context.limits[NAME]
     if what == "fenced":
         return str(limits["fight"] if one.count >= limits["fights"] else limits["fenced"])
     if what == "fatal":

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
 from forensics.detection.shared.broker_absences import alone, away_by, session_of, silent
 from forensics.detection.shared.event_sessions import Ends, Spell, spells
@@ -26,26 +25,26 @@ _TROUBLE = (
 _LEADS = ("Leader", "LeaderState", "Follower", "FollowerState")
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each time without a leader, and for each controller left alone."""
-    limits = case.limits[NAME]
-    for search in spells(case, _TROUBLE, lambda: _led(case), limits["gap"]):
+    limits = context.limits[NAME]
+    for search in spells(context, _TROUBLE, lambda: _led(context), limits["gap"]):
         much = search.seconds >= limits["leaderless"] or _failed(search) >= limits["failed"]
-        if much and not _nobody_left(case, search.begin):
-            yield _leaderless(case, search)
-    lone = alone(case)
+        if much and not _nobody_left(context, search.begin):
+            yield _leaderless(context, search)
+    lone = alone(context)
     for broker in sorted({one for one, _ in lone}):
-        mine = [one for one in away_by(case, broker) if (one.broker, one.begin) in lone]
-        yield _alone(case, broker, mine)
+        mine = [one for one in away_by(context, broker) if (one.broker, one.begin) in lone]
+        yield _alone(context, broker, mine)
 
 
-def _led(case: Case) -> Ends:
+def _led(context: DetectionContext) -> Ends:
     """Give the moments at which a leader was known to be in office, by itself or by others."""
     leads, kind = pc.field("to_state").isin(_LEADS), pc.field("kind")
     # Brokers name a controller without an epoch, and go on to name one that is gone.
     seen = (kind == "controller_seen") & pc.field("controller_epoch").is_valid()
     where = (kind == "controller_elected") | ((kind == "raft_transition") & leads) | seen
-    rows = case.each("events", where & pc.field("ts").is_valid(), ["node", "ts"])
+    rows = context.each("events", where & pc.field("ts").is_valid(), ["node", "ts"])
     return {"": sorted({row["at"] for row in rows})}
 
 
@@ -53,10 +52,10 @@ def _failed(search: Spell) -> int:
     return sum(search.kinds[kind] for kind in _FAILED)
 
 
-def _leaderless(case: Case, search: Spell) -> Finding:
-    limits = case.limits[NAME]
-    outside = _led_elsewhere(case, search)
-    confidence, reason = sureness(case, search.begin, search.end, search.first, stated=True)
+def _leaderless(context: DetectionContext, search: Spell) -> Finding:
+    limits = context.limits[NAME]
+    outside = _led_elsewhere(context, search)
+    confidence, reason = context.confidence(search.begin, search.end, search.first, stated=True)
     word = "severe" if search.seconds >= limits["long"] else "severity"
     least = "at least " if search.over is None else ""
     failed = _failed(search)
@@ -83,7 +82,7 @@ def _leaderless(case: Case, search: Spell) -> Finding:
         explanation=(_OUTSIDE if outside else _EXPLANATION)
         + (_REFUSED if 2 * search.kinds["raft_votes_refused"] > failed else ""),
         actions=[
-            f"{case.commands.quorum()}   # who votes, and how far is each behind?",
+            f"{context.commands.quorum()}   # who votes, and how far is each behind?",
             _NAMES,
             "Do not format or delete a controller's metadata log to settle it.",
         ],
@@ -94,35 +93,35 @@ def _leaderless(case: Case, search: Spell) -> Finding:
     )
 
 
-def _led_elsewhere(case: Case, search: Spell) -> bool:
+def _led_elsewhere(context: DetectionContext, search: Spell) -> bool:
     """Whether another node led all the while, and its log goes on: only some were cut off."""
     return any(
         span.state == "active"
         and node not in search.nodes
         and span.begin <= search.begin
         and (span.end is None or span.end >= search.last)
-        and not silent(case, node, search.begin, search.end)
-        for node, _, span in case.past.lanes.terms.terms
+        and not silent(context, node, search.begin, search.end)
+        for node, _, span in context.past.lanes.terms.terms
     )
 
 
-def _nobody_left(case: Case, moment: int) -> bool:
+def _nobody_left(context: DetectionContext, moment: int) -> bool:
     """Whether all brokers had been stopped in order by then: a cluster that is shut down."""
-    known = set(case.past.lanes.brokers)
+    known = set(context.past.lanes.brokers)
     stopped = {
         one.broker
-        for one in case.away
+        for one in context.away
         if one.kind == "controlled" and one.end is None and one.begin <= moment
     }
     return bool(known) and known <= stopped
 
 
-def _alone(case: Case, broker: int, run: Sequence[Absence]) -> Finding:
-    limits = case.limits[NAME]
+def _alone(context: DetectionContext, broker: int, run: Sequence[Absence]) -> Finding:
+    limits = context.limits[NAME]
     begin, end = run[0].begin, run[-1].end or run[-1].begin
     evidence = [place for one in run for place in one.evidence]
-    confidence, reason = sureness(case, begin, end, evidence, stated=False)
-    session = session_of(case)
+    confidence, reason = context.confidence(begin, end, evidence, stated=False)
+    session = session_of(context)
     steps = [(b.begin - a.begin) / SECOND for a, b in zip(run, run[1:], strict=False)]
     period = sorted(steps)[len(steps) // 2]
     return Finding(
@@ -146,7 +145,7 @@ def _alone(case: Case, broker: int, run: Sequence[Absence]) -> Finding:
         " nothing, for it heard of no other voter, so that no heartbeat was ever answered. What it"
         " decided in that time was not committed.",
         actions=[
-            f"{case.commands.quorum()}   # are a majority of the controllers there?",
+            f"{context.commands.quorum()}   # are a majority of the controllers there?",
             f"Start the other controllers. Do not restart broker {broker}: it is well.",
         ],
         why=f"{len(run)} times up for one session of {session:g} s and away for half of one;"

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row, by_time
+from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.kafka_cli import word
 from forensics.detection.requirements import Needs
 from forensics.detection.shared.event_sessions import PLACE, Burst, bursts
@@ -176,25 +175,27 @@ _MEMBERS = ("group_joined",)
 _COLUMNS = (*PLACE, "kind", "group", "detail", "count", "topic", "partition")
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each group that does not come to rest."""
-    if not case.sight.tells(*_SERVERS, *_MEMBERS):
+    if not context.sight.tells(*_SERVERS, *_MEMBERS):
         return
-    storms = list(_storms(case))
-    _listen(case, storms)
-    _moves(case, storms)
+    storms = list(_storms(context))
+    _listen(context, storms)
+    _moves(context, storms)
     for one in storms:
         one.settle()
-        if _is_storm(case, one):
-            yield _finding(case, one)
+        if _is_storm(context, one):
+            yield _finding(context, one)
 
 
-def _storms(case: Case) -> Iterator[Storm]:
+def _storms(context: DetectionContext) -> Iterator[Storm]:
     """Give every group's run of rebalances, as its coordinator tells it, or else its members."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     where = pc.field("kind").isin([*_SERVERS, *_MEMBERS]) & pc.field("group").is_valid()
     gather = ["generation", "detail", "topic", "partition", "node"]
-    every = bursts(case, where, ["group", "kind"], limits["gap"], gather, limits["least"], plainly)
+    every = bursts(
+        context, where, ["group", "kind"], limits["gap"], gather, limits["least"], plainly
+    )
     told = {one.subject[0] for one in every if one.subject[1] in _SERVERS}
     for one in every:
         group, kind = one.subject
@@ -204,23 +205,23 @@ def _storms(case: Case) -> Iterator[Storm]:
             yield Storm(one, group, told=False, members=len(one.values("node")))
 
 
-def _listen(case: Case, storms: Sequence[Storm]) -> None:
+def _listen(context: DetectionContext, storms: Sequence[Storm]) -> None:
     """Let each storm hear what else was said of its group meanwhile."""
     mine: dict[str, list[Storm]] = defaultdict(list)
     for one in storms:
         mine[one.group].append(one)
-    if not mine or not case.sight.tells(*KINDS):
+    if not mine or not context.sight.tells(*KINDS):
         return
     where = pc.field("kind").isin(list(KINDS)) & pc.field("group").isin(sorted(mine))
-    slack = round(case.limits[NAME]["near"] * SECOND)
-    for row in case.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
+    slack = round(context.limits[NAME]["near"] * SECOND)
+    for row in context.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
         runs = mine[row["group"]]
         at = bisect_right([one.burst.begin for one in runs], row["at"] + slack) - 1
         if at >= 0 and row["at"] <= runs[at].burst.end + slack:
             runs[at].take(row)
 
 
-def _moves(case: Case, storms: Sequence[Storm]) -> None:
+def _moves(context: DetectionContext, storms: Sequence[Storm]) -> None:
     """Count how often the partition that holds a group got another leader meanwhile."""
     spans = [(one.burst.begin, one.burst.end, _home(one.burst), one) for one in storms]
     homes = {home for *_, home, _ in spans if home is not None}
@@ -231,7 +232,7 @@ def _moves(case: Case, storms: Sequence[Storm]) -> None:
     where = pc.field("topic").isin(sorted({topic for topic, _ in homes}))
     where &= (moment >= _moment(begin)) & (moment <= _moment(end))
     columns = ["topic", "partition", "leader", "previous_leader", "started_at"]
-    for row in case.each("leadership", where, columns):
+    for row in context.each("leadership", where, columns):
         if row["leader"] == row["previous_leader"] or row["previous_leader"] is None:
             continue
         for first, last, home, one in spans:
@@ -245,17 +246,17 @@ def _home(burst: Burst) -> tuple[str, int] | None:
     return (topics[0], partitions[0]) if len(topics) == len(partitions) == 1 else None
 
 
-def _is_storm(case: Case, one: Storm) -> bool:
+def _is_storm(context: DetectionContext, one: Storm) -> bool:
     """Restarted members cost two rebalances each, and fall out at most once."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     if one.rebalances < limits["least"]:
         return False
     again = one.rebalances >= limits["each"] * one.members
     return bool(again or one.failures > max(one.members, limits["failures"]))
 
 
-def _severity(case: Case, one: Storm, cause: str) -> str:
-    limits = case.limits[NAME]
+def _severity(context: DetectionContext, one: Storm, cause: str) -> str:
+    limits = context.limits[NAME]
     if cause in BAD[:2]:
         return str(limits["coordinator"])
     if cause == "unknown":
@@ -267,14 +268,14 @@ def _severity(case: Case, one: Storm, cause: str) -> str:
     return str(limits["long"] if lasting and cause in BAD else limits["short"])
 
 
-def _finding(case: Case, one: Storm) -> Finding:
-    burst, limits = one.burst, case.limits[NAME]
+def _finding(context: DetectionContext, one: Storm) -> Finding:
+    burst, limits = one.burst, context.limits[NAME]
     cause = cause_of(one.reasons)
     evidence = [*burst.first, *one.lines]
-    confidence, reason = sureness(case, burst.begin, burst.end, evidence, stated=one.told)
+    confidence, reason = context.confidence(burst.begin, burst.end, evidence, stated=one.told)
     return Finding(
         detector=NAME,
-        severity=_severity(case, one, cause),
+        severity=_severity(context, one, cause),
         confidence=confidence,
         title=f"Group {one.group} rebalanced {one.rebalances} times in {burst.seconds:g} s: "
         f"{_CAUSES[cause][0]}",
@@ -293,7 +294,10 @@ def _finding(case: Case, one: Storm) -> Finding:
             "coordinator_moves": one.moves,
         },
         explanation=f"{_CAUSES[cause][1]} {_COST}",
-        actions=[case.commands.group_members(one.group), _CAUSES[cause][2].format(word(one.group))],
+        actions=[
+            context.commands.group_members(one.group),
+            _CAUSES[cause][2].format(word(one.group)),
+        ],
         why=f"{one.rebalances} rebalances of at most {one.members} members, no two more than "
         f"{limits['gap']} s apart: {limits['each']} for each member are a storm, a restart takes "
         f"two; {one.failures} times a member fell out (more than one each, and more than "

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row, by_time
+from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.kafka_cli import word
 from forensics.detection.requirements import Needs
 from forensics.detection.shared.event_sessions import PLACE, Burst, bursts
@@ -54,12 +53,12 @@ class Oversize:
     lines: list[Row] = field(default_factory=list)
 
 
-def refused_records(case: Case) -> list[Oversize]:
+def refused_records(context: DetectionContext) -> list[Oversize]:
     """Find records that a client or a broker did not take."""
     where = pc.field("error").isin(list(ERRORS))
     by, gather = ["node", "client", "topic"], ["kind", "error", "detail", "partition"]
-    found = bursts(case, where, by, case.limits[NAME]["gap"], gather)
-    own = _own_limits(case, [one.subject[2] for one in found])
+    found = bursts(context, where, by, context.limits[NAME]["gap"], gather)
+    own = _own_limits(context, [one.subject[2] for one in found])
     return [_of_records(one, own) for one in found]
 
 
@@ -80,13 +79,13 @@ def _of_records(burst: Burst, own: dict[str, Row]) -> Oversize:
     return Oversize(burst, limit, split, topic, name, [name], size, most, lines)
 
 
-def _own_limits(case: Case, topics: Sequence[str | None]) -> dict[str, Row]:
+def _own_limits(context: DetectionContext, topics: Sequence[str | None]) -> dict[str, Row]:
     """Find the topics that were given a limit of their own, with the line that says so."""
     names = sorted({topic for topic in topics if topic})
-    if not names or not case.sight.tells("config_set"):
+    if not names or not context.sight.tells("config_set"):
         return {}
     where = pc.field("topic").isin(names) & pc.match_substring(pc.field("detail"), _TOPIC)
-    return {row["topic"]: row for row in case.events("config_set", where=where)[:1000]}
+    return {row["topic"]: row for row in context.events("config_set", where=where)[:1000]}
 
 
 def _sizes(details: Sequence[str]) -> tuple[int | None, int | None]:
@@ -100,19 +99,19 @@ def _sizes(details: Sequence[str]) -> tuple[int | None, int | None]:
     return max(sizes, default=None), max(limits, default=None)
 
 
-def refused_requests(case: Case) -> list[Oversize]:
+def refused_requests(context: DetectionContext) -> list[Oversize]:
     """Find requests so large that a broker closed the connection without an answer."""
-    if not case.sight.tells("connection_failed"):
+    if not context.sight.tells("connection_failed"):
         return []
     where = pc.field("kind") == "connection_failed"
     where &= pc.match_substring(pc.field("error"), _RECEIVE)
-    gather, limits = ["detail", "broker"], case.limits[NAME]
+    gather, limits = ["detail", "broker"], context.limits[NAME]
     found = []
-    for burst in bursts(case, where, ["node"], limits["gap"], gather, keep=_is_oversize):
+    for burst in bursts(context, where, ["node"], limits["gap"], gather, keep=_is_oversize):
         size, most = _sizes([text for text in burst.values("detail") if text])
         found.append(Oversize(burst, _SOCKET, size=size, most=most))
     for one in found:
-        one.clients, one.lines = _whose(case, one.burst)
+        one.clients, one.lines = _whose(context, one.burst)
     return found
 
 
@@ -131,12 +130,12 @@ def is_request(size: int) -> bool:
     return begin[0] != _TLS and not all(0x20 <= byte < 0x7F for byte in begin)
 
 
-def _whose(case: Case, burst: Burst) -> tuple[list[str], list[Row]]:
+def _whose(context: DetectionContext, burst: Burst) -> tuple[list[str], list[Row]]:
     """Name the clients whose requests broke each time when the broker closed a connection."""
     closed = sorted(row["at"] for row in burst.first)
     hits: Counter[str] = Counter()
     lines: dict[str, Row] = {}
-    for row in _broken(case, closed):
+    for row in _broken(context, closed):
         name = row["client"] or row["node"] or "unknown"
         hits[name] += 1
         lines[name] = min(lines.get(name, row), row, key=by_time)
@@ -144,12 +143,12 @@ def _whose(case: Case, burst: Burst) -> tuple[list[str], list[Row]]:
     return found, [lines[name] for name in found]
 
 
-def _broken(case: Case, closed: Sequence[int]) -> Iterator[Row]:
+def _broken(context: DetectionContext, closed: Sequence[int]) -> Iterator[Row]:
     """Give requests that broke just after one of some moments, one of a client for each moment."""
     where = (pc.field("kind") == "client_request_cancelled") & (pc.field("detail") == "PRODUCE")
     seen: set[tuple[str | None, str | None, int]] = set()
     columns = [*PLACE, "client"]
-    for row in case.each("events", where & pc.field("ts").is_valid(), columns):
+    for row in context.each("events", where & pc.field("ts").is_valid(), columns):
         at = bisect_right(closed, row["at"]) - 1
         mark = row["node"], row["client"], at
         if at >= 0 and row["at"] - closed[at] <= _AT_ONCE and mark not in seen:
@@ -160,20 +159,22 @@ def _broken(case: Case, closed: Sequence[int]) -> Iterator[Row]:
 NEEDS = Needs(("client", "broker"))
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each client and topic, and for each broker that closes connections."""
-    yield from (_finding(case, one) for one in (*refused_records(case), *refused_requests(case)))
+    yield from (
+        _finding(context, one) for one in (*refused_records(context), *refused_requests(context))
+    )
 
 
-def _finding(case: Case, one: Oversize) -> Finding:
+def _finding(context: DetectionContext, one: Oversize) -> Finding:
     burst = one.burst
     evidence = [*burst.first, *one.lines]
     request = one.limit == "socket.request.max.bytes"
     stated = not request or not one.clients
-    confidence, reason = sureness(case, burst.begin, burst.end, evidence, stated=stated)
+    confidence, reason = context.confidence(burst.begin, burst.end, evidence, stated=stated)
     return Finding(
         detector=NAME,
-        severity=_severity(case, one),
+        severity=_severity(context, one),
         confidence=confidence,
         title=_title(one, request=request),
         begin=burst.begin,
@@ -191,15 +192,15 @@ def _finding(case: Case, one: Oversize) -> Finding:
             "lost": not one.split,
         },
         explanation=_explanation(one),
-        actions=_actions(case, one),
-        why=f"{burst.count} refused; fewer than {case.limits[NAME]['least']} are a slip",
+        actions=_actions(context, one),
+        why=f"{burst.count} refused; fewer than {context.limits[NAME]['least']} are a slip",
         reason=reason,
         doubts=_doubts(one),
     )
 
 
-def _severity(case: Case, one: Oversize) -> str:
-    limits = case.limits[NAME]
+def _severity(context: DetectionContext, one: Oversize) -> str:
+    limits = context.limits[NAME]
     if one.split:
         return str(limits["split"])
     return str(limits["refused"] if one.burst.count >= limits["least"] else limits["few"])
@@ -228,10 +229,10 @@ def _explanation(one: Oversize) -> str:
     return f"{_MEANINGS[one.limit]}{size}"
 
 
-def _actions(case: Case, one: Oversize) -> list[str]:
+def _actions(context: DetectionContext, one: Oversize) -> list[str]:
     if one.split:
         return ["Nothing to do, or lower batch.size of the producer below the topic's limit."]
-    look = [case.commands.topic_config(one.topic)] if one.topic else []
+    look = [context.commands.topic_config(one.topic)] if one.topic else []
     smaller = (
         "Make the records smaller (compression, a reference instead of the content) before any "
         "limit is raised: replica.fetch.max.bytes and the consumers' limits have to follow."

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.kafka_cli import word
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared.event_sessions import Burst, bursts
@@ -41,14 +40,14 @@ _PRINCIPAL = "PRINCIPAL_DESERIALIZATION_FAILURE"
 _PLACE = re.compile(r"partition (?P<name>[\w.-]+)-(?P<part>\d+) at offset (?P<offset>\d+)")
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each application that cannot read or write records."""
-    if not case.sight.tells(*_KINDS):
+    if not context.sight.tells(*_KINDS):
         return
     where = pc.field("kind").isin(list(_KINDS))
     by, gather = ["node", "client", "member"], ["kind", "error", "detail", "topic", "group"]
-    for one in bursts(case, where, by, case.limits[NAME]["gap"], gather, keep=_is_mine):
-        yield _finding(case, one)
+    for one in bursts(context, where, by, context.limits[NAME]["gap"], gather, keep=_is_mine):
+        yield _finding(context, one)
 
 
 def _is_mine(row: Row) -> bool:
@@ -57,7 +56,7 @@ def _is_mine(row: Row) -> bool:
     return told and error != _PRINCIPAL
 
 
-def _finding(case: Case, one: Burst) -> Finding:
+def _finding(context: DetectionContext, one: Burst) -> Finding:
     node, client, member = one.subject
     name = client or member or node or "unknown"
     kinds = one.seen["kind"]
@@ -68,10 +67,10 @@ def _finding(case: Case, one: Burst) -> Finding:
     topics = sorted({*one.values("topic"), *(topic for topic, _, _ in records)})
     writes = all(kind in _WRITTEN for kind in kinds)
     same = len(records) == 1 and one.count > 1
-    confidence, reason = sureness(case, one.begin, one.end, one.first, stated=True)
+    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
     return Finding(
         detector=NAME,
-        severity=_severity(case, one, stands=stands),
+        severity=_severity(context, one, stands=stands),
         confidence=confidence,
         title=f"{name}: {one.count} {'time' if one.count == 1 else 'times'} a record could not be "
         f"{'written' if writes else 'read'} in the form expected"
@@ -88,16 +87,16 @@ def _finding(case: Case, one: Burst) -> Finding:
             "records": [f"{topic}-{part}@{offset}" for topic, part, offset in records[:20]],
         },
         explanation=_explanation(stands=stands, writes=writes, same=same),
-        actions=_actions(case, name, records, topics),
-        why=f"{one.count} lines say so; fewer than {case.limits[NAME]['least']} from an "
+        actions=_actions(context, name, records, topics),
+        why=f"{one.count} lines say so; fewer than {context.limits[NAME]['least']} from an "
         "application that goes on are few",
         reason=reason,
         doubts=[] if records or writes else ["The lines do not say which record it was."],
     )
 
 
-def _severity(case: Case, one: Burst, *, stands: bool) -> str:
-    limits = case.limits[NAME]
+def _severity(context: DetectionContext, one: Burst, *, stands: bool) -> str:
+    limits = context.limits[NAME]
     if stands:
         return str(limits["stands"])
     return str(limits["many"] if one.count >= limits["least"] else limits["few"])
@@ -126,7 +125,7 @@ def _explanation(*, stands: bool, writes: bool, same: bool) -> str:
 
 
 def _actions(
-    case: Case, name: str, records: list[tuple[str, int, int]], topics: list[str]
+    context: DetectionContext, name: str, records: list[tuple[str, int, int]], topics: list[str]
 ) -> list[str]:
     if records:
         topic, part, offset = records[0]
@@ -135,5 +134,5 @@ def _actions(
             f"--partition {part} --offset {offset} --max-messages 1 --property print.timestamp=true"
         )
         return [read, f"Give {word(name)} an error handler that sets such records aside."]
-    look = [case.commands.topic(topics[0])] if topics else []
+    look = [context.commands.topic(topics[0])] if topics else []
     return [*look, f"Compare the serializers and schemas of {word(name)} with those of the others."]

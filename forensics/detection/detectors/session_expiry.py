@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.kafka_cli import word
 from forensics.detection.requirements import BROKERS
 from forensics.detection.shared.event_sessions import Ends, Spell, spells
@@ -74,12 +73,14 @@ class Sessions:
     refusals: Sequence[Refusal]
 
 
-def sessions(case: Case) -> Iterator[Sessions]:
+def sessions(context: DetectionContext) -> Iterator[Sessions]:
     """Follow the registrations of each broker whose log is here."""
     columns = ["kind", "ts", "node", "broker", "error", "detail", "file", "line", "text", "rule"]
-    rows = case.rows("events", pc.field("kind").isin(_KINDS) & pc.field("ts").is_valid(), columns)
+    rows = context.rows(
+        "events", pc.field("kind").isin(_KINDS) & pc.field("ts").is_valid(), columns
+    )
     rows.sort(key=lambda one: (one["at"], one["node"] or "", one["line"]))
-    roles = {one["node"]: one["role"] for one in case.sight.files}
+    roles = {one["node"]: one["role"] for one in context.sight.files}
     joined = [one for one in rows if one["kind"] == "brokers_joined"]
     for node in sorted({one["node"] for one in rows if roles.get(one["node"]) == "broker"}):
         mine = [one for one in rows if one["node"] == node and one["kind"] != "brokers_joined"]
@@ -154,83 +155,83 @@ _LOST = ("zookeeper_unreachable", "zookeeper_disconnected")
 _WAKING = 5 * SECOND
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each way in which a broker lost its place in the cluster."""
-    every = list(sessions(case))
+    every = list(sessions(context))
     for one in every:
-        yield from _expired(case, one)
-        yield from _refused(case, one)
-    limits = case.limits[NAME]
+        yield from _expired(context, one)
+        yield from _refused(context, one)
+    limits = context.limits[NAME]
     lost = [
         one
-        for one in spells(case, _LOST, lambda: _connected(case), limits["gap"], apart=True)
+        for one in spells(context, _LOST, lambda: _connected(context), limits["gap"], apart=True)
         if one.seconds >= limits["unreachable"]
     ]
-    stops = [(row["node"], row["at"]) for row in case.events("process_stopping")] if lost else []
+    stops = [(row["node"], row["at"]) for row in context.events("process_stopping")] if lost else []
     for spell in lost:
-        yield _unreachable(case, spell, [at for node, at in stops if node in spell.nodes])
+        yield _unreachable(context, spell, [at for node, at in stops if node in spell.nodes])
 
 
-def _connected(case: Case) -> Ends:
+def _connected(context: DetectionContext) -> Ends:
     """Give when each node had its connection to ZooKeeper back."""
     where = (pc.field("kind") == "zookeeper_connected") & pc.field("ts").is_valid()
     found: dict[str, set[int]] = {}
-    for row in case.each("events", where, ["node", "ts"]):
+    for row in context.each("events", where, ["node", "ts"]):
         found.setdefault(row["node"] or "", set()).add(row["at"])
     return {node: sorted(moments) for node, moments in found.items()}
 
 
-def _expired(case: Case, node: Sessions) -> Iterator[Finding]:
+def _expired(context: DetectionContext, node: Sessions) -> Iterator[Finding]:
     """Tell of each session that was not renewed for itself, and of the others together."""
     healed = []
     for one in node.expiries:
-        if _is_zombie(case, node, one):
-            yield _zombie(case, node, one)
+        if _is_zombie(context, node, one):
+            yield _zombie(context, node, one)
         else:
             healed.append(one)
     if healed:
-        yield _renewed(case, node, healed)
+        yield _renewed(context, node, healed)
 
 
-def _is_zombie(case: Case, node: Sessions, one: Expiry) -> bool:
+def _is_zombie(context: DetectionContext, node: Sessions, one: Expiry) -> bool:
     """Whether a process goes on to work whose place in the cluster is not its own any more."""
     if one.healed is not None:
         return False
-    end = one.restarted if one.restarted is not None else _last(case, node.node)
-    return bool(one.refused) or end - one.at >= case.limits[NAME]["renewed"] * SECOND
+    end = one.restarted if one.restarted is not None else _last(context, node.node)
+    return bool(one.refused) or end - one.at >= context.limits[NAME]["renewed"] * SECOND
 
 
-def _last(case: Case, node: str) -> int:
-    return case.past.clocks.correct(node, case.last_words.get(node, 0))
+def _last(context: DetectionContext, node: str) -> int:
+    return context.past.clocks.correct(node, context.last_words.get(node, 0))
 
 
-def _zombie(case: Case, node: Sessions, one: Expiry) -> Finding:
-    end = max(one.at, one.restarted if one.restarted is not None else _last(case, node.node))
+def _zombie(context: DetectionContext, node: Sessions, one: Expiry) -> Finding:
+    end = max(one.at, one.restarted if one.restarted is not None else _last(context, node.node))
     lasted = (end - one.at) / SECOND
     evidence = [*one.rows, *one.refused]
     why = "was refused" if one.refused else "did not register"
     title = f"{node.node} lost its session and {why} again: for {lasted:.0f} s it worked outside"
     words = _Words(
         "zombie",
-        case.limits[NAME]["zombie"],
+        context.limits[NAME]["zombie"],
         f"{title} the cluster",
         _ZOMBIE + (" The old registration was still there." if one.refused else ""),
         [
-            f"{_registration(case, node.broker)}   # whose is it?",
+            f"{_registration(context, node.broker)}   # whose is it?",
             f"Restart {word(node.node)} if that is missing or not its own.",
         ],
-        f"no registration within {case.limits[NAME]['renewed']} s of the session's end",
+        f"no registration within {context.limits[NAME]['renewed']} s of the session's end",
         "A registration whose line is missing here would mean that it healed.",
     )
     return _finding(
-        case, node, evidence, words, (one.at, end), expiries=1, lasted_s=round(lasted, 1)
+        context, node, evidence, words, (one.at, end), expiries=1, lasted_s=round(lasted, 1)
     )
 
 
-def _renewed(case: Case, node: Sessions, healed: Sequence[Expiry]) -> Finding:
-    limits = case.limits[NAME]
+def _renewed(context: DetectionContext, node: Sessions, healed: Sequence[Expiry]) -> Finding:
+    limits = context.limits[NAME]
     often = len(healed) >= limits["expiries"]
-    hung = often and _stood_still(case, node.node, healed)
+    hung = often and _stood_still(context, node.node, healed)
     level = "hung" if hung else "often" if often else "once"
     ends = [one.healed if one.healed is not None else one.at for one in healed]
     longest = max((end - one.at) / SECOND for one, end in zip(healed, ends, strict=True))
@@ -249,32 +250,34 @@ def _renewed(case: Case, node: Sessions, healed: Sequence[Expiry]) -> Finding:
     )
     rows = [row for one in healed for row in one.rows]
     span, many = (healed[0].at, max(ends)), len(healed)
-    return _finding(case, node, rows, words, span, expiries=many, lasted_s=round(longest, 1))
+    return _finding(context, node, rows, words, span, expiries=many, lasted_s=round(longest, 1))
 
 
-def _stood_still(case: Case, node: str, expiries: Sequence[Expiry]) -> bool:
-    found = [one for one in stalls(case, case.limits["long-pause"]["least"]) if one.node == node]
+def _stood_still(context: DetectionContext, node: str, expiries: Sequence[Expiry]) -> bool:
+    found = [
+        one for one in stalls(context, context.limits["long-pause"]["least"]) if one.node == node
+    ]
     return all(
         any(stall.begin <= one.at <= stall.end + _WAKING for stall in found) for one in expiries
     )
 
 
-def _refused(case: Case, node: Sessions) -> Iterator[Finding]:
+def _refused(context: DetectionContext, node: Sessions) -> Iterator[Finding]:
     """Tell old sessions of the same broker from another process with its id."""
     told = [row for expiry in node.expiries for row in expiry.refused]
     own = [one for one in node.refusals if not any(row in told for row in one.rows)]
-    twins = [one for one in own if _is_twin(case, one)]
+    twins = [one for one in own if _is_twin(context, one)]
     for one in twins:
-        yield _refusal(case, node, [one], twin=True)
+        yield _refusal(context, node, [one], twin=True)
     # A KRaft broker waits and tries again, which is no trouble; a ZooKeeper broker dies of it.
     fast = [one for one in own if one not in twins and (one.lives > 1 or _kills(one))]
     if fast:
-        yield _refusal(case, node, fast, twin=False)
+        yield _refusal(context, node, fast, twin=False)
 
 
-def _is_twin(case: Case, one: Refusal) -> bool:
+def _is_twin(context: DetectionContext, one: Refusal) -> bool:
     """Whether an id stayed taken for longer than a session of a dead process could be."""
-    old = case.limits[NAME]["old"]
+    old = context.limits[NAME]["old"]
     same = len(one.owners) == 1 or (not one.owners and one.widest < old)
     return one.seconds >= old and same
 
@@ -283,8 +286,10 @@ def _kills(one: Refusal) -> bool:
     return any(row["error"] == "NODEEXISTS" for row in one.rows)
 
 
-def _refusal(case: Case, node: Sessions, runs: Sequence[Refusal], *, twin: bool) -> Finding:
-    limits = case.limits[NAME]
+def _refusal(
+    context: DetectionContext, node: Sessions, runs: Sequence[Refusal], *, twin: bool
+) -> Finding:
+    limits = context.limits[NAME]
     rows = [row for one in runs for row in one.rows]
     lives = max(one.lives if one.lives > 1 else len(one.rows) for one in runs)
     level = "twin" if twin else "loop" if lives >= limits["refused"] else "fast"
@@ -299,7 +304,7 @@ def _refusal(case: Case, node: Sessions, runs: Sequence[Refusal], *, twin: bool)
     other = "Stop one of the two, and give it an id of its own."
     wait = "Let whoever restarts it wait for longer than a session. Nothing else is wrong."
     return _finding(
-        case,
+        context,
         node,
         rows,
         _Words(
@@ -308,7 +313,7 @@ def _refusal(case: Case, node: Sessions, runs: Sequence[Refusal], *, twin: bool)
             title,
             _TWIN if twin else _FAST,
             [
-                f"{_registration(case, node.broker)}   # which host holds the id?",
+                f"{_registration(context, node.broker)}   # which host holds the id?",
                 other if twin else wait,
             ],
             f"refused {times}, for up to {longest:.0f} s at a time; an old session is over by"
@@ -323,15 +328,15 @@ def _refusal(case: Case, node: Sessions, runs: Sequence[Refusal], *, twin: bool)
     )
 
 
-def _registration(case: Case, broker: int | None) -> str:
-    if case.past.context.kraft:
-        return case.commands.quorum()
+def _registration(context: DetectionContext, broker: int | None) -> str:
+    if context.past.context.kraft:
+        return context.commands.quorum()
     return f"zookeeper-shell.sh ZOOKEEPER:2181 get /brokers/ids/{broker}"
 
 
-def _unreachable(case: Case, spell: Spell, stops: Sequence[int]) -> Finding:
+def _unreachable(context: DetectionContext, spell: Spell, stops: Sequence[int]) -> Finding:
     """Tell a ZooKeeper that is gone from one that was just stopped first."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     [node] = spell.nodes
     near = limits["gap"] * SECOND
     stopping = any(spell.begin - near <= at <= spell.end for at in stops)
@@ -352,7 +357,7 @@ def _unreachable(case: Case, spell: Spell, stops: Sequence[int]) -> Finding:
     )
     whom, span = Sessions(node, None, (), ()), (spell.begin, spell.end)
     attempts, lasted = sum(spell.kinds.values()), round(spell.seconds, 1)
-    return _finding(case, whom, spell.first, words, span, attempts=attempts, lasted_s=lasted)
+    return _finding(context, whom, spell.first, words, span, attempts=attempts, lasted_s=lasted)
 
 
 @dataclass(frozen=True)
@@ -369,14 +374,14 @@ class _Words:
 
 
 def _finding(
-    case: Case,
+    context: DetectionContext,
     node: Sessions,
     evidence: Sequence[Row],
     words: _Words,
     span: tuple[int, int],
     **measures: object,
 ) -> Finding:
-    confidence, reason = sureness(case, *span, evidence, stated=words.kind != "zombie")
+    confidence, reason = context.confidence(*span, evidence, stated=words.kind != "zombie")
     return Finding(
         detector=NAME,
         severity=words.severity,

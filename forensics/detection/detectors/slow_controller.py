@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import word
 from forensics.detection.requirements import CONTROLLERS
 from forensics.detection.shared.broker_absences import silent
@@ -23,26 +22,28 @@ _WAITING = ("raft_majority_lost", "controller_renouncing", "controller_resigned"
 _KEPT = 1000
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each spell of slow events of one controller."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     slow = pc.field("kind").isin(_SLOW)
-    found = bursts(case, slow, ["node"], limits["gap"], ["kind", "duration_ms", "detail", "broker"])
+    found = bursts(
+        context, slow, ["node"], limits["gap"], ["kind", "duration_ms", "detail", "broker"]
+    )
     if not found:
         return
-    waits = _waits(case)
+    waits = _waits(context)
     for burst in found:
-        if not _excused(case, burst, waits):
-            yield _finding(case, burst)
+        if not _excused(context, burst, waits):
+            yield _finding(context, burst)
 
 
-def _waits(case: Case) -> list[tuple[str, int]]:
+def _waits(context: DetectionContext) -> list[tuple[str, int]]:
     """Give when controllers lost their majority or their office; so few that all are kept."""
-    rows = case.each("events", pc.field("kind").isin(_WAITING), ["node", "ts"])
+    rows = context.each("events", pc.field("kind").isin(_WAITING), ["node", "ts"])
     return sorted({(row["node"] or "", row["at"]) for row in rows if "at" in row})[:_KEPT]
 
 
-def _excused(case: Case, burst: Burst, waits: list[tuple[str, int]]) -> bool:
+def _excused(context: DetectionContext, burst: Burst, waits: list[tuple[str, int]]) -> bool:
     """Whether the process stood still for as long, or its events waited for a lost majority."""
     [node] = burst.subject
     longest = max(burst.values("duration_ms"), default=0) * 1000
@@ -50,19 +51,19 @@ def _excused(case: Case, burst: Burst, waits: list[tuple[str, int]]) -> bool:
     if any(one == node and low <= at <= high for one, at in waits):
         return True
     # One stroke of events that end together, and nothing written while they took: a pause.
-    once = burst.end - burst.begin <= case.limits[NAME]["stroke"] * SECOND
+    once = burst.end - burst.begin <= context.limits[NAME]["stroke"] * SECOND
     first = burst.first[0]["at"]
-    return once and longest > 0 and bool(node) and silent(case, node, first - longest, first)
+    return once and longest > 0 and bool(node) and silent(context, node, first - longest, first)
 
 
-def _finding(case: Case, burst: Burst) -> Finding:
-    limits = case.limits[NAME]
+def _finding(context: DetectionContext, burst: Burst) -> Finding:
+    limits = context.limits[NAME]
     [node] = burst.subject
     longest = max(burst.values("duration_ms"), default=0)
     slow, late = (burst.seen["kind"][kind] for kind in _SLOW)
     often = slow >= limits["events"] or late >= limits["overloaded"]
     begin = burst.begin - min(longest * 1000, burst.begin)
-    confidence, reason = sureness(case, begin, burst.end, burst.first, stated=True)
+    confidence, reason = context.confidence(begin, burst.end, burst.first, stated=True)
     brokers = burst.values("broker")
     return Finding(
         detector=NAME,
@@ -85,7 +86,10 @@ def _finding(case: Case, burst: Burst) -> Finding:
         explanation=_EXPLANATION,
         actions=[
             f"iostat -x   # on the host of {word(node)}: how long does a write to its log take?",
-            f"{case.commands.quorum()}   # do the other voters keep up? Their slowness is its own.",
+            (
+                f"{context.commands.quorum()}   # do the other voters keep up? Their slowness is "
+                "its own."
+            ),
             "Give controllers a disk and a machine that brokers do not share.",
         ],
         why=f"{slow} slow events and {late} heartbeats that waited, within"

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row, by_time
+from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.detectors.flapping_broker import flapping
 from forensics.detection.kafka_cli import word
 from forensics.detection.requirements import BROKERS, CLIENTS
@@ -66,11 +65,11 @@ class _RelatedLines:
     brokers: bool = False
 
 
-def suspects(case: Case, every: Sequence[Episode], near: float) -> list[Suspect]:
+def suspects(context: DetectionContext, every: Sequence[Episode], near: float) -> list[Suspect]:
     """Give for each episode behind which nothing moved what may be behind it."""
     if not every:
         return []
-    told = _related_lines(case, every)
+    told = _related_lines(context, every)
     return [_suspect(one, told, round(near * SECOND)) for one in every]
 
 
@@ -124,20 +123,20 @@ def _touches(episode: Episode, row: Row, near: int) -> bool:
     return bool(episode.begin - near <= row["at"] <= episode.end + near)
 
 
-def _related_lines(case: Case, every: Sequence[Episode]) -> _RelatedLines:
+def _related_lines(context: DetectionContext, every: Sequence[Episode]) -> _RelatedLines:
     topics = sorted({topic for one in every for topic in one.topics})
     nodes = sorted({one.node for one in every})
     kind, topic = pc.field("kind"), pc.field("topic")
     where = kind.isin(_TOPIC_KINDS) & topic.isin(topics)
     where |= kind.isin(_NODE_KINDS) & pc.field("node").isin(nodes)
-    told = _RelatedLines(brokers=case.sight.lacks(BROKERS) is None)
-    for row in case.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
-        if row["kind"] in _TOPIC_KINDS and case.is_news(row):
+    told = _RelatedLines(brokers=context.sight.lacks(BROKERS) is None)
+    for row in context.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
+        if row["kind"] in _TOPIC_KINDS and context.is_news(row):
             _keep(told.topics[row["topic"]], row)
         elif row["kind"] in _NODE_KINDS:
             _keep(told.nodes[row["node"] or ""], row)
-    told.begins.update(_begins(case, nodes))
-    told.named.update(_named(case, topics), told.topics)
+    told.begins.update(_begins(context, nodes))
+    told.named.update(_named(context, topics), told.topics)
     return told
 
 
@@ -147,22 +146,22 @@ def _keep(rows: list[Row], row: Row) -> None:
         rows[:] = sorted(rows, key=by_time)[:_KEPT]
 
 
-def _begins(case: Case, nodes: Sequence[str]) -> Mapping[str, int]:
+def _begins(context: DetectionContext, nodes: Sequence[str]) -> Mapping[str, int]:
     chosen = pc.field("first_ts").is_valid() & pc.field("node").isin(nodes)
     found: dict[str, int] = {}
-    for row in case.rows("files", chosen, ["node", "first_ts"]):
-        at = case.past.clocks.correct(row["node"], row["first_ts"])
+    for row in context.rows("files", chosen, ["node", "first_ts"]):
+        at = context.past.clocks.correct(row["node"], row["first_ts"])
         found[row["node"]] = min(at, found.get(row["node"], at))
     return found
 
 
-def _named(case: Case, topics: Sequence[str]) -> Iterator[str]:
+def _named(context: DetectionContext, topics: Sequence[str]) -> Iterator[str]:
     """Name those of the topics that the history knows."""
     if not topics:
         return
     topic = pc.field("topic")
     where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
-    for batch in case.batches("leadership", where, ["topic"]):
+    for batch in context.batches("leadership", where, ["topic"]):
         yield from batch["topic"].unique().to_pylist()
 
 
@@ -233,13 +232,15 @@ def explanation(episode: Episode, verdict: str, suspect: str | None) -> str:
     return text
 
 
-def actions(case: Case, episode: Episode, verdict: str, suspect: str | None) -> Sequence[str]:
+def actions(
+    context: DetectionContext, episode: Episode, verdict: str, suspect: str | None
+) -> Sequence[str]:
     """Say what to do, and what not."""
     topic = min(episode.topics, default=None)
     if verdict == "transient":
         return ["Nothing to do."]
     if suspect in ("topic_deleted", "topic_unknown"):
-        look = [] if topic is None else [case.commands.topic(topic)]
+        look = [] if topic is None else [context.commands.topic(topic)]
         name = "the topic" if topic is None else f"topic {word(topic)}"
         return [*look, f"Take {name} out of the settings of {word(episode.client)}, or create it."]
     if suspect == "topic_recreated":
@@ -247,7 +248,7 @@ def actions(case: Case, episode: Episode, verdict: str, suspect: str | None) -> 
     if suspect == "unreachable_broker":
         text = "Compare advertised.listeners of each broker with what {} can resolve and reach."
         return [text.format(word(episode.client))]
-    look = [case.commands.topic(topic)] if topic is not None else []
+    look = [context.commands.topic(topic)] if topic is not None else []
     refresh = (
         f"Look at metadata.max.age.ms and the number of retries of {word(episode.client)}, and "
         "whether it reaches every broker."
@@ -311,21 +312,23 @@ class _Judged:
         return self.verdict
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each client's episode of errors."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     names = ("gap", "late", "ahead", "stroke", "near", "settled")
     reach = Reach(*(limits[name] for name in names))
-    judged = list(_merged(list(_judged(case, episodes(case, STALE, reach))), limits["bursts"]))
-    told = _told(case, judged)
-    yield from (_finding(case, one, told) for one in judged)
+    judged = list(
+        _merged(list(_judged(context, episodes(context, STALE, reach))), limits["bursts"])
+    )
+    told = _told(context, judged)
+    yield from (_finding(context, one, told) for one in judged)
 
 
-def _judged(case: Case, every: Sequence[Episode]) -> Iterator[_Judged]:
-    flaps = set(flapping(case))
-    causes = {id(one): _cause(case, one, flaps) for one in every}
+def _judged(context: DetectionContext, every: Sequence[Episode]) -> Iterator[_Judged]:
+    flaps = set(flapping(context))
+    causes = {id(one): _cause(context, one, flaps) for one in every}
     loose = [one for one in every if causes[id(one)] == "none_seen"]
-    found = suspects(case, loose, case.limits[NAME]["near"])
+    found = suspects(context, loose, context.limits[NAME]["near"])
     behind = {id(one): suspect for one, suspect in zip(loose, found, strict=True)}
     hosts: dict[tuple[str, str], list[Episode]] = defaultdict(list)
     for one in every:
@@ -341,7 +344,7 @@ def _judged(case: Case, every: Sequence[Episode]) -> Iterator[_Judged]:
             host.trim()
     for one in kept:
         yield _Judged(
-            one, _verdict(case, one), causes[id(one)], behind.get(id(one)), 1, one.seconds
+            one, _verdict(context, one), causes[id(one)], behind.get(id(one)), 1, one.seconds
         )
 
 
@@ -352,28 +355,32 @@ def _host(one: Episode, suspect: Suspect | None, hosts: Sequence[Episode]) -> Ep
     return next((host for host in hosts if host.begin <= one.end and one.begin <= host.end), None)
 
 
-def _cause(case: Case, episode: Episode, flaps: set[int]) -> str:
-    found = {_cause_of(case, episode, *one, flaps) for one in episode.elections}
+def _cause(context: DetectionContext, episode: Episode, flaps: set[int]) -> str:
+    found = {_cause_of(context, episode, *one, flaps) for one in episode.elections}
     if episode.away is not None:
         found.add(_loss(episode.away.kind, episode.away.broker, flaps))
-    near = case.limits[NAME]["near"] * SECOND
-    reigns = [span for _, _, span in case.past.lanes.controllers[1:]]
+    near = context.limits[NAME]["near"] * SECOND
+    reigns = [span for _, _, span in context.past.lanes.controllers[1:]]
     if episode.created is None and any(abs(one.begin - episode.begin) <= near for one in reigns):
         found.add("controller_change")
     return next((cause for cause in CAUSES if cause in found), "none_seen")
 
 
 def _cause_of(
-    case: Case, episode: Episode, election: str, previous: int | None, flaps: set[int]
+    context: DetectionContext,
+    episode: Episode,
+    election: str,
+    previous: int | None,
+    flaps: set[int],
 ) -> str:
     if election == "failover":
         return _loss("crash", previous, flaps)
     if election == "unknown":
         # How the new leader came about is not told, but perhaps how the old one left.
-        near = case.limits[NAME]["near"] * SECOND
+        near = context.limits[NAME]["near"] * SECOND
         kinds = [
             away.kind
-            for away in case.away
+            for away in context.away
             if away.broker == previous and abs(away.begin - episode.begin) <= near
         ]
         return _loss(kinds[-1], previous, flaps) if kinds else "none_seen"
@@ -386,15 +393,15 @@ def _loss(kind: str, broker: int | None, flaps: set[int]) -> str:
     return "flapping" if broker in flaps else "broker_crash"
 
 
-def _verdict(case: Case, episode: Episode) -> str:
+def _verdict(context: DetectionContext, episode: Episode) -> str:
     """Compare the end of the errors with the moment from which a new leader was there."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     begin, end = episode.begin, episode.end
     settled = begin if episode.settled is None else max(begin, episode.settled)
     if end - settled <= limits["settled"] * SECOND:
         return "transient"
-    last = case.last_words.get(episode.node, end)
-    unfinished = case.past.clocks.correct(episode.node, last) - end <= limits["settled"] * SECOND
+    last = context.last_words.get(episode.node, end)
+    unfinished = context.past.clocks.correct(episode.node, last) - end <= limits["settled"] * SECOND
     long = end - begin >= limits["long"] * SECOND
     return "stuck" if long and unfinished else "sustained"
 
@@ -421,7 +428,7 @@ def _merged(judged: Sequence[_Judged], most: int) -> Iterator[_Judged]:
         yield _Judged(first, "transient", head.cause, head.suspect, len(bundle), seconds)
 
 
-def _told(case: Case, judged: Sequence[_Judged]) -> _Told:
+def _told(context: DetectionContext, judged: Sequence[_Judged]) -> _Told:
     """Look up the lines that tell of the first moves."""
     wanted = {move for one in judged for move in one.episode.moves}
     if not wanted:
@@ -432,7 +439,7 @@ def _told(case: Case, judged: Sequence[_Judged]) -> _Told:
     where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
     where &= moment.isin(pa.array(starts, pa.timestamp("us", tz="UTC")))
     lines: dict[tuple[str, int | None, int], list[Row]] = defaultdict(list)
-    for row in case.each("leadership", where, ["topic", "partition", "started_at", "evidence"]):
+    for row in context.each("leadership", where, ["topic", "partition", "started_at", "evidence"]):
         for number in (row["partition"], None):
             lines[row["topic"], number, row["started_at"]] += row["evidence"][:1]
     mine = {
@@ -443,7 +450,7 @@ def _told(case: Case, judged: Sequence[_Judged]) -> _Told:
         for one in judged
     }  # fmt: skip
     texts: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    for place in case.places(line for found in mine.values() for line in found):
+    for place in context.places(line for found in mine.values() for line in found):
         texts[place["file"], place["line"]].append(place)
     return {
         name: [text for line in found for text in texts[line["file"], line["line"]]]
@@ -451,15 +458,15 @@ def _told(case: Case, judged: Sequence[_Judged]) -> _Told:
     }
 
 
-def _finding(case: Case, one: _Judged, told: _Told) -> Finding:
+def _finding(context: DetectionContext, one: _Judged, told: _Told) -> Finding:
     episode, verdict = one.episode, one.verdict
     suspect = one.suspect.name if one.suspect is not None else None
     lines = [*told.get(id(episode), ()), *(one.suspect.evidence if one.suspect else ())]
     evidence = [*episode.first, *lines]
-    confidence, reason = sureness(case, episode.begin, episode.end, evidence, stated=False)
+    confidence, reason = context.confidence(episode.begin, episode.end, evidence, stated=False)
     return Finding(
         detector=NAME,
-        severity=str(case.limits[NAME][one.limit]),
+        severity=str(context.limits[NAME][one.limit]),
         confidence=confidence,
         title=title(episode, verdict, one.cause, suspect, one.bursts),
         begin=episode.begin,
@@ -478,15 +485,15 @@ def _finding(case: Case, one: _Judged, told: _Told) -> Finding:
             "topics": sorted(episode.topics),
         },
         explanation=explanation(episode, verdict, suspect),
-        actions=list(actions(case, episode, verdict, suspect)),
-        why=_why(case, episode, verdict),
+        actions=list(actions(context, episode, verdict, suspect)),
+        why=_why(context, episode, verdict),
         reason=reason,
         doubts=doubts(episode, suspect),
     )
 
 
-def _why(case: Case, episode: Episode, verdict: str) -> str:
-    limits = case.limits[NAME]
+def _why(context: DetectionContext, episode: Episode, verdict: str) -> str:
+    limits = context.limits[NAME]
     if episode.settled is None:
         past, since = episode.seconds, "the first of them"
     else:

@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row, name_of, strokes
+from forensics.detection.context import DetectionContext, Row, name_of, strokes
 from forensics.detection.kafka_cli import check_command
 from forensics.run_output.findings import Finding, iso_time
 
@@ -22,19 +21,19 @@ _OF_QUORUM = ["__cluster_metadata", "@metadata"]
 Entry = dict[str, Any]
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each stroke of cuts that no unclean leader made necessary."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     clean = pc.field("unclean").is_null() | (pc.field("unclean") == False)  # noqa: E712
     # What a quorum cuts off its own log was never committed, and no producer wrote it.
     clean &= ~pc.field("topic").isin(_OF_QUORUM)
-    unread = case.beyond("cuts", limits["most"], clean)
-    for group in strokes(case.some("cuts", limits["most"], clean), limits["stroke"]):
+    unread = context.beyond("cuts", limits["most"], clean)
+    for group in strokes(context.some("cuts", limits["most"], clean), limits["stroke"]):
         losses = [_entry(rows) for rows in _by_epoch(group)]
         for deep in (True, False):
             part = [loss for loss in losses if (loss[0]["below_high_watermark"] > 0) is deep]
             if part:
-                yield _finding(case, part, unread, deep=deep)
+                yield _finding(context, part, unread, deep=deep)
 
 
 def _by_epoch(group: Sequence[Row]) -> Iterator[list[Row]]:
@@ -85,16 +84,16 @@ def _least(row: Row) -> int:
 
 
 def _finding(
-    case: Case, losses: list[tuple[Entry, list[Row]]], unread: int, *, deep: bool
+    context: DetectionContext, losses: list[tuple[Entry, list[Row]]], unread: int, *, deep: bool
 ) -> Finding:
     entries = [entry for entry, _ in losses]
     rows = [row for _, rows in losses for row in rows]
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     begin, end = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
     known = all(row["unclean"] is False for row in rows)
     brokers = {row["broker"] for row in rows} | {row["leader"] for row in rows}
-    evidence = case.places(one for row in rows[:_SHOWN] for one in row["evidence"])
-    confidence, reason = sureness(case, begin, end, evidence, stated=True)
+    evidence = context.places(one for row in rows[:_SHOWN] for one in row["evidence"])
+    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     return Finding(
         detector=NAME,
         severity=str(limits["committed" if deep else "uncommitted"]),

@@ -15,8 +15,7 @@ from itertools import islice
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import Needs
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -47,21 +46,21 @@ class Asked:
         return f"{self.topic}-{self.partition}"
 
 
-def asked(case: Case) -> list[Asked]:
+def asked(context: DetectionContext) -> list[Asked]:
     """Read the first wishes, as they stand in the table, and find the answer to each."""
     columns = ["ts", "node", "topic", "partition", "broker", "file", "line"]
     where = (pc.field("kind") == "isr_proposed") & pc.field("ts").is_valid()
     where &= pc.field("topic").is_valid() & pc.field("partition").is_valid()
     found: dict[tuple[str, int], list[Asked]] = {}
     where &= pc.field("broker").is_valid()
-    for row in islice(case.each("events", where, columns), MOST):
+    for row in islice(context.each("events", where, columns), MOST):
         one = Asked(row["at"], row["broker"], row["node"], row["topic"], row["partition"],
                     row["file"], row["line"])  # fmt: skip
         found.setdefault((one.topic, one.partition), []).append(one)
     for mine in found.values():
         mine.sort(key=lambda one: one.at)
     moments = {key: [one.at for one in mine] for key, mine in found.items()}
-    for key, moment in _answers(case, found) if found else ():
+    for key, moment in _answers(context, found) if found else ():
         # It answers the last wish before it, and all before that were repeated in vain.
         mine, at = found[key], bisect_right(moments[key], moment + _SLACK) - 1
         while at >= 0 and ((known := mine[at].answered) is None or known > moment):
@@ -73,18 +72,18 @@ def asked(case: Case) -> list[Asked]:
 
 
 def _answers(
-    case: Case, keys: dict[tuple[str, int], list[Asked]]
+    context: DetectionContext, keys: dict[tuple[str, int], list[Asked]]
 ) -> Iterator[tuple[tuple[str, int], int]]:
     """Give when the state of one of these partitions changed, or a wish was refused."""
     topics = sorted({topic for topic, _ in keys})
     topic = pc.field("topic")
     where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
-    for row in case.each("isr", where, ["topic", "partition", "started_at"]):
+    for row in context.each("isr", where, ["topic", "partition", "started_at"]):
         key = row["topic"], row["partition"]
         if key in keys and row["started_at"] is not None:
             yield key, row["started_at"]
     refused = where & (pc.field("kind") == "isr_rejected") & pc.field("ts").is_valid()
-    for row in case.each("events", refused, ["topic", "partition", "ts", "node"]):
+    for row in context.each("events", refused, ["topic", "partition", "ts", "node"]):
         key = row["topic"], row["partition"]
         if key in keys:
             yield key, row["at"]
@@ -96,46 +95,46 @@ NEEDS = Needs(("broker",), ("server",))
 _SHOWN = 40
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each leader."""
-    limits = case.limits[NAME]
-    every = asked(case)
+    limits = context.limits[NAME]
+    every = asked(context)
     if all(one.answered is None for one in every):
         # Answers are not logged here at all (before Kafka 0.11 they never are).
         return
     late: dict[int, list[Asked]] = {}
     for one in every:
-        if _is_late(case, one):
+        if _is_late(context, one):
             late.setdefault(one.broker, []).append(one)
     for broker, mine in sorted(late.items()):
         if len(mine) >= limits["least"]:
-            yield _finding(case, broker, mine)
+            yield _finding(context, broker, mine)
 
 
-def _is_late(case: Case, one: Asked) -> bool:
+def _is_late(context: DetectionContext, one: Asked) -> bool:
     """Whether an answer was due, and did not come."""
-    until = one.at + case.limits[NAME]["wait"] * SECOND
+    until = one.at + context.limits[NAME]["wait"] * SECOND
     if one.answered is not None and one.answered <= until:
         return False
-    last = case.last_words.get(one.node or "")
-    heard = last is not None and case.past.clocks.correct(one.node, last) > until
+    last = context.last_words.get(one.node or "")
+    heard = last is not None and context.past.clocks.correct(one.node, last) > until
     away = any(
         absence.broker == one.broker
         and absence.begin <= until
         and (absence.end is None or absence.end >= one.at)
-        for absence in case.away
+        for absence in context.away
     )
     return heard and not away
 
 
-def _finding(case: Case, broker: int, mine: Sequence[Asked]) -> Finding:
-    limits = case.limits[NAME]
+def _finding(context: DetectionContext, broker: int, mine: Sequence[Asked]) -> Finding:
+    limits = context.limits[NAME]
     never = [one for one in mine if one.answered is None]
     begin = min(one.at for one in mine)
-    end = case.end if never else max(one.answered or 0 for one in mine)
+    end = context.end if never else max(one.answered or 0 for one in mine)
     waits = [(one.answered - one.at) / SECOND for one in mine if one.answered is not None]
-    evidence = case.places({"file": one.file, "line": one.line} for one in mine[:_SHOWN])
-    confidence, reason = sureness(case, begin, mine[-1].at, evidence, stated=False)
+    evidence = context.places({"file": one.file, "line": one.line} for one in mine[:_SHOWN])
+    confidence, reason = context.confidence(begin, mine[-1].at, evidence, stated=False)
     names = sorted({one.name for one in mine})
     many = f"{len(names)} partition{'' if len(names) == 1 else 's'}"
     how = f"{len(never)} never" if never else f"after up to {max(waits):.0f} s"
@@ -158,8 +157,8 @@ def _finding(case: Case, broker: int, mine: Sequence[Asked]) -> Finding:
         },
         explanation=_MECHANISM.format(broker=broker),
         actions=[
-            f"{case.commands.controller()}   # is there one, and does it answer?",
-            f"{case.commands.under_replicated()}   # if all are whole, it has passed",
+            f"{context.commands.controller()}   # is there one, and does it answer?",
+            f"{context.commands.under_replicated()}   # if all are whole, it has passed",
             _RESTART.format(broker=broker),
         ],
         why=f"{len(mine)} wishes without an answer within {limits['wait']} s; from"

@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import EXEMPLARY, Case, Row, by_time, name_of, strokes
+from forensics.detection.context import EXEMPLARY, DetectionContext, Row, by_time, name_of, strokes
 from forensics.detection.kafka_cli import check_command
 from forensics.run_output.findings import Finding, iso_time
 
@@ -229,34 +228,34 @@ Key = tuple[str, int]
 Loss = tuple[dict[str, Any], list[Mapping[str, Any]]]
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each stroke of unclean elections."""
-    rows = case.each("leadership", pc.field("clean") == False, _COLUMNS)  # noqa: E712
+    rows = context.each("leadership", pc.field("clean") == False, _COLUMNS)  # noqa: E712
     # An old controller warns of data loss too where the only replica there is comes back.
     unclean = [row for row in rows if row["replicas"] != [row["leader"]]]
-    _date(case, [row for row in unclean if row["started_at"] is None])
-    for group in strokes(unclean, case.limits[NAME]["stroke"]):
-        yield _finding(case, sorted(group, key=lambda one: (one["topic"], one["partition"])))
+    _date(context, [row for row in unclean if row["started_at"] is None])
+    for group in strokes(unclean, context.limits[NAME]["stroke"]):
+        yield _finding(context, sorted(group, key=lambda one: (one["topic"], one["partition"])))
 
 
-def _date(case: Case, timeless: Sequence[Row]) -> None:
+def _date(context: DetectionContext, timeless: Sequence[Row]) -> None:
     """Date elections of which only lines that repeat them are left: by the first, at the latest."""
     told: dict[tuple[str, int], int] = {}
-    for place in case.places(one for row in timeless for one in row["evidence"]):
+    for place in context.places(one for row in timeless for one in row["evidence"]):
         if "at" in place:
             where = place["file"], place["line"]
             told[where] = min(place["at"], told.get(where, place["at"]))
     for row in timeless:
         places = [(one["file"], one["line"]) for one in row["evidence"]]
-        row["started_at"] = min((told[one] for one in places if one in told), default=case.end)
+        row["started_at"] = min((told[one] for one in places if one in told), default=context.end)
 
 
-def _finding(case: Case, group: list[Row]) -> Finding:
+def _finding(context: DetectionContext, group: list[Row]) -> Finding:
     entries: list[dict[str, Any]] = []
     earliest = sorted(group, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
     places: list[Mapping[str, Any]] = []
-    places += case.places(one for row in earliest[:EXEMPLARY] for one in row["evidence"])
-    for entry, lines in _losses(case, group):
+    places += context.places(one for row in earliest[:EXEMPLARY] for one in row["evidence"])
+    for entry, lines in _losses(context, group):
         entries.append(entry)
         # A finding shows a few lines; those of ten thousand partitions would only be thrown away.
         places += lines if len(entries) <= EXEMPLARY else []
@@ -265,10 +264,10 @@ def _finding(case: Case, group: list[Row]) -> Finding:
     begin = min(row["started_at"] for row in group)
     end = max([begin, *(row["started_at"] for row in group)])
     stated = all(row["how"] == "observed" for row in group)
-    confidence, reason = sureness(case, begin, end, places, stated=stated)
+    confidence, reason = context.confidence(begin, end, places, stated=stated)
     return Finding(
         detector=NAME,
-        severity=_severity(case, entries),
+        severity=_severity(context, entries),
         confidence=confidence,
         title=_title(entries, leaders),
         begin=begin,
@@ -278,15 +277,17 @@ def _finding(case: Case, group: list[Row]) -> Finding:
         partitions=[name_of(row) for row in group],
         measures={"partitions": entries},
         explanation=_explanation(entries),
-        actions=_actions(case, entries),
-        why=_why(case, group, entries),
+        actions=_actions(context, entries),
+        why=_why(context, group, entries),
         reason=reason,
         doubts=_doubts(entries),
     )
 
 
-def _why(case: Case, group: Sequence[Row], entries: Sequence[Mapping[str, Any]]) -> str:
-    gap = case.limits[NAME]["stroke"]
+def _why(
+    context: DetectionContext, group: Sequence[Row], entries: Sequence[Mapping[str, Any]]
+) -> str:
+    gap = context.limits[NAME]["stroke"]
     count = sum(entry["lost_records_max"] is None for entry in entries)
     bounds = f"; for {count} no line bounds the loss" if count else ""
     return (
@@ -305,11 +306,11 @@ def _doubts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     return told
 
 
-def _losses(case: Case, group: Sequence[Row]) -> Iterator[Loss]:
+def _losses(context: DetectionContext, group: Sequence[Row]) -> Iterator[Loss]:
     """Bound what each partition lost, some partitions in one reading."""
     for begin in range(0, len(group), _AT_ONCE):
         some = group[begin : begin + _AT_ONCE]
-        events, leaders = _events(case, some), _leaders(case, some)
+        events, leaders = _events(context, some), _leaders(context, some)
         for row in some:
             here = sorted(events[row["topic"], row["partition"]], key=by_time)
             brokers = {
@@ -322,14 +323,14 @@ def _losses(case: Case, group: Sequence[Row]) -> Iterator[Loss]:
             yield entry, list(places)
 
 
-def _events(case: Case, some: Sequence[Row]) -> dict[Key, list[Row]]:
+def _events(context: DetectionContext, some: Sequence[Row]) -> dict[Key, list[Row]]:
     """Read the events that tell of a loss, of each partition the nearest to its elections."""
     found: dict[Key, list[Row]] = {(row["topic"], row["partition"]): [] for row in some}
     starts: dict[Key, list[int]] = {key: [] for key in found}
     for row in some:
         starts[row["topic"], row["partition"]].append(row["started_at"])
     where = pc.field("kind").isin(LOSS_KINDS) & pc.field("ts").is_valid() & _of(found)
-    for row in case.each("events", where, LOSS_COLUMNS):
+    for row in context.each("events", where, LOSS_COLUMNS):
         key = row["topic"], row["partition"]
         if key in found:
             found[key].append(row)
@@ -348,14 +349,14 @@ def _nearest(rows: list[Row], starts: Sequence[int]) -> list[Row]:
     return [ordered[at] for at in sorted(kept)]
 
 
-def _leaders(case: Case, some: Sequence[Row]) -> dict[tuple[str, int, int], int]:
+def _leaders(context: DetectionContext, some: Sequence[Row]) -> dict[tuple[str, int, int], int]:
     """Find who led last before each of the elections, where every epoch in between is known."""
     wanted: dict[Key, list[int]] = {}
     for row in some:
         wanted.setdefault((row["topic"], row["partition"]), []).append(row["leader_epoch"])
     reigns: dict[Key, dict[int, int | None]] = {key: {} for key in wanted}
     columns = ["topic", "partition", "leader_epoch", "leader"]
-    for row in case.each("leadership", _of(wanted), columns):
+    for row in context.each("leadership", _of(wanted), columns):
         key = row["topic"], row["partition"]
         if key in reigns and row["leader_epoch"] < max(wanted[key]):
             reigns[key][row["leader_epoch"]] = row["leader"]
@@ -383,8 +384,8 @@ def _of(keys: Iterable[Key]) -> pc.Expression:
     return bounds & topic.isin(topics) & partition.isin(pa.array(numbers, pa.int32()))
 
 
-def _severity(case: Case, entries: list[dict[str, Any]]) -> str:
-    limits = case.limits[NAME]
+def _severity(context: DetectionContext, entries: list[dict[str, Any]]) -> str:
+    limits = context.limits[NAME]
     if any(entry["lost_records_max"] or entry["lost_records_min"] for entry in entries):
         return str(limits["lost"])
     open_ones = any(entry["lost_records_max"] is None for entry in entries)
@@ -434,11 +435,11 @@ def _explanation(entries: list[dict[str, Any]]) -> str:
     )
 
 
-def _actions(case: Case, entries: list[dict[str, Any]]) -> list[str]:
+def _actions(context: DetectionContext, entries: list[dict[str, Any]]) -> list[str]:
     hurt = [entry for entry in entries if entry["lost_records_max"] != 0] or entries
     topic = str(hurt[0]["partition"]).rpartition("-")[0]
     config = (
-        f"{case.commands.topic_config(topic)}   # is unclean.leader.election.enable=true meant?"
+        f"{context.commands.topic_config(topic)}   # is unclean.leader.election.enable=true meant?"
     )
     return [config, str(hurt[0]["check"]), _SEND_AGAIN]
 

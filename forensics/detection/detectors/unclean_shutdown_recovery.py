@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.requirements import Needs
 from forensics.history.nodes.broker_states import Span
 from forensics.lib.time_units import SECOND
@@ -54,31 +53,33 @@ class _Start:
         return self.loaded_ms is None and self.outcome not in ("up", None)
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each long recovery, and for recoveries that were broken off."""
-    if not case.sight.tells("log_recovering", *_KINDS):
+    if not context.sight.tells("log_recovering", *_KINDS):
         return
-    limits = case.limits[NAME]
-    told, read = case.events(*_KINDS), _read(case)
-    for broker in sorted(case.past.lanes.brokers):
-        starts = [one for one in _starts(case, broker, told, read) if one.segments]
+    limits = context.limits[NAME]
+    told, read = context.events(*_KINDS), _read(context)
+    for broker in sorted(context.past.lanes.brokers):
+        starts = [one for one in _starts(context, broker, told, read) if one.segments]
         run: list[_Start] = []
         for one in starts:
             if one.broken:
                 run.append(one)
                 continue
             if one.seconds >= limits["long"] or len(run) >= limits["again"]:
-                yield _finding(case, [*run, one])
+                yield _finding(context, [*run, one])
             run = []
         if len(run) >= limits["again"]:
-            yield _finding(case, run)
+            yield _finding(context, run)
 
 
-def _starts(case: Case, broker: int, told: Sequence[Row], read: Sequence[Row]) -> Iterator[_Start]:
+def _starts(
+    context: DetectionContext, broker: int, told: Sequence[Row], read: Sequence[Row]
+) -> Iterator[_Start]:
     """Give each start of a broker with what its own log says of recovery in that time."""
-    spans = case.past.lanes.brokers[broker]
+    spans = context.past.lanes.brokers[broker]
     node = f"broker-{broker}"
-    for begin, end, outcome in _lives(spans, case.end):
+    for begin, end, outcome in _lives(spans, context.end):
         mine = [row for row in told if row["node"] == node and begin <= row["at"] <= end]
         seen = [row for row in read if row["node"] == node and begin <= row["at"] <= end]
         segments = sum(row["segments"] for row in seen)
@@ -100,13 +101,13 @@ def _lives(spans: Sequence[Span], last: int) -> Iterator[tuple[int, int, str | N
         yield begin, max(last, begin), None
 
 
-def _read(case: Case) -> list[Row]:
+def _read(context: DetectionContext) -> list[Row]:
     """Count the segments that each node read again, by stretches of time, with a line of each."""
     found: dict[tuple[str, int], Row] = {}
     where = (pc.field("kind") == "log_recovering") & pc.field("ts").is_valid()
     where &= pc.field("topic").is_null() | (pc.field("topic") != _METADATA)
     columns = ["node", "ts", "file", "line", "text", "rule"]
-    for batch in case.batches("events", where, columns):
+    for batch in context.batches("events", where, columns):
         moments = batch["ts"].cast(pa.int64())
         table = pa.table(
             {
@@ -125,19 +126,19 @@ def _read(case: Case) -> list[Row]:
             row = batch.slice(one["row_min"], 1).to_pylist()[0]
             row["ts"] = moments[one["row_min"]].as_py()
             found[key] = row | {
-                "at": case.past.clocks.event_time(row),
+                "at": context.past.clocks.event_time(row),
                 "segments": one["row_count"],
             }
     return sorted(found.values(), key=lambda row: (row["at"], row["node"] or ""))
 
 
-def _finding(case: Case, run: Sequence[_Start]) -> Finding:
-    limits, last = case.limits[NAME], run[-1]
+def _finding(context: DetectionContext, run: Sequence[_Start]) -> Finding:
+    limits, last = context.limits[NAME], run[-1]
     broken = [one for one in run if one.broken]
     again = len(broken) >= limits["again"]
     longest = max(one.seconds for one in run)
     evidence = [row for one in run for row in one.evidence]
-    confidence, reason = sureness(case, run[0].begin, last.end, evidence, stated=not again)
+    confidence, reason = context.confidence(run[0].begin, last.end, evidence, stated=not again)
     return Finding(
         detector=NAME,
         severity=_severity(limits, longest, again=again),
@@ -155,7 +156,7 @@ def _finding(case: Case, run: Sequence[_Start]) -> Finding:
             "segments": sum(one.segments for one in run),
         },
         explanation=_MECHANISM + (_BROKEN if again else ""),
-        actions=[*([_PATIENCE] if again else []), *_actions(case, last.broker)],
+        actions=[*([_PATIENCE] if again else []), *_actions(context, last.broker)],
         why=f"{longest} s of recovery, from {limits['long']} s on that is long; "
         f"{len(broken)} starts were broken off, {limits['again']} are told",
         reason=reason,
@@ -180,8 +181,8 @@ def _title(last: _Start, broken: Sequence[_Start], longest: float, *, again: boo
     return f"Broker {last.broker} needed {longest:.0f} s to recover its logs after an unclean stop"
 
 
-def _actions(case: Case, broker: int) -> list[str]:
-    threads = case.commands.broker_config(broker, "num.recovery.threads.per.data.dir")
+def _actions(context: DetectionContext, broker: int) -> list[str]:
+    threads = context.commands.broker_config(broker, "num.recovery.threads.per.data.dir")
     return [
         f"{threads}   # by default one for each directory up to 3.9: more read in parallel",
         (

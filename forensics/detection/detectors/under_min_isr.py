@@ -12,8 +12,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row, name_of
+from forensics.detection.context import DetectionContext, Row, name_of
 from forensics.detection.requirements import Needs
 from forensics.detection.shared.event_sessions import Burst, bursts
 from forensics.detection.shared.min_isr import REFUSALS, Minimums, minimums
@@ -42,35 +41,35 @@ class _Short:
     places: list[Mapping[str, Any]] = field(default_factory=list)
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each time in which writes were refused, or partitions were short."""
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     where = pc.field("kind").isin(list(_KINDS)) & pc.field("error").isin(list(REFUSALS))
     gather = ["node", "client", "error", "kind"]
-    refused = bursts(case, where, ["topic", "partition"], limits["stroke"], gather)
-    wanted = minimums(case)
-    short = _short(case, wanted) if wanted.most > 1 else []
+    refused = bursts(context, where, ["topic", "partition"], limits["stroke"], gather)
+    wanted = minimums(context)
+    short = _short(context, wanted) if wanted.most > 1 else []
     every: list[Burst | _Short] = [*refused, *short]
     for burst, stretch in _together(every, limits["stroke"] * SECOND):
         longest = max((one.longest for one in stretch), default=0)
         if burst or longest > limits["unseen"] * SECOND:
-            yield _finding(case, burst, stretch, wanted)
+            yield _finding(context, burst, stretch, wanted)
 
 
-def _short(case: Case, wanted: Minimums) -> list[_Short]:
+def _short(context: DetectionContext, wanted: Minimums) -> list[_Short]:
     """Find the stretches that partitions spent below their minimum; some close ones are joined."""
-    gap = case.limits[NAME]["stroke"] * SECOND
+    gap = context.limits[NAME]["stroke"] * SECOND
     size = pc.list_value_length(pc.field("isr"))
     # Without a leader it is offline, which is told elsewhere; a line of an ISR need not name it.
     led = pc.field("leader").is_null() | (pc.field("leader") >= 0)
     where = (size < wanted.most) & (size > 0) & led & pc.field("started_at").is_valid()
     stops = [
-        (one.broker, one.begin - gap, (case.end if one.end is None else one.end) + gap)
-        for one in case.away
+        (one.broker, one.begin - gap, (context.end if one.end is None else one.end) + gap)
+        for one in context.away
         if one.kind == "controlled"
     ]
     found: dict[int, _Short] = {}
-    for row in case.each("isr", where, [*_COLUMNS, "evidence"]):
+    for row in context.each("isr", where, [*_COLUMNS, "evidence"]):
         least = wanted.of(row["topic"])
         missing = set(row["replicas"] or ()) - set(row["isr"])
         if least is None or len(row["isr"]) >= least:
@@ -78,7 +77,7 @@ def _short(case: Case, wanted: Minimums) -> list[_Short]:
         if missing and missing <= _stopped(stops, row):
             continue
         begin = row["started_at"]
-        end = max(begin, case.end if row["ended_at"] is None else row["ended_at"])
+        end = max(begin, context.end if row["ended_at"] is None else row["ended_at"])
         one = found.setdefault(begin // max(gap, 1), _Short(begin, end))
         one.begin, one.end = min(begin, one.begin), max(end, one.end)
         one.micros, one.longest = one.micros + end - begin, max(one.longest, end - begin)
@@ -122,15 +121,15 @@ def _parted(group: Iterable[Burst | _Short]) -> tuple[list[Burst], list[_Short]]
 
 
 def _finding(
-    case: Case, refused: Sequence[Burst], short: Sequence[_Short], wanted: Minimums
+    context: DetectionContext, refused: Sequence[Burst], short: Sequence[_Short], wanted: Minimums
 ) -> Finding:
-    limits = case.limits[NAME]
+    limits = context.limits[NAME]
     ends = [one.end for one in refused] or [one.end for one in short]
     begin = min([*(one.begin for one in refused), *(one.begin for one in short)])
     end = max(ends)
     lines = [row for one in refused[:_SHOWN] for row in one.first[:_SHOWN]]
-    evidence = [*lines, *case.places(place for one in short for place in one.places)]
-    confidence, reason = sureness(case, begin, end, evidence, stated=bool(refused))
+    evidence = [*lines, *context.places(place for one in short for place in one.places)]
+    confidence, reason = context.confidence(begin, end, evidence, stated=bool(refused))
     names = {name for one in short for name in one.partitions}
     names |= {f"{one.subject[0]}-{one.subject[1]}" for one in refused if None not in one.subject}
     topics = sorted({name.rpartition("-")[0] for name in names}
@@ -157,7 +156,7 @@ def _finding(
             "minimums": {topic: wanted.of(topic) for topic in topics[:_SHOWN]},
         },
         explanation=_explanation(refused),
-        actions=_actions(case, topics),
+        actions=_actions(context, topics),
         why=_why(limits, refused, short, seconds),
         reason=reason,
         doubts=_DOUBTS,
@@ -211,9 +210,11 @@ def _explanation(refused: Sequence[Burst]) -> str:
     return " ".join(told)
 
 
-def _actions(case: Case, topics: Sequence[str]) -> list[str]:
-    look = f"{case.commands.under_min_isr()}   # which of them are still short?"
-    config = [f"{case.commands.topic_config(one)}   # is the minimum meant?" for one in topics[:1]]
+def _actions(context: DetectionContext, topics: Sequence[str]) -> list[str]:
+    look = f"{context.commands.under_min_isr()}   # which of them are still short?"
+    config = [
+        f"{context.commands.topic_config(one)}   # is the minimum meant?" for one in topics[:1]
+    ]
     return [look, *config, _DO_NOT]
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
-from forensics.detection.confidence import sureness
-from forensics.detection.context import Case, Row
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.kafka_cli import word
 from forensics.detection.requirements import Needs
 from forensics.detection.shared.event_sessions import Burst, bursts
@@ -62,12 +61,12 @@ def broker_of(number: int | None) -> int | None:
     return _HIGHEST - number if number > _COORDINATORS else number
 
 
-def unreachable(case: Case) -> list[Unreachable]:
+def unreachable(context: DetectionContext) -> list[Unreachable]:
     """Find the addresses that clients could never use, though the brokers behind them ran."""
-    if not case.sight.tells(*CLIENT_KINDS):
+    if not context.sight.tells(*CLIENT_KINDS):
         return []
     found: dict[tuple[int | None, str, str], Unreachable] = {}
-    for broker, node, client, burst, how in _failing(case):
+    for broker, node, client, burst, how in _failing(context):
         address = _address(burst)
         key = broker, address, how
         one = found.setdefault(key, Unreachable(*key, burst.begin, burst.end))
@@ -79,8 +78,8 @@ def unreachable(case: Case) -> list[Unreachable]:
     return sorted(found.values(), key=lambda one: (one.begin, one.address, one.how))
 
 
-def _failing(case: Case) -> Iterator[tuple[int | None, str, str | None, Burst, str]]:
-    limits = case.limits[NAME]
+def _failing(context: DetectionContext) -> Iterator[tuple[int | None, str, str | None, Burst, str]]:
+    limits = context.limits[NAME]
     where = pc.field("kind").isin(list(CLIENT_KINDS))
     where &= pc.field("broker").is_null() | (pc.field("broker") >= 0)
     by, gather = ["node", "client", "broker"], ["detail", "kind"]
@@ -91,9 +90,9 @@ def _failing(case: Case) -> Iterator[tuple[int | None, str, str | None, Burst, s
         if row["kind"] == "client_connect_failed" or _UNRESOLVED.search(row["detail"] or ""):
             return True
         broker = broker_of(row["broker"])
-        return broker is not None and is_up(case, broker, row["at"], near)
+        return broker is not None and is_up(context, broker, row["at"], near)
 
-    for burst in bursts(case, where, by, limits["gap"], gather, limits["least"], keep):
+    for burst in bursts(context, where, by, limits["gap"], gather, limits["least"], keep):
         node, client, number = burst.subject
         how = _how(burst)
         if how is not None and burst.seconds >= limits["lasting"]:
@@ -135,10 +134,10 @@ def _address(burst: Burst) -> str:
     return max(names, default=(0, "an unknown address"))[1].lstrip("/")
 
 
-def is_up(case: Case, broker: int, at: int, near: int) -> bool:
+def is_up(context: DetectionContext, broker: int, at: int, near: int) -> bool:
     """Whether a broker was seen to be up at a moment, and `near` microseconds around it."""
-    spans = case.past.lanes.brokers.get(broker, ())
-    last = case.end + near
+    spans = context.past.lanes.brokers.get(broker, ())
+    last = context.end + near
     return any(
         span.state == "up"
         and span.begin + near <= at
@@ -153,30 +152,30 @@ _MISSING = "LISTENER_NOT_FOUND"
 _SHOWN = 10
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each address, and for each listener that is not there."""
-    found = unreachable(case)
-    settings = _settings(case) if found else []
-    yield from (_of_clients(case, one, settings) for one in found)
-    if case.sight.tells("peer_unreachable"):
-        yield from (_of_servers(case, one) for one in _peers(case))
-    yield from (_missing(case, one) for one in _unlisted(case))
-    if case.sight.tells("client_address_unresolved"):
-        yield from (_of_settings(case, one) for one in _bootstrap(case))
+    found = unreachable(context)
+    settings = _settings(context) if found else []
+    yield from (_of_clients(context, one, settings) for one in found)
+    if context.sight.tells("peer_unreachable"):
+        yield from (_of_servers(context, one) for one in _peers(context))
+    yield from (_missing(context, one) for one in _unlisted(context))
+    if context.sight.tells("client_address_unresolved"):
+        yield from (_of_settings(context, one) for one in _bootstrap(context))
 
 
-def _settings(case: Case) -> list[Row]:
+def _settings(context: DetectionContext) -> list[Row]:
     """Read what the brokers were told to give out."""
-    if not case.sight.tells("setting_seen"):
+    if not context.sight.tells("setting_seen"):
         return []
-    return case.events("setting_seen", where=pc.field("setting") == "advertised.listeners")
+    return context.events("setting_seen", where=pc.field("setting") == "advertised.listeners")
 
 
-def _of_clients(case: Case, one: Unreachable, settings: Sequence[Row]) -> Finding:
-    limits = case.limits[NAME]
+def _of_clients(context: DetectionContext, one: Unreachable, settings: Sequence[Row]) -> Finding:
+    limits = context.limits[NAME]
     told = [row for row in settings if one.address in (row["value"] or "")][:1]
     evidence = [*one.first, *told]
-    confidence, reason = sureness(case, one.begin, one.end, evidence, stated=bool(told))
+    confidence, reason = context.confidence(one.begin, one.end, evidence, stated=bool(told))
     whose = "a broker" if one.broker is None else f"broker {one.broker}"
     names = sorted(one.clients)
     many = f"{len(names)} clients" if len(names) > 1 else names[0]
@@ -208,7 +207,7 @@ def _of_clients(case: Case, one: Unreachable, settings: Sequence[Row]) -> Findin
         actions=[
             "Look at advertised.listeners of every broker."
             if one.broker is None
-            else case.commands.broker_config(one.broker, "advertised.listeners"),
+            else context.commands.broker_config(one.broker, "advertised.listeners"),
             f"On the host of {word(names[0])}: nc -vz {_spaced(one.address)}",
             (
                 "Set advertised.listeners to what these clients can resolve and reach; a listener "
@@ -246,17 +245,17 @@ _MEANINGS = {
 }
 
 
-def _peers(case: Case) -> list[Burst]:
-    limits = case.limits[NAME]
+def _peers(context: DetectionContext) -> list[Burst]:
+    limits = context.limits[NAME]
     where = (pc.field("kind") == "peer_unreachable") & (pc.field("error") == _UNKNOWN_HOST)
-    found = bursts(case, where, ["node", "value"], limits["gap"], ["peer"], limits["least"])
+    found = bursts(context, where, ["node", "value"], limits["gap"], ["peer"], limits["least"])
     return [one for one in found if one.seconds >= limits["lasting"]]
 
 
-def _of_servers(case: Case, one: Burst) -> Finding:
+def _of_servers(context: DetectionContext, one: Burst) -> Finding:
     node, address = one.subject
-    limits = case.limits[NAME]
-    confidence, reason = sureness(case, one.begin, one.end, one.first, stated=True)
+    limits = context.limits[NAME]
+    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
     return Finding(
         detector=NAME,
         severity=str(limits["servers"]),
@@ -285,22 +284,22 @@ def _of_servers(case: Case, one: Burst) -> Finding:
     )  # fmt: skip
 
 
-def _unlisted(case: Case) -> list[Burst]:
-    if not case.sight.tells("client_listener_missing", "client_failed", "client_error"):
+def _unlisted(context: DetectionContext) -> list[Burst]:
+    if not context.sight.tells("client_listener_missing", "client_failed", "client_error"):
         return []
     where = (pc.field("kind") == "client_listener_missing") | (pc.field("error") == _MISSING)
-    limits = case.limits[NAME]
-    return bursts(case, where, ["node", "client"], limits["gap"], ["topic"])
+    limits = context.limits[NAME]
+    return bursts(context, where, ["node", "client"], limits["gap"], ["topic"])
 
 
-def _missing(case: Case, one: Burst) -> Finding:
+def _missing(context: DetectionContext, one: Burst) -> Finding:
     node, client = one.subject
     name = client or node or "unknown"
-    confidence, reason = sureness(case, one.begin, one.end, one.first, stated=True)
+    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
     topics = one.values("topic")
     return Finding(
         detector=NAME,
-        severity=str(case.limits[NAME]["clients"]),
+        severity=str(context.limits[NAME]["clients"]),
         confidence=confidence,
         title=f"{name}: brokers have no listener of the name that it uses",
         begin=one.begin,
@@ -315,7 +314,7 @@ def _missing(case: Case, one: Burst) -> Finding:
         "without a listener of that name cannot be named, so its partitions cannot be used.",
         actions=[
             "Give every broker the same names of listeners (listeners, advertised.listeners).",
-            *(case.commands.topic(topic) for topic in topics[:1]),
+            *(context.commands.topic(topic) for topic in topics[:1]),
         ],
         why="one such line says it",
         reason=reason,
@@ -323,19 +322,19 @@ def _missing(case: Case, one: Burst) -> Finding:
     )  # fmt: skip
 
 
-def _bootstrap(case: Case) -> list[Burst]:
+def _bootstrap(context: DetectionContext) -> list[Burst]:
     where = pc.field("kind") == "client_address_unresolved"
-    return bursts(case, where, ["node"], case.limits[NAME]["gap"], ["detail"])
+    return bursts(context, where, ["node"], context.limits[NAME]["gap"], ["detail"])
 
 
-def _of_settings(case: Case, one: Burst) -> Finding:
+def _of_settings(context: DetectionContext, one: Burst) -> Finding:
     node = one.subject[0] or "unknown"
     names = one.values("detail")
-    confidence, reason = sureness(case, one.begin, one.end, one.first, stated=True)
+    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
     shown = ", ".join(names[:_SHOWN]) or "an address"
     return Finding(
         detector=NAME,
-        severity=str(case.limits[NAME]["bootstrap"]),
+        severity=str(context.limits[NAME]["bootstrap"]),
         confidence=confidence,
         title=f"{node}: {shown} of its bootstrap servers cannot be resolved",
         begin=one.begin,

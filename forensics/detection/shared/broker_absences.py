@@ -12,7 +12,7 @@ from operator import or_
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
 
@@ -20,22 +20,22 @@ from forensics.lib.time_units import SECOND
 _DOZING = SECOND // 2
 
 
-def silent(case: Case, node: str, begin: int, end: int) -> bool:
+def silent(context: DetectionContext, node: str, begin: int, end: int) -> bool:
     """Whether a node that has logs wrote no event between two corrected moments."""
-    where = _within(case, node, begin, end)
-    return next(iter(case.each("events", where, ["line"])), None) is None
+    where = _within(context, node, begin, end)
+    return next(iter(context.each("events", where, ["line"])), None) is None
 
 
-def awake(case: Case, spans: Sequence[tuple[str, int, int]]) -> set[str]:
+def awake(context: DetectionContext, spans: Sequence[tuple[str, int, int]]) -> set[str]:
     """Name the nodes that wrote an event in the span given for each; all in one look."""
     if not spans:
         return set()
-    where = reduce(or_, (_within(case, *span) for span in spans))
-    return {row["node"] for row in case.each("events", where, ["node"])}
+    where = reduce(or_, (_within(context, *span) for span in spans))
+    return {row["node"] for row in context.each("events", where, ["node"])}
 
 
-def _within(case: Case, node: str, begin: int, end: int) -> pc.Expression:
-    off = begin - case.past.clocks.correct(node, begin)
+def _within(context: DetectionContext, node: str, begin: int, end: int) -> pc.Expression:
+    off = begin - context.past.clocks.correct(node, begin)
     low, high = (pa.scalar(at + off, pa.timestamp("us", "UTC")) for at in
                  (begin + _DOZING, end - _DOZING))  # fmt: skip
     return (pc.field("node") == node) & (pc.field("ts") > low) & (pc.field("ts") < high)
@@ -49,58 +49,58 @@ _LIVED = ("pause", "gone", "unknown")
 _LOOKS = 12
 
 
-def own_absences(case: Case) -> dict[int, list[Absence]]:
+def own_absences(context: DetectionContext) -> dict[int, list[Absence]]:
     """Give each broker's absences that were neither asked for nor somebody else's fault."""
-    apart = shared(case) | alone(case)
+    apart = shared(context) | alone(context)
     found: dict[int, list[Absence]] = {}
-    for one in sorted(case.away, key=lambda each: (each.broker, each.begin)):
+    for one in sorted(context.away, key=lambda each: (each.broker, each.begin)):
         if one.kind != "controlled" and (one.broker, one.begin) not in apart:
             found.setdefault(one.broker, []).append(one)
     return found
 
 
-def away_by(case: Case, broker: int) -> list[Absence]:
+def away_by(context: DetectionContext, broker: int) -> list[Absence]:
     """Give the absences of one broker, in order."""
-    return sorted((one for one in case.away if one.broker == broker), key=lambda one: one.begin)
+    return sorted((one for one in context.away if one.broker == broker), key=lambda one: one.begin)
 
 
-def shared(case: Case) -> set[tuple[int, int]]:
+def shared(context: DetectionContext) -> set[tuple[int, int]]:
     """Name the absences that most brokers began together, without a start: one pause of a host.
 
     A controller that fences everybody looks the same: either way it is nothing that one broker did.
     But where the node that hung was the controller's own, its hanging took the others along: then
     it is the one that wrote nothing before, while they did, and that came back after them.
     """
-    lived = sorted((one for one in case.away if one.kind in _LIVED), key=lambda one: one.begin)
-    known = {one.broker for one in case.away} | set(case.past.lanes.brokers)
-    gap = case.limits["flapping-broker"]["together"] * SECOND
+    lived = sorted((one for one in context.away if one.kind in _LIVED), key=lambda one: one.begin)
+    known = {one.broker for one in context.away} | set(context.past.lanes.brokers)
+    gap = context.limits["flapping-broker"]["together"] * SECOND
     found: set[tuple[int, int]] = set()
     looks = 0
     for stroke in _strokes(lived, gap):
         brokers = {one.broker for one in stroke}
         if len(brokers) > 1 and 2 * len(brokers) > len(known):
             looks += 1
-            hung = _hung(case, stroke) if looks <= _LOOKS else []
+            hung = _hung(context, stroke) if looks <= _LOOKS else []
             found |= {(one.broker, one.begin) for one in stroke if one not in hung}
     return found
 
 
-def _hung(case: Case, stroke: Sequence[Absence]) -> list[Absence]:
+def _hung(context: DetectionContext, stroke: Sequence[Absence]) -> list[Absence]:
     """Pick out of a stroke the few that were silent for a session, and longer away than others."""
-    session = round(session_of(case) * SECOND)
-    logged = {row["node"] for row in case.sight.files if row["role"] == "broker"}
+    session = round(session_of(context) * SECOND)
+    logged = {row["node"] for row in context.sight.files if row["role"] == "broker"}
     seen = [one for one in stroke if f"broker-{one.broker}" in logged]
     spans = [(f"broker-{one.broker}", one.begin - session, one.begin) for one in seen]
-    names = awake(case, spans)
+    names = awake(context, spans)
     heard = [one for one in seen if f"broker-{one.broker}" in names]
     still = [one for one in seen if one not in heard]
     if len(still) >= len(heard):
         return []
-    longest = max((one.end or case.end) - one.begin for one in heard)
-    return [one for one in still if (one.end or case.end) - one.begin > longest]
+    longest = max((one.end or context.end) - one.begin for one in heard)
+    return [one for one in still if (one.end or context.end) - one.begin > longest]
 
 
-def alone(case: Case) -> set[tuple[int, int]]:
+def alone(context: DetectionContext) -> set[tuple[int, int]]:
     """Name the absences of brokers whose controller had no majority: it could commit nothing.
 
     Each time it lets the broker in it waits for one session in vain and fences it, and half a
@@ -108,19 +108,21 @@ def alone(case: Case) -> set[tuple[int, int]]:
     heard of in between, and so is up for longer than its session.
     """
     found: set[tuple[int, int]] = set()
-    if not case.past.context.kraft:
+    if not context.past.context.kraft:
         return found
-    for broker in {one.broker for one in case.away}:
-        for run in _lone_runs(case, away_by(case, broker)):
+    for broker in {one.broker for one in context.away}:
+        for run in _lone_runs(context, away_by(context, broker)):
             found |= {(one.broker, one.begin) for one in run}
     return found
 
 
-def _lone_runs(case: Case, absences: Sequence[Absence]) -> Iterable[Sequence[Absence]]:
-    limits = case.limits["quorum-trouble"]
+def _lone_runs(
+    context: DetectionContext, absences: Sequence[Absence]
+) -> Iterable[Sequence[Absence]]:
+    limits = context.limits["quorum-trouble"]
     if len(absences) < limits["lone"]:
         return
-    session, slack = session_of(case) * SECOND, limits["slack"]
+    session, slack = session_of(context) * SECOND, limits["slack"]
     run: list[Absence] = []
     for one in absences:
         length = None if one.end is None else one.end - one.begin
@@ -141,22 +143,22 @@ def _near(length: int | None, wanted: float, slack: float) -> bool:
     return length is not None and abs(length - wanted) <= slack * wanted
 
 
-def session_of(case: Case) -> float:
+def session_of(context: DetectionContext) -> float:
     """Read how long a broker's session lasts, in seconds."""
     named = pc.field("setting") == "broker.session.timeout.ms"
-    rows = case.each("events", (pc.field("kind") == "setting_seen") & named, ["value"])
+    rows = context.each("events", (pc.field("kind") == "setting_seen") & named, ["value"])
     values = {row["value"] for row in rows}
     told = sorted(int(value) for value in values if value and value.isdigit() and int(value))
     return told[0] / 1000 if told else _SESSION
 
 
-def registered(case: Case) -> dict[int, list[int]]:
+def registered(context: DetectionContext) -> dict[int, list[int]]:
     """Give when KRaft brokers registered: a process does so once, so each is a start."""
-    if not case.past.context.kraft or not case.away:
+    if not context.past.context.kraft or not context.away:
         return {}
     found: dict[int, set[int]] = {}
     told = (pc.field("kind") == "broker_registered") & pc.field("telling").is_null()
-    for row in case.each("events", told & pc.field("ts").is_valid(), ["node", "ts", "broker"]):
+    for row in context.each("events", told & pc.field("ts").is_valid(), ["node", "ts", "broker"]):
         if row["broker"] is not None:
             found.setdefault(row["broker"], set()).add(row["at"])
     return {broker: sorted(moments) for broker, moments in found.items()}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import Case, Row, by_time
+from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.lib.time_units import SECOND
 
 # Of the events of a burst so many of the first are kept, and so many different values of a column.
@@ -60,7 +60,7 @@ class Burst:
 
 
 def bursts(  # noqa: PLR0913, PLR0917
-    case: Case,
+    context: DetectionContext,
     where: pc.Expression,
     by: Sequence[str],
     gap: float,
@@ -77,11 +77,11 @@ def bursts(  # noqa: PLR0913, PLR0917
     where = where & pc.field("ts").is_valid()
     columns = list(dict.fromkeys([*PLACE, *by, *gather]))
     few = list(dict.fromkeys(["node", "ts", *by])) if keep is None else columns
-    found = _spans(_read(case, where, few, keep), by, round(gap * SECOND), least)
+    found = _spans(_read(context, where, few, keep), by, round(gap * SECOND), least)
     if not found:
         return []
     begins = {who: [one.begin for one in mine] for who, mine in found.items()}
-    for row in _read(case, where, columns, keep):
+    for row in _read(context, where, columns, keep):
         who = tuple(row[name] for name in by)
         at = bisect_right(begins.get(who, ()), row["at"]) - 1
         if at >= 0 and row["at"] <= found[who][at].end:
@@ -93,12 +93,12 @@ def bursts(  # noqa: PLR0913, PLR0917
 
 
 def _read(
-    case: Case,
+    context: DetectionContext,
     where: pc.Expression,
     columns: Sequence[str],
     keep: Callable[[Row], bool] | None,
 ) -> Iterator[Row]:
-    rows = case.each("events", where, columns)
+    rows = context.each("events", where, columns)
     return rows if keep is None else filter(keep, rows)
 
 
@@ -192,7 +192,12 @@ class Spell:
 
 
 def spells(
-    case: Case, kinds: Sequence[str], ends: Callable[[], Ends], gap: float, *, apart: bool = False
+    context: DetectionContext,
+    kinds: Sequence[str],
+    ends: Callable[[], Ends],
+    gap: float,
+    *,
+    apart: bool = False,
 ) -> list[Spell]:
     """Find the spells of some kinds of events: of all nodes together, or each node's apart.
 
@@ -203,7 +208,7 @@ def spells(
     where = pc.field("kind").isin(list(kinds)) & pc.field("ts").is_valid()
     known: Ends | None = None
     parts: dict[tuple[str, int, int], Spell] = {}
-    for row in case.each("events", where, list(dict.fromkeys(_COLUMNS))):
+    for row in context.each("events", where, list(dict.fromkeys(_COLUMNS))):
         known = ends() if known is None else known
         who = (row["node"] or "") if apart else ""
         key = who, bisect_left(known.get(who, ()), row["at"]), row["at"] // wide

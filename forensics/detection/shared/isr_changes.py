@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.detection.context import Case, Row, by_time, name_of
+from forensics.detection.context import DetectionContext, Row, by_time, name_of
 from forensics.detection.shared.event_sessions import Burst, bursts
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
@@ -105,7 +105,7 @@ class Run:
 
 
 def runs(
-    case: Case,
+    context: DetectionContext,
     of: Callable[[Drop], Iterable[Subject]],
     gap: float,
     least: int,
@@ -116,10 +116,10 @@ def runs(
     Left out is who was on its way down or up on purpose, within `near` seconds, and what a leader
     says that is none. A drop of one that went in another way is excused: that is told elsewhere.
     """
-    reasons = _Reasons(case, round(near * SECOND))
-    found = _spans(case, of, round(gap * SECOND), least, reasons)
+    reasons = _Reasons(context, round(near * SECOND))
+    found = _spans(context, of, round(gap * SECOND), least, reasons)
     begins = {who: [one.begin for one in mine] for who, mine in found.items()}
-    for drop in _drops(case, reasons) if found else ():
+    for drop in _drops(context, reasons) if found else ():
         for who in of(drop):
             at = bisect_right(begins.get(who, ()), drop.at) - 1
             if at >= 0 and drop.at <= found[who][at].end:
@@ -137,12 +137,12 @@ class _Reasons:
     A leader that hung finds on waking that nobody has fetched from it.
     """
 
-    def __init__(self, case: Case, reach: int) -> None:
+    def __init__(self, context: DetectionContext, reach: int) -> None:
         self._reach = reach
         # A leader that is refused again and again leads in its own eyes only.
-        self.void = looping(case)
+        self.void = looping(context)
         self._away: dict[int, list[Absence]] = {}
-        for one in case.away:
+        for one in context.away:
             self._away.setdefault(one.broker, []).append(one)
 
     def of(self, broker: int, moment: int) -> set[str]:
@@ -155,11 +155,11 @@ class _Reasons:
         }
 
 
-def _drops(case: Case, reasons: _Reasons) -> Iterator[Drop]:
+def _drops(context: DetectionContext, reasons: _Reasons) -> Iterator[Drop]:
     """Read every drop that no planned stop or start explains."""
     shorter = pc.list_value_length(pc.field("isr")) < pc.list_value_length(pc.field("previous_isr"))
     where = (pc.field("kind") == "isr_proposed") & shorter & pc.field("ts").is_valid()
-    for row in case.each("events", where, _SHRINK_COLUMNS):
+    for row in context.each("events", where, _SHRINK_COLUMNS):
         leader, at = row["broker"], row["at"]
         if None in (leader, row["topic"], row["partition"]):
             continue
@@ -182,11 +182,15 @@ def _gap(row: Row, replicas: Iterable[int]) -> int | None:
 
 
 def _spans(
-    case: Case, of: Callable[[Drop], Iterable[Subject]], gap: int, least: int, reasons: _Reasons
+    context: DetectionContext,
+    of: Callable[[Drop], Iterable[Subject]],
+    gap: int,
+    least: int,
+    reasons: _Reasons,
 ) -> dict[Subject, list[Run]]:
     """Read when each subject had drops; within a stretch of `gap` they all belong together."""
     told: dict[Subject, dict[int, Run]] = {}
-    for drop in _drops(case, reasons):
+    for drop in _drops(context, reasons):
         for who in of(drop):
             stretches = told.setdefault(who, {})
             one = stretches.get(drop.at // max(gap, 1))
@@ -234,12 +238,12 @@ class Growth:
     short: Sequence[str]
 
 
-def growth(case: Case, partitions: Collection[str], begin: int, end: int) -> Growth:
+def growth(context: DetectionContext, partitions: Collection[str], begin: int, end: int) -> Growth:
     """Follow the ISRs of some partitions from the begin of a run, to when they are whole."""
     moments: list[int] = []
     short: list[str] = []
     back = end
-    for rows in _each_partition(case, partitions, begin):
+    for rows in _each_partition(context, partitions, begin):
         known = [row for row in rows if row["isr"] is not None]
         if not known:
             continue
@@ -276,7 +280,9 @@ def _holds(row: Row, moment: int) -> bool:
     return row["ended_at"] is None or row["ended_at"] > moment
 
 
-def _each_partition(case: Case, partitions: Collection[str], begin: int) -> Iterator[Sequence[Row]]:
+def _each_partition(
+    context: DetectionContext, partitions: Collection[str], begin: int
+) -> Iterator[Sequence[Row]]:
     """Read the versions of each partition that held at that moment or later, in their order."""
     topics = sorted({name.rpartition("-")[0] for name in partitions})
     if not topics:
@@ -285,7 +291,7 @@ def _each_partition(case: Case, partitions: Collection[str], begin: int) -> Iter
     where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
     chosen = (
         row
-        for row in case.each("isr", where, _RECOVERY_COLUMNS)
+        for row in context.each("isr", where, _RECOVERY_COLUMNS)
         if _holds(row, begin) and name_of(row) in partitions
     )
     for _, rows in groupby(chosen, name_of):
@@ -295,14 +301,16 @@ def _each_partition(case: Case, partitions: Collection[str], begin: int) -> Iter
 _LIMITS = "metadata-version-loop"
 
 
-def loops(case: Case) -> Mapping[int, list[Burst]]:
+def loops(context: DetectionContext) -> Mapping[int, list[Burst]]:
     """Give, for each broker, the loops of its partitions (topic, partition, broker)."""
-    limits = case.limits[_LIMITS]
+    limits = context.limits[_LIMITS]
     where = (pc.field("kind") == "isr_rejected") & pc.field("broker").is_valid()
     where &= pc.field("topic").is_valid() & pc.field("partition").is_valid()
     found: dict[int, list[Burst]] = {}
     subject = ["topic", "partition", "broker"]
-    for one in bursts(case, where, subject, limits["gap"], ["partition_epoch"], limits["repeats"]):
+    for one in bursts(
+        context, where, subject, limits["gap"], ["partition_epoch"], limits["repeats"]
+    ):
         # A leader that is refused once, learns of it and asks with the new version is well.
         same = max(one.seen["partition_epoch"].values(), default=0)
         if one.seconds > limits["lasting"] and same >= limits["repeats"]:
@@ -310,11 +318,11 @@ def loops(case: Case) -> Mapping[int, list[Burst]]:
     return found
 
 
-def looping(case: Case) -> frozenset[tuple[int, str]]:
+def looping(context: DetectionContext) -> frozenset[tuple[int, str]]:
     """Name the brokers and partitions whose words on the ISR are void."""
     return frozenset(
         (broker, f"{topic}-{partition}")
-        for broker, mine in loops(case).items()
+        for broker, mine in loops(context).items()
         for topic, partition, _ in (one.subject for one in mine)
     )
 
@@ -348,9 +356,9 @@ class Dropouts:
         return found
 
 
-def dropouts(case: Case, least: int) -> dict[int, Dropouts]:
+def dropouts(context: DetectionContext, least: int) -> dict[int, Dropouts]:
     """Find the brokers that left the ISR of one and the same partition `least` times or more."""
-    folder = case.tables / "isr"
+    folder = context.tables / "isr"
     found: dict[int, Dropouts] = {}
     if not folder.is_dir():
         return found

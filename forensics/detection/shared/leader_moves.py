@@ -23,13 +23,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.context import Case, Row, name_of
+from forensics.detection.context import DetectionContext, Row, name_of
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 
 def reigns_of(
-    case: Case, partitions: Collection[str], columns: Sequence[str] = ()
+    context: DetectionContext, partitions: Collection[str], columns: Sequence[str] = ()
 ) -> Iterator[Row]:
     """Read the leader epochs of some partitions; `columns` beside leader, begin and end."""
     topics = sorted({name.rpartition("-")[0] for name in partitions})
@@ -38,7 +38,7 @@ def reigns_of(
     topic = pc.field("topic")
     where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
     always = ["topic", "partition", "leader", "started_at", "ended_at"]
-    for row in case.each("leadership", where, list(dict.fromkeys([*always, *columns]))):
+    for row in context.each("leadership", where, list(dict.fromkeys([*always, *columns]))):
         if name_of(row) in partitions:
             yield row
 
@@ -77,11 +77,13 @@ class Move:
 class Moved:
     """The moves of some partitions within a time, each in order."""
 
-    def __init__(self, case: Case, keys: Collection[Key], span: tuple[int, int], gap: int) -> None:
+    def __init__(
+        self, context: DetectionContext, keys: Collection[Key], span: tuple[int, int], gap: int
+    ) -> None:
         """Read them; a stroke ends where nothing moves for `gap` microseconds."""
         self._codes = {key: code for code, key in enumerate(sorted(keys, key=repr))}
         self._elections: list[str] = []
-        rows = self._sorted(self._read(case, span))
+        rows = self._sorted(self._read(context, span))
         self._code, self._start, self._leader, self._previous, self._election = rows
         self._anchor = self._anchors()
         self._stroke = self._strokes(gap)
@@ -121,7 +123,7 @@ class Moved:
             None if settled is None else self._starts[settled],
         )
 
-    def _read(self, case: Case, span: tuple[int, int]) -> Iterator[_Numbers]:
+    def _read(self, context: DetectionContext, span: tuple[int, int]) -> Iterator[_Numbers]:
         topics = sorted({topic for topic, _ in self._codes})
         if not topics:
             return
@@ -131,7 +133,7 @@ class Moved:
         names = {_name(*key): code for key, code in self._codes.items()}
         wanted = pa.array(list(names))
         codes = np.array(list(names.values()), np.int64)
-        for batch in case.batches("leadership", where, _MOVED_COLUMNS):
+        for batch in context.batches("leadership", where, _MOVED_COLUMNS):
             moves = batch.filter(_is_move(batch))
             for found in _named(moves):
                 at = pc.index_in(found, wanted)
@@ -266,12 +268,12 @@ class Shifts:
     _back: dict[tuple[str, int], Row] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, case: Case, findings: Sequence[Finding]) -> Shifts:
+    def of(cls, context: DetectionContext, findings: Sequence[Finding]) -> Shifts:
         """Read the moves of the partitions that findings are about, in one pass."""
         found = cls()
         planned: dict[str, list[Row]] = {}
         moves: dict[str, list[tuple[int, int]]] = {}
-        for row in islice(_rows(case, findings), _ROWS):
+        for row in islice(_rows(context, findings), _ROWS):
             name, start = name_of(row), row["started_at"]
             before = row["previous_leader"]
             if row["election"] in _PLANNED:
@@ -289,7 +291,7 @@ class Shifts:
         ends = {finding.end for finding in findings if finding.detector == "offline-partitions"}
         found._back = {key: row for key, row in found._back.items() if key[1] in ends}
         evidence = [*(one[0] for one in strokes), *found._back.values()]
-        told = _told(case, evidence)
+        told = _told(context, evidence)
         found._back = {key: told[key] for key in found._back if key in told}
         found.planned = [_shift(rows, told) for rows in strokes]
         return found
@@ -329,7 +331,7 @@ def _wanted(findings: Sequence[Finding]) -> list[str]:
     return sorted({name for one in asking for name in one.partitions})[:_PARTITIONS]
 
 
-def _rows(case: Case, findings: Sequence[Finding]) -> Iterator[Row]:
+def _rows(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[Row]:
     """Read the moves of some partitions, and of coordinators where groups have trouble."""
     wanted = _wanted(findings)
     offsets = any(finding.detector == _GROUPS for finding in findings)
@@ -344,7 +346,7 @@ def _rows(case: Case, findings: Sequence[Finding]) -> Iterator[Row]:
         (start >= _moment(low)) & (start <= _moment(high)) & (pc.field("election") != "initial")
     )
     names = pa.array(wanted, pa.string())
-    for batch in case.batches("leadership", where, _PLANNED_COLUMNS):
+    for batch in context.batches("leadership", where, _PLANNED_COLUMNS):
         numbers = batch["partition"].cast(pa.string())
         mine = pc.is_in(pc.binary_join_element_wise(batch["topic"], numbers, "-"), names)
         if offsets:
@@ -376,7 +378,7 @@ def _shift(rows: Sequence[Row], told: dict[LeaderAndEpoch, Row]) -> Shift:
     )
 
 
-def _told(case: Case, rows: Sequence[Row]) -> dict[LeaderAndEpoch, Row]:
+def _told(context: DetectionContext, rows: Sequence[Row]) -> dict[LeaderAndEpoch, Row]:
     """Look up the first line that tells of each of some moves."""
     wanted = {_move(row) for row in rows}
     if not wanted:
@@ -387,11 +389,11 @@ def _told(case: Case, rows: Sequence[Row]) -> dict[LeaderAndEpoch, Row]:
     columns = ["topic", "partition", "started_at", "evidence"]
     lines = {
         _move(row): (row["evidence"][0]["file"], row["evidence"][0]["line"])
-        for row in case.each("leadership", where, columns)
+        for row in context.each("leadership", where, columns)
         if row["evidence"] and _move(row) in wanted
     }
     named = ({"file": file, "line": line} for file, line in lines.values())
-    found = {(one["file"], one["line"]): one for one in case.places(named) if "at" in one}
+    found = {(one["file"], one["line"]): one for one in context.places(named) if "at" in one}
     return {move: found[line] for move, line in lines.items() if line in found}
 
 

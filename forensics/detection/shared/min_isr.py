@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import Case, Row
+from forensics.detection.context import DetectionContext, Row
 
 SETTING = "min.insync.replicas"
 REFUSALS = ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
@@ -35,12 +35,12 @@ class Minimums:
         return max([*self.topics.values(), self.default or 0])
 
 
-def minimums(case: Case) -> Minimums:
+def minimums(context: DetectionContext) -> Minimums:
     """Read the settings of brokers and topics, and what refusals say."""
-    topics = {row["topic"]: int(row["value"]) for row in _refusals(case)}
+    topics = {row["topic"]: int(row["value"]) for row in _refusals(context)}
     started: Counter[int] = Counter()
     changed: int | None = None
-    for row in sorted(_settings(case), key=lambda one: one["at"]):
+    for row in sorted(_settings(context), key=lambda one: one["at"]):
         if row["kind"] == "setting_seen":
             started[row["value"]] += 1
         elif row["topic"]:
@@ -52,12 +52,12 @@ def minimums(case: Case) -> Minimums:
     return Minimums(topics, changed if changed is not None else agreed)
 
 
-def _settings(case: Case) -> Iterator[Row]:
+def _settings(context: DetectionContext) -> Iterator[Row]:
     """Read every line that sets the minimum, with its value as a number."""
     kind = pc.field("kind")
     where = ((kind == "setting_seen") & (pc.field("setting") == SETTING)) | (kind == "config_set")
     columns = ["kind", "ts", "node", "topic", "broker", "value", "detail"]
-    for row in case.each("events", where & pc.field("ts").is_valid(), columns):
+    for row in context.each("events", where & pc.field("ts").is_valid(), columns):
         if row["kind"] == "setting_seen":
             told = row["value"] if (row["value"] or "").isdigit() else None
         else:
@@ -67,11 +67,11 @@ def _settings(case: Case) -> Iterator[Row]:
             yield row | {"value": int(told)}
 
 
-def _refusals(case: Case) -> Iterator[Row]:
+def _refusals(context: DetectionContext) -> Iterator[Row]:
     """Read what leaders that refuse records say that they want."""
     where = (pc.field("kind") == "append_failed") & pc.field("error").isin(list(REFUSALS))
     seen: set[str] = set()
-    for row in case.each("events", where & pc.field("topic").is_valid(), ["topic", "detail"]):
+    for row in context.each("events", where & pc.field("topic").is_valid(), ["topic", "detail"]):
         if row["topic"] not in seen and (found := _WANTED.search(row["detail"] or "")):
             seen.add(row["topic"])
             yield row | {"value": found[1]}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import Case, Row
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.shared.broker_absences import alone, session_of, silent
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
@@ -48,10 +48,15 @@ class Stall:
         return self.end - self.begin
 
 
-def stalls(case: Case, least: float) -> list[Stall]:
+def stalls(context: DetectionContext, least: float) -> list[Stall]:
     """Give the stalls of at least so many seconds, by node; what overlaps is one."""
-    every = [*_stated(case, least), *_woken(case, least), *_unheard(case), *_fenced(case, least)]
-    every += _slow(case, least)
+    every = [
+        *_stated(context, least),
+        *_woken(context, least),
+        *_unheard(context),
+        *_fenced(context, least),
+    ]
+    every += _slow(context, least)
     found: list[Stall] = []
     reach = 0
     for one in sorted(every, key=lambda each: (each.node, each.begin, each.end, each.how)):
@@ -76,12 +81,12 @@ def _both(one: Stall, other: Stall) -> Stall:
     return replace(longer, begin=begin, end=end, evidence=told)
 
 
-def _stated(case: Case, least: float) -> Iterator[Stall]:
+def _stated(context: DetectionContext, least: float) -> Iterator[Stall]:
     """Read what the JVM itself says: milliseconds, or seconds as text in old ones."""
     kind, long = pc.field("kind"), pc.field("duration_ms") >= round(least * 1000)
     whole = pc.match_substring_regex(pc.field("value"), r"^[1-9]")
     where = (kind.isin(_STATED) & long) | (kind.isin(_SECONDS) & whole)
-    rows = case.each("events", where & pc.field("ts").is_valid(), _COLUMNS)
+    rows = context.each("events", where & pc.field("ts").is_valid(), _COLUMNS)
     for row, length in heapq.nlargest(_MOST, _timed(rows), key=lambda one: one[1]):
         if length >= least * SECOND:
             how = "memory" if row["kind"] == "allocation_stalled" else "jvm"
@@ -103,13 +108,13 @@ def _number(text: str | None) -> float:
         return 0.0
 
 
-def _woken(case: Case, least: float) -> Iterator[Stall]:
+def _woken(context: DetectionContext, least: float) -> Iterator[Stall]:
     """Find ZooKeeper clients that noticed far too late that nothing came."""
     kinds = pc.field("kind").isin(["zookeeper_connected", "zookeeper_disconnected"])
     long = pc.field("duration_ms") >= round(least * 1000)
     lasts: dict[str, int] = {}
     late: list[Row] = []
-    for row in case.each("events", kinds & long & pc.field("ts").is_valid(), _COLUMNS):
+    for row in context.each("events", kinds & long & pc.field("ts").is_valid(), _COLUMNS):
         node = row["node"] or ""
         if row["kind"] == "zookeeper_connected":
             lasts[node] = max(row["duration_ms"], lasts.get(node, 0))
@@ -122,43 +127,43 @@ def _woken(case: Case, least: float) -> Iterator[Stall]:
             yield Stall(node, row["at"] - length, row["at"], _SILENCE, [row])
 
 
-def _unheard(case: Case) -> Iterator[Stall]:
+def _unheard(context: DetectionContext) -> Iterator[Stall]:
     """Take the pauses that lanes found: from a broker's last sign of life to its waking."""
-    for broker, spans in case.past.lanes.brokers.items():
+    for broker, spans in context.past.lanes.brokers.items():
         for span in spans:
             if span.state == "paused":
                 wake = max([span.end or span.begin, *(one["at"] for one in span.evidence)])
                 yield Stall(f"broker-{broker}", span.begin, wake, _SILENCE, list(span.evidence))
 
 
-def _fenced(case: Case, least: float) -> Iterator[Stall]:
+def _fenced(context: DetectionContext, least: float) -> Iterator[Stall]:
     """Find brokers that were fenced, were silent all the while, and went on without a start."""
-    nodes = {row["node"] for row in case.sight.files if row["role"] == "broker"}
-    lone = alone(case)
+    nodes = {row["node"] for row in context.sight.files if row["role"] == "broker"}
+    lone = alone(context)
     lived: list[Absence] = [
         one
-        for one in case.away
+        for one in context.away
         if one.kind == "pause" and one.end is not None and f"broker-{one.broker}" in nodes
         and (one.broker, one.begin) not in lone
     ]  # fmt: skip
-    if not lived or not case.past.context.kraft:
+    if not lived or not context.past.context.kraft:
         return
-    session = round(session_of(case) * SECOND)
+    session = round(session_of(context) * SECOND)
     lived.sort(key=lambda one: ((one.begin - (one.end or 0)), one.begin))
     for one in lived[:_LOOKS]:
         node, begin, end = f"broker-{one.broker}", one.begin - session, one.end or one.begin
-        if end - begin >= least * SECOND and silent(case, node, begin, one.begin):
+        if end - begin >= least * SECOND and silent(context, node, begin, one.begin):
             yield Stall(node, begin, end, _SILENCE, list(one.evidence))
 
 
-def _slow(case: Case, least: float) -> Iterator[Stall]:
+def _slow(context: DetectionContext, least: float) -> Iterator[Stall]:
     """Find controllers whose log was silent for as long as an event of theirs took."""
     long = pc.field("duration_ms") >= round(least * 1000)
     where = (pc.field("kind") == "quorum_event_slow") & long & pc.field("ts").is_valid()
-    rows = heapq.nlargest(_LOOKS, case.each("events", where, _COLUMNS), key=_length)
+    rows = heapq.nlargest(_LOOKS, context.each("events", where, _COLUMNS), key=_length)
     for row in rows:
         begin = row["at"] - row["duration_ms"] * 1000
-        if row["node"] and silent(case, row["node"], begin, row["at"]):
+        if row["node"] and silent(context, row["node"], begin, row["at"]):
             yield Stall(row["node"], begin, row["at"], _SILENCE, [row])
 
 

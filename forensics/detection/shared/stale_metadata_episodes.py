@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import Case, Row, by_time, name_of
+from forensics.detection.context import DetectionContext, Row, by_time, name_of
 from forensics.detection.shared.leader_moves import Key, Move, Moved
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
@@ -124,17 +124,17 @@ _Who = tuple[str, str]
 _Place = tuple[_Who, int | None, int]
 
 
-def episodes(case: Case, errors: Sequence[str], reach: Reach) -> list[Episode]:
+def episodes(context: DetectionContext, errors: Sequence[str], reach: Reach) -> list[Episode]:
     """Find the episodes of every client, in the order of time."""
     where = (pc.field("kind") == "client_error") & pc.field("error").isin(errors)
     where &= pc.field("ts").is_valid()
-    moved = _moved(case, where, reach)
+    moved = _moved(context, where, reach)
     if moved is None:
         return []
     found: dict[_Place, Episode] = {}
-    for row in case.each("events", where, _COLUMNS):
+    for row in context.each("events", where, _COLUMNS):
         key = (row["topic"] or "", row["partition"])
-        move, away = _behind(case, row, key, moved, reach)
+        move, away = _behind(context, row, key, moved, reach)
         place = _place(row, move, away, reach)
         if place not in found:
             found[place] = Episode(*place[0], row["at"], row["at"], away=away)
@@ -146,22 +146,22 @@ def episodes(case: Case, errors: Sequence[str], reach: Reach) -> list[Episode]:
     return sorted(every, key=lambda one: (one.begin, one.node, one.client, one.end))
 
 
-def _moved(case: Case, where: pc.Expression, reach: Reach) -> Moved | None:
+def _moved(context: DetectionContext, where: pc.Expression, reach: Reach) -> Moved | None:
     """Read the moves of all partitions that errors are about, as far as they may lie behind."""
     keys: set[Key] = set()
     low = high = None
-    for row in case.each("events", where, ["node", "ts", "topic", "partition"]):
+    for row in context.each("events", where, ["node", "ts", "topic", "partition"]):
         low, high = min(row["at"], low or row["at"]), max(row["at"], high or row["at"])
         if row["topic"]:
             keys.add((row["topic"], row["partition"]))
     if low is None or high is None:
         return None
     span = low - round(reach.late * SECOND), high + round(reach.late * SECOND)
-    return Moved(case, keys, span, round(reach.stroke * SECOND))
+    return Moved(context, keys, span, round(reach.stroke * SECOND))
 
 
 def _behind(
-    case: Case, row: Row, key: Key, moved: Moved, reach: Reach
+    context: DetectionContext, row: Row, key: Key, moved: Moved, reach: Reach
 ) -> tuple[Move | None, Absence | None]:
     """Give what lies behind an error: a move, or a broker that was away."""
     at, ahead = row["at"], round(reach.ahead * SECOND)
@@ -174,7 +174,7 @@ def _behind(
         whole = row["partition"] is None and row["error"] == _UNKNOWN_TOPIC
         return (None if whole and not move.created else move), None
     near = round(reach.near * SECOND)
-    gone = [a for a in case.away if a.begin - ahead <= at <= _end(a) + near]
+    gone = [a for a in context.away if a.begin - ahead <= at <= _end(a) + near]
     return None, max(gone, key=lambda one: one.begin, default=None)
 
 

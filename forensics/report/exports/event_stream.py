@@ -12,7 +12,7 @@ from datetime import timedelta
 from operator import itemgetter
 from typing import IO, Any
 
-from forensics.lib.formatting import EPOCH
+from forensics.lib.time_units import EPOCH
 from forensics.run_output.reader import Finding, Row, RunOutput
 from forensics.schemas import BREACHES, CUTS, EVENTS, ISR, LANES, LEADERSHIP
 

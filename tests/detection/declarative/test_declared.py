@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.declarative.interpreter import detector
 from forensics.detection.declarative.spec import Declared, load
 from forensics.detection.registry import everyone, find, shipped_declared
@@ -44,7 +44,7 @@ def rule(text: str) -> Declared:
     return load(Page("mine.yaml", text.encode()))
 
 
-def found(text: str, one: Case) -> list[Finding]:
+def found(text: str, one: DetectionContext) -> list[Finding]:
     return list(detector(rule(text)).find(one))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.detection.detectors.stale_metadata import STALE, find
 from tests.detection.cases import SECOND, absence, case, epoch, event, logs, reign
 
@@ -178,7 +178,7 @@ def test_a_new_controller_is_a_cause_when_nothing_else_is(
     ids=["too late", "too early", "another partition", "the same leader", "the first leader"],
 )
 def test_what_is_no_move_of_these_partitions_nearby_is_no_cause(move: Row, tmp_path: Path) -> None:
-    found: Case = case(tmp_path, events=[error(100), error(110)], leadership=[move])
+    found: DetectionContext = case(tmp_path, events=[error(100), error(110)], leadership=[move])
     [one] = find(found)
 
     assert ("none_seen", "possible") == (one.measures["cause"], one.confidence)

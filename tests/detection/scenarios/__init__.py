@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.run_output.findings import Finding
 from forensics.sandbox import tried_lines
 
@@ -32,7 +32,7 @@ class Scenario:
     kind: str
     name: str
     # leaves tables in a folder and gives the case: tests.incidents.cases.case, or `told`
-    build: Callable[[Path], Case]
+    build: Callable[[Path], DetectionContext]
     # for each finding, in their order, some of its properties; `measures` may name a few of them
     expect: Sequence[Mapping[str, Any]] = ()
     # what is said where the detector cannot tell; only for `blind`
@@ -41,7 +41,7 @@ class Scenario:
     limits: Mapping[str, Any] = field(default_factory=dict)
 
 
-def told(files: Mapping[str, str]) -> Callable[[Path], Case]:
+def told(files: Mapping[str, str]) -> Callable[[Path], DetectionContext]:
     """Build a case from the text of logs, each under the name of its file."""
     return lambda folder: tried_lines(files, folder / "out").case()
 

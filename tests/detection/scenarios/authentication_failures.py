@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, event, logs
 from tests.detection.scenarios import Scenario, told
 
@@ -40,7 +40,7 @@ def own(second: float) -> Row:
     return event(second, "app", "client_authentication_failed", **facts)
 
 
-def cluster(*rows: Row) -> Callable[[Path], Case]:
+def cluster(*rows: Row) -> Callable[[Path], DetectionContext]:
     return partial(case, events=rows, files=[logs("b-1", 1000, role="broker", records=9)])
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
 from tests.detection.cases import SECOND, absence, case, logs
 from tests.detection.scenarios import Scenario, told
@@ -15,12 +15,12 @@ from tests.detection.scenarios import Scenario, told
 NAME = "broker-restart"
 
 
-def one(kind: str, end: float | None = 109) -> Callable[[Path], Case]:
+def one(kind: str, end: float | None = 109) -> Callable[[Path], DetectionContext]:
     """Let broker 2 be away once."""
     return partial(case, away=[absence(2, kind, 100, end)])
 
 
-def lives(states: Sequence[str], end: float | None) -> Callable[[Path], Case]:
+def lives(states: Sequence[str], end: float | None) -> Callable[[Path], DetectionContext]:
     """Let broker 2 crash and be started, a state every ten seconds from the crash on."""
     spans = [
         Span(state, (100 + 10 * at) * SECOND, (110 + 10 * at) * SECOND)
@@ -31,7 +31,7 @@ def lives(states: Sequence[str], end: float | None) -> Callable[[Path], Case]:
     )  # fmt: skip
 
 
-def restarts(begins: Sequence[float]) -> Callable[[Path], Case]:
+def restarts(begins: Sequence[float]) -> Callable[[Path], DetectionContext]:
     """Let broker 2 be restarted in order at some moments."""
     return partial(case, away=[absence(2, "controlled", begin, begin + 5) for begin in begins])
 

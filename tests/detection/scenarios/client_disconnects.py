@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
 from tests.detection.cases import SECOND, case, event, logs
 from tests.detection.scenarios import Scenario, told
@@ -29,7 +29,7 @@ def up(begin: float = 0, end: float | None = None) -> dict[int, list[Span]]:
     return {2: [Span("up", int(begin * SECOND), None if end is None else int(end * SECOND))]}
 
 
-def client(*rows: Row, **more: Any) -> Callable[[Path], Case]:
+def client(*rows: Row, **more: Any) -> Callable[[Path], DetectionContext]:
     files = [logs("app", 5000, role="client", records=9), logs("b-2", 5000, role="broker")]
     return partial(case, events=rows, **({"files": files, "brokers": up()} | more))
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.history.clocks.model import Clocks
 from tests.detection.cases import SECOND, case, event, logs
 from tests.detection.scenarios import Scenario, told
@@ -15,7 +15,9 @@ from tests.detection.scenarios import Scenario, told
 NAME = "clock-skew"
 
 
-def clocks(offset: int, zone: int = 0, doubt: int = 10, **more: Any) -> Callable[[Path], Case]:
+def clocks(
+    offset: int, zone: int = 0, doubt: int = 10, **more: Any
+) -> Callable[[Path], DetectionContext]:
     """Let broker 2 be off, and broker 1 be right."""
     right = {
         "node": "broker-1", "offset_ms": 0, "uncertainty_ms": 10, "anchors": 9,

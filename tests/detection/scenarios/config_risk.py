@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import absence, case, epoch, event, logs, row
 from tests.detection.scenarios import Scenario, told
 
@@ -25,7 +25,7 @@ def on_topic(topic: str | None, detail: str, second: float = 20) -> Row:
     return event(second, "controller-1", "config_set", topic=topic, detail=detail)
 
 
-def of(*events: Row, **more: Any) -> Callable[[Path], Case]:
+def of(*events: Row, **more: Any) -> Callable[[Path], DetectionContext]:
     return partial(case, events=list(events), **more)
 
 

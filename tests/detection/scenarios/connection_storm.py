@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, event, logs
 from tests.detection.scenarios import Scenario, told
 
@@ -23,7 +23,7 @@ def run(count: int, step: float = 1) -> list[Row]:
     return [rejected(100 + n * step) for n in range(count)]
 
 
-def broker(*rows: Row) -> Callable[[Path], Case]:
+def broker(*rows: Row) -> Callable[[Path], DetectionContext]:
     return partial(case, events=rows, files=[logs("b-1", 1000, role="broker", records=9)])
 
 

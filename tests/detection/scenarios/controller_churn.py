@@ -7,14 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import absence, case, event, logs, reign
 from tests.detection.scenarios import Scenario
 
 NAME = "controller-churn"
 
 
-def reigns(begins: Sequence[float], *, one: bool = False, **more: Any) -> Callable[[Path], Case]:
+def reigns(
+    begins: Sequence[float], *, one: bool = False, **more: Any
+) -> Callable[[Path], DetectionContext]:
     """Let nodes follow each other in office at some moments; or one and the same again."""
     return partial(
         case,

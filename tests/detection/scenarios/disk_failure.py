@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, event, logs
 from tests.detection.scenarios import Scenario, told
 
@@ -21,7 +21,7 @@ def error(second: float, **more: Any) -> Row:
     return event(second, "broker-1", "disk_error", **(facts | more))
 
 
-def of(*events: Row) -> Callable[[Path], Case]:
+def of(*events: Row) -> Callable[[Path], DetectionContext]:
     return partial(case, events=list(events))
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import SECOND, absence, case, epoch, event, logs, row
 from tests.detection.scenarios import Scenario, told
 
@@ -40,7 +40,7 @@ def cut(**more: Any) -> Row:
     return row("cuts", **(plain | more))
 
 
-def torn(*moments: float, **more: Any) -> Callable[[Path], Case]:
+def torn(*moments: float, **more: Any) -> Callable[[Path], DetectionContext]:
     """Tear the epochs of one partition after the other."""
     some = [line(second, "epoch_conflict", at) for at, second in enumerate(moments)]
     return partial(case, events=some, **more)

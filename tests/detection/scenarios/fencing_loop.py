@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Absence
 from tests.detection.cases import absence, case, event, logs
 from tests.detection.scenarios import Scenario, told
@@ -23,7 +23,7 @@ def fence(begin: float, broker: int = 2, last: float = 6, kind: str = "pause") -
     return replace(one, evidence=tuple({**place, "what": "fenced"} for place in one.evidence))
 
 
-def loop(begins: Sequence[float], **more: Any) -> Callable[[Path], Case]:
+def loop(begins: Sequence[float], **more: Any) -> Callable[[Path], DetectionContext]:
     """Let broker 2 be fenced at some moments; it writes while it is."""
     events = [event(begin - 4, "broker-2", "heartbeat_failed") for begin in begins]
     return partial(
@@ -31,7 +31,9 @@ def loop(begins: Sequence[float], **more: Any) -> Callable[[Path], Case]:
     )
 
 
-def crowd(begins: Sequence[float], apart: float = 1, last: float = 6) -> Callable[[Path], Case]:
+def crowd(
+    begins: Sequence[float], apart: float = 1, last: float = 6
+) -> Callable[[Path], DetectionContext]:
     """Let two of three brokers be fenced nearly together."""
     brokers = list(enumerate((1, 2)))
     away = [fence(begin + apart * at, broker, last) for begin in begins for at, broker in brokers]

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Absence
 from tests.detection.cases import SECOND, Row, absence, case, event, logs, row
 from tests.detection.scenarios import Scenario, told
@@ -20,13 +20,13 @@ def times(kind: str, begins: Sequence[float], broker: int = 2, last: float = 6) 
     return [absence(broker, kind, begin, begin + last) for begin in begins]
 
 
-def cycles(kinds: Sequence[str]) -> Callable[[Path], Case]:
+def cycles(kinds: Sequence[str]) -> Callable[[Path], DetectionContext]:
     """Let broker 2 be away in some ways, one after the other."""
     away = [absence(2, kind, 100 * at, 100 * at + 6) for at, kind in enumerate(kinds, 1)]
     return partial(case, away=away)
 
 
-def lone(step: float, length: float, count: int, **more: Any) -> Callable[[Path], Case]:
+def lone(step: float, length: float, count: int, **more: Any) -> Callable[[Path], DetectionContext]:
     """Let a controller without a majority fence its own broker and let it in, on and on."""
     away = [absence(1, "pause", 100 + step * at, 100 + step * at + length) for at in range(count)]
     return partial(case, away=away, **more)
@@ -50,12 +50,12 @@ def versions(
     ]  # fmt: skip
 
 
-def dropped(drops: Sequence[float], **more: Any) -> Callable[[Path], Case]:
+def dropped(drops: Sequence[float], **more: Any) -> Callable[[Path], DetectionContext]:
     """Let two leaders drop broker 2 at some moments."""
     return partial(case, isr=[*versions(0, drops, 1), *versions(1, drops, 3)], **more)
 
 
-def taken_along(*quiet: str, last: float = 6) -> Callable[[Path], Case]:
+def taken_along(*quiet: str, last: float = 6) -> Callable[[Path], DetectionContext]:
     """Let broker 2 hang three times, at first as the controller: then all brokers are fenced."""
     others = [absence(broker, "pause", 102, 103) for broker in (1, 3)]
     nodes = [f"broker-{broker}" for broker in (1, 2, 3)]

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, event, logs
 from tests.detection.scenarios import Scenario, told
 
@@ -23,7 +23,7 @@ def future(second: float, ahead: float | None = 3600, topic: str = "t") -> dict[
     return event(second, "broker-1", "future_timestamps", text=text, **where)
 
 
-def of(*events: dict[str, Any]) -> Callable[[Path], Case]:
+def of(*events: dict[str, Any]) -> Callable[[Path], DetectionContext]:
     return partial(case, events=list(events))
 
 

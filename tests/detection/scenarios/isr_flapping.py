@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import absence, case, event, logs, version
 from tests.detection.scenarios import Scenario, told
 from tests.detection.scenarios.isr_storm import drop
@@ -20,7 +20,7 @@ SHRINKING = (
 )
 
 
-def at(seconds: Iterable[float], **more: Any) -> Callable[[Path], Case]:
+def at(seconds: Iterable[float], **more: Any) -> Callable[[Path], DetectionContext]:
     """Let broker 1 drop broker 3 from one partition at some moments."""
     return partial(case, events=[drop(second) for second in seconds], **more)
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import absence, case, event, logs, version
 from tests.detection.scenarios import Scenario, told
 
@@ -27,7 +27,7 @@ def drop(
 
 def drops(
     seconds: Iterable[float], *, back: float | None = None, **more: Any
-) -> Callable[[Path], Case]:
+) -> Callable[[Path], DetectionContext]:
     """Let one partition after the other lose broker 3; all are whole again at some moment."""
     moments = list(seconds)
     some = [drop(second, at, 1 + at % 2) for at, second in enumerate(moments)]

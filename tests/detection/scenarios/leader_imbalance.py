@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, epoch, event, logs, version
 from tests.detection.scenarios import Scenario, told
 
@@ -27,7 +27,7 @@ def led(
     events: Sequence[Row] = (),
     isr: Sequence[int] = (1, 2, 3),
     ended: str = "open",
-) -> Callable[[Path], Case]:
+) -> Callable[[Path], DetectionContext]:
     """Let partitions be led, with an ISR since some moment."""
     every = [lot for lot in lots for _ in range(lot[2])]
     return partial(

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, epoch, event, logs
 from tests.detection.scenarios import Scenario, told
 
@@ -21,7 +21,7 @@ def asked(second: float, topic: str | None = "t", client: str = "app-1") -> Row:
     return event(second, "app", "client_error", topic=topic, client=client, error=ERROR)
 
 
-def at(*seconds: float, **more: Any) -> Callable[[Path], Case]:
+def at(*seconds: float, **more: Any) -> Callable[[Path], DetectionContext]:
     """Tell it at some moments."""
     return partial(case, events=[asked(second) for second in seconds], **more)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
 from tests.detection.cases import SECOND, Row, absence, case, event, logs
 from tests.detection.scenarios import Scenario, told
@@ -21,19 +21,21 @@ def collected(ends: Sequence[float], seconds: float = 2.0, node: str = "broker-1
     return [event(end, node, "gc_pause", duration_ms=length, detail="Full") for end in ends]
 
 
-def gc(ends: Sequence[float], seconds: float = 2.0) -> Callable[[Path], Case]:
+def gc(ends: Sequence[float], seconds: float = 2.0) -> Callable[[Path], DetectionContext]:
     """Let broker 1 collect garbage."""
     return partial(case, files=SERVERS, events=collected(ends, seconds))
 
 
-def unheard(seconds: float, session: int = 9000, connected: bool = True) -> Callable[[Path], Case]:
+def unheard(
+    seconds: float, session: int = 9000, connected: bool = True
+) -> Callable[[Path], DetectionContext]:
     """Let a ZooKeeper client notice after so many seconds that it heard nothing."""
     begun = event(1, "broker-1", "zookeeper_connected", duration_ms=session)
     lost = event(900, "broker-1", "zookeeper_disconnected", duration_ms=round(seconds * 1000))
     return partial(case, files=SERVERS, events=[begun, lost] if connected else [lost], kraft=False)
 
 
-def fenced(*events: Row, how: str = "pause") -> Callable[[Path], Case]:
+def fenced(*events: Row, how: str = "pause") -> Callable[[Path], DetectionContext]:
     """Let broker 2 be fenced from 109 to 114; `events` are what it wrote."""
     return partial(case, files=SERVERS, events=events, away=[absence(2, how, 109, 114)])
 

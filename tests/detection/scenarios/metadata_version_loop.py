@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, epoch, event, logs
 from tests.detection.scenarios import Scenario, told
 
@@ -21,7 +21,7 @@ def refused(second: float, partition: int = 0, version: int | None = 12) -> Row:
     return event(second + partition / 10, "broker-1", "isr_rejected", **facts)
 
 
-def at(seconds: Iterable[float], **more: Any) -> Callable[[Path], Case]:
+def at(seconds: Iterable[float], **more: Any) -> Callable[[Path], DetectionContext]:
     """Refuse at some moments."""
     return partial(case, events=[refused(second) for second in seconds], **more)
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import SECOND, case, epoch, event, logs, row
 from tests.detection.scenarios import Scenario, told
 
@@ -34,7 +34,7 @@ def cut(second: float) -> Row:
     return row("cuts", topic="t", partition=0, started_at=int(second * SECOND), evidence=place)
 
 
-def cluster(*rows: Row, **more: Any) -> Callable[[Path], Case]:
+def cluster(*rows: Row, **more: Any) -> Callable[[Path], DetectionContext]:
     files = [logs("app", 1000, role="client", records=9), logs("b-1", 1000, role="broker")]
     return partial(case, events=rows, files=files, **more)
 

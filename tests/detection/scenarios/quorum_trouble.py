@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
 from tests.detection.cases import Row, absence, case, event, logs
 from tests.detection.scenarios import Scenario, told
@@ -29,7 +29,7 @@ def quorum(
     kind: str = "raft_election_timed_out",
     told: Sequence[Row] = (),
     **more: Any,
-) -> Callable[[Path], Case]:
+) -> Callable[[Path], DetectionContext]:
     """Let elections fail at some moments, and be won at others."""
     won = [event(second, "controller-1", "controller_elected", controller=1) for second in elected]
     return partial(case, events=[*failing(seconds, kind), *won, *told], **more)
@@ -37,7 +37,7 @@ def quorum(
 
 def lone(
     count: int, step: float = 13.5, length: float = 4.5, **more: Any
-) -> Callable[[Path], Case]:
+) -> Callable[[Path], DetectionContext]:
     """Let a broker be fenced after each session."""
     away = [absence(1, "pause", 100 + step * at, 100 + step * at + length) for at in range(count)]
     return partial(case, away=away, **more)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, epoch, event, logs
 from tests.detection.scenarios import Scenario, told
 
@@ -42,7 +42,7 @@ def fallen(count: int, kind: str = "group_member_failed", begin: float = 100) ->
     return [event(begin + n, "broker-1", kind, group="report") for n in range(count)]
 
 
-def group(*rows: Row | list[Row], **more: Any) -> Callable[[Path], Case]:
+def group(*rows: Row | list[Row], **more: Any) -> Callable[[Path], DetectionContext]:
     flat = [row for one in rows for row in (one if isinstance(one, list) else [one])]
     return partial(case, events=flat, **more)
 

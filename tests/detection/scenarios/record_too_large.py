@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, event, logs
 from tests.detection.scenarios import Scenario, told
 
@@ -39,7 +39,7 @@ def broken(second: float, client: str) -> Row:
     return event(second, client, "client_request_cancelled", client=client, detail="PRODUCE")
 
 
-def client(*rows: Row) -> Callable[[Path], Case]:
+def client(*rows: Row) -> Callable[[Path], DetectionContext]:
     files = [logs("app", 1000, role="client", records=9), logs("broker-1", 1000, role="broker")]
     return partial(case, events=rows, files=files)
 

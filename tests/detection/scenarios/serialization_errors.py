@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, event, logs
 from tests.detection.scenarios import Scenario, told
 
@@ -27,7 +27,7 @@ def unsent(second: float) -> Row:
     )
 
 
-def client(*rows: Row) -> Callable[[Path], Case]:
+def client(*rows: Row) -> Callable[[Path], DetectionContext]:
     return partial(case, events=rows, files=[logs("app", 1000, role="client", records=9)])
 
 

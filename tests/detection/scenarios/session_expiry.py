@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import Row, case, event, logs
 from tests.detection.scenarios import Scenario, told
 
@@ -15,7 +15,7 @@ NODE = "broker-2"
 DUPLICATE = "DUPLICATE_BROKER_REGISTRATION"
 
 
-def zookeeper(*events: Row, last: float = 10_000) -> Callable[[Path], Case]:
+def zookeeper(*events: Row, last: float = 10_000) -> Callable[[Path], DetectionContext]:
     """Let broker 2 tell of its sessions."""
     files = [logs(NODE, last, role="broker", records=9)]
     return partial(case, files=files, events=events, kraft=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import Row, case, event, logs
 from tests.detection.scenarios import Scenario, told
 
@@ -14,7 +14,9 @@ NAME = "slow-controller"
 SERVERS = [logs("controller-1", 10_000, role="controller", records=9)]
 
 
-def slow(seconds: Sequence[float], *others: Row, ms: int = 3000) -> Callable[[Path], Case]:
+def slow(
+    seconds: Sequence[float], *others: Row, ms: int = 3000
+) -> Callable[[Path], DetectionContext]:
     """Let events take long that end at some moments; the controller writes in between."""
     events = [
         event(second, "controller-1", "quorum_event_slow", duration_ms=ms, detail="writeNoOpRecord")
@@ -24,14 +26,14 @@ def slow(seconds: Sequence[float], *others: Row, ms: int = 3000) -> Callable[[Pa
     return partial(case, files=SERVERS, events=[*events, *busy, *others])
 
 
-def late(seconds: Sequence[float]) -> Callable[[Path], Case]:
+def late(seconds: Sequence[float]) -> Callable[[Path], DetectionContext]:
     """Let heartbeats wait too long."""
     return partial(case, files=SERVERS, events=[
         event(second, "controller-1", "quorum_overloaded", broker=2) for second in seconds
     ])  # fmt: skip
 
 
-def strokes(apart: float) -> Callable[[Path], Case]:
+def strokes(apart: float) -> Callable[[Path], DetectionContext]:
     """Let two events take 30 s while nothing is written, and end a little apart."""
     return partial(case, files=SERVERS, events=[
         event(second, "controller-1", "quorum_event_slow", duration_ms=30_000)

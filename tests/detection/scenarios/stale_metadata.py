@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import absence, case, epoch, event, logs, reign
 from tests.detection.scenarios import Scenario, told
 
 NAME = "stale-metadata"
 Row = dict[str, Any]
-Build = Callable[[Path], Case]
+Build = Callable[[Path], DetectionContext]
 
 
 def error(second: float, **more: Any) -> Row:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import absence, case, event, logs, version
 from tests.detection.scenarios import Scenario, told
 from tests.detection.scenarios.isr_storm import drop
@@ -20,7 +20,7 @@ ANSWERED = (drop(10, 9), version(1, [1, 2], 10.1, partition=9))
 
 def wishes(
     partitions: Iterable[int], wait: float | None = None, last: float = 10_000, **more: Any
-) -> Callable[[Path], Case]:
+) -> Callable[[Path], DetectionContext]:
     """Ask at 100 seconds for each partition; each is answered after some time, or never."""
     some = list(partitions)
     answers = [] if wait is None else [version(2, [1, 2], 100 + wait, partition=p) for p in some]

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, epoch, event, logs
 from tests.detection.scenarios import Scenario, told
 
@@ -26,7 +26,7 @@ def said(second: float, node: str, kind: str, **facts: Any) -> Row:
     return event(second, node, kind, topic="t", partition=0, **facts)
 
 
-def elected(*rows: Row, back: int | None = None) -> Callable[[Path], Case]:
+def elected(*rows: Row, back: int | None = None) -> Callable[[Path], DetectionContext]:
     """Elect; the old leader comes back with a log of so many records, or never does."""
     events = [] if back is None else [said(150, "broker-1", "log_loaded", log_end=back)]
     return partial(case, leadership=[epoch(1, 1, 1), *rows], events=events)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
 from tests.detection.cases import SECOND, case, event, logs
 from tests.detection.scenarios import Scenario, told
@@ -38,11 +38,11 @@ def loaded(second: float, ms: int) -> Row:
     return event(second, "broker-1", "logs_loaded", count=9, duration_ms=ms)
 
 
-def of(*events: Row, states: States) -> Callable[[Path], Case]:
+def of(*events: Row, states: States) -> Callable[[Path], DetectionContext]:
     return partial(case, events=list(events), brokers=lane(*states))
 
 
-def after(seconds: float) -> Callable[[Path], Case]:
+def after(seconds: float) -> Callable[[Path], DetectionContext]:
     """Let a start take so long, with recovery in it."""
     return of(segment(101), segment(102), states=(("starting", 100), ("up", 100 + seconds)))
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from tests.detection.cases import absence, case, event, logs, version
 from tests.detection.scenarios import Scenario, told
 
@@ -21,7 +21,7 @@ def refused(second: float, partition: int = 0, **more: Any) -> Row:
     return event(second, "broker-1", "append_failed", **(facts | more))
 
 
-def at(seconds: Iterable[float], **more: Any) -> Callable[[Path], Case]:
+def at(seconds: Iterable[float], **more: Any) -> Callable[[Path], DetectionContext]:
     """Refuse records at some moments."""
     return partial(case, events=[refused(second) for second in seconds], **more)
 
@@ -42,7 +42,7 @@ TOLD = event(100, "broker-9", "partition_state") | {
 }
 
 
-def below(seconds: float, *told_by: Row, **more: Any) -> Callable[[Path], Case]:
+def below(seconds: float, *told_by: Row, **more: Any) -> Callable[[Path], DetectionContext]:
     """Let one partition have one replica in sync for some time."""
     short = version(1, [1], 100, 100 + seconds)
     return partial(case, events=[TOLD, *told_by], isr=[short], **more)

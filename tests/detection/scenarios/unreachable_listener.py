@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.context import Case
+from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
 from tests.detection.cases import SECOND, case, event, logs
 from tests.detection.scenarios import Scenario, told
@@ -34,7 +34,7 @@ def up(begin: float = 0, end: float | None = None) -> dict[int, list[Span]]:
     return {2: [Span("up", int(begin * SECOND), until)]}
 
 
-def cluster(*rows: Row, **more: Any) -> Callable[[Path], Case]:
+def cluster(*rows: Row, **more: Any) -> Callable[[Path], DetectionContext]:
     files = [logs("app", 1000, role="client", records=9), logs("b-2", 1000, role="broker")]
     return partial(case, events=rows, **({"files": files, "brokers": up()} | more))
 

@@ -1,0 +1,26 @@
+"""Names of brokers as nodes ("broker-2"), and their ids in Kafka (2)."""
+
+from __future__ import annotations
+
+_PREFIX = "broker-"
+
+
+def broker_node(broker: int) -> str:
+    """Return the name of a broker's node.
+
+    >>> broker_node(2)
+    'broker-2'
+    """
+    return f"{_PREFIX}{broker}"
+
+
+def broker_id(node: str | None) -> int | None:
+    """Return the id of the broker that a node is; None if it is none, or its id is not known.
+
+    >>> broker_id("broker-2"), broker_id("controller-2"), broker_id("broker-a"), broker_id(None)
+    (2, None, None, None)
+    """
+    if node is None or not node.startswith(_PREFIX):
+        return None
+    digits = node.removeprefix(_PREFIX)
+    return int(digits) if digits.isdecimal() else None
