@@ -208,3 +208,10 @@ def strip_style(stretch: OpenSpan, whole: tuple[int, int]) -> str:
     left = min(max((first - start) / (end - start), 0.0), 1.0) * 100
     right = min(max((last - start) / (end - start), 0.0), 1.0) * 100
     return f"left:{left:.2f}%;width:{max(right - left, MIN_WIDTH_PERCENT):.2f}%"
+
+
+def section(id_: str, title: str, *inside: Child, tabindex: int | None = -1) -> Markup:
+    """Build a section of a page under its heading; a link to it moves the focus there."""
+    heading = tag("h2", title, id=f"{id_}-title")
+    return tag("section", heading, *inside, id=id_, aria_labelledby=f"{id_}-title",
+               tabindex=tabindex)  # fmt: skip

@@ -6,7 +6,6 @@ if the logs covered all of a window, and is unknown where they cover too little 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from forensics.history.log_coverage import PARTITION_LOGS, classify_log_file
 from forensics.lib import intervals
 from forensics.lib.formatting import HOUR, MINUTE
 from forensics.lib.intervals import Interval
+from forensics.lib.node_ids import broker_id
 from forensics.run_output.reader import Row, RunOutput
 
 SERVER_ROLES = ("broker", "controller")
@@ -26,7 +26,6 @@ MIN_SCALABLE_SHARE = 0.1
 MIN_DIFFERENCE = 0.5
 # States in which a log lacks lines. A process that was down lacks none: that it was down is known.
 _HOLES = ("silent", "rotated")
-_BROKER = re.compile(r"broker-(\d+)")
 
 
 class Coverage(NamedTuple):
@@ -41,6 +40,11 @@ class Coverage(NamedTuple):
     # the length of the window, once for each node
     expected_ms: int
     window_ms: int
+
+    @property
+    def share(self) -> float:
+        """The share that is covered."""
+        return self.covered_ms / self.expected_ms if self.expected_ms else 0.0
 
     def reaches(self, share: float) -> bool:
         """Return True if at least this share is covered."""
@@ -115,8 +119,7 @@ def measure_coverage(run: RunOutput, window: Interval) -> list[NodeCoverage]:
         # A node that neither logs nor is missed in this window is not expected in it.
         if covered or intervals.clip((_bounds(row, window) for row in states), window):
             role = str(roles[node] or "")
-            number = _BROKER.fullmatch(node) if role == "broker" else None
-            broker = int(number[1]) if number else None
+            broker = broker_id(node) if role == "broker" else None
             nodes.append(NodeCoverage(node, role, broker, tuple(covered)))
     return nodes
 
@@ -159,7 +162,7 @@ def _bounds(row: Row, window: Interval) -> Interval:
 
 
 def server_logs_end(run: RunOutput, window: Interval) -> int:
-    """Return where the logs of brokers and controllers end: no open state is known to last longer."""
+    """Return where the logs of servers end: no open state is known to last longer."""
     ends = (row["last_ts"] for row in run.files if row["role"] in SERVER_ROLES)
     last = max((end for end in ends if end is not None), default=None)
     if last is None:

@@ -82,11 +82,14 @@ class Log:
         """The account of all its lines; not to be changed."""
         account = FileAccount("")
         for name, value in json.loads(self.account).items():
-            if isinstance(value, list):
+            if isinstance(vars(account)[name], Counter):
+                setattr(account, name, Counter(value))
+            elif isinstance(value, list):
                 # JSON has no tuples.
-                value = [tuple(each) if isinstance(each, list) else each for each in value]
-            is_counter = isinstance(vars(account)[name], Counter)
-            setattr(account, name, Counter(value) if is_counter else value)
+                items = [tuple(each) if isinstance(each, list) else each for each in value]
+                setattr(account, name, items)
+            else:
+                setattr(account, name, value)
         return account
 
     @property

@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 from forensics.lib import intervals
 from forensics.lib.formatting import HOUR, MINUTE
 from forensics.lib.intervals import Interval
+from forensics.lib.node_ids import broker_id
 from forensics.report.absences import read_lifecycles
 from forensics.run_output.partition_histories import Ints, IsrCodes, read_isr_histories
 from forensics.run_output.reader import Finding, RunOutput, corrected_times
@@ -104,7 +105,7 @@ def count_topics(run: RunOutput, window: Interval) -> TopicCounts:
     where = (start < _timestamp(window[1])) & (end.is_null() | (end >= _timestamp(window[0])))
     keys = ["topic", "partition"]
     known = pa.table({"topic": pa.array([], pa.string()), "partition": pa.array([], pa.int32())})
-    for part in run.parts("leadership", keys, where):
+    for part in run.chunks("leadership", keys, where):
         known = pa.concat_tables([known, part.group_by(keys).aggregate([])])
     names = known.group_by(keys).aggregate([])["topic"].to_pylist()
     counts = sorted(Counter(names).items())
@@ -120,7 +121,7 @@ def created_and_deleted_topics(run: RunOutput, window: Interval) -> dict[str, li
     where = ds.field("kind").isin(sorted(_TOPIC_CHANGES)) & ds.field("telling").is_null()
     where &= _within("ts", window)
     topics: dict[str, set[str]] = {change: set() for change in _TOPIC_CHANGES.values()}
-    if "telling" in run.columns("events"):
+    if "telling" in run.column_names("events"):
         for row in run.rows("events", ["kind", "topic"], where):
             if row["topic"]:
                 topics[_TOPIC_CHANGES[row["kind"]]].add(row["topic"])
@@ -193,7 +194,7 @@ def _count_lost_leaders(run: RunOutput, window: Interval) -> tuple[Ints, Counter
     """Return when leaderships were lost and by whom; the election after it is not another loss."""
     where = _within("started_at", window) & (ds.field("previous_leader") >= 0)
     lost, lost_at = Counter[int](), [np.zeros(0, np.int64)]
-    for part in run.parts("leadership", ["leader", "previous_leader", "started_at"], where):
+    for part in run.chunks("leadership", ["leader", "previous_leader", "started_at"], where):
         changed = part.filter(pc.not_equal(part["leader"], part["previous_leader"]))
         lost.update(changed["previous_leader"].to_pylist())
         lost_at.append(changed["started_at"].to_numpy().astype(np.int64))
@@ -228,17 +229,17 @@ def _count_error_lines(run: RunOutput, window: Interval) -> Counter[int]:
     The window is one of corrected times: a node's own clock may be off.
     """
     clocks = run.clock_corrections
-    off = max((clock.farthest(*window) for clock in clocks.values()), default=0)
+    off = max((clock.max_offset(*window) for clock in clocks.values()), default=0)
     where = ds.field("level").isin(("ERROR", "FATAL"))
     where &= _within("ts", (window[0] - off, window[1] + off))
     errors = Counter[int]()
-    for part in run.parts("events", ["node", "ts"], where):
+    for part in run.chunks("events", ["node", "ts"], where):
         moments = corrected_times(part, clocks)
         nodes = part["node"].filter(pa.array((moments >= window[0]) & (moments < window[1])))
         for node, number in Counter(nodes.to_pylist()).items():
-            role, _, broker = str(node).rpartition("-")
-            if role == "broker" and broker.isdecimal():
-                errors[int(broker)] += number
+            broker = broker_id(node)
+            if broker is not None:
+                errors[broker] += number
     return errors
 
 
@@ -304,7 +305,7 @@ def _leaderless_minutes(run: RunOutput, window: Interval) -> float:
     total = 0
     where = (ds.field("leader") == -1) & (ds.field("started_at") < _timestamp(window[1]))
     where &= ds.field("ended_at").is_valid() | (ds.field("ended") == "open")
-    for part in run.parts("leadership", ["started_at", "ended_at"], where):
+    for part in run.chunks("leadership", ["started_at", "ended_at"], where):
         start = part["started_at"].cast(pa.int64()).to_numpy()
         end = pc.fill_null(part["ended_at"].cast(pa.int64()), last).to_numpy()
         total += int(np.maximum(np.minimum(end, last) - np.maximum(start, window[0]), 0).sum())

@@ -90,9 +90,7 @@ class Store:
         if not new_logs:
             return result | {"events": 0, "touched": [], "undated": [], "superseded": 0}
         scratch = self.files.scratch / "spread"
-        events = partition_by_week(
-            staged, new_logs, accounts, scratch, first_kept=self._first_kept
-        )
+        events = partition_by_week(staged, new_logs, accounts, scratch, first_kept=self._first_kept)
         for id_ in new_logs:
             weeks = (week for week, logs in events.logs.items() if week and id_ in logs)
             self._set_weeks(id_, sorted(weeks))

@@ -91,7 +91,7 @@ def describe_owner(content: str) -> str:
 
 
 def _duration(seconds: int) -> str:
-    for size, word in ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
+    for size, word in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
-            break
-    return count(seconds // size, word)
+            return count(seconds // size, word)
+    return count(seconds, "second")

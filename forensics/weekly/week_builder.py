@@ -65,9 +65,7 @@ def begun_in_week(answers: Answers, week: Week) -> Answers:
         is_quiet = outcome.status == "fired" and not count + hidden
         status = "quiet" if is_quiet else outcome.status
         outcomes.append(replace(outcome, findings=count, suppressed=hidden, status=status))
-    return replace(
-        answers, findings=found, suppressed=suppressed, chains=chains, outcomes=outcomes
-    )
+    return replace(answers, findings=found, suppressed=suppressed, chains=chains, outcomes=outcomes)
 
 
 def _begins(finding: Finding, week: Week) -> bool:
@@ -103,7 +101,7 @@ def week_folder(week: Week) -> str:
 class _EventLines(NamedTuple):
     """How many events of a log there are, and between which lines."""
 
-    count: int
+    number: int
     first: int
     last: int
 
@@ -165,9 +163,7 @@ class WeekBuilder:
             earlier.extend(carried_over(answers.findings, week))
             return begun_in_week(answers, week)
 
-        document, _ = pipeline.judge(
-            accounts, past, self.catalogue, settings, watch, chosen=choose
-        )
+        document, _ = pipeline.judge(accounts, past, self.catalogue, settings, watch, chosen=choose)
         give_back()
         document |= {
             "carried_over": earlier,
@@ -241,9 +237,7 @@ class WeekBuilder:
         ranges = map(_EventLines, *columns)
         return dict(zip(total["file"].to_pylist(), ranges, strict=True))
 
-    def _write_events(
-        self, week: Week, accounts: Mapping[str, FileAccount], target: Path
-    ) -> None:
+    def _write_events(self, week: Week, accounts: Mapping[str, FileAccount], target: Path) -> None:
         """Write the events with the file names of this week, and the nodes that they come from."""
         target.mkdir(parents=True)
         ids = pa.array(list(accounts), pa.string())
@@ -261,14 +255,14 @@ class WeekBuilder:
 
 def _narrow_account(account: FileAccount, lines: _EventLines | None) -> None:
     """Let an account count the events between some lines alone."""
-    account.counts["events"] = lines.count if lines else 0
+    account.counts["events"] = lines.number if lines else 0
     falls = [fall for fall in account.falls if lines and lines.first <= fall[5] <= lines.last]
     account.fallen = _count_left(falls, account.falls, account.fallen)
     account.falls = falls
 
 
 def clip_account(account: FileAccount, begin: int, end: int) -> FileAccount:
-    """Return an account as if the file had no lines outside of some days; counts stay as they are."""
+    """Return an account as if the file had lines on some days alone; counts stay as they are."""
     ends = [moment for moment in (account.first, account.last) if moment is not None]
     if ends == sorted(ends):
         is_near = bool(ends) and ends[0] < end and ends[-1] >= begin

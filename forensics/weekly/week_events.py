@@ -63,7 +63,7 @@ def weeks_with_events(files: Transaction) -> list[Week]:
     return sorted(Week.parse(name) for name in names - {UNDATED})
 
 
-def partition_by_week(  # noqa: PLR0913 - each is another part of what was read
+def partition_by_week(
     staged: Path, new_logs: Mapping[str, str], accounts: Mapping[str, FileAccount], scratch: Path,
     *, first_kept: Week | None = None,
 ) -> EventsByWeek:  # fmt: skip
@@ -169,8 +169,7 @@ def describe_week(files: Transaction, week: Week) -> WeekEvents | None:
     if path is None:
         return None
     after_first_day, last_day = (
-        pa.scalar(micros, EVENTS.field("ts").type)
-        for micros in (week.begin + DAY, week.end - DAY)
+        pa.scalar(micros, EVENTS.field("ts").type) for micros in (week.begin + DAY, week.end - DAY)
     )
     first = digest_of(parts(path, None, pc.field("ts") < after_first_day), EVENTS)
     last = digest_of(parts(path, None, ~(pc.field("ts") < last_day)), EVENTS)

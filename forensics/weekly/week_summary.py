@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 from forensics.lib import intervals
 from forensics.lib.formatting import HOUR
 from forensics.lib.intervals import Interval
+from forensics.lib.node_ids import broker_node
 from forensics.report.time_window import HIDING_STATES, MAX_UNPARSED_SHARE
 from forensics.run_output.reader import Finding, Row, RunOutput, load_run
 from forensics.weekly.coverage_normalisation import (
@@ -172,7 +173,7 @@ class WeekSummary:
     def node_of(self, broker: int) -> str:
         """Return the name of the node that is a broker."""
         names = (name for name, node in self.nodes.items() if node["broker"] == broker)
-        return next(names, f"broker-{broker}")
+        return next(names, broker_node(broker))
 
     def count(self, signal: str, broker: int | None = None) -> float | None:
         """Return a signal of one broker, or of the whole cluster; None if it is not known."""
@@ -230,8 +231,11 @@ def summarise_week(week_dir: Path, name: str, older_rules: Sequence[str] = ()) -
 
 def summarise_window(run: RunOutput, window: Interval, name: str) -> WeekSummary:
     """Sum a window up; a finding that began before it belongs to the window before."""
-    findings = [finding for finding in run.findings
-                if finding.start_ms is not None and window[0] <= finding.start_ms < window[1]]  # fmt: skip
+    findings = [
+        finding
+        for finding in run.findings
+        if finding.start_ms is not None and window[0] <= finding.start_ms < window[1]
+    ]
     files = [row for row in run.files if _touches(row["first_ts"], row["last_ts"], window)]
     nodes = measure_coverage(run, window)
     counts = count_signals(run, window, findings)
@@ -290,11 +294,11 @@ def _verdict(
     is_covered = any(node.is_server and node.intervals for node in nodes)
     holes = run.rows("coverage", ["state", "started_at", "ended_at"])
     could_tell = (
-        0 < lines
+        lines > 0
         and unparsed <= lines * MAX_UNPARSED_SHARE
         and not any(row["damaged"] for row in files)
         and is_covered
-        and run.count("leadership", ds.field("how") == "observed")
+        and run.count_rows("leadership", ds.field("how") == "observed")
         and not any(row["state"] in HIDING_STATES
                     and _touches(row["started_at"], row["ended_at"], window) for row in holes)
     )  # fmt: skip
