@@ -10,8 +10,6 @@ from forensics.events.packs import catalogue
 from forensics.run_output.findings import write_findings
 from forensics.sandbox import tried
 
-__all__ = ["SAMPLES", "run_postmortem"]
-
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 
 
