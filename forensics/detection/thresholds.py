@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any
 
 from forensics.errors import Problem, RuleError
-from forensics.lib.yaml_with_lines import Page, line_of, read, root
+from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rules_folder
 
 Limits = Mapping[str, Mapping[str, Any]]
 
@@ -21,15 +21,18 @@ _WHOM = ("topics", "partitions", "brokers", "clients")
 _SUPPRESSION = {*_WHOM, "reason", "until"}
 
 
-def load_limits(overlays: Iterable[Page] = (), own: Iterable[str] = ()) -> Limits:
-    """Read limits: detector to name to value; `own` are detectors that are not shipped."""
-    shipped = root() / "limits.yaml"
-    found = {name: dict(values) for name, values in read(shipped).items()}
-    found |= {name: {} for name in own if name not in found}
-    problems = list(_suppression_faults(str(shipped), read(shipped)))
+def load_limits(overlays: Iterable[FileText] = (), own_detectors: Iterable[str] = ()) -> Limits:
+    """Read limits: detector to name to value; `own` are detectors that are not rule_files."""
+    shipped = rules_folder() / "limits.yaml"
+    found = {name: dict(values) for name, values in load_yaml(shipped).items()}
+    found |= {name: {} for name in own_detectors if name not in found}
+    problems = list(_suppression_faults(str(shipped), load_yaml(shipped)))
     for page in overlays:
-        given = read(page)
-        problems += [*_faults(page, given, found, set(own)), *_suppression_faults(str(page), given)]
+        given = load_yaml(page)
+        problems += [
+            *_faults(page, given, found, set(own_detectors)),
+            *_suppression_faults(str(page), given),
+        ]
         for name, values in given.items():
             found.setdefault(name, {}).update(values if isinstance(values, Mapping) else {})
     if problems:
@@ -37,11 +40,13 @@ def load_limits(overlays: Iterable[Page] = (), own: Iterable[str] = ()) -> Limit
     return found
 
 
-def expired(pages: Iterable[Page], today: date) -> Iterator[Problem]:
+def find_expired_suppressions(pages: Iterable[FileText], today: date) -> Iterator[Problem]:
     """Find what is suppressed for longer than somebody meant it to be."""
-    shipped = Page(str(root() / "limits.yaml"), (root() / "limits.yaml").read_bytes())
+    shipped = FileText(
+        str(rules_folder() / "limits.yaml"), (rules_folder() / "limits.yaml").read_bytes()
+    )
     for page in (shipped, *pages):
-        for name, values in read(page).items():
+        for name, values in load_yaml(page).items():
             for one in values.get(SUPPRESS) or () if isinstance(values, Mapping) else ():
                 if isinstance(one, Mapping) and _day(one.get("until", "")) < today:
                     says = f"{name}: suppressed until {one.get('until')}, which is over"
@@ -49,7 +54,7 @@ def expired(pages: Iterable[Page], today: date) -> Iterator[Problem]:
 
 
 def _faults(
-    page: Page, given: Mapping[str, Any], known: Limits, own: set[str]
+    page: FileText, given: Mapping[str, Any], known: Limits, own: set[str]
 ) -> Iterator[Problem]:
     for name, values in given.items():
         line = line_of(given, name)

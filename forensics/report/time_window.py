@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from forensics.errors import ForensicsError
-from forensics.lib.formatting import clock, count, millis, span
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, parse_millis, span_text, time_text
+from forensics.lib.time_zone import current_zone
 from forensics.report.histories.selection import TIME_OF_DAY, parse_time
 from forensics.run_output.reader import INCIDENT_SEVERITIES, RunOutput, corrected_times
 
@@ -37,11 +37,11 @@ class WindowedRun(RunOutput):
     def notice(self) -> str:
         """Say what this is a part of."""
         found = f"{len(self.findings):,} of {count(len(self.whole.findings), 'finding')}"
-        reach = span(*self.whole.window) if self.whole.window else "at times not known"
+        reach = span_text(*self.whole.window) if self.whole.window else "at times not known"
         return (
-            f"Narrowed to {span(*self.span)}: {found} reach into it, and states that began earlier "
-            f"or ended later keep their times. The logs reach over {reach}; counts of files and "
-            "lines are of the whole logs."
+            f"Narrowed to {span_text(*self.span)}: {found} reach into it, and states that began "
+            f"earlier or ended later keep their times. The logs reach over {reach}; counts of "
+            "files and lines are of the whole logs."
         )
 
     def table(
@@ -107,7 +107,7 @@ def parse_window(run: RunOutput, since: str | None, till: str | None) -> Span:
         raise ForensicsError("--from is not before --to; exchange them, or choose another.")
     if start >= end:
         raise ForensicsError(
-            f"The logs reach over {span(first, last)}; choose --from and --to within that."
+            f"The logs reach over {span_text(first, last)}; choose --from and --to within that."
         )
     return start, end
 
@@ -115,18 +115,18 @@ def parse_window(run: RunOutput, since: str | None, till: str | None) -> Span:
 def _read(option: str, text: str | None, window: Span) -> int | None:
     if text is None:
         return None
-    by = current().offset
-    moment = millis(text)
+    by = current_zone().offset
+    moment = parse_millis(text)
     if TIME_OF_DAY.fullmatch(text):
         moment = parse_time(option, text, (window[0] + by, window[1] + by))
         return None if moment is None else moment - by
     if moment is None:
         raise ForensicsError(
-            f"{option} {text}: write a time such as {clock(window[0])} or, where the logs are of "
-            "one day, 11:38:51."
+            f"{option} {text}: write a time such as {time_text(window[0])} or, where the logs are "
+            "of one day, 11:38:51."
         )
     # A time that names its own zone is in that one.
-    names_zone = millis(f"{text}Z") is None
+    names_zone = parse_millis(f"{text}Z") is None
     return moment if names_zone else moment - by
 
 
@@ -168,7 +168,7 @@ def _verdict(seen: WindowedRun) -> str:
 
 
 def _overlaps(finding: Mapping[str, Any], span: Span) -> bool:
-    start, end = millis(finding.get("from")), millis(finding.get("to"))
+    start, end = parse_millis(finding.get("from")), parse_millis(finding.get("to"))
     return (start is None or start <= span[1]) and (end is None or end >= span[0])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from forensics.errors import ForensicsError
-from forensics.lib.formatting import millis, span
+from forensics.lib.formatting import parse_millis, span_text
 from forensics.lib.intervals import Interval
 from forensics.lib.text_safety import visible
 from forensics.report.page import open_output
@@ -100,7 +100,7 @@ def _summarise_weeks(store: Path, window: Interval, name: str) -> WeekSummary:
 
 
 def _parse_window(text: str) -> Interval:
-    start, end = (millis(part) for part in text.split("..", 1))
+    start, end = (parse_millis(part) for part in text.split("..", 1))
     if start is None or end is None:
         example = "2026-11-10T00:00..2026-11-12T00:00"
         raise ForensicsError(f"{text}: write a stretch of time as {example}, in UTC.")
@@ -265,7 +265,7 @@ def comparison_text(comparison: Comparison) -> Iterator[str]:
 def describe_windows(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield the letter of each window, with its name, its times and how much is covered."""
     for letter, week in (("A", comparison.a), ("B", comparison.b)):
-        yield letter, f"{week.week}: {span(*week.window)}, logs cover {week.coverage()}"
+        yield letter, f"{week.week}: {span_text(*week.window)}, logs cover {week.coverage()}"
 
 
 def table_cells(pair: CountPair) -> tuple[str, ...]:

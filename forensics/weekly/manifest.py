@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from forensics.events.file_accounts import FileAccount
-from forensics.ingest.archive_reader import FIRST_HEAD
+from forensics.ingest.archive_reader import FIRST_PREFIX
 from forensics.weekly.iso_week import EARLIEST, LATEST, Week, week_of
 
 CONTAINERS = "inputs/containers.parquet"
@@ -234,7 +234,7 @@ def _candidates(manifest: Manifest, new_logs: set[str]) -> Iterator[tuple[Log, l
     """Yield each log with the longer ones that have the same head; one of two must be new."""
     by_head: dict[str, list[Log]] = {}
     for log in manifest.current_logs():
-        if (head := log.parsed_account.heads.get(str(FIRST_HEAD))) is not None:
+        if (head := log.parsed_account.heads.get(str(FIRST_PREFIX))) is not None:
             by_head.setdefault(head, []).append(log)
     for logs in by_head.values():
         for short in logs:

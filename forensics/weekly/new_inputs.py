@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from forensics.events.file_accounts import FileAccount
-from forensics.ingest.read_plan import named_files, nothing_to_read
+from forensics.ingest.read_plan import list_files, nothing_to_read_error
 from forensics.lib import storage
-from forensics.lib.secrets import Names
+from forensics.lib.secrets import NameMasker
 from forensics.weekly.manifest import Container, Log, Manifest, account_json
 
 _MAX_READERS = 4
@@ -51,7 +51,7 @@ def find_new_inputs(archives: Sequence[str], manifest: Manifest, read_by: str) -
     """Find the files that were never read, or that were read by other rules than these."""
     problems: list[NamePair] = []
     # List archives one by one: equal names of different runs are not told apart by each other.
-    files = [file for archive in archives for file in named_files([archive], problems)]
+    files = [file for archive in archives for file in list_files([archive], problems)]
     stale = manifest.stale_containers(read_by)
     containers: dict[str, Container] = {}
     unread: dict[str, str] = {}
@@ -59,7 +59,7 @@ def find_new_inputs(archives: Sequence[str], manifest: Manifest, read_by: str) -
         digested = pool.map(_digest_container, files)
     for (label, path), found in zip(files, digested, strict=True):
         if isinstance(found, OSError):
-            reason = f"{storage.shown(path)} cannot be read: {found.strerror or found}"
+            reason = f"{storage.display(path)} cannot be read: {found.strerror or found}"
             problems.append((label, reason))
             continue
         digest = found.sha256
@@ -67,7 +67,7 @@ def find_new_inputs(archives: Sequence[str], manifest: Manifest, read_by: str) -
         if digest not in manifest.containers or digest in stale:
             unread.setdefault(digest, path)
     if not containers:
-        raise nothing_to_read(archives, problems)
+        raise nothing_to_read_error(archives, problems)
     digests = {f"c{number}": digest for number, digest in enumerate(sorted(unread))}
     return NewInputs(containers, unread, digests, problems, len(files))
 
@@ -76,13 +76,13 @@ def _digest_container(file: NamePair) -> Container | OSError:
     label, path = file
     digest, size = hashlib.sha256(), 0
     try:
-        with storage.opened(path) as content:
+        with storage.open_file(path) as content:
             while block := content.read(1 << 20):
                 digest.update(block)
                 size += len(block)
     except OSError as error:
         return error
-    return Container(digest.hexdigest(), Names().shown(label), size)
+    return Container(digest.hexdigest(), NameMasker().mask(label), size)
 
 
 def register_inputs(

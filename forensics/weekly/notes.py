@@ -14,9 +14,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.registry import everyone
+from forensics.detection.registry import all_detectors
 from forensics.errors import Problem, RuleError
-from forensics.lib.yaml_with_lines import line_of, read
+from forensics.lib.yaml_with_lines import line_of, load_yaml
 from forensics.weekly.atomic_commit import NOTES_FILE
 from forensics.weekly.week_summary import WeekSummary
 
@@ -81,8 +81,8 @@ def load_notes(store: Path, detectors: Iterable[str] = ()) -> Notes:
     path = store / NOTES_FILE
     if not path.is_file() or not path.read_text("utf-8", "replace").strip():
         return NO_NOTES
-    document = read(path)
-    known = {detector.name for detector in everyone()} | {*detectors}
+    document = load_yaml(path)
+    known = {detector.name for detector in all_detectors()} | {*detectors}
     faults = _find_faults(document, known)
     problems = sorted(Problem(str(path), line_of(node, key), text) for node, key, text in faults)
     if problems:

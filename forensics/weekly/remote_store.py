@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from forensics.lib.storage import Objects, shown
+from forensics.lib.storage import ObjectStore, display
 from forensics.weekly.store_lock import LOCK_FILE, lock_owner, wait_for_lock
 
 _JOURNAL = ".commit.tar"
@@ -34,7 +34,7 @@ _LOCK_EXPIRY = 24 * 3600.0
 @contextmanager
 def open_remote_store(address: str, wait: float, say: Callable[[str], None]) -> Iterator[Path]:
     """Yield a folder with the content of a store; its changes are put back if the run succeeds."""
-    store = Objects(address)
+    store = ObjectStore(address)
     with _lock(store, address, wait, say), TemporaryDirectory(prefix="kafka-forensics-") as scratch:
         folder = Path(scratch)
         _replay_journal(store)
@@ -43,7 +43,7 @@ def open_remote_store(address: str, wait: float, say: Callable[[str], None]) -> 
         _upload_changes(store, folder, before)
 
 
-def _download(store: Objects, folder: Path) -> dict[str, str]:
+def _download(store: ObjectStore, folder: Path) -> dict[str, str]:
     """Copy all files of a store, and return their digests."""
     digests = {}
     for name in filter(_is_visible, store.names()):
@@ -55,7 +55,7 @@ def _download(store: Objects, folder: Path) -> dict[str, str]:
     return digests
 
 
-def _upload_changes(store: Objects, folder: Path, before: dict[str, str]) -> None:
+def _upload_changes(store: ObjectStore, folder: Path, before: dict[str, str]) -> None:
     paths = {path.relative_to(folder).as_posix(): path
              for path in sorted(folder.rglob("*")) if path.is_file()}  # fmt: skip
     changed = [name for name, path in paths.items()
@@ -77,7 +77,7 @@ def _upload_changes(store: Objects, folder: Path, before: dict[str, str]) -> Non
     _replay_journal(store)
 
 
-def _replay_journal(store: Objects) -> None:
+def _replay_journal(store: ObjectStore) -> None:
     """Do what the journal says, if there is one; doing it twice does no more than once."""
     if not store.size(_JOURNAL):
         return
@@ -104,7 +104,9 @@ def _digest(path: Path) -> str:
 
 
 @contextmanager
-def _lock(store: Objects, address: str, wait: float, say: Callable[[str], None]) -> Iterator[None]:
+def _lock(
+    store: ObjectStore, address: str, wait: float, say: Callable[[str], None]
+) -> Iterator[None]:
     own = json.dumps(lock_owner() | {"run": secrets.token_hex(8)}).encode()
 
     def try_lock() -> str | None:
@@ -116,7 +118,7 @@ def _lock(store: Objects, address: str, wait: float, say: Callable[[str], None])
         return None if content == own else content.decode("utf-8", "replace")
 
     advice = f" If it was killed, remove {LOCK_FILE} there."
-    wait_for_lock(try_lock, shown(address), wait, say, pause=1.0, advice=advice)
+    wait_for_lock(try_lock, display(address), wait, say, pause=1.0, advice=advice)
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from forensics import __version__
 from forensics.events.packs import Pack, open_pack
-from forensics.lib.yaml_with_lines import read, root
+from forensics.lib.yaml_with_lines import load_yaml, rules_folder
 from forensics.schemas import EVENTS
 
 # Raised when the same rules read the same lines in another way.
@@ -35,7 +35,7 @@ class RulesDigest(NamedTuple):
 
 def digest_rules(packs: Sequence[Pack]) -> RulesDigest:
     """Digest the shipped rules with packs over them."""
-    shipped = open_pack(root())
+    shipped = open_pack(rules_folder())
     plugins = sorted(each.value for each in entry_points(group="kafka_forensics.detectors"))
     names = [name for name in _names(shipped)
              if name.startswith(_READING_FOLDERS) or name in _READING_FILES]  # fmt: skip
@@ -45,7 +45,7 @@ def digest_rules(packs: Sequence[Pack]) -> RulesDigest:
     for pack in packs:
         names = [name for name in _names(pack) if _is_for_reading(name)]
         head = pack.pages.get("pack.yaml")
-        disabled = sorted(map(str, (read(head).get("disable") if head else None) or ()))
+        disabled = sorted(map(str, (load_yaml(head).get("disable") if head else None) or ()))
         # A pack of limits alone changes nothing of how lines are read.
         if names or disabled:
             reading += [f"without {disabled}", *_describe(pack, names)]

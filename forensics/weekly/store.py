@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from forensics import __version__
 from forensics.events.file_accounts import FileAccount
-from forensics.events.packs import Catalogue
-from forensics.lib.deterministic_parquet import in_order, parts
+from forensics.events.packs import RuleSet
+from forensics.lib.deterministic_parquet import iter_tables, sort_rows
 from forensics.run_result import Stopwatch
 from forensics.weekly.atomic_commit import NOTES_FILE, STORE_FILE, Transaction
 from forensics.weekly.iso_week import Week
@@ -82,7 +82,7 @@ class Store:
     ) -> dict[str, Any]:
         """Note what was given, put new events into their weeks, and return the figures of it.
 
-        `staged` is the folder of scanned events; accounts have the names that files had there.
+        `staged` is the folder of read_batches events; accounts have the names that files had there.
         """
         before = dict(self.manifest.logs)
         new_logs = register_inputs(self.manifest, new, accounts, self.rules.reading)
@@ -124,7 +124,7 @@ class Store:
             self._set_weeks(id_, [week for week in log.weeks if week >= first])
 
     def build_weeks(  # noqa: PLR0913, PLR0917
-        self, weeks: Sequence[Week], forced: Sequence[Week], engine: Any, rules: Catalogue,
+        self, weeks: Sequence[Week], forced: Sequence[Week], engine: Any, rules: RuleSet,
         packs: tuple[Path, ...], watch: Stopwatch,
     ) -> Iterator[tuple[Week, Mapping[str, Any]]]:  # fmt: skip
         """Build those weeks that have changed; yield each with its findings.json."""
@@ -209,10 +209,10 @@ class Store:
             names = [events_file(week) for week in (*before[log.id].weeks, None)]
             paths = [path for name in names if (path := self.files.find(name))]
         columns, is_wanted = ["file", *_LOG_ORDER, "text"], pc.field("file") == log.id
-        tables = [part for path in paths for part in parts(path, columns, is_wanted)]
+        tables = [part for path in paths for part in iter_tables(path, columns, is_wanted)]
         if not tables:
             return pa.table({name: pa.nulls(0) for name in (*_LOG_ORDER, "text")})
-        return in_order(pa.concat_tables(tables), _LOG_ORDER)
+        return sort_rows(pa.concat_tables(tables), _LOG_ORDER)
 
     def _merge(
         self, events: EventsByWeek, removed: set[str], skipped: set[str], before: Mapping[str, Log]

@@ -22,18 +22,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics import pipeline
-from forensics.detection.runner import Answers
+from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine
-from forensics.events.file_accounts import FileAccount, assign
-from forensics.events.packs import Catalogue
-from forensics.lib.deterministic_parquet import PART, Writer, parts, settle
-from forensics.parsing.time_statistics import SILENCE
+from forensics.events.file_accounts import FileAccount, assign_nodes
+from forensics.events.packs import RuleSet
+from forensics.lib.arrow_io import release_arrow_memory
+from forensics.lib.deterministic_parquet import (
+    PART_FILE,
+    DeterministicWriter,
+    iter_tables,
+    merge_files,
+)
+from forensics.lib.time_units import to_iso
+from forensics.parsing.time_statistics import MIN_SILENCE
 from forensics.report import page
 from forensics.report.time_window import WindowedRun, narrow_run
-from forensics.run_output.findings import Finding, iso_time, write_findings
+from forensics.run_output.findings import Finding, write_findings
 from forensics.run_output.reader import RunOutput
 from forensics.run_result import Stopwatch
-from forensics.schemas import BREACHES, CUTS, EVENTS, FILES, ISR, LEADERSHIP, give_back
+from forensics.schemas import BREACHES, CUTS, EVENTS, FILES, ISR, LEADERSHIP
 from forensics.settings import Settings
 from forensics.weekly.atomic_commit import Transaction
 from forensics.weekly.iso_week import Week
@@ -52,7 +59,7 @@ _REBUILT_TABLES = (
 )
 
 
-def begun_in_week(answers: Answers, week: Week) -> Answers:
+def begun_in_week(answers: DetectionResults, week: Week) -> DetectionResults:
     """Return the findings that begin in a week, counted anew for each detector."""
     found = [finding for finding in answers.findings if _begins(finding, week)]
     suppressed = [each for each in answers.suppressed if _begins(each.finding, week)]
@@ -77,7 +84,7 @@ def carried_over(findings: Sequence[Finding], week: Week) -> list[dict[str, Any]
     return [
         {
             "id": finding.id, "detector": finding.detector, "severity": finding.severity,
-            "title": finding.title, "from": iso_time(finding.begin), "to": iso_time(finding.end),
+            "title": finding.title, "from": to_iso(finding.begin), "to": to_iso(finding.end),
         }
         for finding in findings
         if finding.begin < week.begin <= finding.end
@@ -114,7 +121,7 @@ class WeekBuilder:
     manifest: Manifest
     events: Mapping[Week, WeekEvents]
     rules: RulesDigest
-    catalogue: Catalogue
+    catalogue: RuleSet
     packs: tuple[Path, ...]
 
     def digest(self, week: Week) -> str:
@@ -144,27 +151,29 @@ class WeekBuilder:
         for log, account in logs:
             _narrow_account(account, lines.get(log.id))
         accounts = {account.file: account for _, account in logs}
-        assign(accounts)
+        assign_nodes(accounts)
         with watch.stage("history"):
             events = settings.tables / "events"
             self._write_events(week, {log.id: account for log, account in logs}, events)
-            pipeline.name_versions(accounts, events)
-            rows = [account.row() for _, account in sorted(accounts.items())]
+            pipeline.assign_kafka_versions(accounts, events)
+            rows = [account.to_row() for _, account in sorted(accounts.items())]
             files = pa.Table.from_pylist(rows, schema=FILES)
             pipeline.write_table(files, settings.tables / "files")
             # A week is reported when it is done, and not in between.
-            past = pipeline.rebuild(engine, accounts, settings, lambda _: None)
+            past = pipeline.rebuild_history(engine, accounts, settings, lambda _: None)
             for name, schema, order in _REBUILT_TABLES:
-                settle(settings.tables / name, schema, order)
+                merge_files(settings.tables / name, schema, order)
         shutil.rmtree(settings.staging, ignore_errors=True)
         earlier: list[dict[str, Any]] = []
 
-        def choose(answers: Answers) -> Answers:
+        def choose(answers: DetectionResults) -> DetectionResults:
             earlier.extend(carried_over(answers.findings, week))
             return begun_in_week(answers, week)
 
-        document, _ = pipeline.judge(accounts, past, self.catalogue, settings, watch, chosen=choose)
-        give_back()
+        document, _ = pipeline.detect_and_gate(
+            accounts, past, self.catalogue, settings, watch, select=choose
+        )
+        release_arrow_memory()
         document |= {
             "carried_over": earlier,
             "older_rules": sorted(
@@ -220,7 +229,7 @@ class WeekBuilder:
         for each in (week.shift(-1), week, week.shift(1)):
             path = self.files.find(events_file(each))
             if path is not None:
-                yield from parts(path, columns, is_inside)
+                yield from iter_tables(path, columns, is_inside)
 
     def _count_events(self, week: Week) -> dict[str, _EventLines]:
         """Return how many events each log has around a week, and between which lines."""
@@ -243,7 +252,7 @@ class WeekBuilder:
         ids = pa.array(list(accounts), pa.string())
         names = pa.array([account.file for account in accounts.values()], pa.string())
         nodes = pa.array([account.node for account in accounts.values()], pa.string())
-        with Writer(target / PART, EVENTS) as writer:
+        with DeterministicWriter(target / PART_FILE, EVENTS) as writer:
             for part in self._read_events(week, EVENTS.names):
                 # A log may have lines in those days, but far from all its others: it is left out.
                 rows = part.filter(pc.is_in(part["file"], ids))
@@ -273,7 +282,7 @@ def clip_account(account: FileAccount, begin: int, end: int) -> FileAccount:
     gaps = [
         (max(low, begin), min(high, end), line)
         for low, high, line in account.gaps
-        if ends and min(high, end) - max(low, begin) >= SILENCE
+        if ends and min(high, end) - max(low, begin) >= MIN_SILENCE
     ]
     if (begin, end) in [gap[:2] for gap in gaps]:
         ends, gaps = [], []
@@ -290,6 +299,6 @@ def clip_account(account: FileAccount, begin: int, end: int) -> FileAccount:
     )
 
 
-def _count_left(left: Sequence[object], listed: Sequence[object], count: int) -> int:
+def _count_left(left: Sequence[object], join_names: Sequence[object], count: int) -> int:
     """Return the length of what is left of a list, or `count` if the list has not all items."""
-    return len(left) if not left or len(listed) == count else count
+    return len(left) if not left or len(join_names) == count else count

@@ -15,9 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.file_accounts import FileAccount
-from forensics.lib.deterministic_parquet import PART, Writer, digest_of, in_order, parts
+from forensics.lib.arrow_io import read_batches, release_arrow_memory
+from forensics.lib.deterministic_parquet import (
+    PART_FILE,
+    DeterministicWriter,
+    digest_rows,
+    iter_tables,
+    sort_rows,
+)
 from forensics.lib.time_units import DAY
-from forensics.schemas import EVENTS, give_back, scanned
+from forensics.schemas import EVENTS
 from forensics.weekly.atomic_commit import Transaction
 from forensics.weekly.iso_week import EARLIEST, LATEST, UNDATED, Week
 
@@ -40,7 +47,7 @@ class EventsByWeek:
         if week not in self.files:
             return EVENTS.empty_table()
         kept = _without_logs(self.files[week], without_logs)
-        return in_order(pa.concat_tables([EVENTS.empty_table(), *kept]), _ORDER)
+        return sort_rows(pa.concat_tables([EVENTS.empty_table(), *kept]), _ORDER)
 
 
 class WeekEvents(NamedTuple):
@@ -54,7 +61,7 @@ class WeekEvents(NamedTuple):
 
 def events_file(week: MaybeWeek) -> str:
     """Return the name of the file with the events of a week."""
-    return f"{_FOLDER}/week={UNDATED if week is None else week}/{PART}"
+    return f"{_FOLDER}/week={UNDATED if week is None else week}/{PART_FILE}"
 
 
 def weeks_with_events(files: Transaction) -> list[Week]:
@@ -72,7 +79,7 @@ def partition_by_week(
     `new_logs` has the id of each log, and the file it was read from.
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    writers: dict[MaybeWeek, Writer] = {}
+    writers: dict[MaybeWeek, DeterministicWriter] = {}
     files: dict[MaybeWeek, Path] = {}
     logs: dict[MaybeWeek, set[str]] = {}
     for batch in _read_staged(staged, new_logs, accounts):
@@ -81,7 +88,7 @@ def partition_by_week(
                 continue
             if week not in writers:
                 files[week] = scratch / f"{len(files)}.parquet"
-                writers[week] = Writer(files[week], EVENTS)
+                writers[week] = DeterministicWriter(files[week], EVENTS)
             writers[week].add(rows)
             logs.setdefault(week, set()).update(pc.unique(rows["file"]).to_pylist())
     for writer in writers.values():
@@ -105,7 +112,7 @@ def _read_staged(
     keys = pa.array([key for key, _, _ in splits], pa.string())
     ids = pa.array([log for _, log, _ in splits], pa.string())
     bases = pa.array([base for _, _, base in splits], pa.int64())
-    for batch in scanned(staged, [*EVENTS.names, "split"], pc.field("kind").is_valid()):
+    for batch in read_batches(staged, [*EVENTS.names, "split"], pc.field("kind").is_valid()):
         split = pc.cast(batch["split"], pa.string())
         index = pc.index_in(pc.binary_join_element_wise(split, batch["file"], " "), keys)
         rows = pa.Table.from_batches([batch.filter(index.is_valid())])
@@ -136,28 +143,28 @@ def merge_week(
     """Write the events of a week anew: the old ones but those of some logs, and the new ones."""
     name = events_file(week)
     old = files.find(name)
-    target = files.scratch / PART
-    with Writer(target, EVENTS) as writer:
+    target = files.scratch / PART_FILE
+    with DeterministicWriter(target, EVENTS) as writer:
         begin = 0
         # Both are sorted by log, and no log has rows in both.
         for part in _without_logs(old, without_logs) if old else ():
             last = part["file"][len(part) - 1].as_py()
             end = int(pc.sum(pc.less(new["file"], last)).as_py() or 0)
             rows = pa.concat_tables([part, new.slice(begin, end - begin)])
-            writer.add(in_order(rows, ("file", "line")))
+            writer.add(sort_rows(rows, ("file", "line")))
             begin = end
         writer.add(new.slice(begin))
     if writer.rows:
         target.replace(files.new_path(name))
     else:
         files.delete(name)
-    give_back()
+    release_arrow_memory()
 
 
 def _without_logs(path: Path, logs: Iterable[str]) -> Iterator[pa.Table]:
     """Yield the events of a file that are not of some logs."""
     ids = pa.array(sorted(logs), pa.string())
-    for part in parts(path):
+    for part in iter_tables(path):
         kept = part.filter(pc.invert(pc.is_in(part["file"], ids)))
         if len(kept):
             yield kept
@@ -171,7 +178,7 @@ def describe_week(files: Transaction, week: Week) -> WeekEvents | None:
     after_first_day, last_day = (
         pa.scalar(micros, EVENTS.field("ts").type) for micros in (week.begin + DAY, week.end - DAY)
     )
-    first = digest_of(parts(path, None, pc.field("ts") < after_first_day), EVENTS)
-    last = digest_of(parts(path, None, ~(pc.field("ts") < last_day)), EVENTS)
-    rows = sum(len(part) for part in parts(path, ["line"]))
-    return WeekEvents(rows, str(digest_of(parts(path), EVENTS)), first, last)
+    first = digest_rows(iter_tables(path, None, pc.field("ts") < after_first_day), EVENTS)
+    last = digest_rows(iter_tables(path, None, ~(pc.field("ts") < last_day)), EVENTS)
+    rows = sum(len(part) for part in iter_tables(path, ["line"]))
+    return WeekEvents(rows, str(digest_rows(iter_tables(path), EVENTS)), first, last)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from forensics.lib.formatting import count, listed
+from forensics.lib.formatting import count, join_names
 from forensics.weekly.coverage_normalisation import (
     MIN_COVERED_SHARE,
     MIN_DIFFERENCE,
@@ -173,7 +173,7 @@ def find_changes(now: WeekSummary, then: WeekSummary | None) -> list[Change]:
 
 
 def _names(names: list[str]) -> str:
-    return listed(names, _MAX_NAMES)
+    return join_names(names, _MAX_NAMES)
 
 
 def _rule_changes(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
@@ -197,7 +197,7 @@ def _version_changes(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
     for node in sorted({*then.versions} & {*now.versions}):
         old, new = then.versions[node], now.versions[node]
         if old != new:
-            nodes_by_change.setdefault((listed(old), listed(new)), []).append(node)
+            nodes_by_change.setdefault((join_names(old), join_names(new)), []).append(node)
     for (before, after), nodes in nodes_by_change.items():
         yield Change("Version", f"{_names(nodes)}: Kafka {before}, now {after}")
 

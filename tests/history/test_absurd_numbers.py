@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from forensics.detection.registry import find
+from forensics.detection.registry import detect
 from forensics.detection.thresholds import load_limits
 from forensics.report.histories.partition import _skipped
-from forensics.sandbox import tried_lines
+from forensics.sandbox import run_lines
 
 MOST = 2_147_483_000
 STARTS = (
@@ -29,9 +29,9 @@ def test_epochs_billions_apart(tmp_path: Path) -> None:
         for n, (epoch, version) in enumerate([(1, 3), (2, 4), (MOST, MOST), (MOST + 1, MOST + 1)])
     )
     begun = time.process_time()
-    trial = tried_lines({"broker-1/state-change.log": log, "broker-1/server.log": CUT}, tmp_path)
-    case = trial.case(load_limits())
-    answers = find(trial.tables, trial.past)
+    trial = run_lines({"broker-1/state-change.log": log, "broker-1/server.log": CUT}, tmp_path)
+    case = trial.context(load_limits())
+    answers = detect(trial.tables, trial.past)
 
     assert time.process_time() - begun < 20
     rows = case.rows("leadership", None, ["leader_epoch", "previous_leader", "leader"])

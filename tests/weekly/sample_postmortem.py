@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from forensics.detection import verdict
-from forensics.detection.registry import find
-from forensics.events.packs import catalogue
+from forensics.detection.registry import detect
+from forensics.events.packs import load_rule_set
 from forensics.run_output.findings import write_findings
-from forensics.sandbox import tried
+from forensics.sandbox import run_archives
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 
@@ -16,10 +16,10 @@ SAMPLES = Path(__file__).parents[2] / "sample_logs"
 def run_postmortem(sample: str, out: Path) -> Path:
     """Read a recording and leave what a postmortem of it leaves, but for the page."""
     logs = next(one for one in (SAMPLES / sample).iterdir() if one.name.startswith("logs"))
-    trial = tried([str(logs)], out)
-    answers = find(trial.tables, trial.past)
-    document = verdict.document(
-        trial.tables, trial.files.values(), trial.past.clocks, answers, catalogue([])
+    trial = run_archives([str(logs)], out)
+    answers = detect(trial.tables, trial.past)
+    document = verdict.build_findings_document(
+        trial.tables, trial.files.values(), trial.past.clocks, answers, load_rule_set([])
     )
     write_findings(document, out / "findings.json")
     return out

@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, name_of, strokes
+from forensics.detection.context import DetectionContext, Row, group_by_gap, partition_name
 from forensics.detection.kafka_cli import check_command
-from forensics.run_output.findings import Finding, iso_time
+from forensics.lib.time_units import to_iso
+from forensics.run_output.findings import Finding
 
 NAME = "truncation"
 _SHOWN = 20
@@ -27,8 +28,8 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     clean = pc.field("unclean").is_null() | (pc.field("unclean") == False)  # noqa: E712
     # What a quorum cuts off its own log was never committed, and no producer wrote it.
     clean &= ~pc.field("topic").isin(_OF_QUORUM)
-    unread = context.beyond("cuts", limits["most"], clean)
-    for group in strokes(context.some("cuts", limits["most"], clean), limits["stroke"]):
+    unread = context.count_beyond("cuts", limits["most"], clean)
+    for group in group_by_gap(context.first_rows("cuts", limits["most"], clean), limits["stroke"]):
         losses = [_entry(rows) for rows in _by_epoch(group)]
         for deep in (True, False):
             part = [loss for loss in losses if (loss[0]["below_high_watermark"] > 0) is deep]
@@ -55,7 +56,7 @@ def _entry(rows: list[Row]) -> tuple[Entry, list[Row]]:
     until = [row["written_to"] for row in rows if row["log_end"] == last and row["written_to"]]
     first = rows[0]
     entry: Entry = {
-        "partition": name_of(first),
+        "partition": partition_name(first),
         "leader_epoch": first["leader_epoch"],
         "leader": first["leader"],
         "cut_on": sorted({row["broker"] for row in rows if row["broker"] is not None}),
@@ -64,8 +65,8 @@ def _entry(rows: list[Row]) -> tuple[Entry, list[Row]]:
         "lost_records_min": max(_least(row) for row in rows),
         "lost_records_max": None if last is None else last - lost_from,
         "below_high_watermark": max(0, deepest),
-        "written_from": iso_time(min(written)) if written else None,
-        "written_to": iso_time(min(until)) if until else None,
+        "written_from": to_iso(min(written)) if written else None,
+        "written_to": to_iso(min(until)) if until else None,
         "check": check_command(first["topic"], first["partition"], first["leader_epoch"]),
     }
     if not ends:
@@ -92,7 +93,7 @@ def _finding(
     begin, end = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
     known = all(row["unclean"] is False for row in rows)
     brokers = {row["broker"] for row in rows} | {row["leader"] for row in rows}
-    evidence = context.places(one for row in rows[:_SHOWN] for one in row["evidence"])
+    evidence = context.read_lines(one for row in rows[:_SHOWN] for one in row["evidence"])
     confidence, reason = context.confidence(begin, end, evidence, stated=True)
     return Finding(
         detector=NAME,

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from forensics.lib.formatting import count, listed, millis
+from forensics.lib.formatting import count, join_names, parse_millis
 from forensics.lib.text_safety import visible
-from forensics.lib.time_zone import current
+from forensics.lib.time_zone import current_zone
 from forensics.report.data_loss import clean_truncation_rows, sum_clean_truncations
 from forensics.report.headline import LossTotals, loss_rows, sum_losses
 from forensics.report.html import Child, Markup, anchor, command_block, join, table, tag
@@ -127,7 +127,7 @@ class _Past:
 
 
 def _head(names: Sequence[str]) -> list[str]:
-    return [name.format(current().label) for name in names]
+    return [name.format(current_zone().label) for name in names]
 
 
 def _row(run: RunOutput, past: _Past, finding: Finding, row: dict[str, Any]) -> list[Child]:
@@ -175,7 +175,7 @@ def _bounds(least: object, most: object) -> str:
 
 
 def _written(run: RunOutput, row: Row) -> str:
-    first, last = (millis(row.get(name)) for name in ("written_from", "written_to"))
+    first, last = (parse_millis(row.get(name)) for name in ("written_from", "written_to"))
     if first is None and last is None:
         return "not known"
     return f"{short_time(run, first)} to {short_time(run, last)}"
@@ -219,7 +219,9 @@ def _trimmed(run: RunOutput, finding: Finding, row: Row) -> list[Child]:
     return [
         str(row.get("partition")),
         f"broker {_id(row.get('leader'))}, epoch {_id(row.get('leader_epoch'))}",
-        listed([f"broker {one}" for one in brokers]) if isinstance(brokers, list) else "not known",
+        join_names([f"broker {one}" for one in brokers])
+        if isinstance(brokers, list)
+        else "not known",
         _range(row),
         _bounds(row.get("lost_records_min"), row.get("lost_records_max")),
         _offset(row.get("below_high_watermark")),

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forensics.lib.formatting import count, listed
-from forensics.lib.text_safety import plotly as escape
+from forensics.lib.formatting import count, join_names
+from forensics.lib.text_safety import escape_plotly as escape
 from forensics.report import theme
 from forensics.report.html import Child, Markup, figure, table, tag
 from forensics.report.plotly_sheet import CLEAR, CONFIG, FONT, Figure
@@ -265,7 +265,7 @@ def _caption(view: WeekView) -> str:
     more = f"; {count(left, 'broker')} with less to tell in the table" if left else ""
     rises = [f"{lowercase_first(signal.title)} {rise}" for signal in BROKER_SIGNALS
              if (rise := _rise(view, signal))]  # fmt: skip
-    far_above = f" Far above the weeks before: {listed(rises, len(rises))}." if rises else ""
+    far_above = f" Far above the weeks before: {join_names(rises, len(rises))}." if rises else ""
     return (
         f"{count(len(view.known_weeks), 'week')} of {view.names[0]} to "
         f"{view.names[-1]}, {count(drawn, 'broker')}{more}.{far_above} "

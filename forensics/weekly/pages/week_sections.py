@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from forensics.lib.formatting import MINUTE, clock, count, lasting, listed
+from forensics.lib.formatting import MINUTE, count, duration, join_names, time_text
 from forensics.report.html import (
     Child,
     Markup,
@@ -129,7 +129,7 @@ def _figures(view: WeekView) -> list[Markup]:
     earlier = len(view.known_weeks) - 1
     then = view.verdict.then
     return [
-        _figure("Week", clock(start)[:10], f"to {clock(end - 1)[:10]}, UTC"),
+        _figure("Week", time_text(start)[:10], f"to {time_text(end - 1)[:10]}, UTC"),
         _figure("Coverage of brokers and controllers", str(view.verdict.now),
                 f"last week {then}" if then else "last week is not in the store"),
         _figure("Incidents begun", incidents, f"{accepted} accepted" if accepted else ""),
@@ -288,7 +288,7 @@ def _absence_row(view: WeekView, broker: int, counts: AbsenceCounts) -> list[Chi
     lengths = (counts["minutes"], counts["longest"], counts["median"])
     return [
         f"broker {broker}", counts["unplanned"], last_week, f"{with_it} of {len(by_week)}",
-        *(lasting(round(minutes * MINUTE)) if minutes else "-" for minutes in lengths),
+        *(duration(round(minutes * MINUTE)) if minutes else "-" for minutes in lengths),
         counts["planned"], str(view.week.broker_coverage(broker)),
     ]  # fmt: skip
 
@@ -313,7 +313,7 @@ def draw_low_isr_nights(view: WeekView) -> Markup:
     for name, number, minutes in often[:_MAX_PARTITIONS]:
         numbers = [each.get(name, 0) for each in by_week]
         weeks = sum(each > MAX_LOW_ISR_NIGHTS for each in numbers)
-        length = lasting(round(minutes * MINUTE))
+        length = duration(round(minutes * MINUTE))
         rows.append([name, number, length, sum(numbers), f"{weeks} of {len(by_week)}"])
     caption = "Partitions with one replica in sync, night after night"
     listing = table(_NIGHT_HEAD, rows, caption=caption, numbers=_NIGHT_HEAD[1:])
@@ -327,7 +327,7 @@ def draw_hours(view: WeekView) -> Markup:
     busiest = sorted(range(len(hours)), key=lambda hour: (-lost[hour], hour))[:3]
     names = [f"{WEEKDAYS[hour // 24]} {hour % 24:02d}:00 ({lost[hour]:,})"
              for hour in busiest if lost[hour]]  # fmt: skip
-    most = f", most of them {listed(names)}" if names else ""
+    most = f", most of them {join_names(names)}" if names else ""
     unknown = count(hours.count(None), "hour")
     text = f"{count(sum(lost), 'leadership')} lost{most}; no log tells of {unknown}."
     rows = [
@@ -370,7 +370,7 @@ def draw_coverage(view: WeekView) -> Markup:
     rows: list[list[Child]] = []
     for name, node in nodes[:_MAX_NODES]:
         covered = str(Coverage(node["covered_ms"], view.week.window_ms, view.week.window_ms))
-        versions = listed(view.week.versions.get(name, [])) or "-"
+        versions = join_names(view.week.versions.get(name, [])) or "-"
         rows.append([name, covered, _day_strip(node["days"], covered), versions])
     head = ("Node", "Logs cover", "Monday to Sunday", "Kafka")
     listing = table(head, rows, caption="Coverage by node")
@@ -405,7 +405,7 @@ def draw_days(view: WeekView) -> Markup:
             if begin <= start < begin + DAY
         ]
         incidents = list_incident_levels({level: levels.count(level) for level in levels})
-        date, next_date = clock(begin)[:10], clock(begin + DAY)[:10]
+        date, next_date = time_text(begin)[:10], time_text(begin + DAY)[:10]
         address = f"report.html#t/{date}T00:00:00Z..{next_date}T00:00:00Z"
         hours = view.week.hours[24 * day : 24 * day + 24]
         known = [number for number in hours if number is not None]

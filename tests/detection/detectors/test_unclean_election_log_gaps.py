@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from forensics.detection.registry import find
-from forensics.sandbox import tried
+from forensics.detection.registry import detect
+from forensics.sandbox import run_archives
 
 LOGS = Path(__file__).parents[3] / "sample_logs" / "430-unclean" / "logs"
 Bounds = Mapping[tuple[str, int], tuple[int, int | None]]
 
 
 def bounds_of(logs: Path, out: Path) -> Bounds:
-    found = tried([str(logs)], out)
+    found = run_archives([str(logs)], out)
     return {
         (one["partition"], one["leader_epoch"]): (one["lost_records_min"], one["lost_records_max"])
-        for finding in find(found.tables, found.past).findings
+        for finding in detect(found.tables, found.past).findings
         if finding.detector == "unclean-election"
         for one in finding.measures["partitions"]
     }
