@@ -55,7 +55,7 @@ from forensics.quality.gate import apply_gate, downgrade_results, run_checks
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
 from forensics.quality.metrics import GateInput
 from forensics.report.page import draw_report
-from forensics.run_output.findings import write_findings
+from forensics.run_output.findings import WORST_FIRST, write_findings
 from forensics.run_output.reader import Tables
 from forensics.run_result import ExitCode, RunOutcome, Stopwatch
 from forensics.run_summary import summarise_coverage
@@ -283,7 +283,7 @@ def _figures(
         "archive": document["archive"],
         "lines": {name: lines[name] for name in buckets},
         "damaged": sum(one.broken for one in files.values()),
-        "findings": {level: levels[level] for level in reversed(run_result.SEVERITIES)},
+        "findings": {level: levels[level] for level in WORST_FIRST},
         "suppressed": len(answers.suppressed),
         "quality": _of_gate(document["quality"]),
         "detectors": {name: answered[name] for name in sorted(answered)},

@@ -26,7 +26,9 @@ from typing import Any, Self
 
 from forensics import __version__
 from forensics.engine.progress import SILENT, ProgressListener
+from forensics.lib.formatting import quantity
 from forensics.lib.secrets import mask_text
+from forensics.run_output.findings import SEVERITIES
 from forensics.settings import Settings
 
 _PAUSE = 1.0
@@ -88,7 +90,6 @@ def _process_memory(process: int) -> int:
 
 
 RESULT_FILE = "_RESULT.json"
-SEVERITIES = ("info", "low", "medium", "high", "critical")
 
 
 class ExitCode(IntEnum):
@@ -164,7 +165,7 @@ def decide_outcome(
     if settings.fail_on is not None:
         asked = SEVERITIES[SEVERITIES.index(settings.fail_on) :]
         if count := sum(level in asked for level in worst):
-            many = f"{count} finding{'' if count == 1 else 's'}"
+            many = quantity(count, "finding")
             return RunOutcome(ExitCode.FINDINGS, f"{many} of level {settings.fail_on} or above")
     for check in closed:
         return RunOutcome(ExitCode.CANNOT_TELL, f"the quality gate is closed: {check}")

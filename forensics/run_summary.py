@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from forensics.engine.progress import format_bytes, format_duration
 from forensics.lib.arrow_io import read_batches
+from forensics.lib.formatting import format_bytes, quantity, rough_duration
 
 _WORDS = {
     "records": "records",
@@ -52,7 +52,7 @@ def _rows(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "memory", f"{result.get('peak_memory_mb', 0):,} MB at most"
     seconds = result.get("seconds", {})
     stages = ", ".join(f"{name} {taken:.1f} s" for name, taken in seconds.items())
-    yield "time", f"{format_duration(sum(seconds.values()))}: {stages}"
+    yield "time", f"{rough_duration(sum(seconds.values()))}: {stages}"
 
 
 def summarise_coverage(tables: Path) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _coverage(told: Mapping[str, Any]) -> str:
     if not told:
         return ""
     holes = ", ".join(f"{count:,} {_HOLES[state]}" for state, count in told["holes"].items())
-    many = f"logs of {told['nodes']} node{'' if told['nodes'] == 1 else 's'}"
+    many = f"logs of {quantity(told['nodes'], 'node')}"
     return f"{many}; holes: {holes or 'none'}"
 
 

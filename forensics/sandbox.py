@@ -22,6 +22,7 @@ from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import Pack, packs_to_json
 from forensics.history.rebuild import History
 from forensics.ingest.read_plan import plan_reading
+from forensics.lib.formatting import quantity
 from forensics.pipeline import rebuild_history, scan_archives
 from forensics.run_output.reader import Tables
 from forensics.settings import Settings
@@ -91,14 +92,9 @@ def find_sample_problems(
                 case = run_lines(sample.logs, Path(scratch), packs).context(limits)
                 found = len(list(asked.find(case)))
             if found != sample.expected:
-                says = (
-                    f"sample {sample.name!r} must give {_many(sample.expected)} and gives {found}"
-                )
+                wanted = quantity(sample.expected, "finding")
+                says = f"sample {sample.name!r} must give {wanted} and gives {found}"
                 yield Problem(rule.origin, sample.line, says)
-
-
-def _many(count: int) -> str:
-    return f"{count} finding" if count == 1 else f"{count} findings"
 
 
 def _ignore_progress(text: str) -> None:

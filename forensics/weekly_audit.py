@@ -20,6 +20,7 @@ from forensics.ingest.read_plan import split_files
 from forensics.lib.storage import display, is_remote
 from forensics.pipeline import load_accounts
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
+from forensics.run_output.findings import WORST_FIRST
 from forensics.run_result import ExitCode, RunOutcome, Stopwatch
 from forensics.settings import SPLIT_SIZE, Settings
 from forensics.weekly.atomic_commit import STORE_FILE, StoreFiles
@@ -221,7 +222,7 @@ def _conclude(
     end = run_result.decide_outcome(document, problems, closed, wishes.settings)
     levels = {
         level: sum(one["severity"] == level for one in document["findings"])
-        for level in reversed(run_result.SEVERITIES)
+        for level in WORST_FIRST
     }
     seen = {
         "week": str(week),

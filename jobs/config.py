@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import shlex
@@ -16,7 +15,7 @@ from forensics.cli import config_file
 from forensics.cli.app import JSON_OPTION, PROGRAM_NAME, run_file
 from forensics.cli.config_file import FILE_NAME, CommandPath, Config
 from forensics.cli.option_sources import ENV_PREFIX, Option, configurable_options, env_variable
-from forensics.errors import ConfigError, ForensicsError
+from forensics.errors import ConfigError, ForensicsError, did_you_mean
 
 FILE = click.option(
     "--config",
@@ -133,9 +132,8 @@ def _called(words: tuple[str, ...], commands: Mapping[CommandPath, click.Command
         if any(name[:length] == words[:length] for name in commands):
             return words[:length]
     there = sorted({name[0] for name in commands})
-    close = difflib.get_close_matches(words[0], there, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(there)}"
-    raise click.UsageError(f"There is no command {words[0]!r} that can be configured; {hint}")
+    hint = did_you_mean(words[0], there) or f"; there are: {', '.join(there)}"
+    raise click.UsageError(f"There is no command {words[0]!r} that can be configured{hint}")
 
 
 def _rows(

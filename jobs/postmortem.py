@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from forensics.cli.app import JSON_OPTION, QUIET_OPTION, RULES_OPTION, command_words, run_file
-from forensics.run_result import SEVERITIES
+from forensics.run_output.findings import SEVERITIES
 
 if TYPE_CHECKING:
     from forensics.settings import Settings

@@ -21,7 +21,7 @@ from forensics.detection.kafka_cli import KafkaCli
 from forensics.detection.requirements import Visibility
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.rebuild import History
-from forensics.run_output.findings import Finding
+from forensics.run_output.findings import Finding, PartitionLoss
 from forensics.run_output.reader import Tables
 
 Row = dict[str, Any]
@@ -38,6 +38,7 @@ class FindingDetails(TypedDict, total=False):
     partitions: Sequence[str]
     clients: Sequence[str]
     measures: Mapping[str, Any]
+    losses: Sequence[PartitionLoss]
     explanation: str
     actions: Sequence[str]
     why: str

@@ -26,7 +26,7 @@ _CONFLUENT_OF = {3: (0, 8), 4: (1, 0), 5: (2, 0), 6: (2, 6), 7: (3, 0), 8: (4, 0
 def quote(text: object) -> str:
     r"""Write a name from a log as one word of a shell, in one line.
 
-    >>> word("orders"), word("a; rm b"), word("a\nb")
+    >>> quote("orders"), quote("a; rm b"), quote("a\nb")
     ('orders', "'a; rm b'", "'a\\nb'")
     """
     plain = str(text)
@@ -38,8 +38,8 @@ def quote(text: object) -> str:
 def parse_version(text: str) -> Version | None:
     """Read a version as logged.
 
-    >>> version_of("2.8.2"), version_of("7.3.0-ccs"), version_of("5.5.1-ce"), version_of("unknown")
-    ((2, 8), (3, 3), (2, 5), None)
+    >>> [parse_version(text) for text in ("2.8.2", "7.3.0-ccs", "5.5.1-ce", "unknown")]
+    [(2, 8), (3, 3), (2, 5), None]
     """
     found = _NUMBER.match(text)
     if found is None:
@@ -62,7 +62,7 @@ class KafkaCli:
     def for_versions(cls, versions: Iterable[str | None], *, kraft: bool) -> KafkaCli:
         """Take the newest version named; if none is, one whose options hold for most.
 
-        >>> Commands.of(["2.8.2", None, "2.5.1"], kraft=False).version
+        >>> KafkaCli.for_versions(["2.8.2", None, "2.5.1"], kraft=False).version
         (2, 8)
         """
         known = [version for text in versions if text and (version := parse_version(text))]

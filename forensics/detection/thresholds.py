@@ -6,12 +6,11 @@ topics, partitions, brokers or clients, why, and until when.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from forensics.errors import Problem, RuleError
+from forensics.errors import Problem, RuleError, did_you_mean
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rules_folder
 
 Limits = Mapping[str, Mapping[str, Any]]
@@ -59,7 +58,9 @@ def _faults(
     for name, values in given.items():
         line = line_of(given, name)
         if name not in known:
-            yield Problem(str(page), line, f"there is no detector {name!r}{_near(name, known)}")
+            yield Problem(
+                str(page), line, f"there is no detector {name!r}{did_you_mean(name, known)}"
+            )
             continue
         if not isinstance(values, Mapping):
             yield Problem(str(page), line, f"{name}: a mapping of limits was expected")
@@ -67,7 +68,7 @@ def _faults(
         for key, value in values.items():
             at = line_of(values, key)
             if key != SUPPRESS and key not in known[name] and name not in own:
-                says = f"{name} has no limit {key!r}{_near(key, known[name])}"
+                says = f"{name} has no limit {key!r}{did_you_mean(key, known[name])}"
                 yield Problem(str(page), at, says)
             elif key in known[name] and not _alike(known[name][key], value):
                 says = f"{name}: {key} must be like {known[name][key]!r}, not {value!r}"
@@ -79,11 +80,6 @@ def _alike(one: object, other: object) -> bool:
     if isinstance(one, number) and not isinstance(one, bool):
         return isinstance(other, number) and not isinstance(other, bool) and other >= 0
     return isinstance(other, type(one)) or one is None
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, [str(one) for one in known], 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _suppression_faults(origin: str, given: Mapping[str, Any]) -> Iterator[Problem]:

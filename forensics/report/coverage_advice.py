@@ -15,13 +15,12 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
+from forensics.detection.verdict import MIN_PARSED_SHARE_FOR_LOSS, is_damaged, is_silence_conclusive
 from forensics.lib.formatting import count, join_names, percent, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.lib.yaml_with_lines import load_yaml, rules_folder
 from forensics.run_output.reader import Row, RunOutput, short_time
 
-# Below this share of understood lines, silence proves nothing.
-MIN_PARSED_SHARE = 0.95
 # States of the table of coverage that hide what may have happened; who is silent hides nothing.
 HIDING_STATES = {"missing": "missing", "rotated": "rotated away", "hidden": "without INFO"}
 # Which detectors would have told of a loss.
@@ -30,35 +29,31 @@ LOSS_DETECTOR = "unclean-election"
 
 def loss_would_be_visible(run: RunOutput) -> bool:
     """Whether a loss would have been seen: else that none was seen is no comfort."""
-    if any(row["damaged"] for row in run.files) or _unread(run) > 1 - MIN_PARSED_SHARE:
-        return False
     asked = run.document.get("detectors") or ()
     deaf = any(
         one.get("detector") == LOSS_DETECTOR and one.get("status") in ("not_evaluable", "failed")
         for one in asked
     )
-    return not deaf and not _holes(run)
+    return not deaf and is_silence_conclusive(
+        run.files,
+        knows_leaders=True,
+        lacks_logs=bool(_holes(run)),
+        min_parsed_share=MIN_PARSED_SHARE_FOR_LOSS,
+    )
 
 
 def describe_missing_logs(run: RunOutput) -> str:
     """Say what is missing, where too much is."""
-    hurt = sum(1 for row in run.files if row["damaged"])
-    unread = _unread(run)
+    hurt = sum(is_damaged(row["damaged"]) for row in run.files)
+    whole = sum(row["lines"] for row in run.files)
+    lines = sum(row["unparsed_lines"] for row in run.files)
     parts = [f"{count(hurt, 'file')} damaged" if hurt else ""]
     parts += [f"logs of {join_names(nodes, 3)} {words}" for words, nodes in _holes(run).items()]
-    if unread > 1 - MIN_PARSED_SHARE:
-        whole = sum(row["lines"] for row in run.files)
-        lines = sum(row["unparsed_lines"] for row in run.files)
+    if not whole or lines > whole * (1 - MIN_PARSED_SHARE_FOR_LOSS):
         parts.append(f"{percent(lines, whole)} of the lines in no known layout")
     if not run.count_rows("leadership", ds.field("how") == "observed"):
         parts.append("no line says who led any partition")
     return ", ".join(part for part in parts if part)
-
-
-def _unread(run: RunOutput) -> float:
-    lines = sum(row["lines"] for row in run.files)
-    unread = sum(row["unparsed_lines"] for row in run.files)
-    return 1.0 if not lines else unread / lines
 
 
 def _holes(run: RunOutput) -> dict[str, list[str]]:
@@ -207,7 +202,7 @@ def describe_hole(run: RunOutput, row: Row) -> str:
 def find_alert(detector: str) -> str:
     """Say which metric shows it and when to be told; empty: none that Kafka has.
 
-    >>> alert("offline-partitions"), alert("truncation")
+    >>> find_alert("offline-partitions"), find_alert("truncation")
     ('OfflinePartitionsCount above 0', '')
     """
     one = load_alerts().get(detector)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from forensics.lib.formatting import count
+from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Finding
 
 
@@ -24,25 +24,22 @@ class TruncationTotals:
         return f"{both} of {count(self.partitions, 'partition')}"
 
 
-def clean_truncation_rows(findings: Sequence[Finding]) -> list[tuple[Finding, dict[str, Any]]]:
+def clean_truncation_rows(findings: Sequence[Finding]) -> list[tuple[Finding, PartitionLoss]]:
     """Give every partition that was cut after a clean change of leader."""
     return [
         (finding, row)
         for finding in findings
         if finding.detector == "truncation"
-        for row in finding.measures.get("partitions") or ()
-        if isinstance(row, dict)
+        for row in finding.losses
     ]
 
 
 def sum_clean_truncations(findings: Sequence[Finding]) -> TruncationTotals | None:
     """Sum them up; None where there is none."""
     rows = clean_truncation_rows(findings)
-    bounds = [(row.get("lost_records_min"), row.get("lost_records_max")) for _, row in rows]
-    known = [(least or 0, most) for least, most in bounds if isinstance(most, int)]
+    bounds = [(row.lost_records_min, row.lost_records_max) for _, row in rows]
+    known = [(least, most) for least, most in bounds if most is not None]
     if not any(most for _, most in known):
         return None
-    names = {str(row.get("partition")) for _, row in rows}
-    return TruncationTotals(
-        sum(least for least, _ in known), sum(most for _, most in known), len(names)
-    )
+    least, most = sum(least for least, _ in known), sum(most for _, most in known)
+    return TruncationTotals(least, most, len({row.partition for _, row in rows}))

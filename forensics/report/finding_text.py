@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from forensics.lib.formatting import count, detector_label, join_names
+from forensics.lib.formatting import count, detector_label, join_names, pluralize
 from forensics.report.html import Markup, command_block, join, render_prose, tag
 from forensics.run_output.reader import Finding
 
@@ -69,7 +69,7 @@ def _brokers(finding: Finding) -> str:
     node = finding.measures.get("node")
     if not finding.brokers:
         return str(node) if isinstance(node, str) else ""
-    word = "broker" if len(finding.brokers) == 1 else "brokers"
+    word = pluralize("broker", len(finding.brokers))
     return f"{word} {join_names([str(broker) for broker in finding.brokers], 6)}"
 
 
@@ -77,8 +77,8 @@ def describe_status(finding: Finding) -> str:
     """Say the state of one finding; empty where no other run was compared.
 
     >>> from forensics.run_output.reader import Finding
-    >>> told(Finding("F-1", "x", "high", "likely", "", 0, 0, status="recurring", weeks=3,
-    ...              first_seen="2026-10-26"))
+    >>> seen = {"status": "recurring", "weeks_seen": 3, "first_seen": "2026-10-26"}
+    >>> describe_status(Finding("F-1", "x", "high", "likely", "", 0, 0, **seen))
     'recurring (3 weeks, since 2026-10-26)'
     """
     parts = [count(finding.weeks_seen, "week")] if finding.weeks_seen else []

@@ -10,6 +10,7 @@ from forensics.lib.formatting import count, percent, span_text, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import describe_missing_logs, loss_would_be_visible
 from forensics.report.finding_text import describe_scope, short_title
+from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Finding, RunOutput
 
 
@@ -37,14 +38,13 @@ class LossTotals:
         return f"possible, at most {count(self.at_most, 'record')} {on}"
 
 
-def loss_rows(findings: Sequence[Finding]) -> list[tuple[Finding, dict[str, Any]]]:
+def loss_rows(findings: Sequence[Finding]) -> list[tuple[Finding, PartitionLoss]]:
     """Give every partition of every unclean election, with the finding it belongs to."""
     return [
         (finding, row)
         for finding in findings
         if finding.detector == "unclean-election"
-        for row in finding.measures.get("partitions") or ()
-        if isinstance(row, dict)
+        for row in finding.losses
     ]
 
 
@@ -53,10 +53,10 @@ def sum_losses(findings: Sequence[Finding]) -> LossTotals | None:
     rows = loss_rows(findings)
     if not rows:
         return None
-    most = [row.get("lost_records_max") for _, row in rows]
+    most = [row.lost_records_max for _, row in rows]
     return LossTotals(
         partitions=sum(1 for bound in most if bound != 0),
-        at_least=sum(row.get("lost_records_min") or 0 for _, row in rows),
+        at_least=sum(row.lost_records_min for _, row in rows),
         at_most=sum(bound or 0 for bound in most),
         unbounded=sum(1 for bound in most if bound is None),
         is_certain=all(finding.confidence != "possible" for finding, _ in rows),
@@ -64,10 +64,10 @@ def sum_losses(findings: Sequence[Finding]) -> LossTotals | None:
     )
 
 
-def _acknowledged(rows: Sequence[dict[str, Any]]) -> str:
-    least = [row.get("acknowledged_min") or 0 for row in rows]
-    most = [row.get("acknowledged_max") for row in rows]
-    if not any("acknowledged_max" in row for row in rows) or not (sum(least) or any(most)):
+def _acknowledged(rows: Sequence[PartitionLoss]) -> str:
+    least = [row.acknowledged_min or 0 for row in rows]
+    most = [row.acknowledged_max for row in rows]
+    if not (sum(least) or any(most)):
         return ""
     if None in most:
         return f"at least {sum(least):,}"

@@ -89,7 +89,7 @@ def anchor(text: str) -> str:
 def entity_id(kind: str, *names: object) -> str:
     """Make the id of a partition, a broker or whatever else has an address on the page.
 
-    >>> spot("p", "orders", 17), spot("p", 'a "b', 1)
+    >>> entity_id("p", "orders", 17), entity_id("p", 'a "b', 1)
     ('p/orders/17', 'p/a%20%22b/1')
     """
     return "/".join([kind, *(quote(str(name), safe="", errors="replace") for name in names)])
@@ -199,7 +199,7 @@ def render_strip(run: RunOutput, stretches: Sequence[OpenSpan]) -> Markup | None
 def strip_style(stretch: OpenSpan, whole: tuple[int, int]) -> str:
     """Place a stretch within the whole, in percent.
 
-    >>> piece((2, 4), (0, 8))
+    >>> strip_style((2, 4), (0, 8))
     'left:25.00%;width:25.00%'
     """
     start, end = whole

@@ -111,12 +111,12 @@ def _harm(
 def _lost(run: RunOutput) -> dict[TopicPartition, int | None]:
     found: dict[TopicPartition, int | None] = {}
     for _, row in loss_rows(run.findings):
-        topic, _, number = str(row.get("partition")).rpartition("-")
+        topic, _, number = row.partition.rpartition("-")
         if not number.isdecimal():
             continue
-        name, most = (topic, int(number)), row.get("lost_records_max")
+        name, most = (topic, int(number)), row.lost_records_max
         before = found.get(name, 0)
-        found[name] = None if before is None or most is None else before + int(most)
+        found[name] = None if before is None or most is None else before + most
     return found
 
 

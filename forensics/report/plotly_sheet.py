@@ -70,7 +70,7 @@ def _standing(start: int, end: int, view: tuple[int, int]) -> tuple[int, int]:
 def flag_position(start: int, end: int, view: tuple[int, int]) -> int:
     """Say where the head of a flag stands: one that an edge would cut is moved off it.
 
-    >>> [standing(at, at, (0, 1000)) for at in (5, 500, 995, 1001, 5000)]
+    >>> [flag_position(at, at, (0, 1000)) for at in (5, 500, 995, 1001, 5000)]
     [20, 500, 980, 980, 5000]
     """
     inside = (view[1] - view[0]) // 50
@@ -95,7 +95,7 @@ def lane_label(lane: LaneInterval) -> str:
 def shorten_name(name: str) -> str:
     """Cut a long name in the middle: topics may have 249 letters, and tell at both ends.
 
-    >>> short("a-topic-with-a-very-long-name-indeed-17")
+    >>> shorten_name("a-topic-with-a-very-long-name-indeed-17")
     'a-topic-with-a…e-indeed-17'
     """
     return (

@@ -20,6 +20,7 @@ from forensics.lib import intervals
 from forensics.lib.formatting import HOUR, MINUTE
 from forensics.lib.intervals import Interval
 from forensics.lib.node_ids import broker_id
+from forensics.lib.time_units import MILLISECOND, to_arrow_timestamp
 from forensics.report.absences import read_lifecycles
 from forensics.run_output.partition_histories import Ints, IsrCodes, read_isr_histories
 from forensics.run_output.reader import Finding, RunOutput, corrected_times
@@ -182,7 +183,7 @@ def count_signals(run: RunOutput, window: Interval, findings: Sequence[Finding])
 
 
 def _timestamp(ms: int) -> pa.Scalar:
-    return pa.scalar(ms * 1000, pa.timestamp("us", tz="UTC"))
+    return to_arrow_timestamp(ms * MILLISECOND)
 
 
 def _within(column: str, window: Interval) -> ds.Expression:
@@ -314,7 +315,6 @@ def _leaderless_minutes(run: RunOutput, window: Interval) -> float:
 
 def _max_records_lost(findings: Sequence[Finding]) -> int | None:
     """Add up the records that unclean elections lost at most; None if one has no bound."""
-    rows = [row for finding in findings if finding.detector == "unclean-election"
-            for row in finding.measures.get("partitions") or ()]  # fmt: skip
-    bounds = [row.get("lost_records_max") for row in rows]
-    return None if None in bounds else sum(int(bound or 0) for bound in bounds)
+    unclean = (finding for finding in findings if finding.detector == "unclean-election")
+    bounds = [loss.lost_records_max for finding in unclean for loss in finding.losses]
+    return None if None in bounds else sum(bound or 0 for bound in bounds)

@@ -6,7 +6,6 @@ all findings of the same signature.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.registry import all_detectors
-from forensics.errors import Problem, RuleError
+from forensics.errors import Problem, RuleError, did_you_mean
 from forensics.lib.yaml_with_lines import line_of, load_yaml
 from forensics.weekly.atomic_commit import NOTES_FILE
 from forensics.weekly.week_summary import WeekSummary
@@ -104,7 +103,7 @@ def _find_faults(document: Mapping[str, Any], detectors: set[str]) -> Iterator[_
         aliases = {}
     for old, new in aliases.items():
         if new not in detectors:
-            text = f"{_ALIASES}: there is no detector {new!r}{_did_you_mean(str(new), detectors)}"
+            text = f"{_ALIASES}: there is no detector {new!r}{did_you_mean(str(new), detectors)}"
             yield aliases, old, text
     for key, row in document.items():
         if key == _ALIASES:
@@ -123,9 +122,9 @@ def _key_fault(key: str, detectors: set[str]) -> str | None:
     if _ID.fullmatch(key) or (colon and detector in detectors):
         return None
     if colon:
-        return f"there is no detector {detector!r}{_did_you_mean(detector, detectors)}"
+        return f"there is no detector {detector!r}{did_you_mean(detector, detectors)}"
     return (
-        f"{key!r} names no finding{_did_you_mean(key, {_ALIASES})}; write an id, as F-3f2a91c0, or "
+        f"{key!r} names no finding{did_you_mean(key, {_ALIASES})}; write an id, as F-3f2a91c0, or "
         'a signature as the weekly page shows it, as "flapping-broker: broker 2"'
     )
 
@@ -133,7 +132,7 @@ def _key_fault(key: str, detectors: set[str]) -> str | None:
 def _note_faults(row: Mapping[str, Any]) -> Iterator[tuple[object, str]]:
     for name, value in row.items():
         if name not in _KEYS:
-            close = _did_you_mean(str(name), _KEYS)
+            close = did_you_mean(str(name), _KEYS)
             yield name, f"unknown key {name!r}{close}; known: {', '.join(_KEYS)}"
         elif name == "accepted_until":
             if _parse_day(value) is None:
@@ -147,8 +146,3 @@ def _parse_day(text: object) -> date | None:
         return date.fromisoformat(str(text)) if text is not None else None
     except ValueError:
         return None
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, sorted(known), 1)
-    return f"; did you mean {close[0]!r}?" if close else ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from forensics.lib.formatting import LEVELS
+from forensics.lib.formatting import quantity
+from forensics.run_output.findings import severity_rank
 from forensics.weekly.coverage_normalisation import (
     MIN_COVERED_SHARE,
     MIN_DIFFERENCE,
@@ -55,12 +56,7 @@ class TrackedFinding:
     @property
     def sort_key(self) -> tuple[int, int, str]:
         """The worst level first, then by state and signature."""
-        return level_rank(self.group), STATES.index(self.state), self.signature
-
-
-def level_rank(group: FindingGroup) -> int:
-    """Return the place of a group's level, the worst first."""
-    return LEVELS.index(group["severity"]) if group["severity"] in LEVELS else len(LEVELS)
+        return severity_rank(self.group["severity"]), STATES.index(self.state), self.signature
 
 
 def track_findings(
@@ -116,9 +112,8 @@ def _track_present(
 
 def _why_new(group: FindingGroup, earlier: Sequence[WeekSummary]) -> str:
     could = sum(why_not_visible(group, one) is None for one in earlier)
-    weeks = f"{len(earlier)} earlier {'week' if len(earlier) == 1 else 'weeks'}"
     shown = f"{could} could have shown it" if could else "none of which could have shown it"
-    return f"not in the {weeks}, {shown}"
+    return f"not in the {quantity(len(earlier), 'earlier week')}, {shown}"
 
 
 def compare_sizes(
@@ -128,8 +123,9 @@ def compare_sizes(
     (group, week), (old, last) = now, then
     if week.rules != last.rules:
         return "recurring", f"the rules are others than in {then_name}, so sizes do not compare"
-    if level_rank(group) != level_rank(old):
-        state = "worse" if level_rank(group) < level_rank(old) else "better"
+    rank, old_rank = (severity_rank(each["severity"]) for each in (group, old))
+    if rank != old_rank:
+        state = "worse" if rank < old_rank else "better"
         return state, f"{group['severity']}, {old['severity']} in {then_name}"
     size, old_size = group["size"], old["size"]
     usual = expected_count(old_size, _coverage(old, last), _coverage(group, week))

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from forensics.errors import ForensicsError
-from forensics.lib.formatting import count
+from forensics.lib.formatting import quantity
 
 LOCK_FILE = ".lock"
 
@@ -93,5 +93,5 @@ def describe_owner(content: str) -> str:
 def _duration(seconds: int) -> str:
     for size, word in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
-            return count(seconds // size, word)
-    return count(seconds, "second")
+            return quantity(seconds // size, word)
+    return quantity(seconds, "second")

@@ -33,7 +33,7 @@ from forensics.lib.deterministic_parquet import (
     iter_tables,
     merge_files,
 )
-from forensics.lib.time_units import to_iso
+from forensics.lib.time_units import to_arrow_timestamp, to_iso
 from forensics.parsing.time_statistics import MIN_SILENCE
 from forensics.report import page
 from forensics.report.time_window import WindowedRun, narrow_run
@@ -224,7 +224,7 @@ class WeekBuilder:
 
     def _read_events(self, week: Week, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the events of a week, of the day before and the day after, in a fixed order."""
-        begin, end = (pa.scalar(micros, EVENTS.field("ts").type) for micros in week.padded_range)
+        begin, end = map(to_arrow_timestamp, week.padded_range)
         is_inside = (pc.field("ts") >= begin) & (pc.field("ts") < end)
         for each in (week.shift(-1), week, week.shift(1)):
             path = self.files.find(events_file(each))

@@ -23,7 +23,7 @@ from forensics.lib.deterministic_parquet import (
     iter_tables,
     sort_rows,
 )
-from forensics.lib.time_units import DAY
+from forensics.lib.time_units import DAY, to_arrow_timestamp
 from forensics.schemas import EVENTS
 from forensics.weekly.atomic_commit import Transaction
 from forensics.weekly.iso_week import EARLIEST, LATEST, UNDATED, Week
@@ -175,10 +175,9 @@ def describe_week(files: Transaction, week: Week) -> WeekEvents | None:
     path = files.find(events_file(week))
     if path is None:
         return None
-    after_first_day, last_day = (
-        pa.scalar(micros, EVENTS.field("ts").type) for micros in (week.begin + DAY, week.end - DAY)
-    )
-    first = digest_rows(iter_tables(path, None, pc.field("ts") < after_first_day), EVENTS)
-    last = digest_rows(iter_tables(path, None, ~(pc.field("ts") < last_day)), EVENTS)
+    is_first = pc.field("ts") < to_arrow_timestamp(week.begin + DAY)
+    is_last = pc.field("ts") >= to_arrow_timestamp(week.end - DAY)
+    first = digest_rows(iter_tables(path, None, is_first), EVENTS)
+    last = digest_rows(iter_tables(path, None, is_last), EVENTS)
     rows = sum(len(part) for part in iter_tables(path, ["line"]))
     return WeekEvents(rows, str(digest_rows(iter_tables(path), EVENTS)), first, last)

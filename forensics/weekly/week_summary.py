@@ -14,11 +14,12 @@ from typing import Any, Self, TypedDict
 import numpy as np
 import pyarrow.dataset as ds
 
+from forensics.detection.verdict import decide_verdict
+from forensics.history.log_coverage import LACKING_STATES
 from forensics.lib import intervals
-from forensics.lib.formatting import HOUR
+from forensics.lib.formatting import HOUR, pluralize
 from forensics.lib.intervals import Interval
 from forensics.lib.node_ids import broker_node
-from forensics.report.time_window import HIDING_STATES, MAX_UNPARSED_SHARE
 from forensics.run_output.reader import Finding, Row, RunOutput, load_run
 from forensics.weekly.coverage_normalisation import (
     SERVER_ROLES,
@@ -202,7 +203,7 @@ def signature_of(finding: Finding) -> str:
 
 
 def _subject(noun: str, names: Sequence[str]) -> str:
-    word = noun if len(names) == 1 else f"{noun}s"
+    word = pluralize(noun, len(names))
     text = ", ".join(names[:_MAX_SIGNATURE_NAMES])
     if len(names) <= _MAX_SIGNATURE_NAMES and len(text) <= _MAX_SIGNATURE_CHARS:
         return f"{word} {text}"
@@ -245,7 +246,17 @@ def summarise_window(run: RunOutput, window: Interval, name: str) -> WeekSummary
     return WeekSummary(
         week=name,
         window=list(window),
-        verdict=_verdict(run, findings, files, nodes, window),
+        verdict=decide_verdict(
+            (finding.severity for finding in findings),
+            files,
+            knows_leaders=any(node.is_server and node.intervals for node in nodes)
+            and run.count_rows("leadership", ds.field("how") == "observed") > 0,
+            lacks_logs=any(
+                row["state"] in LACKING_STATES
+                and _touches(row["started_at"], row["ended_at"], window)
+                for row in run.rows("coverage", ["state", "started_at", "ended_at"])
+            ),
+        ),
         summary=findings[0].title if findings else "",
         levels=_count_levels(findings),
         rules=sorted([str(pack.get("name")), str(pack.get("sha256"))] for pack in packs),
@@ -281,28 +292,6 @@ def summarise_window(run: RunOutput, window: Interval, name: str) -> WeekSummary
 
 def _touches(start: int | None, end: int | None, window: Interval) -> bool:
     return (start is None or start < window[1]) and (end is None or end >= window[0])
-
-
-def _verdict(
-    run: RunOutput, findings: Iterable[Finding], files: Sequence[Row],
-    nodes: Iterable[NodeCoverage], window: Interval,
-) -> str:  # fmt: skip
-    if any(finding.is_incident for finding in findings):
-        return "incident"
-    lines = sum(row["lines"] for row in files)
-    unparsed = sum(row["unparsed_lines"] for row in files)
-    is_covered = any(node.is_server and node.intervals for node in nodes)
-    holes = run.rows("coverage", ["state", "started_at", "ended_at"])
-    could_tell = (
-        lines > 0
-        and unparsed <= lines * MAX_UNPARSED_SHARE
-        and not any(row["damaged"] for row in files)
-        and is_covered
-        and run.count_rows("leadership", ds.field("how") == "observed")
-        and not any(row["state"] in HIDING_STATES
-                    and _touches(row["started_at"], row["ended_at"], window) for row in holes)
-    )  # fmt: skip
-    return "clear" if could_tell else "cannot_tell"
 
 
 def _summarise_node(node: NodeCoverage, window: Interval) -> NodeSummary:

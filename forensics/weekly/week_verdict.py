@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from forensics.lib.formatting import count, join_names
+from forensics.run_output.findings import WORST_FIRST
 from forensics.weekly.coverage_normalisation import (
     MIN_COVERED_SHARE,
     MIN_DIFFERENCE,
@@ -25,7 +26,7 @@ from forensics.weekly.notes import NO_NOTES, Notes
 from forensics.weekly.week_summary import WeekSummary
 
 _MAX_NAMES = 8
-_INCIDENT_LEVELS = ("critical", "high", "medium")
+_INCIDENT_LEVELS = WORST_FIRST[:3]
 # Where findings are equal these counts decide, from this difference on: smaller ones are usual.
 _MIN_SIGNAL_CHANGE = {
     "records_lost": 1,

@@ -19,6 +19,8 @@ from tests.weekly.audit_processes import AuditProcesses, start_audit_processes
 from tests.weekly.audits import Audits, archives_in, ignore_message
 from tests.weekly.shifted_logs import read_store
 
+pytestmark = pytest.mark.slow
+
 KILLS = 20
 
 

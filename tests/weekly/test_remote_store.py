@@ -15,6 +15,8 @@ from forensics.weekly.remote_store import open_remote_store
 from forensics.weekly.store_lock import StoreHeldError
 from tests.ingest.object_store import Bucket, serving
 
+pytestmark = pytest.mark.slow
+
 # What serves the bucket wants to know how long a thing is before it comes.
 os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
 

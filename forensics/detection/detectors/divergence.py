@@ -14,6 +14,8 @@ from forensics.detection.context import MAX_QUOTED_PARTITIONS, DetectionContext
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.detection.shared.leader_moves import read_leader_epochs
+from forensics.lib.formatting import quantity
+from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -82,7 +84,7 @@ def _is_usual(context: DetectionContext, one: EventSession, changes: Sequence[in
     back = [
         absence.end
         for absence in context.absences
-        if absence.end is not None and f"broker-{absence.broker}" in one.value_counts["node"]
+        if absence.end is not None and broker_node(absence.broker) in one.value_counts["node"]
     ]
     return any(one.begin - near <= moment <= one.end + near for moment in (*changes, *back))
 
@@ -166,7 +168,7 @@ def _why(limits: Mapping[str, Any], what: str, group: Sequence[EventSession]) ->
 
 
 def _many(count: int) -> str:
-    return f"{count} partition{'' if count == 1 else 's'}"
+    return quantity(count, "partition")
 
 
 _TITLES = {

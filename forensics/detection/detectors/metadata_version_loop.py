@@ -20,6 +20,7 @@ from forensics.detection.context import (
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession
 from forensics.detection.shared.isr_changes import find_rejection_loops
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -120,7 +121,7 @@ def _minutes(micros: int) -> str:
 
 
 def _title(broker: int, names: Sequence[str], micros: int) -> str:
-    where = f"{len(names)} partition{'' if len(names) == 1 else 's'}"
+    where = quantity(len(names), "partition")
     return (
         f"Broker {broker} kept taking itself for the leader of {where} for {_minutes(micros)},"
         " and was refused"

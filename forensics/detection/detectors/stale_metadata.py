@@ -362,7 +362,7 @@ def _cause(context: DetectionContext, episode: Episode, flaps: set[int]) -> str:
     if episode.absence is not None:
         found.add(_loss(episode.absence.kind, episode.absence.broker, flaps))
     near = context.limits[NAME]["near"] * SECOND
-    reigns = [span for _, _, span in context.history.lanes.controllers[1:]]
+    reigns = [term.span for term in context.history.lanes.controllers[1:]]
     if episode.created_at is None and any(abs(one.begin - episode.begin) <= near for one in reigns):
         found.add("controller_change")
     return next((cause for cause in CAUSES if cause in found), "none_seen")

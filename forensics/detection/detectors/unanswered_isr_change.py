@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import LogRequirements
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -136,7 +137,7 @@ def _finding(context: DetectionContext, broker: int, mine: Sequence[Asked]) -> F
     evidence = context.read_lines({"file": one.file, "line": one.line} for one in mine[:_SHOWN])
     confidence, reason = context.confidence(begin, mine[-1].at, evidence, stated=False)
     names = sorted({one.name for one in mine})
-    many = f"{len(names)} partition{'' if len(names) == 1 else 's'}"
+    many = quantity(len(names), "partition")
     how = f"{len(never)} never" if never else f"after up to {max(waits):.0f} s"
     return Finding(
         detector=NAME,

@@ -16,6 +16,7 @@ from forensics.detection.context import DetectionContext, Row, partition_name
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.detection.shared.min_isr import REFUSALS, MinIsr, find_min_isr
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -184,7 +185,7 @@ def _title(
     names: Iterable[str], refused: Sequence[EventSession], short: Sequence[_Short], seconds: float
 ) -> str:
     count = len(set(names))
-    where = f"{count} partition{'' if count == 1 else 's'}"
+    where = quantity(count, "partition")
     if refused:
         return f"Writes refused for want of replicas in sync: {where}, up to {seconds:.0f} s"
     longest = max(one.longest for one in short) / SECOND

@@ -9,20 +9,18 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
+from forensics.history.log_coverage import logged_between
 from forensics.history.nodes.broker_states import Absence
+from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import SECOND
-
-# A line written as a process falls asleep or wakes says nothing of the time in between.
-_DOZING = SECOND // 2
 
 
 def is_silent(context: DetectionContext, node: str, begin: int, end: int) -> bool:
     """Whether a node that has logs wrote no event between two corrected moments."""
-    where = _within(context, node, begin, end)
+    where = logged_between(context.history.clocks, node, begin, end)
     return next(iter(context.each("events", where, ["line"])), None) is None
 
 
@@ -30,15 +28,8 @@ def nodes_that_logged(context: DetectionContext, spans: Sequence[tuple[str, int,
     """Name the nodes that wrote an event in the span given for each; all in one look."""
     if not spans:
         return set()
-    where = reduce(or_, (_within(context, *span) for span in spans))
+    where = reduce(or_, (logged_between(context.history.clocks, *span) for span in spans))
     return {row["node"] for row in context.each("events", where, ["node"])}
-
-
-def _within(context: DetectionContext, node: str, begin: int, end: int) -> pc.Expression:
-    off = begin - context.history.clocks.correct(node, begin)
-    low, high = (pa.scalar(at + off, pa.timestamp("us", "UTC")) for at in
-                 (begin + _DOZING, end - _DOZING))  # fmt: skip
-    return (pc.field("node") == node) & (pc.field("ts") > low) & (pc.field("ts") < high)
 
 
 # broker.session.timeout.ms, if no log names it
@@ -93,10 +84,10 @@ def _hung(context: DetectionContext, stroke: Sequence[Absence]) -> list[Absence]
     """Pick out of a stroke the few that were silent for a session, and longer away than others."""
     session = round(session_timeout(context) * SECOND)
     logged = {row["node"] for row in context.visibility.files if row["role"] == "broker"}
-    seen = [one for one in stroke if f"broker-{one.broker}" in logged]
-    spans = [(f"broker-{one.broker}", one.begin - session, one.begin) for one in seen]
+    seen = [one for one in stroke if broker_node(one.broker) in logged]
+    spans = [(broker_node(one.broker), one.begin - session, one.begin) for one in seen]
     names = nodes_that_logged(context, spans)
-    heard = [one for one in seen if f"broker-{one.broker}" in names]
+    heard = [one for one in seen if broker_node(one.broker) in names]
     still = [one for one in seen if one not in heard]
     if len(still) >= len(heard):
         return []

@@ -22,6 +22,7 @@ from forensics.detection.shared.broker_absences import (
     session_timeout,
 )
 from forensics.history.nodes.broker_states import Absence
+from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import SECOND
 
 _SILENCE = "silence"
@@ -138,7 +139,7 @@ def _unheard(context: DetectionContext) -> Iterator[ProcessStall]:
             if span.state == "paused":
                 wake = max([span.end or span.begin, *(one["at"] for one in span.evidence)])
                 yield ProcessStall(
-                    f"broker-{broker}", span.begin, wake, _SILENCE, list(span.evidence)
+                    broker_node(broker), span.begin, wake, _SILENCE, list(span.evidence)
                 )
 
 
@@ -149,7 +150,7 @@ def _fenced(context: DetectionContext, least: float) -> Iterator[ProcessStall]:
     lived: list[Absence] = [
         one
         for one in context.absences
-        if one.kind == "pause" and one.end is not None and f"broker-{one.broker}" in nodes
+        if one.kind == "pause" and one.end is not None and broker_node(one.broker) in nodes
         and (one.broker, one.begin) not in lone
     ]  # fmt: skip
     if not lived or not context.history.context.kraft:
@@ -157,7 +158,7 @@ def _fenced(context: DetectionContext, least: float) -> Iterator[ProcessStall]:
     session = round(session_timeout(context) * SECOND)
     lived.sort(key=lambda one: ((one.begin - (one.end or 0)), one.begin))
     for one in lived[:_LOOKS]:
-        node, begin, end = f"broker-{one.broker}", one.begin - session, one.end or one.begin
+        node, begin, end = broker_node(one.broker), one.begin - session, one.end or one.begin
         if end - begin >= least * SECOND and is_silent(context, node, begin, one.begin):
             yield ProcessStall(node, begin, end, _SILENCE, list(one.evidence))
 

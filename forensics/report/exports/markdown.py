@@ -112,9 +112,9 @@ def _data_loss(run: RunOutput) -> Iterator[str]:
     yield "| Partition | Epoch | Leader | Before | Records, at least | At most |\n"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |\n"
     for _, row in rows[:MAX_ROWS]:
-        ids = (row.get(name) for name in ("leader_epoch", "leader", "previous_leader"))
-        bounds = (row.get(name) for name in ("lost_records_min", "lost_records_max"))
-        cells = [code_span(str(row.get("partition")))]
+        ids = (row.leader_epoch, row.leader, row.previous_leader)
+        bounds = (row.lost_records_min, row.lost_records_max)
+        cells = [code_span(row.partition)]
         cells += [_cell(value, "not known") for value in ids]
         cells += [_cell(value, "not bounded") for value in bounds]
         yield f"| {' | '.join(cells)} |\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from forensics.lib.formatting import count, format_size
+from forensics.lib.formatting import count, format_bytes
 from forensics.report.html import Child, Markup, join, json_script, table, tag, trust_html
 from forensics.report.size_budget import fit_document
 from forensics.run_output.reader import FILE_COUNTS, Row, RunOutput
@@ -126,7 +126,7 @@ def _manifest(files: list[Row]) -> Markup:
             row["node"] or "not known",
             row["layout"] or "-",
             row["kafka_version"] or "-",
-            format_size(row["bytes"]),
+            format_bytes(row["bytes"]),
             tag("code", str(row["sha256"])) if row.get("sha256") else "not read to the end",
         ]
         for row in files[:MOST]
@@ -168,7 +168,7 @@ def _rules(document: Mapping[str, Any]) -> Markup:
 
 def _row(name: str, row: Row) -> list[Child]:
     numbers = ("lines", *PARTS, "events")
-    return [name, format_size(row["bytes"]), *(count(row[key]) for key in numbers)]
+    return [name, format_bytes(row["bytes"]), *(count(row[key]) for key in numbers)]
 
 
 def _word(name: str, says: str) -> Markup:

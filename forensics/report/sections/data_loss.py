@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
 from forensics.lib.formatting import count, join_names, parse_millis
 from forensics.lib.text_safety import visible
@@ -12,6 +11,7 @@ from forensics.lib.time_zone import current_zone
 from forensics.report.data_loss import clean_truncation_rows, sum_clean_truncations
 from forensics.report.headline import LossTotals, loss_rows, sum_losses
 from forensics.report.html import Child, Markup, anchor, command_block, join, table, tag
+from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Finding, Row, RunOutput, short_time
 
 # Links to the page go to this anchor.
@@ -48,7 +48,7 @@ def _unclean(run: RunOutput) -> Markup:
         elections = any(found.detector == "unclean-election" for found in run.findings)
         unknown = "An unclean election was found, but its partitions were not recorded."
         return tag("p", unknown if elections else "No unclean election was seen.")
-    past = _Past(run, {str(row.get("partition")) for _, row in rows})
+    past = _Past(run, {row.partition for _, row in rows})
     lines = (_row(run, past, finding, row) for finding, row in rows[:MOST])
     caption = "Partitions that lost a part of their history"
     more = len(rows) - MOST
@@ -64,7 +64,7 @@ def _unclean(run: RunOutput) -> Markup:
     )
 
 
-def _total(rows: Sequence[tuple[Finding, Row]], taken: LossTotals) -> str:
+def _total(rows: Sequence[tuple[Finding, PartitionLoss]], taken: LossTotals) -> str:
     """Add up what has a bound, and count what has none."""
     if taken.unbounded:
         return (
@@ -101,28 +101,27 @@ class _Past:
                     found.setdefault(key, []).append(row)
         return found
 
-    def safe(self, row: Row) -> str:
+    def safe(self, row: PartitionLoss) -> str:
         """Name the last leader before the unclean one, with its epoch."""
-        epoch = row.get("leader_epoch")
+        epoch = row.leader_epoch
         before = [
             one
-            for one in self._led.get(str(row.get("partition")), ())
+            for one in self._led.get(row.partition, ())
             if one["leader"] not in (None, -1)
             and one["leader_epoch"] is not None
-            and isinstance(epoch, int)
+            and epoch is not None
             and one["leader_epoch"] < epoch
         ]
         last = max(before, key=lambda one: int(one["leader_epoch"]), default=None)
         if last is None:
-            leader = row.get("previous_leader")
-            return f"broker {leader}, epoch not known" if isinstance(leader, int) else "not known"
+            leader = row.previous_leader
+            return "not known" if leader is None else f"broker {leader}, epoch not known"
         return f"broker {last['leader']}, epoch {last['leader_epoch']}"
 
-    def cuts(self, row: Row) -> list[Row]:
+    def cuts(self, row: PartitionLoss) -> list[Row]:
         """Give the cuts by which replicas followed the unclean leader."""
-        epoch = row.get("leader_epoch")
-        mine = self._cuts.get(str(row.get("partition")), ())
-        found = [one for one in mine if one["unclean"] and one["leader_epoch"] == epoch]
+        mine = self._cuts.get(row.partition, ())
+        found = [one for one in mine if one["unclean"] and one["leader_epoch"] == row.leader_epoch]
         return sorted(found, key=lambda one: one["started_at"] or 0)
 
 
@@ -130,21 +129,21 @@ def _head(names: Sequence[str]) -> list[str]:
     return [name.format(current_zone().label) for name in names]
 
 
-def _row(run: RunOutput, past: _Past, finding: Finding, row: dict[str, Any]) -> list[Child]:
+def _row(run: RunOutput, past: _Past, finding: Finding, row: PartitionLoss) -> list[Child]:
     link = tag("a", finding.id, href=f"#{anchor(finding.id)}")
     cuts = past.cuts(row)
-    manner = f" ({row['manner']})" if row.get("manner") else ""
+    manner = f" ({row.manner})" if row.manner else ""
     known = [f"{_offset(one['high_watermark'])}, {_offset(one['log_end'])}" for one in cuts]
-    notes = [*(_cut(run, one) for one in cuts), str(row.get("note") or ""), _also(row)]
+    notes = [*(_cut(run, one) for one in cuts), row.note, *map(_other, row.also_cut)]
     return [
-        str(row.get("partition")),
+        row.partition,
         past.safe(row),
-        f"broker {_id(row.get('leader'))}, epoch {_id(row.get('leader_epoch'))}{manner}",
+        f"broker {_id(row.leader)}, epoch {_id(row.leader_epoch)}{manner}",
         "; ".join(known) or "not logged",
         "; ".join(note for note in notes if note) or "no line tells",
         _range(row),
-        _bounds(row.get("lost_records_min"), row.get("lost_records_max")),
-        _bounds(row.get("acknowledged_min"), row.get("acknowledged_max")),
+        _bounds(row.lost_records_min, row.lost_records_max),
+        _bounds(row.acknowledged_min, row.acknowledged_max),
         _written(run, row),
         link,
     ]
@@ -155,40 +154,34 @@ def _cut(run: RunOutput, one: Row) -> str:
     return f"to {_offset(one['cut_to'])} by broker {one['broker']} at {when}"
 
 
-def _offset(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else "not logged"
+def _offset(value: int | None) -> str:
+    return "not logged" if value is None else f"{value:,}"
 
 
-def _range(row: Row) -> str:
-    first, last = row.get("lost_from"), row.get("lost_to")
-    if isinstance(first, int) and isinstance(last, int):
+def _range(row: PartitionLoss) -> str:
+    first, last = row.lost_from, row.lost_to
+    if first is not None and last is not None:
         return f"{first:,} to {last - 1:,}" if last > first else "none"
-    return f"from {first:,}, not bounded" if isinstance(first, int) else "not bounded"
+    return "not bounded" if first is None else f"from {first:,}, not bounded"
 
 
-def _bounds(least: object, most: object) -> str:
-    if not isinstance(least, int) and not isinstance(most, int):
+def _bounds(least: int | None, most: int | None) -> str:
+    if least is None and most is None:
         return "not known"
-    low = f"{least:,}" if isinstance(least, int) else "not known"
-    high = f"{most:,}" if isinstance(most, int) else "not bounded"
+    low = "not known" if least is None else f"{least:,}"
+    high = "not bounded" if most is None else f"{most:,}"
     return low if low == high else f"{low} to {high}"
 
 
-def _written(run: RunOutput, row: Row) -> str:
-    first, last = (parse_millis(row.get(name)) for name in ("written_from", "written_to"))
+def _written(run: RunOutput, row: PartitionLoss) -> str:
+    first, last = parse_millis(row.written_from), parse_millis(row.written_to)
     if first is None and last is None:
         return "not known"
     return f"{short_time(run, first)} to {short_time(run, last)}"
 
 
-def _id(value: object) -> str:
-    # Only a number may stand in a command, and an id has no thousands.
-    return str(value) if isinstance(value, int) else "not known"
-
-
-def _also(row: Row) -> str:
-    cuts = row.get("also_cut")
-    return "; ".join(_other(cut) for cut in cuts) if isinstance(cuts, list) else ""
+def _id(value: int | None) -> str:
+    return "not known" if value is None else str(value)
 
 
 def _other(cut: object) -> str:
@@ -208,35 +201,33 @@ def _clean(run: RunOutput) -> Markup | None:
     shown = table(heads, lines, caption=caption, numbers=RIGHT, data_copy=caption)
     head = tag("h3", "Cut after a clean change of leader")
     says = f"{taken}. {CLEAN}" if taken else CLEAN
-    says += f" {SAFE}" if all(row.get("below_high_watermark") == 0 for _, row in rows) else ""
+    says += f" {SAFE}" if all(row.below_high_watermark == 0 for _, row in rows) else ""
     more = len(rows) - MOST
     rest = tag("p", f"{count(more, 'row')} more in findings.json.") if more > 0 else None
     return join([head, tag("p", says), shown, rest])
 
 
-def _trimmed(run: RunOutput, finding: Finding, row: Row) -> list[Child]:
-    brokers = row.get("cut_on")
+def _trimmed(run: RunOutput, finding: Finding, row: PartitionLoss) -> list[Child]:
+    brokers = row.cut_on
     return [
-        str(row.get("partition")),
-        f"broker {_id(row.get('leader'))}, epoch {_id(row.get('leader_epoch'))}",
-        join_names([f"broker {one}" for one in brokers])
-        if isinstance(brokers, list)
-        else "not known",
+        row.partition,
+        f"broker {_id(row.leader)}, epoch {_id(row.leader_epoch)}",
+        "not known" if brokers is None else join_names([f"broker {one}" for one in brokers]),
         _range(row),
-        _bounds(row.get("lost_records_min"), row.get("lost_records_max")),
-        _offset(row.get("below_high_watermark")),
+        _bounds(row.lost_records_min, row.lost_records_max),
+        _offset(row.below_high_watermark),
         _written(run, row),
         tag("a", finding.id, href=f"#{anchor(finding.id)}"),
     ]
 
 
-def _check(rows: Sequence[Row]) -> Markup:
+def _check(rows: Sequence[PartitionLoss]) -> Markup:
     """Give the commands that show, on a broker, where the new leader's history begins."""
     lines = []
     for row in rows[:COMMANDS]:
-        folder = shlex.quote(visible(str(row.get("partition"))))
+        folder = shlex.quote(visible(row.partition))
         base = f'"$LOG_DIR"/{folder}'
-        leader, epoch = _id(row.get("leader")), _id(row.get("leader_epoch"))
+        leader, epoch = _id(row.leader), _id(row.leader_epoch)
         grep = f"grep 'partitionLeaderEpoch: {epoch} '"
         lines += [
             f"# on broker {leader}: the line of epoch {epoch} holds the offset it began at",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from forensics.lib.formatting import LEVELS
+from forensics.run_output.findings import WORST_FIRST
 from forensics.weekly.iso_week import Week
 from forensics.weekly.notes import NO_NOTES, Notes
 from forensics.weekly.recurrence import TrackedFinding, track_findings
@@ -72,7 +72,7 @@ def list_incident_levels(levels: dict[str, int]) -> str:
     >>> list_incident_levels({"high": 2, "info": 7, "critical": 1})
     '1 critical, 2 high'
     """
-    return ", ".join(f"{levels[level]} {level}" for level in LEVELS[:3] if levels.get(level))
+    return ", ".join(f"{levels[level]} {level}" for level in WORST_FIRST[:3] if levels.get(level))
 
 
 def build_view(
