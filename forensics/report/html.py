@@ -225,3 +225,10 @@ def strip_style(span: OpenSpan, whole: tuple[int, int]) -> str:
     sides = (start if span[0] is None else span[0], end if span[1] is None else span[1])
     left, right = (min(max((at - start) / (end - start), 0.0), 1.0) * 100 for at in sides)
     return f"left:{left:.2f}%;width:{max(right - left, MIN_WIDTH_PERCENT):.2f}%"
+
+
+def section(id_: str, title: str, *inside: Child, tabindex: int | None = -1) -> Markup:
+    """Build a section of a page under its heading; a link to it moves the focus there."""
+    heading = tag("h2", title, id=f"{id_}-title")
+    return tag("section", heading, *inside, id=id_, aria_labelledby=f"{id_}-title",
+               tabindex=tabindex)  # fmt: skip
