@@ -23,13 +23,14 @@ from forensics.quality.gx_runner import load_checked_expectations, preload_libra
 from forensics.run_output.findings import WORST_FIRST
 from forensics.run_result import ExitCode, RunOutcome, Stopwatch
 from forensics.settings import SPLIT_SIZE, Settings
+from forensics.weekly.atomic_commit import STORE_FILE, StoreFiles
 from forensics.weekly.iso_week import Week
 from forensics.weekly.new_inputs import NewInputs
 from forensics.weekly.notes import load_notes
 from forensics.weekly.remote_store import open_remote_store
 from forensics.weekly.rules_digest import digest_rules
-from forensics.weekly.store import ScanResult, Store
-from forensics.weekly.store_files import STORE_FILE, StoreFiles, StoreHeldError, lock_store
+from forensics.weekly.store import Store
+from forensics.weekly.store_lock import StoreHeldError, lock_store
 
 EngineFactory = Callable[[], AbstractContextManager[Engine]]
 
@@ -167,14 +168,15 @@ def _ingest(  # noqa: PLR0913, PLR0917
     for label, problem in new.problems:
         say(f"warning: {label}: {problem}; the rest is read")
     many = len(new.unread)
-    say(f"archives   {new.files} files, {many} of them not read before")
+    say(f"archives   {new.file_count} files, {many} of them not read before")
+    staged = store.files.scratch / "scan"
     if not new.unread:
-        return store.ingest(new, None) | {"problems": [": ".join(one) for one in new.problems]}
+        told = store.ingest(new, staged, {})
+        return told | {"problems": [": ".join(one) for one in new.problems]}
     with watch.stage("scan"):
-        staged = store.transaction.scratch / "scan"
         read = _scan_new(new, staged, wishes.split_size, overlays, engine)
     with watch.stage("merge"):
-        told = store.ingest(new, ScanResult(staged, read))
+        told = store.ingest(new, staged, read)
     for name in told["undated"]:
         say(f"warning: {name}: no line of it has a time, so it belongs to no week")
     say(f"events     {told['events']:,} new in {len(told['touched'])} weeks")
@@ -184,7 +186,7 @@ def _ingest(  # noqa: PLR0913, PLR0917
 def _scan_new(
     new: NewInputs, staged: Path, split_size: int, overlays: str, engine: _LazyEngine
 ) -> dict[str, FileAccount]:
-    work = split_files(new.work, split_size)
+    work = split_files(new.files_to_read, split_size)
     if not work.splits:
         return {name: _unreadable(name, problem) for name, problem in work.problems}
     engine().scan(work.splits, overlays, staged)
