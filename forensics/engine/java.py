@@ -118,15 +118,28 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 def _probe(java: Path, environ: Mapping[str, str]) -> _Runtime | None:
     # Asked with the module first: one start answers both questions for every complete Java.
-    for knows_vector, arguments in ((True, [VECTOR_MODULE]), (False, [])):
+    for has_vector_module, arguments in ((True, [VECTOR_MODULE]), (False, [])):
         text = _run([str(java), *arguments, "-XshowSettings:properties", "-version"], environ)
         version = major_version(text)
         if version is not None:
             # The binary on the PATH is often a link or a shim; java.home is where it leads to.
             stated = re.search(r"^\s*java\.home = (.+?)\s*$", text, re.MULTILINE)
             home = Path(stated[1]) if stated else java.resolve().parent.parent
-            return _Runtime(java, home, version, knows_vector)
+            if has_vector_module and _is_wrapper(java, home, environ):
+                home = java.parent.parent
+            return _Runtime(java, home, version, has_vector_module)
     return None
+
+
+def _is_wrapper(java: Path, home: Path, environ: Mapping[str, str]) -> bool:
+    """Return True if `java` takes the module and the Java in `home`, which it starts, does not.
+
+    So a process meets the wrapper that its parent has put into JAVA_HOME.
+    """
+    runtime = home / "bin" / "java"
+    if not runtime.exists() or runtime.samefile(java):
+        return False
+    return not _run([str(runtime), VECTOR_MODULE, "-version"], environ)
 
 
 def _run(command: list[str], environ: Mapping[str, str]) -> str:
