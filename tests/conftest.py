@@ -1,11 +1,16 @@
-"""What holds for every test: the same run tries the same examples, and none is too slow."""
+"""What holds for every test: repeatable examples, and the shipped layouts and rules, read once."""
 
 from __future__ import annotations
 
 import os
 import sys
 
+import pytest
 from hypothesis import settings
+
+from forensics.events.log_reader import LogReader
+from forensics.events.rules import Rule, load_rules
+from forensics.parsing.layouts import Layout, load_layouts
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
@@ -14,3 +19,18 @@ settings.load_profile("same")
 # pytest-xdist have such a one.
 if "PYTEST_XDIST_WORKER" in os.environ:
     sys.modules["__main__"].__file__ = __file__
+
+
+@pytest.fixture(scope="session")
+def layouts() -> tuple[Layout, ...]:
+    return load_layouts()
+
+
+@pytest.fixture(scope="session")
+def rules() -> tuple[Rule, ...]:
+    return load_rules()
+
+
+@pytest.fixture(scope="session")
+def book(layouts: tuple[Layout, ...], rules: tuple[Rule, ...]) -> LogReader:
+    return LogReader(layouts, rules)

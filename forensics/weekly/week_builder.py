@@ -27,7 +27,7 @@ from forensics.detection.runner import Answers, Outcome
 from forensics.engine.base import Engine
 from forensics.events.file_accounts import FileAccount, assign_nodes
 from forensics.events.packs import RuleSet
-from forensics.lib.arrow_io import release_arrow_memory
+from forensics.lib.arrow_io import release_arrow_memory, write_table
 from forensics.lib.deterministic_parquet import (
     PART_FILE,
     DeterministicWriter,
@@ -151,9 +151,7 @@ class WeekBuilder:
             self._write_events(week, logs, settings.tables / "events")
             pipeline.assign_kafka_versions(files, settings.tables / "events")
             rows = [files[name].to_row() for name in sorted(files)]
-            pipeline.write_table(
-                pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files"
-            )
+            write_table(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
             past = pipeline.rebuild_history(engine, files, settings, _hush)
             for name, schema, order in _FOLDED:
                 merge_files(settings.tables / name, schema, order)
