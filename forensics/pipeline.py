@@ -19,8 +19,8 @@ import pyarrow.dataset as ds
 
 from forensics import run_result
 from forensics.detection import verdict
-from forensics.detection.registry import find
-from forensics.detection.runner import Answers
+from forensics.detection.registry import detect
+from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine, Notify
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.engine.spark import open_spark
@@ -46,13 +46,13 @@ from forensics.history.rebuild import (
 )
 from forensics.ingest.read_plan import ReadPlan, plan_reading
 from forensics.lib.arrow_io import read_events, release_arrow_memory, write_table
-from forensics.lib.formatting import LEVELS
-from forensics.quality.expectations import suites
-from forensics.quality.gate import check, lowered, told
-from forensics.quality.gx_runner import checked_suites, prepare
-from forensics.quality.metrics import Given
+from forensics.quality.expectations import load_expectations
+from forensics.quality.gate import apply_gate, downgrade_results, run_checks
+from forensics.quality.gx_runner import load_checked_expectations, preload_library
+from forensics.quality.metrics import GateInput
 from forensics.report.page import draw_report
-from forensics.run_output.findings import write_findings
+from forensics.run_output.findings import WORST_FIRST, write_findings
+from forensics.run_output.reader import Tables
 from forensics.run_result import Stopwatch
 from forensics.run_summary import summarise_coverage
 from forensics.schemas import BREACHES, CLOCKS, CUTS, EVENTS, FILES, ISR, LEADERSHIP
@@ -81,13 +81,13 @@ def postmortem(
 def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[str, Any]:
     rules = load_rule_set([open_pack(path) for path in settings.packs])
     # Report faults in the user's own expectations before the work, not after it.
-    checked_suites(rules.overlays)
+    load_checked_expectations(rules.overlays)
     with watch.stage("plan"):
         work = plan_archives(settings, notify)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, settings.staging, ignore_errors=True)
         with watch.stage("start"):
-            prepare()
+            preload_library()
             engine = stack.enter_context(open_spark(settings.master, watch.listener))
         with watch.stage("scan"):
             files = scan_archives(engine, work, rules.overlays, settings, notify)
@@ -227,30 +227,32 @@ def detect_and_gate(  # noqa: PLR0913
     settings: Settings,
     watch: Stopwatch,
     *,
-    select: Callable[[Answers], Answers] | None = None,
-) -> tuple[dict[str, Any], Answers]:
+    select: Callable[[DetectionResults], DetectionResults] | None = None,
+) -> tuple[dict[str, Any], DetectionResults]:
     """Ask the detectors, check the tables, and trust the findings no further than these hold.
 
     `select` keeps some of the answers. Return the document of findings, and the answers.
     """
-    tables = settings.tables
+    tables = Tables(settings.tables)
     with watch.stage("incidents"):
-        answers = find(tables, history, rules.overlays)
+        answers = detect(tables, history, rules.overlays)
         answers = select(answers) if select else answers
     with watch.stage("quality"):
-        given = Given(tables, list(files.values()), history.clocks, answers.findings)
-        gate = check(given, suites(rules.overlays), settings.data_docs)
-        answers, gate = lowered(answers, gate, given)
-        write_table(gate.table(), tables / "checks")
-        document = verdict.document(tables, files.values(), history.clocks, answers, rules)
-    return told(document, gate, given), answers
+        given = GateInput(tables, list(files.values()), history.clocks, answers.findings)
+        gate = run_checks(given, load_expectations(rules.overlays), settings.data_docs)
+        answers, gate = downgrade_results(answers, gate, given)
+        write_table(gate.table(), settings.tables / "checks")
+        document = verdict.build_findings_document(
+            tables, files.values(), history.clocks, answers, rules
+        )
+    return apply_gate(document, gate, given), answers
 
 
 # report
 
 
 def _count_figures(
-    document: Mapping[str, Any], files: Mapping[str, FileAccount], answers: Answers
+    document: Mapping[str, Any], files: Mapping[str, FileAccount], answers: DetectionResults
 ) -> dict[str, Any]:
     """Count what the summary at the end of a run shows."""
     severities = Counter(finding["severity"] for finding in document["findings"])
@@ -266,7 +268,7 @@ def _count_figures(
         "archive": document["archive"],
         "lines": {name: lines[name] for name in buckets},
         "damaged": sum(file.broken for file in files.values()),
-        "findings": {severity: severities[severity] for severity in LEVELS},
+        "findings": {severity: severities[severity] for severity in WORST_FIRST},
         "suppressed": len(answers.suppressed),
         "quality": {
             "gate": quality["gate"],

@@ -22,13 +22,12 @@ from typing import Any, Self
 
 from forensics import __version__
 from forensics.engine.progress import SILENT, ProgressListener
-from forensics.lib.formatting import LEVELS
+from forensics.lib.formatting import quantity
 from forensics.lib.secrets import mask_text
+from forensics.run_output.findings import SEVERITIES
 from forensics.settings import Settings
 
 RESULT_FILE = "_RESULT.json"
-# The least severe first.
-SEVERITIES = LEVELS[::-1]
 _PROC = Path("/proc")
 _SAMPLE_SECONDS = 1.0
 
@@ -159,8 +158,7 @@ def decide_outcome(
     if settings.fail_on is not None:
         wanted = SEVERITIES[SEVERITIES.index(settings.fail_on) :]
         if count := sum(finding["severity"] in wanted for finding in document["findings"]):
-            findings = f"{count} finding{'' if count == 1 else 's'}"
-            reason = f"{findings} of level {settings.fail_on} or above"
+            reason = f"{quantity(count, 'finding')} of level {settings.fail_on} or above"
             return RunOutcome(ExitCode.FINDINGS, reason)
     for check in closed:
         return RunOutcome(ExitCode.CANNOT_TELL, f"the quality gate is closed: {check}")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from forensics.engine.progress import format_bytes, format_duration
 from forensics.lib.arrow_io import read_batches
+from forensics.lib.formatting import format_bytes, quantity, rough_duration
 
 _LINE_WORDS = {
     "records": "records",
@@ -50,14 +50,14 @@ def _rows(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "quality", text
     if coverage := result.get("coverage"):
         holes = ", ".join(f"{n:,} {_HOLE_WORDS[state]}" for state, n in coverage["holes"].items())
-        nodes = f"{coverage['nodes']} node{'' if coverage['nodes'] == 1 else 's'}"
+        nodes = quantity(coverage["nodes"], "node")
         yield "coverage", f"logs of {nodes}; holes: {holes or 'none'}"
     slow = [f"{name} {seconds:.1f} s" for name, seconds in result.get("slowest", {}).items()]
     yield "slowest", ", ".join(slow[:3])
     yield "memory", f"{result.get('peak_memory_mb', 0):,} MB at most"
     stages = result.get("seconds", {})
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in stages.items())
-    yield "time", f"{format_duration(sum(stages.values()))}: {times}"
+    yield "time", f"{rough_duration(sum(stages.values()))}: {times}"
 
 
 def summarise_coverage(tables: Path) -> dict[str, Any]:

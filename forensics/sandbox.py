@@ -15,6 +15,7 @@ from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import Pack
 from forensics.history.rebuild import History
 from forensics.pipeline import plan_archives, rebuild_history, scan_archives
+from forensics.run_output.reader import Tables
 from forensics.settings import Settings
 
 
@@ -24,7 +25,7 @@ class SandboxRun:
 
     files: Mapping[str, FileAccount]
     past: History
-    tables: Path
+    tables: Tables
 
     def context(self, limits: Mapping[str, Mapping[str, Any]] | None = None) -> DetectionContext:
         """Return the context that detectors look at."""
@@ -38,7 +39,7 @@ def run_archives(archives: Iterable[str], out: Path, packs: Sequence[Pack] = ())
     work = plan_archives(settings, _ignore)
     files = scan_archives(engine, work, packs, settings, _ignore)
     history = rebuild_history(engine, files, settings, _ignore)
-    return SandboxRun(files, history, settings.tables)
+    return SandboxRun(files, history, Tables(settings.tables))
 
 
 def run_lines(logs: Mapping[str, str], out: Path, packs: Sequence[Pack] = ()) -> SandboxRun:

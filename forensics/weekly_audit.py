@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics import run_result
-from forensics.detection.registry import everyone
+from forensics.detection.registry import all_detectors
 from forensics.engine.base import Engine, Notify
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.engine.spark import open_spark
@@ -19,19 +19,20 @@ from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import load_rule_set, open_pack, packs_to_json
 from forensics.ingest.read_plan import split_files
-from forensics.lib.formatting import LEVELS
 from forensics.lib.storage import display, is_remote
 from forensics.pipeline import load_accounts
-from forensics.quality.gx_runner import checked_suites, prepare
+from forensics.quality.gx_runner import load_checked_expectations, preload_library
+from forensics.run_output.findings import WORST_FIRST
 from forensics.run_result import ExitCode, RunOutcome, Stopwatch
 from forensics.settings import SPLIT_SIZE, Settings
+from forensics.weekly.atomic_commit import STORE_FILE, StoreFiles
 from forensics.weekly.iso_week import Week
 from forensics.weekly.new_inputs import NewInputs
 from forensics.weekly.notes import load_notes
 from forensics.weekly.remote_store import open_remote_store
 from forensics.weekly.rules_digest import digest_rules
-from forensics.weekly.store import ScanResult, Store
-from forensics.weekly.store_files import STORE_FILE, StoreFiles, StoreHeldError, lock_store
+from forensics.weekly.store import Store
+from forensics.weekly.store_lock import StoreHeldError, lock_store
 
 EngineFactory = Callable[[], AbstractContextManager[Engine]]
 
@@ -129,8 +130,8 @@ def _run(
     packs = [open_pack(path) for path in request.packs]
     rules, digests = load_rule_set(packs), digest_rules(packs)
     # Report faults in the user's own expectations and notes before the work, not after it.
-    checked_suites(packs)
-    notes = load_notes(files.root, [detector.name for detector in everyone(packs)])
+    load_checked_expectations(packs)
+    notes = load_notes(files.root, [detector.name for detector in all_detectors(packs)])
     store = Store(files.begin(), digests, notes)
     with ExitStack() as stack:
         engine = _LazyEngine(engines, stack, watch)
@@ -160,14 +161,14 @@ def _ingest(  # noqa: PLR0913, PLR0917
     for label, problem in inputs.problems:
         notify(f"warning: {label}: {problem}; the rest is read")
     problems = {"problems": [": ".join(problem) for problem in inputs.problems]}
-    notify(f"archives   {inputs.files} files, {len(inputs.unread)} of them not read before")
+    notify(f"archives   {inputs.file_count} files, {len(inputs.unread)} of them not read before")
+    staged = store.files.scratch / "scan"
     if not inputs.unread:
-        return store.ingest(inputs, None) | problems
+        return store.ingest(inputs, staged, {}) | problems
     with watch.stage("scan"):
-        staged = store.transaction.scratch / "scan"
         accounts = _scan_new(inputs, staged, request.split_size, overlays, engine)
     with watch.stage("merge"):
-        figures = store.ingest(inputs, ScanResult(staged, accounts))
+        figures = store.ingest(inputs, staged, accounts)
     for name in figures["undated"]:
         notify(f"warning: {name}: no line of it has a time, so it belongs to no week")
     notify(f"events     {figures['events']:,} new in {len(figures['touched'])} weeks")
@@ -177,7 +178,7 @@ def _ingest(  # noqa: PLR0913, PLR0917
 def _scan_new(
     inputs: NewInputs, staged: Path, split_size: int, overlays: str, engine: _LazyEngine
 ) -> dict[str, FileAccount]:
-    work = split_files(inputs.work, split_size)
+    work = split_files(inputs.files_to_read, split_size)
     if not work.splits:
         return {
             name: FileAccount(name, notes=[problem], broken=True) for name, problem in work.problems
@@ -215,7 +216,7 @@ def _conclude(
         "week": str(week),
         "verdict": document["verdict"],
         "summary": document["summary"],
-        "findings": {severity: severities[severity] for severity in LEVELS},
+        "findings": {severity: severities[severity] for severity in WORST_FIRST},
         "older_rules": len(document["older_rules"]),
         "weeks": {str(other): store.verdict(other) for other in store.weeks},
         "page": f"{address}/weeks/{week}/index.html",
@@ -233,6 +234,6 @@ class _LazyEngine:
     def __call__(self) -> Engine:
         if self._engine is None:
             with self._watch.stage("start"):
-                prepare()
+                preload_library()
                 self._engine = self._stack.enter_context(self._engines())
         return self._engine

@@ -18,7 +18,8 @@ from forensics.cli.app import (
     command_words,
     run_file,
 )
-from forensics.run_result import SEVERITIES, ExitCode
+from forensics.run_output.findings import SEVERITIES
+from forensics.run_result import ExitCode
 
 
 @click.command()

@@ -41,11 +41,11 @@ def command(a: str, b: str, store: Path | None, target: Path | None, *, as_json:
     """
     from forensics.errors import ForensicsError
     from forensics.weekly.comparison import compare, comparison_json, comparison_text, load_window
-    from forensics.weekly.notes import Notes, load_notes
+    from forensics.weekly.notes import NO_NOTES, load_notes
 
     if target and not target.parent.is_dir():
         raise ForensicsError(f"--html {target}: there is no folder {target.parent}; make it first.")
-    notes = load_notes(store) if store else Notes()
+    notes = load_notes(store) if store else NO_NOTES
     found = compare(load_window(a, store), load_window(b, store), notes)
     print_any_character()
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import shlex
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ from forensics.cli.option_sources import (
     env_variable,
     read_config,
 )
-from forensics.errors import ConfigError
+from forensics.errors import ConfigError, did_you_mean
 
 FILE = click.option(
     "--config",
@@ -125,9 +124,8 @@ def _called(words: tuple[str, ...], commands: Mapping[CommandPath, click.Command
         if any(name[:length] == words[:length] for name in commands):
             return words[:length]
     there = sorted({name[0] for name in commands})
-    close = difflib.get_close_matches(words[0], there, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(there)}"
-    raise click.UsageError(f"There is no command {words[0]!r} that can be configured; {hint}")
+    hint = did_you_mean(words[0], there) or f"; there are: {', '.join(there)}"
+    raise click.UsageError(f"There is no command {words[0]!r} that can be configured{hint}")
 
 
 def _rows(

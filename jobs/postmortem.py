@@ -18,7 +18,7 @@ from forensics.cli.app import (
     command_words,
     run_file,
 )
-from forensics.run_result import SEVERITIES
+from forensics.run_output.findings import SEVERITIES
 
 if TYPE_CHECKING:
     from forensics.settings import Settings

@@ -152,13 +152,13 @@ def docs(folder: Path) -> None:
     Example:
       kafka-forensics rules docs docs
     """
-    from forensics.detection.detector_docs import page
+    from forensics.detection.detector_docs import render_detector_docs
     from forensics.errors import ForensicsError
     from forensics.rule_tools.generate_docs import GENERATED_MARK, generate_pages
     from forensics.rule_tools.rule_text import all_kinds
 
     pages = generate_pages(_load(()).rules, all_kinds())
-    pages |= {"detectors.md": f"{GENERATED_MARK}\n\n{page()}"}
+    pages |= {"detectors.md": f"{GENERATED_MARK}\n\n{render_detector_docs()}"}
     files = {folder / name: text for name, text in pages.items()}
     existing = {path for path in (*files, *(folder / "rules").glob("*.md")) if path.exists()}
     generated = {path for path in existing if path.read_text("utf-8").startswith(GENERATED_MARK)}
@@ -251,7 +251,7 @@ def find_limit_problems(packs: Sequence[Pack]) -> list[Problem]:
     """Find what is wrong with the limits of packs, and what they suppress for too long."""
     from datetime import UTC, datetime
 
-    from forensics.detection.thresholds import expired, load_limits
+    from forensics.detection.thresholds import find_expired_suppressions, load_limits
     from forensics.errors import collect_problems
     from forensics.events.packs import LIMITS
 
@@ -261,18 +261,18 @@ def find_limit_problems(packs: Sequence[Pack]) -> list[Problem]:
     problems: list[Problem] = []
     with collect_problems(problems):
         load_limits(pages, detectors)
-    return problems or list(expired(pages, datetime.now(UTC).date()))
+    return problems or list(find_expired_suppressions(pages, datetime.now(UTC).date()))
 
 
 def find_suite_problems(packs: Sequence[Pack]) -> list[Problem]:
     """Find what is wrong with the expectations of packs: words, columns, names, arguments."""
     from forensics.errors import collect_problems
-    from forensics.quality.gx_runner import checked_suites
+    from forensics.quality.gx_runner import load_checked_expectations
 
     problems: list[Problem] = []
     if any(pack.pages_in("quality") for pack in packs):
         with collect_problems(problems):
-            checked_suites(packs)
+            load_checked_expectations(packs)
     return problems
 
 

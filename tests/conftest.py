@@ -1,4 +1,4 @@
-"""What holds for every test: repeatable examples, and the shipped layouts and rules, read once."""
+"""What holds for every test: the same run tries the same examples, and none is too slow."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 @pytest.fixture(scope="session")
 def layouts() -> tuple[Layout, ...]:
+    """Return the shipped layouts, read once."""
     return load_layouts()
 
 
 @pytest.fixture(scope="session")
 def rules() -> tuple[Rule, ...]:
+    """Return the shipped rules, read once."""
     return load_rules()
 
 
 @pytest.fixture(scope="session")
 def book(layouts: tuple[Layout, ...], rules: tuple[Rule, ...]) -> LogReader:
+    """Return a reader of logs by the shipped layouts and rules."""
     return LogReader(layouts, rules)

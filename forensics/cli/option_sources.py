@@ -6,7 +6,6 @@ declared: whoever writes a command need not think of it.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import click
 
 from forensics.cli import config_file
 from forensics.cli.config_file import CommandPath, Config
-from forensics.errors import ConfigError
+from forensics.errors import ConfigError, did_you_mean
 
 ENV_PREFIX = "KAFKA_FORENSICS"
 # Commands that must work whatever a file says, and have nothing to set.
@@ -95,8 +94,7 @@ class Option:
 
 def _suggestion(value: str, kind: click.ParamType[Any]) -> str:
     choices = map(str, kind.choices) if isinstance(kind, click.Choice) else ()
-    close = difflib.get_close_matches(value, choices, 1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    return did_you_mean(value, choices).replace("; did", " Did")
 
 
 def iter_commands(

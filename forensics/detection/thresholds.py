@@ -6,12 +6,11 @@ topics, partitions, brokers or clients, why, and until when.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from forensics.errors import Problem, RuleError
+from forensics.errors import Problem, RuleError, did_you_mean
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rules_folder
 
 Limits = Mapping[str, Mapping[str, Any]]
@@ -21,15 +20,18 @@ _WHOM = ("topics", "partitions", "brokers", "clients")
 _SUPPRESSION = {*_WHOM, "reason", "until"}
 
 
-def load_limits(overlays: Iterable[FileText] = (), own: Iterable[str] = ()) -> Limits:
-    """Read limits: detector to name to value; `own` are detectors that are not shipped."""
+def load_limits(overlays: Iterable[FileText] = (), own_detectors: Iterable[str] = ()) -> Limits:
+    """Read limits: detector to name to value; `own` are detectors that are not rule_files."""
     shipped = rules_folder() / "limits.yaml"
     found = {name: dict(values) for name, values in load_yaml(shipped).items()}
-    found |= {name: {} for name in own if name not in found}
+    found |= {name: {} for name in own_detectors if name not in found}
     problems = list(_suppression_faults(str(shipped), load_yaml(shipped)))
     for page in overlays:
         given = load_yaml(page)
-        problems += [*_faults(page, given, found, set(own)), *_suppression_faults(str(page), given)]
+        problems += [
+            *_faults(page, given, found, set(own_detectors)),
+            *_suppression_faults(str(page), given),
+        ]
         for name, values in given.items():
             found.setdefault(name, {}).update(values if isinstance(values, Mapping) else {})
     if problems:
@@ -37,7 +39,7 @@ def load_limits(overlays: Iterable[FileText] = (), own: Iterable[str] = ()) -> L
     return found
 
 
-def expired(pages: Iterable[FileText], today: date) -> Iterator[Problem]:
+def find_expired_suppressions(pages: Iterable[FileText], today: date) -> Iterator[Problem]:
     """Find what is suppressed for longer than somebody meant it to be."""
     shipped = FileText(
         str(rules_folder() / "limits.yaml"), (rules_folder() / "limits.yaml").read_bytes()
@@ -56,7 +58,9 @@ def _faults(
     for name, values in given.items():
         line = line_of(given, name)
         if name not in known:
-            yield Problem(str(page), line, f"there is no detector {name!r}{_near(name, known)}")
+            yield Problem(
+                str(page), line, f"there is no detector {name!r}{did_you_mean(name, known)}"
+            )
             continue
         if not isinstance(values, Mapping):
             yield Problem(str(page), line, f"{name}: a mapping of limits was expected")
@@ -64,7 +68,7 @@ def _faults(
         for key, value in values.items():
             at = line_of(values, key)
             if key != SUPPRESS and key not in known[name] and name not in own:
-                says = f"{name} has no limit {key!r}{_near(key, known[name])}"
+                says = f"{name} has no limit {key!r}{did_you_mean(key, known[name])}"
                 yield Problem(str(page), at, says)
             elif key in known[name] and not _alike(known[name][key], value):
                 says = f"{name}: {key} must be like {known[name][key]!r}, not {value!r}"
@@ -76,11 +80,6 @@ def _alike(one: object, other: object) -> bool:
     if isinstance(one, number) and not isinstance(one, bool):
         return isinstance(other, number) and not isinstance(other, bool) and other >= 0
     return isinstance(other, type(one)) or one is None
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, [str(one) for one in known], 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _suppression_faults(origin: str, given: Mapping[str, Any]) -> Iterator[Problem]:

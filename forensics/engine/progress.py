@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from forensics.lib.formatting import format_bytes, rough_duration
+
 _TICK_SECONDS, _LINE_SECONDS = 0.2, 60.0
 # The rate is that of the last 20 s; there is no estimate in the first 5 s of a stage.
 _RATE_SECONDS, _FIRST_ESTIMATE_SECONDS = 20.0, 5.0
@@ -117,7 +119,7 @@ class Progress(ProgressListener):
         if not self._stage:
             return ""
         passed = self._clock() - self._begun
-        words = [f"{self._stage:9}", *self._amounts(), format_duration(passed)]
+        words = [f"{self._stage:9}", *self._amounts(), rough_duration(passed)]
         return "  ".join(words)
 
     def _amounts(self) -> Iterator[str]:
@@ -133,7 +135,7 @@ class Progress(ProgressListener):
                 early = now - self._begun < _FIRST_ESTIMATE_SECONDS
                 stalled = now - self._advanced_at > _STALLED_SECONDS
                 if done < total and not (early or stalled):
-                    yield f"about {format_duration(max(1, (total - done) / rate))} left to read"
+                    yield f"about {rough_duration(max(1, (total - done) / rate))} left to read"
         elif self._tasks[1]:
             yield f"{self._tasks[0]} of {self._tasks[1]} tasks"
 
@@ -164,31 +166,3 @@ class Progress(ProgressListener):
             self._stream.write(f"\r{'':{len(self._shown)}}\r")
             self._stream.flush()
             self._shown = ""
-
-
-def format_bytes(count: int) -> str:
-    """Format a number of bytes for people.
-
-    >>> format_bytes(999), format_bytes(1_234_567), format_bytes(2_500_000_000)
-    ('999 B', '1.2 MB', '2.5 GB')
-    """
-    size = float(count)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration, the longer the coarser.
-
-    >>> [format_duration(seconds) for seconds in (7.9, 95, 754, 9000)]
-    ['7 s', '1 min 35 s', '12 min', '2 h 30 min']
-    """
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 60} min" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"

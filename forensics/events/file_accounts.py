@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from forensics.events.epoch_regressions import EpochRegression, keep_first
 from forensics.lib.log_templates import compile_template
 from forensics.lib.secrets import mask_text
+from forensics.lib.time_units import to_datetime
 from forensics.lib.yaml_with_lines import load_yaml, rule_files
 from forensics.parsing.time_statistics import (
     CONFIRM_AFTER,
@@ -285,7 +286,7 @@ def mark_duplicates(files: Mapping[str, FileAccount]) -> None:
 
 
 def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
+    return None if micros is None else to_datetime(micros)
 
 
 Batches = Iterator[pa.RecordBatch]

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,37 +22,24 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
-from forensics.lib.arrow_io import read_batches
-from forensics.lib.time_units import DAY
+from forensics.lib.time_units import DAY, to_datetime
 from forensics.quality.expectations import TABLES
 from forensics.run_output.findings import Finding
+from forensics.run_output.reader import Tables
 from forensics.schemas import FILES
 
 
 @dataclass(frozen=True)
-class Given:
+class GateInput:
     """One run, as far as it can be judged."""
 
-    tables: Path
+    tables: Tables
     files: Sequence[FileAccount]
     clocks: Clocks = field(default_factory=lambda: Clocks({}, {}, ()))
     findings: Sequence[Finding] = ()
-
-    def read(self, table: str, columns: Sequence[str]) -> pa.Table:
-        """Read some columns of a small table; one that was not saved has no rows."""
-        return self.data(table).to_table(list(columns))
-
-    def data(self, table: str) -> ds.Dataset:
-        """Open a saved table."""
-        return ds.dataset(self.tables / table, format="parquet")
-
-    def has(self, table: str) -> bool:
-        """Whether a table was saved."""
-        return (self.tables / table).is_dir()
 
     @cached_property
     def rows(self) -> pa.Table:
@@ -71,7 +56,7 @@ class Given:
         """The ids that a replica list, an ISR, a registration or a node's own logs name."""
         found: set[int | None] = set()
         for table, columns in (("lanes", ("broker",)), ("isr", ("isr", "replicas"))):
-            for batch in read_batches(self.data(table), columns) if self.has(table) else ():
+            for batch in self.tables.scan(table, columns):
                 for column in batch.columns:
                     flat = column.flatten() if pa.types.is_list(column.type) else column
                     found.update(flat.unique().to_pylist())
@@ -101,27 +86,26 @@ _INPUT_FLAGS = (
 )  # fmt: skip
 
 
-def archive(given: Given) -> pd.DataFrame:
+def measure_archive(run: GateInput) -> pd.DataFrame:
     """Measure all of it in one row."""
-    sums = {name: pc.sum(given.rows[name]).as_py() or 0 for name in ("lines", "records", "events")}
-    unparsed = pc.sum(given.rows["unparsed_lines"]).as_py() or 0
-    epochs = given.data("leadership").count_rows() if given.has("leadership") else 0
+    sums = {name: pc.sum(run.rows[name]).as_py() or 0 for name in ("lines", "records", "events")}
+    unparsed = pc.sum(run.rows["unparsed_lines"]).as_py() or 0
     row = {
-        "files": len(given.files),
-        "nodes": len({one.node for one in given.files if one.node}),
+        "files": len(run.files),
+        "nodes": len({one.node for one in run.files if one.node}),
         **sums,
         "parsed_share": 1.0 - unparsed / max(sums["lines"], 1),
-        "leader_epochs": epochs,
-        "findings": len(given.findings),
+        "leader_epochs": run.tables.count_rows("leadership"),
+        "findings": len(run.findings),
     }
     return pd.DataFrame([row])
 
 
-def files(given: Given) -> pd.DataFrame:
+def measure_files(run: GateInput) -> pd.DataFrame:
     """Measure each file."""
-    frame: pd.DataFrame = given.rows.select(_SHOWN).to_pandas()
+    frame: pd.DataFrame = run.rows.select(_SHOWN).to_pandas()
     buckets = frame[list(_BUCKETS)].sum(axis=1)
-    mine = [one if one.duplicate_of is None else FileAccount(one.file) for one in given.files]
+    mine = [one if one.duplicate_of is None else FileAccount(one.file) for one in run.files]
     frame["parsed_share"] = 1.0 - frame["unparsed_lines"] / frame["lines"].clip(lower=1)
     strays = np.array([one.counts["stray_lines"] for one in mine], np.float64)
     frame["stray_share"] = strays / frame["lines"].clip(lower=1)
@@ -130,15 +114,15 @@ def files(given: Given) -> pd.DataFrame:
     far = [max((begin - end for begin, end, _ in one.steps), default=0) for one in mine]
     frame["farthest_step_back"] = _numbers(far) / 1_000_000
     frame["first_year"] = _numbers([_year(one) for one in mine])
-    frame["days_ahead"] = _numbers(_ahead(mine, given))
+    frame["days_ahead"] = _numbers(_ahead(mine, run))
     frame["odd_levels"] = _numbers([_odd(one) for one in mine])
     frame["fallen_epochs"] = _numbers([one.fallen for one in mine])
     return frame
 
 
-def events(given: Given) -> pd.DataFrame:
+def measure_events(run: GateInput) -> pd.DataFrame:
     """Count the events of each kind in each file, and what is odd about them."""
-    found = [_flagged(batch, given.brokers) for batch in read_batches(given.data("events"), _READ)]
+    found = [_flagged(batch, run.brokers) for batch in run.tables.scan("events", _READ)]
     names = ["file", "node", "kind"]
     if not found:
         empty = {name: pd.Series([], dtype=object) for name in names}
@@ -191,14 +175,10 @@ def _moments(one: FileAccount) -> Iterator[int]:
 
 def _year(one: FileAccount) -> int | None:
     first = min(_moments(one), default=None)
-    return None if first is None else _moment(first).year
+    return None if first is None else to_datetime(first).year
 
 
-def _moment(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / 1e6, UTC)
-
-
-def _ahead(accounts: Sequence[FileAccount], given: Given) -> list[float | None]:
+def _ahead(accounts: Sequence[FileAccount], run: GateInput) -> list[float | None]:
     """Say how many days later each file ends than all files of other nodes do.
 
     Where there are no others, nobody knows what is too late.
@@ -207,7 +187,7 @@ def _ahead(accounts: Sequence[FileAccount], given: Given) -> list[float | None]:
     latest: dict[Any, int] = {}
     for one in accounts:
         last = max(_moments(one), default=None)
-        end = None if last is None else given.clocks.correct(one.node or "", last)
+        end = None if last is None else run.clocks.correct(one.node or "", last)
         ends.append(end)
         if end is not None:
             whose = one.node or one.file
@@ -238,39 +218,39 @@ Flags = npt.NDArray[np.bool_]
 Groups = npt.NDArray[np.int64]
 
 
-def leadership(given: Given) -> pd.DataFrame:
+def measure_leadership(run: GateInput) -> pd.DataFrame:
     """Measure the leader epochs of each partition."""
-    parts = [_measured(part) for part in _parts(given, "leadership")]
+    parts = [_measured(part) for part in _parts(run, "leadership")]
     return _frame(parts, "epochs", "unknown_leaders", "inferred")
 
 
-def isr(given: Given) -> pd.DataFrame:
+def measure_isr(run: GateInput) -> pd.DataFrame:
     """Measure the states of each partition."""
-    return _frame([_measured(part) for part in _parts(given, "isr")], "states")
+    return _frame([_measured(part) for part in _parts(run, "isr")], "states")
 
 
-def clocks(given: Given) -> pd.DataFrame:
+def measure_clocks(run: GateInput) -> pd.DataFrame:
     """Give the clocks as they were found."""
     names = ["node", "offset_ms", "uncertainty_ms", "anchors", "zone_shift_minutes", "kind",
              "drift_ppm", "steps"]  # fmt: skip
-    table = given.read("clocks", names)
+    table = run.tables.read("clocks", names)
     lengths = pc.fill_null(pc.list_value_length(table["steps"]), 0)
     table = table.set_column(names.index("steps"), "steps", lengths)
     frame: pd.DataFrame = table.to_pandas()
     return frame
 
 
-def lanes(given: Given) -> pd.DataFrame:
+def measure_lanes(run: GateInput) -> pd.DataFrame:
     """Measure each stretch of each node's life."""
     names = ["node", "role", "state", "started_at", "ended_at", "evidence"]
-    frame = _timed(given.read("lanes", names), ["node", "role"])
+    frame = _timed(run.tables.read("lanes", names), ["node", "role"])
     return frame[["node", "role", "state", "seconds", "overlap", "evidence"]]
 
 
-def coverage(given: Given) -> pd.DataFrame:
+def measure_coverage(run: GateInput) -> pd.DataFrame:
     """Measure each stretch of what a log covers."""
     names = ["node", "role", "log", "state", "started_at", "ended_at", "files", "records"]
-    frame = _timed(given.read("coverage", names), ["node", "role", "log"])
+    frame = _timed(run.tables.read("coverage", names), ["node", "role", "log"])
     return frame[["node", "role", "log", "state", "seconds", "overlap", "files", "records"]]
 
 
@@ -290,15 +270,12 @@ def _timed(table: pa.Table, keys: Sequence[str]) -> pd.DataFrame:
     return frame
 
 
-def _parts(given: Given, table: str) -> Iterator[pa.Table]:
+def _parts(run: GateInput, table: str) -> Iterator[pa.Table]:
     """Give a table in parts; a partition's rows stand together, and no part cuts through them."""
-    if not given.has(table):
-        return
-    data = given.data(table)
     epoch = "leader_epoch" if table == "leadership" else "partition_epoch"
     columns = [*_COMMON, epoch]
     held = pa.table({})
-    for batch in read_batches(data, columns):
+    for batch in run.tables.scan(table, columns):
         slim = _slim(pa.Table.from_batches([batch]), epoch)
         held = pa.concat_tables([held, slim]) if len(held) else slim
         if len(held) >= _PART:
@@ -442,16 +419,16 @@ def _ids(lists: pa.ListArray) -> Groups:
 _NUMBERS = ("seconds", "evidence", "strange_places", "brokers", "partitions", "clients")
 
 
-def findings(given: Given) -> pd.DataFrame:
+def measure_findings(run: GateInput) -> pd.DataFrame:
     """Measure each finding."""
-    rows = [_row(one, given) for one in given.findings]
+    rows = [_row(one, run) for one in run.findings]
     frame = pd.DataFrame(rows, columns=list(TABLES["findings"].columns))
     for name in _NUMBERS:
         frame[name] = frame[name].astype(float)
     return frame
 
 
-def _row(one: Finding, given: Given) -> dict[str, Any]:
+def _row(one: Finding, run: GateInput) -> dict[str, Any]:
     return {
         "id": one.id,
         "detector": one.detector,
@@ -459,14 +436,14 @@ def _row(one: Finding, given: Given) -> dict[str, Any]:
         "confidence": one.confidence,
         "seconds": (one.end - one.begin) / 1e6,
         "evidence": len(one.evidence),
-        "strange_places": sum(not _is_there(place, given) for place in one.evidence),
+        "strange_places": sum(not _is_there(place, run) for place in one.evidence),
         "brokers": len(one.brokers),
         "partitions": len(one.partitions),
         "clients": len(one.clients),
     }
 
 
-def _is_there(place: Any, given: Given) -> bool:
+def _is_there(place: Any, run: GateInput) -> bool:
     """Whether a line is one of a file that was read."""
-    file = given.accounts.get(place["file"])
+    file = run.accounts.get(place["file"])
     return file is not None and 1 <= (place["line"] or 0) <= file.counts["lines"]

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.lib.arrow_io import read_batches
 from forensics.redaction.name_patterns import find_names, is_internal, is_node
 from forensics.run_output.reader import RunOutput
 
@@ -49,8 +48,7 @@ def collect_names(run: RunOutput, tables: Iterable[str]) -> RunNames:
     """Gather the names of a run."""
     found = RunNames()
     for table in tables:
-        data = run.dataset(table)
-        for batch in read_batches(data) if data else ():
+        for batch in run.tables.scan(table):
             _columns(found, batch)
             _texts(found, batch)
     _collect_from_document(found, run.document)

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
-from forensics.lib.arrow_io import read_batches
 from forensics.redaction.collect_names import collect_names
 from forensics.redaction.column_policy import ColumnPolicy, finding_names
 from forensics.redaction.pseudonyms import CLASSES, Pseudonyms
@@ -36,7 +35,7 @@ def redact_run(source: Path, out: Path, classes: Collection[str], secret: Path) 
     if out.resolve() == source.resolve() or source.resolve() in out.resolve().parents:
         message = f"{out} is, or is inside, the run that is to be redacted; name another folder."
         raise ForensicsError(message)
-    tables = sorted(path.name for path in (source / _TABLES).iterdir() if path.is_dir())
+    tables = run.tables.names()
     pseudonyms = Pseudonyms.open(secret)
     treatment = _treatment(run, tables, classes, pseudonyms)
     with _half_made(out) as half:
@@ -99,14 +98,14 @@ def _document(
 
 
 def _table(run: RunOutput, name: str, target: Path, treatment: ColumnPolicy) -> None:
-    data = run.dataset(name)
+    data = run.tables.dataset(name)
     target.mkdir(parents=True)
     if data is None:
         return
     with pq.ParquetWriter(
         target / "part-0.parquet", data.schema.remove_metadata(), compression="zstd"
     ) as writer:
-        for batch in read_batches(data):
+        for batch in run.tables.scan(name):
             plain = batch.replace_schema_metadata(None)
             writer.write_batch(treatment.redact_batch(plain))
 

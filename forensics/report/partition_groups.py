@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from forensics.detection.shared.min_isr import Minimums
-from forensics.lib.formatting import LEVELS
+from forensics.detection.shared.min_isr import MinIsr
 from forensics.report import time_bins
 from forensics.report.html import entity_id
 from forensics.report.time_bins import Ints, bin_edges
 from forensics.report.topic_min_isr import read_min_isr
+from forensics.run_output.findings import severity_rank
 from forensics.run_output.partition_histories import (
+    UNKNOWN_LEADER,
     IsrCodes,
     IsrHistory,
     LeaderHistory,
@@ -82,7 +83,7 @@ class GroupedHistories:
     grid: time_bins.Grid
     partition_count: int
     history_count: int
-    min_isr: Minimums
+    min_isr: MinIsr
 
 
 @dataclass
@@ -147,7 +148,7 @@ def heatmap_edges(run: RunOutput, whole: tuple[int, int]) -> Ints:
     """Cut time into what heatmaps have as cells: short ones where findings begin and end."""
     # Of equally bad findings any first few are spread over the whole time, should all be too many.
     ranked = sorted(enumerate(run.findings), key=lambda pair: (
-        LEVELS.index(pair[1].severity) if pair[1].severity in LEVELS else len(LEVELS),
+        severity_rank(pair[1].severity),
         f"{pair[0]:032b}"[::-1], pair[0]))  # fmt: skip
     sides = (side for _, one in ranked for side in (one.start_ms, one.end_ms))
     return bin_edges(whole, [moment for moment in sides if moment is not None])
@@ -174,14 +175,14 @@ def _digest(facts: Ints, times: Ints, ticks: Ints, more: bytes = b"") -> bytes:
 
 
 def _alike(
-    run: RunOutput, whole: tuple[int, int], ticks: Ints, floor: Minimums
+    run: RunOutput, whole: tuple[int, int], ticks: Ints, floor: MinIsr
 ) -> Mapping[TopicPartition, tuple[bytes, int, bool]]:
     """Say of each partition's ISRs which they are like, how long they were thin, if they moved."""
     codes = IsrCodes()
     found = {}
     for one in read_isr_histories(run, whole, codes):
         code, _, wanted, start, end = one.columns
-        low = (floor.of(one.name[0]) or 0).to_bytes(4, "big", signed=True)
+        low = (floor.for_topic(one.name[0]) or 0).to_bytes(4, "big", signed=True)
         key = _digest(np.stack([code, wanted]), np.stack([start, end]), ticks, low)
         found[one.name] = (key, one.single_isr_ms, len(code) < 2)
     return found
@@ -209,7 +210,7 @@ def _draw(
     keys: Mapping[TopicPartition, bytes],
     wanted: Sequence[bytes],
     cut: Ints,
-    floor: Minimums,
+    floor: MinIsr,
 ) -> tuple[dict[bytes, _Chosen], Ints]:
     """Read once more what is drawn; gives too when leaders changed that are not drawn."""
     whole = int(cut[0]), int(cut[-1])
@@ -228,7 +229,7 @@ def _draw(
     for state in read_isr_histories(run, whole, codes):
         row = chosen.get(keys.get(state.name, b""))
         if row is not None and not row.states:
-            low = floor.of(state.name[0]) or 0
+            low = floor.for_topic(state.name[0]) or 0
             row.missing = time_bins.missing_cells(state.columns, low, cut)
             row.states = _spelled(state, codes)
     return chosen, other
@@ -279,3 +280,10 @@ def _grid(
 def _link(member: str) -> str:
     topic, _, number = member.rpartition("-")
     return f"#{entity_id('p', topic, number)}"
+
+
+def leader_word(leader: int | None) -> str:
+    """Name a leader in a cell of a table."""
+    if leader in (None, UNKNOWN_LEADER):
+        return "not known"
+    return "none" if leader == -1 else str(leader)

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.detection.shared.min_isr import Minimums
+from forensics.detection.shared.min_isr import MinIsr
+from forensics.history.log_coverage import GAP_STATES
 from forensics.report.topic_min_isr import min_isr_of_topics, read_min_isr
 from forensics.run_output.partition_histories import UNKNOWN_LEADER
 from forensics.run_output.reader import Finding, RunOutput, corrected_times
@@ -37,7 +38,7 @@ def bin_edges(whole: tuple[int, int], moments: Iterable[int], most: int = MAX_BI
 
     Moments come by their importance: where there are too many, the last ones have to do without.
 
-    >>> edges((0, 10_000), [5000], 10).tolist()
+    >>> bin_edges((0, 10_000), [5000], 10).tolist()
     [0, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000, 10000]
     """
     start, end = whole
@@ -85,7 +86,7 @@ def _cut(grid: npt.NDArray[np.float64], needed: npt.NDArray[np.float64],
 def merge_bins(fine: Ints, most: int) -> Ints:
     """Put neighbouring stretches together until they are few.
 
-    >>> coarser(np.arange(7), 3).tolist()
+    >>> merge_bins(np.arange(7), 3).tolist()
     [0, 2, 4, 6]
     """
     every = -(-(len(fine) - 1) // most)
@@ -165,7 +166,7 @@ def count_open_spans(
 ) -> list[tuple[int, int]]:
     """Count how many spans are open at each moment it changes.
 
-    >>> steps([(1, 3), (1, 5)], (0, 9))
+    >>> count_open_spans([(1, 3), (1, 5)], (0, 9))
     [(0, 0), (1, 2), (3, 1), (5, 0), (9, 0)]
     """
     changes = OpenSpanCounter(whole)
@@ -243,7 +244,7 @@ def count_debt(run: RunOutput) -> dict[str, list[tuple[int, int]]]:
     found = {"offline": _level(offline, whole)}
     if {"isr", "replicas"} <= set(run.column_names("isr")):
         known = read_min_isr(run)
-        if known.most:
+        if known.largest:
             states = run.chunks("isr", [*times, "topic", "isr"])
             found["under min.insync"] = _level((_under(part, known) for part in states), whole)
         states = run.chunks("isr", [*times, "isr", "replicas"])
@@ -254,7 +255,7 @@ def count_debt(run: RunOutput) -> dict[str, list[tuple[int, int]]]:
 def max_level(points: Sequence[tuple[int, int]], view: tuple[int, int]) -> int:
     """Give the highest level within a view, with that which it begins with.
 
-    >>> highest([(0, 3), (5, 1), (9, 7)], (6, 8))
+    >>> max_level([(0, 3), (5, 1), (9, 7)], (6, 8))
     1
     """
     before = [level for moment, level in points if moment <= view[0]][-1:]
@@ -268,7 +269,7 @@ def _thin(states: pa.Table) -> pa.Table:
     return states.filter(pc.fill_null(short, fill_value=False))
 
 
-def _under(states: pa.Table, known: Minimums) -> pa.Table:
+def _under(states: pa.Table, known: MinIsr) -> pa.Table:
     """Choose the states with too few replicas in sync for a leader to take records."""
     topics = states["topic"].combine_chunks().dictionary_encode()
     floors = min_isr_of_topics(known, [str(name) for name in topics.dictionary.to_pylist()])
@@ -288,7 +289,6 @@ def _level(parts: Iterable[pa.Table], whole: tuple[int, int]) -> list[tuple[int,
 
 # Bars of counts are fewer than the cells of a heatmap: each costs what a whole row of cells does.
 MAX_BARS = 150
-SILENT_STATES = ("silent", "missing", "rotated", "hidden")
 VERDICTS = ("stuck", "sustained", "transient", "other")
 
 
@@ -356,7 +356,7 @@ def find_silences(run: RunOutput) -> list[tuple[str, int, int, str]]:
     if not whole:
         return []
     columns = ["node", "log", "state", "started_at", "ended_at", "why"]
-    rows = run.rows("coverage", columns, ds.field("state").isin(list(SILENT_STATES)))
+    rows = run.rows("coverage", columns, ds.field("state").isin(list(GAP_STATES)))
     found = [
         (str(row["node"] or "node not known"),
          whole[0] if row["started_at"] is None else max(whole[0], row["started_at"]),

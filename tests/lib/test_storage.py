@@ -61,7 +61,9 @@ def test_the_whole_bucket_can_be_read(bucket: Bucket) -> None:
 
 def test_the_past_of_an_archive_is_the_same_from_a_store(bucket: Bucket, tmp_path: Path) -> None:
     past = [
-        ds.dataset(run_archives([archive], tmp_path / str(at)).tables / "leadership").to_table()
+        ds.dataset(
+            run_archives([archive], tmp_path / str(at)).tables.folder / "leadership"
+        ).to_table()
         for at, archive in enumerate(
             (str(bucket.folder / "incident.tar.gz"), bucket.address("incident.tar.gz"))
         )

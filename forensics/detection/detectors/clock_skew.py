@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.kafka_cli import word
-from forensics.lib.time_units import MINUTE
-from forensics.run_output.findings import Finding, iso_time
+from forensics.detection.kafka_cli import quote
+from forensics.lib.node_ids import broker_id
+from forensics.lib.time_units import MINUTE, to_arrow_timestamp, to_iso
+from forensics.run_output.findings import Finding
 
 NAME = "clock-skew"
 # Beside a wrong time zone, a clock that is right to a tenth of a second is right.
@@ -23,8 +23,8 @@ _TOLD = ("partition_state", "broker_registered", "group_joined", "controller_ele
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each node that is off by more than its own uncertainty."""
-    zones = {row["zone_shift_minutes"] for row in context.past.clocks.rows if row["anchors"]}
-    for row in context.past.clocks.rows:
+    zones = {row["zone_shift_minutes"] for row in context.history.clocks.rows if row["anchors"]}
+    for row in context.history.clocks.rows:
         offset, doubt = row["offset_ms"] or 0, row["uncertainty_ms"] or 0
         least = max(context.limits[NAME]["least"] * 1000, doubt)
         odd_zone = row["zone_shift_minutes"] != 0 and len(zones) > 1
@@ -39,7 +39,7 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
         return
     off = abs(offset) >= context.limits[NAME]["medium"] * 1000
     kind = "step" if row.get("kind") == "step" else "zone" if zone and not off else "drift"
-    digits = node.rpartition("-")[2]
+    broker = broker_id(node)
     limits = context.limits[NAME]
     confidence, reason = _sure(row, off=off)
     yield Finding(
@@ -50,7 +50,7 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
         begin=seen[0]["at"],
         end=seen[-1]["at"],
         evidence=seen,
-        brokers=[int(digits)] if node.startswith("broker-") and digits.isdigit() else [],
+        brokers=[] if broker is None else [broker],
         measures={
             "offset_ms": offset,
             "kind": kind,
@@ -58,7 +58,7 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
             "uncertainty_ms": row["uncertainty_ms"],
             "drift_ppm": row.get("drift_ppm"),
             "steps": [
-                {"at": iso_time(step["at"]), "ms": step["ms"]} for step in row.get("steps") or ()
+                {"at": to_iso(step["at"]), "ms": step["ms"]} for step in row.get("steps") or ()
             ],
             "node": node,
         },
@@ -66,9 +66,9 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
         f" times than in the logs of other nodes{_sentence(row, kind)}."
         " All times here are corrected for it.",
         actions=[
-            f"chronyc tracking   # on the host of {word(node)}: is its clock kept right?"
+            f"chronyc tracking   # on the host of {quote(node)}: is its clock kept right?"
             if kind != "zone"
-            else f"timedatectl   # on the host of {word(node)}: which time zone do its logs use?",
+            else f"timedatectl   # on the host of {quote(node)}: which time zone do its logs use?",
             "Let the clock be slewed, not set: time that jumps ends sessions and rolls segments.",
         ],
         why=_why(limits, row, kind),
@@ -100,12 +100,12 @@ def _examples(context: DetectionContext, row: Mapping[str, Any]) -> list[dict[st
     mine = pc.field("node") == row["node"]
     news = mine & pc.field("telling").is_null()
     for kind in _TOLD:
-        seen = context.first(kind, _SHOWN, news)
-        course = context.past.clocks.models.get(row["node"])
+        seen = context.first_events(kind, _SHOWN, news)
+        course = context.history.clocks.models.get(row["node"])
         if seen and course and course.steps:
             zone = row["zone_shift_minutes"] * MINUTE
-            turn = pa.scalar(course.steps[-1].high + zone, pa.timestamp("us", "UTC"))
-            after = context.first(kind, _SHOWN // 2, news & (pc.field("ts") > turn))
+            turn = to_arrow_timestamp(course.steps[-1].high + zone)
+            after = context.first_events(kind, _SHOWN // 2, news & (pc.field("ts") > turn))
             seen = seen[: _SHOWN - len(after)] + [one for one in after if one not in seen]
         if seen:
             return seen
@@ -119,7 +119,7 @@ def _title(row: Mapping[str, Any]) -> str:
     if steps:
         parts += [
             f"set {'forward' if step['ms'] > 0 else 'back'} by {_seconds(step['ms'])} at"
-            f" {iso_time(step['at'])[11:19]}"
+            f" {to_iso(step['at'])[11:19]}"
             for step in steps
         ]
     elif not zone or abs(offset) >= _MENTIONED_MS:

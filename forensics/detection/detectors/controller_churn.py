@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.kafka_cli import word
+from forensics.detection.kafka_cli import quote
 from forensics.history.nodes.controller_terms import ControllerTerm
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -20,20 +20,20 @@ _NAMED = 5
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each run of changes that come closely one after the other."""
     limits = context.limits[NAME]
-    reigns = context.past.lanes.controllers
+    reigns = context.history.lanes.controllers
     if len(reigns) <= limits["changes"]:
         return
     stops = [(row["node"], row["at"]) for row in context.events("process_stopping")]
     changes = [
         (before, after)
         for before, after in zip(reigns, reigns[1:], strict=False)
-        if (before[1] != after[1] or _fell(context, before, after[2].begin))
-        and not _planned(context, stops, before, after[2].begin)
+        if (before.controller != after.controller or _fell(context, before, after.span.begin))
+        and not _planned(context, stops, before, after.span.begin)
     ]
     run: list[tuple[ControllerTerm, ControllerTerm]] = []
     for change in [*changes, None]:
         far = change is None or (
-            run and change[1][2].begin - run[0][1][2].begin > limits["window"] * SECOND
+            run and change[1].span.begin - run[0][1].span.begin > limits["window"] * SECOND
         )
         if far and len(run) >= limits["changes"]:
             yield _finding(context, run)
@@ -44,10 +44,10 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 
 def _fell(context: DetectionContext, before: ControllerTerm, moment: int) -> bool:
     """Whether who was in office died meanwhile: it is another office when the same node has it."""
-    _, owner, span = before
+    owner, span = before.controller, before.span
     return any(
         one.broker == owner and one.kind == "crash" and span.begin < one.begin <= moment
-        for one in context.away
+        for one in context.absences
     )
 
 
@@ -55,16 +55,18 @@ def _planned(
     context: DetectionContext, stops: Sequence[tuple[str, int]], before: ControllerTerm, moment: int
 ) -> bool:
     """Whether who was in office was being stopped on purpose: then another one must follow."""
-    node, owner, _ = before
+    node, owner = before.node, before.controller
     near = context.limits[NAME]["near"] * SECOND
     # A start that fails stops, too: by then the office was lost.
-    dead = [one for one in context.away if one.broker == owner and one.kind == "crash"]
+    dead = [one for one in context.absences if one.broker == owner and one.kind == "crash"]
     told = [
         at
         for one, at in stops
         if one == node and not any(d.begin <= at <= (d.end or at) for d in dead)
     ]
-    told += [one.begin for one in context.away if one.broker == owner and one.kind == "controlled"]
+    told += [
+        one.begin for one in context.absences if one.broker == owner and one.kind == "controlled"
+    ]
     # What comes after the change did not bring it about, but for clocks that are a little off.
     return any(-_BLUR <= moment - at <= near for at in told)
 
@@ -73,11 +75,11 @@ def _finding(
     context: DetectionContext, run: list[tuple[ControllerTerm, ControllerTerm]]
 ) -> Finding:
     limits = context.limits[NAME]
-    spans = [after[2] for _, after in run]
+    spans = [after.span for _, after in run]
     begin, end = spans[0].begin, spans[-1].begin
     evidence = [place for span in spans for place in span.evidence]
     confidence, reason = context.confidence(begin, end, evidence, stated=True)
-    lost = [before[0] for before, _ in run]
+    lost = [before.node for before, _ in run]
     often, times = Counter(lost).most_common(1)[0]
     return Finding(
         detector=NAME,
@@ -97,7 +99,7 @@ def _finding(
         + (f" {often} lost the office {times} times." if times > 1 else ""),
         actions=[
             f"{context.commands.controller()}   # who is it now, and since which epoch?",
-            _LOOK.format(nodes=", ".join(word(one) for one in sorted(set(lost))[:_NAMED])),
+            _LOOK.format(nodes=", ".join(quote(one) for one in sorted(set(lost))[:_NAMED])),
         ],
         why=f"{len(run)} changes within {round((end - begin) / SECOND)} s that no planned stop"
         f" explains; {limits['changes']} within {limits['window']} s are churn",

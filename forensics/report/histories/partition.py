@@ -38,6 +38,7 @@ from forensics.report.histories.phrases import (
     format_time,
     summarise_partition,
 )
+from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Row, RunOutput
 
 # Rules of lines that only the leader writes, of an ISR that it asked for and got.
@@ -305,7 +306,6 @@ CUTS = (
 )  # fmt: skip
 BREACHES = ("invariant", "detail", "leader_epoch", "partition_epoch", "started_at", "count",
             "alone", "evidence")  # fmt: skip
-BOUNDS = ("lost_from", "lost_to", "lost_records_min", "lost_records_max")
 PROOFS = 6
 
 
@@ -360,37 +360,38 @@ def losses(
 ) -> Iterator[OrderedStep]:
     """Tell what the findings say was lost, at the leader epoch by which it was lost."""
     for finding in run.findings:
-        rows = finding.measures.get("partitions")
-        for row in rows if isinstance(rows, list) else ():
-            if not isinstance(row, dict) or row.get("partition") != name or "lost_from" not in row:
+        for loss in finding.losses:
+            if loss.partition != name:
                 continue
-            epoch = row.get("leader_epoch")
+            epoch = loss.leader_epoch
             at = finding.start_ms if epoch is None else begun.get(epoch, finding.start_ms)
             word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w.])")
             proofs = [one for one in finding.evidence if word.search(one.text)]
-            facts: dict[str, Any] = {key: row[key] for key in sorted(row) if key != "partition"}
+            facts = dict(sorted(loss.to_json().items()))
+            del facts["partition"]
             step = Step(
-                "loss", at, f"{_lost(row)} (finding {finding.id}, {finding.confidence})",
+                "loss", at, f"{_lost(loss)} (finding {finding.id}, {finding.confidence})",
                 evidence=tuple(Location(one.file, one.line) for one in proofs[:PROOFS]),
                 facts=facts | {"finding": finding.id, "confidence": finding.confidence},
             )  # fmt: skip
             yield OrderedStep(first if at is None else at, 6, step)
 
 
-def _lost(row: Row) -> str:
+def _lost(loss: PartitionLoss) -> str:
     """Say how much was lost, as far as it is bounded."""
-    start, end, least, most = (row.get(bound) for bound in BOUNDS)
+    start, end = loss.lost_from, loss.lost_to
+    least, most = loss.lost_records_min, loss.lost_records_max
     if most == 0:
         return "loss: none, no record stood beyond the new leader's log"
     if most is None and not least:
         return "loss: possible, no line bounds it"
-    where = f" from offset {start:,}" if isinstance(start, int) else ""
-    where += f" to {end - 1:,}" if isinstance(end, int) else ""
+    where = f" from offset {start:,}" if start is not None else ""
+    where += f" to {end - 1:,}" if end is not None else ""
     if most is None:
         return f"loss: at least {count(least, 'record')}{where}, no upper bound"
     if least == most:
         return f"loss: {count(most, 'record')}{where}"
-    return f"loss: {least or 0:,} to {count(most, 'record')}{where}"
+    return f"loss: {least:,} to {count(most, 'record')}{where}"
 
 
 LEADERSHIP = (

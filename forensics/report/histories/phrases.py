@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from forensics.lib.formatting import LEVELS, count, duration, time_text
+from forensics.lib.formatting import count, duration, time_text
 from forensics.report.histories.model import ShownTime, Step
+from forensics.run_output.findings import WORST_FIRST
 
 
 def format_time(at: int | None, after: int | None = None) -> str:
     """Say a time to the millisecond; the date is left out where it is that of `after`.
 
-    >>> moment(1500, 0)
+    >>> format_time(1500, 0)
     '00:00:01.500'
     """
     text = time_text(at, exact=True)
@@ -26,7 +27,7 @@ def format_time(at: int | None, after: int | None = None) -> str:
 def describe_end(step: Step, shown: ShownTime) -> str:
     """Say when a step ended and how long it lasted, or what is not known of that.
 
-    >>> until(Step("isr", 0, "", 1500, "known"), Shown(0, 9000))
+    >>> describe_end(Step("isr", 0, "", 1500, "known"), ShownTime(0, 9000))
     'until 00:00:01.500 (1.5 s)'
     """
     if step.end_kind == "moment":
@@ -50,7 +51,7 @@ def describe_end(step: Step, shown: ShownTime) -> str:
 def describe_leader(leader: int | None) -> str:
     """Say who leads.
 
-    >>> who(2), who(-1), who(None)
+    >>> describe_leader(2), describe_leader(-1), describe_leader(None)
     ('broker 2', 'nobody', 'not known')
     """
     if leader is None:
@@ -61,7 +62,7 @@ def describe_leader(leader: int | None) -> str:
 def format_ids(brokers: Sequence[int] | None) -> str:
     """List brokers.
 
-    >>> ids([1, 2]), ids([]), ids(None)
+    >>> format_ids([1, 2]), format_ids([]), format_ids(None)
     ('1,2', 'none', 'not known')
     """
     if brokers is None:
@@ -74,7 +75,7 @@ def describe_election(
 ) -> str:
     """Say how a leader came to lead, and whether a committed record could be lost by it.
 
-    >>> election("controlled_shutdown", 2, clean=True)
+    >>> describe_election("controlled_shutdown", 2, clean=True)
     'controlled shutdown, clean'
     """
     # The kind of an epoch without a leader is the kind of its loss.
@@ -94,7 +95,7 @@ def describe_election(
 def format_ranges(numbers: Sequence[int]) -> str:
     """Say sorted numbers, what follows without a gap as a range.
 
-    >>> runs([0, 1, 2, 3, 7, 9, 10])
+    >>> format_ranges([0, 1, 2, 3, 7, 9, 10])
     '0 to 3, 7, 9, 10'
     """
     found: list[list[int]] = []
@@ -251,5 +252,5 @@ def _findings(steps: Sequence[Step]) -> list[str]:
     levels = Counter(step.facts["severity"] for step in steps if step.kind == "finding")
     if not levels:
         return ["no finding names it"]
-    worst = ", ".join(f"{levels[level]} {level}" for level in LEVELS if levels[level])
+    worst = ", ".join(f"{levels[level]} {level}" for level in WORST_FIRST if levels[level])
     return [f"{count(sum(levels.values()), 'finding')} ({worst})"]

@@ -136,7 +136,7 @@ def test_a_timeline_longer_than_memory_is_in_order_too(
     unclean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = list(event_stream.stream_events(load_run(unclean), events=True))
-    monkeypatch.setattr(event_stream, "HELD", 7)
+    monkeypatch.setattr(event_stream, "MAX_ROWS_IN_MEMORY", 7)
 
     assert list(event_stream.stream_events(load_run(unclean), events=True)) == whole
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from forensics.detection import verdict
-from forensics.detection.registry import find
+from forensics.detection.registry import detect
 from forensics.events.packs import load_rule_set
 from forensics.run_output.findings import write_findings
 from forensics.sandbox import run_archives
-
-__all__ = ["SAMPLES", "run_postmortem"]
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 
@@ -19,8 +17,8 @@ def run_postmortem(sample: str, out: Path) -> Path:
     """Read a recording and leave what a postmortem of it leaves, but for the page."""
     logs = next(one for one in (SAMPLES / sample).iterdir() if one.name.startswith("logs"))
     trial = run_archives([str(logs)], out)
-    answers = find(trial.tables, trial.past)
-    document = verdict.document(
+    answers = detect(trial.tables, trial.past)
+    document = verdict.build_findings_document(
         trial.tables, trial.files.values(), trial.past.clocks, answers, load_rule_set([])
     )
     write_findings(document, out / "findings.json")
