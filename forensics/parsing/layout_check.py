@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
 
@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from forensics.errors import Problem, duplicate_ids
 from forensics.ingest.record_splitter import RecordSplitter
+from forensics.lib.time_units import to_datetime
 from forensics.lib.yaml_with_lines import line_of, line_of_refused
 from forensics.parsing.entries import group_layouts, group_signatures, parse_records
 from forensics.parsing.layouts import Layout
 
 _ENTRY = ("time", "level", "logger", "message", "client")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def check_layouts(layouts: tuple[Layout, ...]) -> Iterator[Problem]:
@@ -72,7 +72,7 @@ def number_lines(lines: Sequence[str]) -> dict[int, str]:
 def to_rows(entries: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     """Give entries as plain values, with `time` beside them."""
     for row in entries.to_pylist():
-        row["time"] = None if row["ts"] is None else _EPOCH + timedelta(microseconds=row["ts"])
+        row["time"] = None if row["ts"] is None else to_datetime(row["ts"])
         for name in ("level", "logger", "message", "client"):
             row[name] = None if row[name] is None else row[name].decode("utf-8", "replace")
         yield row

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +25,7 @@ import pyarrow.compute as pc
 
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
-from forensics.lib.time_units import DAY
+from forensics.lib.time_units import DAY, to_datetime
 from forensics.quality.expectations import TABLES
 from forensics.run_output.findings import Finding
 from forensics.run_output.reader import Tables
@@ -176,11 +175,7 @@ def _moments(one: FileAccount) -> Iterator[int]:
 
 def _year(one: FileAccount) -> int | None:
     first = min(_moments(one), default=None)
-    return None if first is None else _moment(first).year
-
-
-def _moment(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / 1e6, UTC)
+    return None if first is None else to_datetime(first).year
 
 
 def _ahead(accounts: Sequence[FileAccount], run: GateInput) -> list[float | None]:

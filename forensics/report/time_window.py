@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from forensics.detection.verdict import INCIDENT, decide_verdict
 from forensics.errors import ForensicsError
+from forensics.history.log_coverage import LACKING_STATES
 from forensics.lib.formatting import count, parse_millis, span_text, time_text
+from forensics.lib.time_units import MILLISECOND, to_arrow_timestamp, to_iso
 from forensics.lib.time_zone import current_zone
 from forensics.report.histories.selection import TIME_OF_DAY, parse_time
-from forensics.run_output.reader import INCIDENT_SEVERITIES, RunOutput, corrected_times
+from forensics.run_output.reader import RunOutput, corrected_times
 
 Span = tuple[int, int]
-# With less than this share of lines in a known layout, silence proves nothing.
-MAX_UNPARSED_SHARE = 0.5
-HIDING_STATES = ("missing", "rotated", "hidden")
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,15 @@ class WindowedRun(RunOutput):
             around = max(
                 (one.max_offset(start, end) for one in self.clock_corrections.values()), default=0
             )
-            return (ds.field("ts") >= _at(start - around)) & (ds.field("ts") <= _at(end + around))
+            return (ds.field("ts") >= to_arrow_timestamp((start - around) * MILLISECOND)) & (
+                ds.field("ts") <= to_arrow_timestamp((end + around) * MILLISECOND)
+            )
         if "started_at" not in have:
             return None
         begun = ds.field("started_at")
-        reaches = begun.is_null() | (begun <= _at(end))
+        reaches = begun.is_null() | (begun <= to_arrow_timestamp(end * MILLISECOND))
         over = ds.field("ended_at") if "ended_at" in have else begun
-        return reaches & (over.is_null() | (over >= _at(start)))
+        return reaches & (over.is_null() | (over >= to_arrow_timestamp(start * MILLISECOND)))
 
     def _exact(self, name: str, read: pa.Table) -> pa.Table:
         if name != "events" or not self.clock_corrections or not read.num_rows:
@@ -136,7 +138,7 @@ def narrow_run(run: RunOutput, span: Span) -> WindowedRun:
     kept = {one.get("id") for one in findings}
     document = dict(run.document) | {
         "findings": findings,
-        "window": {"from": _iso(span[0]), "to": _iso(span[1])},
+        "window": {"from": to_iso(span[0] * MILLISECOND), "to": to_iso(span[1] * MILLISECOND)},
         "whole_window": run.document.get("window"),
     }
     for name, rows in (("chains", _chains(run, kept)), ("detectors", _outcomes(run, findings))):
@@ -145,26 +147,23 @@ def narrow_run(run: RunOutput, span: Span) -> WindowedRun:
     seen = WindowedRun(run.folder, document, run, span)
     verdict = _verdict(seen)
     first = str(findings[0].get("title") or "") if findings else "Nothing"
-    words = first if verdict == "incident" else f"{count(len(findings), 'finding')} in this window."
+    words = first if verdict == INCIDENT else f"{count(len(findings), 'finding')} in this window."
     return WindowedRun(run.folder, document | {"verdict": verdict, "summary": words}, run, span)
 
 
 def _verdict(seen: WindowedRun) -> str:
-    if any(finding.severity in INCIDENT_SEVERITIES for finding in seen.findings):
-        return "incident"
-    whole = seen.whole.document.get("verdict")
-    if whole != "incident":
-        return str(whole)
-    # The run had an incident elsewhere, so nobody asked yet whether silence means anything here.
-    lines = sum(row["lines"] for row in seen.files)
-    loose = sum(row["unparsed_lines"] for row in seen.files)
-    known = seen.count_rows("leadership", ds.field("how") == "observed")
+    # Where the run had an incident elsewhere, nobody asked yet what silence in the window means.
     lacks = seen.has_table("coverage") and seen.count_rows(
-        "coverage", ds.field("state").isin(HIDING_STATES)
+        "coverage", ds.field("state").isin(LACKING_STATES)
     )
-    broken = any(row["damaged"] for row in seen.files)
-    blind = not lines or not known or broken or lacks or loose > lines * MAX_UNPARSED_SHARE
-    return "cannot_tell" if blind else "clear"
+    verdict = decide_verdict(
+        (finding.severity for finding in seen.findings),
+        seen.files,
+        knows_leaders=seen.count_rows("leadership", ds.field("how") == "observed") > 0,
+        lacks_logs=lacks > 0,
+    )
+    whole = str(seen.whole.document.get("verdict"))
+    return verdict if INCIDENT in (verdict, whole) else whole
 
 
 def _overlaps(finding: Mapping[str, Any], span: Span) -> bool:
@@ -197,12 +196,3 @@ def _both(one: ds.Expression | None, other: ds.Expression | None) -> ds.Expressi
     if one is None or other is None:
         return other if one is None else one
     return one & other
-
-
-def _at(ms: int) -> pa.Scalar:
-    return pa.scalar(ms * 1000, pa.timestamp("us", tz="UTC"))
-
-
-def _iso(ms: int) -> str:
-    moment = pa.scalar(ms, pa.timestamp("ms", tz="UTC")).as_py()
-    return str(moment.isoformat(timespec="milliseconds")).replace("+00:00", "Z")

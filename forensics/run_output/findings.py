@@ -8,16 +8,82 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from forensics.lib.formatting import LEVELS
 from forensics.lib.time_units import SECOND, to_iso
 
-SEVERITIES = LEVELS[::-1]
+# From the least to the worst, and the other way round.
+SEVERITIES = ("info", "low", "medium", "high", "critical")
+WORST_FIRST = SEVERITIES[::-1]
+# Any finding as bad as these makes the verdict an incident.
+INCIDENT_SEVERITIES = frozenset(SEVERITIES[2:])
 CONFIDENCES = ("possible", "likely", "confirmed")
 _MAX_EVIDENCE = 40
+
+
+@dataclass(frozen=True)
+class PartitionLoss:
+    """Records that one partition lost as its leader changed; null is what no line bounds."""
+
+    partition: str = ""
+    # the leader that took over
+    leader_epoch: int | None = None
+    leader: int | None = None
+    # offsets: the first that was lost, and the one behind the last
+    lost_from: int | None = None
+    lost_to: int | None = None
+    lost_records_min: int = 0
+    lost_records_max: int | None = None
+    # ISO times between which the lost records were written
+    written_from: str | None = None
+    written_to: str | None = None
+    check: str = ""
+    note: str = ""
+    # after an unclean election only
+    previous_leader: int | None = None
+    acknowledged_min: int | None = None
+    acknowledged_max: int | None = None
+    manner: str | None = None
+    also_cut: Sequence[Mapping[str, Any]] = ()
+    # after a clean change of leader only: the brokers that cut their logs
+    cut_on: Sequence[int] | None = None
+    below_high_watermark: int | None = None
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> PartitionLoss:
+        """Read an entry of findings.json; a value of another type counts as missing."""
+        types = _LOSS_TYPES.items()
+        return cls(**{name: row[name] for name, kind in types if isinstance(row.get(name), kind)})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as it stands in findings.json."""
+        left_out = set(_UNCLEAN_ONLY if self.cut_on is not None else _CLEAN_ONLY)
+        left_out |= {name for name in ("note", "also_cut") if not getattr(self, name)}
+        return {name: getattr(self, name) for name in _LOSS_TYPES if name not in left_out}
+
+
+def total_loss(losses: Sequence[PartitionLoss]) -> tuple[int, int | None]:
+    """Return how many records were lost at least, and at most; null where one has no bound."""
+    most = [loss.lost_records_max for loss in losses]
+    known = [number for number in most if number is not None]
+    least = sum(loss.lost_records_min for loss in losses)
+    return least, sum(known) if len(known) == len(most) else None
+
+
+_UNCLEAN_ONLY = ("previous_leader", "acknowledged_min", "acknowledged_max", "manner", "also_cut")
+_CLEAN_ONLY = ("cut_on", "below_high_watermark")
+_TEXTS = ("partition", "written_from", "written_to", "check", "note", "manner")
+_LOSS_TYPES = {
+    one.name: str if one.name in _TEXTS else list if one.name in ("also_cut", "cut_on") else int
+    for one in fields(PartitionLoss)
+}
+
+
+def severity_rank(severity: object) -> int:
+    """Return the place of a severity among all, the worst first; an unknown one comes last."""
+    return WORST_FIRST.index(severity) if severity in WORST_FIRST else len(WORST_FIRST)
 
 
 @dataclass(frozen=True)
@@ -35,6 +101,8 @@ class Finding:
     partitions: Sequence[str] = ()
     clients: Sequence[str] = ()
     measures: Mapping[str, Any] = field(default_factory=dict)
+    # what each partition lost; saved among the measures, as `partitions`
+    losses: Sequence[PartitionLoss] = ()
     explanation: str = ""
     actions: Sequence[str] = ()
     # the thresholds that were passed and by how much, the reason of the confidence, and other
@@ -62,6 +130,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as an object of findings.json."""
+        losses = {"partitions": [loss.to_json() for loss in self.losses]} if self.losses else {}
         return {
             "id": self.id,
             "detector": self.detector,
@@ -73,7 +142,7 @@ class Finding:
             "brokers": sorted(self.brokers),
             "partitions": sorted(self.partitions, key=_by_number),
             "clients": sorted(self.clients),
-            "measures": dict(self.measures),
+            "measures": {**self.measures, **losses},
             "evidence": _evidence(self.evidence),
             "explanation": self.explanation,
             "actions": list(self.actions),
@@ -89,11 +158,6 @@ def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(
         findings, key=lambda found: (severity_rank(found.severity), found.begin // 1000, found.id)
     )
-
-
-def severity_rank(severity: object) -> int:
-    """Return the place of a severity, 0 for the worst; an unknown one is last."""
-    return LEVELS.index(severity) if severity in LEVELS else len(LEVELS)
 
 
 def _evidence(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -73,7 +73,7 @@ def test_cuts_that_are_not_looked_at_are_told_of(most: int, unread: int, tmp_pat
     found = list(truncation.find(reading(most, "truncation", case(tmp_path, cuts=rows))))
 
     assert len(found) == 2
-    assert sum(len(one.measures["partitions"]) for one in found) == 6 - unread
+    assert sum(len(one.losses) for one in found) == 6 - unread
     for one in found:
         assert one.measures["cuts_not_looked_at"] == unread
         assert (f"{unread} further rows of tables/cuts" in one.explanation) is (unread > 0)

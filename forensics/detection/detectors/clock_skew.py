@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import quote
-from forensics.lib.time_units import MINUTE, to_iso
+from forensics.lib.node_ids import broker_id
+from forensics.lib.time_units import MINUTE, to_arrow_timestamp, to_iso
 from forensics.run_output.findings import Finding
 
 NAME = "clock-skew"
@@ -39,7 +39,7 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
         return
     off = abs(offset) >= context.limits[NAME]["medium"] * 1000
     kind = "step" if row.get("kind") == "step" else "zone" if zone and not off else "drift"
-    digits = node.rpartition("-")[2]
+    broker = broker_id(node)
     limits = context.limits[NAME]
     confidence, reason = _sure(row, off=off)
     yield Finding(
@@ -50,7 +50,7 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
         begin=seen[0]["at"],
         end=seen[-1]["at"],
         evidence=seen,
-        brokers=[int(digits)] if node.startswith("broker-") and digits.isdigit() else [],
+        brokers=[] if broker is None else [broker],
         measures={
             "offset_ms": offset,
             "kind": kind,
@@ -104,7 +104,7 @@ def _examples(context: DetectionContext, row: Mapping[str, Any]) -> list[dict[st
         course = context.history.clocks.models.get(row["node"])
         if seen and course and course.steps:
             zone = row["zone_shift_minutes"] * MINUTE
-            turn = pa.scalar(course.steps[-1].high + zone, pa.timestamp("us", "UTC"))
+            turn = to_arrow_timestamp(course.steps[-1].high + zone)
             after = context.first_events(kind, _SHOWN // 2, news & (pc.field("ts") > turn))
             seen = seen[: _SHOWN - len(after)] + [one for one in after if one not in seen]
         if seen:

@@ -27,13 +27,13 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     changes = [
         (before, after)
         for before, after in zip(reigns, reigns[1:], strict=False)
-        if (before[1] != after[1] or _fell(context, before, after[2].begin))
-        and not _planned(context, stops, before, after[2].begin)
+        if (before.controller != after.controller or _fell(context, before, after.span.begin))
+        and not _planned(context, stops, before, after.span.begin)
     ]
     run: list[tuple[ControllerTerm, ControllerTerm]] = []
     for change in [*changes, None]:
         far = change is None or (
-            run and change[1][2].begin - run[0][1][2].begin > limits["window"] * SECOND
+            run and change[1].span.begin - run[0][1].span.begin > limits["window"] * SECOND
         )
         if far and len(run) >= limits["changes"]:
             yield _finding(context, run)
@@ -44,7 +44,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 
 def _fell(context: DetectionContext, before: ControllerTerm, moment: int) -> bool:
     """Whether who was in office died meanwhile: it is another office when the same node has it."""
-    _, owner, span = before
+    owner, span = before.controller, before.span
     return any(
         one.broker == owner and one.kind == "crash" and span.begin < one.begin <= moment
         for one in context.absences
@@ -55,7 +55,7 @@ def _planned(
     context: DetectionContext, stops: Sequence[tuple[str, int]], before: ControllerTerm, moment: int
 ) -> bool:
     """Whether who was in office was being stopped on purpose: then another one must follow."""
-    node, owner, _ = before
+    node, owner = before.node, before.controller
     near = context.limits[NAME]["near"] * SECOND
     # A start that fails stops, too: by then the office was lost.
     dead = [one for one in context.absences if one.broker == owner and one.kind == "crash"]
@@ -75,11 +75,11 @@ def _finding(
     context: DetectionContext, run: list[tuple[ControllerTerm, ControllerTerm]]
 ) -> Finding:
     limits = context.limits[NAME]
-    spans = [after[2] for _, after in run]
+    spans = [after.span for _, after in run]
     begin, end = spans[0].begin, spans[-1].begin
     evidence = [place for span in spans for place in span.evidence]
     confidence, reason = context.confidence(begin, end, evidence, stated=True)
-    lost = [before[0] for before, _ in run]
+    lost = [before.node for before, _ in run]
     often, times = Counter(lost).most_common(1)[0]
     return Finding(
         detector=NAME,

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, by_time
 from forensics.detection.kafka_cli import quote
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.lib.node_ids import broker_id
 from forensics.run_output.findings import Finding
 
 NAME = "disk-failure"
@@ -123,8 +124,7 @@ def _seen(context: DetectionContext, one: EventSession) -> Finding:
 
 def _broker(node: str | None, one: EventSession) -> int | None:
     named = one.values("broker")
-    digits = (node or "").rpartition("broker-")[2]
-    return named[0] if named else int(digits) if digits.isdecimal() else None
+    return named[0] if named else broker_id(node)
 
 
 def _error(one: EventSession) -> str | None:

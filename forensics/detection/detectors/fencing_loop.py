@@ -15,6 +15,7 @@ from forensics.detection.shared.broker_absences import (
 )
 from forensics.detection.shared.process_stalls import find_stalls
 from forensics.history.nodes.broker_states import Absence
+from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -68,7 +69,7 @@ def _stood_still(context: DetectionContext) -> list[tuple[str, int, int]]:
 def _hung(run: Sequence[Absence], still: Sequence[tuple[str, int, int]]) -> int:
     """Count the fences that a pause of the broker's own process explains."""
     return sum(
-        any(node == f"broker-{one.broker}" and a <= one.begin <= b for node, a, b in still)
+        any(node == broker_node(one.broker) and a <= one.begin <= b for node, a, b in still)
         for one in run
     )
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.lib.node_ids import broker_ids
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -46,9 +47,7 @@ def _finding(context: DetectionContext, one: EventSession) -> Finding:
         begin=one.begin,
         end=one.end,
         evidence=one.first,
-        brokers=sorted(
-            int(end) for node in nodes if (end := node.rpartition("broker-")[2]).isdecimal()
-        ),
+        brokers=sorted(broker_ids(nodes)),
         partitions=partitions,
         measures={
             "topic": topic,

@@ -9,6 +9,7 @@ from itertools import groupby
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import quote
 from forensics.detection.shared.process_stalls import ProcessStall, find_stalls
+from forensics.lib.node_ids import broker_ids
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -72,11 +73,7 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, host: bo
         begin=begin,
         end=end,
         evidence=evidence,
-        brokers=sorted(
-            int(digits)
-            for node in nodes
-            if node.startswith("broker-") and (digits := node.rpartition("-")[2]).isdigit()
-        ),
+        brokers=sorted(broker_ids(nodes)),
         measures={
             "node": ", ".join(nodes),
             "longest_ms": round(longest * 1000),

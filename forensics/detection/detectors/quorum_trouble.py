@@ -10,7 +10,6 @@ from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
 from forensics.detection.shared.broker_absences import (
     absences_of,
-    is_silent,
     no_quorum_absences,
     session_timeout,
 )
@@ -101,12 +100,12 @@ def _leaderless(context: DetectionContext, search: Outage) -> Finding:
 def _led_elsewhere(context: DetectionContext, search: Outage) -> bool:
     """Whether another node led all the while, and its log goes on: only some were cut off."""
     return any(
-        span.state == "active"
-        and node not in search.nodes
-        and span.begin <= search.begin
-        and (span.end is None or span.end >= search.last_seen)
-        and not is_silent(context, node, search.begin, search.end)
-        for node, _, span in context.history.lanes.terms.terms
+        term.span.state == "active"
+        and term.node not in search.nodes
+        and term.span.begin <= search.begin
+        and (term.span.end is None or term.span.end >= search.last_seen)
+        and not context.is_silent(term.node, search.begin, search.end)
+        for term in context.history.lanes.terms.terms
     )
 
 

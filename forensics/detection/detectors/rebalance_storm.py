@@ -11,14 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
-from forensics.detection.shared.event_sessions import EVIDENCE_COLUMNS, EventSession, find_sessions
-from forensics.lib.time_units import SECOND
+from forensics.detection.shared.event_sessions import (
+    EVIDENCE_COLUMNS,
+    EventSession,
+    find_sessions,
+)
+from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
 
 # Parts of what a coordinator or a member gives as reason; the first that fits counts.
@@ -230,7 +233,7 @@ def _moves(context: DetectionContext, storms: Sequence[Storm]) -> None:
     moment = pc.field("started_at")
     begin, end = min(one[0] for one in spans), max(one[1] for one in spans)
     where = pc.field("topic").isin(sorted({topic for topic, _ in homes}))
-    where &= (moment >= _moment(begin)) & (moment <= _moment(end))
+    where &= (moment >= to_arrow_timestamp(begin)) & (moment <= to_arrow_timestamp(end))
     columns = ["topic", "partition", "leader", "previous_leader", "started_at"]
     for row in context.each("leadership", where, columns):
         if row["leader"] == row["previous_leader"] or row["previous_leader"] is None:
@@ -397,7 +400,3 @@ def _doubts(one: Storm) -> list[str]:
     if one.members > 1 and one.failures <= one.members:
         found.append("A deploy that replaces every member several times looks the same.")
     return found
-
-
-def _moment(micros: int) -> pa.Scalar:
-    return pa.scalar(micros, pa.timestamp("us", tz="UTC"))

@@ -15,6 +15,7 @@ from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import BROKERS
 from forensics.detection.shared.event_sessions import Outage, Recoveries, find_outages
 from forensics.detection.shared.process_stalls import find_stalls
+from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -84,7 +85,7 @@ def sessions(context: DetectionContext) -> Iterator[Sessions]:
     joined = [one for one in rows if one["kind"] == "brokers_joined"]
     for node in sorted({one["node"] for one in rows if roles.get(one["node"]) == "broker"}):
         mine = [one for one in rows if one["node"] == node and one["kind"] != "brokers_joined"]
-        broker = _number(node)
+        broker = broker_id(node)
         others = [one["at"] for one in joined if one["broker"] == broker]
         own = [one["at"] for one in mine if one["kind"].startswith("broker_")
                and one["broker"] in (None, broker)]  # fmt: skip
@@ -141,11 +142,6 @@ def _told_starts(between: int, refused: int) -> int:
 
 def _first(moments: Sequence[int], after: int, until: int | None) -> int | None:
     return next((at for at in moments if at >= after and (until is None or at < until)), None)
-
-
-def _number(node: str | None) -> int | None:
-    digits = (node or "").rpartition("-")[2]
-    return int(digits) if digits.isdigit() else None
 
 
 NAME = "session-expiry"

@@ -12,14 +12,13 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, group_by_gap, partition_name
-from forensics.detection.kafka_cli import check_command
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import to_iso
-from forensics.run_output.findings import Finding
+from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 
 NAME = "truncation"
 _SHOWN = 20
 _OF_QUORUM = ["__cluster_metadata", "@metadata"]
-Entry = dict[str, Any]
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
@@ -30,9 +29,9 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     clean &= ~pc.field("topic").isin(_OF_QUORUM)
     unread = context.count_beyond("cuts", limits["most"], clean)
     for group in group_by_gap(context.first_rows("cuts", limits["most"], clean), limits["stroke"]):
-        losses = [_entry(rows) for rows in _by_epoch(group)]
+        losses = [(_loss(context, rows), rows) for rows in _by_epoch(group)]
         for deep in (True, False):
-            part = [loss for loss in losses if (loss[0]["below_high_watermark"] > 0) is deep]
+            part = [one for one in losses if bool(one[0].below_high_watermark) is deep]
             if part:
                 yield _finding(context, part, unread, deep=deep)
 
@@ -46,7 +45,7 @@ def _by_epoch(group: Sequence[Row]) -> Iterator[list[Row]]:
     yield from (found[key] for key in sorted(found))
 
 
-def _entry(rows: list[Row]) -> tuple[Entry, list[Row]]:
+def _loss(context: DetectionContext, rows: list[Row]) -> PartitionLoss:
     lost_from = min(row["cut_to"] for row in rows)
     ends = [row["log_end"] for row in rows if row["log_end"] is not None]
     deepest = max((row["high_watermark"] or 0) - row["cut_to"] for row in rows)
@@ -55,23 +54,23 @@ def _entry(rows: list[Row]) -> tuple[Entry, list[Row]]:
     last = max(ends, default=None)
     until = [row["written_to"] for row in rows if row["log_end"] == last and row["written_to"]]
     first = rows[0]
-    entry: Entry = {
-        "partition": partition_name(first),
-        "leader_epoch": first["leader_epoch"],
-        "leader": first["leader"],
-        "cut_on": sorted({row["broker"] for row in rows if row["broker"] is not None}),
-        "lost_from": lost_from,
-        "lost_to": last,
-        "lost_records_min": max(_least(row) for row in rows),
-        "lost_records_max": None if last is None else last - lost_from,
-        "below_high_watermark": max(0, deepest),
-        "written_from": to_iso(min(written)) if written else None,
-        "written_to": to_iso(min(until)) if until else None,
-        "check": check_command(first["topic"], first["partition"], first["leader_epoch"]),
-    }
-    if not ends:
-        entry["note"] = "no line says where the log ended before it was cut"
-    return entry, rows
+    return PartitionLoss(
+        partition=partition_name(first),
+        leader_epoch=first["leader_epoch"],
+        leader=first["leader"],
+        cut_on=sorted({row["broker"] for row in rows if row["broker"] is not None}),
+        lost_from=lost_from,
+        lost_to=last,
+        lost_records_min=max(_least(row) for row in rows),
+        lost_records_max=None if last is None else last - lost_from,
+        below_high_watermark=max(0, deepest),
+        written_from=to_iso(min(written)) if written else None,
+        written_to=to_iso(min(until)) if until else None,
+        check=context.commands.leader_epochs(
+            first["topic"], first["partition"], first["leader_epoch"]
+        ),
+        note="" if ends else "no line says where the log ended before it was cut",
+    )
 
 
 def _least(row: Row) -> int:
@@ -85,61 +84,57 @@ def _least(row: Row) -> int:
 
 
 def _finding(
-    context: DetectionContext, losses: list[tuple[Entry, list[Row]]], unread: int, *, deep: bool
+    context: DetectionContext,
+    part: list[tuple[PartitionLoss, list[Row]]],
+    unread: int,
+    *,
+    deep: bool,
 ) -> Finding:
-    entries = [entry for entry, _ in losses]
-    rows = [row for _, rows in losses for row in rows]
+    losses = [loss for loss, _ in part]
+    rows = [row for _, rows in part for row in rows]
+    least, most = total_loss(losses)
     limits = context.limits[NAME]
     begin, end = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
     known = all(row["unclean"] is False for row in rows)
     brokers = {row["broker"] for row in rows} | {row["leader"] for row in rows}
     evidence = context.read_lines(one for row in rows[:_SHOWN] for one in row["evidence"])
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
-    return Finding(
-        detector=NAME,
-        severity=str(limits["committed" if deep else "uncommitted"]),
-        confidence=confidence,
-        title=_title(entries, deep=deep, known=known),
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        limits["committed" if deep else "uncommitted"],
+        _title(losses, deep=deep, known=known),
+        begin,
+        end,
+        evidence,
         brokers=sorted(one for one in brokers if one is not None and one >= 0),
-        partitions=sorted({entry["partition"] for entry in entries}),
+        partitions=sorted({loss.partition for loss in losses}),
+        losses=losses,
         measures={
-            "partitions": entries,
-            "lost_records_min": sum(entry["lost_records_min"] for entry in entries),
-            "lost_records_max": _sum([entry["lost_records_max"] for entry in entries]),
+            "lost_records_min": least,
+            "lost_records_max": most,
             "cuts_not_looked_at": unread,
         },
         explanation=(_DEEP if deep else _PLAIN)
         + ("" if known else _OPEN)
         + (_UNREAD.format(unread) if unread else ""),
-        actions=_actions(entries, deep=deep),
-        why=_why(limits, entries, deep=deep),
-        reason=reason,
+        actions=_actions(losses, deep=deep),
+        why=_why(limits, losses, deep=deep),
         doubts=_DOUBTS_DEEP if deep else _DOUBTS,
     )
 
 
-def _why(limits: Mapping[str, Any], entries: Sequence[Entry], *, deep: bool) -> str:
-    deepest = max(entry["below_high_watermark"] for entry in entries)
+def _why(limits: Mapping[str, Any], losses: Sequence[PartitionLoss], *, deep: bool) -> str:
+    deepest = max(loss.below_high_watermark or 0 for loss in losses)
     how = f"up to {deepest:,} records below the high watermark" if deep else "none of it committed"
-    count = len({entry["partition"] for entry in entries})
+    count = len({loss.partition for loss in losses})
     return (
         f"logs of {count} partitions were cut, no two more than {limits['stroke']} s apart; {how}"
     )
 
 
-def _sum(numbers: Sequence[int | None]) -> int | None:
-    known = [one for one in numbers if one is not None]
-    return sum(known) if len(known) == len(numbers) else None
-
-
-def _title(entries: list[Entry], *, deep: bool, known: bool) -> str:
-    most = _sum([entry["lost_records_max"] for entry in entries])
-    least = sum(entry["lost_records_min"] for entry in entries)
-    count = len({entry["partition"] for entry in entries})
-    where = f"of {count} partition{'' if count == 1 else 's'}"
+def _title(losses: Sequence[PartitionLoss], *, deep: bool, known: bool) -> str:
+    least, most = total_loss(losses)
+    count = len({loss.partition for loss in losses})
+    where = f"of {quantity(count, 'partition')}"
     if most is None:
         much = f"At least {least:,} records" if least else "Nobody tells how many records"
     elif least == most:
@@ -171,9 +166,9 @@ _UNREAD = " {:,} further rows of tables/cuts were not looked at, so there may be
 _OPEN = " Not all leaders between are known: whether every election was clean cannot be told."
 
 
-def _actions(entries: list[Entry], *, deep: bool) -> list[str]:
-    checks = [str(entries[0]["check"])]
+def _actions(losses: Sequence[PartitionLoss], *, deep: bool) -> list[str]:
+    checks = [losses[0].check]
     if deep:
         return [*checks, "Look whether a disk lost writes, or a log was restored from a copy."]
-    topic = str(entries[0]["partition"]).rpartition("-")[0]
+    topic = losses[0].partition.rpartition("-")[0]
     return [*checks, f"If producers of {topic} must not lose records, let them use acks=all."]

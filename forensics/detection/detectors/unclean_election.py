@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,11 +21,13 @@ from forensics.detection.context import (
     Row,
     by_time,
     group_by_gap,
+    in_topics,
     partition_name,
 )
-from forensics.detection.kafka_cli import check_command
+from forensics.lib.formatting import quantity
+from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import to_iso
-from forensics.run_output.findings import Finding
+from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 
 LOSS_KINDS = (
     "partition_state",
@@ -41,74 +44,77 @@ LOSS_COLUMNS = (
 )  # fmt: skip
 
 
-def loss(
+def bound_loss(
     election: Row, previous: int | None, events: Sequence[Row], brokers: Mapping[str, int]
-) -> tuple[dict[str, Any], list[Row]]:
-    """Bound what one partition lost; gives the measures and the lines they come from.
+) -> tuple[PartitionLoss, list[Row]]:
+    """Bound what one partition lost, and return the lines that the bounds come from.
 
     `election` is the row of the unclean leader, `previous` the leader before, `events` those of the
     partition in order of time, `brokers` the broker of each node.
     """
     start, kept = election["started_at"], election["log_end"]
     old = [row for row in events if previous is not None and brokers.get(row["node"]) == previous]
-    cut = _cut(old, start)
-    own_end, seen_end, places = _old_end(old, start, cut)
+    cut = _find_cut(old, start)
+    own_end, seen_end, places = _find_old_end(old, start, cut)
     if previous == election["leader"]:
         # It comes back to lead what it led: its log is the one that is kept.
         own_end, cut = kept, None
     if cut is not None:
         places.append(cut)
         kept = cut["cut_to"] if kept is None else min(kept, cut["cut_to"])
-    entry = _bounds(election, previous, kept, own_end, seen_end)
-    entry |= _acknowledged(entry, old, None if cut is None else cut["at"])
-    entry |= _window(entry, old, start)
-    entry["manner"] = election.get("manner")
-    entry["check"] = check_command(
-        election["topic"], election["partition"], election["leader_epoch"]
+    lost_to, least, most, note = _bounds(kept, own_end, seen_end)
+    written_from, written_to = (
+        (None, None) if kept is None or most == 0 else _written_between(old, start, kept)
     )
-    tail = _tail(election, events, brokers)
-    if tail and entry["lost_records_max"] is not None:
+    tail, line = _find_tail(election, events, brokers)
+    if line is not None and most is not None:
         # Records of the unclean leader's own term went at the next change of leader. Whether they
         # belong to this loss is open, so they widen the upper bound only.
-        entry["also_cut"] = [row["entry"] for row in tail]
-        entry["lost_records_max"] += sum(row["entry"]["records"] for row in tail)
-        entry["acknowledged_max"] = entry["lost_records_max"]
-        places += [row["place"] for row in tail]
-    return entry, places
+        most += tail["records"]
+        places.append(line)
+    epoch = election["leader_epoch"]
+    loss = PartitionLoss(
+        partition=partition_name(election),
+        leader_epoch=epoch,
+        leader=election["leader"],
+        previous_leader=previous,
+        lost_from=kept,
+        lost_to=lost_to,
+        lost_records_min=least,
+        lost_records_max=most,
+        note=note,
+        acknowledged_min=_acknowledged(kept, lost_to, old, None if cut is None else cut["at"]),
+        # With acks=1 all of them may have been acknowledged.
+        acknowledged_max=most,
+        written_from=written_from,
+        written_to=written_to,
+        manner=election.get("manner"),
+        also_cut=[tail] if line is not None and most is not None else [],
+    )
+    return loss, places
 
 
 def _bounds(
-    election: Row, previous: int | None, kept: int | None, own_end: int | None, seen_end: int | None
-) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "partition": f"{election['topic']}-{election['partition']}",
-        "leader_epoch": election["leader_epoch"],
-        "leader": election["leader"],
-        "previous_leader": previous,
-        "lost_from": kept,
-        "lost_to": None,
-        "lost_records_min": 0,
-        "lost_records_max": None,
-    }
+    kept: int | None, own_end: int | None, seen_end: int | None
+) -> tuple[int | None, int, int | None, str]:
+    """Return the offset behind the last lost record, how many were lost, and what is not known."""
     if kept is None:
-        entry["note"] = "no line says where the new leader's log ended"
-    elif own_end is not None:
+        return None, 0, None, "no line says where the new leader's log ended"
+    if own_end is not None:
         lost = max(0, own_end - kept)
-        entry |= {"lost_to": max(own_end, kept), "lost_records_min": lost, "lost_records_max": lost}
-    else:
-        entry["lost_records_min"] = max(0, seen_end - kept) if seen_end is not None else 0
-        entry["note"] = "no line says where the log of the leader before ended"
-    return entry
+        return max(own_end, kept), lost, lost, ""
+    least = 0 if seen_end is None else max(0, seen_end - kept)
+    return None, least, None, "no line says where the log of the leader before ended"
 
 
-def _acknowledged(entry: Row, old: Sequence[Row], cut_at: int | None) -> dict[str, Any]:
-    """Bound how many of the lost records had been acknowledged.
+def _acknowledged(
+    lost_from: int | None, lost_to: int | None, old: Sequence[Row], cut_at: int | None
+) -> int | None:
+    """Count the lost records that lay below the old leader's high watermark.
 
-    What lay below the old leader's high watermark was, to producers with acks=all too; with acks=1
-    all of them may have been. Null: no line tells of a high watermark.
+    They were acknowledged to producers with acks=all too. Null: no line tells of a high watermark.
     """
-    most, lost_from = entry["lost_records_max"], entry["lost_from"]
-    marks = [
+    marks: list[int] = [
         row["high_watermark"]
         for row in old
         if row["high_watermark"] is not None
@@ -117,16 +123,13 @@ def _acknowledged(entry: Row, old: Sequence[Row], cut_at: int | None) -> dict[st
         and (cut_at is None or row["at"] <= cut_at)
     ]
     if lost_from is None or not marks:
-        return {"acknowledged_min": None, "acknowledged_max": most}
-    until = max(marks) if entry["lost_to"] is None else min(max(marks), entry["lost_to"])
-    return {"acknowledged_min": max(0, until - lost_from), "acknowledged_max": most}
+        return None
+    until = max(marks) if lost_to is None else min(max(marks), lost_to)
+    return max(0, until - lost_from)
 
 
-def _window(entry: Row, old: Sequence[Row], start: int) -> dict[str, Any]:
-    """Say between which moments the old leader wrote what was lost, where its lines tell."""
-    lost_from = entry["lost_from"]
-    if lost_from is None or entry["lost_records_max"] == 0:
-        return {"written_from": None, "written_to": None}
+def _written_between(old: Sequence[Row], start: int, lost_from: int) -> tuple[str | None, str]:
+    """Return the moments between which the old leader wrote what was lost."""
     short = [
         row["at"]
         for row in old
@@ -136,10 +139,10 @@ def _window(entry: Row, old: Sequence[Row], start: int) -> dict[str, Any]:
         and row["log_end"] <= lost_from
     ]
     # The new leader leads from then on, and nobody writes to the old one.
-    return {"written_from": to_iso(max(short)) if short else None, "written_to": to_iso(start)}
+    return (to_iso(max(short)) if short else None), to_iso(start)
 
 
-def _old_end(
+def _find_old_end(
     old: Sequence[Row], start: int, cut: Row | None
 ) -> tuple[int | None, int | None, list[Row]]:
     """Find where the old leader's log ended: as it says on its return, or as last seen before.
@@ -184,7 +187,7 @@ def _number(value: object) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _cut(old: Sequence[Row], start: int) -> Row | None:
+def _find_cut(old: Sequence[Row], start: int) -> Row | None:
     """Find the line by which the old leader cut its log to follow the new one."""
     cuts = [
         row for row in old if row["at"] >= start and row["kind"] in ("truncated", "fetch_reset")
@@ -192,14 +195,16 @@ def _cut(old: Sequence[Row], start: int) -> Row | None:
     return min(cuts, key=lambda row: row["at"], default=None)
 
 
-def _tail(election: Row, events: Sequence[Row], brokers: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Find what the unclean leader itself cut when the next leader took over."""
+def _find_tail(
+    election: Row, events: Sequence[Row], brokers: Mapping[str, int]
+) -> tuple[dict[str, int], Row | None]:
+    """Find what the unclean leader itself cut when the next leader took over, and the line."""
     epoch = election["leader_epoch"]
-    mine = [row for row in events if brokers.get(row["node"]) == election["leader"]]
+    own = [row for row in events if brokers.get(row["node"]) == election["leader"]]
     follows = next(
         (
             row
-            for row in mine
+            for row in own
             if row["kind"] == "partition_state"
             and row["telling"] is None
             and row["log_end"] is not None
@@ -209,18 +214,13 @@ def _tail(election: Row, events: Sequence[Row], brokers: Mapping[str, int]) -> l
         None,
     )
     if follows is None:
-        return []
-    for row in mine:
+        return {}, None
+    for row in own:
         later = row["kind"] == "truncated" and row["at"] >= follows["at"]
         if later and row["cut_to"] is not None and row["cut_to"] < follows["log_end"]:
-            entry = {
-                "from": row["cut_to"],
-                "to": follows["log_end"],
-                "records": follows["log_end"] - row["cut_to"],
-                "leader_epoch": epoch + 1,
-            }
-            return [{"entry": entry, "place": row}]
-    return []
+            low, high = row["cut_to"], follows["log_end"]
+            return {"from": low, "to": high, "records": high - low, "leader_epoch": epoch + 1}, row
+    return {}, None
 
 
 NAME = "unclean-election"
@@ -233,7 +233,6 @@ _AT_ONCE = 100
 # ... and so many of a partition's events before and after each election.
 _NEAREST = 1000
 Key = tuple[str, int]
-Loss = tuple[dict[str, Any], list[Mapping[str, Any]]]
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
@@ -261,46 +260,42 @@ def _date(context: DetectionContext, timeless: Sequence[Row]) -> None:
 
 
 def _finding(context: DetectionContext, group: list[Row]) -> Finding:
-    entries: list[dict[str, Any]] = []
+    losses: list[PartitionLoss] = []
     earliest = sorted(group, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
     places: list[Mapping[str, Any]] = []
     places += context.read_lines(
         one for row in earliest[:MAX_QUOTED_PARTITIONS] for one in row["evidence"]
     )
-    for entry, lines in _losses(context, group):
-        entries.append(entry)
+    for loss, lines in _losses(context, group):
+        losses.append(loss)
         # A finding shows a few lines; those of ten thousand partitions would only be thrown away.
-        places += lines if len(entries) <= MAX_QUOTED_PARTITIONS else []
+        places += lines if len(losses) <= MAX_QUOTED_PARTITIONS else []
     leaders = {row["leader"] for row in group}
-    before = {entry["previous_leader"] for entry in entries if entry["previous_leader"] is not None}
+    before = {loss.previous_leader for loss in losses if loss.previous_leader is not None}
     begin = min(row["started_at"] for row in group)
     end = max([begin, *(row["started_at"] for row in group)])
     stated = all(row["how"] == "observed" for row in group)
-    confidence, reason = context.confidence(begin, end, places, stated=stated)
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, entries),
-        confidence=confidence,
-        title=_title(entries, leaders),
-        begin=begin,
-        end=end,
-        evidence=places,
+    return context.finding(
+        NAME,
+        _severity(context, losses),
+        _title(losses, leaders),
+        begin,
+        end,
+        places,
+        stated=stated,
         brokers=sorted(leaders | before),
         partitions=[partition_name(row) for row in group],
-        measures={"partitions": entries},
-        explanation=_explanation(entries),
-        actions=_actions(context, entries),
-        why=_why(context, group, entries),
-        reason=reason,
-        doubts=_doubts(entries),
+        losses=losses,
+        explanation=_explanation(losses),
+        actions=_actions(context, losses),
+        why=_why(context, group, losses),
+        doubts=_doubts(losses),
     )
 
 
-def _why(
-    context: DetectionContext, group: Sequence[Row], entries: Sequence[Mapping[str, Any]]
-) -> str:
+def _why(context: DetectionContext, group: Sequence[Row], losses: Sequence[PartitionLoss]) -> str:
     gap = context.limits[NAME]["stroke"]
-    count = sum(entry["lost_records_max"] is None for entry in entries)
+    count = sum(loss.lost_records_max is None for loss in losses)
     bounds = f"; for {count} no line bounds the loss" if count else ""
     return (
         f"{len(group)} partitions got a leader that was not in sync, no two more than {gap} s "
@@ -308,17 +303,19 @@ def _why(
     )
 
 
-def _doubts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+def _doubts(losses: Sequence[PartitionLoss]) -> list[str]:
     """Say what would make it less bad, or wrong."""
     told = ["A topic that was deleted and made again under the same name looks like a lost log."]
-    if any(entry["lost_records_max"] is None for entry in entries):
+    if any(loss.lost_records_max is None for loss in losses):
         told.append("If nobody wrote to the old leader at the end, nothing was lost.")
-    if any(entry["acknowledged_min"] in (0, None) for entry in entries):
+    if any(not loss.acknowledged_min for loss in losses):
         told.append("Records that were never acknowledged may be among those counted as lost.")
     return told
 
 
-def _losses(context: DetectionContext, group: Sequence[Row]) -> Iterator[Loss]:
+def _losses(
+    context: DetectionContext, group: Sequence[Row]
+) -> Iterator[tuple[PartitionLoss, list[Row]]]:
     """Bound what each partition lost, some partitions in one reading."""
     for begin in range(0, len(group), _AT_ONCE):
         some = group[begin : begin + _AT_ONCE]
@@ -326,13 +323,16 @@ def _losses(context: DetectionContext, group: Sequence[Row]) -> Iterator[Loss]:
         for row in some:
             here = sorted(events[row["topic"], row["partition"]], key=by_time)
             brokers = {
-                one["node"]: int(one["node"].rpartition("-")[2])
+                one["node"]: broker
                 for one in here
-                if one["node"] and one["node"].startswith("broker-")
+                if (broker := broker_id(one["node"])) is not None
             }
             previous = leaders.get((row["topic"], row["partition"], row["leader_epoch"]))
-            entry, places = loss(row, previous, here, brokers)
-            yield entry, list(places)
+            loss, places = bound_loss(row, previous, here, brokers)
+            check = context.commands.leader_epochs(
+                row["topic"], row["partition"], row["leader_epoch"]
+            )
+            yield replace(loss, check=check), places
 
 
 def _events(context: DetectionContext, some: Sequence[Row]) -> dict[Key, list[Row]]:
@@ -390,38 +390,33 @@ def _last_before(epoch: int, reigns: Mapping[int, int | None]) -> int | None:
 
 def _of(keys: Iterable[Key]) -> pc.Expression:
     """Choose the rows of some partitions, and some more that only share a topic and a number."""
-    topics, numbers = (sorted(set(one)) for one in zip(*keys, strict=True))
-    topic, partition = pc.field("topic"), pc.field("partition")
-    bounds = (topic >= topics[0]) & (topic <= topics[-1])
-    return bounds & topic.isin(topics) & partition.isin(pa.array(numbers, pa.int32()))
+    topics, numbers = (sorted(set(values)) for values in zip(*keys, strict=True))
+    return in_topics(topics) & pc.field("partition").isin(pa.array(numbers, pa.int32()))
 
 
-def _severity(context: DetectionContext, entries: list[dict[str, Any]]) -> str:
+def _severity(context: DetectionContext, losses: Sequence[PartitionLoss]) -> str:
     limits = context.limits[NAME]
-    if any(entry["lost_records_max"] or entry["lost_records_min"] for entry in entries):
+    if any(loss.lost_records_max or loss.lost_records_min for loss in losses):
         return str(limits["lost"])
-    open_ones = any(entry["lost_records_max"] is None for entry in entries)
+    open_ones = any(loss.lost_records_max is None for loss in losses)
     return str(limits["unknown" if open_ones else "harmless"])
 
 
-def _title(entries: list[dict[str, Any]], leaders: set[int]) -> str:
+def _title(losses: Sequence[PartitionLoss], leaders: set[int]) -> str:
     who = ", ".join(f"broker {one}" for one in sorted(leaders))
-    count = len(entries)
-    word = "partition" if count == 1 else "partitions"
-    return f"Unclean election of {who} on {count} {word}: {_loss_words(entries)}"
+    where = quantity(len(losses), "partition")
+    return f"Unclean election of {who} on {where}: {_loss_words(losses)}"
 
 
-def _loss_words(entries: list[dict[str, Any]]) -> str:
-    least = sum(entry["lost_records_min"] for entry in entries)
-    most = [entry["lost_records_max"] for entry in entries]
-    if None in most:
+def _loss_words(losses: Sequence[PartitionLoss]) -> str:
+    least, most = total_loss(losses)
+    if most is None:
         if not least:
             return "records may be lost, no line says how many"
         return f"at least {least:,} records lost, not bounded above"
-    total = sum(most)
-    if not total:
+    if not most:
         return "no records lost"
-    return f"{least:,} records lost" if least == total else f"{least:,} to {total:,} records lost"
+    return f"{least:,} records lost" if least == most else f"{least:,} to {most:,} records lost"
 
 
 _WILLS = {
@@ -430,14 +425,14 @@ _WILLS = {
 }
 
 
-def _explanation(entries: list[dict[str, Any]]) -> str:
-    sure = [entry for entry in entries if entry["lost_records_min"] or entry["lost_records_max"]]
-    open_ones = sum(entry["lost_records_max"] is None for entry in entries)
-    count = f"{len(sure)} of {len(entries)} partitions lost records"
-    told = f"{count}: {_loss_words(entries)}. " if sure else ""
+def _explanation(losses: Sequence[PartitionLoss]) -> str:
+    sure = [loss for loss in losses if loss.lost_records_min or loss.lost_records_max]
+    open_ones = sum(loss.lost_records_max is None for loss in losses)
+    count = f"{len(sure)} of {len(losses)} partitions lost records"
+    told = f"{count}: {_loss_words(losses)}. " if sure else ""
     if open_ones:
-        told += f"Of {open_ones} of {len(entries)} no line bounds what was lost, if anything was. "
-    manners = {entry["manner"] for entry in entries}
+        told += f"Of {open_ones} of {len(losses)} no line bounds what was lost, if anything was. "
+    manners = {loss.manner for loss in losses}
     will = _WILLS.get(str(manners.pop()), "") if len(manners) == 1 else ""
     return will + (
         "No replica of the in-sync set was alive, and a replica outside it became leader. Records "
@@ -447,13 +442,13 @@ def _explanation(entries: list[dict[str, Any]]) -> str:
     )
 
 
-def _actions(context: DetectionContext, entries: list[dict[str, Any]]) -> list[str]:
-    hurt = [entry for entry in entries if entry["lost_records_max"] != 0] or entries
-    topic = str(hurt[0]["partition"]).rpartition("-")[0]
+def _actions(context: DetectionContext, losses: Sequence[PartitionLoss]) -> list[str]:
+    hurt = next((loss for loss in losses if loss.lost_records_max != 0), losses[0])
+    topic = hurt.partition.rpartition("-")[0]
     config = (
         f"{context.commands.topic_config(topic)}   # is unclean.leader.election.enable=true meant?"
     )
-    return [config, str(hurt[0]["check"]), _SEND_AGAIN]
+    return [config, hurt.check, _SEND_AGAIN]
 
 
 _SEND_AGAIN = (

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, Row
 from forensics.detection.requirements import LogRequirements
 from forensics.history.nodes.broker_states import Span
+from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -78,7 +79,7 @@ def _starts(
 ) -> Iterator[_Start]:
     """Give each start of a broker with what its own log says of recovery in that time."""
     spans = context.history.lanes.brokers[broker]
-    node = f"broker-{broker}"
+    node = broker_node(broker)
     for begin, end, outcome in _lives(spans, context.logs_end):
         mine = [row for row in told if row["node"] == node and begin <= row["at"] <= end]
         seen = [row for row in read if row["node"] == node and begin <= row["at"] <= end]

@@ -24,7 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, partition_name
-from forensics.lib.time_units import SECOND
+from forensics.lib.formatting import quantity
+from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
 
 
@@ -129,7 +130,7 @@ class LeaderMoveIndex:
             return
         topic, moment = pc.field("topic"), pc.field("started_at")
         where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
-        where &= (moment >= _moment(span[0])) & (moment <= _moment(span[1]))
+        where &= (moment >= to_arrow_timestamp(span[0])) & (moment <= to_arrow_timestamp(span[1]))
         names = {_name(*key): code for key, code in self._codes.items()}
         wanted = pa.array(list(names))
         codes = np.array(list(names.values()), np.int64)
@@ -207,10 +208,6 @@ def _name(topic: str, partition: int | None) -> str:
     return f"{topic}{_SEPARATOR}{'' if partition is None else partition}"
 
 
-def _moment(micros: int) -> pa.Scalar:
-    return pa.scalar(micros, pa.timestamp("us", tz="UTC"))
-
-
 # Of so many partitions so many moves are looked at; what lies beyond is told by no chain.
 _PARTITIONS, _ROWS = 2000, 100_000
 _STROKE = 60 * SECOND
@@ -254,7 +251,7 @@ class PlannedMove:
     def title(self) -> str:
         """Say it in a line."""
         count = len(self.partitions)
-        return f"{_PLANNED[self.election]} of {count} partition{'' if count == 1 else 's'}"
+        return f"{_PLANNED[self.election]} of {quantity(count, 'partition')}"
 
 
 @dataclass
@@ -343,7 +340,9 @@ def _rows(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[Ro
     high = max(finding.end for finding in findings) + _STROKE
     where = topic.isin(sorted(topics)) & (topic >= min(topics)) & (topic <= max(topics))
     where &= (
-        (start >= _moment(low)) & (start <= _moment(high)) & (pc.field("election") != "initial")
+        (start >= to_arrow_timestamp(low))
+        & (start <= to_arrow_timestamp(high))
+        & (pc.field("election") != "initial")
     )
     names = pa.array(wanted, pa.string())
     for batch in context.batches("leadership", where, _PLANNED_COLUMNS):

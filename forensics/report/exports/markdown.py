@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from forensics.lib.formatting import count, detector_label, join_names, span_text
 from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current_zone
-from forensics.report.headline import loss_rows, sum_losses, verdict_sentence
+from forensics.report.data_loss import loss_rows, sum_losses
+from forensics.report.headline import verdict_sentence
 from forensics.run_output.reader import Finding, RunOutput
 
 MARKS = re.compile(r"([\\`*_\[\]<>|~&$^])")
@@ -112,9 +113,9 @@ def _data_loss(run: RunOutput) -> Iterator[str]:
     yield "| Partition | Epoch | Leader | Before | Records, at least | At most |\n"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |\n"
     for _, row in rows[:MAX_ROWS]:
-        ids = (row.get(name) for name in ("leader_epoch", "leader", "previous_leader"))
-        bounds = (row.get(name) for name in ("lost_records_min", "lost_records_max"))
-        cells = [code_span(str(row.get("partition")))]
+        ids = (row.leader_epoch, row.leader, row.previous_leader)
+        bounds = (row.lost_records_min, row.lost_records_max)
+        cells = [code_span(row.partition)]
         cells += [_cell(value, "not known") for value in ids]
         cells += [_cell(value, "not bounded") for value in bounds]
         yield f"| {' | '.join(cells)} |\n"

@@ -38,6 +38,7 @@ from forensics.report.histories.phrases import (
     format_time,
     summarise_partition,
 )
+from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Row, RunOutput
 
 LEADER_FACTS = (
@@ -91,7 +92,6 @@ CUT_FACTS = (
 )  # fmt: skip
 BREACH_FACTS = ("invariant", "leader_epoch", "partition_epoch")
 BREACH_COLUMNS = (*BREACH_FACTS, "detail", "started_at", "count", "evidence")
-LOSS_BOUNDS = ("lost_from", "lost_to", "lost_records_min", "lost_records_max")
 MAX_LOSS_EVIDENCE = 6
 
 
@@ -447,32 +447,33 @@ def _loss_steps(
     """Yield a step for each loss that a finding states, at the leader epoch that caused it."""
     whole_name = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w.])")
     for finding in run.findings:
-        rows = finding.measures.get("partitions")
-        for row in rows if isinstance(rows, list) else ():
-            if not isinstance(row, dict) or row.get("partition") != name or "lost_from" not in row:
+        for loss in finding.losses:
+            if loss.partition != name:
                 continue
-            epoch = row.get("leader_epoch")
+            epoch = loss.leader_epoch
             time = finding.start_ms if epoch is None else epoch_starts.get(epoch, finding.start_ms)
             lines = [line for line in finding.evidence if whole_name.search(line.text)]
-            facts: dict[str, Any] = {key: row[key] for key in sorted(row) if key != "partition"}
+            facts = dict(sorted(loss.to_json().items()))
+            del facts["partition"]
             facts |= {"finding": finding.id, "confidence": finding.confidence}
             evidence = tuple(Location(line.file, line.line) for line in lines[:MAX_LOSS_EVIDENCE])
-            text = f"{_loss(row)} (finding {finding.id}, {finding.confidence})"
+            text = f"{_loss(loss)} (finding {finding.id}, {finding.confidence})"
             step = Step("loss", time, text, evidence=evidence, facts=facts)
             yield OrderedStep(first if time is None else time, 6, step)
 
 
-def _loss(row: Row) -> str:
+def _loss(loss: PartitionLoss) -> str:
     """Say how much was lost, as far as it is bounded."""
-    start, end, low, high = (row.get(bound) for bound in LOSS_BOUNDS)
+    start, end = loss.lost_from, loss.lost_to
+    low, high = loss.lost_records_min, loss.lost_records_max
     if high == 0:
         return "loss: none, no record stood beyond the new leader's log"
     if high is None and not low:
         return "loss: possible, no line bounds it"
-    where = f" from offset {start:,}" if isinstance(start, int) else ""
-    where += f" to {end - 1:,}" if isinstance(end, int) else ""
+    where = f" from offset {start:,}" if start is not None else ""
+    where += f" to {end - 1:,}" if end is not None else ""
     if high is None:
         return f"loss: at least {count(low, 'record')}{where}, no upper bound"
     if low == high:
         return f"loss: {count(high, 'record')}{where}"
-    return f"loss: {low or 0:,} to {count(high, 'record')}{where}"
+    return f"loss: {low:,} to {count(high, 'record')}{where}"

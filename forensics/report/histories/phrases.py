@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from forensics.lib.formatting import LEVELS, count, duration, time_text
+from forensics.lib.formatting import count, duration, time_text
 from forensics.report.histories.model import ShownTime, Step
+from forensics.run_output.findings import WORST_FIRST
 
 # More leaders than this are counted, not listed.
 MAX_LEADERS_LISTED = 8
@@ -246,5 +247,5 @@ def _findings(steps: Sequence[Step]) -> str:
     levels = Counter(step.facts["severity"] for step in _of_kind(steps, "finding"))
     if not levels:
         return "no finding names it"
-    worst = ", ".join(f"{levels[level]} {level}" for level in LEVELS if levels[level])
+    worst = ", ".join(f"{levels[level]} {level}" for level in WORST_FIRST if levels[level])
     return f"{count(sum(levels.values()), 'finding')} ({worst})"

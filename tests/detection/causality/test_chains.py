@@ -15,7 +15,7 @@ from forensics.detection.detectors import detectors
 from forensics.detection.runner import run_detectors
 from forensics.history.clocks.model import ClockModel, Clocks, ClockSegment
 from forensics.history.nodes.broker_states import Absence
-from forensics.run_output.findings import SEVERITIES, Finding
+from forensics.run_output.findings import SEVERITIES, Finding, PartitionLoss
 from forensics.sandbox import run_archives
 from tests.detection.cases import SECOND, absence, case, epoch, logs, reign
 
@@ -48,10 +48,10 @@ def offline(begin: float, end: float, led_by: int, name: str = "t-0") -> Finding
 
 
 def unclean(begin: float, leader: int, previous: int) -> Finding:
-    entry = {"partition": "t-0", "leader": leader, "previous_leader": previous}
+    loss = PartitionLoss("t-0", leader=leader, previous_leader=previous)
     return finding(
         "unclean-election", begin, begin, brokers=[leader, previous], partitions=["t-0"],
-        severity="critical", measures={"partitions": [entry]},
+        severity="critical", losses=[loss],
     )  # fmt: skip
 
 

@@ -45,22 +45,14 @@ def test_a_cut_after_a_clean_election_is_a_loss_that_matters_little(tmp_path: Pa
         found.partitions,
     )
     assert "5 records of 1 partition cut after a clean change of leader" == found.title
-    [entry] = found.measures["partitions"]
-    assert (70, 75, 5, 5, 0) == tuple(
-        entry[name]
-        for name in (
-            "lost_from",
-            "lost_to",
-            "lost_records_min",
-            "lost_records_max",
-            "below_high_watermark",
-        )
-    )
+    [entry] = found.losses
+    assert (entry.lost_from, entry.lost_to, entry.below_high_watermark) == (70, 75, 0)
+    assert (entry.lost_records_min, entry.lost_records_max) == (5, 5)
     assert ("1970-01-01T00:01:20.000Z", "1970-01-01T00:01:39.000Z") == (
-        entry["written_from"],
-        entry["written_to"],
+        entry.written_from,
+        entry.written_to,
     )
-    assert "cat LOG_DIR/t-0/leader-epoch-checkpoint" in entry["check"]
+    assert "cat LOG_DIR/t-0/leader-epoch-checkpoint" in entry.check
     assert "acks=1" in found.explanation
     assert found.evidence
 
@@ -68,16 +60,16 @@ def test_a_cut_after_a_clean_election_is_a_loss_that_matters_little(tmp_path: Pa
 def test_the_same_records_on_two_replicas_are_lost_once(tmp_path: Path) -> None:
     [found] = find(case(tmp_path, cuts=[cut(), cut(130, 3, log_end=73, written_to=98 * SECOND)]))
 
-    [entry] = found.measures["partitions"]
-    assert ([1, 3], 75, 5) == (entry["cut_on"], entry["lost_to"], entry["lost_records_max"])
+    [entry] = found.losses
+    assert ([1, 3], 75, 5) == (entry.cut_on, entry.lost_to, entry.lost_records_max)
     # Broker 3 held fewer of them: it does not bound the last ones.
-    assert "1970-01-01T00:01:39.000Z" == entry["written_to"]
+    assert "1970-01-01T00:01:39.000Z" == entry.written_to
 
 
 def test_two_changes_of_leader_lose_two_lots(tmp_path: Path) -> None:
     [found] = find(case(tmp_path, cuts=[cut(), cut(120, leader_epoch=6, cut_to=80, log_end=81)]))
 
-    assert (2, 6) == (len(found.measures["partitions"]), found.measures["lost_records_max"])
+    assert (2, 6) == (len(found.losses), found.measures["lost_records_max"])
 
 
 def test_what_an_unclean_leader_made_necessary_is_told_there(tmp_path: Path) -> None:
@@ -94,14 +86,14 @@ def test_a_cut_of_which_nobody_knows_is_told_here_as_that(tmp_path: Path) -> Non
 def test_a_log_whose_end_nobody_tells_held_one_record_more_at_least(tmp_path: Path) -> None:
     [found] = find(case(tmp_path, cuts=[cut(log_end=None)]))
 
-    [entry] = found.measures["partitions"]
+    [entry] = found.losses
     assert (1, None, None) == (
-        entry["lost_records_min"],
-        entry["lost_records_max"],
-        entry["lost_to"],
+        entry.lost_records_min,
+        entry.lost_records_max,
+        entry.lost_to,
     )
     assert "At least 1 records" in found.title
-    assert "no line says" in entry["note"]
+    assert "no line says" in entry.note
 
 
 @pytest.mark.parametrize(("kept", "least"), [(None, 0), (60, 5), (73, 2), (80, 0)])

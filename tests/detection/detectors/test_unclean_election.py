@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.detectors.unclean_election import find, loss
+from forensics.detection.detectors.unclean_election import bound_loss, find
+from forensics.run_output.findings import PartitionLoss
 from tests.detection.cases import SECOND, case, epoch, event
 
 Row = dict[str, Any]
@@ -25,10 +26,12 @@ def said(second: float, node: str, kind: str = "partition_state", **facts: Any) 
     return row | {"at": row["ts"]}
 
 
-def cost(*events: Row, **more: Any) -> Row:
-    entry, places = loss(unclean(**more), 1, list(events), BROKERS)
-    entry["lines"] = [place["line"] for place in places]
-    return entry
+def cost(*events: Row, **more: Any) -> PartitionLoss:
+    return bound_loss(unclean(**more), 1, list(events), BROKERS)[0]
+
+
+def bounds(loss: PartitionLoss) -> tuple[int | None, ...]:
+    return loss.lost_from, loss.lost_to, loss.lost_records_min, loss.lost_records_max
 
 
 BEFORE = said(90, "broker-1", "isr_proposed", log_end=500)
@@ -39,64 +42,56 @@ CUT = said(155, "broker-1", "truncated", cut_to=400)
 def test_an_old_leader_that_comes_back_tells_exactly_what_went() -> None:
     found = cost(BEFORE, BACK, CUT)
 
-    assert (400, 1000, 600, 600) == tuple(
-        found[name] for name in ("lost_from", "lost_to", "lost_records_min", "lost_records_max")
-    )
-    assert ("t-0", 2, 2, 1) == tuple(
-        found[name] for name in ("partition", "leader_epoch", "leader", "previous_leader")
-    )
-    assert [900, 1500, 1550] == found["lines"]
-    assert "note" not in found
+    assert bounds(found) == (400, 1000, 600, 600)
+    assert (found.partition, found.leader_epoch, found.leader) == ("t-0", 2, 2)
+    assert found.previous_leader == 1
+    _, places = bound_loss(unclean(), 1, [BEFORE, BACK, CUT], BROKERS)
+    assert [place["line"] for place in places] == [900, 1500, 1550]
+    assert "note" not in found.to_json()
 
 
 def test_an_old_leader_that_never_comes_back_leaves_the_loss_open_above() -> None:
     found = cost(BEFORE)
 
-    assert (400, None, 100, None) == tuple(
-        found[name] for name in ("lost_from", "lost_to", "lost_records_min", "lost_records_max")
-    )
-    assert "leader before" in found["note"]
+    assert bounds(found) == (400, None, 100, None)
+    assert "leader before" in found.note
 
 
 def test_without_a_word_of_the_old_leader_nothing_is_sure() -> None:
-    assert (0, None) == (cost()["lost_records_min"], cost()["lost_records_max"])
+    assert (0, None) == (cost().lost_records_min, cost().lost_records_max)
 
 
 def test_an_old_leader_with_nothing_more_lost_nothing() -> None:
     found = cost(said(150, "broker-1", "log_loaded", log_end=400))
 
-    assert (400, 400, 0, 0) == tuple(
-        found[name] for name in ("lost_from", "lost_to", "lost_records_min", "lost_records_max")
-    )
+    assert bounds(found) == (400, 400, 0, 0)
 
 
 def test_a_shorter_old_log_lost_nothing_either() -> None:
     found = cost(said(150, "broker-1", "log_loaded", log_end=300))
 
-    assert (0, 0) == (found["lost_records_min"], found["lost_records_max"])
-    assert found["lost_to"] >= found["lost_from"]
+    assert (0, 0) == (found.lost_records_min, found.lost_records_max)
+    assert found.lost_to == found.lost_from
 
 
 def test_without_the_end_of_the_new_leader_s_log_the_cut_tells_where_it_ended() -> None:
     assert (400, 600) == (
-        cost(BACK, CUT, log_end=None)["lost_from"],
-        cost(BACK, CUT, log_end=None)["lost_records_max"],
+        cost(BACK, CUT, log_end=None).lost_from,
+        cost(BACK, CUT, log_end=None).lost_records_max,
     )
 
 
 def test_a_cut_that_goes_deeper_counts() -> None:
     deeper = said(155, "broker-1", "truncated", cut_to=350)
 
-    assert (350, 650) == (cost(BACK, deeper)["lost_from"], cost(BACK, deeper)["lost_records_max"])
+    assert (350, 650) == (cost(BACK, deeper).lost_from, cost(BACK, deeper).lost_records_max)
 
 
 def test_without_either_nothing_is_known() -> None:
     found = cost(BACK, log_end=None)
 
-    assert (None, None, 0, None) == tuple(
-        found[name] for name in ("lost_from", "lost_to", "lost_records_min", "lost_records_max")
-    )
-    assert "no line says where the new leader's log ended" == found["note"]
+    assert bounds(found) == (None, None, 0, None)
+    assert "no line says where the new leader's log ended" == found.note
 
 
 def test_what_the_unclean_leader_itself_cut_widens_the_upper_bound_only() -> None:
@@ -106,9 +101,10 @@ def test_what_the_unclean_leader_itself_cut_widens_the_upper_bound_only() -> Non
     ]
     found = cost(BACK, CUT, *tail)
 
-    assert (600, 650) == (found["lost_records_min"], found["lost_records_max"])
-    assert [{"from": 650, "to": 700, "records": 50, "leader_epoch": 3}] == found["also_cut"]
-    assert 2010 in found["lines"]
+    assert (600, 650) == (found.lost_records_min, found.lost_records_max)
+    assert [{"from": 650, "to": 700, "records": 50, "leader_epoch": 3}] == found.also_cut
+    _, places = bound_loss(unclean(), 1, [BACK, CUT, *tail], BROKERS)
+    assert 2010 in [place["line"] for place in places]
 
 
 @pytest.mark.parametrize(
@@ -125,14 +121,14 @@ def test_other_cuts_of_that_leader_widen_nothing(more: Row) -> None:
     follows: Row = {"leader": 1, "leader_epoch": 3, "log_end": 700} | more
     tail = [said(200, "broker-2", **follows), said(201, "broker-2", "truncated", cut_to=650)]
 
-    assert 600 == cost(BACK, CUT, *tail)["lost_records_max"]
+    assert 600 == cost(BACK, CUT, *tail).lost_records_max
 
 
 def test_what_the_old_leader_said_before_is_no_return() -> None:
     """A line about the ISR that it wanted to change tells nothing of its log after the election."""
     late = said(101, "broker-1", "isr_proposed", log_end=990)
 
-    assert cost(BEFORE, late)["lost_records_max"] is None
+    assert cost(BEFORE, late).lost_records_max is None
 
 
 def test_only_elections_known_to_be_unclean_are_found(tmp_path: Path) -> None:
@@ -148,9 +144,9 @@ def test_a_stroke_is_one_finding_with_every_partition(tmp_path: Path) -> None:
     [found] = find(case(tmp_path, leadership=rows, events=[_stored(one) for one in events]))
 
     assert ("critical", [1, 2], ["t-0", "t-1"]) == (found.severity, found.brokers, found.partitions)
-    entries = found.measures["partitions"]
+    entries = found.losses
     assert [("t-0", 1, 600), ("t-1", 1, None)] == [
-        (one["partition"], one["previous_leader"], one["lost_records_max"]) for one in entries
+        (one.partition, one.previous_leader, one.lost_records_max) for one in entries
     ]
     assert "at least 600 records lost, not bounded above" in found.title
     assert (100 * SECOND, 101 * SECOND) == (found.begin, found.end)
@@ -184,8 +180,8 @@ def test_the_leader_before_is_the_last_one_there_was(tmp_path: Path) -> None:
 
     [found] = find(case(tmp_path, leadership=rows, events=[_stored(BACK)]))
 
-    assert 1 == found.measures["partitions"][0]["previous_leader"]
-    assert 600 == found.measures["partitions"][0]["lost_records_max"]
+    assert 1 == found.losses[0].previous_leader
+    assert 600 == found.losses[0].lost_records_max
 
 
 def test_where_nobody_knows_who_led_in_between_nothing_bounds_the_loss(tmp_path: Path) -> None:
@@ -195,10 +191,9 @@ def test_where_nobody_knows_who_led_in_between_nothing_bounds_the_loss(tmp_path:
 
     [found] = find(case(tmp_path, leadership=rows, events=events))
 
-    [entry] = found.measures["partitions"]
-    assert (None, 0, None) == tuple(
-        entry[name] for name in ("previous_leader", "lost_records_min", "lost_records_max")
-    )
+    [entry] = found.losses
+    assert entry.previous_leader is None
+    assert (entry.lost_records_min, entry.lost_records_max) == (0, None)
     assert "records may be lost, no line says how many" in found.title
     assert "Of 1 of 1 no line bounds what was lost, if anything was." in found.explanation
     assert "high" == found.severity
@@ -206,7 +201,7 @@ def test_where_nobody_knows_who_led_in_between_nothing_bounds_the_loss(tmp_path:
 
 def acknowledged(*events: Row) -> tuple[int | None, int | None]:
     found = cost(*events)
-    return found["acknowledged_min"], found["acknowledged_max"]
+    return found.acknowledged_min, found.acknowledged_max
 
 
 def test_what_lay_below_the_high_watermark_had_been_acknowledged() -> None:
@@ -237,10 +232,10 @@ def test_the_loss_was_written_while_the_old_leader_led() -> None:
     found = cost(led, BACK, CUT)
 
     assert ("1970-01-01T00:01:00.000Z", "1970-01-01T00:01:40.000Z") == (
-        found["written_from"],
-        found["written_to"],
+        found.written_from,
+        found.written_to,
     )
-    assert cost(BACK, CUT)["written_from"] is None
+    assert cost(BACK, CUT).written_from is None
 
 
 def test_the_finding_says_whose_will_it_was_and_how_to_check(tmp_path: Path) -> None:
@@ -249,5 +244,5 @@ def test_the_finding_says_whose_will_it_was_and_how_to_check(tmp_path: Path) -> 
     [found] = find(case(tmp_path, leadership=rows))
 
     assert "Somebody ordered it" in found.explanation
-    assert "manual" == found.measures["partitions"][0]["manner"]
+    assert "manual" == found.losses[0].manner
     assert any("t-0/leader-epoch-checkpoint" in action for action in found.actions)

@@ -12,21 +12,21 @@ from forensics.detection.registry import detect
 from forensics.sandbox import run_archives
 
 LOGS = Path(__file__).parents[3] / "sample_logs" / "430-unclean" / "logs"
-Bounds = Mapping[tuple[str, int], tuple[int, int | None]]
+Bounds = Mapping[tuple[str, int | None], tuple[int, int | None]]
 
 
 def bounds_of(logs: Path, out: Path) -> Bounds:
     found = run_archives([str(logs)], out)
     return {
-        (one["partition"], one["leader_epoch"]): (one["lost_records_min"], one["lost_records_max"])
+        (loss.partition, loss.leader_epoch): (loss.lost_records_min, loss.lost_records_max)
         for finding in detect(found.tables, found.past).findings
         if finding.detector == "unclean-election"
-        for one in finding.measures["partitions"]
+        for loss in finding.losses
     }
 
 
 @pytest.fixture(scope="module")
-def true(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, int], int]:
+def true(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, int | None], int]:
     whole = bounds_of(LOGS, tmp_path_factory.mktemp("whole"))
     assert all(least == most for least, most in whole.values())
     return {key: least for key, (least, _) in whole.items()}
@@ -50,7 +50,7 @@ def gutted(folder: Path, node: str) -> Path:
 @pytest.mark.parametrize("damage", [without, gutted], ids=["gone", "gutted"])
 @pytest.mark.parametrize("node", ["broker-1", "broker-2", "controller-1"])
 def test_bounds_hold_the_truth_where_a_node_is_missing(
-    node: str, damage: object, true: Mapping[tuple[str, int], int], tmp_path: Path
+    node: str, damage: object, true: Mapping[tuple[str, int | None], int], tmp_path: Path
 ) -> None:
     assert callable(damage)
     found = bounds_of(damage(tmp_path, node), tmp_path / "out")
