@@ -208,7 +208,7 @@ class JsonRecordWrapper(Wrapper):
         return replace(texts, data=data, bounds=bounds, carried=carried)
 
     def _read_times(self, texts: TextBuffer, lines: pa.Array, leads: Offsets) -> pa.Array:
-        """Return the time of each line as Kafka's own layout writes it; null where there is none."""
+        """Return the time of each line as Kafka's own layout writes it; null if there is none."""
         if self.time_form == "time":
             return _from_iso(_read_strings(texts, lines, leads, self.time_keys[0]))
         if self.time_form == "millis":
@@ -286,14 +286,10 @@ def _load_record(path: Path, node: Mapping[str, Any], shared: _Shared) -> JsonRe
     unknown = sorted(set(keys) - {"level", "logger", "message", "more", *forms})
     missing = sorted({"level", "logger", "message"} - set(keys))
     if len(forms) != 1 or unknown or missing:
-        says = (
-            f"has an unknown key {unknown[0]!r}"
-            if unknown
-            else f"has no {missing[0]!r}"
-            if missing
-            else ""
-        )
-        says = says if len(forms) == 1 else f"must have one of {', '.join(_TIME_FORMS)}"
+        if len(forms) != 1:
+            says = f"must have one of {', '.join(_TIME_FORMS)}"
+        else:
+            says = f"has an unknown key {unknown[0]!r}" if unknown else f"has no {missing[0]!r}"
         raise RuleError([Problem(str(path), line_of(node, "record"), f"'record' {says}")])
     times = keys[forms[0]]
     return JsonRecordWrapper(
