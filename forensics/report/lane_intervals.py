@@ -84,7 +84,7 @@ def read_lanes(run: RunOutput, role: str) -> list[LaneInterval]:
             row.get("epoch"),
         )
         known.setdefault(name, []).append(lane)
-    return [lane for name in sorted(known, key=_by_number) for lane in _filled(known[name], whole)]
+    return [lane for name in sorted(known, key=name_order) for lane in _filled(known[name], whole)]
 
 
 def read_controller_terms(run: RunOutput) -> list[LaneInterval]:
@@ -159,7 +159,8 @@ def _name(broker: int | None, node: str | None) -> str:
     return f"broker {broker}" if broker is not None else (node or "node not known")
 
 
-def _by_number(name: str) -> tuple[int, str]:
+def name_order(name: str) -> tuple[int, str]:
+    """Return a key that sorts names that end in a number by it, and all others last."""
     number = name.rpartition(" ")[2]
     return (int(number) if number.isdigit() else 1 << 31, name)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -77,11 +78,6 @@ def flag_position(start: int, end: int, view: tuple[int, int]) -> int:
     if end < view[0] or start >= view[1] + inside:
         return start
     return min(max(start, view[0] + inside), view[1] - inside)
-
-
-def finding_link(name: str) -> str:
-    """Name the place on the page that tells of a finding."""
-    return f"#{anchor(name)}"
 
 
 def lane_label(lane: LaneInterval) -> str:
@@ -250,8 +246,9 @@ def _legend_lines(traces: Sequence[Figure]) -> int:
 RowDrawer = Callable[[Sheet, int], None]
 
 
+@cache
 def plotly_js() -> str:
-    """Give the source of plotly.js as the installed package carries it."""
+    """Return the source of plotly.js as the installed package carries it."""
     return str(get_plotlyjs())
 
 
@@ -323,7 +320,7 @@ def _flag_traces(
         "type": "scatter", "mode": "markers+text", "name": level, "showlegend": False,
         "x": [flag_position(*one, view) for one in reaches],
         "y": [row for _, _, row in flags], "text": [] if crowded else [str(n) for n, _, _ in flags],
-        "ids": [finding_link(found.id) for _, found, _ in flags],
+        "ids": [f"#{anchor(found.id)}" for _, found, _ in flags],
         "customdata": [f"{number}. {shown(found.title)} ({level})" for number, found, _ in flags],
         "marker": {"size": 9 if crowded else 18, "color": colour, "opacity": 1},
         "textposition": "middle center", "textfont": {"color": "#ffffff", "size": 11},
