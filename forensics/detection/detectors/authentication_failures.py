@@ -78,19 +78,18 @@ def _address(value: str | None) -> str | None:
 def _finding(context: DetectionContext, one: Burst) -> Finding:
     kind, node, client, address = one.subject
     what = _mechanism(one)
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=kind != _STRANGER)
     own = kind == "client_authentication_failed" or (kind not in _KINDS and kind != _STRANGER)
     name = (client or node or "unknown") if own else (address or "an unknown address")
     limits = context.limits[NAME]
     details = [text for text in one.values("detail") if text]
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, one),
-        confidence=confidence,
-        title=_title(one, name, str(node), what),
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
+    return context.finding(
+        NAME,
+        _severity(context, one),
+        _title(one, name, str(node), what),
+        one.begin,
+        one.end,
+        one.first,
+        stated=kind != _STRANGER,
         brokers=[broker for broker in one.values("broker") if 0 <= broker < 1 << 30],
         clients=[name],
         measures={
@@ -104,7 +103,6 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
         actions=[_ACTIONS[what].format(word(name)), _LOOK],
         why=f"{one.count} failures, no two more than {limits['gap']} s apart; fewer than "
         f"{limits['least']} may be a slip",
-        reason=reason,
         doubts=_doubts(kind),
     )
 

@@ -34,20 +34,17 @@ def _finding(context: DetectionContext, absence: Absence, *, together: bool) -> 
     # That it found no mark of an orderly stop is what a broker says as it starts again.
     unclean = absence.kind == "crash" and any(one["what"] == "unclean" for one in absence.evidence)
     stated = absence.kind == "controlled" or fenced or unclean
-    confidence, reason = context.confidence(
-        absence.begin, max(end, absence.begin), absence.evidence, stated=stated
-    )
     starts, ends = _attempts(context, absence)
     loop = starts >= context.limits[NAME]["starts"]
     more, action = _loop(absence.broker, starts, ends) if loop else ("", [])
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, absence, together=together, loop=loop),
-        confidence=confidence,
-        title=_title(absence, away) + (f", after {starts} starts" if loop else ""),
-        begin=absence.begin,
-        end=max(end, absence.begin),
-        evidence=absence.evidence,
+    return context.finding(
+        NAME,
+        _severity(context, absence, together=together, loop=loop),
+        _title(absence, away) + (f", after {starts} starts" if loop else ""),
+        absence.begin,
+        max(end, absence.begin),
+        absence.evidence,
+        stated=stated,
         brokers=[absence.broker],
         measures={"kind": _KINDS.get(absence.kind, "unknown"), "away_s": away}
         | ({"starts": starts, "ended": ends} if loop else {}),
@@ -56,7 +53,6 @@ def _finding(context: DetectionContext, absence: Absence, *, together: bool) -> 
         + (f" {more}" if more else ""),
         actions=[*action, *_actions(context, absence)],
         why=_why(context, absence, away, starts if loop else 0),
-        reason=reason,
         doubts=_DOUBTS[absence.kind],
     )
 
@@ -140,16 +136,14 @@ def _asked_again(context: DetectionContext, broker: int) -> Iterator[Finding]:
         return
     begin, end = best[0].begin, best[-1].end or best[-1].begin
     evidence = [place for one in best for place in one.evidence[:1]]
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     away = round(sum((one.end or 0) - one.begin for one in best) / SECOND, 1)
-    yield Finding(
-        detector=NAME,
-        severity=limits["again"],
-        confidence=confidence,
-        title=f"Broker {broker} was shut down in order and started {len(best)} times",
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    yield context.finding(
+        NAME,
+        limits["again"],
+        f"Broker {broker} was shut down in order and started {len(best)} times",
+        begin,
+        end,
+        evidence,
         brokers=[broker],
         measures={"kind": "controlled", "away_s": away, "restarts": len(best)},
         explanation="Each stop was asked for, by a person, a script or an orchestrator whose probe "
@@ -157,7 +151,6 @@ def _asked_again(context: DetectionContext, broker: int) -> Iterator[Finding]:
         actions=[_WHO.format(broker=broker), "Nothing to do if it was you."],
         why=f"{len(best)} orderly restarts within {limits['window']} s; {limits['asked']} are more"
         " than a person makes",
-        reason=reason,
         doubts=["A test of restarts looks the same."],
     )
 

@@ -96,17 +96,16 @@ def _finding(context: DetectionContext, one: Burst, told: _Told) -> Finding:
     brokers = sorted({broker for number in one.values("broker")
                       if (broker := broker_of(number)) is not None})  # fmt: skip
     seen = [broker for broker in brokers if context.past.lanes.brokers.get(broker)]
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=False)
     large = told.large(one)
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, one, large=large, known=bool(seen)),
-        confidence=confidence,
-        title=f"{name} lost its connections {one.count} times in {one.seconds:g} s"
+    return context.finding(
+        NAME,
+        _severity(context, one, large=large, known=bool(seen)),
+        f"{name} lost its connections {one.count} times in {one.seconds:g} s"
         + (f", to {_named(brokers)}" if brokers else ""),
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
+        one.begin,
+        one.end,
+        one.first,
+        stated=False,
         brokers=brokers,
         clients=[name],
         measures={
@@ -130,7 +129,6 @@ def _finding(context: DetectionContext, one: Burst, told: _Told) -> Finding:
         why=f"{one.count} disconnects, no two more than {context.limits[NAME]['gap']} s apart, "
         f"while the brokers were up (at least {context.limits[NAME]['least']}; {one.seconds:g} s "
         f"of at least {context.limits[NAME]['lasting']} s)",
-        reason=reason,
         doubts=[] if seen else ["No log of these brokers is there: they may have been down."],
     )
 

@@ -45,16 +45,14 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
         for value, count in one.seen["value"].most_common(_SHOWN) if value
     }  # fmt: skip
     allowed = max((count for count in one.values("count")), default=None)
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
     severity = limits["files"] if files else _severity(context, one)
-    return Finding(
-        detector=NAME,
-        severity=str(severity),
-        confidence=confidence,
-        title=_title(one, list(addresses), files=files),
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
+    return context.finding(
+        NAME,
+        severity,
+        _title(one, list(addresses), files=files),
+        one.begin,
+        one.end,
+        one.first,
         brokers=one.values("broker"),
         clients=[] if files else sorted(addresses),
         measures={
@@ -67,7 +65,6 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
         actions=_actions(str(node), list(addresses), files=files),
         why=f"{one.count} refused, no two more than {limits['gap']} s apart (fewer than "
         f"{limits['least']} are few)",
-        reason=reason,
         doubts=[] if files else ["Many clients behind one address, as of a proxy, look the same."],
     )
 

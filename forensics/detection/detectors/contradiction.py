@@ -27,20 +27,18 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 def _rivalry(context: DetectionContext, rivalry: EpochConflict) -> Finding:
     begin = min(place["at"] for place in rivalry.evidence)
     end = max(place["at"] for place in rivalry.evidence)
-    confidence, reason = context.confidence(begin, end, rivalry.evidence, stated=False)
-    return Finding(
-        detector=NAME,
-        severity=str(context.limits[NAME]["rivalry"]),
-        confidence=confidence,
-        title=rivalry.title,
-        begin=begin,
-        end=end,
-        evidence=rivalry.evidence,
+    return context.finding(
+        NAME,
+        context.limits[NAME]["rivalry"],
+        rivalry.title,
+        begin,
+        end,
+        rivalry.evidence,
+        stated=False,
         measures={"invariant": rivalry.invariant, "epoch": rivalry.epoch, "breaches": 1},
         explanation=_EXPLANATIONS[rivalry.invariant],
         actions=[_ACTION],
         why="two nodes claim one epoch; there is no limit to that",
-        reason=reason,
         doubts=_DOUBTS,
     )
 

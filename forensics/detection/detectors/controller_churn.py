@@ -76,17 +76,15 @@ def _finding(
     spans = [after[2] for _, after in run]
     begin, end = spans[0].begin, spans[-1].begin
     evidence = [place for span in spans for place in span.evidence]
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     lost = [before[0] for before, _ in run]
     often, times = Counter(lost).most_common(1)[0]
-    return Finding(
-        detector=NAME,
-        severity=limits["severity"],
-        confidence=confidence,
-        title=f"The active controller changed {len(run)} times",
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        limits["severity"],
+        f"The active controller changed {len(run)} times",
+        begin,
+        end,
+        evidence,
         measures={
             "changes": len(run),
             "epochs": [span.epoch for span in spans if span.epoch is not None],
@@ -101,7 +99,6 @@ def _finding(
         ],
         why=f"{len(run)} changes within {round((end - begin) / SECOND)} s that no planned stop"
         f" explains; {limits['changes']} within {limits['window']} s are churn",
-        reason=reason,
         doubts=["Controllers restarted on purpose whose own logs are missing look the same."],
     )
 

@@ -65,16 +65,14 @@ def _failed(context: DetectionContext, one: Burst, names: set[str]) -> Finding:
     broker = _broker(node, one)
     error = _error(one)
     reason = next((name for name, words in _REASONS if words.search(error or "")), "other")
-    confidence, sure = context.confidence(one.begin, one.end, one.first, stated=True)
     where = f"Broker {broker}" if broker is not None else str(node)
-    return Finding(
-        detector=NAME,
-        severity=context.limits[NAME]["severity"],
-        confidence=confidence,
-        title=f"{where}: log directory {log_dir} {_TITLES[reason]}",
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
+    return context.finding(
+        NAME,
+        context.limits[NAME]["severity"],
+        f"{where}: log directory {log_dir} {_TITLES[reason]}",
+        one.begin,
+        one.end,
+        one.first,
         brokers=[] if broker is None else [broker],
         partitions=sorted(names),
         measures={
@@ -88,31 +86,27 @@ def _failed(context: DetectionContext, one: Burst, names: set[str]) -> Finding:
         explanation=_MECHANISM + _MEANINGS[reason],
         actions=_actions(context, broker, log_dir, reason),
         why=f"{one.count} lines tell that {log_dir} cannot be used",
-        reason=sure,
         doubts=[_FIRST],
     )
 
 
 def _seen(context: DetectionContext, one: Burst) -> Finding:
     broker = one.subject[0]
-    confidence, sure = context.confidence(one.begin, one.end, one.first, stated=True)
-    return Finding(
-        detector=NAME,
-        severity=context.limits[NAME]["severity"],
-        confidence=confidence,
-        title=f"Broker {broker}: a log directory failed, as the controller was told",
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
-        brokers=[broker],
-        measures={"broker": broker, "log_dir": None, "error": None, "reason": "other",
+    return context.finding(
+NAME,
+context.limits[NAME]["severity"],
+f"Broker {broker}: a log directory failed, as the controller was told",
+one.begin,
+one.end,
+one.first,
+brokers=[broker],
+measures={"broker": broker, "log_dir": None, "error": None, "reason": "other",
                   "lines": one.count, "partitions": 0},
-        explanation=_MECHANISM + "The broker's own log, which names the error, is not here.",
-        actions=[context.commands.log_dirs(broker), f"Collect the server.log of broker {broker}."],
-        why=f"{one.count} lines of the controller tell of it",
-        reason=sure,
-        doubts=[_FIRST],
-    )  # fmt: skip
+explanation=_MECHANISM + "The broker's own log, which names the error, is not here.",
+actions=[context.commands.log_dirs(broker), f"Collect the server.log of broker {broker}."],
+why=f"{one.count} lines of the controller tell of it",
+doubts=[_FIRST],
+)  # fmt: skip
 
 
 def _broker(node: str | None, one: Burst) -> int | None:

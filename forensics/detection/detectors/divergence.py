@@ -112,18 +112,16 @@ def _finding(context: DetectionContext, what: str, group: Sequence[Burst]) -> Fi
     begin, end = min(one.begin for one in group), max(one.end for one in group)
     names = sorted({_name(one) for one in group})
     evidence = [row for one in group[:EXEMPLARY] for row in one.first[:_SHOWN]]
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     kinds = sorted({one.subject[2] for one in group})
     nodes = sorted({node for one in group for node in one.values("node")})
     topic, _, number = names[0].rpartition("-")
-    return Finding(
-        detector=NAME,
-        severity=str(limits[what]),
-        confidence=confidence,
-        title=_TITLES[what].format(where=_many(len(names))),
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        limits[what],
+        _TITLES[what].format(where=_many(len(names))),
+        begin,
+        end,
+        evidence,
         brokers=sorted(int(node[7:]) for node in nodes if node[7:].isdigit()),
         partitions=names,
         measures={
@@ -139,7 +137,6 @@ def _finding(context: DetectionContext, what: str, group: Sequence[Burst]) -> Fi
             _DO_NOT,
         ],
         why=_why(limits, what, group),
-        reason=reason,
         doubts=_DOUBTS,
     )
 

@@ -65,16 +65,14 @@ def _finding(context: DetectionContext, broker: int, run: Sequence[Absence], hun
     limits = context.limits[NAME]
     begin, end = run[0].begin, run[-1].end or run[-1].begin
     evidence = [place for one in run for place in one.evidence]
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     mostly = 2 * hung > len(run)
-    return Finding(
-        detector=NAME,
-        severity=limits["hung" if mostly else "severity"],
-        confidence=confidence,
-        title=f"Broker {broker} was fenced {len(run)} times and let in again, without a restart",
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        limits["hung" if mostly else "severity"],
+        f"Broker {broker} was fenced {len(run)} times and let in again, without a restart",
+        begin,
+        end,
+        evidence,
         brokers=[broker],
         measures={"fences": len(run), "hung": hung, "brokers": 1},
         explanation="The controller got no heartbeat for a whole session, each time, from a process"
@@ -91,7 +89,6 @@ def _finding(context: DetectionContext, broker: int, run: Sequence[Absence], hun
         ],
         why=f"fenced {len(run)} times within {(run[-1].begin - begin) / SECOND:.0f} s under one"
         f" registration; {limits['cycles']} within {limits['window']} s are a loop",
-        reason=reason,
         doubts=["Without the broker's own log a quick restart may have been missed."],
     )
 
@@ -114,19 +111,16 @@ def _together(context: DetectionContext, crowd: Sequence[Absence]) -> Iterator[F
     longest = max(((one.end or context.end) - one.begin) / SECOND for one in every)
     begin, end = every[0].begin, max(one.end or context.end for one in every)
     evidence = [place for one in every for place in one.evidence]
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     brief = longest < limits["brief"] and len(strokes) < limits["cycles"]
     brokers = sorted({one.broker for one in every})
     times = "" if len(strokes) == 1 else f", {len(strokes)} times"
-    yield Finding(
-        detector=NAME,
-        severity=limits["passing" if brief else "severity"],
-        confidence=confidence,
-        title=f"{len(brokers)} brokers were fenced in the same moment{times},"
-        f" for up to {longest:.1f} s",
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    yield context.finding(
+        NAME,
+        limits["passing" if brief else "severity"],
+        f"{len(brokers)} brokers were fenced in the same moment{times}, for up to {longest:.1f} s",
+        begin,
+        end,
+        evidence,
         brokers=brokers,
         measures={"fences": len(every), "hung": 0, "brokers": len(brokers)},
         explanation="Brokers that are fenced together have not all failed together: the controller"
@@ -138,6 +132,5 @@ def _together(context: DetectionContext, crowd: Sequence[Absence]) -> Iterator[F
         ],
         why=f"{len(brokers)} brokers fenced at once, {len(strokes)} times,"
         f" for up to {longest:.1f} s; {limits['brief']} s pass unnoticed",
-        reason=reason,
         doubts=["A rack or a switch that failed takes several brokers at once, too."],
     )

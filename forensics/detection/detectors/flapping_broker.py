@@ -61,17 +61,16 @@ def _finding(
     end = run[-1].end if run[-1].end is not None else max(context.end, run[-1].begin)
     evidence = [place for absence in run for place in absence.evidence]
     stated = all(absence.fencing is not None for absence in run)
-    confidence, reason = context.confidence(begin, end, evidence, stated=stated)
     last = round((run[-1].begin - begin) / SECOND)
-    return Finding(
-        detector=NAME,
-        severity=limits["severity"],
-        confidence=confidence,
-        title=f"Broker {broker} left the cluster {len(run)} times ({how})"
+    return context.finding(
+        NAME,
+        limits["severity"],
+        f"Broker {broker} left the cluster {len(run)} times ({how})"
         + (f", {median} s away at a time" if median is not None else ""),
-        begin=begin,
-        end=end,
-        evidence=evidence,
+        begin,
+        end,
+        evidence,
+        stated=stated,
         brokers=[broker],
         partitions=moved,
         measures={
@@ -85,7 +84,6 @@ def _finding(
         actions=_actions(context, broker, how),
         why=f"{len(run)} unplanned absences within {last} s; {limits['cycles']} within"
         f" {limits['window']} s are flapping",
-        reason=reason,
         doubts=_DOUBTS[how],
     )
 
@@ -178,16 +176,14 @@ def _dropping(
     if not evidence:
         return
     cycles = len(spell.strokes)
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     many = len(dropped.again) + dropped.more
-    yield Finding(
-        detector=NAME,
-        severity=limits["isr"],
-        confidence=confidence,
-        title=f"Broker {broker} fell out of the in-sync replicas {cycles} times, and came back",
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    yield context.finding(
+        NAME,
+        limits["isr"],
+        f"Broker {broker} fell out of the in-sync replicas {cycles} times, and came back",
+        begin,
+        end,
+        evidence,
         brokers=[broker],
         partitions=sorted(f"{topic}-{number}" for topic, number in dropped.again),
         measures={
@@ -208,7 +204,6 @@ def _dropping(
         ],
         why=f"{cycles} times within {limits['window']} s leaders {_words(spell.leaders)} dropped"
         f" it, {many} partitions {limits['cycles']} times or more",
-        reason=reason,
         doubts=_DOUBTS["isr"],
     )
 

@@ -35,17 +35,15 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
     limits, topic = context.limits[NAME], str(one.subject[0])
     ahead = _ahead(one)
     far = ahead is not None and ahead >= limits["far"]
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
     partitions = [f"{topic}-{number}" for number in one.values("partition")]
     nodes = one.values("node")
-    return Finding(
-        detector=NAME,
-        severity=limits["never" if far else "later"],
-        confidence=confidence,
-        title=f"Segments of {topic} are kept beyond their age: records with times {_words(ahead)}",
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
+    return context.finding(
+        NAME,
+        limits["never" if far else "later"],
+        f"Segments of {topic} are kept beyond their age: records with times {_words(ahead)}",
+        one.begin,
+        one.end,
+        one.first,
         brokers=sorted(
             int(end) for node in nodes if (end := node.rpartition("broker-")[2]).isdecimal()
         ),
@@ -70,7 +68,6 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
             + "   # refuses such records; only when that producer is mended, or it fails",
         ],
         why=f"{one.count} lines; {_words(ahead)}; from {limits['far']} s on nobody waits for it",
-        reason=reason,
         doubts=["If the clock of the broker is behind, the records are right and it is wrong."],
     )
 

@@ -53,20 +53,18 @@ def _finding(context: DetectionContext, replica: int, mine: Sequence[Run]) -> Fi
     most = sorted(mine, key=lambda run: (-run.count, run.subject))
     begin, end = min(run.begin for run in mine), max(run.end for run in mine)
     evidence = [row for run in most[:_SHOWN] for row in run.first]
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
     names = sorted(run.subject[1] for run in mine)
     leaders = sorted({leader for run in mine for leader, _ in run.pairs})
     gaps = [run.widest for run in mine if run.widest is not None]
     many = f"{len(names)} partition{'' if len(names) == 1 else 's'}"
-    return Finding(
-        detector=NAME,
-        severity=str(limits["severity"]),
-        confidence=confidence,
-        title=f"Broker {replica} fell out of sync and came back on {many},"
+    return context.finding(
+        NAME,
+        limits["severity"],
+        f"Broker {replica} fell out of sync and came back on {many},"
         f" up to {most[0].count} times each",
-        begin=begin,
-        end=end,
-        evidence=evidence,
+        begin,
+        end,
+        evidence,
         brokers=[replica],
         partitions=names,
         measures={
@@ -81,7 +79,6 @@ def _finding(context: DetectionContext, replica: int, mine: Sequence[Run]) -> Fi
         actions=_actions(context, replica, most[0].subject[1]),
         why=f"dropped {most[0].count} times from {most[0].subject[1]}, no two more than"
         f" {limits['gap']} s apart; {limits['cycles']} are too often",
-        reason=reason,
         doubts=_DOUBTS,
     )
 

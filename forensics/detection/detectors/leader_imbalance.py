@@ -94,16 +94,14 @@ def _finding(context: DetectionContext, found: _Balance) -> Finding:
     piled = leads >= limits["pile"] * found.even
     off, failed = _switched_off(context), _failures(context, found.begin)
     evidence = [*off, *failed, *context.places(found.places)]
-    confidence, reason = context.confidence(found.begin, context.end, evidence, stated=True)
     count = sum(found.waits.values())
-    return Finding(
-        detector=NAME,
-        severity=str(limits["piled" if piled else "scattered"]),
-        confidence=confidence,
-        title=_title(count, most, leads, found, piled=piled),
-        begin=found.begin,
-        end=context.end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        limits["piled" if piled else "scattered"],
+        _title(count, most, leads, found, piled=piled),
+        found.begin,
+        context.end,
+        evidence,
         brokers=sorted({*found.waits, *([most] if piled else [])}),
         partitions=sorted(found.partitions),
         measures={
@@ -118,7 +116,6 @@ def _finding(context: DetectionContext, found: _Balance) -> Finding:
         explanation=_explanation(off, failed),
         actions=[context.commands.preferred_election(), _WHEN, _DO_NOT],
         why=_why(limits, found, count, leads),
-        reason=reason,
         doubts=_DOUBTS,
     )
 

@@ -81,18 +81,15 @@ def _finding(context: DetectionContext, one: Burst, cause: str, refused: Sequenc
     limits = context.limits[NAME]
     topic = one.subject[0]
     evidence = [*one.first, *refused[:_REFUSALS]]
-    confidence, reason = context.confidence(one.begin, one.end, evidence, stated=True)
     clients = [*one.values("client")] or [*one.values("node")]
     what = f"topic {topic}" if topic else "some partitions"
-    return Finding(
-        detector=NAME,
-        severity=_severity(limits, one, cause),
-        confidence=confidence,
-        title=f"Clients were told for {one.seconds:.0f} s that {what} has no leader"
-        f" ({_WORDS[cause]})",
-        begin=one.begin,
-        end=one.end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        _severity(limits, one, cause),
+        f"Clients were told for {one.seconds:.0f} s that {what} has no leader ({_WORDS[cause]})",
+        one.begin,
+        one.end,
+        evidence,
         partitions=[f"{topic}-{number}" for number in one.values("partition") if topic],
         clients=sorted(clients),
         measures={
@@ -106,7 +103,6 @@ def _finding(context: DetectionContext, one: Burst, cause: str, refused: Sequenc
         actions=_actions(context, topic, cause),
         why=f"{one.count} errors over {one.seconds} s; a new topic has its leaders within"
         f" {limits['made']} s, and more than {limits['escalates']} s are no change of leader",
-        reason=reason,
         doubts=_DOUBTS,
     )
 

@@ -61,15 +61,14 @@ def _finding(context: DetectionContext, run: Sequence[Stall], *, host: bool) -> 
     begin, end = min(one.begin for one in run), max(one.end for one in run)
     evidence = [place for one in run for place in one.evidence]
     stated = ways["jvm"] + ways["memory"] > 0
-    confidence, reason = context.confidence(begin, end, evidence, stated=stated)
-    return Finding(
-        detector=NAME,
-        severity=limits["long" if long else "short"],
-        confidence=confidence,
-        title=_title(nodes, longest, len(run), host=host),
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        limits["long" if long else "short"],
+        _title(nodes, longest, len(run), host=host),
+        begin,
+        end,
+        evidence,
+        stated=stated,
         brokers=sorted(
             int(digits)
             for node in nodes
@@ -86,7 +85,6 @@ def _finding(context: DetectionContext, run: Sequence[Stall], *, host: bool) -> 
         actions=_actions(nodes, ways, host=host),
         why=f"{len(run)} pauses of {limits['least']} s or more, up to {longest:.1f} s;"
         f" {limits['session']} s end a session, {limits['many']} are too many",
-        reason=reason,
         doubts=_DOUBTS["jvm" if stated else "silence"],
     )
 

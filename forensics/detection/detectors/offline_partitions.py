@@ -98,15 +98,13 @@ def _finding(
     begin = min(row["since"] for row in group)
     end = max([begin, *(row["ended_at"] or context.end for row in group)])
     still = sum(row["ended_at"] is None for row in group)
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, still, longest, planned=planned),
-        confidence=confidence,
-        title=_title(names, longest, still, planned=planned),
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        _severity(context, still, longest, planned=planned),
+        _title(names, longest, still, planned=planned),
+        begin,
+        end,
+        evidence,
         brokers=sorted(
             {row["previous_leader"] for row in group if (row["previous_leader"] or -1) >= 0}
         ),
@@ -120,7 +118,6 @@ def _finding(
         explanation=_PLANNED if planned else _UNPLANNED,
         actions=_actions(context, group, still, planned=planned),
         why=_why(context, len(names), longest, still, planned=planned),
-        reason=reason,
         doubts=_DOUBTS_PLANNED if planned else _DOUBTS,
     )
 

@@ -52,19 +52,17 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
     node, client, value = one.subject
     name = client or (value if _on_broker(one) else None) or node or "unknown"
     what = _class(one)
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
     errors = [error for error in one.values("error") if error]
     limits = context.limits[NAME]
     many = f"{one.count} times" if one.count > 1 else "once"
     why = f" ({', '.join(errors[:3])})" if errors else ""
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, one, what),
-        confidence=confidence,
-        title=f"{name}: {_TITLES[what]} {many}{why}",
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
+    return context.finding(
+        NAME,
+        _severity(context, one, what),
+        f"{name}: {_TITLES[what]} {many}{why}",
+        one.begin,
+        one.end,
+        one.first,
         clients=[name],
         measures={
             "how": what,
@@ -76,7 +74,6 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
         actions=[_ACTIONS[what].format(word(name))],
         why=f"{one.count} lines say so; {limits['fights']} fencings are a fight, and "
         f"{limits['aborts']} aborts more than bad luck",
-        reason=reason,
         doubts=_DOUBTS[what],
     )
 

@@ -55,21 +55,19 @@ def _failed(search: Spell) -> int:
 def _leaderless(context: DetectionContext, search: Spell) -> Finding:
     limits = context.limits[NAME]
     outside = _led_elsewhere(context, search)
-    confidence, reason = context.confidence(search.begin, search.end, search.first, stated=True)
     word = "severe" if search.seconds >= limits["long"] else "severity"
     least = "at least " if search.over is None else ""
     failed = _failed(search)
     vain = f": {failed} elections failed" if failed > 1 else ""
     who = ", ".join(sorted(search.nodes)) if outside else "The quorum"
     what = "found no leader" if outside else "had no leader"
-    return Finding(
-        detector=NAME,
-        severity=limits["outside" if outside else word],
-        confidence=confidence,
-        title=f"{who} {what} for {least}{search.seconds:.1f} s{vain}",
-        begin=search.begin,
-        end=search.end,
-        evidence=search.first,
+    return context.finding(
+        NAME,
+        limits["outside" if outside else word],
+        f"{who} {what} for {least}{search.seconds:.1f} s{vain}",
+        search.begin,
+        search.end,
+        search.first,
         measures={
             "kind": "cut_off" if outside else "no_leader",
             "longest_s": round(search.seconds, 1),
@@ -88,7 +86,6 @@ def _leaderless(context: DetectionContext, search: Spell) -> Finding:
         ],
         why=f"no leader was known for {search.seconds:.1f} s and {failed} elections failed;"
         f" {limits['leaderless']} s or {limits['failed']} failed ones are trouble",
-        reason=reason,
         doubts=["If logs of controllers are missing, one of them may have led all the while."],
     )
 
@@ -120,19 +117,18 @@ def _alone(context: DetectionContext, broker: int, run: Sequence[Absence]) -> Fi
     limits = context.limits[NAME]
     begin, end = run[0].begin, run[-1].end or run[-1].begin
     evidence = [place for one in run for place in one.evidence]
-    confidence, reason = context.confidence(begin, end, evidence, stated=False)
     session = session_of(context)
     steps = [(b.begin - a.begin) / SECOND for a, b in zip(run, run[1:], strict=False)]
     period = sorted(steps)[len(steps) // 2]
-    return Finding(
-        detector=NAME,
-        severity=limits["lost"],
-        confidence=confidence,
-        title=f"A controller without a majority fenced broker {broker} {len(run)} times"
+    return context.finding(
+        NAME,
+        limits["lost"],
+        f"A controller without a majority fenced broker {broker} {len(run)} times"
         f" in {(end - begin) / SECOND:.0f} s",
-        begin=begin,
-        end=end,
-        evidence=evidence,
+        begin,
+        end,
+        evidence,
+        stated=False,
         brokers=[broker],
         measures={
             "kind": "lost_majority",
@@ -150,7 +146,6 @@ def _alone(context: DetectionContext, broker: int, run: Sequence[Absence]) -> Fi
         ],
         why=f"{len(run)} times up for one session of {session:g} s and away for half of one;"
         f" {limits['lone']} times are no chance",
-        reason=reason,
         doubts=["A broker none of whose heartbeats gets through would show the same period."],
     )
 

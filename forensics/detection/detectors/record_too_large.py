@@ -171,15 +171,14 @@ def _finding(context: DetectionContext, one: Oversize) -> Finding:
     evidence = [*burst.first, *one.lines]
     request = one.limit == "socket.request.max.bytes"
     stated = not request or not one.clients
-    confidence, reason = context.confidence(burst.begin, burst.end, evidence, stated=stated)
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, one),
-        confidence=confidence,
-        title=_title(one, request=request),
-        begin=burst.begin,
-        end=burst.end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        _severity(context, one),
+        _title(one, request=request),
+        burst.begin,
+        burst.end,
+        evidence,
+        stated=stated,
         brokers=burst.values("broker") if request else [],
         partitions=[f"{one.topic}-{part}" for part in burst.values("partition")],
         clients=one.clients,
@@ -194,7 +193,6 @@ def _finding(context: DetectionContext, one: Oversize) -> Finding:
         explanation=_explanation(one),
         actions=_actions(context, one),
         why=f"{burst.count} refused; fewer than {context.limits[NAME]['least']} are a slip",
-        reason=reason,
         doubts=_doubts(one),
     )
 

@@ -67,17 +67,15 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
     topics = sorted({*one.values("topic"), *(topic for topic, _, _ in records)})
     writes = all(kind in _WRITTEN for kind in kinds)
     same = len(records) == 1 and one.count > 1
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, one, stands=stands),
-        confidence=confidence,
-        title=f"{name}: {one.count} {'time' if one.count == 1 else 'times'} a record could not be "
+    return context.finding(
+        NAME,
+        _severity(context, one, stands=stands),
+        f"{name}: {one.count} {'time' if one.count == 1 else 'times'} a record could not be "
         f"{'written' if writes else 'read'} in the form expected"
         f"{_at(records[0]) if same else ''}",
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
+        one.begin,
+        one.end,
+        one.first,
         partitions=sorted({f"{topic}-{part}" for topic, part, _ in records}),
         clients=[name],
         measures={
@@ -90,7 +88,6 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
         actions=_actions(context, name, records, topics),
         why=f"{one.count} lines say so; fewer than {context.limits[NAME]['least']} from an "
         "application that goes on are few",
-        reason=reason,
         doubts=[] if records or writes else ["The lines do not say which record it was."],
     )
 

@@ -63,18 +63,16 @@ def _finding(context: DetectionContext, burst: Burst) -> Finding:
     slow, late = (burst.seen["kind"][kind] for kind in _SLOW)
     often = slow >= limits["events"] or late >= limits["overloaded"]
     begin = burst.begin - min(longest * 1000, burst.begin)
-    confidence, reason = context.confidence(begin, burst.end, burst.first, stated=True)
     brokers = burst.values("broker")
-    return Finding(
-        detector=NAME,
-        severity=limits["often" if often else "seldom"],
-        confidence=confidence,
-        title=f"{node}: {slow} controller events took up to {longest / 1000:.1f} s"
+    return context.finding(
+        NAME,
+        limits["often" if often else "seldom"],
+        f"{node}: {slow} controller events took up to {longest / 1000:.1f} s"
         if slow
         else f"{node}: {late} heartbeats waited too long in the controller's queue",
-        begin=begin,
-        end=burst.end,
-        evidence=burst.first,
+        begin,
+        burst.end,
+        burst.first,
         brokers=brokers,
         measures={
             "node": node,
@@ -95,7 +93,6 @@ def _finding(context: DetectionContext, burst: Burst) -> Finding:
         why=f"{slow} slow events and {late} heartbeats that waited, within"
         f" {(burst.end - burst.begin) / SECOND:.0f} s; {limits['events']} or"
         f" {limits['overloaded']} are too many",
-        reason=reason,
         doubts=[
             "Events that wait for other voters to confirm look slow too.",
             "A pause of the process, if another thread wrote a line meanwhile, looks the same.",

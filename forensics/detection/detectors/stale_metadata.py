@@ -463,15 +463,14 @@ def _finding(context: DetectionContext, one: _Judged, told: _Told) -> Finding:
     suspect = one.suspect.name if one.suspect is not None else None
     lines = [*told.get(id(episode), ()), *(one.suspect.evidence if one.suspect else ())]
     evidence = [*episode.first, *lines]
-    confidence, reason = context.confidence(episode.begin, episode.end, evidence, stated=False)
-    return Finding(
-        detector=NAME,
-        severity=str(context.limits[NAME][one.limit]),
-        confidence=confidence,
-        title=title(episode, verdict, one.cause, suspect, one.bursts),
-        begin=episode.begin,
-        end=episode.end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        context.limits[NAME][one.limit],
+        title(episode, verdict, one.cause, suspect, one.bursts),
+        episode.begin,
+        episode.end,
+        evidence,
+        stated=False,
         partitions=sorted(episode.partitions),
         clients=[episode.client],
         measures={
@@ -487,7 +486,6 @@ def _finding(context: DetectionContext, one: _Judged, told: _Told) -> Finding:
         explanation=explanation(episode, verdict, suspect),
         actions=list(actions(context, episode, verdict, suspect)),
         why=_why(context, episode, verdict),
-        reason=reason,
         doubts=doubts(episode, suspect),
     )
 

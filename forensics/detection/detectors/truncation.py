@@ -95,15 +95,13 @@ def _finding(
     known = all(row["unclean"] is False for row in rows)
     brokers = {row["broker"] for row in rows} | {row["leader"] for row in rows}
     evidence = context.places(one for row in rows[:_SHOWN] for one in row["evidence"])
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
-    return Finding(
-        detector=NAME,
-        severity=str(limits["committed" if deep else "uncommitted"]),
-        confidence=confidence,
-        title=_title(losses, deep=deep, known=known),
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        limits["committed" if deep else "uncommitted"],
+        _title(losses, deep=deep, known=known),
+        begin,
+        end,
+        evidence,
         brokers=sorted(one for one in brokers if one is not None and one >= 0),
         partitions=sorted({loss.partition for loss in losses}),
         losses=losses,
@@ -117,7 +115,6 @@ def _finding(
         + (_UNREAD.format(unread) if unread else ""),
         actions=_actions(losses, deep=deep),
         why=_why(limits, losses, deep=deep),
-        reason=reason,
         doubts=_DOUBTS_DEEP if deep else _DOUBTS,
     )
 

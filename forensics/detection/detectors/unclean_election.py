@@ -261,22 +261,20 @@ def _finding(context: DetectionContext, group: list[Row]) -> Finding:
     begin = min(row["started_at"] for row in group)
     end = max([begin, *(row["started_at"] for row in group)])
     stated = all(row["how"] == "observed" for row in group)
-    confidence, reason = context.confidence(begin, end, places, stated=stated)
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, losses),
-        confidence=confidence,
-        title=_title(losses, leaders),
-        begin=begin,
-        end=end,
-        evidence=places,
+    return context.finding(
+        NAME,
+        _severity(context, losses),
+        _title(losses, leaders),
+        begin,
+        end,
+        places,
+        stated=stated,
         brokers=sorted(leaders | before),
         partitions=[name_of(row) for row in group],
         losses=losses,
         explanation=_explanation(losses),
         actions=_actions(context, losses),
         why=_why(context, group, losses),
-        reason=reason,
         doubts=_doubts(losses),
     )
 

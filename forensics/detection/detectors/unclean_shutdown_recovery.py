@@ -138,15 +138,14 @@ def _finding(context: DetectionContext, run: Sequence[_Start]) -> Finding:
     again = len(broken) >= limits["again"]
     longest = max(one.seconds for one in run)
     evidence = [row for one in run for row in one.evidence]
-    confidence, reason = context.confidence(run[0].begin, last.end, evidence, stated=not again)
-    return Finding(
-        detector=NAME,
-        severity=_severity(limits, longest, again=again),
-        confidence=confidence,
-        title=_title(last, broken, longest, again=again),
-        begin=run[0].begin,
-        end=last.end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        _severity(limits, longest, again=again),
+        _title(last, broken, longest, again=again),
+        run[0].begin,
+        last.end,
+        evidence,
+        stated=not again,
         brokers=[last.broker],
         measures={
             "broker": last.broker,
@@ -159,7 +158,6 @@ def _finding(context: DetectionContext, run: Sequence[_Start]) -> Finding:
         actions=[*([_PATIENCE] if again else []), *_actions(context, last.broker)],
         why=f"{longest} s of recovery, from {limits['long']} s on that is long; "
         f"{len(broken)} starts were broken off, {limits['again']} are told",
-        reason=reason,
         doubts=[] if last.outcome else ["These logs end before the broker was up."],
     )
 

@@ -129,21 +129,20 @@ def _finding(
     end = max(ends)
     lines = [row for one in refused[:_SHOWN] for row in one.first[:_SHOWN]]
     evidence = [*lines, *context.places(place for one in short for place in one.places)]
-    confidence, reason = context.confidence(begin, end, evidence, stated=bool(refused))
     names = {name for one in short for name in one.partitions}
     names |= {f"{one.subject[0]}-{one.subject[1]}" for one in refused if None not in one.subject}
     topics = sorted({name.rpartition("-")[0] for name in names}
                     | {one.subject[0] for one in refused if one.subject[0]})  # fmt: skip
     by_leaders, by_clients = _tellers(refused)
     seconds = max((one.seconds for one in refused), default=0.0)
-    return Finding(
-        detector=NAME,
-        severity=_severity(limits, refused, seconds),
-        confidence=confidence,
-        title=_title(names or topics, refused, short, seconds),
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        _severity(limits, refused, seconds),
+        _title(names or topics, refused, short, seconds),
+        begin,
+        end,
+        evidence,
+        stated=bool(refused),
         brokers=sorted({one for stretch in short for one in stretch.missing}),
         partitions=sorted(names),
         clients=sorted({name for one in refused for name in one.values("client")}),
@@ -158,7 +157,6 @@ def _finding(
         explanation=_explanation(refused),
         actions=_actions(context, topics),
         why=_why(limits, refused, short, seconds),
-        reason=reason,
         doubts=_DOUBTS,
     )
 

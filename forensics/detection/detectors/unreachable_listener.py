@@ -175,7 +175,6 @@ def _of_clients(context: DetectionContext, one: Unreachable, settings: Sequence[
     limits = context.limits[NAME]
     told = [row for row in settings if one.address in (row["value"] or "")][:1]
     evidence = [*one.first, *told]
-    confidence, reason = context.confidence(one.begin, one.end, evidence, stated=bool(told))
     whose = "a broker" if one.broker is None else f"broker {one.broker}"
     names = sorted(one.clients)
     many = f"{len(names)} clients" if len(names) > 1 else names[0]
@@ -184,14 +183,14 @@ def _of_clients(context: DetectionContext, one: Unreachable, settings: Sequence[
         "refused": "nobody listens there",
         "timed out": "no answer comes from there",
     }[one.how]
-    return Finding(
-        detector=NAME,
-        severity=str(limits["clients"]),
-        confidence=confidence,
-        title=f"{many} cannot reach {whose} at {one.address}: {what}",
-        begin=one.begin,
-        end=one.end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        limits["clients"],
+        f"{many} cannot reach {whose} at {one.address}: {what}",
+        one.begin,
+        one.end,
+        evidence,
+        stated=bool(told),
         brokers=[] if one.broker is None else [one.broker],
         clients=names,
         measures={
@@ -217,7 +216,6 @@ def _of_clients(context: DetectionContext, one: Unreachable, settings: Sequence[
         why=f"{one.count} failures for more than {limits['lasting']} s and not one connection "
         f"between them (at least {limits['least']} are needed)"
         + ("" if one.how == "unresolved" else "; the broker was up all the while"),
-        reason=reason,
         doubts=_doubts(one, told),
     )
 
@@ -255,33 +253,30 @@ def _peers(context: DetectionContext) -> list[Burst]:
 def _of_servers(context: DetectionContext, one: Burst) -> Finding:
     node, address = one.subject
     limits = context.limits[NAME]
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
-    return Finding(
-        detector=NAME,
-        severity=str(limits["servers"]),
-        confidence=confidence,
-        title=f"{node} cannot resolve {address}, an address of its own cluster",
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
-        brokers=[peer for peer in one.values("peer") if peer >= 0],
-        measures={
+    return context.finding(
+NAME,
+limits["servers"],
+f"{node} cannot resolve {address}, an address of its own cluster",
+one.begin,
+one.end,
+one.first,
+brokers=[peer for peer in one.values("peer") if peer >= 0],
+measures={
             "how": "unresolved", "address": address, "errors": one.count, "clients": 0,
             "advertised": False,
         },
-        explanation="Nodes of the cluster go to each other by the addresses that they give out. A "
+explanation="Nodes of the cluster go to each other by the addresses that they give out. A "
         "name that nobody knows, such as a placeholder left in the settings, cuts them off, though "
         "every process is well.",
-        actions=[
+actions=[
             (f"On the host of {word(node)}: getent hosts "
             f"{word((address or '').rpartition(':')[0] or address)}"),
             "Set advertised.listeners to a name that every node resolves.",
         ],
-        why=f"{one.count} failures in {one.seconds:g} s (at least {limits['least']}, and for "
+why=f"{one.count} failures in {one.seconds:g} s (at least {limits['least']}, and for "
         f"{limits['lasting']} s)",
-        reason=reason,
-        doubts=["The name service of that host may have been out of order."],
-    )  # fmt: skip
+doubts=["The name service of that host may have been out of order."],
+)  # fmt: skip
 
 
 def _unlisted(context: DetectionContext) -> list[Burst]:
@@ -295,31 +290,28 @@ def _unlisted(context: DetectionContext) -> list[Burst]:
 def _missing(context: DetectionContext, one: Burst) -> Finding:
     node, client = one.subject
     name = client or node or "unknown"
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
     topics = one.values("topic")
-    return Finding(
-        detector=NAME,
-        severity=str(context.limits[NAME]["clients"]),
-        confidence=confidence,
-        title=f"{name}: brokers have no listener of the name that it uses",
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
-        clients=[name],
-        measures={
+    return context.finding(
+NAME,
+context.limits[NAME]["clients"],
+f"{name}: brokers have no listener of the name that it uses",
+one.begin,
+one.end,
+one.first,
+clients=[name],
+measures={
             "how": "listener missing", "address": None, "errors": one.count, "clients": 1,
             "advertised": False,
         },
-        explanation="The metadata is given for the listener on which it was asked for. A leader "
+explanation="The metadata is given for the listener on which it was asked for. A leader "
         "without a listener of that name cannot be named, so its partitions cannot be used.",
-        actions=[
+actions=[
             "Give every broker the same names of listeners (listeners, advertised.listeners).",
             *(context.commands.topic(topic) for topic in topics[:1]),
         ],
-        why="one such line says it",
-        reason=reason,
-        doubts=["A broker that is just being given a new listener says so until it is restarted."],
-    )  # fmt: skip
+why="one such line says it",
+doubts=["A broker that is just being given a new listener says so until it is restarted."],
+)  # fmt: skip
 
 
 def _bootstrap(context: DetectionContext) -> list[Burst]:
@@ -330,25 +322,22 @@ def _bootstrap(context: DetectionContext) -> list[Burst]:
 def _of_settings(context: DetectionContext, one: Burst) -> Finding:
     node = one.subject[0] or "unknown"
     names = one.values("detail")
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
     shown = ", ".join(names[:_SHOWN]) or "an address"
-    return Finding(
-        detector=NAME,
-        severity=str(context.limits[NAME]["bootstrap"]),
-        confidence=confidence,
-        title=f"{node}: {shown} of its bootstrap servers cannot be resolved",
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
-        clients=[node],
-        measures={
+    return context.finding(
+NAME,
+context.limits[NAME]["bootstrap"],
+f"{node}: {shown} of its bootstrap servers cannot be resolved",
+one.begin,
+one.end,
+one.first,
+clients=[node],
+measures={
             "how": "bootstrap", "address": names[0] if names else None, "errors": one.count,
             "clients": 1, "advertised": False,
         },
-        explanation="A client takes any of its bootstrap servers: as long as one of them is "
+explanation="A client takes any of its bootstrap servers: as long as one of them is "
         "known it works. If none is, it does not start.",
-        actions=[f"Take {word(shown)} out of bootstrap.servers, or give it a name that is known."],
-        why="one such line says it",
-        reason=reason,
-        doubts=["The name service of that host may have been out of order."],
-    )  # fmt: skip
+actions=[f"Take {word(shown)} out of bootstrap.servers, or give it a name that is known."],
+why="one such line says it",
+doubts=["The name service of that host may have been out of order."],
+)  # fmt: skip
