@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 from forensics import run_result
 from forensics.detection import verdict
-from forensics.detection.registry import find
-from forensics.detection.runner import Answers
+from forensics.detection.registry import detect
+from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine, Say
 from forensics.engine.progress import SILENT, Watcher
 from forensics.engine.spark import Cluster, told_plainly
@@ -44,10 +44,10 @@ from forensics.history.rebuild import (
 )
 from forensics.ingest.read_plan import Plan, plan
 from forensics.lib.arrow_io import events_of
-from forensics.quality.expectations import suites
-from forensics.quality.gate import check, lowered, told
-from forensics.quality.gx_runner import checked_suites, prepare
-from forensics.quality.metrics import Given
+from forensics.quality.expectations import load_expectations
+from forensics.quality.gate import apply_gate, downgrade_results, run_checks
+from forensics.quality.gx_runner import load_checked_expectations, preload_library
+from forensics.quality.metrics import GateInput
 from forensics.report.page import draw_report
 from forensics.run_output.findings import write_findings
 from forensics.run_result import Code, Ending, Stopwatch
@@ -154,7 +154,7 @@ def write_table(table: pa.Table, target: Path) -> None:
     pq.write_table(table, target / "part-0.parquet", compression="zstd")
 
 
-def _all(answers: Answers) -> Answers:
+def _all(answers: DetectionResults) -> DetectionResults:
     return answers
 
 
@@ -165,22 +165,24 @@ def judge(  # noqa: PLR0913
     settings: Settings,
     watch: Stopwatch,
     *,
-    chosen: Callable[[Answers], Answers] = _all,
-) -> tuple[dict[str, Any], Answers]:
+    chosen: Callable[[DetectionResults], DetectionResults] = _all,
+) -> tuple[dict[str, Any], DetectionResults]:
     """Turn history into findings, check what they rest on, and trust them no further than that.
 
     `chosen` takes the answers that are told of out of all that are found.
     """
     packs = [open_pack(path) for path in settings.packs]
     with watch.stage("incidents"):
-        answers = chosen(find(settings.tables, past, packs))
+        answers = chosen(detect(settings.tables, past, packs))
     with watch.stage("quality"):
-        given = Given(settings.tables, list(files.values()), past.clocks, answers.findings)
-        gate = check(given, suites(packs), settings.data_docs)
-        answers, gate = lowered(answers, gate, given)
+        given = GateInput(settings.tables, list(files.values()), past.clocks, answers.findings)
+        gate = run_checks(given, load_expectations(packs), settings.data_docs)
+        answers, gate = downgrade_results(answers, gate, given)
         write_table(gate.table(), settings.tables / "checks")
-        document = verdict.document(settings.tables, files.values(), past.clocks, answers, rules)
-    return told(document, gate, given), answers
+        document = verdict.build_findings_document(
+            settings.tables, files.values(), past.clocks, answers, rules
+        )
+    return apply_gate(document, gate, given), answers
 
 
 def postmortem(settings: Settings, say: Say, watcher: Watcher = SILENT) -> dict[str, Any]:
@@ -207,7 +209,7 @@ def _run(settings: Settings, say: Say, watch: Stopwatch) -> dict[str, Any]:
     packs = [open_pack(path) for path in settings.packs]
     rules = catalogue(packs)
     # What is wrong with somebody's own expectations is told before the work, not after it.
-    checked_suites(packs)
+    load_checked_expectations(packs)
     with watch.stage("plan"):
         work = plan(settings.archives, settings.split_size)
     for label, problem in work.problems:
@@ -216,7 +218,7 @@ def _run(settings: Settings, say: Say, watch: Stopwatch) -> dict[str, Any]:
     settings.tables.mkdir(parents=True, exist_ok=True)
     with told_plainly():
         with watch.stage("start"):
-            prepare()
+            preload_library()
             cluster = Cluster(settings.master, watch.watcher)
         try:
             with watch.stage("scan"):
@@ -256,7 +258,7 @@ def conclude(  # noqa: PLR0913
 
 
 def _figures(
-    document: Mapping[str, Any], files: Mapping[str, FileAccount], answers: Answers
+    document: Mapping[str, Any], files: Mapping[str, FileAccount], answers: DetectionResults
 ) -> dict[str, Any]:
     """Gather the figures that an end summary tells."""
     levels = Counter(one["severity"] for one in document["findings"])

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.declarative.interpreter import detector
-from forensics.detection.declarative.spec import Declared
-from forensics.detection.registry import declared, everyone, shipped_declared
+from forensics.detection.declarative.interpreter import make_detector
+from forensics.detection.declarative.spec import DeclaredDetector
+from forensics.detection.registry import all_detectors, load_declarations, load_shipped_declarations
 from forensics.detection.thresholds import load_limits
 from forensics.engine.local import InProcess
 from forensics.errors import Problem, RuleError
@@ -64,31 +64,35 @@ def tried_lines(logs: Mapping[str, str], out: Path, packs: Sequence[Pack] = ()) 
 def detector_problems(packs: Sequence[Pack], *, shipped: bool) -> list[Problem]:
     """Find what is wrong with the detectors of packs, and with their samples."""
     problems: list[Problem] = []
-    rules = list(shipped_declared()) if shipped else []
+    rules = list(load_shipped_declarations()) if shipped else []
     for pack in packs:
         try:
-            rules += declared(pack.folder("detectors"))
+            rules += load_declarations(pack.folder("detectors"))
         except RuleError as error:
             problems += error.problems
     if not problems:
         try:
-            everyone(packs)
+            all_detectors(packs)
         except RuleError as error:
             problems += error.problems
     return problems or list(sample_problems(rules, packs))
 
 
-def sample_problems(rules: Iterable[Declared], packs: Sequence[Pack] = ()) -> Iterator[Problem]:
+def sample_problems(
+    rules: Iterable[DeclaredDetector], packs: Sequence[Pack] = ()
+) -> Iterator[Problem]:
     """Try declared detectors on their own samples: each must find as much as it says."""
     limits = load_limits()
     for rule in rules:
-        asked = detector(rule)
+        asked = make_detector(rule)
         for sample in rule.samples:
             with TemporaryDirectory() as scratch:
                 case = tried_lines(sample.logs, Path(scratch), packs).case(limits)
                 found = len(list(asked.find(case)))
-            if found != sample.finds:
-                says = f"sample {sample.name!r} must give {_many(sample.finds)} and gives {found}"
+            if found != sample.expected:
+                says = (
+                    f"sample {sample.name!r} must give {_many(sample.expected)} and gives {found}"
+                )
                 yield Problem(rule.origin, sample.line, says)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics import run_result
-from forensics.detection.registry import everyone
+from forensics.detection.registry import all_detectors
 from forensics.engine.base import Engine, Say
 from forensics.engine.progress import SILENT, Watcher
 from forensics.engine.spark import Cluster, told_plainly
@@ -19,7 +19,7 @@ from forensics.events.packs import catalogue, open_pack, packed
 from forensics.ingest.read_plan import split_up
 from forensics.lib.storage import is_remote, shown
 from forensics.pipeline import accounts
-from forensics.quality.gx_runner import checked_suites, prepare
+from forensics.quality.gx_runner import load_checked_expectations, preload_library
 from forensics.run_result import Code, Ending, Stopwatch
 from forensics.settings import SPLIT_SIZE, Settings
 from forensics.weekly.iso_week import Week
@@ -126,9 +126,9 @@ def _run(
     packs = [open_pack(path) for path in wishes.packs]
     rules, book = catalogue(packs), digest_rules(packs)
     # What is wrong with somebody's own expectations is told before the work, not after it.
-    checked_suites(packs)
+    load_checked_expectations(packs)
     # The same holds for notes.
-    notes = load_notes(shelf.root, [one.name for one in everyone(packs)])
+    notes = load_notes(shelf.root, [one.name for one in all_detectors(packs)])
     store = Store(shelf.begin(), book, notes)
     with ExitStack() as opened:
         engine = _Late(engines, opened, watch)
@@ -232,7 +232,7 @@ class _Late:
     def __call__(self) -> Engine:
         if self._engine is None:
             with self._watch.stage("start"):
-                prepare()
+                preload_library()
                 self._engine = self._opened.enter_context(self._engines())
         return self._engine
 

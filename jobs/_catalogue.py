@@ -146,13 +146,13 @@ def docs(folder: Path) -> None:
     Example:
       kafka-forensics rules docs docs
     """
-    from forensics.detection.detector_docs import page
+    from forensics.detection.detector_docs import render_detector_docs
     from forensics.errors import ForensicsError
     from forensics.rule_tools.generate_docs import MARK, pages
     from forensics.rule_tools.rule_text import every_kind
 
     made = pages(_found(()).rules, every_kind())
-    made |= {"detectors.md": f"{MARK}\n\n{page()}"}
+    made |= {"detectors.md": f"{MARK}\n\n{render_detector_docs()}"}
     written = {folder / name: text for name, text in made.items()}
     there = {path for path in (*written, *(folder / "rules").glob("*.md")) if path.exists()}
     ours = {path for path in there if path.read_text("utf-8").startswith(MARK)}

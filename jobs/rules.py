@@ -97,7 +97,7 @@ def limit_problems(packs: Sequence[Pack]) -> list[Problem]:
     """Find what is wrong with the limits of packs, and what they suppress for too long."""
     from datetime import UTC, datetime
 
-    from forensics.detection.thresholds import expired, load_limits
+    from forensics.detection.thresholds import find_expired_suppressions, load_limits
     from forensics.errors import RuleError
     from forensics.events.packs import LIMITS
 
@@ -108,18 +108,18 @@ def limit_problems(packs: Sequence[Pack]) -> list[Problem]:
         load_limits(pages, own)
     except RuleError as error:
         return error.problems
-    return list(expired(pages, datetime.now(UTC).date()))
+    return list(find_expired_suppressions(pages, datetime.now(UTC).date()))
 
 
 def suite_problems(packs: Sequence[Pack]) -> list[Problem]:
     """Find what is wrong with the expectations of packs: words, columns, names, arguments."""
     from forensics.errors import RuleError
-    from forensics.quality.gx_runner import checked_suites
+    from forensics.quality.gx_runner import load_checked_expectations
 
     if not any(pack.folder("quality") for pack in packs):
         return []
     try:
-        checked_suites(packs)
+        load_checked_expectations(packs)
     except RuleError as error:
         return error.problems
     return []

@@ -30,8 +30,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from forensics import __version__
-from forensics.detection.declarative.spec import Declared
-from forensics.detection.registry import shipped_declared
+from forensics.detection.declarative.spec import DeclaredDetector
+from forensics.detection.registry import load_shipped_declarations
 from forensics.engine import java
 from forensics.engine.progress import SILENT, Watcher, amount
 from forensics.errors import ForensicsError, JavaError
@@ -67,7 +67,7 @@ def with_spark(master: str | None, watcher: Watcher = SILENT) -> Iterator[Check]
 
 def without_spark() -> Iterator[Check]:
     """Read the same in this process: rules, layouts and detectors, but neither Spark nor page."""
-    from forensics.detection.declarative.interpreter import detector  # noqa: PLC0415
+    from forensics.detection.declarative.interpreter import make_detector  # noqa: PLC0415
     from forensics.sandbox import tried  # noqa: PLC0415
 
     with TemporaryDirectory(prefix="kafka-forensics-") as folder:
@@ -76,7 +76,7 @@ def without_spark() -> Iterator[Check]:
         _pack(logs, archive)
         try:
             trial = tried([str(archive)], Path(folder) / "out")
-            found = len(list(detector(rule).find(trial.case())))
+            found = len(list(make_detector(rule).find(trial.case())))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
             yield Check("sample", PROBLEM, f"{type(error).__name__}: {error}", _REINSTALL)
             return
@@ -86,11 +86,13 @@ def without_spark() -> Iterator[Check]:
         yield Check("sample", OK if good else PROBLEM, says, "" if good else _REINSTALL)
 
 
-def _sample() -> tuple[Declared, Mapping[str, str], int]:
+def _sample() -> tuple[DeclaredDetector, Mapping[str, str], int]:
     """Give the sample of a detector that has the most logs, and what must be found in it."""
-    firing = [(rule, one) for rule in shipped_declared() for one in rule.samples if one.finds]
+    firing = [
+        (rule, one) for rule in load_shipped_declarations() for one in rule.samples if one.expected
+    ]
     rule, sample = max(firing, key=lambda pair: (len(pair[1].logs), pair[1].name))
-    return rule, sample.logs, sample.finds
+    return rule, sample.logs, sample.expected
 
 
 def _pack(logs: Mapping[str, str], target: Path) -> None:
@@ -102,7 +104,7 @@ def _pack(logs: Mapping[str, str], target: Path) -> None:
             archive.addfile(member, io.BytesIO(data))
 
 
-def _judged(result: Mapping[str, Any], rule: Declared, out: Path, expected: int) -> Check:
+def _judged(result: Mapping[str, Any], rule: DeclaredDetector, out: Path, expected: int) -> Check:
     document = json.loads((out / "findings.json").read_text("utf-8"))
     found = sum(one["detector"] == rule.id for one in document["findings"])
     size = (out / "report.html").stat().st_size

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from forensics.detection.requirements import Sight
+from forensics.detection.requirements import Visibility
 from forensics.history.clocks.model import Clocks
 from forensics.run_output.findings import CONFIDENCES
 
 
 def rate_confidence(  # noqa: PLR0913
     clocks: Clocks,
-    sight: Sight,
+    sight: Visibility,
     begin: int,
     end: int,
     evidence: Iterable[Mapping[str, Any]],
@@ -44,7 +44,7 @@ def rate_confidence(  # noqa: PLR0913
                 else f"may be off by {uncertainty // 1000} ms"
             )
             reasons.append(f"{apart // 1000} ms lie between, and the clocks {off}")
-    hole = next(sight.holes(begin, end, nodes), None)
+    hole = next(sight.gaps(begin, end, nodes), None)
     if hole is not None:
         step -= 1
         reasons.append(f"logs of {hole['node']} have a hole there ({hole['why']})")

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.detection.confidence import rate_confidence
-from forensics.detection.kafka_cli import Commands
-from forensics.detection.requirements import Sight
+from forensics.detection.kafka_cli import KafkaCli
+from forensics.detection.requirements import Visibility
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.rebuild import History
 from forensics.run_output.findings import Finding, PartitionLoss
@@ -28,7 +28,7 @@ from forensics.schemas import scanned
 
 Row = dict[str, Any]
 # Of the partitions that one finding is about, so many give it their lines.
-EXEMPLARY = 200
+MAX_QUOTED_PARTITIONS = 200
 # Rows held at once by who reads a whole table.
 _HELD = 10_000
 
@@ -52,7 +52,7 @@ class DetectionContext:
     """Tables, history and limits of one run."""
 
     tables: Path
-    past: History
+    history: History
     limits: Mapping[str, Mapping[str, Any]]
 
     def rows(
@@ -65,40 +65,40 @@ class DetectionContext:
         self, table: str, where: pc.Expression | None, columns: Sequence[str] | None = None
     ) -> Iterator[Row]:
         """Read rows as `rows` does, a few at a time, in the order of the table."""
-        for batch in scanned(self._data(table), columns, where, _HELD):
+        for batch in scanned(self._dataset(table), columns, where, _HELD):
             yield from self._rows(pa.Table.from_batches([batch]))
 
     def batches(
         self, table: str, where: pc.Expression | None, columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
         """Read a table as Arrow does: for questions about so many rows that each costs too much."""
-        yield from scanned(self._data(table), columns, where, _HELD)
+        yield from scanned(self._dataset(table), columns, where, _HELD)
 
-    def some(self, table: str, most: int, where: pc.Expression | None = None) -> list[Row]:
+    def first_rows(self, table: str, limit: int, where: pc.Expression | None = None) -> list[Row]:
         """Read the first rows of a table that may be as long as the archive, or may be missing."""
         if not (self.tables / table).is_dir():
             return []
-        return list(islice(self.each(table, where), most))
+        return list(islice(self.each(table, where), limit))
 
-    def beyond(self, table: str, most: int, where: pc.Expression | None = None) -> int:
+    def count_beyond(self, table: str, limit: int, where: pc.Expression | None = None) -> int:
         """Count the rows that `some` leaves out: what is not looked at must be said."""
         if not (self.tables / table).is_dir():
             return 0
-        return max(0, int(self._data(table).count_rows(filter=where)) - most)
+        return max(0, int(self._dataset(table).count_rows(filter=where)) - limit)
 
-    def first(self, kind: str, most: int, where: pc.Expression) -> list[Row]:
+    def first_events(self, kind: str, limit: int, where: pc.Expression) -> list[Row]:
         """Read the first events of a kind by corrected time, of however many there are."""
         columns = ["ts", "node", "file", "line", "text", "rule"]
         chosen = (pc.field("kind") == kind) & pc.field("ts").is_valid() & where
-        return heapq.nsmallest(most, self.each("events", chosen, columns), key=by_time)
+        return heapq.nsmallest(limit, self.each("events", chosen, columns), key=by_time)
 
-    def _data(self, table: str) -> ds.Dataset:
-        if table not in self._open:
-            self._open[table] = ds.dataset(self.tables / table, format="parquet")
-        return self._open[table]
+    def _dataset(self, table: str) -> ds.Dataset:
+        if table not in self._datasets:
+            self._datasets[table] = ds.dataset(self.tables / table, format="parquet")
+        return self._datasets[table]
 
     @cached_property
-    def _open(self) -> dict[str, ds.Dataset]:
+    def _datasets(self) -> dict[str, ds.Dataset]:
         return {}
 
     def _rows(self, found: pa.Table) -> list[Row]:
@@ -108,7 +108,7 @@ class DetectionContext:
         rows: list[Row] = found.to_pylist()
         for row in rows:
             if "ts" in row and row["ts"] is not None:
-                row["at"] = self.past.clocks.event_time(row)
+                row["at"] = self.history.clocks.event_time(row)
         return rows
 
     def events(self, *kinds: str, where: pc.Expression | None = None) -> list[Row]:
@@ -118,16 +118,16 @@ class DetectionContext:
         timed = [row for row in rows if "at" in row]
         return sorted(timed, key=by_time)
 
-    def is_news(self, row: Mapping[str, Any]) -> bool:
+    def is_live(self, row: Mapping[str, Any]) -> bool:
         """Whether an event is told as it happened, by who is not just reading up on the past.
 
         The row needs `telling`, `node` and `ts` (as `each` reads them).
         """
         told = row["telling"]
-        replaying = self.past.context.startups.is_replaying(row["node"] or "", row["ts"])
+        replaying = self.history.context.startups.is_replaying(row["node"] or "", row["ts"])
         return told is None or (told == "replay" and not replaying)
 
-    def places(self, evidence: Iterable[Mapping[str, Any]]) -> list[Row]:
+    def read_lines(self, evidence: Iterable[Mapping[str, Any]]) -> list[Row]:
         """Look up the text of places that a table names."""
         wanted = {(one["file"], one["line"]) for one in evidence}
         if not wanted:
@@ -142,7 +142,7 @@ class DetectionContext:
         return [row for row in found if (row["file"], row["line"]) in wanted]
 
     @cached_property
-    def last_words(self) -> Mapping[str, int]:
+    def last_logged(self) -> Mapping[str, int]:
         """The last moment that each node's files speak of, as logged."""
         found: dict[str, int] = {}
         for row in self.rows("files", pc.field("last_ts").is_valid(), ["node", "last_ts"]):
@@ -151,24 +151,24 @@ class DetectionContext:
         return found
 
     @cached_property
-    def end(self) -> int:
+    def logs_end(self) -> int:
         """The last moment that any file speaks of."""
         columns = ["node", "last_ts"]
         rows = self.rows("files", pc.field("last_ts").is_valid(), columns)
-        clocks = self.past.clocks
+        clocks = self.history.clocks
         return max((clocks.correct(row["node"], row["last_ts"]) for row in rows), default=0)
 
     @cached_property
-    def sight(self) -> Sight:
+    def visibility(self) -> Visibility:
         """What the archive lets anyone see."""
-        return Sight(self.tables)
+        return Visibility(self.tables)
 
     @cached_property
-    def commands(self) -> Commands:
+    def commands(self) -> KafkaCli:
         """What to type on this cluster."""
-        servers = (row for row in self.sight.files if row["role"] in ("broker", "controller"))
+        servers = (row for row in self.visibility.files if row["role"] in ("broker", "controller"))
         versions = (row["kafka_version"] for row in servers)
-        return Commands.of(versions, kraft=self.past.context.kraft)
+        return KafkaCli.for_versions(versions, kraft=self.history.context.kraft)
 
     def confidence(
         self,
@@ -181,7 +181,7 @@ class DetectionContext:
     ) -> tuple[str, str]:
         """Return the confidence of a finding and its reason, as `rate_confidence` has them."""
         return rate_confidence(
-            self.past.clocks, self.sight, begin, end, evidence, stated=stated, apart=apart
+            self.history.clocks, self.visibility, begin, end, evidence, stated=stated, apart=apart
         )
 
     def finding(  # noqa: PLR0913, PLR0917
@@ -207,9 +207,9 @@ class DetectionContext:
         )
 
     @property
-    def away(self) -> Sequence[Absence]:
+    def absences(self) -> Sequence[Absence]:
         """Every absence of every broker."""
-        return self.past.lanes.absences
+        return self.history.lanes.absences
 
 
 def by_time(row: Row) -> tuple[Any, ...]:
@@ -217,7 +217,7 @@ def by_time(row: Row) -> tuple[Any, ...]:
     return row["at"], row["node"] or "", row["line"], row["text"], row["file"]
 
 
-def strokes(rows: Iterable[Row], gap: float, begin: str = "started_at") -> list[list[Row]]:
+def group_by_gap(rows: Iterable[Row], gap: float, begin: str = "started_at") -> list[list[Row]]:
     """Group rows that follow each other within `gap` seconds."""
     groups: list[list[Row]] = []
     for row in sorted(rows, key=lambda one: (one[begin], one["topic"], one["partition"])):
@@ -228,6 +228,6 @@ def strokes(rows: Iterable[Row], gap: float, begin: str = "started_at") -> list[
     return groups
 
 
-def name_of(row: Mapping[str, Any]) -> str:
+def partition_name(row: Mapping[str, Any]) -> str:
     """Name a partition as Kafka's tools do."""
     return f"{row['topic']}-{row['partition']}"

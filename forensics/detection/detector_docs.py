@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from forensics.detection.registry import everyone
+from forensics.detection.registry import all_detectors
 from forensics.detection.runner import Detector
 from forensics.detection.thresholds import SUPPRESS, load_limits
 from forensics.lib.yaml_with_lines import root
@@ -24,18 +24,20 @@ and may bring [detectors of its own](own-detectors.md). Times are in seconds.
 _COMMENT = re.compile(r"^  (?P<key>[a-z_]+):[^#]*#\s*(?P<why>.*)$")
 
 
-def page() -> str:
+def render_detector_docs() -> str:
     """Write the page."""
-    return _HEAD + "".join(_section(one) for one in everyone())
+    return _HEAD + "".join(_section(one) for one in all_detectors())
 
 
 def _section(one: Detector) -> str:
     limits = {name: value for name, value in load_limits().get(one.name, {}).items()
               if name != SUPPRESS}  # fmt: skip
     reasons = _reasons().get(one.name, {})
-    parts = [f"\n## {one.name}\n\n{one.about}\n\nNeeds {_article(one.needs.words)}.\n"]
-    if one.needs.events:
-        parts.append(f"Speaks only where some line tells of {', '.join(one.needs.events)}.\n")
+    parts = [f"\n## {one.name}\n\n{one.about}\n\nNeeds {_article(one.requirements.description)}.\n"]
+    if one.requirements.events:
+        parts.append(
+            f"Speaks only where some line tells of {', '.join(one.requirements.events)}.\n"
+        )
     if limits:
         parts.append("\n| limit | value | why |\n| --- | --- | --- |\n")
         parts += [_row(key, value, reasons.get(key, "")) for key, value in limits.items()]

@@ -23,7 +23,7 @@ _CONFLUENT = re.compile(r"-(?:ccs|ce|cp)")
 _CONFLUENT_OF = {3: (0, 8), 4: (1, 0), 5: (2, 0), 6: (2, 6), 7: (3, 0), 8: (4, 0)}
 
 
-def word(text: object) -> str:
+def quote(text: object) -> str:
     r"""Write a name from a log as one word of a shell, in one line.
 
     >>> word("orders"), word("a; rm b"), word("a\nb")
@@ -35,7 +35,7 @@ def word(text: object) -> str:
     return shlex.quote(plain)
 
 
-def version_of(text: str) -> Version | None:
+def parse_version(text: str) -> Version | None:
     """Read a version as logged.
 
     >>> version_of("2.8.2"), version_of("7.3.0-ccs"), version_of("5.5.1-ce"), version_of("unknown")
@@ -52,26 +52,26 @@ def version_of(text: str) -> Version | None:
 
 
 @dataclass(frozen=True)
-class Commands:
+class KafkaCli:
     """What to type on a cluster of one version (major, minor) and mode."""
 
     version: Version
     kraft: bool
 
     @classmethod
-    def of(cls, versions: Iterable[str | None], *, kraft: bool) -> Commands:
+    def for_versions(cls, versions: Iterable[str | None], *, kraft: bool) -> KafkaCli:
         """Take the newest version named; if none is, one whose options hold for most.
 
         >>> Commands.of(["2.8.2", None, "2.5.1"], kraft=False).version
         (2, 8)
         """
-        known = [version for text in versions if text and (version := version_of(text))]
+        known = [version for text in versions if text and (version := parse_version(text))]
         # KRaft is of use from 3.3 on; what 3.0 knows, later ones with ZooKeeper know too.
         return cls(max(known, default=(3, 3) if kraft else (3, 0)), kraft)
 
     def topic(self, topic: str) -> str:
         """Show leader, replicas and ISR of each partition of a topic."""
-        return f"kafka-topics.sh {self._topics} --describe --topic {word(topic)}"
+        return f"kafka-topics.sh {self._topics} --describe --topic {quote(topic)}"
 
     def under_replicated(self) -> str:
         """List the partitions that have replicas out of sync."""
@@ -93,7 +93,7 @@ class Commands:
 
     def set_topic_config(self, topic: str, setting: str, value: str) -> str:
         """Change a setting of a topic."""
-        change = f"--alter {_entity('topics', topic)} --add-config {word(f'{setting}={value}')}"
+        change = f"--alter {_entity('topics', topic)} --add-config {quote(f'{setting}={value}')}"
         return f"kafka-configs.sh {self._configs} {change}"
 
     def unclean_election(self, topic: str) -> str:
@@ -103,10 +103,10 @@ class Commands:
     def broker_config(self, broker: int, setting: str | None = None) -> str:
         """Show the settings of a broker, or one of them."""
         if self.version < (1, 1):  # KIP-226: before, brokers were not asked for their settings
-            return f"grep {word(setting or '')} server.properties   # on broker {broker}"
+            return f"grep {quote(setting or '')} server.properties   # on broker {broker}"
         # KIP-524 and KIP-543: from 2.5 on also those of server.properties
         every = "--all " if self.version >= (2, 5) else ""
-        picked = "" if setting is None else f" | grep {word(setting)}"
+        picked = "" if setting is None else f" | grep {quote(setting)}"
         entity = _entity("brokers", broker)
         return f"kafka-configs.sh {_BOOTSTRAP} --describe {every}{entity}{picked}"
 
@@ -127,7 +127,7 @@ class Commands:
 
     def group(self, group: str) -> str:
         """Show members, offsets and lag of a consumer group."""
-        return f"kafka-consumer-groups.sh {self._groups} --describe --group {word(group)}"
+        return f"kafka-consumer-groups.sh {self._groups} --describe --group {quote(group)}"
 
     def group_members(self, group: str) -> str:
         """Show the members of a consumer group and their partitions."""
@@ -141,7 +141,7 @@ class Commands:
             return self.group(group)
         # Before 1.1 there was no such option, and leaving --execute out was enough.
         dry = " --dry-run" if self.version >= (1, 1) else ""
-        whom = f"--group {word(group)} --topic {word(topic)}"
+        whom = f"--group {quote(group)} --topic {quote(topic)}"
         return f"kafka-consumer-groups.sh {self._groups} --reset-offsets {whom} {to}{dry}"
 
     def end_offsets(self, topic: str) -> str:
@@ -185,13 +185,13 @@ class Commands:
         """Show the log directories of a broker: errors, sizes, lag."""
         if self.version < (1, 0):  # KIP-113
             return f"df -h LOG_DIR   # on broker {broker}"
-        topics = "" if topic is None else f" --topic-list {word(topic)}"
+        topics = "" if topic is None else f" --topic-list {quote(topic)}"
         return f"kafka-log-dirs.sh {_BOOTSTRAP} --describe --broker-list {broker}{topics}"
 
     def verify_replicas(self, topic: str) -> str:
         """Compare the replicas of a topic; reads all of it, and runs until it is stopped."""
         chosen = "--topics-include" if self.version >= (3, 0) else "--topic-white-list"  # KIP-629
-        pattern = word(re.escape(topic))
+        pattern = quote(re.escape(topic))
         return f"kafka-replica-verification.sh --broker-list BROKER:9092 {chosen} {pattern}"
 
     def reassignments(self) -> str:
@@ -213,7 +213,7 @@ class Commands:
         return f"{_BOOTSTRAP} --new-consumer" if self.version < (0, 11) else _BOOTSTRAP
 
     def _offsets(self, topic: str, time: int) -> str:
-        which = f"--topic {word(topic)} --time {time}"
+        which = f"--topic {quote(topic)} --time {time}"
         if self.version < (3, 0):  # KIP-635
             tool = "kafka-run-class.sh kafka.tools.GetOffsetShell"
             return f"{tool} --broker-list BROKER:9092 {which}"
@@ -221,21 +221,21 @@ class Commands:
 
 
 def _entity(kind: str, name: object) -> str:
-    return f"--entity-type {kind} --entity-name {word(name)}"
+    return f"--entity-type {kind} --entity-name {quote(name)}"
 
 
 def _which(topic: str | None, partition: int | None) -> str:
     if topic is None or partition is None:
         return "--all-topic-partitions"
-    return f"--topic {word(topic)} --partition {partition}"
+    return f"--topic {quote(topic)} --partition {partition}"
 
 
 def _folder(topic: str, partition: int) -> str:
-    return f"LOG_DIR/{word(f'{topic}-{partition}')}"
+    return f"LOG_DIR/{quote(f'{topic}-{partition}')}"
 
 
 # Logs that tell of leader epochs were written by versions that keep them in a file.
-_ANY = Commands((3, 0), kraft=False)
+_ANY = KafkaCli((3, 0), kraft=False)
 
 
 def check_command(topic: str, partition: int, epoch: int | None) -> str:

@@ -16,11 +16,11 @@ from types import ModuleType
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.declarative.interpreter import detector
-from forensics.detection.declarative.spec import Declared, load
+from forensics.detection.declarative.interpreter import make_detector
+from forensics.detection.declarative.spec import DeclaredDetector, load_declaration
 from forensics.detection.detectors import detectors
 from forensics.detection.requirements import SERVERS
-from forensics.detection.runner import Answers, Detector, ask
+from forensics.detection.runner import DetectionResults, Detector, run_detectors
 from forensics.detection.thresholds import load_limits
 from forensics.errors import Problem, RuleError
 from forensics.events.packs import LIMITS, Pack
@@ -30,44 +30,46 @@ from forensics.lib.yaml_with_lines import Page, root
 _GROUP = "kafka_forensics.detectors"
 
 
-def find(tables: Path, past: History, packs: Sequence[Pack] = ()) -> Answers:
+def detect(tables: Path, past: History, packs: Sequence[Pack] = ()) -> DetectionResults:
     """Ask every detector, also those of packs, and give the findings worst first."""
-    asked = everyone(packs)
+    asked = all_detectors(packs)
     pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
     limits = load_limits(pages, [one.name for one in asked])
-    return ask(DetectionContext(tables, past, limits), asked)
+    return run_detectors(DetectionContext(tables, past, limits), asked)
 
 
-def everyone(packs: Sequence[Pack] = ()) -> list[Detector]:
+def all_detectors(packs: Sequence[Pack] = ()) -> list[Detector]:
     """Give the shipped detectors and those of packs and plug-ins; each name once, the last wins."""
     found = {one.name: one for one in detectors()}
-    found |= {rule.id: detector(rule) for rule in shipped_declared()}
-    for module, origin in _plugins():
-        one = _made(module, origin)
+    found |= {rule.id: make_detector(rule) for rule in load_shipped_declarations()}
+    for module, origin in _load_plugins():
+        one = _detector_from_module(module, origin)
         found[one.name] = one
     for pack in packs:
-        found |= {rule.id: detector(rule) for rule in declared(pack.folder("detectors"))}
-        for page in _programs(pack):
-            one = _made(_run(page), page.name)
+        found |= {
+            rule.id: make_detector(rule) for rule in load_declarations(pack.folder("detectors"))
+        }
+        for page in _python_pages(pack):
+            one = _detector_from_module(_run_python_page(page), page.name)
             found[one.name] = one
     return [found[name] for name in sorted(found)]
 
 
-def shipped_declared() -> list[Declared]:
+def load_shipped_declarations() -> list[DeclaredDetector]:
     """Read the declared detectors that come with the package."""
     paths = sorted((root() / "detectors").rglob("*.yaml"))
-    return declared(Page(str(path), path.read_bytes()) for path in paths)
+    return load_declarations(Page(str(path), path.read_bytes()) for path in paths)
 
 
-def declared(pages: Iterable[Page]) -> list[Declared]:
+def load_declarations(pages: Iterable[Page]) -> list[DeclaredDetector]:
     """Read declared detectors, or say in one error all that is wrong with them."""
-    found: list[Declared] = []
+    found: list[DeclaredDetector] = []
     problems: list[Problem] = []
     for page in pages:
         if not page.name.endswith(".yaml"):
             continue
         try:
-            found.append(load(page))
+            found.append(load_declaration(page))
         except RuleError as error:
             problems += error.problems
     if problems:
@@ -75,11 +77,11 @@ def declared(pages: Iterable[Page]) -> list[Declared]:
     return found
 
 
-def _programs(pack: Pack) -> Iterator[Page]:
+def _python_pages(pack: Pack) -> Iterator[Page]:
     return (page for page in pack.folder("detectors") if page.name.endswith(".py"))
 
 
-def _plugins() -> Iterator[tuple[Any, str]]:
+def _load_plugins() -> Iterator[tuple[Any, str]]:
     for one in sorted(entry_points(group=_GROUP), key=lambda entry: entry.name):
         try:
             yield one.load(), one.value
@@ -88,7 +90,7 @@ def _plugins() -> Iterator[tuple[Any, str]]:
             raise RuleError([Problem(one.value, 1, says)]) from error
 
 
-def _run(page: Page) -> ModuleType:
+def _run_python_page(page: Page) -> ModuleType:
     """Run a Python file of a pack as a module of its own."""
     module = ModuleType(f"kafka_forensics_detectors.{Path(page.name).stem}")
     module.__file__ = page.name
@@ -103,10 +105,10 @@ def _run(page: Page) -> ModuleType:
     return module
 
 
-def _made(module: Any, origin: str) -> Detector:
+def _detector_from_module(module: Any, origin: str) -> Detector:
     name, find = getattr(module, "NAME", None), getattr(module, "find", None)
     if not isinstance(name, str) or not callable(find):
         says = "a detector has a NAME and a function `find(case)` that yields findings"
         raise RuleError([Problem(origin, 1, says)])
     about = (getattr(module, "__doc__", None) or "").partition("\n")[0]
-    return Detector(name, find, getattr(module, "NEEDS", SERVERS), about, guest=True)
+    return Detector(name, find, getattr(module, "NEEDS", SERVERS), about, is_third_party=True)

@@ -11,18 +11,18 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
-from forensics.detection.kafka_cli import version_of
+from forensics.detection.kafka_cli import parse_version
 from forensics.history.log_coverage import classify_log_file
 
 Row = Mapping[str, Any]
 
 # Some holes are named; more of them would only be read by nobody.
-_NAMED = 5
+_MAX_NAMED = 5
 _WORDS = {"client": "clients'", "broker": "brokers'", "controller": "controllers'"}
 
 
 @dataclass(frozen=True)
-class Needs:
+class LogRequirements:
     """Logs of nodes of some roles, and where only one kind of log tells, of these kinds.
 
     `events`: kinds of events without which nothing can be said, such as a garbage collector's.
@@ -34,62 +34,63 @@ class Needs:
     # the version from which on Kafka says it at all
     since: tuple[int, int] | None = None
 
-    def meet(self, row: Row) -> bool:
+    def accepts(self, row: Row) -> bool:
         """Whether a file, or a stretch of coverage, is of such a log."""
         kind = row["log"] if "log" in row else classify_log_file(row["file"])
         fits = not self.logs or kind in (None, "all", *self.logs)
         return row["role"] in self.roles and fits
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Name the logs."""
         roles = " or ".join(_WORDS.get(role, role) for role in self.roles)
         kinds = f" ({' or '.join(f'{kind}.log' for kind in self.logs)})" if self.logs else ""
         return f"{roles} log{kinds}"
 
 
-SERVERS = Needs(("broker", "controller"))
-BROKERS = Needs(("broker",))
-CONTROLLERS = Needs(("broker", "controller"), ("controller", "server"))
-CLIENTS = Needs(("client",))
+SERVERS = LogRequirements(("broker", "controller"))
+BROKERS = LogRequirements(("broker",))
+CONTROLLERS = LogRequirements(("broker", "controller"), ("controller", "server"))
+CLIENTS = LogRequirements(("client",))
 
 
 @dataclass(frozen=True)
-class Sight:
+class Visibility:
     """What the archive lets anyone see: its files, and the holes in what they cover."""
 
     tables: Path
 
-    def lacks(self, needs: Needs) -> str | None:
+    def missing_logs(self, requirements: LogRequirements) -> str | None:
         """Say why a detector with such needs cannot say anything, if so."""
-        if not any(needs.meet(row) and row["records"] for row in self.files):
-            return f"there is no {needs.words} in the archive"
-        if needs.events and not any(kind in self._kinds for kind in needs.events):
-            return f"no line tells of {' or '.join(one.replace('_', ' ') for one in needs.events)}"
-        return self._too_old(needs)
+        if not any(requirements.accepts(row) and row["records"] for row in self.files):
+            return f"there is no {requirements.description} in the archive"
+        if requirements.events and not any(kind in self._kinds for kind in requirements.events):
+            kinds = " or ".join(kind.replace("_", " ") for kind in requirements.events)
+            return f"no line tells of {kinds}"
+        return self._too_old_versions(requirements)
 
-    def _too_old(self, needs: Needs) -> str | None:
-        told = [row["kafka_version"] for row in self.files if row["role"] in needs.roles]
-        known = [one for text in told if text and (one := version_of(text))]
-        if needs.since is None or not known or max(known) >= needs.since:
+    def _too_old_versions(self, requirements: LogRequirements) -> str | None:
+        told = [row["kafka_version"] for row in self.files if row["role"] in requirements.roles]
+        known = [one for text in told if text and (one := parse_version(text))]
+        if requirements.since is None or not known or max(known) >= requirements.since:
             return None
-        return f"Kafka says nothing of it before {'.'.join(map(str, needs.since))}"
+        return f"Kafka says nothing of it before {'.'.join(map(str, requirements.since))}"
 
-    def tells(self, *kinds: str) -> bool:
+    def has_kinds(self, *kinds: str) -> bool:
         """Whether any line of the archive tells of one of these: else nobody need look for them."""
         return any(kind in self._kinds for kind in kinds)
 
-    def blind(self, needs: Needs) -> list[str]:
+    def describe_gaps(self, requirements: LogRequirements) -> list[str]:
         """Say what such a detector cannot have seen, in words."""
-        holes = [row for row in self._holes if needs.meet(row)]
-        named = [_words(row) for row in holes[:_NAMED]]
+        holes = [row for row in self._gaps if requirements.accepts(row)]
+        named = [_describe_gap(row) for row in holes[:_MAX_NAMED]]
         more = len(holes) - len(named)
         return [*named, *([f"and {more} more"] if more else [])]
 
-    def holes(self, begin: int, end: int, nodes: Iterable[str] | None = None) -> Iterator[Row]:
+    def gaps(self, begin: int, end: int, nodes: Iterable[str] | None = None) -> Iterator[Row]:
         """Give the holes that touch a stretch of corrected time, of some nodes or of all."""
         wanted = None if nodes is None else set(nodes)
-        for row in self._holes:
+        for row in self._gaps:
             low, high = row["started_at"], row["ended_at"]
             touches = (low is None or _micros(low) <= end) and (
                 high is None or _micros(high) >= begin
@@ -113,7 +114,7 @@ class Sight:
         return rows
 
     @cached_property
-    def _holes(self) -> Sequence[Row]:
+    def _gaps(self) -> Sequence[Row]:
         rows = self._read("coverage", ["node", "role", "log", "state", "started_at", "ended_at",
                                        "why"])  # fmt: skip
         holes = [row for row in rows if row["state"] in ("missing", "rotated", "hidden", "silent")]
@@ -136,7 +137,7 @@ class Sight:
         return rows
 
 
-def _words(row: Row) -> str:
+def _describe_gap(row: Row) -> str:
     log = f"'s {row['log']}.log" if row["log"] else ""
     when = [_clock(row[name]) for name in ("started_at", "ended_at")]
     span = f" {when[0]} to {when[1]}" if all(when) else ""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from forensics.detection.causality.chains import chains
+from forensics.detection.causality.chains import build_chains
 from forensics.detection.context import DetectionContext
-from forensics.detection.requirements import SERVERS, Needs, Sight
-from forensics.detection.suppressions import Suppressed, suppressed
+from forensics.detection.requirements import SERVERS, LogRequirements, Visibility
+from forensics.detection.suppressions import SuppressedFinding, find_suppression
 from forensics.run_output.findings import Finding, sort_findings
 from forensics.schemas import give_back
 
@@ -21,10 +21,10 @@ class Detector:
 
     name: str
     find: Callable[[DetectionContext], Iterable[Finding]]
-    needs: Needs = SERVERS
+    requirements: LogRequirements = SERVERS
     about: str = ""
     # of somebody's own, whose failure must not take the page with it
-    guest: bool = False
+    is_third_party: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,25 +45,25 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Answers:
+class DetectionResults:
     """All findings, worst first, what was accepted before, and every detector's answer."""
 
     findings: Sequence[Finding] = ()
-    suppressed: Sequence[Suppressed] = ()
+    suppressed: Sequence[SuppressedFinding] = ()
     outcomes: Sequence[Outcome] = ()
     chains: Sequence[Mapping[str, Any]] = field(default_factory=list)
     # how long each detector took: no part of what was found
     seconds: Mapping[str, float] = field(default_factory=dict)
     # which logs each detector needs before its silence means something
-    needs: Mapping[str, Needs] = field(default_factory=dict)
+    requirements: Mapping[str, LogRequirements] = field(default_factory=dict)
 
 
-def ask(context: DetectionContext, detectors: Iterable[Detector]) -> Answers:
+def run_detectors(context: DetectionContext, detectors: Iterable[Detector]) -> DetectionResults:
     """Ask each detector in turn."""
     detectors = list(detectors)
-    sight = Sight(context.tables)
+    sight = Visibility(context.tables)
     shown: list[Finding] = []
-    hidden: list[Suppressed] = []
+    hidden: list[SuppressedFinding] = []
     outcomes: list[Outcome] = []
     seconds: dict[str, float] = {}
     for detector in sorted(detectors, key=lambda one: one.name):
@@ -71,14 +71,14 @@ def ask(context: DetectionContext, detectors: Iterable[Detector]) -> Answers:
         try:
             found = list(detector.find(context))
         except Exception as error:
-            if not detector.guest:
+            if not detector.is_third_party:
                 raise
             outcomes.append(_failed(detector, error))
             continue
         finally:
             seconds[detector.name] = round(time.monotonic() - begun, 2)
             give_back()
-        taken = [one for finding in found if (one := suppressed(finding, context.limits))]
+        taken = [one for finding in found if (one := find_suppression(finding, context.limits))]
         gone = {one.finding.id for one in taken}
         kept = [finding for finding in found if finding.id not in gone]
         shown += kept
@@ -87,10 +87,10 @@ def ask(context: DetectionContext, detectors: Iterable[Detector]) -> Answers:
     accepted = sorted(hidden, key=lambda one: one.finding.id)
     found = sort_findings(shown)
     begun = time.monotonic()
-    links = chains(context, found)
+    links = build_chains(context, found)
     seconds["chains"] = round(time.monotonic() - begun, 2)
-    needs = {one.name: one.needs for one in detectors}
-    return Answers(found, accepted, outcomes, links, seconds, needs)
+    needs = {one.name: one.requirements for one in detectors}
+    return DetectionResults(found, accepted, outcomes, links, seconds, needs)
 
 
 def _failed(detector: Detector, error: Exception) -> Outcome:
@@ -98,13 +98,13 @@ def _failed(detector: Detector, error: Exception) -> Outcome:
     return Outcome(detector.name, "failed", reasons=[reason], about=detector.about)
 
 
-def _outcome(detector: Detector, found: int, taken: int, sight: Sight) -> Outcome:
+def _outcome(detector: Detector, found: int, taken: int, sight: Visibility) -> Outcome:
     if found or taken:
         # What fired did see enough; what it may have missed still belongs beside it.
-        reasons: Sequence[str] = sight.blind(detector.needs)
+        reasons: Sequence[str] = sight.describe_gaps(detector.requirements)
         return Outcome(detector.name, "fired", found, taken, reasons, detector.about)
-    lacks = sight.lacks(detector.needs)
+    lacks = sight.missing_logs(detector.requirements)
     if lacks:
         return Outcome(detector.name, "not_evaluable", reasons=[lacks], about=detector.about)
-    blind = sight.blind(detector.needs)
+    blind = sight.describe_gaps(detector.requirements)
     return Outcome(detector.name, "quiet", reasons=blind, about=detector.about)

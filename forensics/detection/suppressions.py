@@ -13,7 +13,7 @@ from forensics.run_output.findings import Finding
 
 
 @dataclass(frozen=True)
-class Suppressed:
+class SuppressedFinding:
     """A finding that is not shown among the others, and why."""
 
     finding: Finding
@@ -33,7 +33,9 @@ class Suppressed:
         }
 
 
-def suppressed(finding: Finding, limits: Mapping[str, Mapping[str, Any]]) -> Suppressed | None:
+def find_suppression(
+    finding: Finding, limits: Mapping[str, Mapping[str, Any]]
+) -> SuppressedFinding | None:
     """Say why a finding is not to be shown, if so.
 
     It is if all that it is about was accepted, and it began while that held: the day it is read on
@@ -42,7 +44,7 @@ def suppressed(finding: Finding, limits: Mapping[str, Mapping[str, Any]]) -> Sup
     for one in limits.get(finding.detector, {}).get(SUPPRESS) or ():
         day = datetime.fromtimestamp(finding.begin / 1_000_000, UTC).date()
         if day <= date.fromisoformat(str(one["until"])) and _covers(one, finding):
-            return Suppressed(finding, str(one["reason"]), str(one["until"]))
+            return SuppressedFinding(finding, str(one["reason"]), str(one["until"]))
     return None
 
 

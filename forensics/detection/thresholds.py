@@ -21,15 +21,18 @@ _WHOM = ("topics", "partitions", "brokers", "clients")
 _SUPPRESSION = {*_WHOM, "reason", "until"}
 
 
-def load_limits(overlays: Iterable[Page] = (), own: Iterable[str] = ()) -> Limits:
+def load_limits(overlays: Iterable[Page] = (), own_detectors: Iterable[str] = ()) -> Limits:
     """Read limits: detector to name to value; `own` are detectors that are not shipped."""
     shipped = root() / "limits.yaml"
     found = {name: dict(values) for name, values in read(shipped).items()}
-    found |= {name: {} for name in own if name not in found}
+    found |= {name: {} for name in own_detectors if name not in found}
     problems = list(_suppression_faults(str(shipped), read(shipped)))
     for page in overlays:
         given = read(page)
-        problems += [*_faults(page, given, found, set(own)), *_suppression_faults(str(page), given)]
+        problems += [
+            *_faults(page, given, found, set(own_detectors)),
+            *_suppression_faults(str(page), given),
+        ]
         for name, values in given.items():
             found.setdefault(name, {}).update(values if isinstance(values, Mapping) else {})
     if problems:
@@ -37,7 +40,7 @@ def load_limits(overlays: Iterable[Page] = (), own: Iterable[str] = ()) -> Limit
     return found
 
 
-def expired(pages: Iterable[Page], today: date) -> Iterator[Problem]:
+def find_expired_suppressions(pages: Iterable[Page], today: date) -> Iterator[Problem]:
     """Find what is suppressed for longer than somebody meant it to be."""
     shipped = Page(str(root() / "limits.yaml"), (root() / "limits.yaml").read_bytes())
     for page in (shipped, *pages):

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.detection.runner import Answers
+from forensics.detection.runner import DetectionResults
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import Catalogue
 from forensics.history.clocks.model import Clocks
@@ -20,11 +20,11 @@ _INCIDENT = ("medium", "high", "critical")
 _READ_SHARE = 0.5
 
 
-def document(
+def build_findings_document(
     tables: Path,
     files: Iterable[FileAccount],
     clocks: Clocks,
-    answers: Answers,
+    answers: DetectionResults,
     catalogue: Catalogue,
 ) -> dict[str, Any]:
     """Build findings.json."""

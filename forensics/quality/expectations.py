@@ -23,7 +23,7 @@ from forensics.lib.yaml_with_lines import Page, line_of, read, shipped
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredTable:
     """What one row is, which columns name it, what each column means."""
 
     row: str
@@ -32,8 +32,8 @@ class Measured:
     columns: Mapping[str, str]
 
 
-TABLES: Mapping[str, Measured] = {
-    "archive": Measured(
+TABLES: Mapping[str, MeasuredTable] = {
+    "archive": MeasuredTable(
         "the whole archive",
         "archive",
         {
@@ -47,7 +47,7 @@ TABLES: Mapping[str, Measured] = {
             "findings": "findings before any was downgraded",
         },
     ),
-    "files": Measured(
+    "files": MeasuredTable(
         "one input file",
         "files",
         {
@@ -76,7 +76,7 @@ TABLES: Mapping[str, Measured] = {
             "fallen_epochs": "how often it names a lower epoch of a partition than before",
         },
     ),
-    "events": Measured(
+    "events": MeasuredTable(
         "the events of one kind in one file",
         "files",
         {
@@ -92,7 +92,7 @@ TABLES: Mapping[str, Measured] = {
             "strange_leaders": "those that name a leader no replica, ISR or registration names",
         },
     ),
-    "leadership": Measured(
+    "leadership": MeasuredTable(
         "all leader epochs of one partition",
         "partitions",
         {
@@ -109,7 +109,7 @@ TABLES: Mapping[str, Measured] = {
             "strange_isr": "those whose ISR has a member that is none of the replicas",
         },
     ),
-    "isr": Measured(
+    "isr": MeasuredTable(
         "all states of one partition",
         "partitions",
         {
@@ -124,7 +124,7 @@ TABLES: Mapping[str, Measured] = {
             "strange_isr": "those whose ISR has a member that is none of the replicas",
         },
     ),
-    "clocks": Measured(
+    "clocks": MeasuredTable(
         "one node's clock",
         "nodes",
         {
@@ -138,7 +138,7 @@ TABLES: Mapping[str, Measured] = {
             "steps": "how often it was set",
         },
     ),
-    "lanes": Measured(
+    "lanes": MeasuredTable(
         "one stretch of one node's life",
         "nodes",
         {
@@ -150,7 +150,7 @@ TABLES: Mapping[str, Measured] = {
             "evidence": "how many lines tell of it",
         },
     ),
-    "coverage": Measured(
+    "coverage": MeasuredTable(
         "one stretch that a node's log covers, or a hole in it",
         "nodes",
         {
@@ -164,7 +164,7 @@ TABLES: Mapping[str, Measured] = {
             "records": "how many records",
         },
     ),
-    "findings": Measured(
+    "findings": MeasuredTable(
         "one finding",
         "findings",
         {
@@ -212,7 +212,7 @@ class Expectation:
     line: int = 1
 
 
-def suites(packs: Sequence[Pack] = ()) -> list[Expectation]:
+def load_expectations(packs: Sequence[Pack] = ()) -> list[Expectation]:
     """Read all expectations by id, or say in one error all that is wrong with them."""
     found: dict[str, Expectation] = {}
     problems: list[Problem] = []
@@ -234,7 +234,7 @@ def suites(packs: Sequence[Pack] = ()) -> list[Expectation]:
     return [found[name] for name in sorted(found)]
 
 
-def near(name: object, known: Iterable[object]) -> str:
+def suggest(name: object, known: Iterable[object]) -> str:
     """Suggest what was meant, or name what there is where that is short enough to read."""
     names = sorted(map(str, known))
     close = difflib.get_close_matches(str(name), names, 1)
@@ -246,7 +246,7 @@ def near(name: object, known: Iterable[object]) -> str:
 def _expectations(page: Page, problems: list[Problem]) -> Iterator[Expectation]:
     document = read(page)
     for key in sorted(set(document) - _HEAD, key=str):
-        says = f"unknown key {key!r}{near(key, _HEAD)}"
+        says = f"unknown key {key!r}{suggest(key, _HEAD)}"
         problems.append(Problem(str(page), line_of(document, key), says))
     given = document.get("expectations")
     if not isinstance(given, Sequence) or isinstance(given, str) or not given:
@@ -282,7 +282,7 @@ def _faults(one: object) -> Iterator[tuple[object, str]]:
         yield None, "each expectation is a mapping, such as {id: ..., table: files, ...}"
         return
     for key in sorted(set(one) - _KEYS, key=str):
-        yield key, f"unknown key {key!r}{near(key, _KEYS)}"
+        yield key, f"unknown key {key!r}{suggest(key, _KEYS)}"
     lacking = [key for key in _NEEDED if not isinstance(one.get(key), str) or not one[key].strip()]
     yield from ((key, f"{key!r} is missing, or is no text") for key in lacking)
     if not lacking:
@@ -299,7 +299,7 @@ def _values(one: Mapping[str, Any]) -> Iterator[tuple[object, str]]:
     named = {"consequence": CONSEQUENCES, "severity": SEVERITIES, "table": TABLES}
     for key, known in named.items():
         if key in one and one[key] not in known:
-            yield key, f"there is no {key} {one[key]!r}{near(one[key], known)}"
+            yield key, f"there is no {key} {one[key]!r}{suggest(one[key], known)}"
     if one["table"] in TABLES:
         yield from _columns(one)
 
@@ -312,7 +312,7 @@ def _columns(one: Mapping[str, Any]) -> Iterator[tuple[object, str]]:
     for key, name in named:
         if name not in known:
             at = "where" if key == "where" else "arguments"
-            yield at, f"{one['table']} has no column {name!r}{near(name, known)}"
+            yield at, f"{one['table']} has no column {name!r}{suggest(name, known)}"
 
 
 def _listed(value: object) -> Sequence[object]:

@@ -20,16 +20,16 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from forensics.detection.requirements import Needs
-from forensics.detection.runner import Answers, Outcome
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.runner import DetectionResults, Outcome
 from forensics.quality import metrics
 from forensics.quality.expectations import TABLES, Expectation
-from forensics.quality.gx_runner import Answer, Runner
-from forensics.quality.metrics import Given
+from forensics.quality.gx_runner import CheckResult, GxRunner
+from forensics.quality.metrics import GateInput
 from forensics.run_output.findings import CONFIDENCES, Finding
 from forensics.schemas import give_back
 
-CHECKS = pa.schema(
+CHECKS_SCHEMA = pa.schema(
     [
         ("check", pa.string()),
         ("table", pa.string()),
@@ -48,16 +48,16 @@ CHECKS = pa.schema(
         ("findings", pa.list_(pa.string())),
     ]
 )
-_FRAMES: Mapping[str, Callable[[Given], pd.DataFrame]] = {
-    "archive": metrics.archive,
-    "files": metrics.files,
-    "events": metrics.events,
-    "leadership": metrics.leadership,
-    "isr": metrics.isr,
-    "clocks": metrics.clocks,
-    "lanes": metrics.lanes,
-    "coverage": metrics.coverage,
-    "findings": metrics.findings,
+_FRAMES: Mapping[str, Callable[[GateInput], pd.DataFrame]] = {
+    "archive": metrics.measure_archive,
+    "files": metrics.measure_files,
+    "events": metrics.measure_events,
+    "leadership": metrics.measure_leadership,
+    "isr": metrics.measure_isr,
+    "clocks": metrics.measure_clocks,
+    "lanes": metrics.measure_lanes,
+    "coverage": metrics.measure_coverage,
+    "findings": metrics.measure_findings,
 }
 _SHOWN = 5
 
@@ -67,7 +67,7 @@ class Check:
     """One expectation and its answer."""
 
     expectation: Expectation
-    holds: bool
+    passed: bool
     observed: str
     failed: int = 0
     # whom it concerns: names of files, nodes or partitions, or ids of findings
@@ -86,7 +86,7 @@ class Check:
             "words": one.words,
             "expectation": one.kind,
             "arguments": json.dumps(asked, ensure_ascii=False, default=str),
-            "success": self.holds,
+            "success": self.passed,
             "observed": self.observed,
             "consequence": one.consequence,
             "otherwise": one.otherwise,
@@ -96,7 +96,7 @@ class Check:
         }
 
     @property
-    def says(self) -> str:
+    def failure_text(self) -> str:
         """Say in one sentence, without its full stop, that it does not hold."""
         return f"{self.expectation.otherwise} ({self.observed})"
 
@@ -113,7 +113,7 @@ class Gate:
             one
             for wanted in ("close", "downgrade", "note")
             for one in self.checks
-            if not one.holds
+            if not one.passed
             and one.expectation.consequence == wanted
             and consequence in (None, wanted)
         ]
@@ -121,44 +121,46 @@ class Gate:
     @property
     def closed(self) -> list[str]:
         """Say why nothing can be concluded, if so."""
-        return [one.says for one in self.failed("close")]
+        return [one.failure_text for one in self.failed("close")]
 
     def table(self) -> pa.Table:
         """Give the table of checks."""
-        return pa.Table.from_pylist([one.row() for one in self.checks], schema=CHECKS)
+        return pa.Table.from_pylist([one.row() for one in self.checks], schema=CHECKS_SCHEMA)
 
 
-def check(given: Given, expectations: Iterable[Expectation], docs: Path | None = None) -> Gate:
+def run_checks(
+    run: GateInput, expectations: Iterable[Expectation], docs: Path | None = None
+) -> Gate:
     """Ask all expectations, table by table; `docs` is the folder for Data Docs, if wanted."""
     wanted: dict[str, list[Expectation]] = {}
     for one in expectations:
         wanted.setdefault(one.table, []).append(one)
-    runner = Runner(docs)
+    runner = GxRunner(docs)
     checks: list[Check] = []
     for table in TABLES:
         if mine := wanted.get(table):
-            frame = _frame(table, given)
+            frame = _frame(table, run)
             # What it was read from grows with the archive.
             give_back()
-            answers = runner.ask(table, frame, mine)
+            answers = runner.validate(table, frame, mine)
             checks += [
-                _check(one, answer, frame, given) for one, answer in zip(mine, answers, strict=True)
+                _check(one, answer, frame, run) for one, answer in zip(mine, answers, strict=True)
             ]
     runner.close()
     return Gate(checks)
 
 
-def _frame(table: str, given: Given) -> pd.DataFrame:
+def _frame(table: str, run: GateInput) -> pd.DataFrame:
     columns = list(TABLES[table].columns)
-    if table in ("archive", "files", "findings") or given.has(table):
-        return _FRAMES[table](given)[columns]
+    if table in ("archive", "files", "findings") or run.has(table):
+        return _FRAMES[table](run)[columns]
     return pd.DataFrame({name: pd.Series([], dtype=float) for name in columns})
 
 
-def _check(one: Expectation, answer: Answer, frame: pd.DataFrame, given: Given) -> Check:
-    if answer.holds:
+def _check(one: Expectation, answer: CheckResult, frame: pd.DataFrame, run: GateInput) -> Check:
+    if answer.passed:
         # What `mostly` lets pass is no failure, and concerns nobody.
-        return Check(one, holds=True, observed=answer.observed)
+        return Check(one, passed=True, observed=answer.observed)
     about = TABLES[one.table].about
     rows = frame.iloc[list(answer.rows)]
     names = [_name(about, row) for row in rows.to_dict("records")]
@@ -171,16 +173,16 @@ def _check(one: Expectation, answer: Answer, frame: pd.DataFrame, given: Given) 
     elif shown:
         observed = _short(next(iter(answer.values)))
     if not names or about == "archive":
-        return Check(one, holds=False, observed=observed, failed=len(names))
+        return Check(one, passed=False, observed=observed, failed=len(names))
     if one.arguments.get("column") == "fallen_epochs":
-        return _of_partitions(one, observed, names, given)
+        return _of_partitions(one, observed, names, run)
     found = frozenset(name for name in names if name)
-    return Check(one, holds=False, observed=observed, failed=len(names), about=about, names=found)
+    return Check(one, passed=False, observed=observed, failed=len(names), about=about, names=found)
 
 
-def _of_partitions(one: Expectation, observed: str, files: Sequence[str], given: Given) -> Check:
+def _of_partitions(one: Expectation, observed: str, files: Sequence[str], run: GateInput) -> Check:
     """Narrow files down to the partitions whose epochs fell; more than were kept are all."""
-    accounts = [given.accounts[name] for name in files]
+    accounts = [run.accounts[name] for name in files]
     whole = any(account.fallen > len(account.falls) for account in accounts)
     falls = [(account.file, fall) for account in accounts for fall in account.falls]
     if whole or not falls:
@@ -211,14 +213,16 @@ def _short(value: object) -> str:
 _OF_FILES = ("archive", "files", "events")
 
 
-def lowered(answers: Answers, gate: Gate, given: Given) -> tuple[Answers, Gate]:
+def downgrade_results(
+    answers: DetectionResults, gate: Gate, run: GateInput
+) -> tuple[DetectionResults, Gate]:
     """Give the answers as far as they can be trusted, and the gate with what it brought about."""
     failed = [*gate.failed("close"), *gate.failed("downgrade")]
     if not failed:
         return answers, gate
-    scope = _Scope(given)
+    scope = _Scope(run)
     findings = [_finding(one, failed, scope) for one in answers.findings]
-    outcomes = [_outcome(one, failed, answers.needs.get(one.detector), scope)
+    outcomes = [_outcome(one, failed, answers.requirements.get(one.detector), scope)
                 for one in answers.outcomes]  # fmt: skip
     touched: dict[str, list[str]] = {}
     for one in findings:
@@ -234,7 +238,7 @@ def lowered(answers: Answers, gate: Gate, given: Given) -> tuple[Answers, Gate]:
 class _Scope:
     """Says what of a finding or a detector a check concerns."""
 
-    given: Given
+    run: GateInput
 
     def of_finding(self, check: Check, finding: Finding) -> bool | None:
         """Whether a finding rests on what failed, wholly (true) or in part; null: not at all."""
@@ -254,18 +258,18 @@ class _Scope:
         """Give the files that a check concerns, by their names or by whose they are."""
         if check.about == "files":
             return set(check.names)
-        return {one.file for one in self.given.files if one.node in check.names}
+        return {one.file for one in self.run.files if one.node in check.names}
 
-    def of_needs(self, check: Check, needs: Needs) -> tuple[set[str], set[str]]:
+    def of_needs(self, check: Check, needs: LogRequirements) -> tuple[set[str], set[str]]:
         """Give the files that a detector needs, and those of them that failed."""
-        mine = {str(row["file"]) for row in self._read if needs.meet(row)}
+        mine = {str(row["file"]) for row in self._read if needs.accepts(row)}
         if check.expectation.table not in _OF_FILES or check.about == "partitions":
             return mine, set()
         return mine, mine & self.files(check) if check.names else mine
 
     @cached_property
     def _read(self) -> Sequence[Mapping[str, object]]:
-        return [row for row in self.given.rows.to_pylist() if row["records"]]
+        return [row for row in self.run.rows.to_pylist() if row["records"]]
 
 
 def _finding(finding: Finding, failed: Sequence[Check], scope: _Scope) -> Finding:
@@ -295,11 +299,11 @@ def _finding(finding: Finding, failed: Sequence[Check], scope: _Scope) -> Findin
 
 def _doubt(check: Check, *, wholly: bool) -> str:
     rests = "it rests on that" if wholly else "it rests on that in part"
-    return f"An expectation failed: {check.expectation.words} {check.says}; {rests}."
+    return f"An expectation failed: {check.expectation.words} {check.failure_text}; {rests}."
 
 
 def _outcome(
-    outcome: Outcome, failed: Sequence[Check], needs: Needs | None, scope: _Scope
+    outcome: Outcome, failed: Sequence[Check], needs: LogRequirements | None, scope: _Scope
 ) -> Outcome:
     if needs is None or outcome.status not in ("quiet", "fired"):
         return outcome
@@ -309,14 +313,14 @@ def _outcome(
         mine, gone = scope.of_needs(check, needs)
         left = (mine if left is None else left) - gone
         if gone:
-            reasons.append(f"{check.expectation.id}: {check.says}")
+            reasons.append(f"{check.expectation.id}: {check.failure_text}")
     status = outcome.status
     if status == "quiet" and reasons and not left:
         status = "not_evaluable"
     return replace(outcome, status=status, reasons=[*reasons, *outcome.reasons])
 
 
-def told(document: Mapping[str, Any], gate: Gate, given: Given) -> dict[str, Any]:
+def apply_gate(document: Mapping[str, Any], gate: Gate, run: GateInput) -> dict[str, Any]:
     """Give the document of a run with its gate: what is not sure is not called clear."""
     found = dict(document) | {"quality": _section(gate)}
     closed = gate.closed
@@ -326,19 +330,19 @@ def told(document: Mapping[str, Any], gate: Gate, given: Given) -> dict[str, Any
         found["summary"] = f"The quality gate is closed: {closed[0]}{more}."
     elif found["verdict"] == "clear":
         for check in gate.failed("downgrade"):
-            if _counts(check, given):
+            if _counts(check, run):
                 found["verdict"] = "cannot_tell"
-                found["summary"] = f"Nothing was found, but that is not sure: {check.says}."
+                found["summary"] = f"Nothing was found, but that is not sure: {check.failure_text}."
                 break
     return found
 
 
-def _counts(check: Check, given: Given) -> bool:
+def _counts(check: Check, run: GateInput) -> bool:
     """Whether what failed may hide something: what only clients write is no proof of quiet."""
     if check.about == "nodes":
-        mine = [one for one in given.files if one.node in check.names]
+        mine = [one for one in run.files if one.node in check.names]
     elif check.about == "files" and check.names:
-        mine = [given.accounts[name] for name in check.names if name in given.accounts]
+        mine = [run.accounts[name] for name in check.names if name in run.accounts]
     else:
         return True
     return any(one.role in ("broker", "controller") for one in mine)

@@ -23,7 +23,7 @@ import pandas as pd
 from forensics.errors import Problem, RuleError
 from forensics.events.packs import Pack
 from forensics.lib.yaml_with_lines import Page, line_of, read
-from forensics.quality.expectations import Expectation, near, suites
+from forensics.quality.expectations import Expectation, load_expectations, suggest
 
 _SITE = "kafka-forensics"
 # Expectations that ask another table or a database: there is none.
@@ -36,17 +36,17 @@ _OURS = frozenset({
 
 
 @dataclass(frozen=True)
-class Answer:
+class CheckResult:
     """What became of one expectation: whether it holds, in which rows not, what was seen."""
 
-    holds: bool
+    passed: bool
     # places in the frame; none where it is about the table as a whole
     rows: Sequence[int] = ()
     values: Sequence[object] = ()
     observed: str = ""
 
 
-class Runner:
+class GxRunner:
     """A context of Great Expectations in memory; with a folder it leaves its Data Docs there."""
 
     def __init__(self, docs: Path | None = None) -> None:
@@ -61,9 +61,9 @@ class Runner:
                 self._context.add_data_docs_site(_SITE, _site(docs))
         self._docs = docs
 
-    def ask(
+    def validate(
         self, table: str, frame: pd.DataFrame, expectations: Sequence[Expectation]
-    ) -> list[Answer]:
+    ) -> list[CheckResult]:
         """Check a table; gives one answer for each expectation, in their order."""
         with _quiet():
             gx = _library()
@@ -94,7 +94,7 @@ class Runner:
 _COMPLETE = {"result_format": "COMPLETE"}
 
 
-def faults(expectations: Sequence[Expectation]) -> list[Problem]:
+def find_problems(expectations: Sequence[Expectation]) -> list[Problem]:
     """Find what Great Expectations does not know or take: names and arguments."""
     problems: list[Problem] = []
     for one in expectations:
@@ -106,13 +106,13 @@ def faults(expectations: Sequence[Expectation]) -> list[Problem]:
 def _faults(one: Expectation) -> Iterator[tuple[str, str]]:
     known = _kinds()
     if one.kind not in known:
-        yield "expectation", f"there is no expectation {one.kind!r}{near(one.kind, known)}"
+        yield "expectation", f"there is no expectation {one.kind!r}{suggest(one.kind, known)}"
         return
     model = known[one.kind]
     takes = sorted(set(model.__fields__) - _OURS)
     strange = [name for name in one.arguments if name not in takes]
     for name in strange:
-        yield "arguments", f"{one.kind} takes no {name!r}{near(name, takes)}"
+        yield "arguments", f"{one.kind} takes no {name!r}{suggest(name, takes)}"
     if strange:
         return
     try:
@@ -137,10 +137,10 @@ def _line(one: Expectation, key: str) -> int:
     return one.line
 
 
-def _answer(one: Any, frame: pd.DataFrame) -> Answer:
+def _answer(one: Any, frame: pd.DataFrame) -> CheckResult:
     result: Mapping[str, Any] = one.result or {}
     if raised := _raised(one.exception_info):
-        return Answer(holds=False, observed=f"it could not be asked: {raised}")
+        return CheckResult(passed=False, observed=f"it could not be asked: {raised}")
     rows = [int(at) for at in result.get("unexpected_index_list") or ()]
     values = list(result.get("unexpected_list") or ())
     if "unexpected_count" in result:
@@ -151,7 +151,7 @@ def _answer(one: Any, frame: pd.DataFrame) -> Answer:
     else:
         seen: Any = result.get("observed_value")
         observed = str(seen.item() if hasattr(seen, "item") else seen)
-    return Answer(bool(one.success), rows, values, observed)
+    return CheckResult(bool(one.success), rows, values, observed)
 
 
 def _raised(info: Mapping[str, Any] | None) -> str:
@@ -208,7 +208,7 @@ def _library() -> Any:
     return importlib.import_module("great_expectations")
 
 
-def prepare() -> None:
+def preload_library() -> None:
     """Begin to load the library while something else is waited for, such as the start of Spark."""
     Thread(target=_loaded, name="expectations", daemon=True).start()
 
@@ -227,11 +227,11 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def checked_suites(packs: Iterable[Pack] = ()) -> list[Expectation]:
+def load_checked_expectations(packs: Iterable[Pack] = ()) -> list[Expectation]:
     """Read the suites, those of packs tried: before hours of work, not after them."""
     packs = list(packs)
-    found = suites(packs)
+    found = load_expectations(packs)
     own = [one for one in found if any(one.origin.startswith(pack.origin) for pack in packs)]
-    if problems := faults(own) if own else []:
+    if problems := find_problems(own) if own else []:
         raise RuleError(problems)
     return found

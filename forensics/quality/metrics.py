@@ -35,7 +35,7 @@ from forensics.schemas import FILES, scanned
 
 
 @dataclass(frozen=True)
-class Given:
+class GateInput:
     """One run, as far as it can be judged."""
 
     tables: Path
@@ -100,27 +100,27 @@ _INPUT_FLAGS = (
 )  # fmt: skip
 
 
-def archive(given: Given) -> pd.DataFrame:
+def measure_archive(run: GateInput) -> pd.DataFrame:
     """Measure all of it in one row."""
-    sums = {name: pc.sum(given.rows[name]).as_py() or 0 for name in ("lines", "records", "events")}
-    unparsed = pc.sum(given.rows["unparsed_lines"]).as_py() or 0
-    epochs = given.data("leadership").count_rows() if given.has("leadership") else 0
+    sums = {name: pc.sum(run.rows[name]).as_py() or 0 for name in ("lines", "records", "events")}
+    unparsed = pc.sum(run.rows["unparsed_lines"]).as_py() or 0
+    epochs = run.data("leadership").count_rows() if run.has("leadership") else 0
     row = {
-        "files": len(given.files),
-        "nodes": len({one.node for one in given.files if one.node}),
+        "files": len(run.files),
+        "nodes": len({one.node for one in run.files if one.node}),
         **sums,
         "parsed_share": 1.0 - unparsed / max(sums["lines"], 1),
         "leader_epochs": epochs,
-        "findings": len(given.findings),
+        "findings": len(run.findings),
     }
     return pd.DataFrame([row])
 
 
-def files(given: Given) -> pd.DataFrame:
+def measure_files(run: GateInput) -> pd.DataFrame:
     """Measure each file."""
-    frame: pd.DataFrame = given.rows.select(_SHOWN).to_pandas()
+    frame: pd.DataFrame = run.rows.select(_SHOWN).to_pandas()
     buckets = frame[list(_BUCKETS)].sum(axis=1)
-    mine = [one if one.duplicate_of is None else FileAccount(one.file) for one in given.files]
+    mine = [one if one.duplicate_of is None else FileAccount(one.file) for one in run.files]
     frame["parsed_share"] = 1.0 - frame["unparsed_lines"] / frame["lines"].clip(lower=1)
     strays = np.array([one.counts["stray_lines"] for one in mine], np.float64)
     frame["stray_share"] = strays / frame["lines"].clip(lower=1)
@@ -129,15 +129,15 @@ def files(given: Given) -> pd.DataFrame:
     far = [max((begin - end for begin, end, _ in one.steps), default=0) for one in mine]
     frame["farthest_step_back"] = _numbers(far) / 1_000_000
     frame["first_year"] = _numbers([_year(one) for one in mine])
-    frame["days_ahead"] = _numbers(_ahead(mine, given))
+    frame["days_ahead"] = _numbers(_ahead(mine, run))
     frame["odd_levels"] = _numbers([_odd(one) for one in mine])
     frame["fallen_epochs"] = _numbers([one.fallen for one in mine])
     return frame
 
 
-def events(given: Given) -> pd.DataFrame:
+def measure_events(run: GateInput) -> pd.DataFrame:
     """Count the events of each kind in each file, and what is odd about them."""
-    found = [_flagged(batch, given.brokers) for batch in scanned(given.data("events"), _READ)]
+    found = [_flagged(batch, run.brokers) for batch in scanned(run.data("events"), _READ)]
     names = ["file", "node", "kind"]
     if not found:
         empty = {name: pd.Series([], dtype=object) for name in names}
@@ -197,7 +197,7 @@ def _moment(micros: int) -> datetime:
     return datetime.fromtimestamp(micros / 1e6, UTC)
 
 
-def _ahead(accounts: Sequence[FileAccount], given: Given) -> list[float | None]:
+def _ahead(accounts: Sequence[FileAccount], run: GateInput) -> list[float | None]:
     """Say how many days later each file ends than all files of other nodes do.
 
     Where there are no others, nobody knows what is too late.
@@ -206,7 +206,7 @@ def _ahead(accounts: Sequence[FileAccount], given: Given) -> list[float | None]:
     latest: dict[Any, int] = {}
     for one in accounts:
         last = max(_moments(one), default=None)
-        end = None if last is None else given.clocks.correct(one.node or "", last)
+        end = None if last is None else run.clocks.correct(one.node or "", last)
         ends.append(end)
         if end is not None:
             whose = one.node or one.file
@@ -237,39 +237,39 @@ Flags = npt.NDArray[np.bool_]
 Groups = npt.NDArray[np.int64]
 
 
-def leadership(given: Given) -> pd.DataFrame:
+def measure_leadership(run: GateInput) -> pd.DataFrame:
     """Measure the leader epochs of each partition."""
-    parts = [_measured(part) for part in _parts(given, "leadership")]
+    parts = [_measured(part) for part in _parts(run, "leadership")]
     return _frame(parts, "epochs", "unknown_leaders", "inferred")
 
 
-def isr(given: Given) -> pd.DataFrame:
+def measure_isr(run: GateInput) -> pd.DataFrame:
     """Measure the states of each partition."""
-    return _frame([_measured(part) for part in _parts(given, "isr")], "states")
+    return _frame([_measured(part) for part in _parts(run, "isr")], "states")
 
 
-def clocks(given: Given) -> pd.DataFrame:
+def measure_clocks(run: GateInput) -> pd.DataFrame:
     """Give the clocks as they were found."""
     names = ["node", "offset_ms", "uncertainty_ms", "anchors", "zone_shift_minutes", "kind",
              "drift_ppm", "steps"]  # fmt: skip
-    table = given.read("clocks", names)
+    table = run.read("clocks", names)
     lengths = pc.fill_null(pc.list_value_length(table["steps"]), 0)
     table = table.set_column(names.index("steps"), "steps", lengths)
     frame: pd.DataFrame = table.to_pandas()
     return frame
 
 
-def lanes(given: Given) -> pd.DataFrame:
+def measure_lanes(run: GateInput) -> pd.DataFrame:
     """Measure each stretch of each node's life."""
     names = ["node", "role", "state", "started_at", "ended_at", "evidence"]
-    frame = _timed(given.read("lanes", names), ["node", "role"])
+    frame = _timed(run.read("lanes", names), ["node", "role"])
     return frame[["node", "role", "state", "seconds", "overlap", "evidence"]]
 
 
-def coverage(given: Given) -> pd.DataFrame:
+def measure_coverage(run: GateInput) -> pd.DataFrame:
     """Measure each stretch of what a log covers."""
     names = ["node", "role", "log", "state", "started_at", "ended_at", "files", "records"]
-    frame = _timed(given.read("coverage", names), ["node", "role", "log"])
+    frame = _timed(run.read("coverage", names), ["node", "role", "log"])
     return frame[["node", "role", "log", "state", "seconds", "overlap", "files", "records"]]
 
 
@@ -289,11 +289,11 @@ def _timed(table: pa.Table, keys: Sequence[str]) -> pd.DataFrame:
     return frame
 
 
-def _parts(given: Given, table: str) -> Iterator[pa.Table]:
+def _parts(run: GateInput, table: str) -> Iterator[pa.Table]:
     """Give a table in parts; a partition's rows stand together, and no part cuts through them."""
-    if not given.has(table):
+    if not run.has(table):
         return
-    data = given.data(table)
+    data = run.data(table)
     epoch = "leader_epoch" if table == "leadership" else "partition_epoch"
     columns = [*_COMMON, epoch]
     held = pa.table({})
@@ -441,16 +441,16 @@ def _ids(lists: pa.ListArray) -> Groups:
 _NUMBERS = ("seconds", "evidence", "strange_places", "brokers", "partitions", "clients")
 
 
-def findings(given: Given) -> pd.DataFrame:
+def measure_findings(run: GateInput) -> pd.DataFrame:
     """Measure each finding."""
-    rows = [_row(one, given) for one in given.findings]
+    rows = [_row(one, run) for one in run.findings]
     frame = pd.DataFrame(rows, columns=list(TABLES["findings"].columns))
     for name in _NUMBERS:
         frame[name] = frame[name].astype(float)
     return frame
 
 
-def _row(one: Finding, given: Given) -> dict[str, Any]:
+def _row(one: Finding, run: GateInput) -> dict[str, Any]:
     return {
         "id": one.id,
         "detector": one.detector,
@@ -458,14 +458,14 @@ def _row(one: Finding, given: Given) -> dict[str, Any]:
         "confidence": one.confidence,
         "seconds": (one.end - one.begin) / 1e6,
         "evidence": len(one.evidence),
-        "strange_places": sum(not _is_there(place, given) for place in one.evidence),
+        "strange_places": sum(not _is_there(place, run) for place in one.evidence),
         "brokers": len(one.brokers),
         "partitions": len(one.partitions),
         "clients": len(one.clients),
     }
 
 
-def _is_there(place: Any, given: Given) -> bool:
+def _is_there(place: Any, run: GateInput) -> bool:
     """Whether a line is one of a file that was read."""
-    file = given.accounts.get(place["file"])
+    file = run.accounts.get(place["file"])
     return file is not None and 1 <= (place["line"] or 0) <= file.counts["lines"]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from forensics.detection.shared.min_isr import Minimums
+from forensics.detection.shared.min_isr import MinIsr
 from forensics.lib.formatting import LEVELS
 from forensics.report import time_bins
 from forensics.report.html import entity_id
@@ -82,7 +82,7 @@ class GroupedHistories:
     grid: time_bins.Grid
     partition_count: int
     history_count: int
-    min_isr: Minimums
+    min_isr: MinIsr
 
 
 @dataclass
@@ -174,14 +174,14 @@ def _digest(facts: Ints, times: Ints, ticks: Ints, more: bytes = b"") -> bytes:
 
 
 def _alike(
-    run: RunOutput, whole: tuple[int, int], ticks: Ints, floor: Minimums
+    run: RunOutput, whole: tuple[int, int], ticks: Ints, floor: MinIsr
 ) -> Mapping[TopicPartition, tuple[bytes, int, bool]]:
     """Say of each partition's ISRs which they are like, how long they were thin, if they moved."""
     codes = IsrCodes()
     found = {}
     for one in read_isr_histories(run, whole, codes):
         code, _, wanted, start, end = one.columns
-        low = (floor.of(one.name[0]) or 0).to_bytes(4, "big", signed=True)
+        low = (floor.for_topic(one.name[0]) or 0).to_bytes(4, "big", signed=True)
         key = _digest(np.stack([code, wanted]), np.stack([start, end]), ticks, low)
         found[one.name] = (key, one.single_isr_ms, len(code) < 2)
     return found
@@ -209,7 +209,7 @@ def _draw(
     keys: Mapping[TopicPartition, bytes],
     wanted: Sequence[bytes],
     cut: Ints,
-    floor: Minimums,
+    floor: MinIsr,
 ) -> tuple[dict[bytes, _Chosen], Ints]:
     """Read once more what is drawn; gives too when leaders changed that are not drawn."""
     whole = int(cut[0]), int(cut[-1])
@@ -228,7 +228,7 @@ def _draw(
     for state in read_isr_histories(run, whole, codes):
         row = chosen.get(keys.get(state.name, b""))
         if row is not None and not row.states:
-            low = floor.of(state.name[0]) or 0
+            low = floor.for_topic(state.name[0]) or 0
             row.missing = time_bins.missing_cells(state.columns, low, cut)
             row.states = _spelled(state, codes)
     return chosen, other

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.detection.shared.min_isr import Minimums
+from forensics.detection.shared.min_isr import MinIsr
 from forensics.report.topic_min_isr import min_isr_of_topics, read_min_isr
 from forensics.run_output.partition_histories import UNKNOWN_LEADER
 from forensics.run_output.reader import Finding, RunOutput, corrected_times
@@ -243,7 +243,7 @@ def count_debt(run: RunOutput) -> dict[str, list[tuple[int, int]]]:
     found = {"offline": _level(offline, whole)}
     if {"isr", "replicas"} <= set(run.column_names("isr")):
         known = read_min_isr(run)
-        if known.most:
+        if known.largest:
             states = run.chunks("isr", [*times, "topic", "isr"])
             found["under min.insync"] = _level((_under(part, known) for part in states), whole)
         states = run.chunks("isr", [*times, "isr", "replicas"])
@@ -268,7 +268,7 @@ def _thin(states: pa.Table) -> pa.Table:
     return states.filter(pc.fill_null(short, fill_value=False))
 
 
-def _under(states: pa.Table, known: Minimums) -> pa.Table:
+def _under(states: pa.Table, known: MinIsr) -> pa.Table:
     """Choose the states with too few replicas in sync for a leader to take records."""
     topics = states["topic"].combine_chunks().dictionary_encode()
     floors = min_isr_of_topics(known, [str(name) for name in topics.dictionary.to_pylist()])

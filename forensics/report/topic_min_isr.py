@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.dataset as ds
 
-from forensics.detection.shared.min_isr import Minimums, minimums
+from forensics.detection.shared.min_isr import MinIsr, find_min_isr
 from forensics.run_output.reader import Row, RunOutput
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ class _Tells:
                 yield row | {"at": self.run.correct_time(row.get("node"), at) if at else 0}
 
 
-def read_min_isr(run: RunOutput) -> Minimums:
+def read_min_isr(run: RunOutput) -> MinIsr:
     """Read min.insync.replicas out of the saved events; it may be that nothing is known."""
     if not {"setting", "value", "detail", "error"} <= set(run.column_names("events")):
-        return Minimums({}, None)
-    return minimums(cast("DetectionContext", _Tells(run)))
+        return MinIsr({}, None)
+    return find_min_isr(cast("DetectionContext", _Tells(run)))
 
 
-def min_isr_of_topics(known: Minimums, topics: Sequence[str]) -> npt.NDArray[np.int64]:
+def min_isr_of_topics(known: MinIsr, topics: Sequence[str]) -> npt.NDArray[np.int64]:
     """Give the minimum of each topic, 0 where it is not known."""
-    return np.array([known.of(topic) or 0 for topic in topics], np.int64)
+    return np.array([known.for_topic(topic) or 0 for topic in topics], np.int64)

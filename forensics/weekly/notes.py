@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from forensics.detection.registry import everyone
+from forensics.detection.registry import all_detectors
 from forensics.errors import Problem, RuleError
 from forensics.lib.yaml_with_lines import line_of, read
 
@@ -99,7 +99,7 @@ def _note(told: Mapping[str, Any]) -> Note:
 
 def _faults(file: str, given: Mapping[str, Any], packs: set[str]) -> Iterator[Problem]:
     aliases = given.get(ALIASES) or {}
-    known = {one.name for one in everyone()} | packs
+    known = {one.name for one in all_detectors()} | packs
     if not isinstance(aliases, Mapping):
         says = f"{ALIASES}: a mapping was expected, from the old name of a detector to its new one"
         yield Problem(file, line_of(given, ALIASES), says)

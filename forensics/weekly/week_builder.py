@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics import pipeline
-from forensics.detection.runner import Answers, Outcome
+from forensics.detection.runner import DetectionResults, Outcome
 from forensics.engine.base import Engine
 from forensics.events.file_accounts import FileAccount, assign
 from forensics.events.packs import Catalogue
@@ -45,7 +45,7 @@ from forensics.weekly.store_files import Transaction
 from forensics.weekly.week_summary import summarise_week
 
 
-def begun_in_week(answers: Answers, week: Week) -> Answers:
+def begun_in_week(answers: DetectionResults, week: Week) -> DetectionResults:
     """Keep what begins in a week, and count for each detector what is left."""
     found = [one for one in answers.findings if _begins(one, week)]
     hidden = [one for one in answers.suppressed if _begins(one.finding, week)]
@@ -154,7 +154,7 @@ class WeekBuilder:
         shutil.rmtree(settings.staging, ignore_errors=True)
         before: list[dict[str, Any]] = []
 
-        def mine(answers: Answers) -> Answers:
+        def mine(answers: DetectionResults) -> DetectionResults:
             before.extend(carried_over(answers.findings, week))
             return begun_in_week(answers, week)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from forensics.detection.kafka_cli import Commands
+from forensics.detection.kafka_cli import KafkaCli
 from tests.detection.cases import case, logs
 
 HOSTILE = ["a b", "$(rm -rf /)", "`id`", "a'; rm -rf / #", 'a"b', "a\nrm b", "a|b", "-x", ""]
-ASKS: dict[str, Callable[[Commands], str]] = {
+ASKS: dict[str, Callable[[KafkaCli], str]] = {
     "topic": lambda on: on.topic("t"),
     "under_replicated": lambda on: on.under_replicated(),
     "unavailable": lambda on: on.unavailable(),
@@ -64,8 +64,8 @@ CAME = [
 BEFORE = {"0.11": "0.10", "1.0": "0.11", "2.0": "1.1", "3.0": "2.8"}
 
 
-def on(version: str, *, kraft: bool = False) -> Commands:
-    return Commands.of([version], kraft=kraft)
+def on(version: str, *, kraft: bool = False) -> KafkaCli:
+    return KafkaCli.for_versions([version], kraft=kraft)
 
 
 @pytest.mark.parametrize(("name", "version", "now", "then"), CAME)
@@ -94,7 +94,7 @@ def test_the_quorum_is_described_from_3_3_on() -> None:
     assert "/controller" in on("3.9.0").quorum()
 
 
-def _about(known: Commands, name: str) -> list[str]:
+def _about(known: KafkaCli, name: str) -> list[str]:
     return [
         known.topic(name),
         known.topic_config(name),
@@ -136,7 +136,7 @@ def test_a_name_from_a_log_is_one_word_of_one_line(name: str, version: str) -> N
 def test_the_newest_version_decides(
     versions: list[str | None], kraft: bool, newest: tuple[int, int]
 ) -> None:
-    assert newest == Commands.of(versions, kraft=kraft).version
+    assert newest == KafkaCli.for_versions(versions, kraft=kraft).version
 
 
 def test_only_servers_say_the_version_of_a_cluster(tmp_path: Path) -> None:

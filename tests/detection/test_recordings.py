@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from forensics.detection.registry import find
-from forensics.detection.runner import Answers
+from forensics.detection.registry import detect
+from forensics.detection.runner import DetectionResults
 from forensics.sandbox import tried
 
 ROOT = Path(__file__).parents[2]
@@ -82,13 +82,13 @@ LEVELS = ("info", "low", "medium", "high", "critical")
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Answers]:
-    known: dict[str, Answers] = {}
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], DetectionResults]:
+    known: dict[str, DetectionResults] = {}
 
-    def give(name: str) -> Answers:
+    def give(name: str) -> DetectionResults:
         if name not in known:
             found = tried([str(logs_of(name))], tmp_path_factory.mktemp(name))
-            known[name] = find(found.tables, found.past)
+            known[name] = detect(found.tables, found.past)
         return known[name]
 
     return give
@@ -103,7 +103,9 @@ def logs_of(name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_detectors_say_what_an_expert_would(name: str, answers: Callable[[str], Answers]) -> None:
+def test_detectors_say_what_an_expert_would(
+    name: str, answers: Callable[[str], DetectionResults]
+) -> None:
     worst: dict[str, str] = {}
     for one in answers(name).findings:
         level = max(worst.get(one.detector, "info"), one.severity, key=LEVELS.index)
@@ -114,7 +116,7 @@ def test_detectors_say_what_an_expert_would(name: str, answers: Callable[[str], 
 
 @pytest.mark.parametrize("name", CAUSES)
 def test_each_burst_of_stale_metadata_has_the_cause_that_was_done(
-    name: str, answers: Callable[[str], Answers]
+    name: str, answers: Callable[[str], DetectionResults]
 ) -> None:
     stale = [one for one in answers(name).findings if one.detector == "stale-metadata"]
 
@@ -125,7 +127,7 @@ def test_each_burst_of_stale_metadata_has_the_cause_that_was_done(
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_no_detector_is_blind_where_all_logs_are_there(
-    name: str, answers: Callable[[str], Answers]
+    name: str, answers: Callable[[str], DetectionResults]
 ) -> None:
     blind = {one.detector for one in answers(name).outcomes if one.status == "not_evaluable"}
 

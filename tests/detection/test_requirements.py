@@ -45,16 +45,16 @@ def reading(most: int, name: str, found: DetectionContext) -> DetectionContext:
 def test_what_some_leaves_out_is_counted(most: int, beyond: int, tmp_path: Path) -> None:
     found = case(tmp_path, cuts=[cut(at) for at in range(5)])
 
-    assert found.beyond("cuts", most) == beyond
-    assert len(found.some("cuts", most)) + beyond == 5
+    assert found.count_beyond("cuts", most) == beyond
+    assert len(found.first_rows("cuts", most)) + beyond == 5
 
 
 def test_only_rows_that_are_asked_for_are_counted(tmp_path: Path) -> None:
     rows = [cut(at, unclean=bool(at % 2)) for at in range(5)]
     found = case(tmp_path, cuts=rows)
 
-    assert found.beyond("cuts", 1, pc.field("unclean") == True) == 1  # noqa: E712
-    assert found.beyond("cuts", 1, pc.field("partition") > 9) == 0
+    assert found.count_beyond("cuts", 1, pc.field("unclean") == True) == 1  # noqa: E712
+    assert found.count_beyond("cuts", 1, pc.field("partition") > 9) == 0
 
 
 def test_nothing_is_beyond_a_table_that_is_not_there(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_nothing_is_beyond_a_table_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "cuts" / "part-0.parquet").unlink()
     (tmp_path / "cuts").rmdir()
 
-    assert found.beyond("cuts", 0) == 0
+    assert found.count_beyond("cuts", 0) == 0
 
 
 @pytest.mark.parametrize(("most", "unread"), [(4, 2), (5, 1), (6, 0), (100, 0)])

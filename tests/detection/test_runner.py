@@ -12,9 +12,9 @@ import pytest
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.detectors import detectors
-from forensics.detection.requirements import BROKERS, CLIENTS, Needs, Sight
-from forensics.detection.runner import Detector, ask
-from forensics.detection.thresholds import expired, load_limits
+from forensics.detection.requirements import BROKERS, CLIENTS, LogRequirements, Visibility
+from forensics.detection.runner import Detector, run_detectors
+from forensics.detection.thresholds import find_expired_suppressions, load_limits
 from forensics.errors import RuleError
 from forensics.lib.yaml_with_lines import Page
 from forensics.run_output.findings import Finding
@@ -30,8 +30,8 @@ def finding(**about: Any) -> Finding:
     return Finding(NAME, "high", "confirmed", "It flaps", begin, begin, [PLACE], **about)
 
 
-def asked(one: DetectionContext, *found: Finding, needs: Needs = BROKERS) -> Any:
-    return ask(one, [Detector(NAME, lambda _: iter(found), needs, "about")])
+def asked(one: DetectionContext, *found: Finding, needs: LogRequirements = BROKERS) -> Any:
+    return run_detectors(one, [Detector(NAME, lambda _: iter(found), needs, "about")])
 
 
 def accepting(one: DetectionContext, **what: Any) -> DetectionContext:
@@ -73,8 +73,8 @@ def test_what_is_suppressed_for_too_long_is_a_problem() -> None:
     text = f"{NAME}:\n  suppress:\n    - {{brokers: [2], reason: x, until: 2026-11-17}}\n"
     page = Page("mine/limits.yaml", text.encode())
 
-    assert [] == list(expired([page], date(2026, 11, 17)))
-    (problem,) = expired([page], date(2026, 11, 18))
+    assert [] == list(find_expired_suppressions([page], date(2026, 11, 17)))
+    (problem,) = find_expired_suppressions([page], date(2026, 11, 18))
     assert "mine/limits.yaml:3: flapping-broker: suppressed until 2026-11-17, which is over" == str(
         problem
     )
@@ -93,14 +93,20 @@ def test_limits_of_packs_lie_over_the_shipped_ones() -> None:
     ("needs", "reason"),
     [
         (CLIENTS, "there is no clients' log in the archive"),
-        (Needs(("broker",), ("controller",)), "there is no brokers' log (controller.log) in the a"),
-        (Needs(("broker",), ("server",)), None),
-        (Needs(("broker",), (), ("gc_pause", "long_gc")), "no line tells of gc pause or long gc"),
-        (Needs(("broker",), (), ("gc_pause", "node_seen")), None),
+        (
+            LogRequirements(("broker",), ("controller",)),
+            "there is no brokers' log (controller.log) in the a",
+        ),
+        (LogRequirements(("broker",), ("server",)), None),
+        (
+            LogRequirements(("broker",), (), ("gc_pause", "long_gc")),
+            "no line tells of gc pause or long gc",
+        ),
+        (LogRequirements(("broker",), (), ("gc_pause", "node_seen")), None),
     ],
 )
 def test_silence_without_the_logs_that_would_tell_is_no_answer(
-    needs: Needs, reason: str | None, tmp_path: Path
+    needs: LogRequirements, reason: str | None, tmp_path: Path
 ) -> None:
     file = logs("broker-1", 100, role="broker", records=9)
     one = case(tmp_path, files=[file], events=[event(1, "broker-1", "node_seen")])
@@ -133,9 +139,11 @@ def test_a_quiet_detector_names_what_it_did_not_see(tmp_path: Path) -> None:
     assert ["broker-1's server.log 00:01:00 to 01:01:00: 2 rotated files missing"] == list(
         outcome.reasons
     )
-    assert ["broker-1"] == [one["node"] for one in Sight(tmp_path).holes(50 * SECOND, 99 * SECOND)]
-    assert [] == list(Sight(tmp_path).holes(3661 * SECOND, 3662 * SECOND))
-    assert [] == list(Sight(tmp_path).holes(0, 9 * SECOND, ["broker-2"]))
+    assert ["broker-1"] == [
+        one["node"] for one in Visibility(tmp_path).gaps(50 * SECOND, 99 * SECOND)
+    ]
+    assert [] == list(Visibility(tmp_path).gaps(3661 * SECOND, 3662 * SECOND))
+    assert [] == list(Visibility(tmp_path).gaps(0, 9 * SECOND, ["broker-2"]))
 
 
 def test_only_some_of_many_holes_are_named(tmp_path: Path) -> None:
@@ -199,4 +207,4 @@ def test_a_shipped_detector_that_fails_is_not_hidden(tmp_path: Path) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        ask(case(tmp_path), [Detector(NAME, fails)])
+        run_detectors(case(tmp_path), [Detector(NAME, fails)])

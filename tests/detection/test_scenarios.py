@@ -11,7 +11,7 @@ import pytest
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.detectors import detectors
-from forensics.detection.runner import Detector, ask
+from forensics.detection.runner import Detector, run_detectors
 from forensics.detection.thresholds import SUPPRESS, load_limits
 from forensics.run_output.findings import SEVERITIES, Finding
 from tests.detection.scenarios import KINDS, Scenario, every, matches
@@ -57,7 +57,7 @@ def test_a_detector_says_of_a_case_what_it_must(
 
     assert matches(found, one.expect), [vars(finding) for finding in found]
     if one.kind == "blind":
-        outcome = ask(cases[at], [DETECTORS[one.detector]]).outcomes[0]
+        outcome = run_detectors(cases[at], [DETECTORS[one.detector]]).outcomes[0]
         assert "not_evaluable" == outcome.status
         assert one.reason
         assert one.reason in outcome.reasons[0]

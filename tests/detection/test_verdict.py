@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from forensics.detection.runner import Answers
-from forensics.detection.verdict import document
+from forensics.detection.runner import DetectionResults
+from forensics.detection.verdict import build_findings_document
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import catalogue
 from forensics.history.clocks.model import Clocks
@@ -31,7 +31,11 @@ def account(lines: int = 100, loose: int = 0, *, broken: bool = False) -> FileAc
 
 def verdict(folder: Path, file: FileAccount, *findings: Finding, epochs: int = 1) -> str:
     case(folder, leadership=[epoch(n, 1, n) for n in range(epochs)])
-    return str(document(folder, [file], NO_CLOCKS, Answers(findings), RULES)["verdict"])
+    return str(
+        build_findings_document(folder, [file], NO_CLOCKS, DetectionResults(findings), RULES)[
+            "verdict"
+        ]
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,12 +78,19 @@ def test_silence_counts_only_when_enough_was_read(
 def test_inferred_epochs_alone_prove_nothing(tmp_path: Path) -> None:
     case(tmp_path, leadership=[epoch(0, None, 1, how="inferred")])
 
-    assert "cannot_tell" == document(tmp_path, [account()], NO_CLOCKS, Answers(), RULES)["verdict"]
+    assert (
+        "cannot_tell"
+        == build_findings_document(tmp_path, [account()], NO_CLOCKS, DetectionResults(), RULES)[
+            "verdict"
+        ]
+    )
 
 
 def test_the_document_sums_up_what_was_read(tmp_path: Path) -> None:
     case(tmp_path, leadership=[epoch(0, 1, 1)])
-    found = document(tmp_path, [account(100), account(50)], NO_CLOCKS, Answers(), RULES)
+    found = build_findings_document(
+        tmp_path, [account(100), account(50)], NO_CLOCKS, DetectionResults(), RULES
+    )
 
     assert {"files": 2, "bytes": 1500, "lines": 150, "events": 6} == found["archive"]
     assert {"from": "1970-01-01T00:00:01.000Z", "to": "1970-01-01T00:00:09.000Z"} == found["window"]
@@ -92,11 +103,15 @@ def test_the_summary_is_the_worst_finding_and_how_many_more(tmp_path: Path) -> N
 
     assert (
         "The worst (1 more)"
-        == document(tmp_path, [account()], NO_CLOCKS, Answers(findings), RULES)["summary"]
+        == build_findings_document(
+            tmp_path, [account()], NO_CLOCKS, DetectionResults(findings), RULES
+        )["summary"]
     )
     assert (
         "The worst"
-        == document(tmp_path, [account()], NO_CLOCKS, Answers(findings[:1]), RULES)["summary"]
+        == build_findings_document(
+            tmp_path, [account()], NO_CLOCKS, DetectionResults(findings[:1]), RULES
+        )["summary"]
     )
 
 
@@ -107,7 +122,7 @@ def test_the_window_is_corrected_by_the_clocks(tmp_path: Path) -> None:
     ahead.node = "broker-2"
     clocks = Clocks({"broker-2": 1_000.0}, {"broker-2": 60}, ())
 
-    window = document(tmp_path, [ahead], clocks, Answers(), RULES)["window"]
+    window = build_findings_document(tmp_path, [ahead], clocks, DetectionResults(), RULES)["window"]
 
     assert {"from": "1969-12-31T23:00:00.000Z", "to": "1969-12-31T23:00:08.000Z"} == window
 
@@ -117,7 +132,9 @@ def test_the_rules_behind_the_evidence_are_explained_and_the_packs_named(tmp_pat
     case(tmp_path, leadership=[epoch(1, 1, 1)])
     found = Finding("broker-restart", "low", "confirmed", "Something", 1, 1, [place])
 
-    told = document(tmp_path, [account()], NO_CLOCKS, Answers([found]), RULES)
+    told = build_findings_document(
+        tmp_path, [account()], NO_CLOCKS, DetectionResults([found]), RULES
+    )
 
     assert list(told["rules"]) == ["leader.starts"]
     assert told["rules"]["leader.starts"]["means"].startswith("A broker begins to lead")

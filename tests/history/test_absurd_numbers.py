@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from forensics.detection.registry import find
+from forensics.detection.registry import detect
 from forensics.detection.thresholds import load_limits
 from forensics.report.histories.partition import _skipped
 from forensics.sandbox import tried_lines
@@ -31,7 +31,7 @@ def test_epochs_billions_apart(tmp_path: Path) -> None:
     begun = time.process_time()
     trial = tried_lines({"broker-1/state-change.log": log, "broker-1/server.log": CUT}, tmp_path)
     case = trial.case(load_limits())
-    answers = find(trial.tables, trial.past)
+    answers = detect(trial.tables, trial.past)
 
     assert time.process_time() - begun < 20
     rows = case.rows("leadership", None, ["leader_epoch", "previous_leader", "leader"])

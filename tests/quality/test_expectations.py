@@ -14,8 +14,8 @@ import pytest
 from forensics.errors import RuleError
 from forensics.events.packs import open_pack
 from forensics.lib.yaml_with_lines import read, root, shipped
-from forensics.quality.expectations import CONSEQUENCES, SEVERITIES, TABLES, suites
-from forensics.quality.gx_runner import checked_suites, faults
+from forensics.quality.expectations import CONSEQUENCES, SEVERITIES, TABLES, load_expectations
+from forensics.quality.gx_runner import find_problems, load_checked_expectations
 
 SUITE = """about: Ours.
 expectations:
@@ -39,32 +39,34 @@ def pack(folder: Path, text: str = SUITE) -> Path:
 
 def said(folder: Path) -> list[str]:
     try:
-        checked_suites([open_pack(folder)])
+        load_checked_expectations([open_pack(folder)])
     except RuleError as error:
         return [f"{problem.line}: {problem.says}" for problem in error.problems]
     return []
 
 
 def test_every_shipped_expectation_is_known_to_the_library_and_has_words() -> None:
-    found = suites()
+    found = load_expectations()
 
-    assert [] == faults(found)
+    assert [] == find_problems(found)
     assert 40 < len(found)
     assert set(TABLES) == {one.table for one in found}
     assert all(one.words.endswith(".") and not one.otherwise.endswith(".") for one in found)
 
 
 def test_every_table_has_a_count_of_rows_beside_what_holds_on_an_empty_one() -> None:
-    counted = {one.table for one in suites() if one.kind.startswith("ExpectTableRowCount")}
+    counted = {
+        one.table for one in load_expectations() if one.kind.startswith("ExpectTableRowCount")
+    }
 
     assert set(TABLES) == counted
 
 
 def test_a_pack_adds_expectations_and_replaces_shipped_ones_by_id(tmp_path: Path) -> None:
     text = SUITE + SUITE.partition("expectations:\n")[2].replace("our-brokers", "lines-add-up")
-    found = {one.id: one for one in suites([open_pack(pack(tmp_path, text))])}
+    found = {one.id: one for one in load_expectations([open_pack(pack(tmp_path, text))])}
 
-    assert len(suites()) + 1 == len(found)
+    assert len(load_expectations()) + 1 == len(found)
     ours = found["our-brokers"]
     assert ("close", "critical", {"role": ["broker", "controller"]}) == (
         ours.consequence,
@@ -150,6 +152,6 @@ def test_the_guide_names_every_table_column_and_shipped_expectation() -> None:
         assert f"### `{name}`" in guide
         for column, means in table.columns.items():
             assert f"| `{column}` | {means} |" in guide, f"{name}.{column}"
-    for one in suites():
+    for one in load_expectations():
         row = f"| `{one.id}` | `{one.table}` | {one.words} | {one.consequence} |"
         assert row in guide, row

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.quality.expectations import suites
+from forensics.quality.expectations import load_expectations
 from tests.quality.cases import SAMPLES, Judged, judged, later, rolling, spoilt
 
 Spoil = Callable[[str, Callable[[str], str]], Judged]
@@ -43,7 +43,7 @@ def spoil(logs: Path, tmp_path: Path) -> Spoil:
 
 def test_logs_as_they_should_be_keep_the_gate_open(healthy: Judged) -> None:
     assert (set(), "clear", 0) == (healthy.failed, healthy.document["verdict"], healthy.code)
-    assert {one.id for one in suites()} == set(healthy.checks)
+    assert {one.id for one in load_expectations()} == set(healthy.checks)
     assert {"gate": "open", "closed": [], "checks": len(healthy.checks), "failed": []} == (
         healthy.document["quality"]
     )

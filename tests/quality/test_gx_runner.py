@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from forensics.quality.expectations import Expectation
-from forensics.quality.gx_runner import Runner
+from forensics.quality.gx_runner import GxRunner
 
 ROOT = Path(__file__).parents[2]
 # Watches the process from its first line: whatever opens a connection or asks for an address.
@@ -74,9 +74,9 @@ def test_answers_name_the_rows_that_fail_and_keep_the_order() -> None:
         expected("ExpectColumnMeanToBeBetween", **most, where={"role": None}),
         expected("ExpectColumnDistinctValuesToContainSet", column="role", value_set=["a", "z"]),
     ]  # fmt: skip
-    found = Runner().ask("files", frame, asked)
+    found = GxRunner().validate("files", frame, asked)
 
-    assert [True, False, False, True, False, False] == [one.holds for one in found]
+    assert [True, False, False, True, False, False] == [one.passed for one in found]
     assert [(), (2, 3), (2,), (), (), ()] == [tuple(one.rows) for one in found]
     assert ["4", "2 of 4", "1 of 2", "all 1", "50.0", "missing: z"] == [
         one.observed for one in found
@@ -93,7 +93,7 @@ def test_answers_name_the_rows_that_fail_and_keep_the_order() -> None:
 )
 def test_what_cannot_be_asked_does_not_hold(one: Expectation) -> None:
     """The library keeps what was raised, and says success is false in another place."""
-    (found,) = Runner().ask("files", pd.DataFrame({"role": ["a"]}), [one])
+    (found,) = GxRunner().validate("files", pd.DataFrame({"role": ["a"]}), [one])
 
-    assert not found.holds
+    assert not found.passed
     assert found.observed.startswith("it could not be asked: ")

@@ -15,7 +15,7 @@ from forensics import schemas
 from forensics.events.file_accounts import FileAccount
 from forensics.quality import metrics
 from forensics.quality.expectations import TABLES
-from forensics.quality.metrics import Given
+from forensics.quality.metrics import GateInput
 from forensics.run_output.findings import Finding
 
 Row = dict[str, Any]
@@ -24,12 +24,12 @@ DAY = 86_400 * SECOND
 NOW = 1_790_000_000 * SECOND
 
 
-def given(folder: Path, **run: Sequence[Row]) -> Given:
+def given(folder: Path, **run: Sequence[Row]) -> GateInput:
     for name, rows in run.items():
         (folder / name).mkdir()
         found = pa.Table.from_pylist(list(rows), schema=getattr(schemas, name.upper()))
         pq.write_table(found, folder / name / "part-0.parquet")
-    return Given(folder, ())
+    return GateInput(folder, ())
 
 
 def state(number: int, begin: float | None, end: float | None, **more: Any) -> Row:
@@ -44,7 +44,7 @@ def state(number: int, begin: float | None, end: float | None, **more: Any) -> R
 def measured(folder: Path, rows: Sequence[Row]) -> Row:
     """Measure one partition's leadership; the table of states must agree where it has the same."""
     both = given(folder, leadership=rows, isr=rows)
-    found, states = metrics.leadership(both), metrics.isr(both)
+    found, states = metrics.measure_leadership(both), metrics.measure_isr(both)
     for name in set(found.columns) & set(states.columns):
         pd.testing.assert_series_equal(found[name], states[name])
     (row,) = found.to_dict("records")
@@ -83,7 +83,7 @@ def test_a_fault_of_a_history_is_measured(
 ) -> None:
     both = given(tmp_path, leadership=rows)
 
-    assert [pytest.approx(expected)] == metrics.leadership(both)[column].tolist()
+    assert [pytest.approx(expected)] == metrics.measure_leadership(both)[column].tolist()
 
 
 def test_times_that_are_not_known_are_not_compared(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_long_table_is_measured_in_parts_that_never_cut_a_partition(
     monkeypatch.setattr(metrics, "scanned", _one_by_one)
     rows = [state(0, 1, 2), state(0, 1, 2, partition=1), state(3, 2, 3, partition=1)]
     rows += [state(3, 3, 4, partition=1), state(0, 9, 5, topic="u"), state(1, 6, 7, topic="u")]
-    found = metrics.leadership(given(tmp_path, leadership=rows))
+    found = metrics.measure_leadership(given(tmp_path, leadership=rows))
 
     assert [("t", 0), ("t", 1), ("u", 0)] == list(
         found[["topic", "partition"]].itertuples(index=False, name=None)
@@ -138,7 +138,7 @@ def test_files_are_measured_by_their_accounts(tmp_path: Path) -> None:
     lost = account("c", "n2", NOW)
     lost.counts["lines"] += 5
     twice = account("d", "n1", NOW + 9 * DAY, duplicate_of="a", stepped=1)
-    frame = metrics.files(Given(tmp_path, [odd, old, lost, twice])).set_index("file")
+    frame = metrics.measure_files(GateInput(tmp_path, [odd, old, lost, twice])).set_index("file")
 
     assert [3, 0, 0, 0] == frame["steps_back"].tolist()
     assert [9, 0, 0, 0] == frame["farthest_step_back"].tolist()
@@ -152,7 +152,9 @@ def test_files_are_measured_by_their_accounts(tmp_path: Path) -> None:
 
 
 def test_one_node_alone_is_ahead_of_nobody(tmp_path: Path) -> None:
-    frame = metrics.files(Given(tmp_path, [account("a", "n1", NOW), account("b", "n1", NOW)]))
+    frame = metrics.measure_files(
+        GateInput(tmp_path, [account("a", "n1", NOW), account("b", "n1", NOW)])
+    )
 
     assert frame["days_ahead"].isna().all()
 
@@ -170,7 +172,7 @@ def test_events_are_counted_by_file_and_kind(tmp_path: Path) -> None:
         event("paused", line=None, level="HUCH", leader=9),
         event("paused", file="g", level="Warning"),
     ]
-    frame = metrics.events(given(tmp_path, events=told, isr=[state(0, 1, 2)], lanes=()))
+    frame = metrics.measure_events(given(tmp_path, events=told, isr=[state(0, 1, 2)], lanes=()))
     rows = {(row["file"], row["kind"]): row for row in frame.to_dict("records")}
 
     assert [("f", "partition_state"), ("f", "paused"), ("g", "paused")] == list(rows)
@@ -190,9 +192,9 @@ def test_evidence_must_be_a_line_of_a_file_that_was_read(tmp_path: Path) -> None
     places = [{"file": "a", "line": line, "text": "", "rule": None} for line in (1, 10, 11)]
     places.append({"file": "nowhere", "line": 1, "text": "", "rule": None})
     one = Finding("x", "low", "likely", "T", NOW, NOW - SECOND, places, brokers=(1, 2))
-    (row,) = metrics.findings(Given(tmp_path, [account("a", "n1", NOW)], findings=[one])).to_dict(
-        "records"
-    )
+    (row,) = metrics.measure_findings(
+        GateInput(tmp_path, [account("a", "n1", NOW)], findings=[one])
+    ).to_dict("records")
 
     assert (4, 2, -1.0, 2) == tuple(
         row[name] for name in ("evidence", "strange_places", "seconds", "brokers")
@@ -208,7 +210,7 @@ def test_a_cluster_may_have_more_brokers_than_a_number_has_bits(tmp_path: Path) 
     ]
     rows[70] |= {"isr": [ids[3]], "leader": ids[74]}
     rows[189] |= {"isr": [1], "leader": 99_999}
-    found = metrics.leadership(given(tmp_path, leadership=rows))
+    found = metrics.measure_leadership(given(tmp_path, leadership=rows))
 
     assert [(2, 2)] == list(
         found[["strange_leaders", "strange_isr"]].itertuples(index=False, name=None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.registry import everyone
+from forensics.detection.registry import all_detectors
 from forensics.report.coverage_advice import find_alert, load_alerts
 from forensics.report.incident_story import build_story
 from forensics.report.sections import incident_story
@@ -175,6 +175,6 @@ def test_a_quiet_day_has_no_story(quiet: Path) -> None:
 
 def test_every_detector_has_its_metric_or_is_known_to_have_none() -> None:
     """A metric is of Kafka's own; the name alone is shown."""
-    assert {one.name for one in everyone()} <= set(load_alerts())
+    assert {one.name for one in all_detectors()} <= set(load_alerts())
     assert find_alert("unclean-election") == "UncleanLeaderElectionsPerSec above 0"
     assert find_alert("truncation") == find_alert("a-packs-own") == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from forensics.detection import verdict
-from forensics.detection.registry import find
+from forensics.detection.registry import detect
 from forensics.events.packs import catalogue
 from forensics.run_output.findings import write_findings
 from forensics.sandbox import tried
@@ -19,8 +19,8 @@ def run_postmortem(sample: str, out: Path) -> Path:
     """Read a recording and leave what a postmortem of it leaves, but for the page."""
     logs = next(one for one in (SAMPLES / sample).iterdir() if one.name.startswith("logs"))
     trial = tried([str(logs)], out)
-    answers = find(trial.tables, trial.past)
-    document = verdict.document(
+    answers = detect(trial.tables, trial.past)
+    document = verdict.build_findings_document(
         trial.tables, trial.files.values(), trial.past.clocks, answers, catalogue([])
     )
     write_findings(document, out / "findings.json")

@@ -15,16 +15,16 @@ from typing import Any
 
 from forensics.detection.causality.links import (
     MOVE,
-    Knot,
-    Stretch,
-    Tie,
-    end_of,
-    knots,
-    mechanisms,
-    ties,
+    CausalLink,
+    ChainNode,
+    Interval,
+    build_nodes,
+    find_links,
+    load_mechanisms,
+    recovery_text,
 )
 from forensics.detection.context import DetectionContext, Row
-from forensics.detection.shared.leader_moves import Shifts
+from forensics.detection.shared.leader_moves import MoveHistory
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import SEVERITIES, Finding, iso_time
 
@@ -35,12 +35,12 @@ _CHAINS, _LINKS, _COMPETING = 20, 60, 20
 Document = dict[str, Any]
 
 
-def chains(context: DetectionContext, findings: Sequence[Finding]) -> list[Document]:
+def build_chains(context: DetectionContext, findings: Sequence[Finding]) -> list[Document]:
     """Give the chains that end in something worth the morning, the worst first."""
     if not any(SEVERITIES.index(finding.severity) >= _INCIDENT for finding in findings):
         return []
-    known = knots(context, findings, Shifts.of(context, findings))
-    web = _Web(known, list(ties(context, known, mechanisms())))
+    known = build_nodes(context, findings, MoveHistory.read(context, findings))
+    web = _CausalGraph(known, list(find_links(context, known, load_mechanisms())))
     found = [
         group
         for group in web.groups()
@@ -54,24 +54,24 @@ def chains(context: DetectionContext, findings: Sequence[Finding]) -> list[Docum
 
 
 @dataclass
-class _Web:
+class _CausalGraph:
     """The ties that were chosen, and those that compete with them."""
 
-    known: Sequence[Knot]
-    every: Sequence[Tie]
-    chosen: list[Tie] = field(default_factory=list)
-    rivals: list[Tie] = field(default_factory=list)
+    known: Sequence[ChainNode]
+    every: Sequence[CausalLink]
+    chosen: list[CausalLink] = field(default_factory=list)
+    rivals: list[CausalLink] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Choose for each stretch of each knot, in the order of time, what led to it."""
-        at: dict[tuple[str, int], list[Tie]] = {}
+        at: dict[tuple[str, int], list[CausalLink]] = {}
         for tie in self.every:
             at.setdefault((tie.target.id, tie.end.begin), []).append(tie)
         for knot in self.known:
-            for stretch in knot.stretches:
+            for stretch in knot.intervals:
                 self._choose(at.get((knot.id, stretch.begin), ()))
 
-    def _choose(self, offered: Iterable[Tie]) -> None:
+    def _choose(self, offered: Iterable[CausalLink]) -> None:
         fit = [tie for tie in offered if tie.target.id not in self._before(tie.source.id)]
         for joint in (False, True):
             mine = _best_of_each(tie for tie in fit if tie.mechanism.joint is joint)
@@ -94,19 +94,19 @@ class _Web:
             found |= sources
         return found
 
-    def groups(self) -> list[list[Knot]]:
+    def groups(self) -> list[list[ChainNode]]:
         """Give the knots that hang together, each group in the order of time."""
         head = {knot.id: knot.id for knot in self.known}
         for tie in self.chosen:
             one, other = (_root(head, name) for name in (tie.source.id, tie.target.id))
             head[max(one, other)] = min(one, other)
-        found: dict[str, list[Knot]] = {}
+        found: dict[str, list[ChainNode]] = {}
         for knot in self.known:
             found.setdefault(_root(head, knot.id), []).append(knot)
         return list(found.values())
 
 
-def _rank(tie: Tie) -> tuple[Any, ...]:
+def _rank(tie: CausalLink) -> tuple[Any, ...]:
     return tie.rank
 
 
@@ -116,18 +116,18 @@ def _root(head: dict[str, str], name: str) -> str:
     return name
 
 
-def _target(mine: Sequence[Tie]) -> str | None:
+def _target(mine: Sequence[CausalLink]) -> str | None:
     return mine[0].target.id if mine else None
 
 
-def _best_of_each(offered: Iterable[Tie]) -> list[Tie]:
-    best: dict[str, Tie] = {}
+def _best_of_each(offered: Iterable[CausalLink]) -> list[CausalLink]:
+    best: dict[str, CausalLink] = {}
     for tie in sorted(offered, key=_rank):
         best.setdefault(tie.source.id, tie)
     return list(best.values())
 
 
-def _document(web: _Web, group: Sequence[Knot]) -> Document:
+def _document(web: _CausalGraph, group: Sequence[ChainNode]) -> Document:
     names = {knot.id for knot in group}
     mine = _once(tie for tie in web.chosen if tie.target.id in names)
     rivals = _once(tie for tie in web.rivals if tie.target.id in names)
@@ -157,21 +157,21 @@ def _document(web: _Web, group: Sequence[Knot]) -> Document:
     }
 
 
-def _worst(mine: Sequence[Tie], most: int) -> list[Tie]:
+def _worst(mine: Sequence[CausalLink], most: int) -> list[CausalLink]:
     """Keep so many ties in the order of time; what is routine is left out first."""
     worst = sorted(mine, key=lambda one: (-one.target.severity, one.end.begin, one.rank))[:most]
     return sorted(worst, key=lambda one: (one.end.begin, one.target.id, one.source.id))
 
 
-def _once(offered: Iterable[Tie]) -> list[Tie]:
+def _once(offered: Iterable[CausalLink]) -> list[CausalLink]:
     """Keep the first tie between two knots: a finding of many stretches repeats itself."""
-    found: dict[tuple[str, str], Tie] = {}
+    found: dict[tuple[str, str], CausalLink] = {}
     for tie in sorted(offered, key=lambda one: (one.end.begin, one.rank)):
         found.setdefault((tie.source.id, tie.target.id), tie)
     return list(found.values())
 
 
-def _named(knot: Knot) -> Document:
+def _named(knot: ChainNode) -> Document:
     return {
         "finding": None if knot.detector == MOVE else knot.id,
         "detector": knot.detector,
@@ -179,8 +179,8 @@ def _named(knot: Knot) -> Document:
     }
 
 
-def _trigger(knot: Knot) -> Document:
-    place = knot.stretches[0].place
+def _trigger(knot: ChainNode) -> Document:
+    place = knot.intervals[0].line
     return {
         "role": "trigger",
         "from": None,
@@ -197,29 +197,29 @@ def _trigger(knot: Knot) -> Document:
     }
 
 
-def _link(tie: Tie, *, sole: bool) -> Document:
-    order, doubt = tie.order, tie.order.doubt
+def _link(tie: CausalLink, *, sole: bool) -> Document:
+    order, doubt = tie.order, tie.order.uncertainty
     return {
         "from": tie.source.id,
         "to": tie.target.id,
         "at": iso_time(tie.end.begin),
         "before_s": round(order.before / SECOND, 3),
         "doubt_s": None if doubt is None else round(doubt / SECOND, 3),
-        "order": "told" if order.told else "open",
-        "says": order.says,
-        "cause": sole and order.told and tie.mechanism.certain,
-        "mechanism": tie.mechanism.says,
+        "order": "told" if order.is_known else "open",
+        "says": order.description,
+        "cause": sole and order.is_known and tie.mechanism.certain,
+        "mechanism": tie.mechanism.description,
         "title": tie.target.title,
         "evidence": _quoted(tie.evidence),
     }
 
 
-def _recoveries(group: Iterable[Knot]) -> Iterable[Document]:
+def _recoveries(group: Iterable[ChainNode]) -> Iterable[Document]:
     """Say what ended, where a line tells it."""
     for knot in group:
-        last: Stretch = max(knot.stretches, key=lambda one: (one.end, one.begin))
-        says = end_of(knot.detector)
-        if last.back is None or says is None:
+        last: Interval = max(knot.intervals, key=lambda one: (one.end, one.begin))
+        says = recovery_text(knot.detector)
+        if last.recovery is None or says is None:
             continue
         yield {
             "role": "recovery",
@@ -233,7 +233,7 @@ def _recoveries(group: Iterable[Knot]) -> Iterable[Document]:
             "cause": False,
             "mechanism": says,
             "title": knot.title,
-            "evidence": _quoted([last.back]),
+            "evidence": _quoted([last.recovery]),
         }
 
 

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from forensics.detection.context import DetectionContext, Row
-from forensics.detection.shared.leader_moves import LeaderAndEpoch, Shift, Shifts
+from forensics.detection.shared.leader_moves import LeaderAndEpoch, MoveHistory, PlannedMove
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
 from forensics.lib.yaml_with_lines import read, root
@@ -37,7 +37,7 @@ class Mechanism:
     sources: frozenset[str]
     targets: frozenset[str]
     scopes: tuple[str, ...]
-    says: str
+    description: str
     within: float = 0
     certain: bool = False
     joint: bool = False
@@ -46,7 +46,7 @@ class Mechanism:
 
 
 @cache
-def mechanisms() -> Sequence[Mechanism]:
+def load_mechanisms() -> Sequence[Mechanism]:
     """Give all mechanisms, those first that are preferred."""
     return tuple(
         Mechanism(
@@ -65,13 +65,13 @@ def mechanisms() -> Sequence[Mechanism]:
     )
 
 
-def end_of(detector: str) -> str | None:
+def recovery_text(detector: str) -> str | None:
     """Say what it means that a finding of a detector ended; null: that it is over is not told."""
     says: str | None = _table()["ends"].get(detector)
     return says
 
 
-def sources_of(cause: object) -> Collection[str] | None:
+def allowed_sources(cause: object) -> Collection[str] | None:
     """Name what may lie behind a cause that a detector named; null: it named none."""
     names: Collection[str] | None = _table()["causes"].get(cause)
     return names
@@ -94,32 +94,32 @@ _VAGUE = ("crash", "gone")
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Interval:
     """One time that a knot is about, with the lines by which it begins and ends."""
 
     begin: int
     end: int
     brokers: frozenset[int]
-    place: Row | None = None
-    back: Row | None = None
+    line: Row | None = None
+    recovery: Row | None = None
     # the moves of leaders that it brought about, and those that came last before it
-    moved: frozenset[LeaderAndEpoch] = frozenset()
-    behind: frozenset[LeaderAndEpoch] = frozenset()
+    caused_moves: frozenset[LeaderAndEpoch] = frozenset()
+    preceding_moves: frozenset[LeaderAndEpoch] = frozenset()
     # whether it began at this moment or later
-    vague: bool = False
+    lower_bound_only: bool = False
     # how a broker was away, if that is what it is about
     kind: str | None = None
 
 
 @dataclass(frozen=True)
-class Knot:
+class ChainNode:
     """Something that may have led to something else, or have come of it."""
 
     id: str
     detector: str
     title: str
     severity: int
-    stretches: tuple[Stretch, ...]
+    intervals: tuple[Interval, ...]
     partitions: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
     clients: frozenset[str] = frozenset()
@@ -134,7 +134,7 @@ class Knot:
     @property
     def begin(self) -> int:
         """The moment from which on it is told of."""
-        return self.stretches[0].begin
+        return self.intervals[0].begin
 
     @property
     def topics(self) -> frozenset[str]:
@@ -142,17 +142,19 @@ class Knot:
         return frozenset(name.rpartition("-")[0] for name in self.partitions)
 
 
-def knots(context: DetectionContext, findings: Sequence[Finding], shifts: Shifts) -> list[Knot]:
+def build_nodes(
+    context: DetectionContext, findings: Sequence[Finding], moves: MoveHistory
+) -> list[ChainNode]:
     """Give the knots of a run in the order of time; `shifts` are the moves behind them."""
     worst = sorted(findings, key=lambda one: (-SEVERITIES.index(one.severity), one.begin, one.id))
-    found = [_knot(context, finding, shifts) for finding in worst[:_MOST]]
-    behind = {move for knot in found for one in knot.stretches for move in one.behind}
-    planned = [shift for shift in shifts.planned if shift.moves & behind]
+    found = [_knot(context, finding, moves) for finding in worst[:_MOST]]
+    behind = {move for knot in found for one in knot.intervals for move in one.preceding_moves}
+    planned = [shift for shift in moves.planned if shift.moves & behind]
     found += [_planned(shift) for shift in planned[:_MOST]]
     return sorted(found, key=lambda one: (one.begin, one.id))
 
 
-def _knot(context: DetectionContext, finding: Finding, shifts: Shifts) -> Knot:
+def _knot(context: DetectionContext, finding: Finding, shifts: MoveHistory) -> ChainNode:
     named = {loss.partition for loss in finding.losses}
     node = finding.measures.get("node")
     names = {f"broker-{one}" for one in finding.brokers} | ({str(node)} if node else set())
@@ -160,7 +162,7 @@ def _knot(context: DetectionContext, finding: Finding, shifts: Shifts) -> Knot:
     leaders = {loss.leader for loss in finding.losses if loss.leader is not None}
     cut = {broker for loss in finding.losses for broker in loss.cut_on or ()}
     stretches = _stretches(context, finding, frozenset(brokers), shifts)
-    return Knot(
+    return ChainNode(
         finding.id,
         finding.detector,
         finding.title,
@@ -182,25 +184,25 @@ def _ids(names: Iterable[str]) -> set[int]:
 
 
 def _stretches(
-    context: DetectionContext, finding: Finding, brokers: frozenset[int], shifts: Shifts
-) -> list[Stretch]:
-    whole = Stretch(
+    context: DetectionContext, finding: Finding, brokers: frozenset[int], shifts: MoveHistory
+) -> list[Interval]:
+    whole = Interval(
         finding.begin,
         finding.end,
         brokers,
         _nearest(finding.evidence, finding.begin),
         _at(finding.evidence, finding.end) if finding.end > finding.begin else None,
-        behind=shifts.behind(finding.partitions, finding.begin),
+        preceding_moves=shifts.last_before(finding.partitions, finding.begin),
     )
     if finding.detector in _AWAY:
-        absences = [one for one in context.away if _is_of(finding, one)]
+        absences = [one for one in context.absences if _is_of(finding, one)]
         return [_absence(context, one, shifts) for one in absences] or [whole]
     if finding.detector == _OFFICE:
         return _changes(context, finding) or [whole]
     if finding.detector in _REPEATED:
         return _moments(finding, brokers) or [whole]
     if finding.detector == "offline-partitions":
-        return [replace(whole, back=shifts.regained(finding.partitions, finding.end))]
+        return [replace(whole, recovery=shifts.recovery_line(finding.partitions, finding.end))]
     return [whole]
 
 
@@ -213,29 +215,29 @@ def _is_of(finding: Finding, absence: Absence) -> bool:
     return unplanned and finding.begin <= absence.begin <= finding.end
 
 
-def _absence(context: DetectionContext, one: Absence, shifts: Shifts) -> Stretch:
-    end = one.end if one.end is not None else max(context.end, one.begin)
-    spans = context.past.lanes.brokers.get(one.broker, ())
+def _absence(context: DetectionContext, one: Absence, shifts: MoveHistory) -> Interval:
+    end = one.end if one.end is not None else max(context.logs_end, one.begin)
+    spans = context.history.lanes.brokers.get(one.broker, ())
     # The line by which it is up again belongs to the stretch that follows.
     returns = (span.evidence for span in spans if span.begin == one.end and span.state == "up")
     back = next((dict(told[0]) for told in returns if told), None)
-    return Stretch(
+    return Interval(
         one.begin,
         end,
         frozenset({one.broker}),
         _nearest(one.evidence, one.begin),
         back,
-        shifts.moved(one.broker, one.begin, end),
-        vague=one.kind in _VAGUE,
+        shifts.away_from(one.broker, one.begin, end),
+        lower_bound_only=one.kind in _VAGUE,
         kind=one.kind,
     )
 
 
-def _changes(context: DetectionContext, finding: Finding) -> list[Stretch]:
+def _changes(context: DetectionContext, finding: Finding) -> list[Interval]:
     """Give each change of controller, about the one who lost the office."""
-    reigns = context.past.lanes.controllers
+    reigns = context.history.lanes.controllers
     return [
-        Stretch(
+        Interval(
             span.begin,
             span.begin,
             frozenset({before} if before is not None else ()),
@@ -246,24 +248,24 @@ def _changes(context: DetectionContext, finding: Finding) -> list[Stretch]:
     ]
 
 
-def _moments(finding: Finding, brokers: frozenset[int]) -> list[Stretch]:
+def _moments(finding: Finding, brokers: frozenset[int]) -> list[Interval]:
     """Give the moments of a finding that many are in, each of them told of as it was over."""
     longest = finding.measures.get("longest_ms") or 0
-    found: list[Stretch] = []
+    found: list[Interval] = []
     timed = [dict(one) for one in finding.evidence if one.get("at") is not None]
     for place in sorted(timed, key=lambda one: (one["at"], one["file"], one["line"])):
         begin = max(finding.begin, round(place["at"] - longest * 1000))
         if found and begin <= found[-1].end:
             found[-1] = replace(found[-1], end=place["at"])
         else:
-            found.append(Stretch(begin, place["at"], brokers, place))
+            found.append(Interval(begin, place["at"], brokers, place))
     return found
 
 
-def _planned(shift: Shift) -> Knot:
-    place = shift.place
-    stretch = Stretch(shift.begin, shift.end, frozenset(), place, None, shift.moves)
-    return Knot(shift.id, MOVE, shift.title, 0, (stretch,), shift.partitions)
+def _planned(shift: PlannedMove) -> ChainNode:
+    place = shift.line
+    stretch = Interval(shift.begin, shift.end, frozenset(), place, None, shift.moves)
+    return ChainNode(shift.id, MOVE, shift.title, 0, (stretch,), shift.partitions)
 
 
 def _nearest(evidence: Iterable[Mapping[str, Any]], moment: int) -> Row | None:
@@ -296,22 +298,22 @@ class Order:
 
     before: int
     # null: nobody knows how far the clocks are apart
-    doubt: int | None
-    told: bool
+    uncertainty: int | None
+    is_known: bool
     # whether the one began at that moment or later
-    vague: bool = False
+    lower_bound_only: bool = False
 
     @property
-    def says(self) -> str:
+    def description(self) -> str:
         """Say it in words.
 
         >>> Order(1_200_000, 400_000, told=True).says
         'before by 1.2 s ± 0.4'
         """
-        if not self.told:
+        if not self.is_known:
             return "order cannot be told"
-        most = "at most " if self.vague else ""
-        return f"before by {most}{_seconds(self.before)} s ± {_seconds(self.doubt or 0)}"
+        most = "at most " if self.lower_bound_only else ""
+        return f"before by {most}{_seconds(self.before)} s ± {_seconds(self.uncertainty or 0)}"
 
 
 def _seconds(micros: int) -> str:
@@ -320,14 +322,14 @@ def _seconds(micros: int) -> str:
 
 
 @dataclass(frozen=True)
-class Tie:
+class CausalLink:
     """One way in which a stretch of one knot may have led to a stretch of another."""
 
     mechanism: Mechanism
-    source: Knot
-    begin: Stretch
-    target: Knot
-    end: Stretch
+    source: ChainNode
+    begin: Interval
+    target: ChainNode
+    end: Interval
     order: Order
 
     @property
@@ -336,19 +338,19 @@ class Tie:
         one = self.mechanism
         acts = self.begin.end if one.returning else self.begin.begin
         near = abs(self.end.begin - acts)
-        return not self.order.told, not one.certain, one.rank, near, self.source.id
+        return not self.order.is_known, not one.certain, one.rank, near, self.source.id
 
     @property
     def evidence(self) -> list[Row]:
         """The lines by which the two began."""
-        return [place for place in (self.begin.place, self.end.place) if place is not None]
+        return [place for place in (self.begin.line, self.end.line) if place is not None]
 
 
-def ties(
-    context: DetectionContext, known: Sequence[Knot], table: Sequence[Mechanism]
-) -> Iterator[Tie]:
+def find_links(
+    context: DetectionContext, known: Sequence[ChainNode], table: Sequence[Mechanism]
+) -> Iterator[CausalLink]:
     """Yield for each stretch of each knot the stretches that may have led to it."""
-    by_name: dict[str, list[Knot]] = {}
+    by_name: dict[str, list[ChainNode]] = {}
     for knot in known:
         by_name.setdefault(knot.detector, []).append(knot)
     for one in table:
@@ -358,25 +360,25 @@ def ties(
                     yield from _between(context, one, source, target)
 
 
-def _agrees(source: Knot, target: Knot) -> bool:
+def _agrees(source: ChainNode, target: ChainNode) -> bool:
     """Whether the target's own detector saw what the source is, or nothing against it."""
-    allowed = sources_of(target.cause)
+    allowed = allowed_sources(target.cause)
     return not target.ordered and (allowed is None or source.detector in allowed)
 
 
-def _of(by_name: Mapping[str, Sequence[Knot]], names: Collection[str]) -> Iterator[Knot]:
+def _of(by_name: Mapping[str, Sequence[ChainNode]], names: Collection[str]) -> Iterator[ChainNode]:
     for name in sorted(names):
         yield from by_name.get(name, ())
 
 
 def _between(
-    context: DetectionContext, one: Mechanism, source: Knot, target: Knot
-) -> Iterator[Tie]:
+    context: DetectionContext, one: Mechanism, source: ChainNode, target: ChainNode
+) -> Iterator[CausalLink]:
     """Yield for each stretch of the target the nearest of the source's that may explain it."""
-    for end in target.stretches:
+    for end in target.intervals:
         found = [
-            Tie(one, source, begin, target, end, order)
-            for begin in source.stretches
+            CausalLink(one, source, begin, target, end, order)
+            for begin in source.intervals
             if _is_kind(one, end)
             and any(_SCOPES[scope](source, begin, target, end) for scope in one.scopes)
             and (order := _touching(context, one, begin, end)) is not None
@@ -385,12 +387,12 @@ def _between(
             yield min(found, key=lambda tie: tie.rank)
 
 
-def _is_kind(one: Mechanism, end: Stretch) -> bool:
+def _is_kind(one: Mechanism, end: Interval) -> bool:
     return not one.kinds or end.kind is None or end.kind in one.kinds
 
 
 def _touching(
-    context: DetectionContext, one: Mechanism, begin: Stretch, end: Stretch
+    context: DetectionContext, one: Mechanism, begin: Interval, end: Interval
 ) -> Order | None:
     """Give the order of two stretches if they touch within doubt, and not the wrong way round."""
     slack = round(one.within * SECOND)
@@ -398,34 +400,34 @@ def _touching(
     # Most pairs are far apart, and need no look at clocks; none is off by more than this here.
     if before < -_FAR or end.begin > begin.end + slack + _FAR:
         return None
-    order = compared(context, begin, end)
-    doubt = order.doubt or 0
+    order = compare_starts(context, begin, end)
+    doubt = order.uncertainty or 0
     early = one.returning and end.begin < begin.end - _RETURNING - doubt
     late = end.begin > begin.end + slack + doubt
     return None if before < -doubt or early or late else order
 
 
-def compared(context: DetectionContext, begin: Stretch, end: Stretch) -> Order:
+def compare_starts(context: DetectionContext, begin: Interval, end: Interval) -> Order:
     """Say which of two stretches began first, as far as the clocks tell."""
     before = end.begin - begin.begin
-    if begin.place is None or end.place is None:
-        return Order(before, None, told=False, vague=begin.vague)
-    one, other = (_logged(context, place) for place in (begin.place, end.place))
-    apart = abs(begin.place["at"] - begin.begin) + abs(end.place["at"] - end.begin)
+    if begin.line is None or end.line is None:
+        return Order(before, None, is_known=False, lower_bound_only=begin.lower_bound_only)
+    one, other = (_logged(context, place) for place in (begin.line, end.line))
+    apart = abs(begin.line["at"] - begin.begin) + abs(end.line["at"] - end.begin)
     doubt = _doubt(context, one, other)
     if doubt is None:
-        return Order(before, None, told=False, vague=begin.vague)
-    first = context.past.clocks.compare(one, other) == -1
+        return Order(before, None, is_known=False, lower_bound_only=begin.lower_bound_only)
+    first = context.history.clocks.compare(one, other) == -1
     told = first and before > doubt + apart
-    return Order(before, doubt + apart, told=told, vague=begin.vague)
+    return Order(before, doubt + apart, is_known=told, lower_bound_only=begin.lower_bound_only)
 
 
 def _logged(context: DetectionContext, place: Row) -> Row:
     """Give a line with its node and the time that it bears itself."""
-    node = place.get("node") or context.sight.node_of(place["file"])
+    node = place.get("node") or context.visibility.node_of(place["file"])
     ts = place.get("ts")
     if ts is None:
-        ts = 2 * place["at"] - context.past.clocks.correct(node, place["at"])
+        ts = 2 * place["at"] - context.history.clocks.correct(node, place["at"])
     return {"node": node, "ts": ts, "file": place["file"], "line": place["line"]}
 
 
@@ -433,7 +435,7 @@ def _doubt(context: DetectionContext, one: Row, other: Row) -> int | None:
     """Give how far off the time between two lines may be, in microseconds."""
     if one["node"] is not None and one["node"] == other["node"]:
         return _LOGGED
-    clocks = context.past.clocks
+    clocks = context.history.clocks
     doubts = [
         clocks.uncertainty(row["node"], row["ts"], row["file"], row["line"]) for row in (one, other)
     ]
@@ -441,12 +443,12 @@ def _doubt(context: DetectionContext, one: Row, other: Row) -> int | None:
     return sum(known) if len(known) == len(doubts) else None
 
 
-Scope = Callable[[Knot, Stretch, Knot, Stretch], bool]
+Scope = Callable[[ChainNode, Interval, ChainNode, Interval], bool]
 
 
-def _by_coordinator(source: Knot, begin: Stretch, target: Knot, end: Stretch) -> bool:
+def _by_coordinator(source: ChainNode, begin: Interval, target: ChainNode, end: Interval) -> bool:
     del target, end
-    named = {name for name, _ in begin.moved} | source.partitions
+    named = {name for name, _ in begin.caused_moves} | source.partitions
     return any(name.rpartition("-")[0] == _COORDINATOR for name in named)
 
 
@@ -454,7 +456,7 @@ _SCOPES: Mapping[str, Scope] = {
     "broker": lambda _one, begin, _other, end: bool(begin.brokers & end.brokers),
     "led": lambda _one, begin, other, end: bool(begin.brokers & (end.brokers - other.elected)),
     "elected": lambda _one, begin, other, _end: bool(begin.brokers & other.elected),
-    "moved": lambda _one, begin, _other, end: bool(begin.moved & end.behind),
+    "moved": lambda _one, begin, _other, end: bool(begin.caused_moves & end.preceding_moves),
     "cut": lambda _one, begin, other, _end: bool(begin.brokers & other.cut),
     "partition": lambda one, _begin, other, _end: bool(one.partitions & other.partitions),
     "topic": lambda one, _begin, other, _end: bool(one.topics & other.topics),

@@ -10,9 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from forensics.detection.context import DetectionContext, Row, by_time, name_of
-from forensics.detection.declarative.spec import TABLES, Declared, Near, expression
-from forensics.detection.requirements import Needs
+from forensics.detection.context import DetectionContext, Row, by_time, partition_name
+from forensics.detection.declarative.spec import (
+    TABLES,
+    DeclaredDetector,
+    NearbyCondition,
+    build_filter,
+)
+from forensics.detection.requirements import LogRequirements
 from forensics.detection.runner import Detector
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -40,12 +45,12 @@ class _Run:
 class _Nearby:
     """When that was told which must be, or must not be, near a row."""
 
-    asked: Near
+    asked: NearbyCondition
     must: bool
     told: Mapping[Key, list[int]]
 
     @classmethod
-    def read(cls, asked: Near, context: DetectionContext, *, must: bool) -> _Nearby:
+    def read(cls, asked: NearbyCondition, context: DetectionContext, *, must: bool) -> _Nearby:
         found: dict[Key, array[int]] = {}
         for row, begin, _ in _spans(asked.table, asked.where, context, asked.same):
             found.setdefault(tuple(row[name] for name in asked.same), array("q")).append(begin)
@@ -60,15 +65,15 @@ class _Nearby:
         there = bisect_right(moments, high) > bisect_left(moments, low)
         if self.must or there:
             return there == self.must
-        return high <= context.end and next(context.sight.holes(low, high), None) is None
+        return high <= context.logs_end and next(context.visibility.gaps(low, high), None) is None
 
 
-def detector(rule: Declared) -> Detector:
+def make_detector(rule: DeclaredDetector) -> Detector:
     """Make a detector of what a file declares."""
-    return Detector(rule.id, partial(_find, rule), Needs(rule.roles), rule.means)
+    return Detector(rule.id, partial(_find, rule), LogRequirements(rule.roles), rule.means)
 
 
-def _find(rule: Declared, context: DetectionContext) -> Iterator[Finding]:
+def _find(rule: DeclaredDetector, context: DetectionContext) -> Iterator[Finding]:
     limits = {**rule.limits, **context.limits.get(rule.id, {})}
     runs = [
         run
@@ -84,7 +89,7 @@ def _find(rule: Declared, context: DetectionContext) -> Iterator[Finding]:
 
 
 def _moments(
-    rule: Declared, context: DetectionContext, limits: Mapping[str, Any]
+    rule: DeclaredDetector, context: DetectionContext, limits: Mapping[str, Any]
 ) -> dict[Key, list[tuple[int, int]]]:
     """Read when each subject had a row that fits, from when to when."""
     found: dict[Key, array[int]] = {}
@@ -95,7 +100,10 @@ def _moments(
 
 
 def _rows(
-    rule: Declared, context: DetectionContext, limits: Mapping[str, Any], more: Sequence[str]
+    rule: DeclaredDetector,
+    context: DetectionContext,
+    limits: Mapping[str, Any],
+    more: Sequence[str],
 ) -> Iterator[tuple[Row, int, int]]:
     """Read the rows that fit, with what is near them looked up."""
     near = [_Nearby.read(one, context, must=True) for one in rule.then]
@@ -116,14 +124,14 @@ def _spans(
     read = [moment, *(["ended_at"] if ends else []), *(["node"] if table == "events" else [])]
     if table == "events":
         read += ["file", "line", "telling"]
-    for row in context.each(table, expression(where), list(dict.fromkeys([*read, *columns]))):
-        if table == "events" and not context.is_news(row):
+    for row in context.each(table, build_filter(where), list(dict.fromkeys([*read, *columns]))):
+        if table == "events" and not context.is_live(row):
             # What a starting controller reads up on is history.
             continue
         begin = row.get("at") if table == "events" else row[moment]
         if begin is not None:
             end = row["ended_at"] if ends else begin
-            yield row, begin, max(begin, context.end if end is None else end)
+            yield row, begin, max(begin, context.logs_end if end is None else end)
 
 
 def _runs(key: Key, moments: list[tuple[int, int]], limits: Mapping[str, Any]) -> Iterator[_Run]:
@@ -151,7 +159,10 @@ def _runs(key: Key, moments: list[tuple[int, int]], limits: Mapping[str, Any]) -
 
 
 def _fill(
-    rule: Declared, context: DetectionContext, limits: Mapping[str, Any], runs: Sequence[_Run]
+    rule: DeclaredDetector,
+    context: DetectionContext,
+    limits: Mapping[str, Any],
+    runs: Sequence[_Run],
 ) -> None:
     """Read the rows once more, and give each run its first ones."""
     of: dict[Key, list[_Run]] = {}
@@ -173,7 +184,7 @@ def _order(row: Row) -> tuple[Any, ...]:
 
 
 def _finding(
-    rule: Declared,
+    rule: DeclaredDetector,
     context: DetectionContext,
     limits: Mapping[str, Any],
     run: _Run,
@@ -182,7 +193,7 @@ def _finding(
     rows = sorted(run.rows, key=_order)[:_KEPT]
     places = rows
     if rule.table != "events":
-        places = context.places(one for row in rows for one in row["evidence"][:3])
+        places = context.read_lines(one for row in rows for one in row["evidence"][:3])
     about = dict(zip(rule.by, run.key, strict=True))
     seconds = round((run.end - run.begin) / SECOND, 1)
     words = about | {"count": run.count, "seconds": seconds}
@@ -198,7 +209,7 @@ def _finding(
         end=run.end,
         evidence=places,
         brokers=[one for one in brokers if one >= 0],
-        partitions=[name_of(about)] if {"topic", "partition"} <= set(about) else [],
+        partitions=[partition_name(about)] if {"topic", "partition"} <= set(about) else [],
         clients=[about["client"]] if about.get("client") else [],
         measures={"count": run.count, "seconds": seconds, **about, **more},
         explanation=rule.means,

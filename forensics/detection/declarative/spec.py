@@ -39,7 +39,7 @@ def plain_columns(table: str) -> list[str]:
     return [one.name for one in TABLES[table][0] if not pa.types.is_list(one.type)]
 
 
-def expression(where: Mapping[str, Any]) -> pc.Expression:
+def build_filter(where: Mapping[str, Any]) -> pc.Expression:
     """Ask all conditions at once; a null meets none but `known: false`."""
     parts = [part for name, wanted in where.items() for part in _parts(pc.field(name), wanted)]
     found = parts[0]
@@ -48,7 +48,7 @@ def expression(where: Mapping[str, Any]) -> pc.Expression:
     return found
 
 
-def column_faults(where: object, table: str) -> Iterator[tuple[str | None, str]]:
+def find_condition_problems(where: object, table: str) -> Iterator[tuple[str | None, str]]:
     """Yield what is wrong with conditions: the key it stands at, and a sentence."""
     if not isinstance(where, Mapping) or not where:
         yield None, "'where' is a mapping of columns to what they must be"
@@ -146,7 +146,7 @@ _COUNTED = ("count", "seconds")
 
 
 @dataclass(frozen=True)
-class Near:
+class NearbyCondition:
     """What else must be, or must not be, near a row."""
 
     table: str
@@ -163,12 +163,12 @@ class Sample:
     name: str
     kind: str
     logs: Mapping[str, str]
-    finds: int
+    expected: int
     line: int
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredDetector:
     """One detector as its file says it; `limits` are what limits.yaml may change."""
 
     id: str
@@ -180,15 +180,15 @@ class Declared:
     table: str
     where: Mapping[str, Any]
     by: tuple[str, ...]
-    then: tuple[Near, ...]
-    unless: tuple[Near, ...]
+    then: tuple[NearbyCondition, ...]
+    unless: tuple[NearbyCondition, ...]
     limits: Mapping[str, Any]
     actions: tuple[str, ...]
     references: tuple[str, ...]
     samples: tuple[Sample, ...] = field(default=())
 
 
-def load(page: Path | Page) -> Declared:
+def load_declaration(page: Path | Page) -> DeclaredDetector:
     """Read one detector; all that is wrong with it comes in one error."""
     found = read(page)
     problems = [Problem(str(page), line, says) for line, says in _faults(found)]
@@ -197,7 +197,7 @@ def load(page: Path | Page) -> Declared:
     needs = found.get("needs") or {}
     limits = {name: found[name] for name in ("level", "count", "within", "lasts", "gap")
               if name in found}  # fmt: skip
-    return Declared(
+    return DeclaredDetector(
         id=found["id"],
         origin=str(page),
         title=found["title"],
@@ -216,8 +216,8 @@ def load(page: Path | Page) -> Declared:
     )
 
 
-def _near(one: Mapping[str, Any], table: str) -> Near:
-    return Near(
+def _near(one: Mapping[str, Any], table: str) -> NearbyCondition:
+    return NearbyCondition(
         one.get("table", table), one["where"], _texts(one.get("same")), one["within"],
         one.get("when", "after"),
     )  # fmt: skip
@@ -289,7 +289,7 @@ def _number_faults(found: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _where_faults(found: Mapping[str, Any]) -> Iterator[Fault]:
-    for key, says in column_faults(found["where"], found["table"]):
+    for key, says in find_condition_problems(found["where"], found["table"]):
         yield line_of(found["where"], key) if key else line_of(found, "where"), says
     for name in _texts(found.get("by")):
         if name not in plain_columns(found["table"]):
@@ -314,7 +314,7 @@ def _near_says(one: object, table: str) -> Iterator[str]:
     if other not in TABLES:
         yield f"there is no table {other!r}; there are {', '.join(TABLES)}"
         return
-    yield from (says for _, says in column_faults(one["where"], other))
+    yield from (says for _, says in find_condition_problems(one["where"], other))
     for name in _texts(one.get("same")):
         if name not in plain_columns(table) or name not in plain_columns(other):
             yield f"'same' names {name!r}, which is no plain column of both tables"

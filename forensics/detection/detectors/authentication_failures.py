@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row
 from forensics.detection.detectors.record_too_large import is_request
-from forensics.detection.kafka_cli import word
-from forensics.detection.requirements import Needs
-from forensics.detection.shared.event_sessions import Burst, bursts
+from forensics.detection.kafka_cli import quote
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.run_output.findings import Finding
 
 NAME = "authentication-failures"
-NEEDS = Needs(("broker", "client", "controller"))
+NEEDS = LogRequirements(("broker", "client", "controller"))
 _KINDS = ("authentication_failed", "client_authentication_failed", "peer_unauthenticated")
 _ERRORS = (
     "SASL_AUTHENTICATION_FAILED",
@@ -42,7 +42,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     where = kind.isin(list(_KINDS)) | error.isin(list(_ERRORS))
     where |= (kind == _STRANGER) & pc.match_substring(error, _RECEIVE)
     by, gather = ["kind", "node", "client", "value"], ["detail", "error", "broker"]
-    for one in bursts(context, where, by, limits["gap"], gather, keep=_plainly):
+    for one in find_sessions(context, where, by, limits["gap"], gather, keep=_plainly):
         if one.subject[0] != _STRANGER or one.count >= limits["least"]:
             yield _finding(context, one)
 
@@ -75,7 +75,7 @@ def _address(value: str | None) -> str | None:
     return port[1] if port else plain
 
 
-def _finding(context: DetectionContext, one: Burst) -> Finding:
+def _finding(context: DetectionContext, one: EventSession) -> Finding:
     kind, node, client, address = one.subject
     what = _mechanism(one)
     own = kind == "client_authentication_failed" or (kind not in _KINDS and kind != _STRANGER)
@@ -100,21 +100,21 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
             "reasons": details[:10],
         },
         explanation=_MEANINGS[what],
-        actions=[_ACTIONS[what].format(word(name)), _LOOK],
+        actions=[_ACTIONS[what].format(quote(name)), _LOOK],
         why=f"{one.count} failures, no two more than {limits['gap']} s apart; fewer than "
         f"{limits['least']} may be a slip",
         doubts=_doubts(kind),
     )
 
 
-def _mechanism(one: Burst) -> str:
+def _mechanism(one: EventSession) -> str:
     if one.subject[0] == _STRANGER:
         return "tls_on_plain_port"
     texts = [text for name in ("detail", "error") for text in one.values(name) if text]
     return "ssl" if any(_TLS.search(text) for text in texts) else "sasl"
 
 
-def _severity(context: DetectionContext, one: Burst) -> str:
+def _severity(context: DetectionContext, one: EventSession) -> str:
     limits = context.limits[NAME]
     if one.subject[0] == _STRANGER:
         return str(limits["strangers"])
@@ -123,7 +123,7 @@ def _severity(context: DetectionContext, one: Burst) -> str:
     return str(limits["nodes" if one.subject[0] == "peer_unauthenticated" else "clients"])
 
 
-def _title(one: Burst, name: str, node: str, what: str) -> str:
+def _title(one: EventSession, name: str, node: str, what: str) -> str:
     kind, many = one.subject[0], "once" if one.count == 1 else f"{one.count} times"
     if kind == _STRANGER:
         return f"{name} spoke to {node} {many} in what is no Kafka request (TLS, HTTP or a scan)"

@@ -6,7 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.detectors.flapping_broker import flapping
-from forensics.detection.shared.broker_absences import alone, away_by, shared
+from forensics.detection.shared.broker_absences import (
+    absences_of,
+    host_wide_absences,
+    no_quorum_absences,
+)
 from forensics.history.nodes.broker_states import Absence, Span
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -17,17 +21,19 @@ _KINDS = {"controlled": "controlled", "crash": "crash"}
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each absence that is not part of a flapping broker's."""
-    told = {(a.broker, a.begin) for run in flapping(context).values() for a in run} | alone(context)
-    hung = shared(context)
-    for absence in context.away:
+    told = {
+        (a.broker, a.begin) for run in flapping(context).values() for a in run
+    } | no_quorum_absences(context)
+    hung = host_wide_absences(context)
+    for absence in context.absences:
         if (absence.broker, absence.begin) not in told:
             yield _finding(context, absence, together=(absence.broker, absence.begin) in hung)
-    for broker in sorted({absence.broker for absence in context.away}):
+    for broker in sorted({absence.broker for absence in context.absences}):
         yield from _asked_again(context, broker)
 
 
 def _finding(context: DetectionContext, absence: Absence, *, together: bool) -> Finding:
-    end = absence.end if absence.end is not None else context.end
+    end = absence.end if absence.end is not None else context.logs_end
     away = None if absence.end is None else round((absence.end - absence.begin) / SECOND, 1)
     # That it was fenced is stated; that it hung only follows from its silence.
     fenced = absence.fencing is not None and absence.kind != "pause"
@@ -96,7 +102,7 @@ _LIFE = ("starting", "recovering", "stopping", "stopped", "crashed", "up")
 def _spans(context: DetectionContext, absence: Absence) -> Sequence[Span]:
     return [
         span
-        for span in context.past.lanes.brokers.get(absence.broker, ())
+        for span in context.history.lanes.brokers.get(absence.broker, ())
         if span.begin >= absence.begin and (absence.end is None or span.begin <= absence.end)
     ]
 
@@ -125,9 +131,8 @@ def _loop(broker: int, starts: int, ends: str) -> tuple[str, list[str]]:
 def _asked_again(context: DetectionContext, broker: int) -> Iterator[Finding]:
     """Find a broker that was stopped in order far more often than a person would."""
     limits = context.limits[NAME]
-    window, runs = limits["window"] * SECOND, [
-        one for one in away_by(context, broker) if one.kind == "controlled" and one.end is not None
-    ]  # fmt: skip
+    window, away = limits["window"] * SECOND, absences_of(context, broker)
+    runs = [one for one in away if one.kind == "controlled" and one.end is not None]
     best: list[Absence] = []
     for first in range(len(runs)):
         run = [one for one in runs[first:] if one.begin - runs[first].begin <= window]

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, Row
 from forensics.detection.detectors.record_too_large import refused_requests
 from forensics.detection.detectors.unreachable_listener import broker_of, is_up, unreachable
-from forensics.detection.kafka_cli import word
+from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CLIENTS
-from forensics.detection.shared.event_sessions import Burst, bursts
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -40,13 +40,13 @@ _WORDS = {
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each client's run of disconnects that no stop of a broker explains."""
-    if not context.sight.tells(*_KINDS):
+    if not context.visibility.has_kinds(*_KINDS):
         return
     limits = context.limits[NAME]
     told = _Told(context)
     by, gather = ["node", "client"], ["kind", "broker", "detail"]
     where = pc.field("kind").isin(list(_KINDS))
-    for one in bursts(context, where, by, limits["gap"], gather, limits["least"], told.keep):
+    for one in find_sessions(context, where, by, limits["gap"], gather, limits["least"], told.keep):
         yield _finding(context, one, told)
 
 
@@ -73,13 +73,13 @@ class _Told:
 
     def _is_away(self, broker: int | None, at: int) -> bool:
         """Whether that broker, or any where the line names none, was not up about then."""
-        lanes = self._context.past.lanes.brokers
+        lanes = self._context.history.lanes.brokers
         named = list(lanes) if broker is None else [broker]
         return any(
             lanes.get(one) and not is_up(self._context, one, at, self._near) for one in named
         )
 
-    def large(self, burst: Burst) -> bool:
+    def large(self, burst: EventSession) -> bool:
         """Whether a broker closed these connections because of what the client sent."""
         name = burst.subject[1] or burst.subject[0]
         return any(
@@ -90,12 +90,12 @@ class _Told:
         )
 
 
-def _finding(context: DetectionContext, one: Burst, told: _Told) -> Finding:
+def _finding(context: DetectionContext, one: EventSession, told: _Told) -> Finding:
     node, client = one.subject
     name = client or node or "unknown"
     brokers = sorted({broker for number in one.values("broker")
                       if (broker := broker_of(number)) is not None})  # fmt: skip
-    seen = [broker for broker in brokers if context.past.lanes.brokers.get(broker)]
+    seen = [broker for broker in brokers if context.history.lanes.brokers.get(broker)]
     large = told.large(one)
     return context.finding(
         NAME,
@@ -111,14 +111,16 @@ def _finding(context: DetectionContext, one: Burst, told: _Told) -> Finding:
         measures={
             "disconnects": one.count,
             "duration_s": one.seconds,
-            "kinds": {_WORDS[kind]: count for kind, count in sorted(one.seen["kind"].items())},
+            "kinds": {
+                _WORDS[kind]: count for kind, count in sorted(one.value_counts["kind"].items())
+            },
             "explained": "requests too large" if large else None,
             "brokers_seen": bool(seen),
         },
         explanation=_explanation(one, seen, large=large),
         actions=[
             (
-                f"On the host of {word(name)}, while it lasts: ss -ti 'dport = :9092' "
+                f"On the host of {quote(name)}, while it lasts: ss -ti 'dport = :9092' "
                 f"(retransmits, resets), and its own pauses."
             ),
             (
@@ -133,7 +135,7 @@ def _finding(context: DetectionContext, one: Burst, told: _Told) -> Finding:
     )
 
 
-def _severity(context: DetectionContext, one: Burst, *, large: bool, known: bool) -> str:
+def _severity(context: DetectionContext, one: EventSession, *, large: bool, known: bool) -> str:
     limits = context.limits[NAME]
     if large:
         return str(limits["explained"])
@@ -147,7 +149,7 @@ def _named(brokers: Sequence[int]) -> str:
     return f"broker{plural} {', '.join(map(str, brokers))}"
 
 
-def _explanation(one: Burst, seen: Sequence[int], *, large: bool) -> str:
+def _explanation(one: EventSession, seen: Sequence[int], *, large: bool) -> str:
     if large:
         return (
             "The broker closed the connections because of requests that were too large: that is "
@@ -155,7 +157,7 @@ def _explanation(one: Burst, seen: Sequence[int], *, large: bool) -> str:
         )
     if not seen:
         return "Nothing here tells whether the brokers ran: if they were down, the client is right."
-    kinds = one.seen["kind"]
+    kinds = one.value_counts["kind"]
     late = kinds["client_timeout"] + kinds["client_connect_timeout"]
     slow = (
         "Most of it are time-outs: brokers, or the way to them, did not answer in time."

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.kafka_cli import word
+from forensics.detection.kafka_cli import quote
 from forensics.lib.time_units import MINUTE
 from forensics.run_output.findings import Finding, iso_time
 
@@ -23,8 +23,8 @@ _TOLD = ("partition_state", "broker_registered", "group_joined", "controller_ele
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each node that is off by more than its own uncertainty."""
-    zones = {row["zone_shift_minutes"] for row in context.past.clocks.rows if row["anchors"]}
-    for row in context.past.clocks.rows:
+    zones = {row["zone_shift_minutes"] for row in context.history.clocks.rows if row["anchors"]}
+    for row in context.history.clocks.rows:
         offset, doubt = row["offset_ms"] or 0, row["uncertainty_ms"] or 0
         least = max(context.limits[NAME]["least"] * 1000, doubt)
         odd_zone = row["zone_shift_minutes"] != 0 and len(zones) > 1
@@ -66,9 +66,9 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
         f" times than in the logs of other nodes{_sentence(row, kind)}."
         " All times here are corrected for it.",
         actions=[
-            f"chronyc tracking   # on the host of {word(node)}: is its clock kept right?"
+            f"chronyc tracking   # on the host of {quote(node)}: is its clock kept right?"
             if kind != "zone"
-            else f"timedatectl   # on the host of {word(node)}: which time zone do its logs use?",
+            else f"timedatectl   # on the host of {quote(node)}: which time zone do its logs use?",
             "Let the clock be slewed, not set: time that jumps ends sessions and rolls segments.",
         ],
         why=_why(limits, row, kind),
@@ -100,12 +100,12 @@ def _examples(context: DetectionContext, row: Mapping[str, Any]) -> list[dict[st
     mine = pc.field("node") == row["node"]
     news = mine & pc.field("telling").is_null()
     for kind in _TOLD:
-        seen = context.first(kind, _SHOWN, news)
-        course = context.past.clocks.models.get(row["node"])
+        seen = context.first_events(kind, _SHOWN, news)
+        course = context.history.clocks.models.get(row["node"])
         if seen and course and course.steps:
             zone = row["zone_shift_minutes"] * MINUTE
             turn = pa.scalar(course.steps[-1].high + zone, pa.timestamp("us", "UTC"))
-            after = context.first(kind, _SHOWN // 2, news & (pc.field("ts") > turn))
+            after = context.first_events(kind, _SHOWN // 2, news & (pc.field("ts") > turn))
             seen = seen[: _SHOWN - len(after)] + [one for one in after if one not in seen]
         if seen:
             return seen

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time
-from forensics.detection.requirements import Needs
-from forensics.detection.shared.min_isr import minimums
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.min_isr import find_min_isr
 from forensics.run_output.findings import Finding
 
 UNCLEAN = "unclean.leader.election.enable"
@@ -53,8 +53,8 @@ def risks(context: DetectionContext, limits: Mapping[str, Any]) -> Iterator[Risk
     yield from _replicas(context, told)
     yield from _acks(context, told)
     yield from _short(context, told, _LAG, "lag-time", limits["lag"])
-    session = _SESSIONS[context.past.context.kraft]
-    least = limits["broker_session" if context.past.context.kraft else "zookeeper_session"]
+    session = _SESSIONS[context.history.context.kraft]
+    least = limits["broker_session" if context.history.context.kraft else "zookeeper_session"]
     yield from _short(context, told, session, "session-time-out", least)
 
 
@@ -97,12 +97,12 @@ def _unclean(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
 def _replicas(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
     """Compare the minimum with the replicas that partitions have."""
     counts = _counts(context)
-    known = minimums(context)
+    known = find_min_isr(context)
     named = [row for row in told
              if row["setting"] == _MINIMUM or _MINIMUM_SET.search(row["detail"] or "")]  # fmt: skip
     groups: dict[tuple[str, int], set[str]] = {}
     for topic, count in sorted(counts.items()):
-        least = known.of(topic)
+        least = known.for_topic(topic)
         if least is not None and least > count:
             groups.setdefault(("min-isr-unreachable", least), set()).add(topic)
         elif least is not None and least == count > 1:
@@ -113,7 +113,7 @@ def _replicas(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
             yield Risk(name, _MINIMUM, str(least), places[:_MOST], topics,
                        met=_refused(context, topics))  # fmt: skip
     alone = {topic for topic, count in counts.items() if count == 1}
-    if alone and len(context.past.lanes.brokers) > 1:
+    if alone and len(context.history.lanes.brokers) > 1:
         yield from _alone(context, alone)
 
 
@@ -121,7 +121,7 @@ def _alone(context: DetectionContext, alone: set[str]) -> Iterator[Risk]:
     where = pc.field("topic").isin(sorted(alone)[:_MOST]) & pc.field("replicas").is_valid()
     rows = context.each("leadership", where, ["topic", "evidence"])
     first: list[Row] = next((row["evidence"] for row in rows if row["evidence"]), [])
-    places = [row for row in context.places(first) if "at" in row]
+    places = [row for row in context.read_lines(first) if "at" in row]
     # A broker that is stopped on purpose takes its only replicas with it, as everybody knows.
     lost = pc.field("topic").isin(sorted(alone)[:_MOST]) & (pc.field("leader") == -1)
     gone = next(
@@ -139,8 +139,8 @@ def _unplanned(context: DetectionContext, row: Row) -> bool:
     return any(
         absence.broker == row["previous_leader"]
         and absence.kind != "controlled"
-        and absence.begin <= row["started_at"] <= (absence.end or context.end)
-        for absence in context.away
+        and absence.begin <= row["started_at"] <= (absence.end or context.logs_end)
+        for absence in context.absences
     )
 
 
@@ -150,7 +150,7 @@ def _acks(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
             if row["kind"] == "client_setting_seen" and row["value"] in ("0", "1")]  # fmt: skip
     if not weak:
         return
-    cut = context.some("cuts", 1)
+    cut = context.first_rows("cuts", 1)
     unclean = pc.field("clean") == False  # noqa: E712
     lost = cut or [
         row for row in [next(context.each("leadership", unclean, ["topic"]), None)] if row
@@ -171,7 +171,11 @@ def _short(
     if below:
         brokers = _brokers(below)
         paused = sorted(
-            {one.broker for one in context.away if one.kind == "pause" and one.broker in brokers}
+            {
+                one.broker
+                for one in context.absences
+                if one.kind == "pause" and one.broker in brokers
+            }
         )
         met = f"broker {paused[0]} was given up while it lived" if paused else ""
         value = min((row["value"] for row in below), key=int)
@@ -186,7 +190,7 @@ def _brokers(rows: list[Row]) -> set[int]:
 
 def _refused(context: DetectionContext, topics: set[str]) -> str:
     kinds = ("append_failed", "client_error", "produce_failed", "send_failed")
-    if not context.sight.tells(*kinds):
+    if not context.visibility.has_kinds(*kinds):
         return ""
     where = pc.field("kind").isin(list(kinds)) & pc.field("topic").isin(sorted(topics))
     where &= pc.field("error") == "NOT_ENOUGH_REPLICAS"
@@ -210,7 +214,7 @@ def _counts(context: DetectionContext) -> dict[str, int]:
 
 
 NAME = "config-risk"
-NEEDS = Needs(
+NEEDS = LogRequirements(
     ("broker", "controller", "client"),
     events=("setting_seen", "config_set", "client_setting_seen"),
 )

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row
-from forensics.detection.kafka_cli import word
+from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import BROKERS
-from forensics.detection.shared.event_sessions import Burst, bursts
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.run_output.findings import Finding
 
 NAME = "connection-storm"
@@ -21,11 +21,11 @@ _SHOWN = 20
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each node and each of the two limits."""
-    if not context.sight.tells(_REJECTED, _LISTENER):
+    if not context.visibility.has_kinds(_REJECTED, _LISTENER):
         return
     where = pc.field("kind").isin([_REJECTED, _LISTENER])
     gather = ["value", "count", "broker", "detail"]
-    for one in bursts(
+    for one in find_sessions(
         context, where, ["node", "kind"], context.limits[NAME]["gap"], gather, keep=_full
     ):
         yield _finding(context, one)
@@ -36,13 +36,13 @@ def _full(row: Row) -> bool:
     return row["kind"] == _REJECTED or _FILES in (row["detail"] or "").lower()
 
 
-def _finding(context: DetectionContext, one: Burst) -> Finding:
+def _finding(context: DetectionContext, one: EventSession) -> Finding:
     node, kind = one.subject
     limits = context.limits[NAME]
     files = kind == _LISTENER
     addresses = {
         str(value).lstrip("/"): count
-        for value, count in one.seen["value"].most_common(_SHOWN) if value
+        for value, count in one.value_counts["value"].most_common(_SHOWN) if value
     }  # fmt: skip
     allowed = max((count for count in one.values("count")), default=None)
     severity = limits["files"] if files else _severity(context, one)
@@ -69,12 +69,12 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
     )
 
 
-def _severity(context: DetectionContext, one: Burst) -> str:
+def _severity(context: DetectionContext, one: EventSession) -> str:
     limits = context.limits[NAME]
     return str(limits["many"] if one.count >= limits["least"] else limits["few"])
 
 
-def _title(one: Burst, addresses: list[str], *, files: bool) -> str:
+def _title(one: EventSession, addresses: list[str], *, files: bool) -> str:
     node = one.subject[0]
     if files:
         return f"{node} had no file handles left and could not take connections ({one.count} times)"
@@ -86,14 +86,14 @@ def _actions(node: str, addresses: list[str], *, files: bool) -> list[str]:
     if files:
         return [
             (
-                f"On the host of {word(node)}: ls /proc/$(pgrep -f kafka.Kafka)/fd | wc -l; "
+                f"On the host of {quote(node)}: ls /proc/$(pgrep -f kafka.Kafka)/fd | wc -l; "
                 f"compare with ulimit -n of the process, which should be 100000 or more."
             ),
             "Look whether connections or segments have grown; do not only restart the broker.",
         ]
-    first = word(addresses[0]) if addresses else "ADDRESS"
+    first = quote(addresses[0]) if addresses else "ADDRESS"
     return [
-        f"On the host of {word(node)}: ss -tn src :9092 | grep -c {first}",
+        f"On the host of {quote(node)}: ss -tn src :9092 | grep -c {first}",
         "Look for applications that make a client for each request, or do not close theirs.",
         "Raise max.connections.per.ip (or its overrides) only if so many are meant to be there.",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from forensics.detection.context import DetectionContext, Row, name_of
+from forensics.detection.context import DetectionContext, Row, partition_name
 from forensics.history.nodes.controller_terms import EpochConflict
 from forensics.run_output.findings import Finding
 
@@ -15,12 +15,12 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each promise that is broken, and for each epoch with two rulers."""
     groups: dict[tuple[str, bool], list[Row]] = {}
     most = context.limits[NAME]["most"]
-    unread = context.beyond("breaches", most)
-    for row in context.some("breaches", most):
+    unread = context.count_beyond("breaches", most)
+    for row in context.first_rows("breaches", most):
         groups.setdefault((row["invariant"], bool(row["alone"])), []).append(row)
     for invariant, alone in sorted(groups):
         yield _finding(context, invariant, groups[invariant, alone], unread, alone=alone)
-    for rivalry in context.past.lanes.terms.conflicts:
+    for rivalry in context.history.lanes.terms.conflicts:
         yield _rivalry(context, rivalry)
 
 
@@ -47,19 +47,19 @@ def _finding(
     context: DetectionContext, invariant: str, rows: Sequence[Row], unread: int, *, alone: bool
 ) -> Finding:
     ordered = sorted(rows, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
-    names = sorted({name_of(row) for row in ordered})
+    names = sorted({partition_name(row) for row in ordered})
     first = ordered[0]
     others = len(names) - 1
     more = f", and {others} partition{'' if others == 1 else 's'} more" if others else ""
     begin, end = first["started_at"], ordered[-1]["started_at"]
-    evidence = context.places(one for row in ordered[:_SHOWN] for one in row["evidence"])
+    evidence = context.read_lines(one for row in ordered[:_SHOWN] for one in row["evidence"])
     confidence, reason = context.confidence(begin, end, evidence, stated=False)
     count = sum(_breaches(ordered).values())
     return Finding(
         detector=NAME,
         severity=str(context.limits[NAME]["alone" if alone else "broken"]),
         confidence="possible" if alone else confidence,
-        title=f"Lines about {name_of(first)} contradict each other: {first['detail']}{more}",
+        title=f"Lines about {partition_name(first)} contradict each other: {first['detail']}{more}",
         begin=begin,
         end=end,
         evidence=evidence,
@@ -69,7 +69,8 @@ def _finding(
             "breaches": count,
             "rows_not_looked_at": unread,
             "examples": [
-                {"partition": name_of(row), "detail": row["detail"]} for row in ordered[:_SHOWN]
+                {"partition": partition_name(row), "detail": row["detail"]}
+                for row in ordered[:_SHOWN]
             ],
         },
         explanation=_EXPLANATIONS[invariant]

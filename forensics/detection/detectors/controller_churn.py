@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.kafka_cli import word
+from forensics.detection.kafka_cli import quote
 from forensics.history.nodes.controller_terms import ControllerTerm
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -20,7 +20,7 @@ _NAMED = 5
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each run of changes that come closely one after the other."""
     limits = context.limits[NAME]
-    reigns = context.past.lanes.controllers
+    reigns = context.history.lanes.controllers
     if len(reigns) <= limits["changes"]:
         return
     stops = [(row["node"], row["at"]) for row in context.events("process_stopping")]
@@ -47,7 +47,7 @@ def _fell(context: DetectionContext, before: ControllerTerm, moment: int) -> boo
     _, owner, span = before
     return any(
         one.broker == owner and one.kind == "crash" and span.begin < one.begin <= moment
-        for one in context.away
+        for one in context.absences
     )
 
 
@@ -58,13 +58,15 @@ def _planned(
     node, owner, _ = before
     near = context.limits[NAME]["near"] * SECOND
     # A start that fails stops, too: by then the office was lost.
-    dead = [one for one in context.away if one.broker == owner and one.kind == "crash"]
+    dead = [one for one in context.absences if one.broker == owner and one.kind == "crash"]
     told = [
         at
         for one, at in stops
         if one == node and not any(d.begin <= at <= (d.end or at) for d in dead)
     ]
-    told += [one.begin for one in context.away if one.broker == owner and one.kind == "controlled"]
+    told += [
+        one.begin for one in context.absences if one.broker == owner and one.kind == "controlled"
+    ]
     # What comes after the change did not bring it about, but for clocks that are a little off.
     return any(-_BLUR <= moment - at <= near for at in told)
 
@@ -95,7 +97,7 @@ def _finding(
         + (f" {often} lost the office {times} times." if times > 1 else ""),
         actions=[
             f"{context.commands.controller()}   # who is it now, and since which epoch?",
-            _LOOK.format(nodes=", ".join(word(one) for one in sorted(set(lost))[:_NAMED])),
+            _LOOK.format(nodes=", ".join(quote(one) for one in sorted(set(lost))[:_NAMED])),
         ],
         why=f"{len(run)} changes within {round((end - begin) / SECOND)} s that no planned stop"
         f" explains; {limits['changes']} within {limits['window']} s are churn",

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, by_time
-from forensics.detection.kafka_cli import word
-from forensics.detection.shared.event_sessions import Burst, bursts
+from forensics.detection.kafka_cli import quote
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.run_output.findings import Finding
 
 NAME = "disk-failure"
@@ -32,23 +32,29 @@ _REASONS = (
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each directory of a broker, and for each that only others tell of."""
-    if not context.sight.tells(*_OWN, *_SEEN):
+    if not context.visibility.has_kinds(*_OWN, *_SEEN):
         return
     gap = context.limits[NAME]["gap"]
     where = pc.field("kind").isin(list(_OWN)) & pc.field("log_dir").is_valid()
-    own = bursts(context, where, ["node", "log_dir"], gap, ["error", "detail", "kind", "broker"])
+    own = find_sessions(
+        context, where, ["node", "log_dir"], gap, ["error", "detail", "kind", "broker"]
+    )
     names = _partitions(context, own)
     told: set[int] = set()
     for one in own:
         finding = _failed(context, one, names[one.subject])
         told.update(finding.brokers)
         yield finding
-    for one in bursts(context, pc.field("kind").isin(list(_SEEN)), ["broker"], gap, ["detail"]):
+    for one in find_sessions(
+        context, pc.field("kind").isin(list(_SEEN)), ["broker"], gap, ["detail"]
+    ):
         if one.subject[0] is not None and one.subject[0] not in told:
             yield _seen(context, one)
 
 
-def _partitions(context: DetectionContext, own: Sequence[Burst]) -> Mapping[object, set[str]]:
+def _partitions(
+    context: DetectionContext, own: Sequence[EventSession]
+) -> Mapping[object, set[str]]:
     """Name partitions of each directory."""
     found: dict[object, set[str]] = {one.subject: set() for one in own}
     where = pc.field("kind").isin(list(_OWN)) & pc.field("log_dir").is_valid()
@@ -60,7 +66,7 @@ def _partitions(context: DetectionContext, own: Sequence[Burst]) -> Mapping[obje
     return found
 
 
-def _failed(context: DetectionContext, one: Burst, names: set[str]) -> Finding:
+def _failed(context: DetectionContext, one: EventSession, names: set[str]) -> Finding:
     node, log_dir = one.subject
     broker = _broker(node, one)
     error = _error(one)
@@ -90,7 +96,7 @@ def _failed(context: DetectionContext, one: Burst, names: set[str]) -> Finding:
     )
 
 
-def _seen(context: DetectionContext, one: Burst) -> Finding:
+def _seen(context: DetectionContext, one: EventSession) -> Finding:
     broker = one.subject[0]
     return context.finding(
 NAME,
@@ -109,18 +115,18 @@ doubts=[_FIRST],
 )  # fmt: skip
 
 
-def _broker(node: str | None, one: Burst) -> int | None:
+def _broker(node: str | None, one: EventSession) -> int | None:
     named = one.values("broker")
     digits = (node or "").rpartition("broker-")[2]
     return named[0] if named else int(digits) if digits.isdecimal() else None
 
 
-def _error(one: Burst) -> str | None:
+def _error(one: EventSession) -> str | None:
     """Give the first error that the disk answered, and not what came of it."""
     for row in sorted(one.first, key=by_time):
         if row["error"] and row["error"] != _STORAGE:
             return f"{row['error']}: {row['detail']}" if row["detail"] else str(row["error"])
-    errors = Counter({name: count for name, count in one.seen["error"].items() if name})
+    errors = Counter({name: count for name, count in one.value_counts["error"].items() if name})
     return max(errors, key=lambda name: (errors[name], name), default=None)
 
 
@@ -130,7 +136,7 @@ def _actions(context: DetectionContext, broker: int | None, log_dir: str, reason
         if broker is None
         else [f"{context.commands.log_dirs(broker)}   # which are offline now?"]
     )
-    return [*look, _LOOKS[reason].format(word(log_dir)), _DO_NOT]
+    return [*look, _LOOKS[reason].format(quote(log_dir)), _DO_NOT]
 
 
 _TITLES = {

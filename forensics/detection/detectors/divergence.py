@@ -10,16 +10,16 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import EXEMPLARY, DetectionContext
-from forensics.detection.requirements import Needs
-from forensics.detection.shared.event_sessions import Burst, bursts
-from forensics.detection.shared.leader_moves import reigns_of
+from forensics.detection.context import MAX_QUOTED_PARTITIONS, DetectionContext
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.detection.shared.leader_moves import read_leader_epochs
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "divergence"
 # Only the brokers that hold the logs tell of that.
-NEEDS = Needs(("broker",), ("server",))
+NEEDS = LogRequirements(("broker",), ("server",))
 _CLASS_OF = {
     "truncated_below_high_watermark": "committed",
     "truncation_forbidden": "committed",
@@ -37,7 +37,9 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     where = pc.field("kind").isin(list(_CLASS_OF)) & pc.field("topic").is_valid()
     where &= pc.field("partition").is_valid()
     subject = ["topic", "partition", "kind"]
-    found = bursts(context, where, subject, limits["stroke"], ["node", "high_watermark", "cut_to"])
+    found = find_sessions(
+        context, where, subject, limits["stroke"], ["node", "high_watermark", "cut_to"]
+    )
     own = _unexplained(context, found)
     for what in ("committed", "torn", "behind"):
         mine = [one for one in own if _CLASS_OF[one.subject[2]] == what]
@@ -45,13 +47,13 @@ def find(context: DetectionContext) -> Iterator[Finding]:
             yield _finding(context, what, group)
 
 
-def _unexplained(context: DetectionContext, found: Sequence[Burst]) -> list[Burst]:
+def _unexplained(context: DetectionContext, found: Sequence[EventSession]) -> list[EventSession]:
     """Leave out what changes of leader explain."""
     limits = context.limits[NAME]
     names = {_name(one) for one in found}
     unclean: dict[str, int] = {}
     changes: dict[str, list[int]] = {}
-    for row in reigns_of(context, names, ["clean"]) if names else ():
+    for row in read_leader_epochs(context, names, ["clean"]) if names else ():
         name, begin = f"{row['topic']}-{row['partition']}", row["started_at"]
         if row["clean"] is False:
             # One whose moment nobody tells may lie before all of it.
@@ -74,30 +76,30 @@ def _unexplained(context: DetectionContext, found: Sequence[Burst]) -> list[Burs
     return own
 
 
-def _is_usual(context: DetectionContext, one: Burst, changes: Sequence[int]) -> bool:
+def _is_usual(context: DetectionContext, one: EventSession, changes: Sequence[int]) -> bool:
     """Whether the broker began to follow another leader just then, or came back to do so."""
     near = context.limits[NAME]["near"] * SECOND
     back = [
         absence.end
-        for absence in context.away
-        if absence.end is not None and f"broker-{absence.broker}" in one.seen["node"]
+        for absence in context.absences
+        if absence.end is not None and f"broker-{absence.broker}" in one.value_counts["node"]
     ]
     return any(one.begin - near <= moment <= one.end + near for moment in (*changes, *back))
 
 
 def _told_of_cuts(context: DetectionContext) -> set[str]:
     """Name the partitions of which it is told that their logs were cut as deep as that."""
-    rows = context.some("cuts", context.limits["truncation"]["most"])
+    rows = context.first_rows("cuts", context.limits["truncation"]["most"])
     deep = [row for row in rows if row["unclean"] or (row["high_watermark"] or 0) > row["cut_to"]]
     return {f"{row['topic']}-{row['partition']}" for row in deep}
 
 
-def _name(one: Burst) -> str:
+def _name(one: EventSession) -> str:
     return f"{one.subject[0]}-{one.subject[1]}"
 
 
-def _strokes(found: Sequence[Burst], gap: int) -> Iterator[list[Burst]]:
-    group: list[Burst] = []
+def _strokes(found: Sequence[EventSession], gap: int) -> Iterator[list[EventSession]]:
+    group: list[EventSession] = []
     for one in sorted(found, key=lambda burst: (burst.begin, burst.subject)):
         if group and one.begin - max(before.end for before in group[-_SHOWN:]) > gap:
             yield group
@@ -107,11 +109,11 @@ def _strokes(found: Sequence[Burst], gap: int) -> Iterator[list[Burst]]:
         yield group
 
 
-def _finding(context: DetectionContext, what: str, group: Sequence[Burst]) -> Finding:
+def _finding(context: DetectionContext, what: str, group: Sequence[EventSession]) -> Finding:
     limits = context.limits[NAME]
     begin, end = min(one.begin for one in group), max(one.end for one in group)
     names = sorted({_name(one) for one in group})
-    evidence = [row for one in group[:EXEMPLARY] for row in one.first[:_SHOWN]]
+    evidence = [row for one in group[:MAX_QUOTED_PARTITIONS] for row in one.first[:_SHOWN]]
     kinds = sorted({one.subject[2] for one in group})
     nodes = sorted({node for one in group for node in one.values("node")})
     topic, _, number = names[0].rpartition("-")
@@ -141,7 +143,7 @@ def _finding(context: DetectionContext, what: str, group: Sequence[Burst]) -> Fi
     )
 
 
-def _deepest(group: Sequence[Burst]) -> int | None:
+def _deepest(group: Sequence[EventSession]) -> int | None:
     """Give how far the mark fell, or the log was cut, at most; of the first lines of each."""
     falls = [
         row["high_watermark"] - row["cut_to"]
@@ -152,7 +154,7 @@ def _deepest(group: Sequence[Burst]) -> int | None:
     return max(falls, default=None)
 
 
-def _why(limits: Mapping[str, Any], what: str, group: Sequence[Burst]) -> str:
+def _why(limits: Mapping[str, Any], what: str, group: Sequence[EventSession]) -> str:
     lines = sum(one.count for one in group)
     if what == "behind":
         longest = max(one.seconds for one in group)

@@ -6,8 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
-from forensics.detection.shared.broker_absences import alone, away_by, registered, shared, way_of
-from forensics.detection.shared.process_stalls import stalls
+from forensics.detection.shared.broker_absences import (
+    absences_of,
+    departure_kind,
+    host_wide_absences,
+    no_quorum_absences,
+    registration_times,
+)
+from forensics.detection.shared.process_stalls import find_stalls
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -19,24 +25,30 @@ _GREP = "grep -E 'heartbeat|RPC got timed out' server.log"
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each broker in a loop, and one for what all of them have in common."""
-    if not context.past.context.kraft or not context.away:
+    if not context.history.context.kraft or not context.absences:
         return
-    lone, crowd, starts = alone(context), shared(context), registered(context)
+    lone, crowd, starts = (
+        no_quorum_absences(context),
+        host_wide_absences(context),
+        registration_times(context),
+    )
     still = None
-    for broker in sorted({one.broker for one in context.away}):
+    for broker in sorted({one.broker for one in context.absences}):
         lived = [
             one
-            for one in away_by(context, broker)
+            for one in absences_of(context, broker)
             if one.fencing is not None
             and one.kind in ("pause", "gone", "unknown")
-            and way_of(one, starts.get(broker, ())) == "pause"
+            and departure_kind(one, starts.get(broker, ())) == "pause"
             and (one.broker, one.begin) not in lone | crowd
         ]
         run = _busiest(context, lived)
         if len(run) >= context.limits[NAME]["cycles"]:
             still = _stood_still(context) if still is None else still
             yield _finding(context, broker, run, _hung(run, still))
-    yield from _together(context, [one for one in context.away if (one.broker, one.begin) in crowd])
+    yield from _together(
+        context, [one for one in context.absences if (one.broker, one.begin) in crowd]
+    )
 
 
 def _busiest(context: DetectionContext, absences: Sequence[Absence]) -> list[Absence]:
@@ -49,7 +61,7 @@ def _busiest(context: DetectionContext, absences: Sequence[Absence]) -> list[Abs
 
 
 def _stood_still(context: DetectionContext) -> list[tuple[str, int, int]]:
-    found = stalls(context, context.limits["long-pause"]["least"])
+    found = find_stalls(context, context.limits["long-pause"]["least"])
     return [(one.node, one.begin, one.end) for one in found]
 
 
@@ -108,8 +120,8 @@ def _together(context: DetectionContext, crowd: Sequence[Absence]) -> Iterator[F
     if not strokes:
         return
     every = [one for stroke in strokes for one in stroke]
-    longest = max(((one.end or context.end) - one.begin) / SECOND for one in every)
-    begin, end = every[0].begin, max(one.end or context.end for one in every)
+    longest = max(((one.end or context.logs_end) - one.begin) / SECOND for one in every)
+    begin, end = every[0].begin, max(one.end or context.logs_end for one in every)
     evidence = [place for one in every for place in one.evidence]
     brief = longest < limits["brief"] and len(strokes) < limits["cycles"]
     brokers = sorted({one.broker for one in every})

@@ -9,9 +9,14 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, name_of
-from forensics.detection.shared.broker_absences import away_by, own_absences, registered, way_of
-from forensics.detection.shared.isr_changes import Dropouts, dropouts
+from forensics.detection.context import DetectionContext, Row, partition_name
+from forensics.detection.shared.broker_absences import (
+    absences_of,
+    departure_kind,
+    registration_times,
+    unplanned_absences,
+)
+from forensics.detection.shared.isr_changes import Dropouts, find_dropouts
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -24,10 +29,10 @@ _SHOWN = 3
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each broker that flaps."""
     found = flapping(context)
-    starts = registered(context) if found else {}
+    starts = registration_times(context) if found else {}
     for broker, run in found.items():
         yield _finding(context, broker, run, starts.get(broker, ()))
-    for broker, dropped in dropouts(context, context.limits[NAME]["cycles"]).items():
+    for broker, dropped in find_dropouts(context, context.limits[NAME]["cycles"]).items():
         spell = None if broker in found else _spell(context, broker, dropped)
         if spell is not None:
             yield from _dropping(context, broker, dropped, spell)
@@ -38,9 +43,9 @@ def flapping(context: DetectionContext) -> dict[int, list[Absence]]:
     limits = context.limits[NAME]
     window = limits["window"] * SECOND
     found: dict[int, list[Absence]] = {}
-    if len(context.away) < limits["cycles"]:
+    if len(context.absences) < limits["cycles"]:
         return found
-    for broker, unplanned in own_absences(context).items():
+    for broker, unplanned in unplanned_absences(context).items():
         for first in range(len(unplanned)):
             run = [a for a in unplanned[first:] if a.begin - unplanned[first].begin <= window]
             if len(run) >= limits["cycles"] and len(run) > len(found.get(broker, ())):
@@ -55,10 +60,10 @@ def _finding(
     away = [(a.end - a.begin) / SECOND for a in run if a.end is not None]
     median = round(statistics.median(away), 1) if away else None
     moved = _moved(context, broker, run)
-    ways = Counter(way_of(absence, starts) for absence in run)
+    ways = Counter(departure_kind(absence, starts) for absence in run)
     how = "mixed" if len(ways) > 1 or "unknown" in ways else next(iter(ways))
     begin = run[0].begin
-    end = run[-1].end if run[-1].end is not None else max(context.end, run[-1].begin)
+    end = run[-1].end if run[-1].end is not None else max(context.logs_end, run[-1].begin)
     evidence = [place for absence in run for place in absence.evidence]
     stated = all(absence.fencing is not None for absence in run)
     last = round((run[-1].begin - begin) / SECOND)
@@ -163,7 +168,7 @@ def _away(context: DetectionContext, broker: int, stroke: tuple[int, int, set[in
     return any(
         (a.begin / SECOND - near <= stroke[1])
         and (a.end is None or stroke[0] <= a.end / SECOND + near)
-        for a in away_by(context, broker)
+        for a in absences_of(context, broker)
     )
 
 
@@ -176,7 +181,7 @@ def _dropping(
     if not evidence:
         return
     cycles = len(spell.strokes)
-    many = len(dropped.again) + dropped.more
+    many = len(dropped.repeated) + dropped.more_repeated
     yield context.finding(
         NAME,
         limits["isr"],
@@ -185,7 +190,7 @@ def _dropping(
         end,
         evidence,
         brokers=[broker],
-        partitions=sorted(f"{topic}-{number}" for topic, number in dropped.again),
+        partitions=sorted(f"{topic}-{number}" for topic, number in dropped.repeated),
         measures={
             "cycles": cycles,
             "median_away_s": None,
@@ -216,7 +221,7 @@ def _lines(
     context: DetectionContext, broker: int, dropped: Dropouts, begin: int, end: int
 ) -> list[Row]:
     """Look up lines that tell how a broker left a few of the partitions it left most often."""
-    often = sorted(dropped.again, key=lambda one: (-dropped.again[one], one))
+    often = sorted(dropped.repeated, key=lambda one: (-dropped.repeated[one], one))
     wanted: list[Mapping[str, object]] = []
     for topic, number in often[:_SHOWN]:
         mine = (pc.field("topic") == topic) & (pc.field("partition") == number)
@@ -226,7 +231,7 @@ def _lines(
             was = row["isr"] or []
             if left and row["started_at"] is not None and begin <= row["started_at"] <= end:
                 wanted += row["evidence"][:1]
-    return context.places(wanted[:40])
+    return context.read_lines(wanted[:40])
 
 
 def _moved(context: DetectionContext, broker: int, run: Sequence[Absence]) -> list[str]:
@@ -235,12 +240,12 @@ def _moved(context: DetectionContext, broker: int, run: Sequence[Absence]) -> li
     rows = context.each("leadership", lost, ["topic", "partition", "leader", "started_at"])
     return sorted(
         {
-            name_of(row)
+            partition_name(row)
             for row in rows
             if row["leader"] != broker
             and row["started_at"] is not None
             and any(
-                a.begin - SECOND <= row["started_at"] <= (a.end or context.end) + SECOND
+                a.begin - SECOND <= row["started_at"] <= (a.end or context.logs_end) + SECOND
                 for a in run
             )
         }

@@ -8,30 +8,30 @@ from collections.abc import Iterator
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.requirements import Needs
-from forensics.detection.shared.event_sessions import Burst, bursts
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "future-timestamps"
 # Older brokers keep such segments without a word.
-NEEDS = Needs(("broker",), ("server",), since=(4, 1))
+NEEDS = LogRequirements(("broker",), ("server",), since=(4, 1))
 _DAY = 86_400
 _LARGEST = re.compile(r"largestRecordTimestamp=(\d{1,18})\b")
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each topic that has such segments."""
-    if not context.sight.tells("future_timestamps"):
+    if not context.visibility.has_kinds("future_timestamps"):
         return
     where = pc.field("kind") == "future_timestamps"
     limits = context.limits[NAME]
     gather = ["partition", "node", "position"]
-    for one in bursts(context, where, ["topic"], limits["gap"], gather):
+    for one in find_sessions(context, where, ["topic"], limits["gap"], gather):
         yield _finding(context, one)
 
 
-def _finding(context: DetectionContext, one: Burst) -> Finding:
+def _finding(context: DetectionContext, one: EventSession) -> Finding:
     limits, topic = context.limits[NAME], str(one.subject[0])
     ahead = _ahead(one)
     far = ahead is not None and ahead >= limits["far"]
@@ -72,7 +72,7 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
     )
 
 
-def _ahead(one: Burst) -> int | None:
+def _ahead(one: EventSession) -> int | None:
     """Give by how many seconds the latest record named is ahead of the line that names it."""
     found = [
         int(told[1]) // 1000 - row["at"] // SECOND

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from forensics.detection.context import DetectionContext
 from forensics.detection.detectors import flapping_broker
 from forensics.detection.detectors.isr_storm import storms
-from forensics.detection.requirements import Needs
-from forensics.detection.shared.isr_changes import Run, runs
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.isr_changes import ShrinkRun, find_shrink_runs
 from forensics.run_output.findings import Finding
 
 NAME = "isr-flapping"
 # Only the leader's own log tells that it drops a follower.
-NEEDS = Needs(("broker",), ("server",))
+NEEDS = LogRequirements(("broker",), ("server",))
 # Of each of so many partitions the first lines are evidence.
 _SHOWN = 10
 
@@ -24,7 +24,7 @@ _SHOWN = 10
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each follower."""
     limits = context.limits[NAME]
-    every = runs(
+    every = find_shrink_runs(
         context,
         lambda drop: [(replica, drop.partition) for replica in drop.replicas],
         limits["gap"],
@@ -38,7 +38,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         yield _finding(context, replica, [run for run in own if run.subject[0] == replica])
 
 
-def _in_one(run: Run, found: Sequence[Run]) -> bool:
+def _in_one(run: ShrinkRun, found: Sequence[ShrinkRun]) -> bool:
     """Whether all of it is part of one storm."""
     return any(storm.begin <= run.begin and run.end <= storm.end for storm in found)
 
@@ -48,14 +48,14 @@ def _told(context: DetectionContext) -> set[int]:
     return {broker for finding in flapping_broker.find(context) for broker in finding.brokers}
 
 
-def _finding(context: DetectionContext, replica: int, mine: Sequence[Run]) -> Finding:
+def _finding(context: DetectionContext, replica: int, mine: Sequence[ShrinkRun]) -> Finding:
     limits = context.limits[NAME]
     most = sorted(mine, key=lambda run: (-run.count, run.subject))
     begin, end = min(run.begin for run in mine), max(run.end for run in mine)
     evidence = [row for run in most[:_SHOWN] for row in run.first]
     names = sorted(run.subject[1] for run in mine)
     leaders = sorted({leader for run in mine for leader, _ in run.pairs})
-    gaps = [run.widest for run in mine if run.widest is not None]
+    gaps = [run.max_lag for run in mine if run.max_lag is not None]
     many = f"{len(names)} partition{'' if len(names) == 1 else 's'}"
     return context.finding(
         NAME,
@@ -83,12 +83,12 @@ def _finding(context: DetectionContext, replica: int, mine: Sequence[Run]) -> Fi
     )
 
 
-def _gaps(mine: Sequence[Run], leaders: Sequence[int]) -> str:
+def _gaps(mine: Sequence[ShrinkRun], leaders: Sequence[int]) -> str:
     """Say what the gaps tell of the follower, and the leaders of the way between."""
     told = ""
-    if all(run.level == run.count for run in mine):
+    if all(run.caught_up == run.count for run in mine):
         told = " It had every record each time: it was paused or cut off for moments, not slow."
-    elif (widest := max((run.widest or 0 for run in mine), default=0)) > 0:
+    elif (widest := max((run.max_lag or 0 for run in mine), default=0)) > 0:
         told = f" It was up to {widest:,} records behind: more is written than it can copy."
     if len(leaders) == 1:
         told += f" Only broker {leaders[0]} drops it: look at the way between the two as well."

@@ -8,31 +8,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.requirements import Needs
-from forensics.detection.shared.isr_changes import Growth, Run, growth, runs
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.isr_changes import (
+    IsrRecovery,
+    ShrinkRun,
+    find_recovery,
+    find_shrink_runs,
+)
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "isr-storm"
 # Only the leader's own log tells that it drops a follower.
-NEEDS = Needs(("broker",), ("server",))
+NEEDS = LogRequirements(("broker",), ("server",))
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each run of drops."""
     for run in storms(context):
-        yield _finding(context, run, growth(context, run.partitions, run.begin, run.end))
+        yield _finding(context, run, find_recovery(context, run.partitions, run.begin, run.end))
 
 
-def storms(context: DetectionContext) -> list[Run]:
+def storms(context: DetectionContext) -> list[ShrinkRun]:
     """Give the runs of drops that are long enough."""
     limits = context.limits[NAME]
-    return runs(context, lambda _: [()], limits["gap"], limits["shrinks"], limits["near"])
+    return find_shrink_runs(
+        context, lambda _: [()], limits["gap"], limits["shrinks"], limits["near"]
+    )
 
 
-def _finding(context: DetectionContext, run: Run, grown: Growth) -> Finding:
+def _finding(context: DetectionContext, run: ShrinkRun, grown: IsrRecovery) -> Finding:
     limits = context.limits[NAME]
-    slow, cut_off = run.blamed()
+    slow, cut_off = run.blame()
     names = sorted(run.partitions)
     confidence, reason = context.confidence(run.begin, run.end, run.first, stated=True)
     return Finding(
@@ -41,7 +48,7 @@ def _finding(context: DetectionContext, run: Run, grown: Growth) -> Finding:
         confidence=confidence,
         title=_title(run, slow, cut_off),
         begin=run.begin,
-        end=max(run.end, context.end) if grown.short else grown.back,
+        end=max(run.end, context.logs_end) if grown.still_short else grown.recovered_at,
         evidence=run.first,
         brokers=sorted({*slow, *cut_off}),
         partitions=names,
@@ -52,8 +59,8 @@ def _finding(context: DetectionContext, run: Run, grown: Growth) -> Finding:
             "slow_replicas": slow,
             "cut_off_leaders": cut_off,
             "most_of_one_partition": max(run.partitions.values()),
-            "widest_gap": run.widest,
-            "still_short": len(grown.short),
+            "widest_gap": run.max_lag,
+            "still_short": len(grown.still_short),
         },
         explanation=_explanation(run, slow, cut_off, grown),
         actions=_actions(context, slow or cut_off),
@@ -65,7 +72,7 @@ def _finding(context: DetectionContext, run: Run, grown: Growth) -> Finding:
     )
 
 
-def _severity(context: DetectionContext, run: Run, grown: Growth) -> str:
+def _severity(context: DetectionContext, run: ShrinkRun, grown: IsrRecovery) -> str:
     limits = context.limits[NAME]
     if 2 * run.excused >= run.count:
         return str(limits["excused"])
@@ -73,11 +80,13 @@ def _severity(context: DetectionContext, run: Run, grown: Growth) -> str:
     return str(limits["long" if lasts else "short"])
 
 
-def _seconds(context: DetectionContext, run: Run, grown: Growth) -> float:
-    return round(((context.end if grown.short else grown.back) - run.begin) / SECOND, 1)
+def _seconds(context: DetectionContext, run: ShrinkRun, grown: IsrRecovery) -> float:
+    return round(
+        ((context.logs_end if grown.still_short else grown.recovered_at) - run.begin) / SECOND, 1
+    )
 
 
-def _title(run: Run, slow: Sequence[int], cut_off: Sequence[int]) -> str:
+def _title(run: ShrinkRun, slow: Sequence[int], cut_off: Sequence[int]) -> str:
     count = len(run.partitions)
     who = _who(slow) if slow else f"the followers of {_who(cut_off)}"
     where = f"{count} partition{'' if count == 1 else 's'}"
@@ -91,20 +100,22 @@ def _who(brokers: Sequence[int]) -> str:
     return "brokers " + ", ".join(str(one) for one in brokers)
 
 
-def _explanation(run: Run, slow: Sequence[int], cut_off: Sequence[int], grown: Growth) -> str:
+def _explanation(
+    run: ShrinkRun, slow: Sequence[int], cut_off: Sequence[int], grown: IsrRecovery
+) -> str:
     told = [_MECHANISM]
     if slow:
         told.append(_SLOW.format(who=_who(slow)))
     if cut_off:
         told.append(_CUT_OFF.format(who=_who(cut_off).capitalize()))
-    if run.level == run.count:
+    if run.caught_up == run.count:
         told.append(_LEVEL)
-    elif run.widest:
-        told.append(f"The widest gap that a line tells of is {run.widest:,} records.")
+    elif run.max_lag:
+        told.append(f"The widest gap that a line tells of is {run.max_lag:,} records.")
     if 2 * run.excused >= run.count:
         told.append(_EXCUSED)
-    if grown.short:
-        told.append(f"{len(grown.short)} of these partitions are not whole again at the end.")
+    if grown.still_short:
+        told.append(f"{len(grown.still_short)} of these partitions are not whole again at the end.")
     return " ".join(told)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time, name_of
+from forensics.detection.context import DetectionContext, Row, by_time, partition_name
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -48,7 +48,7 @@ class _Balance:
         self.instead[led["leader"]] += 1
         self.begin = min(self.begin, since)
         if len(self.partitions) < _NAMES:
-            self.partitions.append(name_of(led))
+            self.partitions.append(partition_name(led))
         if len(self.places) < _SHOWN:
             self.places += led["evidence"][:1]
 
@@ -71,7 +71,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 
 def _balance(context: DetectionContext) -> _Balance:
     """Count over the last state of every partition; there is one row of each."""
-    found = _Balance(begin=context.end)
+    found = _Balance(begin=context.logs_end)
     where = _OPEN & (pc.field("leader") >= 0) & (pc.list_value_length(pc.field("replicas")) > 1)
     elsewhere: dict[tuple[str, int], Row] = {}
     for row in context.each("leadership", where, _COLUMNS):
@@ -84,7 +84,7 @@ def _balance(context: DetectionContext) -> _Balance:
     for row in context.each("isr", _OPEN & pc.field("isr").is_valid(), _STATE) if elsewhere else ():
         led = elsewhere.get((row["topic"], row["partition"]))
         if led is not None and led["replicas"][0] in row["isr"]:
-            found.take(led, row, context.end - context.limits[NAME]["lasting"] * SECOND)
+            found.take(led, row, context.logs_end - context.limits[NAME]["lasting"] * SECOND)
     return found
 
 
@@ -93,14 +93,14 @@ def _finding(context: DetectionContext, found: _Balance) -> Finding:
     [(most, leads)] = sorted(found.leads.items(), key=lambda one: (-one[1], one[0]))[:1]
     piled = leads >= limits["pile"] * found.even
     off, failed = _switched_off(context), _failures(context, found.begin)
-    evidence = [*off, *failed, *context.places(found.places)]
+    evidence = [*off, *failed, *context.read_lines(found.places)]
     count = sum(found.waits.values())
     return context.finding(
         NAME,
         limits["piled" if piled else "scattered"],
         _title(count, most, leads, found, piled=piled),
         found.begin,
-        context.end,
+        context.logs_end,
         evidence,
         brokers=sorted({*found.waits, *([most] if piled else [])}),
         partitions=sorted(found.partitions),

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.requirements import CLIENTS
-from forensics.detection.shared.event_sessions import Burst, bursts
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -28,7 +28,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each topic and time; a client that names none is a subject too."""
     limits = context.limits[NAME]
     where = pc.field("kind").isin(list(_KINDS)) & (pc.field("error") == _ERROR)
-    found = bursts(context, where, ["topic"], limits["gap"], ["client", "node", "partition"])
+    found = find_sessions(context, where, ["topic"], limits["gap"], ["client", "node", "partition"])
     long = [one for one in found if one.seconds > limits["made"]]
     reigns = _reigns(context, {one.subject[0] for one in long if one.subject[0]})
     refused = _refused(context) if long else []
@@ -62,7 +62,7 @@ def _refused(context: DetectionContext) -> list[Row]:
     return sorted((row for row in rows if row["error"] != _EXISTS), key=by_time)
 
 
-def _cause(one: Burst, reigns: Sequence[Row], refused: Sequence[Row]) -> str:
+def _cause(one: EventSession, reigns: Sequence[Row], refused: Sequence[Row]) -> str:
     """Say what the brokers' logs know of the topic meanwhile."""
     during = [
         row
@@ -77,7 +77,9 @@ def _cause(one: Burst, reigns: Sequence[Row], refused: Sequence[Row]) -> str:
     return "led" if any((row["leader"] or 0) >= 0 for row in during) else "unknown"
 
 
-def _finding(context: DetectionContext, one: Burst, cause: str, refused: Sequence[Row]) -> Finding:
+def _finding(
+    context: DetectionContext, one: EventSession, cause: str, refused: Sequence[Row]
+) -> Finding:
     limits = context.limits[NAME]
     topic = one.subject[0]
     evidence = [*one.first, *refused[:_REFUSALS]]
@@ -107,7 +109,7 @@ def _finding(context: DetectionContext, one: Burst, cause: str, refused: Sequenc
     )
 
 
-def _severity(limits: Mapping[str, Any], one: Burst, cause: str) -> str:
+def _severity(limits: Mapping[str, Any], one: EventSession, cause: str) -> str:
     if one.seconds <= limits["escalates"]:
         return str(limits["short"])
     return str(limits["leaderless" if cause == "leaderless" else "long"])

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.kafka_cli import word
-from forensics.detection.shared.process_stalls import Stall, stalls
+from forensics.detection.kafka_cli import quote
+from forensics.detection.shared.process_stalls import ProcessStall, find_stalls
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -19,14 +19,14 @@ _NAMED = 5
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each node that stood still, and one for each pause of a whole host."""
     limits = context.limits[NAME]
-    found = stalls(context, limits["least"])
+    found = find_stalls(context, limits["least"])
     host = list(_together(context, found))
     for group in host:
         yield _finding(context, group, host=True)
     shared = {one for group in host for one in group}
     own = [one for one in found if one not in shared]
     for _, mine in groupby(own, key=lambda one: one.node):
-        run: list[Stall] = []
+        run: list[ProcessStall] = []
         for one in mine:
             if run and one.begin - run[-1].end > limits["window"] * SECOND:
                 yield _finding(context, run, host=False)
@@ -35,13 +35,15 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         yield _finding(context, run, host=False)
 
 
-def _together(context: DetectionContext, found: Sequence[Stall]) -> Iterator[list[Stall]]:
+def _together(
+    context: DetectionContext, found: Sequence[ProcessStall]
+) -> Iterator[list[ProcessStall]]:
     """Group what woke in the same moment on most nodes: their host stood still."""
     servers = {
-        one["node"] for one in context.sight.files if one["role"] in ("broker", "controller")
+        one["node"] for one in context.visibility.files if one["role"] in ("broker", "controller")
     }
     gap = context.limits[NAME]["together"] * SECOND
-    group: list[Stall] = []
+    group: list[ProcessStall] = []
     for one in [*sorted(found, key=lambda each: (each.end, each.node)), None]:
         if one is None or (group and one.end - group[0].end > gap):
             nodes = {each.node for each in group}
@@ -52,11 +54,11 @@ def _together(context: DetectionContext, found: Sequence[Stall]) -> Iterator[lis
             group.append(one)
 
 
-def _finding(context: DetectionContext, run: Sequence[Stall], *, host: bool) -> Finding:
+def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, host: bool) -> Finding:
     limits = context.limits[NAME]
     nodes = sorted({one.node for one in run})
-    longest = max(one.micros for one in run) / SECOND
-    ways = Counter(one.how for one in run)
+    longest = max(one.duration for one in run) / SECOND
+    ways = Counter(one.source for one in run)
     long = longest >= limits["session"] or (len(run) >= limits["many"] and not host)
     begin, end = min(one.begin for one in run), max(one.end for one in run)
     evidence = [place for one in run for place in one.evidence]
@@ -98,7 +100,7 @@ def _title(nodes: Sequence[str], longest: float, pauses: int, *, host: bool) -> 
 
 
 def _actions(nodes: Sequence[str], ways: Counter[str], *, host: bool) -> list[str]:
-    where = ", ".join(word(node) for node in nodes[:_NAMED])
+    where = ", ".join(quote(node) for node in nodes[:_NAMED])
     if host:
         return [
             f"journalctl -k   # on the host of {where}: suspended, moved, a stalled disk?",

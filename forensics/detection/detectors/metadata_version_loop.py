@@ -10,16 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import EXEMPLARY, DetectionContext, Row, by_time, name_of
-from forensics.detection.requirements import Needs
-from forensics.detection.shared.event_sessions import Burst
-from forensics.detection.shared.isr_changes import loops
+from forensics.detection.context import (
+    MAX_QUOTED_PARTITIONS,
+    DetectionContext,
+    Row,
+    by_time,
+    partition_name,
+)
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.event_sessions import EventSession
+from forensics.detection.shared.isr_changes import find_rejection_loops
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "metadata-version-loop"
 # The leader's own log tells, and in KRaft the controller's too.
-NEEDS = Needs(("broker", "controller"), ("server", "controller"))
+NEEDS = LogRequirements(("broker", "controller"), ("server", "controller"))
 _LOST = (
     "session_expired", "zookeeper_disconnected", "zookeeper_expiring", "registration_failed",
     "broker_reregistered",
@@ -33,16 +39,16 @@ _LONG = 120
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each broker that is refused again and again."""
-    for broker, mine in sorted(loops(context).items()):
+    for broker, mine in sorted(find_rejection_loops(context).items()):
         yield _finding(context, broker, mine)
 
 
-def _finding(context: DetectionContext, broker: int, mine: Sequence[Burst]) -> Finding:
+def _finding(context: DetectionContext, broker: int, mine: Sequence[EventSession]) -> Finding:
     limits = context.limits[NAME]
     begin, end = min(one.begin for one in mine), max(one.end for one in mine)
     lost = _session(context, mine, begin, end)
     names = sorted(f"{one.subject[0]}-{one.subject[1]}" for one in mine)
-    others = _led_by_others(context, broker, names[:EXEMPLARY], begin, end)
+    others = _led_by_others(context, broker, names[:MAX_QUOTED_PARTITIONS], begin, end)
     first = [row for one in mine[:_SHOWN] for row in one.first[:_SHOWN]]
     evidence = [*lost, *first]
     confidence, reason = context.confidence(begin, end, evidence, stated=True)
@@ -75,7 +81,9 @@ def _finding(context: DetectionContext, broker: int, mine: Sequence[Burst]) -> F
     )
 
 
-def _session(context: DetectionContext, mine: Sequence[Burst], begin: int, end: int) -> list[Row]:
+def _session(
+    context: DetectionContext, mine: Sequence[EventSession], begin: int, end: int
+) -> list[Row]:
     """Read what the broker says of its session, from shortly before the loop."""
     since = begin - context.limits[NAME]["before"] * SECOND
     nodes = sorted({str(row["node"]) for one in mine for row in one.first if row["node"]})
@@ -98,9 +106,9 @@ def _led_by_others(
     where &= (pc.field("leader") >= 0) & (pc.field("leader") != broker)
     columns = ["topic", "partition", "leader", "started_at", "ended_at"]
     return {
-        name_of(row): row["leader"]
+        partition_name(row): row["leader"]
         for row in context.each("leadership", where, columns)
-        if name_of(row) in names
+        if partition_name(row) in names
         and (row["started_at"] is None or row["started_at"] <= end)
         and (row["ended_at"] is None or row["ended_at"] >= begin)
     }

@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import EXEMPLARY, DetectionContext, Row, name_of, strokes
+from forensics.detection.context import (
+    MAX_QUOTED_PARTITIONS,
+    DetectionContext,
+    Row,
+    group_by_gap,
+    partition_name,
+)
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -24,13 +30,15 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each stroke by which partitions lost their leader."""
     parts = [
         (part, is_planned)
-        for group in strokes(_offline(context), context.limits[NAME]["stroke"], "since")
+        for group in group_by_gap(_offline(context), context.limits[NAME]["stroke"], "since")
         for is_planned in (True, False)
         if (part := [row for row in group if row["planned"] is is_planned])
     ]
-    places = _places(context, [row for part, _ in parts for row in part[:EXEMPLARY]])
+    places = _places(context, [row for part, _ in parts for row in part[:MAX_QUOTED_PARTITIONS]])
     for part, is_planned in parts:
-        told = [place for row in part[:EXEMPLARY] for place in places.get(_key(row), ())]
+        told = [
+            place for row in part[:MAX_QUOTED_PARTITIONS] for place in places.get(_key(row), ())
+        ]
         yield _finding(context, part, told, planned=is_planned)
 
 
@@ -63,7 +71,7 @@ def _places(
     }
     named = ({"file": file, "line": line} for told in evidence.values() for file, line in told)
     found: dict[tuple[str, int], list[Row]] = {}
-    for place in context.places(named):
+    for place in context.read_lines(named):
         found.setdefault((place["file"], place["line"]), []).append(place)
     return {
         key: [one for at in told for one in found.get(at, ())] for key, told in evidence.items()
@@ -74,7 +82,7 @@ def _is_planned(context: DetectionContext, row: Row) -> bool:
     """Whether who led was on its way down on purpose; if unknown, everyone who could have led."""
     stopping = {
         absence.broker
-        for absence in context.away
+        for absence in context.absences
         if absence.kind == "controlled"
         and absence.begin - _NEAR <= row["since"]
         and (absence.end is None or row["since"] <= absence.end)
@@ -82,7 +90,7 @@ def _is_planned(context: DetectionContext, row: Row) -> bool:
     leader = row["previous_leader"]
     if leader is not None and leader >= 0:
         return leader in stopping
-    could = set(row["previous_isr"] or row["replicas"] or context.past.lanes.brokers)
+    could = set(row["previous_isr"] or row["replicas"] or context.history.lanes.brokers)
     return could <= stopping
 
 
@@ -90,13 +98,14 @@ def _finding(
     context: DetectionContext, group: list[Row], evidence: Sequence[Row], *, planned: bool
 ) -> Finding:
     lengths = [
-        ((row["ended_at"] if row["ended_at"] is not None else context.end) - row["since"]) / SECOND
+        ((row["ended_at"] if row["ended_at"] is not None else context.logs_end) - row["since"])
+        / SECOND
         for row in group
     ]
     longest = max(lengths)
-    names = sorted({name_of(row) for row in group})
+    names = sorted({partition_name(row) for row in group})
     begin = min(row["since"] for row in group)
-    end = max([begin, *(row["ended_at"] or context.end for row in group)])
+    end = max([begin, *(row["ended_at"] or context.logs_end for row in group)])
     still = sum(row["ended_at"] is None for row in group)
     return context.finding(
         NAME,

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time
-from forensics.detection.kafka_cli import word
+from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CLIENTS
-from forensics.detection.shared.event_sessions import PLACE, Burst, bursts
+from forensics.detection.shared.event_sessions import EVIDENCE_COLUMNS, EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -37,7 +37,7 @@ _DELETED = "delete records"
 class Reset:
     """One client's positions of one topic that were lost, and what it did then."""
 
-    burst: Burst
+    burst: EventSession
     cause: str = "unknown"
     fails: bool = False
     skipped: int = 0
@@ -50,7 +50,7 @@ def resets(context: DetectionContext) -> list[Reset]:
     """Find them; a new group, which has no position yet, is none."""
     kind = pc.field("kind")
     where = kind.isin([_RANGE, *_CUT]) | (pc.field("error") == _OUT)
-    found = bursts(context, where, _BY, context.limits[NAME]["gap"], _GATHER)
+    found = find_sessions(context, where, _BY, context.limits[NAME]["gap"], _GATHER)
     every = [_lost(one) for one in _named(found)]
     _follow(context, every)
     every += _forgotten(context)
@@ -58,7 +58,7 @@ def resets(context: DetectionContext) -> list[Reset]:
     return sorted(every, key=lambda one: (one.burst.begin, repr(one.burst.subject)))
 
 
-def _named(found: Sequence[Burst]) -> list[Burst]:
+def _named(found: Sequence[EventSession]) -> list[EventSession]:
     """Leave out what an application says, without a topic, of what its consumer says in full."""
     full = [one for one in found if one.subject[3]]
     return [
@@ -69,18 +69,18 @@ def _named(found: Sequence[Burst]) -> list[Burst]:
     ]
 
 
-def _meets(one: Burst, other: Burst) -> bool:
+def _meets(one: EventSession, other: EventSession) -> bool:
     return one.begin - _SOON <= other.end and other.begin <= one.end + _SOON
 
 
-def _lost(burst: Burst) -> Reset:
-    one = Reset(burst, partitions=_names(burst), fails=not burst.seen["kind"][_RESET])
-    if any(burst.seen["kind"][kind] for kind in _CUT):
+def _lost(burst: EventSession) -> Reset:
+    one = Reset(burst, partitions=_names(burst), fails=not burst.value_counts["kind"][_RESET])
+    if any(burst.value_counts["kind"][kind] for kind in _CUT):
         one.cause = "truncation"
     return one
 
 
-def _names(burst: Burst) -> list[str]:
+def _names(burst: EventSession) -> list[str]:
     topic = burst.subject[3]
     return [f"{topic}-{number}" for number in burst.values("partition")] if topic else []
 
@@ -91,19 +91,19 @@ def _follow(context: DetectionContext, every: Sequence[Reset]) -> None:
     for one in every:
         mine[one.burst.subject].append(one)
         _measure(one, [row for row in one.burst.first if row["kind"] == _RESET])
-    if not mine or not context.sight.tells(_RESET):
+    if not mine or not context.visibility.has_kinds(_RESET):
         return
     near = round(context.limits[NAME]["near"] * SECOND)
     nodes = sorted({str(subject[0]) for subject in mine})
     where = (pc.field("kind") == _RESET) & pc.field("node").isin(nodes) & pc.field("ts").is_valid()
     went: dict[int, list[Row]] = defaultdict(list)
-    for row in context.each("events", where, [*PLACE, *_BY, *_GATHER]):
+    for row in context.each("events", where, [*EVIDENCE_COLUMNS, *_BY, *_GATHER]):
         for one in mine.get(tuple(row[name] for name in _BY), ()):
             if one.burst.begin <= row["at"] <= one.burst.end + near:
                 one.fails = False
                 went[id(one)] = sorted([*went[id(one)], row], key=by_time)[:_KEPT]
     for one in every:
-        if not one.burst.seen["error"][_OUT]:
+        if not one.burst.value_counts["error"][_OUT]:
             _measure(one, went[id(one)])
             one.lines += went[id(one)][:5]
 
@@ -127,11 +127,11 @@ def _measure(one: Reset, went: Sequence[Row]) -> None:
 
 def _forgotten(context: DetectionContext) -> list[Reset]:
     """Find groups that come back after their offsets were dropped."""
-    if not context.sight.tells(_DEAD) or not context.sight.tells(_MISSING):
+    if not context.visibility.has_kinds(_DEAD) or not context.visibility.has_kinds(_MISSING):
         return []
     dead: dict[str, Row] = {}
     where = (pc.field("kind") == _DEAD) & pc.field("group").is_valid() & pc.field("ts").is_valid()
-    for row in context.each("events", where, [*PLACE, "group"]):
+    for row in context.each("events", where, [*EVIDENCE_COLUMNS, "group"]):
         first = dead.get(row["group"])
         if first is None or by_time(row) < by_time(first):
             dead[row["group"]] = row
@@ -140,7 +140,7 @@ def _forgotten(context: DetectionContext) -> list[Reset]:
         """Whether the group was forgotten before."""
         return row["group"] in dead and bool(dead[row["group"]]["at"] <= row["at"])
 
-    found = bursts(
+    found = find_sessions(
         context, pc.field("kind") == _MISSING, _BY, context.limits[NAME]["gap"], _GATHER, keep=keep
     )
     return [
@@ -173,12 +173,12 @@ def _seek(context: DetectionContext, every: Sequence[Reset]) -> None:
 
 
 def _moves(context: DetectionContext, topics: Sequence[str]) -> Iterator[Row]:
-    if not context.sight.tells(*_SERVER):
+    if not context.visibility.has_kinds(*_SERVER):
         return
     where = pc.field("kind").isin(list(_SERVER)) & pc.field("topic").isin(list(topics))
-    columns = [*PLACE, "kind", "topic", "partition", "position", "detail", "telling"]
+    columns = [*EVIDENCE_COLUMNS, "kind", "topic", "partition", "position", "detail", "telling"]
     for row in context.each("events", where & pc.field("ts").is_valid(), columns):
-        if context.is_news(row):
+        if context.is_live(row):
             yield row
 
 
@@ -212,7 +212,7 @@ def _was_cut(context: DetectionContext, one: Reset) -> bool:
     """Whether a log of the topic was cut back before."""
     topic = one.burst.subject[3]
     rows = context.each("cuts", pc.field("topic") == topic, ["partition", "started_at"])
-    numbers = one.burst.seen["partition"]
+    numbers = one.burst.value_counts["partition"]
     return any(
         row["partition"] in numbers
         and row["started_at"] is not None
@@ -284,7 +284,7 @@ def _actions(context: DetectionContext, one: Reset) -> list[str]:
     if one.fails and group and topic:
         reset = context.commands.reset_offsets(group, topic)
         return [f"{reset}   # only once it is clear that what is missing is not wanted", *found]
-    return [*found, _CAUSES[one.cause][2].format(word(client or "the consumer"))][:3]
+    return [*found, _CAUSES[one.cause][2].format(quote(client or "the consumer"))][:3]
 
 
 def _why(one: Reset) -> str:

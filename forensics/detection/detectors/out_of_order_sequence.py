@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row
-from forensics.detection.kafka_cli import word
-from forensics.detection.requirements import Needs
-from forensics.detection.shared.event_sessions import Burst, bursts
-from forensics.detection.shared.leader_moves import Move, Moved
+from forensics.detection.kafka_cli import quote
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.detection.shared.leader_moves import LeaderMove, LeaderMoveIndex
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "out-of-order-sequence"
-NEEDS = Needs(("broker", "client"))
+NEEDS = LogRequirements(("broker", "client"))
 ERRORS = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID")
 _FATAL = ("producer_failed", "client_failed", "client_transaction_failed")
 
@@ -25,7 +25,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     limits = context.limits[NAME]
     gather = ["kind", "error", "partition", "client", "broker"]
     where = pc.field("error").isin(list(ERRORS))
-    found = bursts(context, where, ["topic"], limits["gap"], gather)
+    found = find_sessions(context, where, ["topic"], limits["gap"], gather)
     if not found:
         return
     named = [one for one in found if one.subject[0]]
@@ -40,30 +40,32 @@ def find(context: DetectionContext) -> Iterator[Finding]:
             yield _finding(context, one, [], None, ())
 
 
-def _touches(one: Burst, other: Burst, gap: float) -> bool:
+def _touches(one: EventSession, other: EventSession, gap: float) -> bool:
     near = round(gap * SECOND)
     return one.begin - near <= other.end and other.begin <= one.end + near
 
 
-def _moved(context: DetectionContext, found: Sequence[Burst]) -> Mapping[int, Move]:
+def _moved(context: DetectionContext, found: Sequence[EventSession]) -> Mapping[int, LeaderMove]:
     """Find the last change of a leader before each burst."""
     if not found:
         return {}
     late, ahead = (round(context.limits[NAME][name] * SECOND) for name in ("late", "ahead"))
     keys = {(one.subject[0], part) for one in found for part in (*one.values("partition"), None)}
     begins = [one.begin for one in found]
-    moves = Moved(context, keys, (min(begins) - late, max(begins) + ahead), ahead)
-    behind: dict[int, Move] = {}
+    moves = LeaderMoveIndex(context, keys, (min(begins) - late, max(begins) + ahead), ahead)
+    behind: dict[int, LeaderMove] = {}
     for one in found:
         parts = one.values("partition") or [None]
-        every = [moves.behind((one.subject[0], part), one.begin, late, ahead) for part in parts]
-        known = [move for move in every if move is not None and not move.created]
+        every = [
+            moves.last_before((one.subject[0], part), one.begin, late, ahead) for part in parts
+        ]
+        known = [move for move in every if move is not None and not move.is_first]
         if known:
             behind[id(one)] = max(known, key=lambda move: move.start)
     return behind
 
 
-def _cuts(context: DetectionContext, found: Sequence[Burst]) -> Mapping[int, list[Row]]:
+def _cuts(context: DetectionContext, found: Sequence[EventSession]) -> Mapping[int, list[Row]]:
     """Find the logs that were cut back shortly before each burst."""
     if not found:
         return {}
@@ -82,18 +84,18 @@ def _cuts(context: DetectionContext, found: Sequence[Burst]) -> Mapping[int, lis
 
 def _finding(
     context: DetectionContext,
-    one: Burst,
-    beside: Sequence[Burst],
-    move: Move | None,
+    one: EventSession,
+    beside: Sequence[EventSession],
+    move: LeaderMove | None,
     cuts: Sequence[Row],
 ) -> Finding:
     topic = one.subject[0]
     told = [row for other in beside for row in other.first[:5]]
     lines = [line for cut in cuts[:3] for line in cut["evidence"][:1]]
-    evidence = [*one.first, *told, *context.places(lines)]
+    evidence = [*one.first, *told, *context.read_lines(lines)]
     every = [one, *beside]
     clients = sorted({client for burst in every for client in burst.values("client")})
-    fatal = any(burst.seen["kind"][kind] for burst in every for kind in _FATAL)
+    fatal = any(burst.value_counts["kind"][kind] for burst in every for kind in _FATAL)
     cause = "truncation" if cuts else "leader_move" if move is not None else "none_seen"
     apart = None if move is None else abs(one.begin - move.start)
     confidence, reason = context.confidence(one.begin, one.end, evidence, stated=True, apart=apart)
@@ -125,7 +127,7 @@ def _finding(
     )
 
 
-def _severity(context: DetectionContext, one: Burst, *, fatal: bool) -> str:
+def _severity(context: DetectionContext, one: EventSession, *, fatal: bool) -> str:
     limits = context.limits[NAME]
     if fatal:
         return str(limits["fatal"])
@@ -134,7 +136,7 @@ def _severity(context: DetectionContext, one: Burst, *, fatal: bool) -> str:
 
 def _actions(context: DetectionContext, topic: str | None, clients: Sequence[str]) -> list[str]:
     look = [context.commands.topic(topic)] if topic else []
-    names = ", ".join(map(word, clients[:5])) or "the producers"
+    names = ", ".join(map(quote, clients[:5])) or "the producers"
     return [
         *look,
         (

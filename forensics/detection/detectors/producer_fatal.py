@@ -8,13 +8,13 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row
 from forensics.detection.detectors.out_of_order_sequence import ERRORS as SEQUENCE
-from forensics.detection.kafka_cli import word
-from forensics.detection.requirements import Needs
-from forensics.detection.shared.event_sessions import Burst, bursts
+from forensics.detection.kafka_cli import quote
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.run_output.findings import Finding
 
 NAME = "producer-fatal"
-NEEDS = Needs(("client", "broker"))
+NEEDS = LogRequirements(("client", "broker"))
 _FENCED = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "_FENCED", "FENCED_INSTANCE_ID")
 _FATAL = ("producer_failed", "client_failed")
 _TRANSACTION = "client_transaction_failed"
@@ -25,11 +25,13 @@ _KINDS = (*_FATAL, *_ABORTED, _APPLICATION)
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each producer."""
-    if not context.sight.tells(*_KINDS):
+    if not context.visibility.has_kinds(*_KINDS):
         return
     where = pc.field("kind").isin(list(_KINDS))
     by, gather = ["node", "client", "value"], ["kind", "error", "detail"]
-    for one in bursts(context, where, by, context.limits[NAME]["gap"], gather, keep=_is_mine):
+    for one in find_sessions(
+        context, where, by, context.limits[NAME]["gap"], gather, keep=_is_mine
+    ):
         yield _finding(context, one)
 
 
@@ -40,15 +42,15 @@ def _is_mine(row: Row) -> bool:
     return row["error"] not in SEQUENCE
 
 
-def _class(one: Burst) -> str:
-    errors, kinds = set(one.seen["error"]), one.seen["kind"]
+def _class(one: EventSession) -> str:
+    errors, kinds = set(one.value_counts["error"]), one.value_counts["kind"]
     if errors & set(_FENCED):
         return "fenced"
     # A fatal error of a transaction is also told as one of the client itself.
     return "fatal" if any(kinds[kind] for kind in _FATAL) else "aborted"
 
 
-def _finding(context: DetectionContext, one: Burst) -> Finding:
+def _finding(context: DetectionContext, one: EventSession) -> Finding:
     node, client, value = one.subject
     name = client or (value if _on_broker(one) else None) or node or "unknown"
     what = _class(one)
@@ -71,18 +73,18 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
             "transactional_id": value,
         },
         explanation=_MEANINGS[what],
-        actions=[_ACTIONS[what].format(word(name))],
+        actions=[_ACTIONS[what].format(quote(name))],
         why=f"{one.count} lines say so; {limits['fights']} fencings are a fight, and "
         f"{limits['aborts']} aborts more than bad luck",
         doubts=_DOUBTS[what],
     )
 
 
-def _on_broker(one: Burst) -> bool:
-    return bool(one.seen["kind"]["transaction_timed_out"])
+def _on_broker(one: EventSession) -> bool:
+    return bool(one.value_counts["kind"]["transaction_timed_out"])
 
 
-def _severity(context: DetectionContext, one: Burst, what: str) -> str:
+def _severity(context: DetectionContext, one: EventSession, what: str) -> str:
     limits = context.limits[NAME]
     if what == "fenced":
         return str(limits["fight"] if one.count >= limits["fights"] else limits["fenced"])

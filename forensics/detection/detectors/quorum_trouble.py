@@ -8,8 +8,13 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
-from forensics.detection.shared.broker_absences import alone, away_by, session_of, silent
-from forensics.detection.shared.event_sessions import Ends, Spell, spells
+from forensics.detection.shared.broker_absences import (
+    absences_of,
+    is_silent,
+    no_quorum_absences,
+    session_timeout,
+)
+from forensics.detection.shared.event_sessions import Outage, Recoveries, find_outages
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -28,17 +33,17 @@ _LEADS = ("Leader", "LeaderState", "Follower", "FollowerState")
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each time without a leader, and for each controller left alone."""
     limits = context.limits[NAME]
-    for search in spells(context, _TROUBLE, lambda: _led(context), limits["gap"]):
+    for search in find_outages(context, _TROUBLE, lambda: _led(context), limits["gap"]):
         much = search.seconds >= limits["leaderless"] or _failed(search) >= limits["failed"]
         if much and not _nobody_left(context, search.begin):
             yield _leaderless(context, search)
-    lone = alone(context)
+    lone = no_quorum_absences(context)
     for broker in sorted({one for one, _ in lone}):
-        mine = [one for one in away_by(context, broker) if (one.broker, one.begin) in lone]
+        mine = [one for one in absences_of(context, broker) if (one.broker, one.begin) in lone]
         yield _alone(context, broker, mine)
 
 
-def _led(context: DetectionContext) -> Ends:
+def _led(context: DetectionContext) -> Recoveries:
     """Give the moments at which a leader was known to be in office, by itself or by others."""
     leads, kind = pc.field("to_state").isin(_LEADS), pc.field("kind")
     # Brokers name a controller without an epoch, and go on to name one that is gone.
@@ -48,15 +53,15 @@ def _led(context: DetectionContext) -> Ends:
     return {"": sorted({row["at"] for row in rows})}
 
 
-def _failed(search: Spell) -> int:
+def _failed(search: Outage) -> int:
     return sum(search.kinds[kind] for kind in _FAILED)
 
 
-def _leaderless(context: DetectionContext, search: Spell) -> Finding:
+def _leaderless(context: DetectionContext, search: Outage) -> Finding:
     limits = context.limits[NAME]
     outside = _led_elsewhere(context, search)
     word = "severe" if search.seconds >= limits["long"] else "severity"
-    least = "at least " if search.over is None else ""
+    least = "at least " if search.recovered_at is None else ""
     failed = _failed(search)
     vain = f": {failed} elections failed" if failed > 1 else ""
     who = ", ".join(sorted(search.nodes)) if outside else "The quorum"
@@ -75,7 +80,7 @@ def _leaderless(context: DetectionContext, search: Spell) -> Finding:
             "refused": search.kinds["raft_votes_refused"],
             "epochs": search.epochs[1] - search.epochs[0] if search.epochs else 0,
             "nodes": sorted(search.nodes),
-            "still": search.over is None,
+            "still": search.recovered_at is None,
         },
         explanation=(_OUTSIDE if outside else _EXPLANATION)
         + (_REFUSED if 2 * search.kinds["raft_votes_refused"] > failed else ""),
@@ -90,24 +95,24 @@ def _leaderless(context: DetectionContext, search: Spell) -> Finding:
     )
 
 
-def _led_elsewhere(context: DetectionContext, search: Spell) -> bool:
+def _led_elsewhere(context: DetectionContext, search: Outage) -> bool:
     """Whether another node led all the while, and its log goes on: only some were cut off."""
     return any(
         span.state == "active"
         and node not in search.nodes
         and span.begin <= search.begin
-        and (span.end is None or span.end >= search.last)
-        and not silent(context, node, search.begin, search.end)
-        for node, _, span in context.past.lanes.terms.terms
+        and (span.end is None or span.end >= search.last_seen)
+        and not is_silent(context, node, search.begin, search.end)
+        for node, _, span in context.history.lanes.terms.terms
     )
 
 
 def _nobody_left(context: DetectionContext, moment: int) -> bool:
     """Whether all brokers had been stopped in order by then: a cluster that is shut down."""
-    known = set(context.past.lanes.brokers)
+    known = set(context.history.lanes.brokers)
     stopped = {
         one.broker
-        for one in context.away
+        for one in context.absences
         if one.kind == "controlled" and one.end is None and one.begin <= moment
     }
     return bool(known) and known <= stopped
@@ -117,7 +122,7 @@ def _alone(context: DetectionContext, broker: int, run: Sequence[Absence]) -> Fi
     limits = context.limits[NAME]
     begin, end = run[0].begin, run[-1].end or run[-1].begin
     evidence = [place for one in run for place in one.evidence]
-    session = session_of(context)
+    session = session_timeout(context)
     steps = [(b.begin - a.begin) / SECOND for a, b in zip(run, run[1:], strict=False)]
     period = sorted(steps)[len(steps) // 2]
     return context.finding(

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time
-from forensics.detection.kafka_cli import word
-from forensics.detection.requirements import Needs
-from forensics.detection.shared.event_sessions import PLACE, Burst, bursts
+from forensics.detection.kafka_cli import quote
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.event_sessions import EVIDENCE_COLUMNS, EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -88,7 +88,7 @@ def plainly(row: Row) -> bool:
 class Storm:
     """The rebalances of one group, and what else was said of it meanwhile."""
 
-    burst: Burst
+    burst: EventSession
     group: str
     # by coordinators, or only by the members themselves
     told: bool
@@ -140,7 +140,7 @@ class Storm:
 
     def settle(self) -> None:
         """Count reasons: members tell of what the coordinator saw too, so the largest counts."""
-        self.reasons.update(self.burst.seen.get("detail", Counter()))
+        self.reasons.update(self.burst.value_counts.get("detail", Counter()))
         for (name, _), count in self._spoken.items():
             self.reasons[name] = max(self.reasons[name], count)
         if self.moves >= _TWICE:
@@ -169,15 +169,15 @@ def cause_of(reasons: Mapping[str, Any]) -> str:
 
 
 NAME = "rebalance-storm"
-NEEDS = Needs(("broker", "client"))
+NEEDS = LogRequirements(("broker", "client"))
 _SERVERS = ("group_rebalancing", "group_epoch_bumped")
 _MEMBERS = ("group_joined",)
-_COLUMNS = (*PLACE, "kind", "group", "detail", "count", "topic", "partition")
+_COLUMNS = (*EVIDENCE_COLUMNS, "kind", "group", "detail", "count", "topic", "partition")
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each group that does not come to rest."""
-    if not context.sight.tells(*_SERVERS, *_MEMBERS):
+    if not context.visibility.has_kinds(*_SERVERS, *_MEMBERS):
         return
     storms = list(_storms(context))
     _listen(context, storms)
@@ -193,7 +193,7 @@ def _storms(context: DetectionContext) -> Iterator[Storm]:
     limits = context.limits[NAME]
     where = pc.field("kind").isin([*_SERVERS, *_MEMBERS]) & pc.field("group").is_valid()
     gather = ["generation", "detail", "topic", "partition", "node"]
-    every = bursts(
+    every = find_sessions(
         context, where, ["group", "kind"], limits["gap"], gather, limits["least"], plainly
     )
     told = {one.subject[0] for one in every if one.subject[1] in _SERVERS}
@@ -210,7 +210,7 @@ def _listen(context: DetectionContext, storms: Sequence[Storm]) -> None:
     mine: dict[str, list[Storm]] = defaultdict(list)
     for one in storms:
         mine[one.group].append(one)
-    if not mine or not context.sight.tells(*KINDS):
+    if not mine or not context.visibility.has_kinds(*KINDS):
         return
     where = pc.field("kind").isin(list(KINDS)) & pc.field("group").isin(sorted(mine))
     slack = round(context.limits[NAME]["near"] * SECOND)
@@ -240,7 +240,7 @@ def _moves(context: DetectionContext, storms: Sequence[Storm]) -> None:
                 one.moves += 1
 
 
-def _home(burst: Burst) -> tuple[str, int] | None:
+def _home(burst: EventSession) -> tuple[str, int] | None:
     """Name the partition of the offsets topic that holds the group."""
     topics, partitions = burst.values("topic"), burst.values("partition")
     return (topics[0], partitions[0]) if len(topics) == len(partitions) == 1 else None
@@ -295,7 +295,7 @@ def _finding(context: DetectionContext, one: Storm) -> Finding:
         explanation=f"{_CAUSES[cause][1]} {_COST}",
         actions=[
             context.commands.group_members(one.group),
-            _CAUSES[cause][2].format(word(one.group)),
+            _CAUSES[cause][2].format(quote(one.group)),
         ],
         why=f"{one.rebalances} rebalances of at most {one.members} members, no two more than "
         f"{limits['gap']} s apart: {limits['each']} for each member are a storm, a restart takes "

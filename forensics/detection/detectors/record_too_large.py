@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time
-from forensics.detection.kafka_cli import word
-from forensics.detection.requirements import Needs
-from forensics.detection.shared.event_sessions import PLACE, Burst, bursts
+from forensics.detection.kafka_cli import quote
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.event_sessions import EVIDENCE_COLUMNS, EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -42,7 +42,7 @@ _AT_ONCE = 2 * SECOND
 class Oversize:
     """What one client sent that was refused for its size."""
 
-    burst: Burst
+    burst: EventSession
     limit: str
     split: bool = False
     topic: str | None = None
@@ -57,24 +57,24 @@ def refused_records(context: DetectionContext) -> list[Oversize]:
     """Find records that a client or a broker did not take."""
     where = pc.field("error").isin(list(ERRORS))
     by, gather = ["node", "client", "topic"], ["kind", "error", "detail", "partition"]
-    found = bursts(context, where, by, context.limits[NAME]["gap"], gather)
+    found = find_sessions(context, where, by, context.limits[NAME]["gap"], gather)
     own = _own_limits(context, [one.subject[2] for one in found])
     return [_of_records(one, own) for one in found]
 
 
-def _of_records(burst: Burst, own: dict[str, Row]) -> Oversize:
+def _of_records(burst: EventSession, own: dict[str, Row]) -> Oversize:
     node, client, topic = burst.subject
     details = [text for text in burst.values("detail") if text]
     size, most = _sizes(details)
     limit = next((name for name in _SETTINGS for text in details if name in text), None)
     lines = []
-    if limit is None and "RECORD_LIST_TOO_LARGE" in burst.seen["error"]:
+    if limit is None and "RECORD_LIST_TOO_LARGE" in burst.value_counts["error"]:
         limit = "segment.bytes"
     elif limit is None:
         limit = _TOPIC if topic in own else _BROKER
         lines = [own[topic]] if topic in own else []
     name = client or node or "unknown"
-    kinds = set(burst.seen["kind"])
+    kinds = set(burst.value_counts["kind"])
     split = kinds == {_SPLIT}
     return Oversize(burst, limit, split, topic, name, [name], size, most, lines)
 
@@ -82,7 +82,7 @@ def _of_records(burst: Burst, own: dict[str, Row]) -> Oversize:
 def _own_limits(context: DetectionContext, topics: Sequence[str | None]) -> dict[str, Row]:
     """Find the topics that were given a limit of their own, with the line that says so."""
     names = sorted({topic for topic in topics if topic})
-    if not names or not context.sight.tells("config_set"):
+    if not names or not context.visibility.has_kinds("config_set"):
         return {}
     where = pc.field("topic").isin(names) & pc.match_substring(pc.field("detail"), _TOPIC)
     return {row["topic"]: row for row in context.events("config_set", where=where)[:1000]}
@@ -101,13 +101,13 @@ def _sizes(details: Sequence[str]) -> tuple[int | None, int | None]:
 
 def refused_requests(context: DetectionContext) -> list[Oversize]:
     """Find requests so large that a broker closed the connection without an answer."""
-    if not context.sight.tells("connection_failed"):
+    if not context.visibility.has_kinds("connection_failed"):
         return []
     where = pc.field("kind") == "connection_failed"
     where &= pc.match_substring(pc.field("error"), _RECEIVE)
     gather, limits = ["detail", "broker"], context.limits[NAME]
     found = []
-    for burst in bursts(context, where, ["node"], limits["gap"], gather, keep=_is_oversize):
+    for burst in find_sessions(context, where, ["node"], limits["gap"], gather, keep=_is_oversize):
         size, most = _sizes([text for text in burst.values("detail") if text])
         found.append(Oversize(burst, _SOCKET, size=size, most=most))
     for one in found:
@@ -130,7 +130,7 @@ def is_request(size: int) -> bool:
     return begin[0] != _TLS and not all(0x20 <= byte < 0x7F for byte in begin)
 
 
-def _whose(context: DetectionContext, burst: Burst) -> tuple[list[str], list[Row]]:
+def _whose(context: DetectionContext, burst: EventSession) -> tuple[list[str], list[Row]]:
     """Name the clients whose requests broke each time when the broker closed a connection."""
     closed = sorted(row["at"] for row in burst.first)
     hits: Counter[str] = Counter()
@@ -147,7 +147,7 @@ def _broken(context: DetectionContext, closed: Sequence[int]) -> Iterator[Row]:
     """Give requests that broke just after one of some moments, one of a client for each moment."""
     where = (pc.field("kind") == "client_request_cancelled") & (pc.field("detail") == "PRODUCE")
     seen: set[tuple[str | None, str | None, int]] = set()
-    columns = [*PLACE, "client"]
+    columns = [*EVIDENCE_COLUMNS, "client"]
     for row in context.each("events", where & pc.field("ts").is_valid(), columns):
         at = bisect_right(closed, row["at"]) - 1
         mark = row["node"], row["client"], at
@@ -156,7 +156,7 @@ def _broken(context: DetectionContext, closed: Sequence[int]) -> Iterator[Row]:
             yield row
 
 
-NEEDS = Needs(("client", "broker"))
+NEEDS = LogRequirements(("client", "broker"))
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
@@ -239,7 +239,7 @@ def _actions(context: DetectionContext, one: Oversize) -> list[str]:
 
 
 def _whom(one: Oversize) -> str:
-    return ", ".join(map(word, one.clients)) or "the clients"
+    return ", ".join(map(quote, one.clients)) or "the clients"
 
 
 def _doubts(one: Oversize) -> list[str]:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row
-from forensics.detection.kafka_cli import word
+from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CLIENTS
-from forensics.detection.shared.event_sessions import Burst, bursts
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.run_output.findings import Finding
 
 NAME = "serialization-errors"
@@ -42,11 +42,13 @@ _PLACE = re.compile(r"partition (?P<name>[\w.-]+)-(?P<part>\d+) at offset (?P<of
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each application that cannot read or write records."""
-    if not context.sight.tells(*_KINDS):
+    if not context.visibility.has_kinds(*_KINDS):
         return
     where = pc.field("kind").isin(list(_KINDS))
     by, gather = ["node", "client", "member"], ["kind", "error", "detail", "topic", "group"]
-    for one in bursts(context, where, by, context.limits[NAME]["gap"], gather, keep=_is_mine):
+    for one in find_sessions(
+        context, where, by, context.limits[NAME]["gap"], gather, keep=_is_mine
+    ):
         yield _finding(context, one)
 
 
@@ -56,10 +58,10 @@ def _is_mine(row: Row) -> bool:
     return told and error != _PRINCIPAL
 
 
-def _finding(context: DetectionContext, one: Burst) -> Finding:
+def _finding(context: DetectionContext, one: EventSession) -> Finding:
     node, client, member = one.subject
     name = client or member or node or "unknown"
-    kinds = one.seen["kind"]
+    kinds = one.value_counts["kind"]
     stands = any(kind not in _PASSED for kind in kinds)
     records = sorted({(hit["name"], int(hit["part"]), int(hit["offset"]))
                       for text in one.values("detail")
@@ -92,7 +94,7 @@ def _finding(context: DetectionContext, one: Burst) -> Finding:
     )
 
 
-def _severity(context: DetectionContext, one: Burst, *, stands: bool) -> str:
+def _severity(context: DetectionContext, one: EventSession, *, stands: bool) -> str:
     limits = context.limits[NAME]
     if stands:
         return str(limits["stands"])
@@ -127,9 +129,12 @@ def _actions(
     if records:
         topic, part, offset = records[0]
         read = (
-            f"kafka-console-consumer.sh --bootstrap-server BROKER:9092 --topic {word(topic)} "
+            f"kafka-console-consumer.sh --bootstrap-server BROKER:9092 --topic {quote(topic)} "
             f"--partition {part} --offset {offset} --max-messages 1 --property print.timestamp=true"
         )
-        return [read, f"Give {word(name)} an error handler that sets such records aside."]
+        return [read, f"Give {quote(name)} an error handler that sets such records aside."]
     look = [context.commands.topic(topics[0])] if topics else []
-    return [*look, f"Compare the serializers and schemas of {word(name)} with those of the others."]
+    return [
+        *look,
+        f"Compare the serializers and schemas of {quote(name)} with those of the others.",
+    ]

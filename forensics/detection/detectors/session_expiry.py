@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row
-from forensics.detection.kafka_cli import word
+from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import BROKERS
-from forensics.detection.shared.event_sessions import Ends, Spell, spells
-from forensics.detection.shared.process_stalls import stalls
+from forensics.detection.shared.event_sessions import Outage, Recoveries, find_outages
+from forensics.detection.shared.process_stalls import find_stalls
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -80,7 +80,7 @@ def sessions(context: DetectionContext) -> Iterator[Sessions]:
         "events", pc.field("kind").isin(_KINDS) & pc.field("ts").is_valid(), columns
     )
     rows.sort(key=lambda one: (one["at"], one["node"] or "", one["line"]))
-    roles = {one["node"]: one["role"] for one in context.sight.files}
+    roles = {one["node"]: one["role"] for one in context.visibility.files}
     joined = [one for one in rows if one["kind"] == "brokers_joined"]
     for node in sorted({one["node"] for one in rows if roles.get(one["node"]) == "broker"}):
         mine = [one for one in rows if one["node"] == node and one["kind"] != "brokers_joined"]
@@ -164,7 +164,9 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     limits = context.limits[NAME]
     lost = [
         one
-        for one in spells(context, _LOST, lambda: _connected(context), limits["gap"], apart=True)
+        for one in find_outages(
+            context, _LOST, lambda: _connected(context), limits["gap"], per_node=True
+        )
         if one.seconds >= limits["unreachable"]
     ]
     stops = [(row["node"], row["at"]) for row in context.events("process_stopping")] if lost else []
@@ -172,7 +174,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         yield _unreachable(context, spell, [at for node, at in stops if node in spell.nodes])
 
 
-def _connected(context: DetectionContext) -> Ends:
+def _connected(context: DetectionContext) -> Recoveries:
     """Give when each node had its connection to ZooKeeper back."""
     where = (pc.field("kind") == "zookeeper_connected") & pc.field("ts").is_valid()
     found: dict[str, set[int]] = {}
@@ -202,7 +204,7 @@ def _is_zombie(context: DetectionContext, node: Sessions, one: Expiry) -> bool:
 
 
 def _last(context: DetectionContext, node: str) -> int:
-    return context.past.clocks.correct(node, context.last_words.get(node, 0))
+    return context.history.clocks.correct(node, context.last_logged.get(node, 0))
 
 
 def _zombie(context: DetectionContext, node: Sessions, one: Expiry) -> Finding:
@@ -218,7 +220,7 @@ def _zombie(context: DetectionContext, node: Sessions, one: Expiry) -> Finding:
         _ZOMBIE + (" The old registration was still there." if one.refused else ""),
         [
             f"{_registration(context, node.broker)}   # whose is it?",
-            f"Restart {word(node.node)} if that is missing or not its own.",
+            f"Restart {quote(node.node)} if that is missing or not its own.",
         ],
         f"no registration within {context.limits[NAME]['renewed']} s of the session's end",
         "A registration whose line is missing here would mean that it healed.",
@@ -242,7 +244,7 @@ def _renewed(context: DetectionContext, node: Sessions, healed: Sequence[Expiry]
         f"{node.node} lost its session with ZooKeeper {times}",
         _EXPIRED + (_HUNG if hung else ""),
         [
-            f"grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on {word(node.node)}: did it stop?",
+            f"grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on {quote(node.node)}: did it stop?",
             "If it did not, look at ZooKeeper's own log and disk (fsync) at these times.",
         ],
         f"{len(healed)} sessions ended; {limits['expiries']} are more than chance",
@@ -255,7 +257,9 @@ def _renewed(context: DetectionContext, node: Sessions, healed: Sequence[Expiry]
 
 def _stood_still(context: DetectionContext, node: str, expiries: Sequence[Expiry]) -> bool:
     found = [
-        one for one in stalls(context, context.limits["long-pause"]["least"]) if one.node == node
+        one
+        for one in find_stalls(context, context.limits["long-pause"]["least"])
+        if one.node == node
     ]
     return all(
         any(stall.begin <= one.at <= stall.end + _WAKING for stall in found) for one in expiries
@@ -329,12 +333,12 @@ def _refusal(
 
 
 def _registration(context: DetectionContext, broker: int | None) -> str:
-    if context.past.context.kraft:
+    if context.history.context.kraft:
         return context.commands.quorum()
     return f"zookeeper-shell.sh ZOOKEEPER:2181 get /brokers/ids/{broker}"
 
 
-def _unreachable(context: DetectionContext, spell: Spell, stops: Sequence[int]) -> Finding:
+def _unreachable(context: DetectionContext, spell: Outage, stops: Sequence[int]) -> Finding:
     """Tell a ZooKeeper that is gone from one that was just stopped first."""
     limits = context.limits[NAME]
     [node] = spell.nodes

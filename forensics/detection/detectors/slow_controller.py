@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.kafka_cli import word
+from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CONTROLLERS
-from forensics.detection.shared.broker_absences import silent
-from forensics.detection.shared.event_sessions import Burst, bursts
+from forensics.detection.shared.broker_absences import is_silent
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -26,7 +26,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each spell of slow events of one controller."""
     limits = context.limits[NAME]
     slow = pc.field("kind").isin(_SLOW)
-    found = bursts(
+    found = find_sessions(
         context, slow, ["node"], limits["gap"], ["kind", "duration_ms", "detail", "broker"]
     )
     if not found:
@@ -43,7 +43,7 @@ def _waits(context: DetectionContext) -> list[tuple[str, int]]:
     return sorted({(row["node"] or "", row["at"]) for row in rows if "at" in row})[:_KEPT]
 
 
-def _excused(context: DetectionContext, burst: Burst, waits: list[tuple[str, int]]) -> bool:
+def _excused(context: DetectionContext, burst: EventSession, waits: list[tuple[str, int]]) -> bool:
     """Whether the process stood still for as long, or its events waited for a lost majority."""
     [node] = burst.subject
     longest = max(burst.values("duration_ms"), default=0) * 1000
@@ -53,14 +53,14 @@ def _excused(context: DetectionContext, burst: Burst, waits: list[tuple[str, int
     # One stroke of events that end together, and nothing written while they took: a pause.
     once = burst.end - burst.begin <= context.limits[NAME]["stroke"] * SECOND
     first = burst.first[0]["at"]
-    return once and longest > 0 and bool(node) and silent(context, node, first - longest, first)
+    return once and longest > 0 and bool(node) and is_silent(context, node, first - longest, first)
 
 
-def _finding(context: DetectionContext, burst: Burst) -> Finding:
+def _finding(context: DetectionContext, burst: EventSession) -> Finding:
     limits = context.limits[NAME]
     [node] = burst.subject
     longest = max(burst.values("duration_ms"), default=0)
-    slow, late = (burst.seen["kind"][kind] for kind in _SLOW)
+    slow, late = (burst.value_counts["kind"][kind] for kind in _SLOW)
     often = slow >= limits["events"] or late >= limits["overloaded"]
     begin = burst.begin - min(longest * 1000, burst.begin)
     brokers = burst.values("broker")
@@ -83,7 +83,7 @@ def _finding(context: DetectionContext, burst: Burst) -> Finding:
         },
         explanation=_EXPLANATION,
         actions=[
-            f"iostat -x   # on the host of {word(node)}: how long does a write to its log take?",
+            f"iostat -x   # on the host of {quote(node)}: how long does a write to its log take?",
             (
                 f"{context.commands.quorum()}   # do the other voters keep up? Their slowness is "
                 "its own."

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.detectors.flapping_broker import flapping
-from forensics.detection.kafka_cli import word
+from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import BROKERS, CLIENTS
-from forensics.detection.shared.stale_metadata_episodes import Episode, Reach, episodes
+from forensics.detection.shared.stale_metadata_episodes import Episode, EpisodeLimits, find_episodes
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -74,18 +74,18 @@ def suspects(context: DetectionContext, every: Sequence[Episode], near: float) -
 
 
 def _suspect(episode: Episode, told: _RelatedLines, near: int) -> Suspect:
-    if episode.elections or episode.away is not None:
+    if episode.elections or episode.absence is not None:
         return Suspect("unexplained_move")
     lines = _about(episode, told)
     made = [row for row in lines if row["kind"] not in _DELETED]
     gone = [row for row in lines if row["kind"] in _DELETED and row["at"] <= episode.begin + near]
     last = max((row["at"] for row in gone), default=None)
-    unknown = any(name in _MISSING for name in episode.names)
+    unknown = any(name in _MISSING for name in episode.error_counts)
     if unknown and last is not None:
         again = [row for row in made if row["at"] > last] or _created_after(episode, last)
         return Suspect("topic_recreated" if again else "topic_deleted", [*gone[-2:], *again[:1]])
     new = [row for row in made if abs(row["at"] - episode.begin) <= near]
-    if episode.created is not None or (unknown and new):
+    if episode.created_at is not None or (unknown and new):
         return Suspect("topic_just_created", new[:1])
     mine = [row for row in told.nodes.get(episode.node, ()) if _touches(episode, row, near)]
     for name, kinds in (
@@ -102,7 +102,7 @@ def _rest(episode: Episode, told: _RelatedLines, near: int) -> str:
     """Name what only the absence of lines speaks for."""
     if not told.brokers:
         return "no_broker_logs"
-    if _UNKNOWN in episode.names and episode.topics and not episode.topics & told.named:
+    if _UNKNOWN in episode.error_counts and episode.topics and not episode.topics & told.named:
         return "topic_unknown"
     starts = told.begins.get(episode.node)
     if starts is not None and episode.begin - starts <= near:
@@ -112,7 +112,9 @@ def _rest(episode: Episode, told: _RelatedLines, near: int) -> str:
 
 def _created_after(episode: Episode, last: int) -> list[Row]:
     """Say that it was created again where only its first leader tells so."""
-    return episode.first[-1:] if episode.created is not None and episode.created > last else []
+    return (
+        episode.first[-1:] if episode.created_at is not None and episode.created_at > last else []
+    )
 
 
 def _about(episode: Episode, told: _RelatedLines) -> list[Row]:
@@ -129,9 +131,9 @@ def _related_lines(context: DetectionContext, every: Sequence[Episode]) -> _Rela
     kind, topic = pc.field("kind"), pc.field("topic")
     where = kind.isin(_TOPIC_KINDS) & topic.isin(topics)
     where |= kind.isin(_NODE_KINDS) & pc.field("node").isin(nodes)
-    told = _RelatedLines(brokers=context.sight.lacks(BROKERS) is None)
+    told = _RelatedLines(brokers=context.visibility.missing_logs(BROKERS) is None)
     for row in context.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
-        if row["kind"] in _TOPIC_KINDS and context.is_news(row):
+        if row["kind"] in _TOPIC_KINDS and context.is_live(row):
             _keep(told.topics[row["topic"]], row)
         elif row["kind"] in _NODE_KINDS:
             _keep(told.nodes[row["node"] or ""], row)
@@ -150,7 +152,7 @@ def _begins(context: DetectionContext, nodes: Sequence[str]) -> Mapping[str, int
     chosen = pc.field("first_ts").is_valid() & pc.field("node").isin(nodes)
     found: dict[str, int] = {}
     for row in context.rows("files", chosen, ["node", "first_ts"]):
-        at = context.past.clocks.correct(row["node"], row["first_ts"])
+        at = context.history.clocks.correct(row["node"], row["first_ts"])
         found[row["node"]] = min(at, found.get(row["node"], at))
     return found
 
@@ -241,19 +243,19 @@ def actions(
         return ["Nothing to do."]
     if suspect in ("topic_deleted", "topic_unknown"):
         look = [] if topic is None else [context.commands.topic(topic)]
-        name = "the topic" if topic is None else f"topic {word(topic)}"
-        return [*look, f"Take {name} out of the settings of {word(episode.client)}, or create it."]
+        name = "the topic" if topic is None else f"topic {quote(topic)}"
+        return [*look, f"Take {name} out of the settings of {quote(episode.client)}, or create it."]
     if suspect == "topic_recreated":
-        return [f"Restart {word(episode.client)} if it does not recover by itself."]
+        return [f"Restart {quote(episode.client)} if it does not recover by itself."]
     if suspect == "unreachable_broker":
         text = "Compare advertised.listeners of each broker with what {} can resolve and reach."
-        return [text.format(word(episode.client))]
+        return [text.format(quote(episode.client))]
     look = [context.commands.topic(topic)] if topic is not None else []
     refresh = (
-        f"Look at metadata.max.age.ms and the number of retries of {word(episode.client)}, and "
+        f"Look at metadata.max.age.ms and the number of retries of {quote(episode.client)}, and "
         "whether it reaches every broker."
     )
-    restart = f"Restart {word(episode.client)}: a new start asks for all metadata anew."
+    restart = f"Restart {quote(episode.client)}: a new start asks for all metadata anew."
     return [*look, restart if verdict == "stuck" else refresh]
 
 
@@ -316,9 +318,9 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each client's episode of errors."""
     limits = context.limits[NAME]
     names = ("gap", "late", "ahead", "stroke", "near", "settled")
-    reach = Reach(*(limits[name] for name in names))
+    reach = EpisodeLimits(*(limits[name] for name in names))
     judged = list(
-        _merged(list(_judged(context, episodes(context, STALE, reach))), limits["bursts"])
+        _merged(list(_judged(context, find_episodes(context, STALE, reach))), limits["bursts"])
     )
     told = _told(context, judged)
     yield from (_finding(context, one, told) for one in judged)
@@ -340,7 +342,7 @@ def _judged(context: DetectionContext, every: Sequence[Episode]) -> Iterator[_Ju
         if host is None:
             kept.append(one)
         else:
-            host.join(one)
+            host.merge(one)
             host.trim()
     for one in kept:
         yield _Judged(
@@ -357,11 +359,11 @@ def _host(one: Episode, suspect: Suspect | None, hosts: Sequence[Episode]) -> Ep
 
 def _cause(context: DetectionContext, episode: Episode, flaps: set[int]) -> str:
     found = {_cause_of(context, episode, *one, flaps) for one in episode.elections}
-    if episode.away is not None:
-        found.add(_loss(episode.away.kind, episode.away.broker, flaps))
+    if episode.absence is not None:
+        found.add(_loss(episode.absence.kind, episode.absence.broker, flaps))
     near = context.limits[NAME]["near"] * SECOND
-    reigns = [span for _, _, span in context.past.lanes.controllers[1:]]
-    if episode.created is None and any(abs(one.begin - episode.begin) <= near for one in reigns):
+    reigns = [span for _, _, span in context.history.lanes.controllers[1:]]
+    if episode.created_at is None and any(abs(one.begin - episode.begin) <= near for one in reigns):
         found.add("controller_change")
     return next((cause for cause in CAUSES if cause in found), "none_seen")
 
@@ -380,7 +382,7 @@ def _cause_of(
         near = context.limits[NAME]["near"] * SECOND
         kinds = [
             away.kind
-            for away in context.away
+            for away in context.absences
             if away.broker == previous and abs(away.begin - episode.begin) <= near
         ]
         return _loss(kinds[-1], previous, flaps) if kinds else "none_seen"
@@ -397,11 +399,13 @@ def _verdict(context: DetectionContext, episode: Episode) -> str:
     """Compare the end of the errors with the moment from which a new leader was there."""
     limits = context.limits[NAME]
     begin, end = episode.begin, episode.end
-    settled = begin if episode.settled is None else max(begin, episode.settled)
+    settled = begin if episode.settled_at is None else max(begin, episode.settled_at)
     if end - settled <= limits["settled"] * SECOND:
         return "transient"
-    last = context.last_words.get(episode.node, end)
-    unfinished = context.past.clocks.correct(episode.node, last) - end <= limits["settled"] * SECOND
+    last = context.last_logged.get(episode.node, end)
+    unfinished = (
+        context.history.clocks.correct(episode.node, last) - end <= limits["settled"] * SECOND
+    )
     long = end - begin >= limits["long"] * SECOND
     return "stuck" if long and unfinished else "sustained"
 
@@ -421,7 +425,7 @@ def _merged(judged: Sequence[_Judged], most: int) -> Iterator[_Judged]:
     for bundle in bundles.values():
         first = bundle[0].episode
         for one in bundle[1:]:
-            first.join(one.episode)
+            first.merge(one.episode)
         first.trim()
         seconds = round(sum(one.seconds for one in bundle), 1)
         head = bundle[0]
@@ -450,7 +454,7 @@ def _told(context: DetectionContext, judged: Sequence[_Judged]) -> _Told:
         for one in judged
     }  # fmt: skip
     texts: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    for place in context.places(line for found in mine.values() for line in found):
+    for place in context.read_lines(line for found in mine.values() for line in found):
         texts[place["file"], place["line"]].append(place)
     return {
         name: [text for line in found for text in texts[line["file"], line["line"]]]
@@ -492,10 +496,10 @@ def _finding(context: DetectionContext, one: _Judged, told: _Told) -> Finding:
 
 def _why(context: DetectionContext, episode: Episode, verdict: str) -> str:
     limits = context.limits[NAME]
-    if episode.settled is None:
+    if episode.settled_at is None:
         past, since = episode.seconds, "the first of them"
     else:
-        settled = max(episode.begin, episode.settled)
+        settled = max(episode.begin, episode.settled_at)
         past, since = round((episode.end - settled) / SECOND, 1), "the last new leader"
     text = f"the last error came {max(0.0, past):g} s after {since}; "
     text += f"{limits['settled']:g} s are let pass"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, name_of, strokes
+from forensics.detection.context import DetectionContext, Row, group_by_gap, partition_name
 from forensics.detection.kafka_cli import check_command
 from forensics.run_output.findings import Finding, PartitionLoss, iso_time, total_loss
 
@@ -26,8 +26,8 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     clean = pc.field("unclean").is_null() | (pc.field("unclean") == False)  # noqa: E712
     # What a quorum cuts off its own log was never committed, and no producer wrote it.
     clean &= ~pc.field("topic").isin(_OF_QUORUM)
-    unread = context.beyond("cuts", limits["most"], clean)
-    for group in strokes(context.some("cuts", limits["most"], clean), limits["stroke"]):
+    unread = context.count_beyond("cuts", limits["most"], clean)
+    for group in group_by_gap(context.first_rows("cuts", limits["most"], clean), limits["stroke"]):
         losses = [(_loss(rows), rows) for rows in _by_epoch(group)]
         for deep in (True, False):
             part = [one for one in losses if bool(one[0].below_high_watermark) is deep]
@@ -54,7 +54,7 @@ def _loss(rows: list[Row]) -> PartitionLoss:
     until = [row["written_to"] for row in rows if row["log_end"] == last and row["written_to"]]
     first = rows[0]
     return PartitionLoss(
-        partition=name_of(first),
+        partition=partition_name(first),
         leader_epoch=first["leader_epoch"],
         leader=first["leader"],
         cut_on=sorted({row["broker"] for row in rows if row["broker"] is not None}),
@@ -94,7 +94,7 @@ def _finding(
     begin, end = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
     known = all(row["unclean"] is False for row in rows)
     brokers = {row["broker"] for row in rows} | {row["leader"] for row in rows}
-    evidence = context.places(one for row in rows[:_SHOWN] for one in row["evidence"])
+    evidence = context.read_lines(one for row in rows[:_SHOWN] for one in row["evidence"])
     return context.finding(
         NAME,
         limits["committed" if deep else "uncommitted"],

@@ -16,7 +16,7 @@ from itertools import islice
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.requirements import Needs
+from forensics.detection.requirements import LogRequirements
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -91,7 +91,7 @@ def _answers(
 
 NAME = "unanswered-isr-change"
 # The leader's own log tells what it asks for.
-NEEDS = Needs(("broker",), ("server",))
+NEEDS = LogRequirements(("broker",), ("server",))
 _SHOWN = 40
 
 
@@ -116,13 +116,13 @@ def _is_late(context: DetectionContext, one: Asked) -> bool:
     until = one.at + context.limits[NAME]["wait"] * SECOND
     if one.answered is not None and one.answered <= until:
         return False
-    last = context.last_words.get(one.node or "")
-    heard = last is not None and context.past.clocks.correct(one.node, last) > until
+    last = context.last_logged.get(one.node or "")
+    heard = last is not None and context.history.clocks.correct(one.node, last) > until
     away = any(
         absence.broker == one.broker
         and absence.begin <= until
         and (absence.end is None or absence.end >= one.at)
-        for absence in context.away
+        for absence in context.absences
     )
     return heard and not away
 
@@ -131,9 +131,9 @@ def _finding(context: DetectionContext, broker: int, mine: Sequence[Asked]) -> F
     limits = context.limits[NAME]
     never = [one for one in mine if one.answered is None]
     begin = min(one.at for one in mine)
-    end = context.end if never else max(one.answered or 0 for one in mine)
+    end = context.logs_end if never else max(one.answered or 0 for one in mine)
     waits = [(one.answered - one.at) / SECOND for one in mine if one.answered is not None]
-    evidence = context.places({"file": one.file, "line": one.line} for one in mine[:_SHOWN])
+    evidence = context.read_lines({"file": one.file, "line": one.line} for one in mine[:_SHOWN])
     confidence, reason = context.confidence(begin, mine[-1].at, evidence, stated=False)
     names = sorted({one.name for one in mine})
     many = f"{len(names)} partition{'' if len(names) == 1 else 's'}"

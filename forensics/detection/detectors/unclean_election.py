@@ -14,7 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.context import EXEMPLARY, DetectionContext, Row, by_time, name_of, strokes
+from forensics.detection.context import (
+    MAX_QUOTED_PARTITIONS,
+    DetectionContext,
+    Row,
+    by_time,
+    group_by_gap,
+    partition_name,
+)
 from forensics.detection.kafka_cli import check_command
 from forensics.run_output.findings import Finding, PartitionLoss, iso_time, total_loss
 
@@ -63,7 +70,7 @@ def bound_loss(
         places.append(line)
     epoch = election["leader_epoch"]
     loss = PartitionLoss(
-        partition=name_of(election),
+        partition=partition_name(election),
         leader_epoch=epoch,
         leader=election["leader"],
         previous_leader=previous,
@@ -231,31 +238,35 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     # An old controller warns of data loss too where the only replica there is comes back.
     unclean = [row for row in rows if row["replicas"] != [row["leader"]]]
     _date(context, [row for row in unclean if row["started_at"] is None])
-    for group in strokes(unclean, context.limits[NAME]["stroke"]):
+    for group in group_by_gap(unclean, context.limits[NAME]["stroke"]):
         yield _finding(context, sorted(group, key=lambda one: (one["topic"], one["partition"])))
 
 
 def _date(context: DetectionContext, timeless: Sequence[Row]) -> None:
     """Date elections of which only lines that repeat them are left: by the first, at the latest."""
     told: dict[tuple[str, int], int] = {}
-    for place in context.places(one for row in timeless for one in row["evidence"]):
+    for place in context.read_lines(one for row in timeless for one in row["evidence"]):
         if "at" in place:
             where = place["file"], place["line"]
             told[where] = min(place["at"], told.get(where, place["at"]))
     for row in timeless:
         places = [(one["file"], one["line"]) for one in row["evidence"]]
-        row["started_at"] = min((told[one] for one in places if one in told), default=context.end)
+        row["started_at"] = min(
+            (told[one] for one in places if one in told), default=context.logs_end
+        )
 
 
 def _finding(context: DetectionContext, group: list[Row]) -> Finding:
     losses: list[PartitionLoss] = []
     earliest = sorted(group, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
     places: list[Mapping[str, Any]] = []
-    places += context.places(one for row in earliest[:EXEMPLARY] for one in row["evidence"])
+    places += context.read_lines(
+        one for row in earliest[:MAX_QUOTED_PARTITIONS] for one in row["evidence"]
+    )
     for loss, lines in _losses(context, group):
         losses.append(loss)
         # A finding shows a few lines; those of ten thousand partitions would only be thrown away.
-        places += lines if len(losses) <= EXEMPLARY else []
+        places += lines if len(losses) <= MAX_QUOTED_PARTITIONS else []
     leaders = {row["leader"] for row in group}
     before = {loss.previous_leader for loss in losses if loss.previous_leader is not None}
     begin = min(row["started_at"] for row in group)
@@ -270,7 +281,7 @@ def _finding(context: DetectionContext, group: list[Row]) -> Finding:
         places,
         stated=stated,
         brokers=sorted(leaders | before),
-        partitions=[name_of(row) for row in group],
+        partitions=[partition_name(row) for row in group],
         losses=losses,
         explanation=_explanation(losses),
         actions=_actions(context, losses),

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row
-from forensics.detection.requirements import Needs
+from forensics.detection.requirements import LogRequirements
 from forensics.history.nodes.broker_states import Span
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "unclean-shutdown-recovery"
-NEEDS = Needs(("broker",), ("server",))
+NEEDS = LogRequirements(("broker",), ("server",))
 _BEGINNING = ("starting", "recovering")
 # Segments that are read again are counted by stretches of this, however many they are.
 _STRETCH = 10 * SECOND
@@ -55,11 +55,11 @@ class _Start:
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each long recovery, and for recoveries that were broken off."""
-    if not context.sight.tells("log_recovering", *_KINDS):
+    if not context.visibility.has_kinds("log_recovering", *_KINDS):
         return
     limits = context.limits[NAME]
     told, read = context.events(*_KINDS), _read(context)
-    for broker in sorted(context.past.lanes.brokers):
+    for broker in sorted(context.history.lanes.brokers):
         starts = [one for one in _starts(context, broker, told, read) if one.segments]
         run: list[_Start] = []
         for one in starts:
@@ -77,9 +77,9 @@ def _starts(
     context: DetectionContext, broker: int, told: Sequence[Row], read: Sequence[Row]
 ) -> Iterator[_Start]:
     """Give each start of a broker with what its own log says of recovery in that time."""
-    spans = context.past.lanes.brokers[broker]
+    spans = context.history.lanes.brokers[broker]
     node = f"broker-{broker}"
-    for begin, end, outcome in _lives(spans, context.end):
+    for begin, end, outcome in _lives(spans, context.logs_end):
         mine = [row for row in told if row["node"] == node and begin <= row["at"] <= end]
         seen = [row for row in read if row["node"] == node and begin <= row["at"] <= end]
         segments = sum(row["segments"] for row in seen)
@@ -126,7 +126,7 @@ def _read(context: DetectionContext) -> list[Row]:
             row = batch.slice(one["row_min"], 1).to_pylist()[0]
             row["ts"] = moments[one["row_min"]].as_py()
             found[key] = row | {
-                "at": context.past.clocks.event_time(row),
+                "at": context.history.clocks.event_time(row),
                 "segments": one["row_count"],
             }
     return sorted(found.values(), key=lambda row: (row["at"], row["node"] or ""))

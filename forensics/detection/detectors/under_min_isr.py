@@ -12,16 +12,16 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, name_of
-from forensics.detection.requirements import Needs
-from forensics.detection.shared.event_sessions import Burst, bursts
-from forensics.detection.shared.min_isr import REFUSALS, Minimums, minimums
+from forensics.detection.context import DetectionContext, Row, partition_name
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.detection.shared.min_isr import REFUSALS, MinIsr, find_min_isr
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "under-min-isr"
 # Who refuses says so, and who is refused.
-NEEDS = Needs(("broker", "client"), ("server",))
+NEEDS = LogRequirements(("broker", "client"), ("server",))
 _KINDS = ("append_failed", "client_error", "produce_failed", "send_failed")
 _COLUMNS = ("topic", "partition", "isr", "replicas", "leader", "started_at", "ended_at")
 # Of the partitions of one finding so many show their lines.
@@ -46,44 +46,44 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     limits = context.limits[NAME]
     where = pc.field("kind").isin(list(_KINDS)) & pc.field("error").isin(list(REFUSALS))
     gather = ["node", "client", "error", "kind"]
-    refused = bursts(context, where, ["topic", "partition"], limits["stroke"], gather)
-    wanted = minimums(context)
-    short = _short(context, wanted) if wanted.most > 1 else []
-    every: list[Burst | _Short] = [*refused, *short]
+    refused = find_sessions(context, where, ["topic", "partition"], limits["stroke"], gather)
+    wanted = find_min_isr(context)
+    short = _short(context, wanted) if wanted.largest > 1 else []
+    every: list[EventSession | _Short] = [*refused, *short]
     for burst, stretch in _together(every, limits["stroke"] * SECOND):
         longest = max((one.longest for one in stretch), default=0)
         if burst or longest > limits["unseen"] * SECOND:
             yield _finding(context, burst, stretch, wanted)
 
 
-def _short(context: DetectionContext, wanted: Minimums) -> list[_Short]:
+def _short(context: DetectionContext, wanted: MinIsr) -> list[_Short]:
     """Find the stretches that partitions spent below their minimum; some close ones are joined."""
     gap = context.limits[NAME]["stroke"] * SECOND
     size = pc.list_value_length(pc.field("isr"))
     # Without a leader it is offline, which is told elsewhere; a line of an ISR need not name it.
     led = pc.field("leader").is_null() | (pc.field("leader") >= 0)
-    where = (size < wanted.most) & (size > 0) & led & pc.field("started_at").is_valid()
+    where = (size < wanted.largest) & (size > 0) & led & pc.field("started_at").is_valid()
     stops = [
-        (one.broker, one.begin - gap, (context.end if one.end is None else one.end) + gap)
-        for one in context.away
+        (one.broker, one.begin - gap, (context.logs_end if one.end is None else one.end) + gap)
+        for one in context.absences
         if one.kind == "controlled"
     ]
     found: dict[int, _Short] = {}
     for row in context.each("isr", where, [*_COLUMNS, "evidence"]):
-        least = wanted.of(row["topic"])
+        least = wanted.for_topic(row["topic"])
         missing = set(row["replicas"] or ()) - set(row["isr"])
         if least is None or len(row["isr"]) >= least:
             continue
         if missing and missing <= _stopped(stops, row):
             continue
         begin = row["started_at"]
-        end = max(begin, context.end if row["ended_at"] is None else row["ended_at"])
+        end = max(begin, context.logs_end if row["ended_at"] is None else row["ended_at"])
         one = found.setdefault(begin // max(gap, 1), _Short(begin, end))
         one.begin, one.end = min(begin, one.begin), max(end, one.end)
         one.micros, one.longest = one.micros + end - begin, max(one.longest, end - begin)
         one.missing |= missing
         if len(one.partitions) < _NAMES:
-            one.partitions.add(name_of(row))
+            one.partitions.add(partition_name(row))
         if len(one.places) < _SHOWN:
             one.places += row["evidence"][:1]
     return list(found.values())
@@ -95,10 +95,10 @@ def _stopped(stops: Iterable[tuple[int, int, int]], row: Row) -> set[int]:
 
 
 def _together(
-    every: Iterable[Burst | _Short], gap: int
-) -> Iterator[tuple[list[Burst], list[_Short]]]:
+    every: Iterable[EventSession | _Short], gap: int
+) -> Iterator[tuple[list[EventSession], list[_Short]]]:
     """Put together what lies close in time."""
-    group: list[Burst | _Short] = []
+    group: list[EventSession | _Short] = []
     end = 0
     for one in sorted(every, key=_when):
         if group and one.begin - end > gap:
@@ -110,25 +110,28 @@ def _together(
         yield _parted(group)
 
 
-def _when(one: Burst | _Short) -> tuple[int, int, bool]:
-    return one.begin, one.end, isinstance(one, Burst)
+def _when(one: EventSession | _Short) -> tuple[int, int, bool]:
+    return one.begin, one.end, isinstance(one, EventSession)
 
 
-def _parted(group: Iterable[Burst | _Short]) -> tuple[list[Burst], list[_Short]]:
+def _parted(group: Iterable[EventSession | _Short]) -> tuple[list[EventSession], list[_Short]]:
     group = list(group)
-    refused = [one for one in group if isinstance(one, Burst)]
+    refused = [one for one in group if isinstance(one, EventSession)]
     return refused, [one for one in group if isinstance(one, _Short)]
 
 
 def _finding(
-    context: DetectionContext, refused: Sequence[Burst], short: Sequence[_Short], wanted: Minimums
+    context: DetectionContext,
+    refused: Sequence[EventSession],
+    short: Sequence[_Short],
+    wanted: MinIsr,
 ) -> Finding:
     limits = context.limits[NAME]
     ends = [one.end for one in refused] or [one.end for one in short]
     begin = min([*(one.begin for one in refused), *(one.begin for one in short)])
     end = max(ends)
     lines = [row for one in refused[:_SHOWN] for row in one.first[:_SHOWN]]
-    evidence = [*lines, *context.places(place for one in short for place in one.places)]
+    evidence = [*lines, *context.read_lines(place for one in short for place in one.places)]
     names = {name for one in short for name in one.partitions}
     names |= {f"{one.subject[0]}-{one.subject[1]}" for one in refused if None not in one.subject}
     topics = sorted({name.rpartition("-")[0] for name in names}
@@ -152,7 +155,7 @@ def _finding(
             "refused_s": seconds,
             "partitions": len(names),
             "partition_seconds": round(sum(one.micros for one in short) / SECOND, 1),
-            "minimums": {topic: wanted.of(topic) for topic in topics[:_SHOWN]},
+            "minimums": {topic: wanted.for_topic(topic) for topic in topics[:_SHOWN]},
         },
         explanation=_explanation(refused),
         actions=_actions(context, topics),
@@ -161,13 +164,13 @@ def _finding(
     )
 
 
-def _tellers(refused: Sequence[Burst]) -> tuple[int, int]:
+def _tellers(refused: Sequence[EventSession]) -> tuple[int, int]:
     """Count the refusals that leaders tell of, and those that clients do: mostly the same ones."""
-    by_leaders = sum(one.seen["kind"]["append_failed"] for one in refused)
+    by_leaders = sum(one.value_counts["kind"]["append_failed"] for one in refused)
     return by_leaders, sum(one.count for one in refused) - by_leaders
 
 
-def _severity(limits: Mapping[str, Any], refused: Sequence[Burst], seconds: float) -> str:
+def _severity(limits: Mapping[str, Any], refused: Sequence[EventSession], seconds: float) -> str:
     if not refused:
         return str(limits["unrefused"])
     if seconds > limits["given_up"]:
@@ -176,7 +179,7 @@ def _severity(limits: Mapping[str, Any], refused: Sequence[Burst], seconds: floa
 
 
 def _title(
-    names: Iterable[str], refused: Sequence[Burst], short: Sequence[_Short], seconds: float
+    names: Iterable[str], refused: Sequence[EventSession], short: Sequence[_Short], seconds: float
 ) -> str:
     count = len(set(names))
     where = f"{count} partition{'' if count == 1 else 's'}"
@@ -187,7 +190,10 @@ def _title(
 
 
 def _why(
-    limits: Mapping[str, Any], refused: Sequence[Burst], short: Sequence[_Short], seconds: float
+    limits: Mapping[str, Any],
+    refused: Sequence[EventSession],
+    short: Sequence[_Short],
+    seconds: float,
 ) -> str:
     if not refused:
         longest = max(one.longest for one in short) / SECOND
@@ -199,9 +205,9 @@ def _why(
     )
 
 
-def _explanation(refused: Sequence[Burst]) -> str:
+def _explanation(refused: Sequence[EventSession]) -> str:
     told = [_MECHANISM]
-    if any("NOT_ENOUGH_REPLICAS_AFTER_APPEND" in one.seen["error"] for one in refused):
+    if any("NOT_ENOUGH_REPLICAS_AFTER_APPEND" in one.value_counts["error"] for one in refused):
         told.append(_AFTER)
     if not refused:
         told.append(_UNSEEN)

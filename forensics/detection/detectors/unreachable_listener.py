@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row
-from forensics.detection.kafka_cli import word
-from forensics.detection.requirements import Needs
-from forensics.detection.shared.event_sessions import Burst, bursts
+from forensics.detection.kafka_cli import quote
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -63,7 +63,7 @@ def broker_of(number: int | None) -> int | None:
 
 def unreachable(context: DetectionContext) -> list[Unreachable]:
     """Find the addresses that clients could never use, though the brokers behind them ran."""
-    if not context.sight.tells(*CLIENT_KINDS):
+    if not context.visibility.has_kinds(*CLIENT_KINDS):
         return []
     found: dict[tuple[int | None, str, str], Unreachable] = {}
     for broker, node, client, burst, how in _failing(context):
@@ -78,7 +78,9 @@ def unreachable(context: DetectionContext) -> list[Unreachable]:
     return sorted(found.values(), key=lambda one: (one.begin, one.address, one.how))
 
 
-def _failing(context: DetectionContext) -> Iterator[tuple[int | None, str, str | None, Burst, str]]:
+def _failing(
+    context: DetectionContext,
+) -> Iterator[tuple[int | None, str, str | None, EventSession, str]]:
     limits = context.limits[NAME]
     where = pc.field("kind").isin(list(CLIENT_KINDS))
     where &= pc.field("broker").is_null() | (pc.field("broker") >= 0)
@@ -92,16 +94,16 @@ def _failing(context: DetectionContext) -> Iterator[tuple[int | None, str, str |
         broker = broker_of(row["broker"])
         return broker is not None and is_up(context, broker, row["at"], near)
 
-    for burst in bursts(context, where, by, limits["gap"], gather, limits["least"], keep):
+    for burst in find_sessions(context, where, by, limits["gap"], gather, limits["least"], keep):
         node, client, number = burst.subject
         how = _how(burst)
         if how is not None and burst.seconds >= limits["lasting"]:
             yield broker_of(number), node or "", client, burst, how
 
 
-def _how(burst: Burst) -> str | None:
+def _how(burst: EventSession) -> str | None:
     """Say why no connection came about; nothing if one ever did."""
-    details, kinds = burst.seen["detail"], burst.seen["kind"]
+    details, kinds = burst.value_counts["detail"], burst.value_counts["kind"]
     told = {text: count for text, count in details.items() if text}
     unresolved = sum(count for text, count in told.items() if _UNRESOLVED.search(text))
     unresolved = max(unresolved, kinds["client_connect_failed"])
@@ -124,8 +126,8 @@ def _is_refused(text: str) -> bool:
     return bool(_REFUSED.search(text)) or (bare is not None and " " not in text.strip())
 
 
-def _address(burst: Burst) -> str:
-    told = burst.seen["detail"]
+def _address(burst: EventSession) -> str:
+    told = burst.value_counts["detail"]
     names = [
         (count, found[1])
         for text, count in told.items()
@@ -136,8 +138,8 @@ def _address(burst: Burst) -> str:
 
 def is_up(context: DetectionContext, broker: int, at: int, near: int) -> bool:
     """Whether a broker was seen to be up at a moment, and `near` microseconds around it."""
-    spans = context.past.lanes.brokers.get(broker, ())
-    last = context.end + near
+    spans = context.history.lanes.brokers.get(broker, ())
+    last = context.logs_end + near
     return any(
         span.state == "up"
         and span.begin + near <= at
@@ -146,7 +148,7 @@ def is_up(context: DetectionContext, broker: int, at: int, near: int) -> bool:
     )
 
 
-NEEDS = Needs(("client", "broker", "controller"))
+NEEDS = LogRequirements(("client", "broker", "controller"))
 _UNKNOWN_HOST = "java.net.UnknownHostException"
 _MISSING = "LISTENER_NOT_FOUND"
 _SHOWN = 10
@@ -157,16 +159,16 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     found = unreachable(context)
     settings = _settings(context) if found else []
     yield from (_of_clients(context, one, settings) for one in found)
-    if context.sight.tells("peer_unreachable"):
+    if context.visibility.has_kinds("peer_unreachable"):
         yield from (_of_servers(context, one) for one in _peers(context))
     yield from (_missing(context, one) for one in _unlisted(context))
-    if context.sight.tells("client_address_unresolved"):
+    if context.visibility.has_kinds("client_address_unresolved"):
         yield from (_of_settings(context, one) for one in _bootstrap(context))
 
 
 def _settings(context: DetectionContext) -> list[Row]:
     """Read what the brokers were told to give out."""
-    if not context.sight.tells("setting_seen"):
+    if not context.visibility.has_kinds("setting_seen"):
         return []
     return context.events("setting_seen", where=pc.field("setting") == "advertised.listeners")
 
@@ -207,7 +209,7 @@ def _of_clients(context: DetectionContext, one: Unreachable, settings: Sequence[
             "Look at advertised.listeners of every broker."
             if one.broker is None
             else context.commands.broker_config(one.broker, "advertised.listeners"),
-            f"On the host of {word(names[0])}: nc -vz {_spaced(one.address)}",
+            f"On the host of {quote(names[0])}: nc -vz {_spaced(one.address)}",
             (
                 "Set advertised.listeners to what these clients can resolve and reach; a listener "
                 "of its own for them if other clients need the one that is there."
@@ -233,7 +235,7 @@ def _doubts(one: Unreachable, told: Sequence[Row]) -> list[str]:
 
 def _spaced(address: str) -> str:
     host, _, port = address.rpartition(":")
-    return f"{word(host.strip('[]'))} {word(port)}" if host else word(address)
+    return f"{quote(host.strip('[]'))} {quote(port)}" if host else quote(address)
 
 
 _MEANINGS = {
@@ -243,14 +245,16 @@ _MEANINGS = {
 }
 
 
-def _peers(context: DetectionContext) -> list[Burst]:
+def _peers(context: DetectionContext) -> list[EventSession]:
     limits = context.limits[NAME]
     where = (pc.field("kind") == "peer_unreachable") & (pc.field("error") == _UNKNOWN_HOST)
-    found = bursts(context, where, ["node", "value"], limits["gap"], ["peer"], limits["least"])
+    found = find_sessions(
+        context, where, ["node", "value"], limits["gap"], ["peer"], limits["least"]
+    )
     return [one for one in found if one.seconds >= limits["lasting"]]
 
 
-def _of_servers(context: DetectionContext, one: Burst) -> Finding:
+def _of_servers(context: DetectionContext, one: EventSession) -> Finding:
     node, address = one.subject
     limits = context.limits[NAME]
     return context.finding(
@@ -269,8 +273,8 @@ explanation="Nodes of the cluster go to each other by the addresses that they gi
         "name that nobody knows, such as a placeholder left in the settings, cuts them off, though "
         "every process is well.",
 actions=[
-            (f"On the host of {word(node)}: getent hosts "
-            f"{word((address or '').rpartition(':')[0] or address)}"),
+            (f"On the host of {quote(node)}: getent hosts "
+            f"{quote((address or '').rpartition(':')[0] or address)}"),
             "Set advertised.listeners to a name that every node resolves.",
         ],
 why=f"{one.count} failures in {one.seconds:g} s (at least {limits['least']}, and for "
@@ -279,15 +283,15 @@ doubts=["The name service of that host may have been out of order."],
 )  # fmt: skip
 
 
-def _unlisted(context: DetectionContext) -> list[Burst]:
-    if not context.sight.tells("client_listener_missing", "client_failed", "client_error"):
+def _unlisted(context: DetectionContext) -> list[EventSession]:
+    if not context.visibility.has_kinds("client_listener_missing", "client_failed", "client_error"):
         return []
     where = (pc.field("kind") == "client_listener_missing") | (pc.field("error") == _MISSING)
     limits = context.limits[NAME]
-    return bursts(context, where, ["node", "client"], limits["gap"], ["topic"])
+    return find_sessions(context, where, ["node", "client"], limits["gap"], ["topic"])
 
 
-def _missing(context: DetectionContext, one: Burst) -> Finding:
+def _missing(context: DetectionContext, one: EventSession) -> Finding:
     node, client = one.subject
     name = client or node or "unknown"
     topics = one.values("topic")
@@ -314,12 +318,12 @@ doubts=["A broker that is just being given a new listener says so until it is re
 )  # fmt: skip
 
 
-def _bootstrap(context: DetectionContext) -> list[Burst]:
+def _bootstrap(context: DetectionContext) -> list[EventSession]:
     where = pc.field("kind") == "client_address_unresolved"
-    return bursts(context, where, ["node"], context.limits[NAME]["gap"], ["detail"])
+    return find_sessions(context, where, ["node"], context.limits[NAME]["gap"], ["detail"])
 
 
-def _of_settings(context: DetectionContext, one: Burst) -> Finding:
+def _of_settings(context: DetectionContext, one: EventSession) -> Finding:
     node = one.subject[0] or "unknown"
     names = one.values("detail")
     shown = ", ".join(names[:_SHOWN]) or "an address"
@@ -337,7 +341,7 @@ measures={
         },
 explanation="A client takes any of its bootstrap servers: as long as one of them is "
         "known it works. If none is, it does not start.",
-actions=[f"Take {word(shown)} out of bootstrap.servers, or give it a name that is known."],
+actions=[f"Take {quote(shown)} out of bootstrap.servers, or give it a name that is known."],
 why="one such line says it",
 doubts=["The name service of that host may have been out of order."],
 )  # fmt: skip

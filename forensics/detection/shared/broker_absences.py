@@ -20,13 +20,13 @@ from forensics.lib.time_units import SECOND
 _DOZING = SECOND // 2
 
 
-def silent(context: DetectionContext, node: str, begin: int, end: int) -> bool:
+def is_silent(context: DetectionContext, node: str, begin: int, end: int) -> bool:
     """Whether a node that has logs wrote no event between two corrected moments."""
     where = _within(context, node, begin, end)
     return next(iter(context.each("events", where, ["line"])), None) is None
 
 
-def awake(context: DetectionContext, spans: Sequence[tuple[str, int, int]]) -> set[str]:
+def nodes_that_logged(context: DetectionContext, spans: Sequence[tuple[str, int, int]]) -> set[str]:
     """Name the nodes that wrote an event in the span given for each; all in one look."""
     if not spans:
         return set()
@@ -35,7 +35,7 @@ def awake(context: DetectionContext, spans: Sequence[tuple[str, int, int]]) -> s
 
 
 def _within(context: DetectionContext, node: str, begin: int, end: int) -> pc.Expression:
-    off = begin - context.past.clocks.correct(node, begin)
+    off = begin - context.history.clocks.correct(node, begin)
     low, high = (pa.scalar(at + off, pa.timestamp("us", "UTC")) for at in
                  (begin + _DOZING, end - _DOZING))  # fmt: skip
     return (pc.field("node") == node) & (pc.field("ts") > low) & (pc.field("ts") < high)
@@ -49,30 +49,34 @@ _LIVED = ("pause", "gone", "unknown")
 _LOOKS = 12
 
 
-def own_absences(context: DetectionContext) -> dict[int, list[Absence]]:
+def unplanned_absences(context: DetectionContext) -> dict[int, list[Absence]]:
     """Give each broker's absences that were neither asked for nor somebody else's fault."""
-    apart = shared(context) | alone(context)
+    apart = host_wide_absences(context) | no_quorum_absences(context)
     found: dict[int, list[Absence]] = {}
-    for one in sorted(context.away, key=lambda each: (each.broker, each.begin)):
+    for one in sorted(context.absences, key=lambda each: (each.broker, each.begin)):
         if one.kind != "controlled" and (one.broker, one.begin) not in apart:
             found.setdefault(one.broker, []).append(one)
     return found
 
 
-def away_by(context: DetectionContext, broker: int) -> list[Absence]:
+def absences_of(context: DetectionContext, broker: int) -> list[Absence]:
     """Give the absences of one broker, in order."""
-    return sorted((one for one in context.away if one.broker == broker), key=lambda one: one.begin)
+    return sorted(
+        (one for one in context.absences if one.broker == broker), key=lambda one: one.begin
+    )
 
 
-def shared(context: DetectionContext) -> set[tuple[int, int]]:
+def host_wide_absences(context: DetectionContext) -> set[tuple[int, int]]:
     """Name the absences that most brokers began together, without a start: one pause of a host.
 
     A controller that fences everybody looks the same: either way it is nothing that one broker did.
     But where the node that hung was the controller's own, its hanging took the others along: then
     it is the one that wrote nothing before, while they did, and that came back after them.
     """
-    lived = sorted((one for one in context.away if one.kind in _LIVED), key=lambda one: one.begin)
-    known = {one.broker for one in context.away} | set(context.past.lanes.brokers)
+    lived = sorted(
+        (one for one in context.absences if one.kind in _LIVED), key=lambda one: one.begin
+    )
+    known = {one.broker for one in context.absences} | set(context.history.lanes.brokers)
     gap = context.limits["flapping-broker"]["together"] * SECOND
     found: set[tuple[int, int]] = set()
     looks = 0
@@ -87,20 +91,20 @@ def shared(context: DetectionContext) -> set[tuple[int, int]]:
 
 def _hung(context: DetectionContext, stroke: Sequence[Absence]) -> list[Absence]:
     """Pick out of a stroke the few that were silent for a session, and longer away than others."""
-    session = round(session_of(context) * SECOND)
-    logged = {row["node"] for row in context.sight.files if row["role"] == "broker"}
+    session = round(session_timeout(context) * SECOND)
+    logged = {row["node"] for row in context.visibility.files if row["role"] == "broker"}
     seen = [one for one in stroke if f"broker-{one.broker}" in logged]
     spans = [(f"broker-{one.broker}", one.begin - session, one.begin) for one in seen]
-    names = awake(context, spans)
+    names = nodes_that_logged(context, spans)
     heard = [one for one in seen if f"broker-{one.broker}" in names]
     still = [one for one in seen if one not in heard]
     if len(still) >= len(heard):
         return []
-    longest = max((one.end or context.end) - one.begin for one in heard)
-    return [one for one in still if (one.end or context.end) - one.begin > longest]
+    longest = max((one.end or context.logs_end) - one.begin for one in heard)
+    return [one for one in still if (one.end or context.logs_end) - one.begin > longest]
 
 
-def alone(context: DetectionContext) -> set[tuple[int, int]]:
+def no_quorum_absences(context: DetectionContext) -> set[tuple[int, int]]:
     """Name the absences of brokers whose controller had no majority: it could commit nothing.
 
     Each time it lets the broker in it waits for one session in vain and fences it, and half a
@@ -108,10 +112,10 @@ def alone(context: DetectionContext) -> set[tuple[int, int]]:
     heard of in between, and so is up for longer than its session.
     """
     found: set[tuple[int, int]] = set()
-    if not context.past.context.kraft:
+    if not context.history.context.kraft:
         return found
-    for broker in {one.broker for one in context.away}:
-        for run in _lone_runs(context, away_by(context, broker)):
+    for broker in {one.broker for one in context.absences}:
+        for run in _lone_runs(context, absences_of(context, broker)):
             found |= {(one.broker, one.begin) for one in run}
     return found
 
@@ -122,7 +126,7 @@ def _lone_runs(
     limits = context.limits["quorum-trouble"]
     if len(absences) < limits["lone"]:
         return
-    session, slack = session_of(context) * SECOND, limits["slack"]
+    session, slack = session_timeout(context) * SECOND, limits["slack"]
     run: list[Absence] = []
     for one in absences:
         length = None if one.end is None else one.end - one.begin
@@ -143,7 +147,7 @@ def _near(length: int | None, wanted: float, slack: float) -> bool:
     return length is not None and abs(length - wanted) <= slack * wanted
 
 
-def session_of(context: DetectionContext) -> float:
+def session_timeout(context: DetectionContext) -> float:
     """Read how long a broker's session lasts, in seconds."""
     named = pc.field("setting") == "broker.session.timeout.ms"
     rows = context.each("events", (pc.field("kind") == "setting_seen") & named, ["value"])
@@ -152,9 +156,9 @@ def session_of(context: DetectionContext) -> float:
     return told[0] / 1000 if told else _SESSION
 
 
-def registered(context: DetectionContext) -> dict[int, list[int]]:
+def registration_times(context: DetectionContext) -> dict[int, list[int]]:
     """Give when KRaft brokers registered: a process does so once, so each is a start."""
-    if not context.past.context.kraft or not context.away:
+    if not context.history.context.kraft or not context.absences:
         return {}
     found: dict[int, set[int]] = {}
     told = (pc.field("kind") == "broker_registered") & pc.field("telling").is_null()
@@ -164,7 +168,7 @@ def registered(context: DetectionContext) -> dict[int, list[int]]:
     return {broker: sorted(moments) for broker, moments in found.items()}
 
 
-def way_of(absence: Absence, starts: Sequence[int]) -> str:
+def departure_kind(absence: Absence, starts: Sequence[int]) -> str:
     """Say how a broker left: crash, pause or unknown; `starts` are its registrations."""
     if absence.kind == "crash":
         return "crash"

@@ -21,13 +21,13 @@ from forensics.lib.time_units import SECOND
 # Of the events of a burst so many of the first are kept, and so many different values of a column.
 _KEPT, _VALUES = 40, 1000
 # What evidence needs of an event.
-PLACE = ("ts", "node", "file", "line", "text", "rule")
+EVIDENCE_COLUMNS = ("ts", "node", "file", "line", "text", "rule")
 
 Subject = tuple[Any, ...]
 
 
 @dataclass
-class Burst:
+class EventSession:
     """Events of one subject that follow each other closely; times are corrected."""
 
     subject: Subject
@@ -37,7 +37,7 @@ class Burst:
     # the first events, with the columns that were asked for
     first: list[Row] = field(default_factory=list)
     # how often each value of the gathered columns was seen
-    seen: dict[str, Counter[Any]] = field(default_factory=dict)
+    value_counts: dict[str, Counter[Any]] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -46,28 +46,28 @@ class Burst:
 
     def values(self, column: str) -> list[Any]:
         """Give the values of a gathered column, sorted; null is none."""
-        return sorted(value for value in self.seen.get(column, ()) if value is not None)
+        return sorted(value for value in self.value_counts.get(column, ()) if value is not None)
 
     def _take(self, row: Row, gather: Sequence[str]) -> None:
         self.first.append(row)
         if len(self.first) > 4 * _KEPT:
             self.first = sorted(self.first, key=by_time)[:_KEPT]
         for column in gather:
-            seen = self.seen.setdefault(column, Counter())
+            seen = self.value_counts.setdefault(column, Counter())
             value = row[column]
             if value in seen or len(seen) < _VALUES:
                 seen[value] += 1
 
 
-def bursts(  # noqa: PLR0913, PLR0917
+def find_sessions(  # noqa: PLR0913, PLR0917
     context: DetectionContext,
     where: pc.Expression,
     by: Sequence[str],
     gap: float,
-    gather: Sequence[str] = (),
-    least: int = 1,
+    value_columns: Sequence[str] = (),
+    min_count: int = 1,
     keep: Callable[[Row], bool] | None = None,
-) -> list[Burst]:
+) -> list[EventSession]:
     """Find the bursts of each subject: events further apart than `gap` seconds are two bursts.
 
     `by` names the columns that make a subject, `gather` those whose values are wanted; bursts of
@@ -75,9 +75,9 @@ def bursts(  # noqa: PLR0913, PLR0917
     all those columns and may write one of them more plainly, play no part.
     """
     where = where & pc.field("ts").is_valid()
-    columns = list(dict.fromkeys([*PLACE, *by, *gather]))
+    columns = list(dict.fromkeys([*EVIDENCE_COLUMNS, *by, *value_columns]))
     few = list(dict.fromkeys(["node", "ts", *by])) if keep is None else columns
-    found = _spans(_read(context, where, few, keep), by, round(gap * SECOND), least)
+    found = _spans(_read(context, where, few, keep), by, round(gap * SECOND), min_count)
     if not found:
         return []
     begins = {who: [one.begin for one in mine] for who, mine in found.items()}
@@ -85,7 +85,7 @@ def bursts(  # noqa: PLR0913, PLR0917
         who = tuple(row[name] for name in by)
         at = bisect_right(begins.get(who, ()), row["at"]) - 1
         if at >= 0 and row["at"] <= found[who][at].end:
-            found[who][at]._take(row, gather)  # noqa: SLF001
+            found[who][at]._take(row, value_columns)  # noqa: SLF001
     every = [one for who in sorted(found, key=repr) for one in found[who]]
     for one in every:
         one.first = sorted(one.first, key=by_time)[:_KEPT]
@@ -104,15 +104,15 @@ def _read(
 
 def _spans(
     rows: Iterable[Row], by: Sequence[str], gap: int, least: int
-) -> dict[Subject, list[Burst]]:
+) -> dict[Subject, list[EventSession]]:
     """Read when each subject had events; within a stretch of `gap` they all belong together."""
-    told: dict[Subject, dict[int, Burst]] = {}
+    told: dict[Subject, dict[int, EventSession]] = {}
     for row in rows:
         who, at = tuple(row[name] for name in by), row["at"]
         stretches = told.setdefault(who, {})
         one = stretches.get(at // max(gap, 1))
         if one is None:
-            stretches[at // max(gap, 1)] = Burst(who, at, at, 1)
+            stretches[at // max(gap, 1)] = EventSession(who, at, at, 1)
         else:
             one.begin, one.end = min(at, one.begin), max(at, one.end)
             one.count += 1
@@ -122,8 +122,8 @@ def _spans(
     return {who: mine for who, mine in joined.items() if mine}
 
 
-def _join_by_gap(stretches: dict[int, Burst], gap: int) -> Iterator[Burst]:
-    before: Burst | None = None
+def _join_by_gap(stretches: dict[int, EventSession], gap: int) -> Iterator[EventSession]:
+    before: EventSession | None = None
     for at in sorted(stretches):
         one = stretches[at]
         if before is not None and one.begin - before.end <= gap:
@@ -138,20 +138,20 @@ def _join_by_gap(stretches: dict[int, Burst], gap: int) -> Iterator[Burst]:
 
 
 _KEPT = 40
-_COLUMNS = (*PLACE, "kind", "controller_epoch")
+_COLUMNS = (*EVIDENCE_COLUMNS, "kind", "controller_epoch")
 
 # Sorted moments at which it was over, by node; by the empty name, for all of them.
-Ends = Mapping[str, Sequence[int]]
+Recoveries = Mapping[str, Sequence[int]]
 
 
 @dataclass
-class Spell:
+class Outage:
     """One spell, from its first line on; corrected microseconds."""
 
     begin: int
-    last: int
+    last_seen: int
     # when it was over; null: nobody says
-    over: int | None = None
+    recovered_at: int | None = None
     kinds: Counter[str] = field(default_factory=Counter)
     nodes: set[str] = field(default_factory=set)
     epochs: tuple[int, int] | None = None
@@ -160,16 +160,16 @@ class Spell:
     @property
     def end(self) -> int:
         """When it ended, or was last told of."""
-        return self.last if self.over is None else self.over
+        return self.last_seen if self.recovered_at is None else self.recovered_at
 
     @property
     def seconds(self) -> float:
         """How long it took, at least."""
         return round((self.end - self.begin) / SECOND, 3)
 
-    def take(self, row: Row) -> None:
+    def add(self, row: Row) -> None:
         """Take one line."""
-        self.begin, self.last = min(self.begin, row["at"]), max(self.last, row["at"])
+        self.begin, self.last_seen = min(self.begin, row["at"]), max(self.last_seen, row["at"])
         self.kinds[row["kind"]] += 1
         self.nodes.add(row["node"] or "")
         epoch = row["controller_epoch"]
@@ -180,9 +180,9 @@ class Spell:
         if len(self.first) > 4 * _KEPT:
             self.first = sorted(self.first, key=by_time)[:_KEPT]
 
-    def join(self, other: Spell) -> None:
+    def merge(self, other: Outage) -> None:
         """Take what another part of the same spell holds."""
-        self.last = max(self.last, other.last)
+        self.last_seen = max(self.last_seen, other.last_seen)
         self.kinds += other.kinds
         self.nodes |= other.nodes
         known = [one for one in (self.epochs, other.epochs) if one]
@@ -191,14 +191,14 @@ class Spell:
         self.first = sorted([*self.first, *other.first], key=by_time)[:_KEPT]
 
 
-def spells(
+def find_outages(
     context: DetectionContext,
     kinds: Sequence[str],
-    ends: Callable[[], Ends],
+    recoveries: Callable[[], Recoveries],
     gap: float,
     *,
-    apart: bool = False,
-) -> list[Spell]:
+    per_node: bool = False,
+) -> list[Outage]:
     """Find the spells of some kinds of events: of all nodes together, or each node's apart.
 
     Lines more than `gap` seconds apart are of two spells, and so are those with an end between
@@ -206,38 +206,38 @@ def spells(
     """
     wide = max(1, round(gap * SECOND))
     where = pc.field("kind").isin(list(kinds)) & pc.field("ts").is_valid()
-    known: Ends | None = None
-    parts: dict[tuple[str, int, int], Spell] = {}
+    known: Recoveries | None = None
+    parts: dict[tuple[str, int, int], Outage] = {}
     for row in context.each("events", where, list(dict.fromkeys(_COLUMNS))):
-        known = ends() if known is None else known
-        who = (row["node"] or "") if apart else ""
+        known = recoveries() if known is None else known
+        who = (row["node"] or "") if per_node else ""
         key = who, bisect_left(known.get(who, ()), row["at"]), row["at"] // wide
-        parts.setdefault(key, Spell(row["at"], row["at"])).take(row)
+        parts.setdefault(key, Outage(row["at"], row["at"])).add(row)
     found = list(_join_until_recovery(parts, known or {}, wide))
     return sorted(found, key=lambda one: (one.begin, sorted(one.nodes)))
 
 
 def _join_until_recovery(
-    parts: Mapping[tuple[str, int, int], Spell], ends: Ends, gap: int
-) -> Iterator[Spell]:
+    parts: Mapping[tuple[str, int, int], Outage], ends: Recoveries, gap: int
+) -> Iterator[Outage]:
     """Join the parts of one spell, and say when it was over.
 
     An end that is told much later says nothing of when it came.
     """
-    last: tuple[tuple[str, int], Spell] | None = None
+    last: tuple[tuple[str, int], Outage] | None = None
     for (who, index, _), part in [*sorted(parts.items(), key=lambda one: one[0]), _NONE]:
-        if last is not None and last[0] == (who, index) and part.begin - last[1].last <= gap:
-            last[1].join(part)
+        if last is not None and last[0] == (who, index) and part.begin - last[1].last_seen <= gap:
+            last[1].merge(part)
             continue
         if last is not None:
             (name, at), spell = last
             moments = ends.get(name, ())
             after = moments[at] if at < len(moments) else None
-            if after is not None and after - spell.last <= gap:
-                spell.over = after
+            if after is not None and after - spell.last_seen <= gap:
+                spell.recovered_at = after
             spell.first = sorted(spell.first, key=by_time)[:_KEPT]
             yield spell
         last = (who, index), part
 
 
-_NONE = (("", -1, 0), Spell(0, 0))
+_NONE = (("", -1, 0), Outage(0, 0))

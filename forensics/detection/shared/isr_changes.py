@@ -29,8 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.detection.context import DetectionContext, Row, by_time, name_of
-from forensics.detection.shared.event_sessions import Burst, bursts
+from forensics.detection.context import DetectionContext, Row, by_time, partition_name
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
 from forensics.schemas import scanned
@@ -47,7 +47,7 @@ Subject = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class IsrShrink:
     """One line by which a leader drops followers from the ISR of one partition."""
 
     at: int
@@ -55,14 +55,14 @@ class Drop:
     replicas: Sequence[int]
     partition: str
     # how many records the last of them was behind, where the line says so
-    gap: int | None
+    lag: int | None
     # whether one of those concerned hung or died around that moment
     excused: bool
     row: Row
 
 
 @dataclass
-class Run:
+class ShrinkRun:
     """Drops of one subject that follow each other closely; times are corrected."""
 
     subject: Subject
@@ -73,25 +73,25 @@ class Run:
     pairs: Counter[tuple[int, int]] = field(default_factory=Counter)
     partitions: Counter[str] = field(default_factory=Counter)
     # in how many drops the followers had all records, and the most that one was behind
-    level: int = 0
-    widest: int | None = None
+    caught_up: int = 0
+    max_lag: int | None = None
     excused: int = 0
     first: list[Row] = field(default_factory=list)
 
-    def take(self, drop: Drop) -> None:
+    def add(self, drop: IsrShrink) -> None:
         """Take one of the drops of the run."""
         self.pairs.update((drop.leader, replica) for replica in drop.replicas)
         if drop.partition in self.partitions or len(self.partitions) < _NAMES:
             self.partitions[drop.partition] += 1
-        if drop.gap is not None:
-            self.level += drop.gap == 0
-            self.widest = max(drop.gap, self.widest or 0)
+        if drop.lag is not None:
+            self.caught_up += drop.lag == 0
+            self.max_lag = max(drop.lag, self.max_lag or 0)
         self.excused += drop.excused
         self.first.append(drop.row)
         if len(self.first) > 4 * _KEPT:
             self.first = sorted(self.first, key=by_time)[:_KEPT]
 
-    def blamed(self) -> tuple[list[int], list[int]]:
+    def blame(self) -> tuple[list[int], list[int]]:
         """Name the followers that were slow, and the leaders that nobody could read from.
 
         Many leaders that drop one follower speak of that follower; one leader that drops many
@@ -104,26 +104,26 @@ class Run:
         return sorted(slow), sorted(cut_off)
 
 
-def runs(
+def find_shrink_runs(
     context: DetectionContext,
-    of: Callable[[Drop], Iterable[Subject]],
+    subjects_of: Callable[[IsrShrink], Iterable[Subject]],
     gap: float,
-    least: int,
+    min_count: int,
     near: float,
-) -> list[Run]:
+) -> list[ShrinkRun]:
     """Group the drops of each subject that are no further than `gap` seconds apart.
 
     Left out is who was on its way down or up on purpose, within `near` seconds, and what a leader
     says that is none. A drop of one that went in another way is excused: that is told elsewhere.
     """
     reasons = _Reasons(context, round(near * SECOND))
-    found = _spans(context, of, round(gap * SECOND), least, reasons)
+    found = _spans(context, subjects_of, round(gap * SECOND), min_count, reasons)
     begins = {who: [one.begin for one in mine] for who, mine in found.items()}
     for drop in _drops(context, reasons) if found else ():
-        for who in of(drop):
+        for who in subjects_of(drop):
             at = bisect_right(begins.get(who, ()), drop.at) - 1
             if at >= 0 and drop.at <= found[who][at].end:
-                found[who][at].take(drop)
+                found[who][at].add(drop)
     every = [one for mine in found.values() for one in mine]
     for one in every:
         one.first = sorted(one.first, key=by_time)[:_KEPT]
@@ -140,9 +140,9 @@ class _Reasons:
     def __init__(self, context: DetectionContext, reach: int) -> None:
         self._reach = reach
         # A leader that is refused again and again leads in its own eyes only.
-        self.void = looping(context)
+        self.void = rejected_leaders(context)
         self._away: dict[int, list[Absence]] = {}
-        for one in context.away:
+        for one in context.absences:
             self._away.setdefault(one.broker, []).append(one)
 
     def of(self, broker: int, moment: int) -> set[str]:
@@ -155,7 +155,7 @@ class _Reasons:
         }
 
 
-def _drops(context: DetectionContext, reasons: _Reasons) -> Iterator[Drop]:
+def _drops(context: DetectionContext, reasons: _Reasons) -> Iterator[IsrShrink]:
     """Read every drop that no planned stop or start explains."""
     shorter = pc.list_value_length(pc.field("isr")) < pc.list_value_length(pc.field("previous_isr"))
     where = (pc.field("kind") == "isr_proposed") & shorter & pc.field("ts").is_valid()
@@ -169,9 +169,11 @@ def _drops(context: DetectionContext, reasons: _Reasons) -> Iterator[Drop]:
         }
         left = {who: why for who, why in dropped.items() if "controlled" not in why}
         why = reasons.of(leader, at)
-        if left and "controlled" not in why and (leader, name_of(row)) not in reasons.void:
+        if left and "controlled" not in why and (leader, partition_name(row)) not in reasons.void:
             excused = bool(why) or all(left.values())
-            yield Drop(at, leader, list(left), name_of(row), _gap(row, left), excused, row)
+            yield IsrShrink(
+                at, leader, list(left), partition_name(row), _gap(row, left), excused, row
+            )
 
 
 def _gap(row: Row, replicas: Iterable[int]) -> int | None:
@@ -183,19 +185,19 @@ def _gap(row: Row, replicas: Iterable[int]) -> int | None:
 
 def _spans(
     context: DetectionContext,
-    of: Callable[[Drop], Iterable[Subject]],
+    of: Callable[[IsrShrink], Iterable[Subject]],
     gap: int,
     least: int,
     reasons: _Reasons,
-) -> dict[Subject, list[Run]]:
+) -> dict[Subject, list[ShrinkRun]]:
     """Read when each subject had drops; within a stretch of `gap` they all belong together."""
-    told: dict[Subject, dict[int, Run]] = {}
+    told: dict[Subject, dict[int, ShrinkRun]] = {}
     for drop in _drops(context, reasons):
         for who in of(drop):
             stretches = told.setdefault(who, {})
             one = stretches.get(drop.at // max(gap, 1))
             if one is None:
-                stretches[drop.at // max(gap, 1)] = Run(who, drop.at, drop.at, 1)
+                stretches[drop.at // max(gap, 1)] = ShrinkRun(who, drop.at, drop.at, 1)
             else:
                 one.begin, one.end = min(drop.at, one.begin), max(drop.at, one.end)
                 one.count += 1
@@ -203,8 +205,8 @@ def _spans(
     return {who: mine for who, mine in joined.items() if mine}
 
 
-def _joined(stretches: dict[int, Run], gap: int) -> list[Run]:
-    found: list[Run] = []
+def _joined(stretches: dict[int, ShrinkRun], gap: int) -> list[ShrinkRun]:
+    found: list[ShrinkRun] = []
     for at in sorted(stretches):
         one = stretches[at]
         if found and one.begin - found[-1].end <= gap:
@@ -228,17 +230,19 @@ _RECOVERY_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Growth:
+class IsrRecovery:
     """What became of the ISRs of some partitions after a run of drops."""
 
     # how often one of them grew, from the first drop to the moment when all that came back were
     expands: int
-    back: int
+    recovered_at: int
     # the partitions that are short of a replica to the very end
-    short: Sequence[str]
+    still_short: Sequence[str]
 
 
-def growth(context: DetectionContext, partitions: Collection[str], begin: int, end: int) -> Growth:
+def find_recovery(
+    context: DetectionContext, partitions: Collection[str], begin: int, end: int
+) -> IsrRecovery:
     """Follow the ISRs of some partitions from the begin of a run, to when they are whole."""
     moments: list[int] = []
     short: list[str] = []
@@ -259,8 +263,8 @@ def growth(context: DetectionContext, partitions: Collection[str], begin: int, e
             back = max(back, first["started_at"] or 0)
         elif first is None and known[-1]["ended"] == "open" and known[-1]["leader"] != -1:
             # A cluster that is shut down leaves its partitions without a leader.
-            short.append(name_of(known[-1]))
-    return Growth(sum(one <= back for one in moments), back, sorted(short))
+            short.append(partition_name(known[-1]))
+    return IsrRecovery(sum(one <= back for one in moments), back, sorted(short))
 
 
 def _wanted(known: Sequence[Row]) -> tuple[set[int], bool]:
@@ -292,37 +296,37 @@ def _each_partition(
     chosen = (
         row
         for row in context.each("isr", where, _RECOVERY_COLUMNS)
-        if _holds(row, begin) and name_of(row) in partitions
+        if _holds(row, begin) and partition_name(row) in partitions
     )
-    for _, rows in groupby(chosen, name_of):
+    for _, rows in groupby(chosen, partition_name):
         yield list(rows)
 
 
 _LIMITS = "metadata-version-loop"
 
 
-def loops(context: DetectionContext) -> Mapping[int, list[Burst]]:
+def find_rejection_loops(context: DetectionContext) -> Mapping[int, list[EventSession]]:
     """Give, for each broker, the loops of its partitions (topic, partition, broker)."""
     limits = context.limits[_LIMITS]
     where = (pc.field("kind") == "isr_rejected") & pc.field("broker").is_valid()
     where &= pc.field("topic").is_valid() & pc.field("partition").is_valid()
-    found: dict[int, list[Burst]] = {}
+    found: dict[int, list[EventSession]] = {}
     subject = ["topic", "partition", "broker"]
-    for one in bursts(
+    for one in find_sessions(
         context, where, subject, limits["gap"], ["partition_epoch"], limits["repeats"]
     ):
         # A leader that is refused once, learns of it and asks with the new version is well.
-        same = max(one.seen["partition_epoch"].values(), default=0)
+        same = max(one.value_counts["partition_epoch"].values(), default=0)
         if one.seconds > limits["lasting"] and same >= limits["repeats"]:
             found.setdefault(one.subject[2], []).append(one)
     return found
 
 
-def looping(context: DetectionContext) -> frozenset[tuple[int, str]]:
+def rejected_leaders(context: DetectionContext) -> frozenset[tuple[int, str]]:
     """Name the brokers and partitions whose words on the ISR are void."""
     return frozenset(
         (broker, f"{topic}-{partition}")
-        for broker, mine in loops(context).items()
+        for broker, mine in find_rejection_loops(context).items()
         for topic, partition, _ in (one.subject for one in mine)
     )
 
@@ -343,8 +347,8 @@ class Dropouts:
     # second, leader and the number of partitions: numbers side by side, since there may be millions
     parts: list[npt.NDArray[np.int64]] = field(default_factory=list)
     # topic, partition and how often; only those it left often enough
-    again: dict[tuple[str, int], int] = field(default_factory=dict)
-    more: int = 0
+    repeated: dict[tuple[str, int], int] = field(default_factory=dict)
+    more_repeated: int = 0
 
     @property
     def drops(self) -> Counter[tuple[int, int]]:
@@ -356,7 +360,7 @@ class Dropouts:
         return found
 
 
-def dropouts(context: DetectionContext, least: int) -> dict[int, Dropouts]:
+def find_dropouts(context: DetectionContext, min_count: int) -> dict[int, Dropouts]:
     """Find the brokers that left the ISR of one and the same partition `least` times or more."""
     folder = context.tables / "isr"
     found: dict[int, Dropouts] = {}
@@ -366,9 +370,9 @@ def dropouts(context: DetectionContext, least: int) -> dict[int, Dropouts]:
     for rows in _rows(ds.dataset(folder, format="parquet")):
         left = _left(rows)
         _count(found, left)
-        _repeated(found, often, left, least)
+        _repeated(found, often, left, min_count)
         _forget(often, rows)
-    return {broker: one for broker, one in sorted(found.items()) if one.again}
+    return {broker: one for broker, one in sorted(found.items()) if one.repeated}
 
 
 def _rows(data: ds.Dataset) -> Iterator[pa.Table]:
@@ -435,10 +439,10 @@ def _repeated(
         if often[key] < least:
             continue
         one = found[row["broker"]]
-        if len(one.again) < _NAMED or key[1:] in one.again:
-            one.again[key[1:]] = often[key]
+        if len(one.repeated) < _NAMED or key[1:] in one.repeated:
+            one.repeated[key[1:]] = often[key]
         else:
-            one.more += 1
+            one.more_repeated += 1
 
 
 def _forget(often: Counter[tuple[int, str, int]], rows: pa.Table) -> None:

@@ -23,12 +23,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, name_of
+from forensics.detection.context import DetectionContext, Row, partition_name
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 
-def reigns_of(
+def read_leader_epochs(
     context: DetectionContext, partitions: Collection[str], columns: Sequence[str] = ()
 ) -> Iterator[Row]:
     """Read the leader epochs of some partitions; `columns` beside leader, begin and end."""
@@ -39,7 +39,7 @@ def reigns_of(
     where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
     always = ["topic", "partition", "leader", "started_at", "ended_at"]
     for row in context.each("leadership", where, list(dict.fromkeys([*always, *columns]))):
-        if name_of(row) in partitions:
+        if partition_name(row) in partitions:
             yield row
 
 
@@ -56,25 +56,25 @@ _FIRST = "initial"
 
 
 @dataclass(frozen=True)
-class Move:
+class LeaderMove:
     """One move: what came of it, and the stroke that it belongs to."""
 
     start: int
-    stroke: int
+    group: int
     # how the stroke began, and how this very leader was elected
     election: str
-    own: str
+    own_election: str
     previous: int | None
     # from when on there was a leader again; null: these logs do not see one
-    settled: int | None
+    settled_at: int | None
 
     @property
-    def created(self) -> bool:
+    def is_first(self) -> bool:
         """Whether this was the first leader of a new partition."""
-        return self.own == _FIRST
+        return self.own_election == _FIRST
 
 
-class Moved:
+class LeaderMoveIndex:
     """The moves of some partitions within a time, each in order."""
 
     def __init__(
@@ -90,9 +90,9 @@ class Moved:
         self._bounds = np.searchsorted(self._code, np.arange(len(self._codes) + 1)).tolist()
         self._starts = array("q", self._start.tobytes())
 
-    def behind(
+    def last_before(
         self, key: Key, at: int, late: int, ahead: int, fresh: int | None = None
-    ) -> Move | None:
+    ) -> LeaderMove | None:
         """Give the last move before a moment, if not by more than `late`, or one about to come.
 
         A client may hear of a move a little before anybody has logged it: `ahead`. That one counts
@@ -110,11 +110,11 @@ class Moved:
             return self._move(after, high)
         return self._move(after - 1, high) if since <= late else None
 
-    def _move(self, row: int, high: int) -> Move:
+    def _move(self, row: int, high: int) -> LeaderMove:
         anchor = int(self._anchor[row])
         settled = next((at for at in range(row, high) if self._leader[at] >= 0), None)
         previous = int(self._previous[anchor])
-        return Move(
+        return LeaderMove(
             self._starts[row],
             int(self._stroke[row]),
             self._elections[int(self._election[anchor])],
@@ -230,14 +230,14 @@ LeaderAndEpoch = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Shift:
+class PlannedMove:
     """Leaders moved on purpose, all in one stroke."""
 
     election: str
     begin: int
     end: int
     moves: frozenset[LeaderAndEpoch]
-    place: Row | None
+    line: Row | None
 
     @property
     def partitions(self) -> frozenset[str]:
@@ -258,23 +258,23 @@ class Shift:
 
 
 @dataclass
-class Shifts:
+class MoveHistory:
     """What was read of the moves, and questions to it."""
 
-    planned: Sequence[Shift] = ()
+    planned: Sequence[PlannedMove] = ()
     # when the leader of each partition moved, and each broker's losses, all in order
     _starts: dict[str, list[int]] = field(default_factory=dict)
     _left: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     _back: dict[tuple[str, int], Row] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, context: DetectionContext, findings: Sequence[Finding]) -> Shifts:
+    def read(cls, context: DetectionContext, findings: Sequence[Finding]) -> MoveHistory:
         """Read the moves of the partitions that findings are about, in one pass."""
         found = cls()
         planned: dict[str, list[Row]] = {}
         moves: dict[str, list[tuple[int, int]]] = {}
         for row in islice(_rows(context, findings), _ROWS):
-            name, start = name_of(row), row["started_at"]
+            name, start = partition_name(row), row["started_at"]
             before = row["previous_leader"]
             if row["election"] in _PLANNED:
                 planned.setdefault(row["election"], []).append(row)
@@ -296,14 +296,14 @@ class Shifts:
         found.planned = [_shift(rows, told) for rows in strokes]
         return found
 
-    def moved(self, broker: int, begin: int, end: int) -> frozenset[LeaderAndEpoch]:
+    def away_from(self, broker: int, begin: int, end: int) -> frozenset[LeaderAndEpoch]:
         """Give the moves away from a broker while it was gone."""
         lost = self._left.get(broker, ())
         first = bisect_left(lost, (begin - _BLUR, ""))
         last = bisect_left(lost, (end + _BLUR + 1, ""))
         return frozenset((name, at) for at, name in lost[first:last])
 
-    def behind(self, partitions: Collection[str], moment: int) -> frozenset[LeaderAndEpoch]:
+    def last_before(self, partitions: Collection[str], moment: int) -> frozenset[LeaderAndEpoch]:
         """Give the last move of each partition before a moment, or just about then."""
         found = set()
         for name in partitions:
@@ -312,7 +312,7 @@ class Shifts:
                 found.add((name, starts[last - 1]))
         return frozenset(found)
 
-    def regained(self, partitions: Collection[str], moment: int) -> Row | None:
+    def recovery_line(self, partitions: Collection[str], moment: int) -> Row | None:
         """Find the line by which the last of some partitions got a leader again."""
         found = (self._back.get((name, moment)) for name in sorted(partitions))
         return next((one for one in found if one is not None), None)
@@ -360,7 +360,7 @@ def _rows(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[Ro
 
 def _strokes(rows: Sequence[Row]) -> list[list[Row]]:
     groups: list[list[Row]] = []
-    for row in sorted(rows, key=lambda one: (one["started_at"], name_of(one))):
+    for row in sorted(rows, key=lambda one: (one["started_at"], partition_name(one))):
         if groups and row["started_at"] - groups[-1][-1]["started_at"] <= _STROKE:
             groups[-1].append(row)
         else:
@@ -368,12 +368,12 @@ def _strokes(rows: Sequence[Row]) -> list[list[Row]]:
     return groups
 
 
-def _shift(rows: Sequence[Row], told: dict[LeaderAndEpoch, Row]) -> Shift:
-    return Shift(
+def _shift(rows: Sequence[Row], told: dict[LeaderAndEpoch, Row]) -> PlannedMove:
+    return PlannedMove(
         rows[0]["election"],
         rows[0]["started_at"],
         rows[-1]["started_at"],
-        frozenset((name_of(row), row["started_at"]) for row in rows),
+        frozenset((partition_name(row), row["started_at"]) for row in rows),
         told.get(_move(rows[0])),
     )
 
@@ -393,9 +393,9 @@ def _told(context: DetectionContext, rows: Sequence[Row]) -> dict[LeaderAndEpoch
         if row["evidence"] and _move(row) in wanted
     }
     named = ({"file": file, "line": line} for file, line in lines.values())
-    found = {(one["file"], one["line"]): one for one in context.places(named) if "at" in one}
+    found = {(one["file"], one["line"]): one for one in context.read_lines(named) if "at" in one}
     return {move: found[line] for move, line in lines.items() if line in found}
 
 
 def _move(row: Row) -> LeaderAndEpoch:
-    return name_of(row), row["started_at"]
+    return partition_name(row), row["started_at"]

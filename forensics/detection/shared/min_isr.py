@@ -19,23 +19,23 @@ _WANTED = re.compile(r"min\.isr requirement of (\d{1,4})")
 
 
 @dataclass(frozen=True)
-class Minimums:
+class MinIsr:
     """What is known of min.insync.replicas; null where nothing is."""
 
     topics: Mapping[str, int]
     default: int | None
 
-    def of(self, topic: str) -> int | None:
+    def for_topic(self, topic: str) -> int | None:
         """Give the minimum of a topic."""
         return self.topics.get(topic, self.default)
 
     @property
-    def most(self) -> int:
+    def largest(self) -> int:
         """The largest of all: a larger ISR is below none."""
         return max([*self.topics.values(), self.default or 0])
 
 
-def minimums(context: DetectionContext) -> Minimums:
+def find_min_isr(context: DetectionContext) -> MinIsr:
     """Read the settings of brokers and topics, and what refusals say."""
     topics = {row["topic"]: int(row["value"]) for row in _refusals(context)}
     started: Counter[int] = Counter()
@@ -49,7 +49,7 @@ def minimums(context: DetectionContext) -> Minimums:
             changed = row["value"]
     # Brokers of one cluster should agree; if not, what most of them say holds for most.
     agreed = max(started, key=lambda value: (started[value], -value), default=None)
-    return Minimums(topics, changed if changed is not None else agreed)
+    return MinIsr(topics, changed if changed is not None else agreed)
 
 
 def _settings(context: DetectionContext) -> Iterator[Row]:

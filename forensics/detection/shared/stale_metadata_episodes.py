@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time, name_of
-from forensics.detection.shared.leader_moves import Key, Move, Moved
+from forensics.detection.context import DetectionContext, Row, by_time, partition_name
+from forensics.detection.shared.leader_moves import Key, LeaderMove, LeaderMoveIndex
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
 
@@ -25,7 +25,7 @@ _UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 @dataclass(frozen=True)
-class Reach:
+class EpisodeLimits:
     """How far things may lie apart and still belong together, in seconds."""
 
     # errors behind which no move is seen, of one episode
@@ -53,50 +53,50 @@ class Episode:
     errors: int = 0
     topics: set[str] = field(default_factory=set)
     partitions: set[str] = field(default_factory=set)
-    names: Counter[str] = field(default_factory=Counter)
+    error_counts: Counter[str] = field(default_factory=Counter)
     first: list[Row] = field(default_factory=list)
     # the first moves as (partition, moment), how any of them came about, the last new leader
     moves: set[tuple[Key, int]] = field(default_factory=set)
     elections: set[tuple[str, int | None]] = field(default_factory=set)
-    settled: int | None = None
+    settled_at: int | None = None
     # errors that came while the partition had no leader at all
     leaderless: int = 0
     # when a topic was created whose partitions it is about
-    created: int | None = None
+    created_at: int | None = None
     # a broker's absence, where the errors do not say which topic they are about
-    away: Absence | None = None
+    absence: Absence | None = None
 
     @property
     def seconds(self) -> float:
         """How long it lasted."""
         return round((self.end - self.begin) / SECOND, 1)
 
-    def take(self, row: Row, move: Move | None, key: Key) -> None:
+    def add(self, row: Row, move: LeaderMove | None, key: Key) -> None:
         """Take one of the errors that the episode consists of."""
         self.begin, self.end = min(self.begin, row["at"]), max(self.end, row["at"])
         self.errors += 1
-        self.names[row["error"]] += 1
+        self.error_counts[row["error"]] += 1
         if row["topic"]:
             self.topics.add(row["topic"])
         if row["topic"] and row["partition"] is not None:
-            self.partitions.add(name_of(row))
+            self.partitions.add(partition_name(row))
         self.first.append(row)
         self.trim(4)
         if move is not None:
             self._follow(row, move, key)
 
-    def _follow(self, row: Row, move: Move, key: Key) -> None:
-        if move.created:
-            self.created = max(move.start, self.created or move.start)
+    def _follow(self, row: Row, move: LeaderMove, key: Key) -> None:
+        if move.is_first:
+            self.created_at = max(move.start, self.created_at or move.start)
         else:
-            self.elections |= {(move.election, move.previous), (move.own, move.previous)}
+            self.elections |= {(move.election, move.previous), (move.own_election, move.previous)}
         self.moves.add((key, move.start))
-        if move.settled is None or row["at"] < move.settled:
+        if move.settled_at is None or row["at"] < move.settled_at:
             self.leaderless += 1
-        if move.settled is not None:
-            self.settled = max(move.settled, self.settled or move.settled)
+        if move.settled_at is not None:
+            self.settled_at = max(move.settled_at, self.settled_at or move.settled_at)
 
-    def join(self, other: Episode) -> None:
+    def merge(self, other: Episode) -> None:
         """Take in all of another episode of the same client."""
         self.begin, self.end = min(self.begin, other.begin), max(self.end, other.end)
         self.errors += other.errors
@@ -104,11 +104,11 @@ class Episode:
         self.topics |= other.topics
         self.partitions |= other.partitions
         self.elections |= other.elections
-        self.names += other.names
+        self.error_counts += other.error_counts
         self.first += other.first
         self.moves |= other.moves
-        self.settled = _latest(self.settled, other.settled)
-        self.created = _latest(self.created, other.created)
+        self.settled_at = _latest(self.settled_at, other.settled_at)
+        self.created_at = _latest(self.created_at, other.created_at)
         self.trim(4)
 
     def trim(self, slack: int = 1) -> None:
@@ -124,29 +124,33 @@ _Who = tuple[str, str]
 _Place = tuple[_Who, int | None, int]
 
 
-def episodes(context: DetectionContext, errors: Sequence[str], reach: Reach) -> list[Episode]:
+def find_episodes(
+    context: DetectionContext, errors: Sequence[str], limits: EpisodeLimits
+) -> list[Episode]:
     """Find the episodes of every client, in the order of time."""
     where = (pc.field("kind") == "client_error") & pc.field("error").isin(errors)
     where &= pc.field("ts").is_valid()
-    moved = _moved(context, where, reach)
+    moved = _moved(context, where, limits)
     if moved is None:
         return []
     found: dict[_Place, Episode] = {}
     for row in context.each("events", where, _COLUMNS):
         key = (row["topic"] or "", row["partition"])
-        move, away = _behind(context, row, key, moved, reach)
-        place = _place(row, move, away, reach)
+        move, away = _behind(context, row, key, moved, limits)
+        place = _place(row, move, away, limits)
         if place not in found:
-            found[place] = Episode(*place[0], row["at"], row["at"], away=away)
-        found[place].take(row, move, key)
-    every = list(_joined(found, round(reach.gap * SECOND)))
+            found[place] = Episode(*place[0], row["at"], row["at"], absence=away)
+        found[place].add(row, move, key)
+    every = list(_joined(found, round(limits.gap * SECOND)))
     for one in every:
         one.first.sort(key=by_time)
         one.trim()
     return sorted(every, key=lambda one: (one.begin, one.node, one.client, one.end))
 
 
-def _moved(context: DetectionContext, where: pc.Expression, reach: Reach) -> Moved | None:
+def _moved(
+    context: DetectionContext, where: pc.Expression, reach: EpisodeLimits
+) -> LeaderMoveIndex | None:
     """Read the moves of all partitions that errors are about, as far as they may lie behind."""
     keys: set[Key] = set()
     low = high = None
@@ -157,24 +161,24 @@ def _moved(context: DetectionContext, where: pc.Expression, reach: Reach) -> Mov
     if low is None or high is None:
         return None
     span = low - round(reach.late * SECOND), high + round(reach.late * SECOND)
-    return Moved(context, keys, span, round(reach.stroke * SECOND))
+    return LeaderMoveIndex(context, keys, span, round(reach.stroke * SECOND))
 
 
 def _behind(
-    context: DetectionContext, row: Row, key: Key, moved: Moved, reach: Reach
-) -> tuple[Move | None, Absence | None]:
+    context: DetectionContext, row: Row, key: Key, moved: LeaderMoveIndex, reach: EpisodeLimits
+) -> tuple[LeaderMove | None, Absence | None]:
     """Give what lies behind an error: a move, or a broker that was away."""
     at, ahead = row["at"], round(reach.ahead * SECOND)
     if row["topic"]:
         late, fresh = round(reach.late * SECOND), round(reach.fresh * SECOND)
-        move = moved.behind(key, at, late, ahead, fresh)
-        if move is None or (move.created and at - move.start > round(reach.near * SECOND)):
+        move = moved.last_before(key, at, late, ahead, fresh)
+        if move is None or (move.is_first and at - move.start > round(reach.near * SECOND)):
             return None, None
         # Only that a topic is new explains that nobody knows it.
         whole = row["partition"] is None and row["error"] == _UNKNOWN_TOPIC
-        return (None if whole and not move.created else move), None
+        return (None if whole and not move.is_first else move), None
     near = round(reach.near * SECOND)
-    gone = [a for a in context.away if a.begin - ahead <= at <= _end(a) + near]
+    gone = [a for a in context.absences if a.begin - ahead <= at <= _end(a) + near]
     return None, max(gone, key=lambda one: one.begin, default=None)
 
 
@@ -182,10 +186,10 @@ def _end(absence: Absence) -> int:
     return absence.begin if absence.end is None else absence.end
 
 
-def _place(row: Row, move: Move | None, away: Absence | None, reach: Reach) -> _Place:
+def _place(row: Row, move: LeaderMove | None, away: Absence | None, reach: EpisodeLimits) -> _Place:
     who = row["node"] or "", row["client"] or row["node"] or "unknown"
-    if move is not None and not move.created:
-        return who, move.stroke, 0
+    if move is not None and not move.is_first:
+        return who, move.group, 0
     if away is not None:
         # Absences are told apart from strokes by their sign.
         return who, -1 - away.begin, 0
@@ -200,7 +204,7 @@ def _joined(found: Mapping[_Place, Episode], gap: int) -> Iterator[Episode]:
     for _, one in sorted(loose, key=lambda pair: (pair[0][0], pair[1].begin)):
         same = before is not None and (before.node, before.client) == (one.node, one.client)
         if before is not None and same and one.begin - before.end <= gap:
-            before.join(one)
+            before.merge(one)
             continue
         if before is not None:
             yield before

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from forensics.detection.shared.min_isr import Minimums
+from forensics.detection.shared.min_isr import MinIsr
 from forensics.lib.formatting import count, lasting
 from forensics.report import plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure, render_legend, table, tag
@@ -137,7 +137,7 @@ LISTED = 100
 
 
 def render(
-    run: RunOutput, grid: Grid, floor: Minimums, view: tuple[int, int], holes: plotly_sheet.Holes
+    run: RunOutput, grid: Grid, floor: MinIsr, view: tuple[int, int], holes: plotly_sheet.Holes
 ) -> Markup | None:
     """Draw the deficit of the ISRs, if any ISR is known."""
     if not (grid.missing != time_bins.NOT_KNOWN).any():
@@ -152,7 +152,7 @@ def render(
     )
 
 
-def _says(grid: Grid, floor: Minimums) -> str:
+def _says(grid: Grid, floor: MinIsr) -> str:
     known = grid.missing != time_bins.NOT_KNOWN
     short = known & (grid.missing > 0)
     under = known & (grid.missing >= time_bins.BELOW_MIN_ISR)
@@ -164,7 +164,7 @@ def _says(grid: Grid, floor: Minimums) -> str:
         spans = np.diff(grid.edges)
         longest = int((short * spans).sum(axis=1).max())
         says += f"in one of them for up to {lasting(longest)}"
-    if not floor.most:
+    if not floor.largest:
         return f"{says}. min.insync.replicas is not in these logs."
     below = count(int(under.any(axis=1).sum()), "row") if under.any() else "no row"
     return f"{says}; {below} fell below min.insync.replicas."

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.causality.chains import chains
-from forensics.detection.causality.links import MOVE, SCOPES, mechanisms, sources_of
+from forensics.detection.causality.chains import build_chains
+from forensics.detection.causality.links import MOVE, SCOPES, allowed_sources, load_mechanisms
 from forensics.detection.detectors import detectors
-from forensics.detection.runner import ask
+from forensics.detection.runner import run_detectors
 from forensics.history.clocks.model import ClockModel, Clocks, ClockSegment
 from forensics.history.nodes.broker_states import Absence
 from forensics.run_output.findings import SEVERITIES, Finding, PartitionLoss
@@ -78,7 +78,7 @@ def tied(
 ) -> list[Chain]:
     files = [logs(node, 10_000, role="broker") for node in NODES]
     built = case(folder, files=files, away=away, clocks=known or clocks(), **more)
-    return chains(built, findings)
+    return build_chains(built, findings)
 
 
 def links(chain: Chain, role: str) -> list[dict[str, Any]]:
@@ -300,14 +300,14 @@ def test_the_order_of_findings_plays_no_part(tmp_path: Path) -> None:
 
 
 def test_mechanisms_are_written_as_they_must_be() -> None:
-    for one in mechanisms():
-        assert one.says.endswith("."), one.says
-        assert set(one.scopes) <= set(SCOPES), one.says
-        assert one.sources, one.says
-        assert one.targets, one.says
-        assert "cause" not in one.says.lower()
+    for one in load_mechanisms():
+        assert one.description.endswith("."), one.description
+        assert set(one.scopes) <= set(SCOPES), one.description
+        assert one.sources, one.description
+        assert one.targets, one.description
+        assert "cause" not in one.description.lower()
     names = {one.name for one in detectors()} | {MOVE}
-    assert names & {name for one in mechanisms() for name in one.sources | one.targets}
+    assert names & {name for one in load_mechanisms() for name in one.sources | one.targets}
 
 
 def test_every_cause_that_a_detector_may_name_is_known() -> None:
@@ -316,8 +316,8 @@ def test_every_cause_that_a_detector_may_name_is_known() -> None:
         "controller_change", "unclean_election", "none_seen",
     )  # fmt: skip
 
-    assert all(sources_of(name) is not None for name in named)
-    assert sources_of(None) is None
+    assert all(allowed_sources(name) is not None for name in named)
+    assert allowed_sources(None) is None
 
 
 @pytest.fixture(scope="module", params=["430-unclean", "391-rolling"])
@@ -326,7 +326,7 @@ def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     out = tmp_path_factory.mktemp(request.param)
     known = tried([str(next(folder.glob("logs*")))], out).case()
     truth = json.loads((folder / "truth" / "run.json").read_text("utf-8"))
-    return request.param, ask(known, detectors()), truth
+    return request.param, run_detectors(known, detectors()), truth
 
 
 def test_the_chains_of_recordings_tell_what_was_done(

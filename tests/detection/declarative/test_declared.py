@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.declarative.interpreter import detector
-from forensics.detection.declarative.spec import Declared, load
-from forensics.detection.registry import everyone, find, shipped_declared
+from forensics.detection.declarative.interpreter import make_detector
+from forensics.detection.declarative.spec import DeclaredDetector, load_declaration
+from forensics.detection.registry import all_detectors, detect, load_shipped_declarations
 from forensics.detection.thresholds import load_limits
 from forensics.errors import RuleError
 from forensics.events.packs import open_pack
@@ -40,12 +40,12 @@ LOST = HEAD + (
 )
 
 
-def rule(text: str) -> Declared:
-    return load(Page("mine.yaml", text.encode()))
+def rule(text: str) -> DeclaredDetector:
+    return load_declaration(Page("mine.yaml", text.encode()))
 
 
 def found(text: str, one: DetectionContext) -> list[Finding]:
-    return list(detector(rule(text)).find(one))
+    return list(make_detector(rule(text)).find(one))
 
 
 def pauses(*seconds: float, broker: int = 1) -> list[dict[str, Any]]:
@@ -147,8 +147,8 @@ def test_faults_name_file_and_line(change: Mapping[str, str], says: str) -> None
     assert says in str(error.value)
 
 
-@pytest.mark.parametrize("one", shipped_declared(), ids=lambda one: one.id)
-def test_shipped_ones_hold_and_every_number_of_theirs_matters(one: Declared) -> None:
+@pytest.mark.parametrize("one", load_shipped_declarations(), ids=lambda one: one.id)
+def test_shipped_ones_hold_and_every_number_of_theirs_matters(one: DeclaredDetector) -> None:
     assert [] == list(sample_problems([one]))
     numbers = [(k, v) for k, v in one.limits.items() if k != "level" and f"\n{k}:" in text_of(one)]
     for name, value in numbers:
@@ -157,7 +157,7 @@ def test_shipped_ones_hold_and_every_number_of_theirs_matters(one: Declared) -> 
             assert list(sample_problems([changed])), f"{one.id}: {name} may be {moved}"
 
 
-def text_of(one: Declared) -> str:
+def text_of(one: DeclaredDetector) -> str:
     return Path(one.origin).read_text("utf-8")
 
 
@@ -194,9 +194,9 @@ def test_packs_bring_detectors_and_change_limits(package: str, tmp_path: Path) -
     (tmp_path / "tables").mkdir()
     small = case(tmp_path / "tables", events=pauses(0, 30))
 
-    answers = find(small.tables, small.past, packs)
+    answers = detect(small.tables, small.history, packs)
 
-    assert {"always", "mine"} <= {one.name for one in everyone(packs)}
+    assert {"always", "mine"} <= {one.name for one in all_detectors(packs)}
     assert {"always", "mine"} == {one.detector for one in answers.findings}
 
 
@@ -206,7 +206,7 @@ def test_a_detector_of_ones_own_that_fails_does_not_take_the_others_with_it(tmp_
     (tmp_path / "tables").mkdir()
     small = case(tmp_path / "tables")
 
-    answers = find(small.tables, small.past, packs)
+    answers = detect(small.tables, small.history, packs)
 
     (failed,) = [one for one in answers.outcomes if one.status == "failed"]
     assert ("always", ["it failed: ValueError: oh"]) == (failed.detector, list(failed.reasons))
@@ -247,10 +247,10 @@ def test_limits_that_do_not_fit_are_named(text: str, says: str) -> None:
 
 
 def test_logs_become_findings_without_spark(tmp_path: Path) -> None:
-    (one,) = shipped_declared()[1:2]
+    (one,) = load_shipped_declarations()[1:2]
     sample = next(sample for sample in one.samples if sample.kind == "fires")
 
-    (told,) = detector(one).find(tried_lines(sample.logs, tmp_path).case())
+    (told,) = make_detector(one).find(tried_lines(sample.logs, tmp_path).case())
 
     assert ("deleted-topic-in-use", "medium") == (told.detector, told.severity)
     assert "Topic orders-v2 was deleted while somebody still used it" == told.title

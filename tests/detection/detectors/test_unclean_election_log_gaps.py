@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.detection.registry import find
+from forensics.detection.registry import detect
 from forensics.sandbox import tried
 
 LOGS = Path(__file__).parents[3] / "sample_logs" / "430-unclean" / "logs"
@@ -19,7 +19,7 @@ def bounds_of(logs: Path, out: Path) -> Bounds:
     found = tried([str(logs)], out)
     return {
         (loss.partition, loss.leader_epoch): (loss.lost_records_min, loss.lost_records_max)
-        for finding in find(found.tables, found.past).findings
+        for finding in detect(found.tables, found.past).findings
         if finding.detector == "unclean-election"
         for loss in finding.losses
     }

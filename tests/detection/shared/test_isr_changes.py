@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from forensics.detection.shared.isr_changes import dropouts
+from forensics.detection.shared.isr_changes import find_dropouts
 from forensics.schemas import ISR
 from tests.detection.cases import SECOND, Row, case
 
@@ -60,13 +60,13 @@ def test_drops_are_those_found_row_by_row(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema=ISR), tmp_path / "isr" / "part-0.parquet")
 
     for least in (3, 710):
-        wanted, found = slowly(rows, least), dropouts(made, least)
+        wanted, found = slowly(rows, least), find_dropouts(made, least)
 
         assert {broker for broker, (_, again) in wanted.items() if again} == set(found)
         assert found
         for broker, one in found.items():
             assert wanted[broker][0] == one.drops
-            assert wanted[broker][1] == {number for _, number in one.again}
+            assert wanted[broker][1] == {number for _, number in one.repeated}
 
 
 def test_without_a_table_nobody_dropped_out(tmp_path: Path) -> None:
@@ -74,4 +74,4 @@ def test_without_a_table_nobody_dropped_out(tmp_path: Path) -> None:
     (tmp_path / "isr" / "part-0.parquet").unlink()
     (tmp_path / "isr").rmdir()
 
-    assert {} == dropouts(made, 3)
+    assert {} == find_dropouts(made, 3)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forensics.detection.shared.stale_metadata_episodes import Episode, Reach, episodes
+from forensics.detection.shared.stale_metadata_episodes import Episode, EpisodeLimits, find_episodes
 from tests.detection.cases import SECOND, case, epoch, event
 
 Row = dict[str, Any]
@@ -21,8 +21,8 @@ def error(second: float, **more: Any) -> Row:
     return event(second, "app", "client_error", **(facts | more))
 
 
-def reach(gap: float) -> Reach:
-    return Reach(gap, late=30, ahead=2, stroke=5, near=30, fresh=15)
+def reach(gap: float) -> EpisodeLimits:
+    return EpisodeLimits(gap, late=30, ahead=2, stroke=5, near=30, fresh=15)
 
 
 def plainly(seconds: list[int], gap: int) -> list[tuple[int, int, int]]:
@@ -40,7 +40,9 @@ def plainly(seconds: list[int], gap: int) -> list[tuple[int, int, int]]:
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=40), st.integers(1, 30))
 def test_episodes_end_where_the_gap_is_too_wide(seconds: list[int], gap: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        found = episodes(case(Path(folder), events=list(map(error, seconds))), STALE, reach(gap))
+        found = find_episodes(
+            case(Path(folder), events=list(map(error, seconds))), STALE, reach(gap)
+        )
 
     wanted = [(a * SECOND, b * SECOND, n) for a, b, n in plainly(seconds, gap)]
     assert wanted == [(one.begin, one.end, one.errors) for one in found]
@@ -53,7 +55,7 @@ def seconds_of(found: list[Any]) -> list[int]:
 
 def test_of_many_errors_the_first_are_kept_and_all_are_counted(tmp_path: Path) -> None:
     events = [error(1000 - number, partition=number % 3) for number in range(1000)]
-    [one] = episodes(case(tmp_path, events=events), STALE, reach(5))
+    [one] = find_episodes(case(tmp_path, events=events), STALE, reach(5))
 
     assert (1000, {"t-0", "t-1", "t-2"}) == (one.errors, one.partitions)
     assert [*range(1, 41)] == seconds_of([one])
@@ -63,10 +65,10 @@ def test_a_move_is_told_to_every_client_that_stumbles_over_it(tmp_path: Path) ->
     """Of three clients two had errors about it; the third had them too late."""
     events = [error(111, client="a"), error(120, client="b"), error(300, client="c")]
     moved = epoch(1, 2, 110, election="failover", previous_leader=1)
-    found = episodes(case(tmp_path, events=events, leadership=[moved]), STALE, reach(5))
+    found = find_episodes(case(tmp_path, events=events, leadership=[moved]), STALE, reach(5))
 
     assert [("a", 1), ("b", 1), ("c", 0)] == [(one.client, len(one.moves)) for one in found]
-    assert [110 * SECOND, 110 * SECOND, None] == [one.settled for one in found]
+    assert [110 * SECOND, 110 * SECOND, None] == [one.settled_at for one in found]
     assert [{("failover", 1)}, {("failover", 1)}, set()] == [one.elections for one in found]
 
 
@@ -85,7 +87,7 @@ def test_every_error_is_behind_the_last_move_of_its_own_partition(
     epochs = list(led(moves))
     with tempfile.TemporaryDirectory() as folder:
         events = [error(second, partition=partition) for partition, second in errors]
-        found = episodes(
+        found = find_episodes(
             case(Path(folder), events=events, leadership=epochs), STALE, reach(gap=1000)
         )
 
@@ -121,7 +123,7 @@ def test_who_had_time_to_hear_of_the_last_move_stumbles_over_the_next_one(tmp_pa
     """The old leader gives up its place a little before a broker that is left logs the new one."""
     moves = [(0, 10, 1), (0, 41, 2)]
     errors = [error(second) for second in (11, 12, 24, 40)]
-    first, second = episodes(
+    first, second = find_episodes(
         case(tmp_path, events=errors, leadership=list(led(moves))), STALE, reach(gap=30)
     )
 
@@ -130,10 +132,10 @@ def test_who_had_time_to_hear_of_the_last_move_stumbles_over_the_next_one(tmp_pa
 
 
 def test_joined_episodes_hold_what_both_held() -> None:
-    one = Episode("app", "app", 5, 9, 2, {"a"}, {"a-1"}, settled=7)
-    one.join(Episode("app", "app", 1, 6, 3, {"b"}, {"b-1"}, created=4, leaderless=1))
+    one = Episode("app", "app", 5, 9, 2, {"a"}, {"a-1"}, settled_at=7)
+    one.merge(Episode("app", "app", 1, 6, 3, {"b"}, {"b-1"}, created_at=4, leaderless=1))
 
     assert (1, 9, 5, {"a", "b"}, {"a-1", "b-1"}, 7, 4, 1) == (
-        one.begin, one.end, one.errors, one.topics, one.partitions, one.settled, one.created,
+        one.begin, one.end, one.errors, one.topics, one.partitions, one.settled_at, one.created_at,
         one.leaderless,
     )  # fmt: skip
