@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test lint docs bench bench-scale sparks lock examples dist dist-executors clean
+.PHONY: help setup java demo test test-fast digests lint docs bench bench-scale sparks lock examples dist dist-executors clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -45,8 +45,17 @@ demo: setup ## Write the postmortem of a recorded incident into demo-out/
 	@$(BIN)/kafka-forensics postmortem $(SAMPLE) -o $(DEMO)
 	@echo "$(CLOSING)"
 
-test: setup ## Run all tests
-	@$(BIN)/python -m pytest
+# A file of tests goes to one worker, so that what its tests share is made once.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+
+test: test-fast ## Run all tests, the quick ones first
+	@$(PYTEST) -m 'spark or browser'
+
+test-fast: setup ## Run the tests that need neither Spark nor a browser
+	@$(PYTEST) -m 'not spark and not browser'
+
+digests: setup ## Say which recordings give other findings, tables or pages than before (tests/golden)
+	@$(BIN)/python -m tests.golden.digests
 
 lint: $(READY) ## Check style (ruff) and types (mypy)
 	@$(BIN)/ruff check .

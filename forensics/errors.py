@@ -29,10 +29,10 @@ class Problem:
 
     file: str
     line: int
-    says: str
+    message: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.says}"
+        return f"{self.file}:{self.line}: {self.message}"
 
 
 class RuleError(ForensicsError):
@@ -47,10 +47,10 @@ class ConfigError(RuleError):
     """A configuration file that does not hold together; carries every problem, too."""
 
 
-def taken_twice(named: Iterable[tuple[str, str]]) -> Iterator[Problem]:
+def duplicate_ids(named: Iterable[tuple[str, str]]) -> Iterator[Problem]:
     """Yield a problem for each id that was taken before; given are ids, and the files they are in.
 
-    >>> [str(one) for one in taken_twice([("isr", "a.yaml"), ("elr", "b.yaml"), ("isr", "c.yaml")])]
+    >>> [str(p) for p in duplicate_ids([("isr", "a.yaml"), ("elr", "b.yaml"), ("isr", "c.yaml")])]
     ["c.yaml:1: id 'isr' is taken by a.yaml"]
     """
     seen: dict[str, str] = {}

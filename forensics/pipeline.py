@@ -50,9 +50,10 @@ from forensics.quality.gx_runner import load_checked_expectations, preload_libra
 from forensics.quality.metrics import GateInput
 from forensics.report.page import draw_report
 from forensics.run_output.findings import write_findings
-from forensics.run_result import Code, Ending, Stopwatch
-from forensics.run_summary import coverage_of
-from forensics.schemas import BREACHES, CLOCKS, CUTS, EVENTS, FILES, ISR, LEADERSHIP, give_back
+from forensics.run_output.reader import Tables
+from forensics.run_result import ExitCode, RunOutcome, Stopwatch
+from forensics.run_summary import summarise_coverage
+from forensics.schemas import BREACHES, CLOCKS, CUTS, EVENTS, FILES, ISR, LEADERSHIP
 from forensics.settings import Settings
 
 _FOLDED = (
@@ -64,20 +65,20 @@ _FOLDED = (
 _ORDER = ("topic", "partition", "leader_epoch", "partition_epoch")
 
 
-def read(
-    engine: Engine, work: Plan, overlays: str, settings: Settings, say: Say
+def scan_archives(
+    engine: Engine, work: ReadPlan, overlays: str, settings: Settings, say: Notify
 ) -> dict[str, FileAccount]:
     """Turn archives into the tables of events and files."""
     say(f"archives   {len(work.splits)} pieces of work")
     staged = settings.staging / "scan"
     engine.scan(work.splits, overlays, staged, context=settings.context)
-    files = accounts(staged, work)
+    files = load_accounts(staged, work)
     mark_duplicates(files)
-    assign(files)
+    assign_nodes(files)
     events = settings.tables / "events"
-    engine.each_batch(staged, events, settler(files), EVENTS)
-    name_versions(files, events)
-    rows = [files[name].row() for name in sorted(files)]
+    engine.map_batches(staged, events, make_event_finalizer(files), EVENTS)
+    assign_kafka_versions(files, events)
+    rows = [files[name].to_row() for name in sorted(files)]
     write_table(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
     lines, found = (sum(row[name] for row in rows) for name in ("lines", "events"))
     empty = sum(not row["bytes"] and not row["damaged"] for row in rows)
@@ -88,16 +89,16 @@ def read(
     return files
 
 
-def rebuild(
-    engine: Engine, files: Mapping[str, FileAccount], settings: Settings, say: Say
+def rebuild_history(
+    engine: Engine, files: Mapping[str, FileAccount], settings: Settings, say: Notify
 ) -> History:
     """Turn events into clocks, lanes, leadership and ISR."""
     tables, events = settings.tables, settings.tables / "events"
     nodes = {one.node: one.role for one in files.values() if one.node and one.role}
     sources = list_anchor_sources(read_startup_windows(events))
-    pairs = engine.together(events, sources, ANCHORS)
+    pairs = engine.run_readers(events, sources, ANCHORS)
     settle = make_pair_reducer(len(nodes))
-    settled = engine.each_group(pairs, ["node", "other"], settle, PAIRS)
+    settled = engine.reduce_groups(pairs, ["node", "other"], settle, PAIRS)
     clocks = build_clocks(settled, events, sorted(nodes))
     write_table(pa.Table.from_pylist(list(clocks.rows), schema=CLOCKS), tables / "clocks")
     lanes = build_lanes.build_lanes(events, clocks, nodes)
@@ -106,44 +107,44 @@ def rebuild(
     named = find_named_nodes(events)
     write_table(build_coverage_table(covered, lanes.absences, named), tables / "coverage")
     known = build_fold_context(events, clocks, lanes.absences, covered)
-    fold(engine, known, settings)
+    fold_partitions(engine, known, settings)
     epochs = ds.dataset(tables / "leadership", format="parquet").count_rows()
     say(f"history    {epochs:,} leader epochs, {len(lanes.absences)} absences of brokers")
     return History(clocks, lanes, known)
 
 
-def fold(engine: Engine, known: FoldContext, settings: Settings) -> None:
+def fold_partitions(engine: Engine, known: FoldContext, settings: Settings) -> None:
     """Fold each partition's events, and write leadership and ISR in the order of partitions."""
     folded = settings.staging / "folded"
-    both = engine.each_partition(
+    both = engine.map_partitions(
         settings.tables / "events",
         FOLD_KINDS,
         FOLD_COLUMNS,
         make_partition_folder(known),
         FOLDED,
     )
-    engine.write(both, folded)
+    engine.write_temporary(both, folded)
     for name, schema in _FOLDED:
         order = [column for column in _ORDER if column in schema.names]
         engine.write_sorted(folded, name, schema.names, order, settings.tables / name)
 
 
-def accounts(staged: Path, work: Plan) -> dict[str, FileAccount]:
+def load_accounts(staged: Path, work: ReadPlan) -> dict[str, FileAccount]:
     """Read the accounts of all splits, and give unreadable paths one too."""
     table = ds.dataset(staged, format="parquet").to_table(
         columns=["file", "split", "account"], filter=ds.field("account").is_valid()
     )
     rows = [row | {"account": json.loads(row["account"])} for row in table.to_pylist()]
-    files = add_up(rows)
+    files = sum_accounts(rows)
     for label, problem in work.problems:
         files[label] = FileAccount(label, notes=[problem], broken=True)
     return files
 
 
-def name_versions(files: Mapping[str, FileAccount], events: Path) -> None:
+def assign_kafka_versions(files: Mapping[str, FileAccount], events: Path) -> None:
     """Name the Kafka version that each file says, the newest one if there are several."""
     columns = ["kind", "ts", "node", "file", "line", "detail"]
-    for row in events_of(events, ["kafka_version"], columns):
+    for row in read_events(events, ["kafka_version"], columns):
         files[row["file"]].version = row["detail"]
 
 
@@ -158,10 +159,10 @@ def _all(answers: DetectionResults) -> DetectionResults:
     return answers
 
 
-def judge(  # noqa: PLR0913
+def detect_and_gate(  # noqa: PLR0913
     files: Mapping[str, FileAccount],
     past: History,
-    rules: Catalogue,
+    rules: RuleSet,
     settings: Settings,
     watch: Stopwatch,
     *,
@@ -169,9 +170,10 @@ def judge(  # noqa: PLR0913
 ) -> tuple[dict[str, Any], DetectionResults]:
     """Turn history into findings, check what they rest on, and trust them no further than that.
 
-    `chosen` takes the answers that are told of out of all that are found.
+    `select` takes the answers that are told of out of all that are found.
     """
     packs = [open_pack(path) for path in settings.packs]
+    tables = Tables(settings.tables)
     with watch.stage("incidents"):
         answers = chosen(detect(settings.tables, past, packs))
     with watch.stage("quality"):
@@ -185,76 +187,80 @@ def judge(  # noqa: PLR0913
     return apply_gate(document, gate, given), answers
 
 
-def postmortem(settings: Settings, say: Say, watcher: Watcher = SILENT) -> dict[str, Any]:
+def postmortem(
+    settings: Settings, say: Notify, listener: ProgressListener = SILENT
+) -> dict[str, Any]:
     """Read archives, leave tables, findings and the page in the output folder, and how it ended.
 
     What is given back is what `_RESULT.json` says: the exit code, its reason, and the figures.
     """
-    with Stopwatch(watcher) as watch:
+    with Stopwatch(listener) as watch:
         try:
-            run_result.clear(settings.out)
-            return _run(settings, say, watch)
+            run_result.clear_result(settings.out)
+            return _run_stages(settings, say, watch)
         except BaseException as error:
             stopped = isinstance(error, KeyboardInterrupt)
-            code = Code.INTERRUPTED if stopped else Code.FAILED
+            code = ExitCode.INTERRUPTED if stopped else ExitCode.FAILED
             because = "interrupted" if stopped else f"{type(error).__name__}: {error}"
             # Where the folder cannot be written, that is what went wrong, and is told.
             with suppress(OSError):
-                end = Ending(code, because)
-                run_result.save(settings.out, end, command=settings.command, **watch.told())
+                end = RunOutcome(code, because)
+                run_result.save_result(
+                    settings.out, end, command=settings.command, **watch.figures()
+                )
             raise
 
 
-def _run(settings: Settings, say: Say, watch: Stopwatch) -> dict[str, Any]:
+def _run_stages(settings: Settings, say: Notify, watch: Stopwatch) -> dict[str, Any]:
     packs = [open_pack(path) for path in settings.packs]
-    rules = catalogue(packs)
+    rules = load_rule_set(packs)
     # What is wrong with somebody's own expectations is told before the work, not after it.
     load_checked_expectations(packs)
     with watch.stage("plan"):
-        work = plan(settings.archives, settings.split_size)
+        work = plan_reading(settings.archives, settings.split_size)
     for label, problem in work.problems:
         say(f"warning: {label}: {problem}; the rest is read")
     shutil.rmtree(settings.staging, ignore_errors=True)
     settings.tables.mkdir(parents=True, exist_ok=True)
-    with told_plainly():
+    with translate_spark_errors():
         with watch.stage("start"):
             preload_library()
             cluster = Cluster(settings.master, watch.watcher)
         try:
             with watch.stage("scan"):
-                files = read(cluster, work, packed(packs), settings, say)
+                files = scan_archives(cluster, work, packs_to_json(packs), settings, say)
             with watch.stage("history"):
-                past = rebuild(cluster, files, settings, say)
+                past = rebuild_history(cluster, files, settings, say)
         finally:
             cluster.stop()
             shutil.rmtree(settings.staging, ignore_errors=True)
-    give_back()
-    return conclude(files, past, rules, settings, say, watch=watch)
+    release_arrow_memory()
+    return finish_run(files, past, rules, settings, say, watch=watch)
 
 
-def conclude(  # noqa: PLR0913
+def finish_run(  # noqa: PLR0913
     files: Mapping[str, FileAccount],
     past: History,
-    rules: Catalogue,
+    rules: RuleSet,
     settings: Settings,
-    say: Say,
+    say: Notify,
     *,
     watch: Stopwatch | None = None,
 ) -> dict[str, Any]:
     """Turn history into findings, check the tables, draw the page, and say how it ended."""
     watch = watch or Stopwatch()
-    document, answers = judge(files, past, rules, settings, watch)
+    document, answers = detect_and_gate(files, past, rules, settings, watch)
     say(f"incidents  {len(answers.findings)} findings, verdict: {document['verdict']}")
     with watch.stage("report"):
         write_findings(document, settings.out / "findings.json")
         page = draw_report(settings.out)
     say(f"report     {page}")
     problems = [f"{name}: {', '.join(one.notes)}" for name, one in files.items() if one.broken]
-    end = run_result.ending_of(document, problems, document["quality"]["closed"], settings)
+    end = run_result.decide_outcome(document, problems, document["quality"]["closed"], settings)
     figures = _figures(document, files, answers)
-    seen = {"coverage": coverage_of(settings.tables), "page": str(page)}
-    told = {"command": settings.command, **figures, **seen, **watch.told()}
-    return run_result.save(settings.out, end, **told)
+    seen = {"coverage": summarise_coverage(settings.tables), "page": str(page)}
+    told = {"command": settings.command, **figures, **seen, **watch.figures()}
+    return run_result.save_result(settings.out, end, **told)
 
 
 def _figures(
@@ -271,7 +277,7 @@ def _figures(
         "archive": document["archive"],
         "lines": {name: lines[name] for name in buckets},
         "damaged": sum(one.broken for one in files.values()),
-        "findings": {level: levels[level] for level in reversed(run_result.LEVELS)},
+        "findings": {level: levels[level] for level in reversed(run_result.SEVERITIES)},
         "suppressed": len(answers.suppressed),
         "quality": _of_gate(document["quality"]),
         "detectors": {name: answered[name] for name in sorted(answered)},

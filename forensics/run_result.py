@@ -25,15 +25,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from forensics import __version__
-from forensics.engine.progress import SILENT, Watcher
-from forensics.lib.secrets import masked
+from forensics.engine.progress import SILENT, ProgressListener
+from forensics.lib.secrets import mask_text
 from forensics.settings import Settings
 
 _PAUSE = 1.0
 _PROC = Path("/proc")
 
 
-class Peak:
+class PeakMemory:
     """Looks every second, while it is open, at what the processes of this run hold."""
 
     def __init__(self) -> None:
@@ -56,10 +56,10 @@ class Peak:
         while not self._over.wait(_PAUSE):
             # Under spark-submit the Java that started this process is a part of the run, too.
             first = os.getppid() if "PYSPARK_GATEWAY_PORT" in os.environ else os.getpid()
-            self.bytes = max(self.bytes, _held(first))
+            self.bytes = max(self.bytes, _tree_memory(first))
 
 
-def _held(first: int) -> int:
+def _tree_memory(first: int) -> int:
     children: defaultdict[int, list[int]] = defaultdict(list)
     with suppress(OSError):
         for path in _PROC.iterdir():
@@ -71,12 +71,12 @@ def _held(first: int) -> int:
     total, todo = 0, [first]
     while todo:
         one = todo.pop()
-        total += _pages(one)
+        total += _process_memory(one)
         todo += children[one]
     return total
 
 
-def _pages(process: int) -> int:
+def _process_memory(process: int) -> int:
     folder = _PROC / str(process)
     with suppress(OSError, ValueError):
         for line in (folder / "smaps_rollup").read_text().splitlines():
@@ -87,37 +87,37 @@ def _pages(process: int) -> int:
     return 0
 
 
-NAME = "_RESULT.json"
-LEVELS = ("info", "low", "medium", "high", "critical")
+RESULT_FILE = "_RESULT.json"
+SEVERITIES = ("info", "low", "medium", "high", "critical")
 
 
-class Code(IntEnum):
+class ExitCode(IntEnum):
     """What the process ends with; 2 is click's own, for a command line that makes no sense."""
 
     DONE = 0
     FAILED = 1
-    FOUND = 3
+    FINDINGS = 3
     CANNOT_TELL = 4
-    HELD = 5
+    STORE_LOCKED = 5
     INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
-class Ending:
+class RunOutcome:
     """The code, and why it is that one."""
 
-    code: Code
-    because: str
+    code: ExitCode
+    reason: str
 
 
 @dataclass
 class Stopwatch:
     """When a run began, how long each stage took, and the most memory it held while open."""
 
-    watcher: Watcher = SILENT
+    listener: ProgressListener = SILENT
     seconds: dict[str, float] = field(default_factory=dict)
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
-    peak: Peak = field(default_factory=Peak)
+    peak: PeakMemory = field(default_factory=PeakMemory)
 
     def __enter__(self) -> Self:
         self.peak.start()
@@ -130,15 +130,15 @@ class Stopwatch:
     def stage(self, name: str) -> Iterator[None]:
         """Time what is done inside."""
         begun = time.monotonic()
-        self.watcher.begin(name)
+        self.listener.begin_stage(name)
         try:
             yield
         finally:
-            self.watcher.end()
+            self.listener.end_stage()
             passed = time.monotonic() - begun
             self.seconds[name] = round(self.seconds.get(name, 0.0) + passed, 2)
 
-    def told(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """Give what `_RESULT.json` says of the time and the memory that a run took."""
         return {
             "started": self.started.isoformat(timespec="milliseconds"),
@@ -148,12 +148,12 @@ class Stopwatch:
         }
 
 
-def ending_of(
+def decide_outcome(
     document: Mapping[str, Any],
     problems: Iterable[str],
     closed: Iterable[str],
     settings: Settings,
-) -> Ending:
+) -> RunOutcome:
     """Say how a run that came to its end ends.
 
     `problems` are what could not be read, `closed` the checks of quality whose failure means that
@@ -162,39 +162,39 @@ def ending_of(
     """
     worst = [one["severity"] for one in document["findings"]]
     if settings.fail_on is not None:
-        asked = LEVELS[LEVELS.index(settings.fail_on) :]
+        asked = SEVERITIES[SEVERITIES.index(settings.fail_on) :]
         if count := sum(level in asked for level in worst):
             many = f"{count} finding{'' if count == 1 else 's'}"
-            return Ending(Code.FOUND, f"{many} of level {settings.fail_on} or above")
+            return RunOutcome(ExitCode.FINDINGS, f"{many} of level {settings.fail_on} or above")
     for check in closed:
-        return Ending(Code.CANNOT_TELL, f"the quality gate is closed: {check}")
+        return RunOutcome(ExitCode.CANNOT_TELL, f"the quality gate is closed: {check}")
     for problem in problems:
         if settings.strict:
-            return Ending(Code.CANNOT_TELL, f"not everything could be read: {problem}")
+            return RunOutcome(ExitCode.CANNOT_TELL, f"not everything could be read: {problem}")
     if document["verdict"] == "cannot_tell":
-        return Ending(Code.CANNOT_TELL, str(document["summary"]))
-    return Ending(Code.DONE, str(document["summary"]))
+        return RunOutcome(ExitCode.CANNOT_TELL, str(document["summary"]))
+    return RunOutcome(ExitCode.DONE, str(document["summary"]))
 
 
-def clear(out: Path) -> None:
+def clear_result(out: Path) -> None:
     """Take away how an earlier run ended."""
-    (out / NAME).unlink(missing_ok=True)
+    (out / RESULT_FILE).unlink(missing_ok=True)
 
 
-def save(out: Path, ending: Ending, **told: Any) -> dict[str, Any]:
+def save_result(out: Path, ending: RunOutcome, **told: Any) -> dict[str, Any]:
     """Write how the run ended, whole or not at all, and give what was written."""
     result = {
         "schema": 1,
         "version": __version__,
         "exit_code": int(ending.code),
         # An error tells of paths as they are; all else was made of what is masked already.
-        "reason": masked(ending.because) if ending.code is Code.FAILED else ending.because,
+        "reason": mask_text(ending.reason) if ending.code is ExitCode.FAILED else ending.reason,
         **told,
     }
     if "command" in told:
-        result["command"] = [masked(word) for word in told["command"]]
+        result["command"] = [mask_text(word) for word in told["command"]]
     out.mkdir(parents=True, exist_ok=True)
-    half = out / f".{NAME}.{os.getpid()}"
+    half = out / f".{RESULT_FILE}.{os.getpid()}"
     half.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    half.replace(out / NAME)
+    half.replace(out / RESULT_FILE)
     return result

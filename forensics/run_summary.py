@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from forensics.engine.progress import amount, duration
-from forensics.schemas import scanned
+from forensics.engine.progress import format_bytes, format_duration
+from forensics.lib.arrow_io import read_batches
 
 _WORDS = {
     "records": "records",
@@ -25,18 +25,18 @@ _HOLES = {
 }
 
 
-def lines(result: Mapping[str, Any]) -> Iterator[str]:
+def format_summary(result: Mapping[str, Any]) -> Iterator[str]:
     """Tell the figures of a run that came to its end, a line for each thing."""
-    for name, text in _told(result):
+    for name, text in _rows(result):
         if text:
             yield f"{name:10} {text}"
 
 
-def _told(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _rows(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     archive, counts = result.get("archive", {}), result.get("lines", {})
     damaged = f", {result['damaged']:,} of them damaged" if result.get("damaged") else ""
     if archive:
-        yield "read", f"{archive['files']:,} files, {amount(archive['bytes'])}{damaged}"
+        yield "read", f"{archive['files']:,} files, {format_bytes(archive['bytes'])}{damaged}"
         buckets = ", ".join(f"{counts.get(key, 0):,} {word}" for key, word in _WORDS.items())
         yield "lines", f"{archive['lines']:,}: {buckets}"
         yield "events", f"{archive['events']:,}"
@@ -52,13 +52,13 @@ def _told(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "memory", f"{result.get('peak_memory_mb', 0):,} MB at most"
     seconds = result.get("seconds", {})
     stages = ", ".join(f"{name} {taken:.1f} s" for name, taken in seconds.items())
-    yield "time", f"{duration(sum(seconds.values()))}: {stages}"
+    yield "time", f"{format_duration(sum(seconds.values()))}: {stages}"
 
 
-def coverage_of(tables: Path) -> dict[str, Any]:
+def summarise_coverage(tables: Path) -> dict[str, Any]:
     """Count the nodes that there are logs of, and the holes in these logs by their kind."""
     nodes, states = set(), Counter[str]()
-    for batch in scanned(tables / "coverage", ["node", "state"]):
+    for batch in read_batches(tables / "coverage", ["node", "state"]):
         for row in batch.to_pylist():
             states[row["state"]] += 1
             if row["state"] not in ("missing", "down"):

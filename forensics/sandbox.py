@@ -16,41 +16,42 @@ from forensics.detection.declarative.interpreter import make_detector
 from forensics.detection.declarative.spec import DeclaredDetector
 from forensics.detection.registry import all_detectors, load_declarations, load_shipped_declarations
 from forensics.detection.thresholds import load_limits
-from forensics.engine.local import InProcess
+from forensics.engine.local import LocalEngine
 from forensics.errors import Problem, RuleError
 from forensics.events.file_accounts import FileAccount
-from forensics.events.packs import Pack, packed
+from forensics.events.packs import Pack, packs_to_json
 from forensics.history.rebuild import History
-from forensics.ingest.read_plan import plan
-from forensics.pipeline import read, rebuild
+from forensics.ingest.read_plan import plan_reading
+from forensics.pipeline import rebuild_history, scan_archives
+from forensics.run_output.reader import Tables
 from forensics.settings import Settings
 
 
 @dataclass(frozen=True)
-class Trial:
+class SandboxRun:
     """What became of some logs: accounts, tables and the past, ready for detectors."""
 
     files: Mapping[str, FileAccount]
     past: History
-    tables: Path
+    tables: Tables
 
-    def case(self, limits: Mapping[str, Mapping[str, Any]] | None = None) -> DetectionContext:
+    def context(self, limits: Mapping[str, Mapping[str, Any]] | None = None) -> DetectionContext:
         """Put the case together that detectors look at."""
         return DetectionContext(self.tables, self.past, limits or load_limits())
 
 
-def tried(archives: Iterable[str], out: Path, packs: Sequence[Pack] = ()) -> Trial:
+def run_archives(archives: Iterable[str], out: Path, packs: Sequence[Pack] = ()) -> SandboxRun:
     """Read archives and leave their tables in `out`."""
     settings = Settings(tuple(archives), out)
-    work = plan(settings.archives, settings.split_size)
+    work = plan_reading(settings.archives, settings.split_size)
     settings.tables.mkdir(parents=True, exist_ok=True)
-    engine = InProcess()
-    files = read(engine, work, packed(packs), settings, _hush)
-    past = rebuild(engine, files, settings, _hush)
-    return Trial(files, past, settings.tables)
+    engine = LocalEngine()
+    files = scan_archives(engine, work, packs_to_json(packs), settings, _ignore_progress)
+    past = rebuild_history(engine, files, settings, _ignore_progress)
+    return SandboxRun(files, past, Tables(settings.tables))
 
 
-def tried_lines(logs: Mapping[str, str], out: Path, packs: Sequence[Pack] = ()) -> Trial:
+def run_lines(logs: Mapping[str, str], out: Path, packs: Sequence[Pack] = ()) -> SandboxRun:
     """Read logs given as text, each under the name of its file, such as `broker-1/server.log`."""
     with TemporaryDirectory() as scratch:
         folder = Path(scratch) / "logs"
@@ -58,10 +59,10 @@ def tried_lines(logs: Mapping[str, str], out: Path, packs: Sequence[Pack] = ()) 
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        return tried([str(folder)], out, packs)
+        return run_archives([str(folder)], out, packs)
 
 
-def detector_problems(packs: Sequence[Pack], *, shipped: bool) -> list[Problem]:
+def find_detector_problems(packs: Sequence[Pack], *, shipped: bool) -> list[Problem]:
     """Find what is wrong with the detectors of packs, and with their samples."""
     problems: list[Problem] = []
     rules = list(load_shipped_declarations()) if shipped else []
@@ -75,7 +76,7 @@ def detector_problems(packs: Sequence[Pack], *, shipped: bool) -> list[Problem]:
             all_detectors(packs)
         except RuleError as error:
             problems += error.problems
-    return problems or list(sample_problems(rules, packs))
+    return problems or list(find_sample_problems(rules, packs))
 
 
 def sample_problems(
@@ -87,7 +88,7 @@ def sample_problems(
         asked = make_detector(rule)
         for sample in rule.samples:
             with TemporaryDirectory() as scratch:
-                case = tried_lines(sample.logs, Path(scratch), packs).case(limits)
+                case = run_lines(sample.logs, Path(scratch), packs).context(limits)
                 found = len(list(asked.find(case)))
             if found != sample.expected:
                 says = (
@@ -100,5 +101,5 @@ def _many(count: int) -> str:
     return f"{count} finding" if count == 1 else f"{count} findings"
 
 
-def _hush(text: str) -> None:
+def _ignore_progress(text: str) -> None:
     """Say nothing: nobody waits for so little."""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 TIME = pa.timestamp("us", tz="UTC")
 IDS = pa.list_(pa.int32())
@@ -248,30 +244,3 @@ LANES = pa.schema(
         ("evidence", EVIDENCE),
     ]
 )
-
-
-def give_back() -> None:
-    """Give memory back that Arrow keeps for later: after a table that grows with the archive."""
-    pa.default_memory_pool().release_unused()
-
-
-def scanned(
-    table: Path | ds.Dataset,
-    columns: Sequence[str] | None = None,
-    where: ds.Expression | None = None,
-    rows: int = 50_000,
-) -> Iterator[pa.RecordBatch]:
-    """Read a table that grows with the archive, a few thousand rows at a time.
-
-    Arrow would read far ahead and keep what it has read; here it holds a group of rows or two.
-    """
-    data = table if isinstance(table, ds.Dataset) else ds.dataset(table, format="parquet")
-    found: Iterator[pa.RecordBatch] = data.to_batches(
-        columns=None if columns is None else list(columns),
-        filter=where,
-        batch_size=rows,
-        batch_readahead=1,
-        fragment_readahead=1,
-        fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False),
-    )
-    return (batch for batch in found if len(batch))

@@ -30,11 +30,11 @@ from forensics.weekly.rules_digest import digest_rules
 from forensics.weekly.store import ScanResult, Store
 from forensics.weekly.store_files import STORE_FILE, StoreFiles, StoreHeldError, lock_store
 
-Engines = Callable[[], AbstractContextManager[Engine]]
+EngineFactory = Callable[[], AbstractContextManager[Engine]]
 
 
 @dataclass(frozen=True)
-class Wishes:
+class AuditRequest:
     """What an audit was asked to do; without archives it builds again what is kept."""
 
     archives: tuple[str, ...]
@@ -64,27 +64,32 @@ class Wishes:
 
 
 def audit(
-    wishes: Wishes, say: Say, watcher: Watcher = SILENT, engines: Engines | None = None
+    request: AuditRequest,
+    say: Notify,
+    listener: ProgressListener = SILENT,
+    engines: EngineFactory | None = None,
 ) -> dict[str, Any]:
     """Take archives into a store and draw the weeks that they change; gives how it ended.
 
     Without archives every week is built again, or the one that was asked for. `engines` opens
     what reads and rebuilds, when it is first needed; Spark, if nothing else is given.
     """
-    if not is_remote(wishes.store):
-        StoreFiles(Path(wishes.store)).refuse_other_folders()
-    with Stopwatch(watcher) as watch:
+    if not is_remote(request.store):
+        StoreFiles(Path(request.store)).refuse_other_folders()
+    with Stopwatch(listener) as watch:
         try:
-            with _at_hand(wishes, say) as folder:
-                return _ended(wishes, folder, say, watch, engines or _spark(wishes, watch))
+            with _open_store(request, say) as folder:
+                return _run_and_save_result(
+                    request, folder, say, watch, engines or _spark_engines(request, watch)
+                )
         except StoreHeldError as error:
             # Whoever holds the store says in it how that run ended; this one leaves no trace.
-            code = int(Code.HELD)
-            return {"schema": 1, "exit_code": code, "reason": str(error), **watch.told()}
+            code = int(ExitCode.STORE_LOCKED)
+            return {"schema": 1, "exit_code": code, "reason": str(error), **watch.figures()}
 
 
 @contextmanager
-def _at_hand(wishes: Wishes, say: Say) -> Iterator[Path]:
+def _open_store(wishes: AuditRequest, say: Notify) -> Iterator[Path]:
     """Hold a store, and give the folder that it is in, or is brought to."""
     if is_remote(wishes.store):
         with open_remote_store(wishes.store, wishes.wait, say) as folder:
@@ -94,49 +99,49 @@ def _at_hand(wishes: Wishes, say: Say) -> Iterator[Path]:
             yield Path(wishes.store)
 
 
-def _ended(
-    wishes: Wishes, folder: Path, say: Say, watch: Stopwatch, engines: Engines
+def _run_and_save_result(
+    wishes: AuditRequest, folder: Path, say: Notify, watch: Stopwatch, engines: EngineFactory
 ) -> dict[str, Any]:
     """Run, and leave in the store how that ended; it is no part of what the store says."""
     shelf = StoreFiles(folder)
     try:
         shelf.recover()
-        run_result.clear(folder)
+        run_result.clear_result(folder)
         end, told = _run(wishes, shelf, say, watch, engines)
     except BaseException as error:
         shelf.roll_back()
         stopped = isinstance(error, KeyboardInterrupt)
-        code = Code.INTERRUPTED if stopped else Code.FAILED
+        code = ExitCode.INTERRUPTED if stopped else ExitCode.FAILED
         because = "interrupted" if stopped else f"{type(error).__name__}: {error}"
         with suppress(OSError):
-            end = Ending(code, because)
-            run_result.save(folder, end, command=wishes.command, **watch.told())
+            end = RunOutcome(code, because)
+            run_result.save_result(folder, end, command=wishes.command, **watch.figures())
         raise
-    return run_result.save(folder, end, command=wishes.command, **told, **watch.told())
+    return run_result.save_result(folder, end, command=wishes.command, **told, **watch.figures())
 
 
 def _run(
-    wishes: Wishes, shelf: StoreFiles, say: Say, watch: Stopwatch, engines: Engines
-) -> tuple[Ending, dict[str, Any]]:
+    wishes: AuditRequest, shelf: StoreFiles, say: Notify, watch: Stopwatch, engines: EngineFactory
+) -> tuple[RunOutcome, dict[str, Any]]:
     if not wishes.archives and shelf.find(STORE_FILE) is None:
-        named = shown(wishes.store)
+        named = display(wishes.store)
         raise ForensicsError(
             f"{named} is no store: it has no {STORE_FILE}. `audit` makes one of logs."
         )
     packs = [open_pack(path) for path in wishes.packs]
-    rules, book = catalogue(packs), digest_rules(packs)
+    rules, book = load_rule_set(packs), digest_rules(packs)
     # What is wrong with somebody's own expectations is told before the work, not after it.
     load_checked_expectations(packs)
     # The same holds for notes.
     notes = load_notes(shelf.root, [one.name for one in all_detectors(packs)])
     store = Store(shelf.begin(), book, notes)
     with ExitStack() as opened:
-        engine = _Late(engines, opened, watch)
+        engine = _LazyEngine(engines, opened, watch)
         told: dict[str, Any] = {}
         if wishes.archives:
-            told = _take(wishes, store, packed(packs), engine, say, watch)
+            told = _ingest(wishes, store, packs_to_json(packs), engine, say, watch)
         store.drop_old_weeks(wishes.keep_weeks)
-        asked = _asked(wishes, store)
+        asked = _selected_weeks(wishes, store)
         forced = asked if not wishes.archives else ()
         for week, document in store.build_weeks(asked, forced, engine, rules, wishes.packs, watch):
             say(f"{week}   {len(document['findings'])} findings, verdict: {document['verdict']}")
@@ -147,8 +152,13 @@ def _run(
     return _conclude(wishes, store, told)
 
 
-def _take(  # noqa: PLR0913, PLR0917
-    wishes: Wishes, store: Store, overlays: str, engine: _Late, say: Say, watch: Stopwatch
+def _ingest(  # noqa: PLR0913, PLR0917
+    wishes: AuditRequest,
+    store: Store,
+    overlays: str,
+    engine: _LazyEngine,
+    say: Notify,
+    watch: Stopwatch,
 ) -> dict[str, Any]:
     """Read what is new, and put its events into their weeks."""
     with watch.stage("plan"):
@@ -161,7 +171,7 @@ def _take(  # noqa: PLR0913, PLR0917
         return store.ingest(new, None) | {"problems": [": ".join(one) for one in new.problems]}
     with watch.stage("scan"):
         staged = store.transaction.scratch / "scan"
-        read = _read(new, staged, wishes.split_size, overlays, engine)
+        read = _scan_new(new, staged, wishes.split_size, overlays, engine)
     with watch.stage("merge"):
         told = store.ingest(new, ScanResult(staged, read))
     for name in told["undated"]:
@@ -170,21 +180,21 @@ def _take(  # noqa: PLR0913, PLR0917
     return told | {"problems": [": ".join(one) for one in new.problems]}
 
 
-def _read(
-    new: NewInputs, staged: Path, split_size: int, overlays: str, engine: _Late
+def _scan_new(
+    new: NewInputs, staged: Path, split_size: int, overlays: str, engine: _LazyEngine
 ) -> dict[str, FileAccount]:
-    work = split_up(new.work, split_size)
+    work = split_files(new.work, split_size)
     if not work.splits:
-        return {name: _broken(name, problem) for name, problem in work.problems}
+        return {name: _unreadable(name, problem) for name, problem in work.problems}
     engine().scan(work.splits, overlays, staged)
-    return accounts(staged, work)
+    return load_accounts(staged, work)
 
 
-def _broken(name: str, problem: str) -> FileAccount:
+def _unreadable(name: str, problem: str) -> FileAccount:
     return FileAccount(name, notes=[problem], broken=True)
 
 
-def _asked(wishes: Wishes, store: Store) -> Sequence[Week]:
+def _selected_weeks(wishes: AuditRequest, store: Store) -> Sequence[Week]:
     """Say which weeks are to be built and drawn."""
     weeks = store.weeks
     if wishes.week is None:
@@ -192,22 +202,24 @@ def _asked(wishes: Wishes, store: Store) -> Sequence[Week]:
     if wishes.week not in weeks:
         there = f"it has {weeks[0]} to {weeks[-1]}" if weeks else "it has no week at all"
         store.commit()
-        raise ForensicsError(f"{shown(wishes.store)} has no logs of {wishes.week}; {there}.")
+        raise ForensicsError(f"{display(wishes.store)} has no logs of {wishes.week}; {there}.")
     return [wishes.week]
 
 
-def _conclude(wishes: Wishes, store: Store, told: dict[str, Any]) -> tuple[Ending, dict[str, Any]]:
+def _conclude(
+    wishes: AuditRequest, store: Store, told: dict[str, Any]
+) -> tuple[RunOutcome, dict[str, Any]]:
     """Say of the week that was asked for, or of the newest, how the run ended."""
     week = wishes.week or (store.weeks[-1] if store.weeks else None)
     document = store.document(week) if week else None
     if week is None or document is None:
-        return Ending(Code.CANNOT_TELL, "no line of these logs has a time"), told
+        return RunOutcome(ExitCode.CANNOT_TELL, "no line of these logs has a time"), told
     problems = [*told.get("problems", ()), *document["damaged"]]
     closed = document.get("quality", {}).get("closed", ())
-    end = run_result.ending_of(document, problems, closed, wishes.settings)
+    end = run_result.decide_outcome(document, problems, closed, wishes.settings)
     levels = {
         level: sum(one["severity"] == level for one in document["findings"])
-        for level in reversed(run_result.LEVELS)
+        for level in reversed(run_result.SEVERITIES)
     }
     seen = {
         "week": str(week),
@@ -216,16 +228,16 @@ def _conclude(wishes: Wishes, store: Store, told: dict[str, Any]) -> tuple[Endin
         "findings": levels,
         "older_rules": len(document["older_rules"]),
         "weeks": {str(one): store.verdict(one) for one in store.weeks},
-        "page": f"{shown(wishes.store).rstrip('/')}/weeks/{week}/index.html",
-        "index": f"{shown(wishes.store).rstrip('/')}/index.html",
+        "page": f"{display(wishes.store).rstrip('/')}/weeks/{week}/index.html",
+        "index": f"{display(wishes.store).rstrip('/')}/index.html",
     }
     return end, told | seen
 
 
-class _Late:
+class _LazyEngine:
     """An engine that is opened when it is first asked for: most runs of a quiet day need none."""
 
-    def __init__(self, engines: Engines, opened: ExitStack, watch: Stopwatch) -> None:
+    def __init__(self, engines: EngineFactory, opened: ExitStack, watch: Stopwatch) -> None:
         self._engines, self._opened, self._watch = engines, opened, watch
         self._engine: Engine | None = None
 
@@ -237,11 +249,11 @@ class _Late:
         return self._engine
 
 
-def _spark(wishes: Wishes, watch: Stopwatch) -> Engines:
+def _spark_engines(wishes: AuditRequest, watch: Stopwatch) -> EngineFactory:
     @contextmanager
     def opened() -> Iterator[Engine]:
-        with told_plainly():
-            cluster = Cluster(wishes.master, watch.watcher)
+        with translate_spark_errors():
+            cluster = SparkEngine(wishes.master, watch.listener)
             try:
                 yield cluster
             finally:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forensics.cli.app import RULES
+from forensics.cli.app import RULES_OPTION
 
 if TYPE_CHECKING:
-    from forensics.events.packs import Catalogue
+    from forensics.events.packs import RuleSet
     from forensics.events.rules import Rule
 
 
@@ -32,7 +32,7 @@ def command() -> None:
 @click.option("--logger", help="Only rules that listen to this logger; its last part is enough.")
 @click.option("--family", help="Only rules of this folder of rules/events/.")
 @click.option("--json", "as_json", is_flag=True, help="Write a list of objects as JSON.")
-@RULES
+@RULES_OPTION
 def list_(
     kind: str | None,
     logger: str | None,
@@ -54,10 +54,12 @@ def list_(
 
     rules: Sequence[Rule] = _found(packs).rules
     last = logger and logger.rpartition(".")[2]
-    rules = _only(rules, "kind", kind, {rule.id: rule_text.kinds_of(rule) for rule in rules})
+    rules = _only(rules, "kind", kind, {rule.id: rule_text.event_kinds(rule) for rule in rules})
     rules = _only(rules, "logger", last, {rule.id: rule.loggers for rule in rules})
-    rules = _only(rules, "family", family, {rule.id: [rule_text.family(rule)] for rule in rules})
-    told = [rule_text.summary(rule) for rule in sorted(rules, key=lambda rule: rule.id)]
+    rules = _only(
+        rules, "family", family, {rule.id: [rule_text.rule_family(rule)] for rule in rules}
+    )
+    told = [rule_text.summarise_rule(rule) for rule in sorted(rules, key=lambda rule: rule.id)]
     if as_json:
         print(json.dumps(told, indent=2, ensure_ascii=False))
         return
@@ -67,7 +69,7 @@ def list_(
 
 @command.command()
 @click.argument("name", metavar="ID")
-@RULES
+@RULES_OPTION
 def show(name: str, packs: Sequence[Path]) -> None:
     """Show everything of the rule with this ID.
 
@@ -78,12 +80,12 @@ def show(name: str, packs: Sequence[Path]) -> None:
     Example:
       kafka-forensics rules show isr.updated
     """
-    from forensics.rule_tools.rule_text import described, find
+    from forensics.rule_tools.rule_text import describe_rule, find_rule
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A line of a log may hold what the terminal's encoding does not.
         sys.stdout.reconfigure(errors="backslashreplace")
-    for line in described(find(_found(packs).rules, name)):
+    for line in describe_rule(find_rule(_found(packs).rules, name)):
         print(line)
 
 
@@ -114,15 +116,17 @@ def new(name: str, logger: str, line: str | None, kind: str, folder: Path) -> No
     """
     from forensics.errors import ForensicsError
     from forensics.events.rules import read_kinds
-    from forensics.rule_tools.rule_text import every_kind
-    from forensics.rule_tools.scaffold import Draft, draft, pointer
+    from forensics.rule_tools.rule_text import all_kinds
+    from forensics.rule_tools.scaffold import RuleDraft, draft_rule, schema_address
 
     file = folder / f"{name.replace('.', '-')}.yaml"
     # No line may be taken by two rules, and your own count too.
     mine = [folder] if any(folder.rglob("*.yaml")) else []
     own = (pair for path in (folder / "kinds").rglob("*.yaml") for pair in read_kinds(path))
-    known = {**every_kind(), **dict(own)}
-    text = draft(Draft(name, logger, kind, line), _found(mine), known, pointer(file))
+    known = {**all_kinds(), **dict(own)}
+    text = draft_rule(
+        RuleDraft(name, logger, kind, line), _found(mine), known, schema_address(file)
+    )
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with file.open("x", encoding="utf-8") as out:
@@ -148,14 +152,14 @@ def docs(folder: Path) -> None:
     """
     from forensics.detection.detector_docs import render_detector_docs
     from forensics.errors import ForensicsError
-    from forensics.rule_tools.generate_docs import MARK, pages
-    from forensics.rule_tools.rule_text import every_kind
+    from forensics.rule_tools.generate_docs import GENERATED_MARK, generate_pages
+    from forensics.rule_tools.rule_text import all_kinds
 
     made = pages(_found(()).rules, every_kind())
     made |= {"detectors.md": f"{MARK}\n\n{render_detector_docs()}"}
     written = {folder / name: text for name, text in made.items()}
     there = {path for path in (*written, *(folder / "rules").glob("*.md")) if path.exists()}
-    ours = {path for path in there if path.read_text("utf-8").startswith(MARK)}
+    ours = {path for path in there if path.read_text("utf-8").startswith(GENERATED_MARK)}
     if foreign := sorted(set(written) & (there - ours)):
         says = "was not written by this command, and would be lost; move it away."
         raise ForensicsError("\n".join(f"{path} {says}" for path in foreign))
@@ -179,19 +183,19 @@ def schema(folder: Path) -> None:
     Example:
       kafka-forensics rules schema rules/schema
     """
-    from forensics.rule_tools.json_schemas import schemas
-    from forensics.rule_tools.rule_text import every_kind
+    from forensics.rule_tools.json_schemas import generate_schemas
+    from forensics.rule_tools.rule_text import all_kinds
 
-    written = {folder / name: text for name, text in schemas(every_kind()).items()}
+    written = {folder / name: text for name, text in generate_schemas(all_kinds()).items()}
     _write(written)
     print(f"{len(written)} schemas in {folder}")
 
 
-def _found(packs: Sequence[Path]) -> Catalogue:
+def _found(packs: Sequence[Path]) -> RuleSet:
     """Read the rules: those shipped, and the packs laid over them."""
-    from forensics.events.packs import catalogue, open_pack
+    from forensics.events.packs import load_rule_set, open_pack
 
-    return catalogue([open_pack(pack) for pack in packs])
+    return load_rule_set([open_pack(pack) for pack in packs])
 
 
 def _only(
@@ -199,13 +203,13 @@ def _only(
 ) -> Sequence[Rule]:
     """Keep the rules that have something; what none has is most often misspelt."""
     from forensics.errors import ForensicsError
-    from forensics.rule_tools.rule_text import near
+    from forensics.rule_tools.rule_text import similar_names
 
     if wanted is None:
         return rules
     kept = [rule for rule in rules if wanted in has[rule.id]]
     if not kept:
-        guesses = near(wanted, (name for names in has.values() for name in names))
+        guesses = similar_names(wanted, (name for names in has.values() for name in names))
         hint = f" Did you mean {' or '.join(guesses)}?" if guesses else ""
         raise ForensicsError(f"No rule has the {what} {wanted!r}.{hint}")
     return kept

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forensics.cli.app import JSON, QUIET, RULES, WAIT, arguments, run
-from forensics.run_result import LEVELS, Code
+from forensics.cli.app import (
+    JSON_OPTION,
+    QUIET_OPTION,
+    RULES_OPTION,
+    WAIT_OPTION,
+    command_words,
+    run_file,
+)
+from forensics.run_result import SEVERITIES, ExitCode
 
 if TYPE_CHECKING:
-    from forensics.weekly_audit import Wishes
+    from forensics.weekly_audit import AuditRequest
 
 
 @click.command()
@@ -36,17 +43,17 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Keep so many of the newest weeks; older ones go, and are not read again.",
 )
-@WAIT
+@WAIT_OPTION
 @click.option("--master", help="Spark master; default: local[*], or what spark-submit says.")
-@RULES
+@RULES_OPTION
 @click.option(
     "--fail-on",
-    type=click.Choice(LEVELS),
+    type=click.Choice(SEVERITIES),
     help="End with 3 if that week has a finding of this level or above.",
 )
 @click.option("--strict", is_flag=True, help="End with 4 if something could not be read.")
-@JSON
-@QUIET
+@JSON_OPTION
+@QUIET_OPTION
 def command(  # noqa: PLR0917 - each is an option of its own
     archives: tuple[str, ...],
     store: str,
@@ -81,13 +88,13 @@ def command(  # noqa: PLR0917 - each is an option of its own
       kafka-forensics audit logs/ late/ --store audits --keep-weeks 26 -q --json
     """
     from forensics.weekly.iso_week import Week
-    from forensics.weekly_audit import Wishes
+    from forensics.weekly_audit import AuditRequest
 
     chosen = Week.parse(week) if week else None
     result = _run(
-        Wishes(
+        AuditRequest(
             archives, store, chosen, keep_weeks, wait, packs, master,
-            fail_on=fail_on, strict=strict, command=arguments(),
+            fail_on=fail_on, strict=strict, command=command_words(),
         ),
         quiet=quiet,
     )  # fmt: skip
@@ -95,22 +102,22 @@ def command(  # noqa: PLR0917 - each is an option of its own
     raise SystemExit(result["exit_code"])
 
 
-def _run(wishes: Wishes, *, quiet: bool) -> dict[str, Any]:
+def _run(wishes: AuditRequest, *, quiet: bool) -> dict[str, Any]:
     from forensics import run_summary
     from forensics.engine.progress import Progress
     from forensics.weekly_audit import audit
 
     with Progress(sys.stderr, quiet=quiet).open() as progress:
-        result = audit(wishes, progress.say, progress)
-        for line in run_summary.lines(result) if "verdict" in result else ():
-            progress.say(line)
+        result = audit(wishes, progress.notify, progress)
+        for line in run_summary.format_summary(result) if "verdict" in result else ():
+            progress.notify(line)
     return result
 
 
 def _tell(result: Mapping[str, Any], *, as_json: bool, quiet: bool) -> None:
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
-    elif result["exit_code"] == Code.HELD:
+    elif result["exit_code"] == ExitCode.STORE_LOCKED:
         click.echo(f"Error: {result['reason']}", err=True)
     elif not quiet:
         click.echo(f"{result.get('week', 'no week')}: {result['reason']}")
@@ -118,4 +125,4 @@ def _tell(result: Mapping[str, Any], *, as_json: bool, quiet: bool) -> None:
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from forensics.cli.app import JSON, run
+from forensics.cli.app import JSON_OPTION, run_file
 
 
 @click.command()
@@ -23,7 +23,7 @@ from forensics.cli.app import JSON, run
     "--html", "target", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Draw it into one self-contained page, too.",
 )  # fmt: skip
-@JSON
+@JSON_OPTION
 def command(a: str, b: str, store: Path | None, target: Path | None, *, as_json: bool) -> None:
     """Compare two windows: is B better, the same or worse than A.
 
@@ -65,4 +65,4 @@ def command(a: str, b: str, store: Path | None, target: Path | None, *, as_json:
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

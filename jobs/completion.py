@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from forensics.cli.app import NAME, run
+from forensics.cli.app import PROGRAM_NAME, run_file
 
 
 @click.command()
@@ -31,9 +31,9 @@ def command(context: click.Context, shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None
     top = context.find_root().command
-    variable = f"_{NAME}_COMPLETE".replace("-", "_").upper()
-    click.echo(found(top, {}, NAME, variable).source())
+    variable = f"_{PROGRAM_NAME}_COMPLETE".replace("-", "_").upper()
+    click.echo(found(top, {}, PROGRAM_NAME, variable).source())
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

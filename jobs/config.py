@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from forensics.cli import config_file
-from forensics.cli.app import JSON, NAME, run
-from forensics.cli.config_file import HERE, Call, Config
-from forensics.cli.option_sources import PREFIX, Option, known, variable
+from forensics.cli.app import JSON_OPTION, PROGRAM_NAME, run_file
+from forensics.cli.config_file import FILE_NAME, CommandPath, Config
+from forensics.cli.option_sources import ENV_PREFIX, Option, configurable_options, env_variable
 from forensics.errors import ConfigError, ForensicsError
 
 FILE = click.option(
@@ -23,7 +23,7 @@ FILE = click.option(
     "path",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    envvar=f"{PREFIX}_CONFIG",
+    envvar=f"{ENV_PREFIX}_CONFIG",
     help="This file; else ./kafka-forensics.yaml or ~/.config/kafka-forensics/config.yaml.",
 )
 INVALID = 1
@@ -42,7 +42,7 @@ def command() -> None:
 @command.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True})
 @click.argument("words", nargs=-1, metavar="[COMMAND] [ARGUMENTS]...", type=click.UNPROCESSED)
 @FILE
-@JSON
+@JSON_OPTION
 @click.pass_context
 def show(
     context: click.Context, words: tuple[str, ...], path: Path | None, *, as_json: bool
@@ -78,7 +78,7 @@ def show(
 
 
 @command.command()
-@click.argument("target", metavar="[FILE]", default=HERE, type=click.Path(path_type=Path))
+@click.argument("target", metavar="[FILE]", default=FILE_NAME, type=click.Path(path_type=Path))
 @click.pass_context
 def new(context: click.Context, target: Path) -> None:
     """Write a file with every option of every command, its default, and what it does.
@@ -103,24 +103,29 @@ def new(context: click.Context, target: Path) -> None:
     except FileExistsError:
         message = f"{target} is there already; name another file, or move it away."
         raise ForensicsError(message) from None
-    print(f"{target}: take away the # before what you want to set, then: {NAME} config show")
+    print(
+        f"{target}: take away the # before what you want to set, then: {PROGRAM_NAME} config show"
+    )
 
 
-def _commands(context: click.Context) -> dict[Call, click.Command]:
-    everything: dict[Call, click.Command] = context.find_root().command.everything()  # type: ignore[attr-defined]
-    return everything
+def _commands(context: click.Context) -> dict[CommandPath, click.Command]:
+    top: Any = context.find_root().command
+    commands: dict[CommandPath, click.Command] = top.configurable_commands()
+    return commands
 
 
-def _config(path: Path | None, commands: Mapping[Call, click.Command], call: Call) -> Config:
+def _config(
+    path: Path | None, commands: Mapping[CommandPath, click.Command], call: CommandPath
+) -> Config:
     try:
-        path = path or config_file.find(os.environ, Path.cwd())
-        keys = {name: known(one) for name, one in commands.items()}
-        return config_file.load(path, keys, call) if path else Config()
+        path = path or config_file.find_config(os.environ, Path.cwd())
+        keys = {name: configurable_options(one) for name, one in commands.items()}
+        return config_file.load_config(path, keys, call) if path else Config()
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
 
 
-def _called(words: tuple[str, ...], commands: Mapping[Call, click.Command]) -> Call:
+def _called(words: tuple[str, ...], commands: Mapping[CommandPath, click.Command]) -> CommandPath:
     """Find the command that words begin with; a group's name alone is that of all its commands."""
     if not words:
         return ()
@@ -134,21 +139,21 @@ def _called(words: tuple[str, ...], commands: Mapping[Call, click.Command]) -> C
 
 
 def _rows(
-    call: Call, one: click.Command, config: Config, arguments: tuple[str, ...]
+    call: CommandPath, one: click.Command, config: Config, arguments: tuple[str, ...]
 ) -> Iterator[dict[str, Any]]:
-    top = click.Context(click.Group(NAME), info_name=NAME)
+    top = click.Context(click.Group(PROGRAM_NAME), info_name=PROGRAM_NAME)
     context = one.make_context(
         " ".join(call), list(arguments), top, resilient_parsing=True,
         default_map=config.defaults(call),
     )  # fmt: skip
-    for key, option in known(one).items():
+    for key, option in configurable_options(one).items():
         source = context.get_parameter_source(option.name)
         value, place, wrong = context.params.get(option.name), "default", None
         if source is click.core.ParameterSource.ENVIRONMENT:
-            place = f"environment {variable(call, key)}"
+            place = f"environment {env_variable(call, key)}"
             value, wrong = _read(option, context)
         elif source is click.core.ParameterSource.DEFAULT_MAP:
-            place = str(config.place(call, option.name))
+            place = str(config.source_of(call, option.name))
         elif source is click.core.ParameterSource.COMMANDLINE:
             place = "command line"
         elif option.param.required:
@@ -170,7 +175,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def _lines(told: Mapping[Call, list[dict[str, Any]]]) -> Iterator[str]:
+def _lines(told: Mapping[CommandPath, list[dict[str, Any]]]) -> Iterator[str]:
     everything = [row for rows in told.values() for row in rows]
     name = max((len(row["option"]) for row in everything), default=0)
     width = min(40, max((len(_shown(row["value"])) for row in everything), default=0))
@@ -192,12 +197,12 @@ def _shown(value: Any) -> str:
     )
 
 
-def _template(commands: Mapping[Call, click.Command]) -> Iterator[str]:
-    yield f"# {NAME}: what options are when nobody says otherwise. A value on the command"
+def _template(commands: Mapping[CommandPath, click.Command]) -> Iterator[str]:
+    yield f"# {PROGRAM_NAME}: what options are when nobody says otherwise. A value on the command"
     yield "# line goes before one of the environment, and that before one of this file; what holds,"
-    yield f"# and where it comes from, says: {NAME} config show"
+    yield f"# and where it comes from, says: {PROGRAM_NAME} config show"
     yield "# Relative paths begin at the folder of this file."
-    above: Call = ()
+    above: CommandPath = ()
     for call, one in commands.items():
         yield ""
         for depth, word in enumerate(call):
@@ -205,13 +210,13 @@ def _template(commands: Mapping[Call, click.Command]) -> Iterator[str]:
                 yield f"{'  ' * depth}{word}:"
         above = call
         indent = "  " * len(call)
-        for key, option in known(one).items():
+        for key, option in configurable_options(one).items():
             for text in _about(call, key, option):
                 yield f"{indent}# {text}"
             yield f"{indent}#{key}: {_yaml(option)}".rstrip()
 
 
-def _about(call: Call, key: str, option: Option) -> Iterator[str]:
+def _about(call: CommandPath, key: str, option: Option) -> Iterator[str]:
     says = (
         getattr(option.param, "help", None)
         or f"What stands for {option.param.make_metavar(click.Context(click.Command('none')))}."
@@ -219,14 +224,14 @@ def _about(call: Call, key: str, option: Option) -> Iterator[str]:
     yield says
     if isinstance(option.param.type, click.Choice):
         yield f"One of: {', '.join(map(str, option.param.type.choices))}."
-    if option.many:
+    if option.is_multiple:
         yield "A list, such as [one, another]."
-    yield f"In the environment: {variable(call, key)}"
+    yield f"In the environment: {env_variable(call, key)}"
 
 
 def _yaml(option: Option) -> str:
     value = option.default
-    if option.many:
+    if option.is_multiple:
         return json.dumps(_plain(value or []))
     if value is None:
         return ""
@@ -234,4 +239,4 @@ def _yaml(option: Option) -> str:
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import sys
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.cli.app import JSON, QUIET, run
-from forensics.cli.option_sources import PREFIX
+from forensics.cli.app import JSON_OPTION, QUIET_OPTION, run_file
+from forensics.cli.option_sources import ENV_PREFIX
 
 if TYPE_CHECKING:
     from forensics.cli.doctor import Check
@@ -31,11 +30,12 @@ COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
     help="Where the output of runs is to go: is it writable, and is there room?",
 )  # fmt: skip
 @click.option(
-    "--config", "path", metavar="FILE", envvar=f"{PREFIX}_CONFIG", type=click.Path(path_type=Path),
+    "--config", "path", metavar="FILE", envvar=f"{ENV_PREFIX}_CONFIG",
+    type=click.Path(path_type=Path),
     help="Check this configuration file; else the one that would be found.",
 )  # fmt: skip
-@JSON
-@QUIET
+@JSON_OPTION
+@QUIET_OPTION
 @click.pass_context
 def command(
     context: click.Context,
@@ -67,13 +67,16 @@ def command(
     with Progress(sys.stderr, quiet=quiet or as_json).open() as progress:
         for check in _checks(context, master, out, path, None if no_spark else progress):
             found.append(check)
-            progress.end()
+            progress.end_stage()
             if not as_json and not (quiet and check.state == "ok"):
                 _tell(check)
     problems = sum(check.state == "problem" for check in found)
     warnings = sum(check.state == "warning" for check in found)
     if as_json:
-        rows = [dataclasses.asdict(check) for check in found]
+        rows = [
+            {"name": one.name, "state": one.state, "says": one.message, "advice": one.advice}
+            for one in found
+        ]
         print(json.dumps({"problems": problems, "warnings": warnings, "checks": rows}, indent=1))
     elif not quiet:
         print(
@@ -93,26 +96,26 @@ def _checks(
 
     # One after the other, as they are found: the last ones take their time.
     broken = False
-    for check in (*doctor.machine(os.environ, out), _configuration(context, path)):
+    for check in (*doctor.check_machine(os.environ, out), _configuration(context, path)):
         broken = broken or (check.state == doctor.PROBLEM and check.name in ("java", "packages"))
         yield check
     if progress is None:
-        yield from doctor.without_spark()
+        yield from doctor.check_without_spark()
     elif not broken:
-        yield from doctor.with_spark(master, progress)
+        yield from doctor.check_with_spark(master, progress)
 
 
 def _configuration(context: click.Context, path: Path | None) -> Check:
     from forensics.cli import config_file
     from forensics.cli.doctor import OK, PROBLEM, Check
-    from forensics.cli.option_sources import known
+    from forensics.cli.option_sources import configurable_options
     from forensics.errors import ConfigError
 
     try:
-        path = path or config_file.find(os.environ, Path.cwd())
-        everything = context.find_root().command.everything()  # type: ignore[attr-defined]
-        keys = {call: known(one) for call, one in everything.items()}
-        config = config_file.load(path, keys) if path else config_file.Config()
+        path = path or config_file.find_config(os.environ, Path.cwd())
+        everything = context.find_root().command.configurable_commands()  # type: ignore[attr-defined]
+        keys = {call: configurable_options(one) for call, one in everything.items()}
+        config = config_file.load_config(path, keys) if path else config_file.Config()
     except ConfigError as error:
         return Check(
             "config", PROBLEM, str(error), "Correct the file; `config show` reads it, too."
@@ -127,10 +130,10 @@ def _tell(check: Check) -> None:
     plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR")
     state = f"{check.state:8}"
     shown = state if plain else click.style(state, fg=COLOURS[check.state])
-    print(f"{shown}{check.name:11}{check.says}", flush=True)
+    print(f"{shown}{check.name:11}{check.message}", flush=True)
     if check.advice:
         print(f"{'':19}{check.advice}", flush=True)
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from forensics.cli.app import QUIET, run
+from forensics.cli.app import QUIET_OPTION, run_file
 
 FORMATS = ("markdown", "csv", "parquet", "jsonl", "timesketch", "junit")
 
@@ -28,7 +28,7 @@ FORMATS = ("markdown", "csv", "parquet", "jsonl", "timesketch", "junit")
 @click.option("--events", is_flag=True, help="jsonl, timesketch: every single event, too.")
 @click.option("--from", "since", metavar="TIME", help="Leave out what was over before this time.")
 @click.option("--to", "till", metavar="TIME", help="Leave out what began after this time.")
-@QUIET
+@QUIET_OPTION
 def command(
     out: Path,
     form: str,
@@ -109,4 +109,4 @@ def _check(
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forensics.cli.app import JSON, QUIET, RULES, arguments, run
-from forensics.run_result import LEVELS
+from forensics.cli.app import JSON_OPTION, QUIET_OPTION, RULES_OPTION, command_words, run_file
+from forensics.run_result import SEVERITIES
 
 if TYPE_CHECKING:
     from forensics.settings import Settings
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1024),
     help="Bytes of a plain file that one task reads.",
 )
-@RULES
+@RULES_OPTION
 @click.option("--context", is_flag=True, help="Keep also events that only give context; slower.")
 @click.option(
     "--fail-on",
-    type=click.Choice(LEVELS),
+    type=click.Choice(SEVERITIES),
     help="End with 3 if there is a finding of this level or above; without it findings end with 0.",
 )
 @click.option("--strict", is_flag=True, help="End with 4 if something could not be read.")
@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     help="The private map of --redact; default: beside OUT, as OUT.redaction-map.json.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be read, and how long it takes.")
-@JSON
-@QUIET
+@JSON_OPTION
+@QUIET_OPTION
 def command(
     archives: tuple[str, ...],
     out: Path | None,
@@ -100,7 +100,7 @@ def command(
     """
     from forensics.settings import Settings
 
-    settings = Settings(archives, out or Path(), command=arguments(), **wishes)
+    settings = Settings(archives, out or Path(), command=command_words(), **wishes)
     if dry_run:
         _preview(settings, as_json=as_json)
         return
@@ -127,25 +127,25 @@ def _run(
 
     with Progress(sys.stderr, quiet=quiet).open() as progress:
         if classes is None:
-            result = postmortem(settings, progress.say, progress)
+            result = postmortem(settings, progress.notify, progress)
         else:
-            chosen = redacted_run.asked(classes)
-            result = redacted_run.postmortem(settings, chosen, secret, progress.say, progress)
-        for line in run_summary.lines(result):
-            progress.say(line)
+            chosen = redacted_run.parse_classes(classes)
+            result = redacted_run.postmortem(settings, chosen, secret, progress.notify, progress)
+        for line in run_summary.format_summary(result):
+            progress.notify(line)
     return result
 
 
 def _preview(settings: Settings, *, as_json: bool) -> None:
-    from forensics.cli.dry_run import look
+    from forensics.cli.dry_run import preview_run
 
-    seen = look(settings)
+    seen = preview_run(settings)
     if as_json:
-        click.echo(json.dumps(seen.document(), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(seen.to_dict(), indent=1, ensure_ascii=False))
         return
-    for line in seen.lines():
+    for line in seen.to_lines():
         click.echo(line)
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

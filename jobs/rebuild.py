@@ -8,18 +8,25 @@ from pathlib import Path
 
 import click
 
-from forensics.cli.app import JSON, QUIET, RULES, WAIT, arguments, run
-from forensics.run_result import Code
+from forensics.cli.app import (
+    JSON_OPTION,
+    QUIET_OPTION,
+    RULES_OPTION,
+    WAIT_OPTION,
+    command_words,
+    run_file,
+)
+from forensics.run_result import ExitCode
 
 
 @click.command()
 @click.argument("store", type=click.Path(file_okay=False))
 @click.option("--week", metavar="WEEK", help="Only this week, such as 2026-W46; else all.")
-@WAIT
+@WAIT_OPTION
 @click.option("--master", help="Spark master; default: local[*], or what spark-submit says.")
-@RULES
-@JSON
-@QUIET
+@RULES_OPTION
+@JSON_OPTION
+@QUIET_OPTION
 def command(
     store: str,
     week: str | None,
@@ -44,19 +51,19 @@ def command(
     from forensics.engine.progress import Progress
     from forensics.lib import storage
     from forensics.weekly.iso_week import Week
-    from forensics.weekly_audit import Wishes, audit
+    from forensics.weekly_audit import AuditRequest, audit
 
     if not storage.is_remote(store) and not Path(store).is_dir():
         raise click.BadParameter(f"there is no folder {store}", param_hint="STORE")
-    wishes = Wishes(
+    wishes = AuditRequest(
         (), store, Week.parse(week) if week else None, None, wait, packs, master,
-        command=arguments(),
+        command=command_words(),
     )  # fmt: skip
     with Progress(sys.stderr, quiet=quiet).open() as progress:
-        result = audit(wishes, progress.say, progress)
+        result = audit(wishes, progress.notify, progress)
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
-    elif result["exit_code"] == Code.HELD:
+    elif result["exit_code"] == ExitCode.STORE_LOCKED:
         click.echo(f"Error: {result['reason']}", err=True)
     elif not quiet:
         for name, verdict in result.get("weeks", {}).items():
@@ -65,4 +72,4 @@ def command(
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

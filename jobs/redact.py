@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from forensics.cli.app import QUIET, run
+from forensics.cli.app import QUIET_OPTION, run_file
 
 
 @click.command()
@@ -23,7 +23,7 @@ from forensics.cli.app import QUIET, run
     "--map", "secret", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="The private map of names; default: beside OUT2, as OUT2.redaction-map.json.",
 )  # fmt: skip
-@QUIET
+@QUIET_OPTION
 def command(out: Path, target: Path, classes: str, secret: Path | None, *, quiet: bool) -> None:
     """Write a saved postmortem again with pseudonyms instead of names.
 
@@ -39,12 +39,12 @@ def command(out: Path, target: Path, classes: str, secret: Path | None, *, quiet
       kafka-forensics redact out -o for-the-vendor
       kafka-forensics redact out -o for-the-vendor --redact clients,principals --map secret.json
     """
-    from forensics.redacted_run import again, asked
+    from forensics.redacted_run import parse_classes, redact_saved_run
 
-    page = again(out, target, asked(classes), secret)
+    page = redact_saved_run(out, target, parse_classes(classes), secret)
     if not quiet:
         click.echo(f"page: {page}")
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from forensics.cli.app import NAME, jobs_folder, load, run
+from forensics.cli.app import PROGRAM_NAME, jobs_folder, load_command, run_file
 
 WIDTH = 100
 HEAD = """\
@@ -46,7 +46,7 @@ def page() -> str:
     """Write the page."""
     parts = [HEAD]
     for call, one in _every():
-        words = " ".join((NAME, *call))
+        words = " ".join((PROGRAM_NAME, *call))
         context = click.Context(one, info_name=words, terminal_width=WIDTH, max_content_width=WIDTH,
                                 help_option_names=["-h", "--help"])  # fmt: skip
         parts.append(f"\n## {' '.join(call)}\n\n```text\n{one.get_help(context).strip()}\n```\n")
@@ -56,7 +56,7 @@ def page() -> str:
 def _every() -> Iterator[tuple[tuple[str, ...], click.Command]]:
     for path in sorted(jobs_folder().glob("*.py")):
         if not path.name.startswith("_"):
-            yield from _below((path.stem.replace("_", "-"),), load(path))
+            yield from _below((path.stem.replace("_", "-"),), load_command(path))
 
 
 def _below(
@@ -69,4 +69,4 @@ def _below(
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

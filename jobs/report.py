@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from forensics.cli.app import JSON, QUIET, run
+from forensics.cli.app import JSON_OPTION, QUIET_OPTION, run_file
 
 
 @click.command()
@@ -26,8 +26,8 @@ from forensics.cli.app import JSON, QUIET, run
     "--assets", type=click.Choice(["inline", "shared"]), default="inline", show_default=True,
     help="Hold what draws the figures in the page, or in one file beside it for many pages.",
 )  # fmt: skip
-@JSON
-@QUIET
+@JSON_OPTION
+@QUIET_OPTION
 def command(  # noqa: PLR0917 - each is an option of its own
     out: Path,
     since: str | None,
@@ -70,4 +70,4 @@ def command(  # noqa: PLR0917 - each is an option of its own
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

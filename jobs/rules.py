@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.cli.app import JSON, RULES, load, run
+from forensics.cli.app import JSON_OPTION, RULES_OPTION, load_command, run_file
 
 if TYPE_CHECKING:
     from forensics.errors import Problem
-    from forensics.events.log_reader import Book
+    from forensics.events.log_reader import LogReader
     from forensics.events.packs import Pack
     from forensics.ingest.read_plan import Split
-    from forensics.rule_tools.rule_coverage import Tally, Walk
+    from forensics.rule_tools.rule_coverage import ArchiveWalk, RuleTally
 
 
 SHAPES = 50
@@ -36,7 +36,7 @@ def command() -> None:
 
 
 # The commands that need no log.
-catalogue_ = load(Path(__file__).with_name("_catalogue.py"))
+catalogue_ = load_command(Path(__file__).with_name("_catalogue.py"))
 assert isinstance(catalogue_, click.Group)
 for listed in catalogue_.commands.values():
     command.add_command(listed)
@@ -51,7 +51,7 @@ for listed in catalogue_.commands.values():
     is_flag=True,
     help="Try the shipped detectors on their samples, too; takes some seconds.",
 )
-@JSON
+@JSON_OPTION
 def check_(paths: Sequence[Path], *, samples: bool, as_json: bool) -> None:
     """Try all layouts, event rules and detectors on their own examples.
 
@@ -69,19 +69,22 @@ def check_(paths: Sequence[Path], *, samples: bool, as_json: bool) -> None:
       kafka-forensics rules check my-rules/
     """
     from forensics.errors import RuleError
-    from forensics.events.packs import assemble, open_pack
-    from forensics.rule_tools.check import check
+    from forensics.events.packs import merge_packs, open_pack
+    from forensics.rule_tools.check import check_rules
 
     packs = [open_pack(path) for path in paths]
-    found, problems = assemble(packs)
-    problems += check(found.layouts, found.rules)
-    if not problems and (samples or any(pack.folder("detectors") for pack in packs)):
-        from forensics.sandbox import detector_problems
+    found, problems = merge_packs(packs)
+    problems += check_rules(found.layouts, found.rules)
+    if not problems and (samples or any(pack.pages_in("detectors") for pack in packs)):
+        from forensics.sandbox import find_detector_problems
 
-        problems += detector_problems(packs, shipped=samples)
+        problems += find_detector_problems(packs, shipped=samples)
     problems += [*limit_problems(packs), *suite_problems(packs)]
     if as_json:
-        print(json.dumps([vars(one) for one in sorted(problems)], indent=1, ensure_ascii=False))
+        rows = [
+            {"file": one.file, "line": one.line, "says": one.message} for one in sorted(problems)
+        ]
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
         raise SystemExit(1 if problems else 0)
     if problems:
         raise RuleError(problems)
@@ -102,7 +105,7 @@ def limit_problems(packs: Sequence[Pack]) -> list[Problem]:
     from forensics.events.packs import LIMITS
 
     pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
-    files = [Path(page.name) for pack in packs for page in pack.folder("detectors")]
+    files = [Path(page.name) for pack in packs for page in pack.pages_in("detectors")]
     own = [path.stem.replace("_", "-") for path in files]
     try:
         load_limits(pages, own)
@@ -116,7 +119,7 @@ def suite_problems(packs: Sequence[Pack]) -> list[Problem]:
     from forensics.errors import RuleError
     from forensics.quality.gx_runner import load_checked_expectations
 
-    if not any(pack.folder("quality") for pack in packs):
+    if not any(pack.pages_in("quality") for pack in packs):
         return []
     try:
         load_checked_expectations(packs)
@@ -133,7 +136,7 @@ def suite_problems(packs: Sequence[Pack]) -> list[Problem]:
     type=click.IntRange(min=0),
     help=f"Show at most so many lines (all; with --unclaimed {SHAPES}).",
 )
-@RULES
+@RULES_OPTION
 def explain(file: str, limit: int | None, packs: Sequence[Path], *, unclaimed: bool) -> None:
     """Say which rule takes which line of FILE.
 
@@ -148,13 +151,13 @@ def explain(file: str, limit: int | None, packs: Sequence[Path], *, unclaimed: b
     Example:
       kafka-forensics rules explain server.log --limit 20
     """
-    from forensics.rule_tools.rule_coverage import Tally, explain
+    from forensics.rule_tools.rule_coverage import RuleTally, explain_matches
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A log may hold what the terminal's encoding does not.
         sys.stdout.reconfigure(errors="backslashreplace")
-    tally = Tally()
-    lines = explain(_splits([file]), _book(packs), tally)
+    tally = RuleTally()
+    lines = explain_matches(_splits([file]), _book(packs), tally)
     shown = 0 if unclaimed else limit
     for line in islice(lines, shown):
         print(line)
@@ -174,7 +177,7 @@ def explain(file: str, limit: int | None, packs: Sequence[Path], *, unclaimed: b
     help="Show so many loggers, and so many shapes.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write all of it as JSON.")
-@RULES
+@RULES_OPTION
 def coverage_(archives: Sequence[str], limit: int, packs: Sequence[Path], *, as_json: bool) -> None:
     """Say which loggers and shapes of ARCHIVE no rule claims.
 
@@ -186,14 +189,14 @@ def coverage_(archives: Sequence[str], limit: int, packs: Sequence[Path], *, as_
     Example:
       kafka-forensics rules coverage broker-logs.tar.gz --limit 20
     """
-    from forensics.rule_tools.rule_coverage import cover
+    from forensics.rule_tools.rule_coverage import measure_coverage
 
-    counted = cover(_splits(archives), _book(packs))
+    counted = measure_coverage(_splits(archives), _book(packs))
     _warn(counted)
     if as_json:
-        print(json.dumps(counted.document(), indent=2))
+        print(json.dumps(counted.to_dict(), indent=2))
         return
-    for line in counted.lines(limit):
+    for line in counted.to_lines(limit):
         print(line)
 
 
@@ -202,7 +205,7 @@ def coverage_(archives: Sequence[str], limit: int, packs: Sequence[Path], *, as_
 @click.option(
     "--limit", type=click.IntRange(min=0), default=30, show_default=True, help="Show so many rules."
 )
-@RULES
+@RULES_OPTION
 def profile_(archives: Sequence[str], limit: int, packs: Sequence[Path]) -> None:
     """Say what the rules cost on ARCHIVE, the dearest first.
 
@@ -214,48 +217,50 @@ def profile_(archives: Sequence[str], limit: int, packs: Sequence[Path]) -> None
     Example:
       kafka-forensics rules profile broker-logs.tar.gz --rules my-rules/
     """
-    from forensics.events.packs import catalogue, open_pack
+    from forensics.events.packs import load_rule_set, open_pack
     from forensics.rule_tools.profile import profile_scan
 
-    found = catalogue([open_pack(pack) for pack in packs])
-    for line in profile_scan(_splits(archives), found.layouts, found.heard()).lines(limit):
+    found = load_rule_set([open_pack(pack) for pack in packs])
+    for line in profile_scan(_splits(archives), found.layouts, found.active_rules()).to_lines(
+        limit
+    ):
         print(line)
 
 
 def _splits(archives: Sequence[str]) -> Sequence[Split]:
     """Plan to read whole files, and warn of what cannot be read."""
-    from forensics.ingest.read_plan import plan
-    from forensics.lib.text_safety import plain
+    from forensics.ingest.read_plan import plan_reading
+    from forensics.lib.text_safety import printable
 
-    work = plan(archives, WHOLE)
+    work = plan_reading(archives, WHOLE)
     for label, problem in work.problems:
-        click.echo(f"warning: {plain(label)}: {plain(problem)}; the rest is read", err=True)
+        click.echo(f"warning: {printable(label)}: {printable(problem)}; the rest is read", err=True)
     return work.splits
 
 
-def _book(packs: Sequence[Path]) -> Book:
-    from forensics.events.log_reader import Book
-    from forensics.events.packs import catalogue, open_pack
+def _book(packs: Sequence[Path]) -> LogReader:
+    from forensics.events.log_reader import LogReader
+    from forensics.events.packs import load_rule_set, open_pack
 
-    found = catalogue([open_pack(pack) for pack in packs])
-    return Book(found.layouts, found.rules)
+    found = load_rule_set([open_pack(pack) for pack in packs])
+    return LogReader(found.layouts, found.rules)
 
 
-def _warn(walk: Walk) -> None:
+def _warn(walk: ArchiveWalk) -> None:
     for damage in walk.damaged:
         click.echo(f"warning: {damage}; what came before was read", err=True)
 
 
-def _close(tally: Tally, limit: int, *, unclaimed: bool) -> None:
+def _close(tally: RuleTally, limit: int, *, unclaimed: bool) -> None:
     counts = tally.shapes.most_common(limit) if unclaimed else sorted(tally.rules.items())
     for name, count in counts:
         print(f"{count:>8}  {name}")
     _warn(tally)
     print(
         f"{tally.records} records, {tally.claimed} claimed, "
-        f"{tally.nowhere} lines in no known layout"
+        f"{tally.unparsed_lines} lines in no known layout"
     )
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

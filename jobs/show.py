@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.cli.app import JSON, run
+from forensics.cli.app import JSON_OPTION, run_file
 
 if TYPE_CHECKING:
-    from forensics.ingest.line_lookup import Line
+    from forensics.ingest.line_lookup import FoundLine
     from forensics.run_output.evidence_check import CheckedLine
     from forensics.run_output.reader import Evidence, Finding
 
@@ -40,7 +40,7 @@ DIFFERS = 1
     "-C", "--context", default=5, show_default=True, type=click.IntRange(0, 10_000),
     metavar="LINES", help="How many lines to show before and after each.",
 )  # fmt: skip
-@JSON
+@JSON_OPTION
 def command(
     what: str, out: Path, archives: tuple[str, ...], context: int, *, as_json: bool
 ) -> None:
@@ -105,12 +105,12 @@ def _tell(found: Sequence[CheckedLine], *, as_json: bool) -> None:
 
 
 def _head(finding: Finding) -> None:
-    from forensics.lib.formatting import count, span
+    from forensics.lib.formatting import count, span_text
 
     _say(f"{finding.id}  {finding.severity}  {finding.title}", bold=True)
     _say(
         f"{finding.detector}, confidence {finding.confidence}, "
-        f"{span(finding.start_ms, finding.end_ms)}, "
+        f"{span_text(finding.start_ms, finding.end_ms)}, "
         f"{count(len(finding.evidence), 'line')} of evidence"
     )
     print()
@@ -129,10 +129,10 @@ def _quotes(proofs: tuple[Evidence, ...], *, as_json: bool) -> None:
 
 def _told(cited: CheckedLine) -> dict[str, object]:
     """Give what is shown of a line, as JSON can hold it."""
-    from forensics.lib.secrets import masked_lines
+    from forensics.lib.secrets import mask_lines
 
     proof, line = cited.evidence, cited.line
-    texts = masked_lines([_text(one) for one in cited.context])
+    texts = mask_lines([_text(one) for one in cited.context])
     around = [
         {"line": one.number, "text": text} for one, text in zip(cited.context, texts, strict=True)
     ]
@@ -165,7 +165,7 @@ def _print(cited: CheckedLine, number: str) -> None:
         _say(f"  cited: {_cut(proof.text)}")
     if line:
         _say(f"  byte {line.offset}, {line.size} bytes, sha256 {line.sha256}")
-    if cited.place and cited.place.opened.steps[-1:] == (("utf-16", ""),):
+    if cited.place and cited.place.location.steps[-1:] == (("utf-16", ""),):
         _say("  the file is UTF-16; offset, size and sha256 are of its text in UTF-8")
     if line:
         _say(f"  {_plainly(cited.command)}")
@@ -173,25 +173,25 @@ def _print(cited: CheckedLine, number: str) -> None:
 
 
 def _plainly(command: str | None) -> str:
-    from forensics.lib.secrets import masked
+    from forensics.lib.secrets import mask_text
 
     if command is None:
         return "no plain command reads an archive in a zip; unpack that first"
-    return f"$ {command}" if command == masked(command) else "a secret stands in the file's name"
+    return f"$ {command}" if command == mask_text(command) else "a secret stands in the file's name"
 
 
 def _rows(cited: CheckedLine) -> Iterator[str]:
-    from forensics.lib.secrets import masked_lines
+    from forensics.lib.secrets import mask_lines
 
     width = len(str(cited.context[-1].number)) if cited.context else 0
-    texts = masked_lines([_text(line) for line in cited.context])
+    texts = mask_lines([_text(line) for line in cited.context])
     for line, shown in zip(cited.context, texts, strict=True):
         is_it = line.number == (cited.line.number if cited.line else 0)
         text = f"{'>' if is_it else ' '} {line.number:{width}}  {_cut(shown)}"
         yield _painted(text, bold=True) if is_it else _painted(text, dim=True)
 
 
-def _text(line: Line) -> str:
+def _text(line: FoundLine) -> str:
     return line.text.decode("utf-8", "replace").rstrip("\r")
 
 
@@ -215,4 +215,4 @@ def _painted(text: str, **style: object) -> str:
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.cli.app import QUIET, RULES, arguments, run
+from forensics.cli.app import QUIET_OPTION, RULES_OPTION, command_words, run_file
 
 if TYPE_CHECKING:
     from forensics.report.histories.model import Timeline
@@ -59,8 +59,8 @@ COLOURS = {
     help="Of an archive: keep the page, findings.json and tables of its postmortem here.",
 )  # fmt: skip
 @click.option("--master", help="Of an archive: Spark master; default: local[*].")
-@RULES
-@QUIET
+@RULES_OPTION
+@QUIET_OPTION
 def command(
     archives: tuple[str, ...],
     *,
@@ -176,10 +176,10 @@ def _postmortem(
     from forensics.pipeline import postmortem
     from forensics.settings import Settings
 
-    settings = Settings(tuple(archives), out, master, packs=packs, command=arguments())
+    settings = Settings(tuple(archives), out, master, packs=packs, command=command_words())
     # A person who waits wants to know; a pipe gets only what may be wrong.
     with Progress(sys.stderr, quiet=quiet or not sys.stderr.isatty()).open() as progress:
-        postmortem(settings, progress.say, progress)
+        postmortem(settings, progress.notify, progress)
     return out
 
 
@@ -210,4 +210,4 @@ def _paint(what: str, text: str) -> str:
 
 
 if __name__ == "__main__":
-    run(__file__)
+    run_file(__file__)

@@ -14,7 +14,14 @@ import pytest
 
 from forensics import __version__, pipeline
 from forensics.errors import ForensicsError
-from forensics.run_result import Code, Ending, Stopwatch, clear, ending_of, save
+from forensics.run_result import (
+    ExitCode,
+    RunOutcome,
+    Stopwatch,
+    clear_result,
+    decide_outcome,
+    save_result,
+)
 from forensics.settings import Settings
 
 ROOT = Path(__file__).parent.parent
@@ -34,42 +41,45 @@ def wishes(**more: Any) -> Settings:
     [(None, 0), ("critical", 0), ("high", 3), ("medium", 3), ("info", 3)],
 )
 def test_findings_change_the_code_only_for_who_asked(fail_on: str | None, code: int) -> None:
-    end = ending_of(document("incident", "high", "info"), (), (), wishes(fail_on=fail_on))
+    end = decide_outcome(document("incident", "high", "info"), (), (), wishes(fail_on=fail_on))
 
     assert code == end.code
     if fail_on == "high":
-        assert "1 finding of level high or above" == end.because
+        assert "1 finding of level high or above" == end.reason
     if fail_on == "info":
-        assert "2 findings of level info or above" == end.because
+        assert "2 findings of level info or above" == end.reason
 
 
 @pytest.mark.parametrize(("strict", "code"), [(True, 4), (False, 0)])
 def test_what_could_not_be_read_counts_for_who_is_strict(strict: bool, code: int) -> None:
-    end = ending_of(document("clear"), ["a.gz: cut off"], (), wishes(strict=strict))
+    end = decide_outcome(document("clear"), ["a.gz: cut off"], (), wishes(strict=strict))
 
     assert code == end.code
-    assert ("a.gz: cut off" in end.because) is strict
+    assert ("a.gz: cut off" in end.reason) is strict
 
 
 def test_that_nobody_can_tell_is_not_that_all_is_well() -> None:
-    assert Code.CANNOT_TELL == ending_of(document("cannot_tell"), (), (), wishes()).code
-    assert Code.DONE == ending_of(document("clear"), (), (), wishes()).code
-    closed = ending_of(document("incident", "high"), (), ["no lines"], wishes())
-    assert (Code.CANNOT_TELL, "the quality gate is closed: no lines") == (
+    assert ExitCode.CANNOT_TELL == decide_outcome(document("cannot_tell"), (), (), wishes()).code
+    assert ExitCode.DONE == decide_outcome(document("clear"), (), (), wishes()).code
+    closed = decide_outcome(document("incident", "high"), (), ["no lines"], wishes())
+    assert (ExitCode.CANNOT_TELL, "the quality gate is closed: no lines") == (
         closed.code,
-        closed.because,
+        closed.reason,
     )
 
 
 def test_what_somebody_waits_for_comes_first() -> None:
     asked = wishes(fail_on="high", strict=True)
 
-    assert Code.FOUND == ending_of(document("incident", "high"), ["cut"], ["gate"], asked).code
+    assert (
+        ExitCode.FINDINGS
+        == decide_outcome(document("incident", "high"), ["cut"], ["gate"], asked).code
+    )
 
 
 def test_the_result_is_written_whole_over_the_one_before(tmp_path: Path) -> None:
-    save(tmp_path / "out", Ending(Code.FAILED, "broken"))
-    told = save(tmp_path / "out", Ending(Code.DONE, "fine"), verdict="clear")
+    save_result(tmp_path / "out", RunOutcome(ExitCode.FAILED, "broken"))
+    told = save_result(tmp_path / "out", RunOutcome(ExitCode.DONE, "fine"), verdict="clear")
 
     kept = json.loads((tmp_path / "out/_RESULT.json").read_text("utf-8"))
     assert kept == told
@@ -78,7 +88,7 @@ def test_the_result_is_written_whole_over_the_one_before(tmp_path: Path) -> None
     )
     assert __version__ == kept["version"]
     assert ["_RESULT.json"] == [path.name for path in (tmp_path / "out").iterdir()]
-    clear(tmp_path / "out")
+    clear_result(tmp_path / "out")
     assert [] == list((tmp_path / "out").iterdir())
 
 
@@ -95,8 +105,8 @@ def test_a_run_that_fails_says_so_too(
     def fails(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(pipeline, "plan", fails)
-    save(tmp_path, Ending(Code.DONE, "an earlier run"))
+    monkeypatch.setattr(pipeline, "plan_reading", fails)
+    save_result(tmp_path, RunOutcome(ExitCode.DONE, "an earlier run"))
 
     said = ("postmortem", "logs", "-o", "out")
     with pytest.raises(type(error)):

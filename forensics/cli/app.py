@@ -16,16 +16,16 @@ from pathlib import Path
 import click
 
 from forensics import __version__
-from forensics.cli.config_file import Call
-from forensics.cli.option_sources import PREFIX, UNCONFIGURED, prepare, walk
+from forensics.cli.config_file import CommandPath
+from forensics.cli.option_sources import ENV_PREFIX, UNCONFIGURED, bind_sources, iter_commands
 from forensics.errors import ForensicsError
-from forensics.lib.package_data import folder
+from forensics.lib.package_data import data_folder
 
-NAME = "kafka-forensics"
+PROGRAM_NAME = "kafka-forensics"
 INTERRUPTED = 130
 
 # The option of every command that reads logs.
-RULES = click.option(
+RULES_OPTION = click.option(
     "--rules",
     "packs",
     multiple=True,
@@ -33,9 +33,11 @@ RULES = click.option(
     type=click.Path(exists=True, path_type=Path),
     help="A pack of rules of your own, laid over the shipped ones by id; may be repeated.",
 )
-QUIET = click.option("-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors.")
+QUIET_OPTION = click.option(
+    "-q", "--quiet", is_flag=True, help="Say nothing but warnings and errors."
+)
 # The option of the commands that hold a store.
-WAIT = click.option(
+WAIT_OPTION = click.option(
     "--wait",
     default=0.0,
     show_default=True,
@@ -43,23 +45,25 @@ WAIT = click.option(
     type=click.FloatRange(min=0),
     help="Wait so long for another run that holds the store; then end with 5.",
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON instead of sentences.")
+JSON_OPTION = click.option(
+    "--json", "as_json", is_flag=True, help="Write JSON instead of sentences."
+)
 
 
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
     """Run a command line and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    top = group(jobs or jobs_folder())
-    top.main(given, prog_name=NAME, auto_envvar_prefix=PREFIX, obj=tuple(given))
+    top = make_group(jobs or jobs_folder())
+    top.main(given, prog_name=PROGRAM_NAME, auto_envvar_prefix=ENV_PREFIX, obj=tuple(given))
 
 
-def arguments() -> tuple[str, ...]:
+def command_words() -> tuple[str, ...]:
     """Give the words that the running command was called with, as they were given."""
     context = click.get_current_context(silent=True)
     return tuple(context.find_root().obj or ()) if context else ()
 
 
-def run(file: str) -> None:
+def run_file(file: str) -> None:
     """Run one file of jobs/ by itself: `spark-submit jobs/postmortem.py ARCHIVE...`.
 
     The file's last lines are `if __name__ == "__main__": run(__file__)`.
@@ -68,17 +72,17 @@ def run(file: str) -> None:
     main([_command_name(path), *sys.argv[1:]], jobs=path.parent)
 
 
-def group(jobs: Path) -> click.Group:
+def make_group(jobs: Path) -> click.Group:
     """Make the group whose commands are the files of one folder."""
-    return click.version_option(__version__, prog_name=NAME)(_Jobs(jobs))
+    return click.version_option(__version__, prog_name=PROGRAM_NAME)(_CommandGroup(jobs))
 
 
 def jobs_folder() -> Path:
     """Say where the commands are."""
-    return folder("jobs")
+    return data_folder("jobs")
 
 
-class _Jobs(click.Group):
+class _CommandGroup(click.Group):
     """A group that knows its commands by name, and loads the one that is called."""
 
     def __init__(self, folder: Path) -> None:
@@ -91,7 +95,7 @@ class _Jobs(click.Group):
             for name, path in self.files.items()
         }
         super().__init__(
-            name=NAME,
+            name=PROGRAM_NAME,
             commands=listed,
             help="Read archives of Apache Kafka logs and say what happened.",
             context_settings={"help_option_names": ["-h", "--help"]},
@@ -101,31 +105,31 @@ class _Jobs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, listed, rest = super().resolve_command(ctx, args)
-        return name, listed and self.loaded(str(name)), rest
+        return name, listed and self.load_named(str(name)), rest
 
-    def loaded(self, name: str) -> click.Command:
+    def load_named(self, name: str) -> click.Command:
         """Load a command once, and let it take values from the environment and from a file."""
         if name not in self._loaded:
-            command = load(self.files[name])
-            prepare(command, (name,))
+            command = load_command(self.files[name])
+            bind_sources(command, (name,))
             self._loaded[name] = command
         return self._loaded[name]
 
-    def everything(self) -> dict[Call, click.Command]:
+    def configurable_commands(self) -> dict[CommandPath, click.Command]:
         """Load all commands that can be configured; one that is broken says so when called."""
-        found: dict[Call, click.Command] = {}
+        found: dict[CommandPath, click.Command] = {}
         for name in self.files:
             with suppress(Exception):
-                found |= walk(self.loaded(name), (name,))
+                found |= iter_commands(self.load_named(name), (name,))
         return {call: one for call, one in found.items() if call[0] not in UNCONFIGURED}
 
     def invoke(self, ctx: click.Context) -> object:
-        with _told_plainly():
+        with _translate_errors():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _told_plainly() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Turn what a person can put right into one sentence, and Ctrl-C into the shell's own code."""
     try:
         yield
@@ -141,7 +145,7 @@ def _told_plainly() -> Iterator[None]:
         raise click.exceptions.Exit(INTERRUPTED) from stop
 
 
-def load(path: Path) -> click.Command:
+def load_command(path: Path) -> click.Command:
     """Load the command of one file of jobs/.
 
     A group may be written in several files: those whose names begin with an underscore are no

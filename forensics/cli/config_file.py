@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from forensics.errors import ConfigError, Problem, RuleError
-from forensics.lib.yaml_with_lines import line_of, read
+from forensics.lib.yaml_with_lines import line_of, load_yaml
 
-HERE = "kafka-forensics.yaml"
+FILE_NAME = "kafka-forensics.yaml"
 # The words by which a command is called, such as ("rules", "list").
-Call = tuple[str, ...]
+CommandPath = tuple[str, ...]
 
 
-class Known(Protocol):
+class ConfigurableOption(Protocol):
     """One option or argument that a file may set."""
 
     @property
@@ -29,7 +29,7 @@ class Known(Protocol):
         """What the command calls it."""
 
     @property
-    def many(self) -> bool:
+    def is_multiple(self) -> bool:
         """Whether it may be given more than once."""
 
     @property
@@ -40,7 +40,7 @@ class Known(Protocol):
         """Say what is wrong with one value; only `fully` looks for files that must be there."""
 
 
-Commands = Mapping[Call, Mapping[str, Known]]
+Commands = Mapping[CommandPath, Mapping[str, ConfigurableOption]]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Setting:
     """A value, and the line of the file that says it."""
 
     value: Any
-    place: str
+    source: str
 
 
 @dataclass(frozen=True)
@@ -56,26 +56,26 @@ class Config:
     """What a file says, by command and by option."""
 
     path: Path | None = None
-    settings: Mapping[Call, Mapping[str, Setting]] = field(default_factory=dict)
+    settings: Mapping[CommandPath, Mapping[str, Setting]] = field(default_factory=dict)
 
-    def defaults(self, call: Call) -> dict[str, Any]:
+    def defaults(self, call: CommandPath) -> dict[str, Any]:
         """Give the values for one command, as click takes them for its defaults."""
         return {name: one.value for name, one in self.settings.get(call, {}).items()}
 
-    def place(self, call: Call, name: str) -> str | None:
+    def source_of(self, call: CommandPath, name: str) -> str | None:
         """Say which line sets an option of a command."""
         setting = self.settings.get(call, {}).get(name)
-        return setting.place if setting else None
+        return setting.source if setting else None
 
 
-def find(environ: Mapping[str, str], here: Path) -> Path | None:
+def find_config(environ: Mapping[str, str], here: Path) -> Path | None:
     """Find the file that is read when none is named: in this folder, or the user's own.
 
     One that another user could have written is refused: it may name packs, and packs hold code.
     """
     home = Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "/"), ".config"))
     users = home / "kafka-forensics" / "config.yaml"
-    for path, shown in ((here / HERE, Path(HERE)), (users, users)):
+    for path, shown in ((here / FILE_NAME, Path(FILE_NAME)), (users, users)):
         if path.is_file():
             status = path.stat()
             if status.st_uid not in (0, os.getuid()) or status.st_mode & 0o002:
@@ -85,27 +85,28 @@ def find(environ: Mapping[str, str], here: Path) -> Path | None:
     return None
 
 
-def load(path: Path, commands: Commands, running: Call | None = None) -> Config:
+def load_config(path: Path, commands: Commands, running: CommandPath | None = None) -> Config:
     """Read a file and check all of it; what is set for `running` must be there, too.
 
     Relative paths are relative to the file, and `~` is the user's home.
     """
-    document = _document(path)
+    document = _read_document(path)
     problems: list[Problem] = []
-    settings: dict[Call, dict[str, Setting]] = {}
-    for call, section, name in _sections(path, document, commands, problems):
+    settings: dict[CommandPath, dict[str, Setting]] = {}
+    for call, section, name in _iter_settings(path, document, commands, problems):
         known = commands[call]
         value, place = section[name], Problem(str(path), line_of(section, name), "")
         if name not in known:
-            says = f"{' '.join(call)} has no option {name!r}{_near(name, known)}"
+            says = f"{' '.join(call)} has no option {name!r}{_suggestion(name, known)}"
             problems.append(Problem(place.file, place.line, says))
             continue
         option = known[name]
         if value is None:
             continue
-        given = _settled(option, value, path.parent)
+        given = _normalise_value(option, value, path.parent)
         wrong = [
-            option.check(one, fully=call == running) for one in (given if option.many else [given])
+            option.check(one, fully=call == running)
+            for one in (given if option.is_multiple else [given])
         ]
         problems += [Problem(place.file, place.line, f"{name}: {says}") for says in wrong if says]
         at = f"{place.file}:{place.line}"
@@ -115,13 +116,13 @@ def load(path: Path, commands: Commands, running: Call | None = None) -> Config:
     return Config(path, settings)
 
 
-def _document(path: Path) -> Mapping[str, Any]:
+def _read_document(path: Path) -> Mapping[str, Any]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         # As `config new` leaves it: all is commented out, which YAML calls no mapping.
         if all(not line.strip() or line.lstrip().startswith("#") for line in lines):
             return {}
-        return read(path)
+        return load_yaml(path)
     except RuleError as error:
         raise ConfigError(error.problems) from None
     except UnicodeDecodeError as error:
@@ -131,16 +132,20 @@ def _document(path: Path) -> Mapping[str, Any]:
         raise ConfigError([Problem(str(path), 1, f"cannot be read: {error.strerror}")]) from None
 
 
-def _sections(
-    path: Path, node: Mapping[str, Any], commands: Commands, problems: list[Problem], at: Call = ()
-) -> Iterator[tuple[Call, Mapping[str, Any], str]]:
+def _iter_settings(
+    path: Path,
+    node: Mapping[str, Any],
+    commands: Commands,
+    problems: list[Problem],
+    at: CommandPath = (),
+) -> Iterator[tuple[CommandPath, Mapping[str, Any], str]]:
     """Yield every key that is set, with its section and the command of it."""
     for name, value in node.items():
         call = (*at, str(name))
         line = line_of(node, name)
         if call not in commands and not any(one[: len(call)] == call for one in commands):
             below = {one[len(at)] for one in commands if one[: len(at)] == at and one != at}
-            says = f"there is no command {' '.join(call)!r}{_near(str(name), below)}"
+            says = f"there is no command {' '.join(call)!r}{_suggestion(str(name), below)}"
             problems.append(Problem(str(path), line, says))
         elif value is None:
             continue
@@ -150,23 +155,23 @@ def _sections(
         elif call in commands:
             yield from ((call, value, key) for key in value)
         else:
-            yield from _sections(path, value, commands, problems, call)
+            yield from _iter_settings(path, value, commands, problems, call)
 
 
-def _settled(option: Known, value: Any, folder: Path) -> Any:
+def _normalise_value(option: ConfigurableOption, value: Any, folder: Path) -> Any:
     """Make a list of what may be given more than once, and paths those of the file's folder."""
-    if option.many:
+    if option.is_multiple:
         values = value if isinstance(value, list) else [value]
-        return [_placed(one, folder) if option.is_path else one for one in values]
-    return _placed(value, folder) if option.is_path else value
+        return [_resolve_path(one, folder) if option.is_path else one for one in values]
+    return _resolve_path(value, folder) if option.is_path else value
 
 
-def _placed(value: Any, folder: Path) -> Any:
+def _resolve_path(value: Any, folder: Path) -> Any:
     if not isinstance(value, str) or value == "-" or "://" in value:
         return value
     return str(folder / Path(value).expanduser())
 
 
-def _near(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(str(name), list(known), 1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(sorted(known))}"

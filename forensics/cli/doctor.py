@@ -33,19 +33,19 @@ from forensics import __version__
 from forensics.detection.declarative.spec import DeclaredDetector
 from forensics.detection.registry import load_shipped_declarations
 from forensics.engine import java
-from forensics.engine.progress import SILENT, Watcher, amount
+from forensics.engine.progress import SILENT, ProgressListener, format_bytes
 from forensics.errors import ForensicsError, JavaError
 from forensics.settings import Settings
 
-_REINSTALL = "The installation is damaged: pip install --force-reinstall kafka-forensics"
-_START = "See what Spark says by itself: pyspark --master 'local[1]' </dev/null"
-_EMPTY_PAGE = 10_000
+_REINSTALL_ADVICE = "The installation is damaged: pip install --force-reinstall kafka-forensics"
+_START_ADVICE = "See what Spark says by itself: pyspark --master 'local[1]' </dev/null"
+_MIN_PAGE_BYTES = 10_000
 
 
-def with_spark(master: str | None, watcher: Watcher = SILENT) -> Iterator[Check]:
+def check_with_spark(master: str | None, watcher: ProgressListener = SILENT) -> Iterator[Check]:
     """Read a tiny archive as `postmortem` does, on Spark."""
     with TemporaryDirectory(prefix="kafka-forensics-") as folder:
-        rule, logs, expected = _sample()
+        rule, logs, expected = _largest_sample()
         archive = Path(folder) / "sample.tar.gz"
         _pack(logs, archive)
         settings = Settings((str(archive),), Path(folder) / "out", master or "local[2]")
@@ -53,37 +53,37 @@ def with_spark(master: str | None, watcher: Watcher = SILENT) -> Iterator[Check]
             # Spark is wanted only now.
             from forensics.pipeline import postmortem  # noqa: PLC0415
 
-            result = postmortem(settings, _hush, watcher)
+            result = postmortem(settings, _ignore_progress, watcher)
         except ForensicsError as error:
-            yield Check("spark", PROBLEM, str(error), _START)
+            yield Check("spark", PROBLEM, str(error), _START_ADVICE)
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
-            yield Check("sample", PROBLEM, f"{type(error).__name__}: {error}", _REINSTALL)
+            yield Check("sample", PROBLEM, f"{type(error).__name__}: {error}", _REINSTALL_ADVICE)
             return
         seconds = result["seconds"]
         yield Check("spark", OK, f"started in {seconds['start']:.0f} s on {settings.master}")
-        yield _judged(result, rule, settings.out, expected)
+        yield _check_sample_run(result, rule, settings.out, expected)
 
 
-def without_spark() -> Iterator[Check]:
+def check_without_spark() -> Iterator[Check]:
     """Read the same in this process: rules, layouts and detectors, but neither Spark nor page."""
     from forensics.detection.declarative.interpreter import make_detector  # noqa: PLC0415
     from forensics.sandbox import tried  # noqa: PLC0415
 
     with TemporaryDirectory(prefix="kafka-forensics-") as folder:
-        rule, logs, expected = _sample()
+        rule, logs, expected = _largest_sample()
         archive = Path(folder) / "sample.tar.gz"
         _pack(logs, archive)
         try:
             trial = tried([str(archive)], Path(folder) / "out")
             found = len(list(make_detector(rule).find(trial.case())))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
-            yield Check("sample", PROBLEM, f"{type(error).__name__}: {error}", _REINSTALL)
+            yield Check("sample", PROBLEM, f"{type(error).__name__}: {error}", _REINSTALL_ADVICE)
             return
         lines = sum(one.counts["lines"] for one in trial.files.values())
         says = f"{lines} lines read without Spark, {found} finding of {expected}"
         good = found == expected
-        yield Check("sample", OK if good else PROBLEM, says, "" if good else _REINSTALL)
+        yield Check("sample", OK if good else PROBLEM, says, "" if good else _REINSTALL_ADVICE)
 
 
 def _sample() -> tuple[DeclaredDetector, Mapping[str, str], int]:
@@ -109,21 +109,21 @@ def _judged(result: Mapping[str, Any], rule: DeclaredDetector, out: Path, expect
     found = sum(one["detector"] == rule.id for one in document["findings"])
     size = (out / "report.html").stat().st_size
     lines = result["archive"]["lines"]
-    says = f"{lines} lines read, {found} finding of {expected}, page of {amount(size)} drawn"
-    good = found == expected and size > _EMPTY_PAGE
-    return Check("sample", OK if good else PROBLEM, says, "" if good else _REINSTALL)
+    says = f"{lines} lines read, {found} finding of {expected}, page of {format_bytes(size)} drawn"
+    good = found == expected and size > _MIN_PAGE_BYTES
+    return Check("sample", OK if good else PROBLEM, says, "" if good else _REINSTALL_ADVICE)
 
 
-def _hush(text: str) -> None:
+def _ignore_progress(text: str) -> None:
     """Say nothing: only the outcome counts."""
 
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 # What is asked of the machine, in bytes; a run of a few GB of logs is content with it.
-_LITTLE_DISK, _SOME_DISK = 1 << 30, 5 << 30
-_LITTLE_MEMORY, _SOME_MEMORY = 1 << 30, 3 << 30
-_FILES = 1024
-_NAMED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)(;.*)?$")
+_MIN_DISK, _GOOD_DISK = 1 << 30, 5 << 30
+_MIN_MEMORY, _GOOD_MEMORY = 1 << 30, 3 << 30
+_MIN_OPEN_FILES = 1024
+_REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)(;.*)?$")
 
 
 @dataclass(frozen=True)
@@ -132,11 +132,11 @@ class Check:
 
     name: str
     state: str
-    says: str
+    message: str
     advice: str = ""
 
 
-def machine(environ: Mapping[str, str], out: Path) -> Iterator[Check]:
+def check_machine(environ: Mapping[str, str], out: Path) -> Iterator[Check]:
     """Look at everything that can be seen without starting Spark; `out` is where output goes."""
     yield _python()
     yield _packages()
@@ -158,13 +158,13 @@ def _python() -> Check:
 
 def _packages() -> Check:
     wrong, fine = [], []
-    for name, wanted in _needs():
+    for name, wanted in _required_packages():
         try:
             have = metadata.version(name)
         except metadata.PackageNotFoundError:
             wrong.append((f"{name} is missing", f"{name}{wanted}"))
             continue
-        if _fits(have, wanted):
+        if _satisfies(have, wanted):
             fine.append(f"{name} {have}")
         else:
             wrong.append((f"{name} is {have}", f"{name}{wanted}"))
@@ -175,9 +175,9 @@ def _packages() -> Check:
     return Check("packages", OK, ", ".join(fine) or "none are needed")
 
 
-def _needs() -> list[tuple[str, str]]:
+def _required_packages() -> list[tuple[str, str]]:
     """Say which packages are needed, in which versions: as installed, or as the checkout says."""
-    checkout = _text(Path(__file__).parents[2] / "pyproject.toml")
+    checkout = _read_text(Path(__file__).parents[2] / "pyproject.toml")
     if 'name = "kafka-forensics"' in checkout:
         listed = tomllib.loads(checkout)["project"]["dependencies"]
     else:
@@ -185,11 +185,11 @@ def _needs() -> list[tuple[str, str]]:
             listed = metadata.requires("kafka-forensics") or []
         except metadata.PackageNotFoundError:
             listed = []
-    found = [match for match in map(_NAMED.match, listed) if match]
+    found = [match for match in map(_REQUIREMENT.match, listed) if match]
     return [(one[1], one[2].strip()) for one in found if "extra" not in (one[3] or "")]
 
 
-def _fits(have: str, wanted: str) -> bool:
+def _satisfies(have: str, wanted: str) -> bool:
     if importlib.util.find_spec("packaging") is None:
         return True
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - only where it is
@@ -199,7 +199,7 @@ def _fits(have: str, wanted: str) -> bool:
 
 def _java(environ: Mapping[str, str]) -> Check:
     try:
-        return Check("java", OK, str(java.find(environ)))
+        return Check("java", OK, str(java.find_java(environ)))
     except JavaError as error:
         says, _, advice = str(error).partition(". ")
         return Check("java", PROBLEM, says, advice)
@@ -229,30 +229,33 @@ def _spark_elsewhere(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _memory() -> Check:
-    free = _available()
+    free = _available_memory()
     if free is None:
         return Check("memory", WARNING, "nobody says how much is free", "Look at it yourself.")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    says = f"{amount(free)} free, for {cores} cores"
-    if free < _LITTLE_MEMORY:
+    says = f"{format_bytes(free)} free, for {cores} cores"
+    if free < _MIN_MEMORY:
         return Check("memory", PROBLEM, says, "Free some: Spark and its workers need 1 GB or more.")
-    if free < _SOME_MEMORY:
+    if free < _GOOD_MEMORY:
         return Check("memory", WARNING, says, "Use fewer workers: --master 'local[1]'.")
     return Check("memory", OK, says)
 
 
-def _available() -> int | None:
+def _available_memory() -> int | None:
     """Say how much memory is free, and allowed: a container may have less than the machine."""
-    lines = _text(Path("/proc/meminfo")).splitlines()
+    lines = _read_text(Path("/proc/meminfo")).splitlines()
     found = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
     group = Path("/sys/fs/cgroup")
-    limit, used = _text(group / "memory.max").strip(), _text(group / "memory.current").strip()
+    limit, used = (
+        _read_text(group / "memory.max").strip(),
+        _read_text(group / "memory.current").strip(),
+    )
     if limit.isdigit() and used.isdigit():
         found.append(max(0, int(limit) - int(used)))
     return min(found, default=None)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError:
@@ -264,10 +267,10 @@ def _disk(name: str, folder: Path) -> Check:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         return Check(name, PROBLEM, f"{there} cannot be written", "Name another folder.")
     free = shutil.disk_usage(there).free
-    says = f"{amount(free)} free in {there.absolute()}"
-    if free < _LITTLE_DISK:
+    says = f"{format_bytes(free)} free in {there.absolute()}"
+    if free < _MIN_DISK:
         return Check(name, PROBLEM, says, "Free some, or name a folder on another disk.")
-    if free < _SOME_DISK:
+    if free < _GOOD_DISK:
         return Check(name, WARNING, says, "Large archives need about a tenth of their text there.")
     return Check(name, OK, says)
 
@@ -277,7 +280,7 @@ def _temporary(environ: Mapping[str, str]) -> Iterator[Check]:
     for folder in dict.fromkeys([tempfile.gettempdir(), spark or "/tmp"]):  # noqa: S108 - Spark's own default
         check = _disk("temporary", Path(folder))
         advice = "Let TMPDIR and SPARK_LOCAL_DIRS name a folder with room." if check.advice else ""
-        yield Check(check.name, check.state, check.says, advice)
+        yield Check(check.name, check.state, check.message, advice)
     # Spark unpacks native libraries there, whatever TMPDIR says.
     if os.statvfs("/tmp").f_flag & os.ST_NOEXEC:  # noqa: S108
         yield Check(
@@ -288,7 +291,7 @@ def _temporary(environ: Mapping[str, str]) -> Iterator[Check]:
 
 def _open_files() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < _FILES:
+    if soft != resource.RLIM_INFINITY and soft < _MIN_OPEN_FILES:
         advice = f"Run: ulimit -n {hard if hard != resource.RLIM_INFINITY else 65536}"
         return Check("open files", WARNING, f"at most {soft} at once", advice)
     return Check("open files", OK, f"{'any number' if soft < 0 else soft} at once")

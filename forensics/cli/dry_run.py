@@ -19,21 +19,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from forensics.engine.progress import amount, duration
-from forensics.events.file_accounts import FileAccount, add_up, assign
-from forensics.events.packs import open_pack, packed
-from forensics.events.scan import scanner
-from forensics.ingest.archive_reader import unpack, zip_member
-from forensics.ingest.compression import Damage, Readable
-from forensics.ingest.read_plan import Plan, Split, plan, tasks
+from forensics.engine.progress import format_bytes, format_duration
+from forensics.events.file_accounts import FileAccount, assign_nodes, sum_accounts
+from forensics.events.packs import open_pack, packs_to_json
+from forensics.events.scan import load_scanner
+from forensics.ingest.archive_reader import open_zip_member, unpack_files
+from forensics.ingest.compression import DamageError, Readable
+from forensics.ingest.read_plan import ReadPlan, Split, bundle_splits, plan_reading
 from forensics.settings import Settings
 
 # So much is read of each file on disk, and of each text in it.
-LOOK = 512 << 10
+HEAD_BYTES = 512 << 10
 # Spark, rules and the page take so many seconds whatever is read.
-_START = (10.0, 60.0)
+_STARTUP_SECONDS = (10.0, 60.0)
 # A scan of whole files is quicker for each byte than one of heads; a history takes time, too.
-_PACE = (0.5, 4.0)
+_PACE_FACTORS = (0.5, 4.0)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Preview:
     cores: int
     seconds: tuple[float, float]
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Give all of it, as JSON can hold it."""
         return {
             "files": list(self.rows),
@@ -58,7 +58,7 @@ class Preview:
             "seconds": {"from": round(self.seconds[0]), "to": round(self.seconds[1])},
         }
 
-    def lines(self) -> Iterator[str]:
+    def to_lines(self) -> Iterator[str]:
         """Tell it, a line for each file and one for each sum."""
         shown = [(row["file"], _layout(row), row["node"], _size(row["bytes"])) for row in self.rows]
         widths = [max((len(row[at]) for row in shown), default=0) for at in range(3)]
@@ -68,19 +68,20 @@ class Preview:
         for name, why in self.problems:
             yield f"{name}: {why}; it would be left out"
         for name in self.partly:
-            yield f"{name}: only its first {LOOK >> 10} kB were looked at; more files may follow"
+            size = f"{HEAD_BYTES >> 10} kB"
+            yield f"{name}: only its first {size} were looked at; more files may follow"
         nodes = sorted({row["node"] for row in self.rows if row["role"]})
         known = ", ".join(nodes) or "none known"
-        yield f"{len(self.rows)} files, {amount(self.bytes)} to read; nodes: {known}"
-        fast, slow = map(duration, self.seconds)
+        yield f"{len(self.rows)} files, {format_bytes(self.bytes)} to read; nodes: {known}"
+        fast, slow = map(format_duration, self.seconds)
         cores = f"{self.cores} core{'' if self.cores == 1 else 's'}"
         yield f"would take between {fast} and {slow} on {cores}"
 
 
-def look(settings: Settings) -> Preview:
+def preview_run(settings: Settings) -> Preview:
     """Look at the head of each file that a postmortem would read."""
-    work = plan(settings.archives, settings.split_size)
-    scan = scanner(packed([open_pack(path) for path in settings.packs])).scan
+    work = plan_reading(settings.archives, settings.split_size)
+    scan = load_scanner(packs_to_json([open_pack(path) for path in settings.packs])).scan
     partly: list[str] = []
     sizes: dict[str, int | None] = {}
     found: list[dict[str, Any]] = []
@@ -96,44 +97,44 @@ def look(settings: Settings) -> Preview:
                 rows = batch.select(["file", "split", "account"]).to_pylist()
                 found += [row for row in rows if row["account"] is not None]
             text, taken = text + len(head), taken + time.monotonic() - begun
-    files = add_up([row | {"account": json.loads(row["account"])} for row in found])
-    assign(files)
+    files = sum_accounts([row | {"account": json.loads(row["account"])} for row in found])
+    assign_nodes(files)
     cores = _cores(settings.master)
     rows = tuple(_row(files[name], sizes[name]) for name in sorted(files))
     return Preview(
         rows, work.problems, tuple(partly), sum(split.bytes for split in work.splits), cores,
-        _expected(work, cores, text / taken if taken else 1e6),
+        _estimate_seconds(work, cores, text / taken if taken else 1e6),
     )  # fmt: skip
 
 
-def _heads(work: Plan, partly: list[str]) -> Iterator[tuple[str, int | None, bytes]]:
+def _heads(work: ReadPlan, partly: list[str]) -> Iterator[tuple[str, int | None, bytes]]:
     """Yield each text with its name, its size on disk where it has one, and its head."""
     for split in work.splits:
         if split.number or split.role == "digest":
             continue
         with open(split.path, "rb") as file:
             if split.role == "range":
-                file.seek(split.at)
-                yield split.file, split.size, _head(file, min(split.size, LOOK))
+                file.seek(split.data_offset)
+                yield split.file, split.size, _head(file, min(split.size, HEAD_BYTES))
                 continue
-            file.seek(split.at)
-            source = zip_member(split.path, split.member) if split.member else file
-            limited = _Limited(source, LOOK)
+            file.seek(split.data_offset)
+            source = open_zip_member(split.path, split.member) if split.member else file
+            limited = _Limited(source, HEAD_BYTES)
             inside = False
-            for item in unpack(split.file, limited):
+            for item in unpack_files(split.file, limited):
                 inside = inside or item.file != split.file
                 if item.damaged and limited.used_up:
                     # It ends too early because nothing more is read of it.
                     break
-                yield item.file, None if inside else split.bytes, _head(item.source, LOOK)
-            if inside and limited.used_up and split.bytes > LOOK:
+                yield item.file, None if inside else split.bytes, _head(item.source, HEAD_BYTES)
+            if inside and limited.used_up and split.bytes > HEAD_BYTES:
                 partly.append(split.file)
 
 
 def _head(source: Readable, left: int) -> bytes:
     """Read the first whole lines; a source gives less at a time than it is asked for."""
     parts = []
-    with suppress(Damage, OSError, EOFError, tarfile.TarError, zlib.error, ValueError):
+    with suppress(DamageError, OSError, EOFError, tarfile.TarError, zlib.error, ValueError):
         while left > 0 and (part := source.read(left)):
             parts.append(part)
             left -= len(part)
@@ -157,17 +158,19 @@ class _Limited:
         return data
 
 
-def _expected(work: Plan, cores: int, pace: float) -> tuple[float, float]:
+def _estimate_seconds(work: ReadPlan, cores: int, pace: float) -> tuple[float, float]:
     """Say in seconds what all of it may take, at best and at worst.
 
     What one task reads cannot be shared: a single large archive takes as long on any machine.
     """
-    longest = max(sum(map(_text, bundle)) for bundle in tasks(work.splits, cores))
-    share = max(longest, sum(map(_text, work.splits)) / cores) / pace
-    return _START[0] + share * _PACE[0], _START[1] + share * _PACE[1]
+    longest = max(sum(map(_unpacked_bytes, bundle)) for bundle in bundle_splits(work.splits, cores))
+    share = max(longest, sum(map(_unpacked_bytes, work.splits)) / cores) / pace
+    return _STARTUP_SECONDS[0] + share * _PACE_FACTORS[0], _STARTUP_SECONDS[
+        1
+    ] + share * _PACE_FACTORS[1]
 
 
-def _text(split: Split) -> float:
+def _unpacked_bytes(split: Split) -> float:
     # Logs pack to about a tenth; what it is of these is not worth reading them for.
     return split.bytes * (1 if split.role == "range" else 10)
 
@@ -178,7 +181,7 @@ def _cores(master: str | None) -> int:
 
 
 def _row(one: FileAccount, size: int | None) -> dict[str, Any]:
-    row = one.row()
+    row = one.to_row()
     first = row["first_ts"]
     return {
         "file": one.file,
@@ -196,4 +199,4 @@ def _layout(row: Mapping[str, Any]) -> str:
 
 
 def _size(count: int | None) -> str:
-    return "" if count is None else amount(count)
+    return "" if count is None else format_bytes(count)

@@ -17,14 +17,14 @@ from typing import Any
 import click
 
 from forensics.cli import config_file
-from forensics.cli.config_file import Call, Config
+from forensics.cli.config_file import CommandPath, Config
 from forensics.errors import ConfigError
 
-PREFIX = "KAFKA_FORENSICS"
+ENV_PREFIX = "KAFKA_FORENSICS"
 # Commands that must work whatever a file says, and have nothing to set.
 UNCONFIGURED = frozenset({"completion", "config", "doctor"})
 _ELSEWHERE = "config"
-_NUMBERS: dict[str, type] = {
+_NUMBER_TYPES: dict[str, type] = {
     "integer": int,
     "integer range": int,
     "float": float,
@@ -51,7 +51,7 @@ class Option:
         return str(self.param.name)
 
     @property
-    def many(self) -> bool:
+    def is_multiple(self) -> bool:
         """Whether it may be given more than once."""
         return bool(getattr(self.param, "multiple", False)) or self.param.nargs != 1
 
@@ -76,7 +76,7 @@ class Option:
 
     def check(self, value: object, *, fully: bool) -> str | None:
         """Say what is wrong with one value; only `fully` looks for files that must be there."""
-        wanted = _NUMBERS.get(self.param.type.name)
+        wanted = _NUMBER_TYPES.get(self.param.type.name)
         if self.is_flag:
             if not isinstance(value, bool | str):
                 return f"true or false was expected, not {value!r}"
@@ -90,26 +90,28 @@ class Option:
         try:
             self.param.type.convert(value, self.param, None)
         except click.BadParameter as error:
-            return error.message + _near(str(value), self.param.type)
+            return error.message + _suggestion(str(value), self.param.type)
         return None
 
 
-def _near(value: str, kind: click.ParamType[Any]) -> str:
+def _suggestion(value: str, kind: click.ParamType[Any]) -> str:
     choices = map(str, kind.choices) if isinstance(kind, click.Choice) else ()
     close = difflib.get_close_matches(value, choices, 1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-def walk(command: click.Command, call: Call) -> Iterator[tuple[Call, click.Command]]:
+def iter_commands(
+    command: click.Command, call: CommandPath
+) -> Iterator[tuple[CommandPath, click.Command]]:
     """Yield every command that does something, with the words by which it is called."""
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
-            yield from walk(inner, (*call, name))
+            yield from iter_commands(inner, (*call, name))
     else:
         yield call, command
 
 
-def known(command: click.Command) -> dict[str, Option]:
+def configurable_options(command: click.Command) -> dict[str, Option]:
     """Give what a file may set of a command, by key; an option goes before an argument."""
     options = [Option(param) for param in command.params if param.name != _ELSEWHERE]
     flags = {one.key for one in options if isinstance(one.param, click.Option)}
@@ -117,25 +119,25 @@ def known(command: click.Command) -> dict[str, Option]:
     return {option.key: option for option in options if option not in hidden}
 
 
-def variable(call: Call, key: str) -> str:
+def env_variable(call: CommandPath, key: str) -> str:
     """Name the variable of the environment that sets an option.
 
-    >>> variable(("rules", "check"), "no-color")
+    >>> env_variable(("rules", "check"), "no-color")
     'KAFKA_FORENSICS_RULES_CHECK_NO_COLOR'
     """
-    return "_".join((PREFIX, *call, key)).upper().replace("-", "_")
+    return "_".join((ENV_PREFIX, *call, key)).upper().replace("-", "_")
 
 
-def prepare(command: click.Command, call: Call) -> None:
+def bind_sources(command: click.Command, call: CommandPath) -> None:
     """Let a command that was just loaded take values from the environment and from a file."""
-    for names, inner in walk(command, call):
+    for names, inner in iter_commands(command, call):
         if names[0] in UNCONFIGURED:
             continue
-        for option in known(inner).values():
-            option.param.envvar = option.param.envvar or variable(names, option.key)
+        for option in configurable_options(inner).values():
+            option.param.envvar = option.param.envvar or env_variable(names, option.key)
         # What a file turns on, the command line must be able to turn off.
         vars(inner)["make_parser"] = MethodType(_parser, inner)
-        inner.params.append(CONFIG)
+        inner.params.append(CONFIG_OPTION)
 
 
 def _parser(command: click.Command, context: click.Context) -> Any:
@@ -150,21 +152,25 @@ def _parser(command: click.Command, context: click.Context) -> Any:
 def _configure(context: click.Context, _: click.Parameter, value: object) -> None:
     if context.resilient_parsing:
         return
-    call, root = _call(context), context.find_root()
+    call, root = _command_path(context), context.find_root()
     try:
-        path = value if isinstance(value, Path) else config_file.find(os.environ, Path.cwd())
+        path = value if isinstance(value, Path) else config_file.find_config(os.environ, Path.cwd())
         if path is None:
             return
-        everything: Mapping[Call, click.Command] = getattr(root.command, "everything", dict)()
-        keys = {names: known(one) for names, one in everything.items()}
-        config = config_file.load(path, keys | {call: known(context.command)}, call)
+        everything: Mapping[CommandPath, click.Command] = getattr(
+            root.command, "configurable_commands", dict
+        )()
+        keys = {names: configurable_options(one) for names, one in everything.items()}
+        config = config_file.load_config(
+            path, keys | {call: configurable_options(context.command)}, call
+        )
     except ConfigError as error:
         raise click.UsageError(str(error), context) from error
     context.default_map = config.defaults(call)
     root.meta[_META] = config
 
 
-def _call(context: click.Context) -> Call:
+def _command_path(context: click.Context) -> CommandPath:
     names: list[str] = []
     while context.parent is not None:
         names.insert(0, str(context.info_name))
@@ -178,11 +184,11 @@ def configuration(context: click.Context) -> Config:
     return found
 
 
-CONFIG = click.Option(
+CONFIG_OPTION = click.Option(
     ["--config"],
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    envvar=f"{PREFIX}_CONFIG",
+    envvar=f"{ENV_PREFIX}_CONFIG",
     is_eager=True,
     expose_value=False,
     callback=_configure,

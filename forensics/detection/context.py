@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from forensics.detection.confidence import rate_confidence
 from forensics.detection.kafka_cli import KafkaCli
@@ -24,7 +22,7 @@ from forensics.detection.requirements import Visibility
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.rebuild import History
 from forensics.run_output.findings import Finding, PartitionLoss
-from forensics.schemas import scanned
+from forensics.run_output.reader import Tables
 
 Row = dict[str, Any]
 # Of the partitions that one finding is about, so many give it their lines.

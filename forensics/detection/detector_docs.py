@@ -9,7 +9,7 @@ from typing import Any
 from forensics.detection.registry import all_detectors
 from forensics.detection.runner import Detector
 from forensics.detection.thresholds import SUPPRESS, load_limits
-from forensics.lib.yaml_with_lines import root
+from forensics.lib.yaml_with_lines import rules_folder
 
 _HEAD = """\
 # Detectors
@@ -64,7 +64,7 @@ def _reasons() -> Mapping[str, Mapping[str, str]]:
 
 def _blocks() -> Iterator[tuple[str, list[str]]]:
     name, lines = "", list[str]()
-    for line in (root() / "limits.yaml").read_text("utf-8").splitlines():
+    for line in (rules_folder() / "limits.yaml").read_text("utf-8").splitlines():
         if line and not line[0].isspace() and line.endswith(":"):
             yield name, lines
             name, lines = line[:-1], []

@@ -25,7 +25,8 @@ from forensics.detection.thresholds import load_limits
 from forensics.errors import Problem, RuleError
 from forensics.events.packs import LIMITS, Pack
 from forensics.history.rebuild import History
-from forensics.lib.yaml_with_lines import Page, root
+from forensics.lib.yaml_with_lines import FileText, rules_folder
+from forensics.run_output.reader import Tables
 
 _GROUP = "kafka_forensics.detectors"
 

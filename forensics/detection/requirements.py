@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
 
 from forensics.detection.kafka_cli import parse_version
 from forensics.history.log_coverage import classify_log_file
+from forensics.run_output.reader import Tables
 
 Row = Mapping[str, Any]
 
@@ -58,7 +58,7 @@ CLIENTS = LogRequirements(("client",))
 class Visibility:
     """What the archive lets anyone see: its files, and the holes in what they cover."""
 
-    tables: Path
+    tables: Tables
 
     def missing_logs(self, requirements: LogRequirements) -> str | None:
         """Say why a detector with such needs cannot say anything, if so."""
@@ -124,16 +124,12 @@ class Visibility:
     @cached_property
     def _kinds(self) -> set[str]:
         found: set[str] = set()
-        folder = self.tables / "events"
-        for batch in ds.dataset(folder, format="parquet").to_batches(columns=["kind"]):
+        for batch in self.tables.scan("events", ["kind"]):
             found.update(batch["kind"].unique().to_pylist())
         return found
 
     def _read(self, table: str, columns: list[str]) -> list[Row]:
-        if not (self.tables / table).is_dir():
-            return []
-        found = ds.dataset(self.tables / table, format="parquet").to_table(columns)
-        rows: list[Row] = found.to_pylist()
+        rows: list[Row] = self.tables.read(table, columns).to_pylist()
         return rows
 
 

@@ -12,7 +12,6 @@ from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS, LogRequirements, Visibility
 from forensics.detection.suppressions import SuppressedFinding, find_suppression
 from forensics.run_output.findings import Finding, sort_findings
-from forensics.schemas import give_back
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any
 
 from forensics.errors import Problem, RuleError
-from forensics.lib.yaml_with_lines import Page, line_of, read, root
+from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rules_folder
 
 Limits = Mapping[str, Mapping[str, Any]]
 
@@ -42,9 +42,11 @@ def load_limits(overlays: Iterable[Page] = (), own_detectors: Iterable[str] = ()
 
 def find_expired_suppressions(pages: Iterable[Page], today: date) -> Iterator[Problem]:
     """Find what is suppressed for longer than somebody meant it to be."""
-    shipped = Page(str(root() / "limits.yaml"), (root() / "limits.yaml").read_bytes())
+    shipped = FileText(
+        str(rules_folder() / "limits.yaml"), (rules_folder() / "limits.yaml").read_bytes()
+    )
     for page in (shipped, *pages):
-        for name, values in read(page).items():
+        for name, values in load_yaml(page).items():
             for one in values.get(SUPPRESS) or () if isinstance(values, Mapping) else ():
                 if isinstance(one, Mapping) and _day(one.get("until", "")) < today:
                     says = f"{name}: suppressed until {one.get('until')}, which is over"
@@ -52,7 +54,7 @@ def find_expired_suppressions(pages: Iterable[Page], today: date) -> Iterator[Pr
 
 
 def _faults(
-    page: Page, given: Mapping[str, Any], known: Limits, own: set[str]
+    page: FileText, given: Mapping[str, Any], known: Limits, own: set[str]
 ) -> Iterator[Problem]:
     for name, values in given.items():
         line = line_of(given, name)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from forensics.detection.runner import DetectionResults
 from forensics.events.file_accounts import FileAccount
-from forensics.events.packs import Catalogue
+from forensics.events.packs import RuleSet
 from forensics.history.clocks.model import Clocks
-from forensics.run_output.findings import Finding, iso_time
+from forensics.lib.time_units import to_iso
+from forensics.run_output.findings import Finding
+from forensics.run_output.reader import Tables
 
 _INCIDENT = ("medium", "high", "critical")
 # With less than this share of lines in a known layout, silence proves nothing.
@@ -36,15 +36,15 @@ def build_findings_document(
         for moment in (one.first, one.last)
         if moment is not None
     ]
-    rows = [one.row() for one in files]
+    rows = [one.to_row() for one in files]
     rows_of_findings = [finding.to_json() for finding in findings]
     return {
         "schema": 1,
         "verdict": verdict,
         "summary": _summary(verdict, findings),
         "window": {
-            "from": iso_time(min(moments)) if moments else None,
-            "to": iso_time(max(moments)) if moments else None,
+            "from": to_iso(min(moments)) if moments else None,
+            "to": to_iso(max(moments)) if moments else None,
         },
         "archive": {
             "files": len(rows),
@@ -61,7 +61,7 @@ def build_findings_document(
     }
 
 
-def _rules(findings: Sequence[Mapping[str, Any]], catalogue: Catalogue) -> dict[str, Any]:
+def _rules(findings: Sequence[Mapping[str, Any]], catalogue: RuleSet) -> dict[str, Any]:
     """Say of each rule that a finding's evidence rests on what its lines mean, and do not mean."""
     used = {
         str(one["rule"]).partition("@")[0]
@@ -70,34 +70,32 @@ def _rules(findings: Sequence[Mapping[str, Any]], catalogue: Catalogue) -> dict[
         if one["rule"]
     }
     return {
-        rule.id: {"means": rule.means, "beware": rule.beware}
+        rule.id: {"means": rule.description, "beware": rule.caveats}
         for rule in sorted(catalogue.rules, key=lambda rule: rule.id)
         if rule.id in used
     }
 
 
-def _verdict(tables: Path, files: Sequence[FileAccount], findings: Sequence[Finding]) -> str:
+def _verdict(tables: Tables, files: Sequence[FileAccount], findings: Sequence[Finding]) -> str:
     if any(finding.severity in _INCIDENT for finding in findings):
         return "incident"
     lines = sum(one.counts["lines"] for one in files)
     loose = sum(one.counts["unparsed_lines"] for one in files)
     broken = any(one.broken for one in files)
     known = pc.field("how") == "observed"
-    epochs = ds.dataset(tables / "leadership", format="parquet").count_rows(filter=known)
+    epochs = tables.count_rows("leadership", known)
     if not lines or not epochs or broken or loose > lines * _READ_SHARE or _lacks_logs(tables):
         return "cannot_tell"
     return "clear"
 
 
-def _lacks_logs(tables: Path) -> bool:
+def _lacks_logs(tables: Tables) -> bool:
     """Whether logs are missing that would tell if something happened.
 
     That a node was silent for long is no such thing: where nothing happens, there is little to say.
     """
-    if not (tables / "coverage").is_dir():
-        return False
     lacking = pc.field("state").isin(["missing", "rotated", "hidden"])
-    return bool(ds.dataset(tables / "coverage", format="parquet").count_rows(filter=lacking))
+    return tables.count_rows("coverage", lacking) > 0
 
 
 def _summary(verdict: str, findings: Sequence[Finding]) -> str:

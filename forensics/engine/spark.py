@@ -29,54 +29,54 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from forensics.engine import java
-from forensics.engine.base import Batches, Reader
-from forensics.engine.group_apply import Groups
-from forensics.engine.progress import SILENT, Watcher
+from forensics.engine.base import Batches, EventReader
+from forensics.engine.group_apply import GroupReducer
+from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ArchiveError, ForensicsError
-from forensics.events.scan import STAGED, scanner
-from forensics.ingest.read_counters import Meter, total
-from forensics.ingest.read_plan import Split, tasks
+from forensics.events.scan import STAGED_SCHEMA, load_scanner
+from forensics.ingest.read_counters import ReadCounter, total_bytes_read
+from forensics.ingest.read_plan import Split, bundle_splits
 from forensics.lib import package_data
-from forensics.lib.storage import shown
+from forensics.lib.storage import display
 
 _TRACEBACK = "Traceback (most recent call last):"
 # An error by its name, at the margin: so ends a traceback of Python.
-_RAISED = re.compile(r"^([\w.]+): (\S.*)", re.MULTILINE)
-_CAUSED = re.compile(r"^Caused by: ([\w$.]+): (\S.*)", re.MULTILINE)
-_OURS = "forensics."
-_UNSENT = (
+_PYTHON_ERROR = re.compile(r"^([\w.]+): (\S.*)", re.MULTILINE)
+_JAVA_CAUSE = re.compile(r"^Caused by: ([\w$.]+): (\S.*)", re.MULTILINE)
+_OUR_PACKAGE = "forensics."
+_MISSING_MODULE_HINT = (
     "; the Python of executors needs this package and what it imports,"
     " and docs/running/clusters.md says how to send both"
 )
 
 
-def cause(text: str) -> str:
+def root_cause(text: str) -> str:
     r"""Give the innermost reason: what Python raised, or else Java, or else the first line.
 
-    >>> cause("Aborted.\nTraceback (most recent call last):\n  File 1\nKeyError: 'isr'\n\tat x")
+    >>> root_cause("Aborted.\nTraceback (most recent call last):\n  File 1\nKeyError: 'isr'\n at x")
     "KeyError: 'isr'"
-    >>> cause("Job aborted.\n\tat x\nCaused by: java.io.IOException: No space left on device")
+    >>> root_cause("Job aborted.\n\tat x\nCaused by: java.io.IOException: No space left on device")
     'IOException: No space left on device'
     """
     _, traceback, after = text.rpartition(_TRACEBACK)
-    if traceback and (raised := _RAISED.search(after)):
+    if traceback and (raised := _PYTHON_ERROR.search(after)):
         name, says = raised.groups()
-        if name.startswith(_OURS):
+        if name.startswith(_OUR_PACKAGE):
             return says.strip()
         missing = name == "ModuleNotFoundError"
-        return f"{_last(name)}: {says.strip()}{_UNSENT if missing else ''}"
-    if caused := _CAUSED.findall(text):
+        return f"{_class_name(name)}: {says.strip()}{_MISSING_MODULE_HINT if missing else ''}"
+    if caused := _JAVA_CAUSE.findall(text):
         name, says = caused[-1]
-        return f"{_last(name)}: {says.strip()}"
+        return f"{_class_name(name)}: {says.strip()}"
     return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
 
 
-def _last(name: str) -> str:
+def _class_name(name: str) -> str:
     return name.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
-class Tasks:
+class ScanTasks:
     """Runs the tasks whose numbers it is given.
 
     `overlays` are the packs that lie over the shipped rules; `context` asks for the events that
@@ -95,43 +95,43 @@ class Tasks:
                 yield from self._run(number)
 
     def _run(self, number: int) -> Iterator[pa.RecordBatch]:
-        meter = Meter(self.meter, number)
+        meter = ReadCounter(self.meter, number)
         for split in self.bundles[number]:
             try:
-                yield from scanner(self.overlays, context=self.context).scan(split, meter)
+                yield from load_scanner(self.overlays, context=self.context).scan(split, meter)
             except FileNotFoundError as error:
                 message = (
-                    f"{shown(split.path)} is not there on {socket.gethostname()}. Archives must"
+                    f"{display(split.path)} is not there on {socket.gethostname()}. Archives must"
                     " lie where the driver and all executors see the same files."
                 )
                 raise ArchiveError(message) from error
-            meter.settle(split.bytes)
+            meter.finish(split.bytes)
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def translate_spark_errors() -> Iterator[None]:
     """Turn what Spark throws into the one sentence of it that says what went wrong."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        message = f"Spark could not finish: {cause(str(error))}"
+        message = f"Spark could not finish: {root_cause(str(error))}"
         raise ForensicsError(message) from error
 
 
-class Cluster:
+class SparkEngine:
     """A Spark session and the few things this package asks of it."""
 
-    def __init__(self, master: str | None = None, watcher: Watcher = SILENT) -> None:
+    def __init__(self, master: str | None = None, listener: ProgressListener = SILENT) -> None:
         """Open a session: on `master`, or as spark-submit says, or on this machine."""
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-        settings = dict(_SETTINGS)
+        settings = dict(_SPARK_SETTINGS)
         if not submitted:
             # Before the JVM starts: which Java, and nothing but this machine's own addresses.
             if not master or master.startswith("local"):
                 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            log4j = package_data.address("log4j2.properties")
+            log4j = package_data.asset_url("log4j2.properties")
             settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j}"
-            os.environ.update(java.find(os.environ).environment)
+            os.environ.update(java.find_java(os.environ).environment)
         # Workers would otherwise start PATH's python3, which has none of our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -142,11 +142,11 @@ class Cluster:
             builder = builder.config(key, value)
         self.session = builder.getOrCreate()
         self.session.sparkContext.setLogLevel("ERROR")
-        _stop_at_ctrl_c()
-        self._lookout = _Lookout(self.session, watcher)
+        _restore_ctrl_c()
+        self._poller = _StageProgressPoller(self.session, listener)
 
     @property
-    def workers(self) -> int:
+    def parallelism(self) -> int:
         """How many tasks can run at once."""
         return int(self.session.sparkContext.defaultParallelism)
 
@@ -154,32 +154,32 @@ class Cluster:
         self, splits: Sequence[Split], overlays: str, target: Path, *, context: bool = False
     ) -> None:
         """Read splits by the shipped rules and packs over them; leave events and accounts."""
-        bundles = tasks(splits, self.workers)
+        bundles = bundle_splits(splits, self.parallelism)
         # One number for each partition, and one task for each number.
         numbers = self.session.range(0, len(bundles), 1, max(1, len(bundles)))
         # Read once and thrown away: quickly written matters more than small.
-        with self._lookout.reading(target.with_name("meter"), splits) as meter:
+        with self._poller.count_bytes_read(target.with_name("meter"), splits) as meter:
             counted = Observation()
-            work = Tasks(bundles, overlays, str(meter), context)
-            rows = numbers.mapInArrow(work, from_arrow_schema(STAGED))
+            work = ScanTasks(bundles, overlays, str(meter), context)
+            rows = numbers.mapInArrow(work, from_arrow_schema(STAGED_SCHEMA))
             rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
-            rows.write.mode("overwrite").option("compression", "snappy").parquet(_address(target))
-        _look_for(target, counted.get["rows"])
+            rows.write.mode("overwrite").option("compression", "snappy").parquet(_file_uri(target))
+        _verify_rows_on_driver(target, counted.get["rows"])
 
-    def each_batch(
-        self, source: Path, target: Path, work: Callable[[Batches], Batches], schema: pa.Schema
+    def map_batches(
+        self, source: Path, target: Path, transform: Callable[[Batches], Batches], schema: pa.Schema
     ) -> None:
         """Pass a table through a function of batches."""
-        table = self.session.read.parquet(_address(source))
-        result = table.mapInArrow(work, from_arrow_schema(schema))
-        result.write.mode("overwrite").options(**_IN_PARTS).parquet(_address(target))
+        table = self.session.read.parquet(_file_uri(source))
+        result = table.mapInArrow(transform, from_arrow_schema(schema))
+        result.write.mode("overwrite").options(**_SMALL_ROW_GROUPS).parquet(_file_uri(target))
 
-    def each_partition(
+    def map_partitions(
         self,
         source: Path,
         kinds: Sequence[str],
         columns: Sequence[str],
-        work: Callable[[Batches], Batches],
+        transform: Callable[[Batches], Batches],
         schema: pa.Schema,
     ) -> DataFrame:
         """Hand the events of some kinds to a function, each partition's together.
@@ -187,15 +187,17 @@ class Cluster:
         They come in batches, sorted by partition: a group of its own for each would cost more
         than most partitions' few events are worth, and hold a large one whole.
         """
-        events = self.session.read.parquet(_address(source))
+        events = self.session.read.parquet(_file_uri(source))
         chosen = events.where(F.col("kind").isin(*kinds) & F.col("partition").isNotNull())
         together = chosen.select(*columns).repartition("topic", "partition")
         ordered = together.sortWithinPartitions("topic", "partition")
-        return ordered.mapInArrow(work, from_arrow_schema(schema))
+        return ordered.mapInArrow(transform, from_arrow_schema(schema))
 
-    def together(self, source: Path, readers: Iterable[Reader], schema: pa.Schema) -> DataFrame:
+    def run_readers(
+        self, source: Path, readers: Iterable[EventReader], schema: pa.Schema
+    ) -> DataFrame:
         """Hand events to readers, each of which names its kinds, its columns and its keys."""
-        events = self.session.read.parquet(_address(source))
+        events = self.session.read.parquet(_file_uri(source))
         parts = []
         for reader in readers:
             chosen = events.where(F.col("kind").isin(*reader.kinds))
@@ -206,40 +208,40 @@ class Cluster:
             parts.append(ordered.mapInArrow(reader, from_arrow_schema(schema)))
         return reduce(lambda one, other: one.union(other), parts)
 
-    def write(self, table: DataFrame, target: Path) -> None:
+    def write_temporary(self, table: DataFrame, target: Path) -> None:
         """Write a table that is read once and thrown away."""
-        table.write.mode("overwrite").option("compression", "snappy").parquet(_address(target))
+        table.write.mode("overwrite").option("compression", "snappy").parquet(_file_uri(target))
 
     def write_sorted(
         self, source: Path, table: str, columns: Sequence[str], order: Sequence[str], target: Path
     ) -> None:
         """Write the rows of one folded table so that the files, by name, hold them in order."""
-        folded = self.session.read.parquet(_address(source))
+        folded = self.session.read.parquet(_file_uri(source))
         chosen = folded.where(F.col("table") == table).select(*columns)
         by = [F.col(name).asc_nulls_last() for name in order]
         ranged = chosen.repartitionByRange(*by).sortWithinPartitions(*by)
-        ranged.write.mode("overwrite").options(**_IN_PARTS).parquet(_address(target))
+        ranged.write.mode("overwrite").options(**_SMALL_ROW_GROUPS).parquet(_file_uri(target))
 
-    def each_group(
+    def reduce_groups(
         self,
         table: DataFrame,
         keys: list[str],
-        work: Callable[[pa.Table], pa.Table],
+        reduce: Callable[[pa.Table], pa.Table],
         schema: pa.Schema,
     ) -> pa.Table:
         """Reduce groups of rows to a table small enough to hold here."""
         ordered = table.repartition(*keys).sortWithinPartitions(*keys)
-        found = ordered.mapInArrow(Groups(keys, work), from_arrow_schema(schema)).collect()
+        found = ordered.mapInArrow(GroupReducer(keys, reduce), from_arrow_schema(schema)).collect()
         return pa.Table.from_pylist([row.asDict(recursive=True) for row in found], schema)
 
     def stop(self) -> None:
         """End the session, if it is still there: Ctrl-C may have reached Spark first."""
-        self._lookout.stop()
+        self._poller.stop()
         with suppress(Py4JError, OSError):
             self.session.stop()
 
 
-def _stop_at_ctrl_c() -> None:
+def _restore_ctrl_c() -> None:
     """Let Ctrl-C be what it is elsewhere.
 
     Spark's own answer asks a Java that may have ended already, or been stopped by us, and py4j
@@ -247,29 +249,29 @@ def _stop_at_ctrl_c() -> None:
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    logging.getLogger().addFilter(_not_of_py4j)
+    logging.getLogger().addFilter(_is_not_from_py4j)
     # Its own loggers speak through whatever handler somebody has given to all.
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
 
 
-def _not_of_py4j(record: logging.LogRecord) -> bool:
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
-class _Lookout:
+class _StageProgressPoller:
     """Asks Spark every second how far it is, and tells somebody."""
 
-    def __init__(self, session: SparkSession, watcher: Watcher) -> None:
+    def __init__(self, session: SparkSession, listener: ProgressListener) -> None:
         self._tracker = session.sparkContext.statusTracker()
-        self._watcher = watcher
+        self._listener = listener
         self._meter, self._bytes = Path(), 0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="lookout", daemon=True)
-        if watcher is not SILENT:
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="lookout", daemon=True)
+        if listener is not SILENT:
             self._thread.start()
 
     @contextmanager
-    def reading(self, meter: Path, splits: Sequence[Split]) -> Iterator[Path]:
+    def count_bytes_read(self, meter: Path, splits: Sequence[Split]) -> Iterator[Path]:
         """Add up the bytes that tasks say they have read, while they read."""
         meter.mkdir(parents=True, exist_ok=True)
         self._meter, self._bytes = meter, sum(split.bytes for split in splits)
@@ -280,30 +282,30 @@ class _Lookout:
 
     def stop(self) -> None:
         """Ask no more; the session is about to end."""
-        self._over.set()
+        self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(2)
 
-    def _watch(self) -> None:
-        while not self._over.wait(_PAUSE):
+    def _poll(self) -> None:
+        while not self._stopped.wait(_POLL_SECONDS):
             # A session that ends while it is asked is no reason to say anything.
             with suppress(Exception):
-                self._ask()
+                self._report_once()
 
-    def _ask(self) -> None:
+    def _report_once(self) -> None:
         stages = map(self._tracker.getStageInfo, self._tracker.getActiveStageIds())
         running = [stage for stage in stages if stage]
         counts = (
             sum(one.numCompletedTasks for one in running),
             sum(one.numTasks for one in running),
         )
-        self._watcher.tasks(*counts)
+        self._listener.tasks_done(*counts)
         of = self._bytes
-        if of and (done := total(self._meter)):
-            self._watcher.read(done, of)
+        if of and (done := total_bytes_read(self._meter)):
+            self._listener.bytes_read(done, of)
 
 
-def _look_for(target: Path, rows: int) -> None:
+def _verify_rows_on_driver(target: Path, rows: int) -> None:
     """Make sure that what executors wrote is here: each would else keep its part to itself."""
     here = sum(pq.read_metadata(part).num_rows for part in target.glob("*.parquet"))
     if here != rows:
@@ -313,16 +315,16 @@ def _look_for(target: Path, rows: int) -> None:
         )
 
 
-def _address(path: Path) -> str:
+def _file_uri(path: Path) -> str:
     """Name a file as Spark takes it: on a cluster a bare path would lie in the cluster's HDFS."""
     return f"file://{path.absolute()}"
 
 
 # Seconds between two questions to Spark.
-_PAUSE = 1.0
+_POLL_SECONDS = 1.0
 # Who reads these files holds a group of rows at a time, and needs memory for all of it.
-_IN_PARTS = {"parquet.block.size": str(16 << 20)}
-_SETTINGS = {
+_SMALL_ROW_GROUPS = {"parquet.block.size": str(16 << 20)}
+_SPARK_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -10,30 +10,30 @@ import pyarrow.compute as pc
 
 COUNTERS = ("leader_epoch", "partition_epoch")
 # A file that was put together from two falls at nearly every partition; a few tell enough.
-KEPT = 50
+MAX_KEPT = 50
 # Topic, partition, which counter, from, to, and the line, counted from its split.
-Fall = tuple[str, int, str, int, int, int]
+EpochRegression = tuple[str, int, str, int, int, int]
 
 _KIND = "partition_state"
 _READ = ("topic", "partition", "leader_epoch", "partition_epoch", "line")
 
 
-class Falls:
+class EpochRegressions:
     """Takes the events of one piece of a file, batch by batch, in the order of its lines."""
 
     def __init__(self) -> None:
         """Begin with nothing told."""
         self.count = 0
-        self.found: list[Fall] = []
+        self.regressions: list[EpochRegression] = []
         self._last: dict[str, pa.RecordBatch] = {}
 
-    def take(self, events: pa.RecordBatch) -> None:
+    def add(self, events: pa.RecordBatch) -> None:
         """Compare what these events say of each partition with what was said before.
 
         Only news counts, since who re-tells the past may begin at its beginning, and the first
         state of a new topic: nothing from before is held against what comes after that.
         """
-        young = _young(events)
+        young = _initial_states(events)
         fresh = pc.fill_null(pc.equal(events["telling"], "fresh"), fill_value=False)
         news = pc.or_(events["telling"].is_null(), pc.and_(fresh, young))
         news = pc.and_(news, pc.equal(events["kind"], _KIND))
@@ -67,26 +67,26 @@ class Falls:
 
     def _keep(self, counter: str, pairs: Iterable[tuple[dict[str, int], dict[str, int]]]) -> None:
         for before, after in pairs:
-            if _is_new(after):
+            if _is_initial(after):
                 continue
             self.count += 1
             where = str(after["topic"]), after["partition"], counter
-            self.found.append((*where, before[counter], after[counter], after["line"]))
-        self.found = first_few(self.found)
+            self.regressions.append((*where, before[counter], after[counter], after["line"]))
+        self.regressions = keep_first(self.regressions)
 
 
-def first_few(falls: Iterable[Fall]) -> list[Fall]:
+def keep_first(falls: Iterable[EpochRegression]) -> list[EpochRegression]:
     """Keep the first of some falls, in the order of lines."""
-    return sorted(falls, key=lambda one: (one[5], *one[:5]))[:KEPT]
+    return sorted(falls, key=lambda one: (one[5], *one[:5]))[:MAX_KEPT]
 
 
-def _young(events: pa.RecordBatch) -> pa.Array:
+def _initial_states(events: pa.RecordBatch) -> pa.Array:
     """Mark the states in which one epoch is zero, and the other one, too, or not told."""
     values = [events[name] for name in COUNTERS]
     zero = pc.and_(*(pc.equal(pc.fill_null(value, 0), 0) for value in values))
     return pc.and_(zero, pc.or_(*(value.is_valid() for value in values)))
 
 
-def _is_new(state: dict[str, int]) -> bool:
+def _is_initial(state: dict[str, int]) -> bool:
     """Whether a state is the very first of a topic that was created again."""
     return not state["leader_epoch"] and not state["partition_epoch"]

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from forensics.errors import Problem, RuleError
-from forensics.lib.yaml_with_lines import line_of, read, shipped
+from forensics.lib.yaml_with_lines import line_of, load_yaml, rule_files
 
 _KEYS = {"name", "code", "retriable", "metadata", "says"}
 
@@ -38,26 +38,26 @@ _PIECES = 8
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class ErrorNames:
     """The errors that are known: by spelling, by number, and whether trying again may help."""
 
     names: Mapping[str, str]
     codes: Mapping[int, str]
     retriable: Mapping[str, bool | None]
 
-    def name_of(self, written: str) -> str:
+    def canonical_name(self, written: str) -> str:
         """Say today's name of an error; what is unknown stays as it is written.
 
-        >>> load_vocabulary().name_of("[Error 16] NotCoordinatorForGroupError.")
+        >>> load_error_names().canonical_name("[Error 16] NotCoordinatorForGroupError.")
         'NOT_COORDINATOR'
-        >>> load_vocabulary().name_of("java.net.ConnectException: Connection refused ")
+        >>> load_error_names().canonical_name("java.net.ConnectException: Connection refused ")
         'java.net.ConnectException: Connection refused'
         """
-        bare = _peeled(written)
-        found = self.names.get(_key(bare)) or self._within(bare)
+        bare = _unwrap(written)
+        found = self.names.get(_spelling_key(bare)) or self._within(bare)
         if found is None and (numbered := _NUMBERED.match(bare)):
-            rest = _peeled(numbered[2])
-            found = self.names.get(_key(rest)) or self._within(rest)
+            rest = _unwrap(numbered[2])
+            found = self.names.get(_spelling_key(rest)) or self._within(rest)
             found = found or self.codes.get(int(numbered[1]))
         return found or written.strip()
 
@@ -66,30 +66,30 @@ class Vocabulary:
         pieces = text.split(": ", _PIECES)
         for start in range(len(pieces)):
             for end in (start + 2, start + 1):
-                part = _peeled(": ".join(pieces[start:end]))
+                part = _unwrap(": ".join(pieces[start:end]))
                 name = _NAME.match(part)
                 # One plain word says too little: "unknown" and "none" stand in many sentences.
                 if " " in part or name:
-                    found = self.names.get(_key(part))
-                    found = found or (self.names.get(_key(name[1])) if name else None)
+                    found = self.names.get(_spelling_key(part))
+                    found = found or (self.names.get(_spelling_key(name[1])) if name else None)
                     if found:
                         return found
         return None
 
 
-def canonical(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
+def canonical_errors(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Name errors as Kafka does today, and say which of them Kafka tries again.
 
     Whether an unknown error may be tried again is unknown too, and null.
 
-    >>> names, retriable = canonical(pa.array(["NotLeaderForPartition", "out of luck", None]))
+    >>> names, retriable = canonical_errors(pa.array(["NotLeaderForPartition", "bad luck", None]))
     >>> names.to_pylist(), retriable.to_pylist()
-    (['NOT_LEADER_OR_FOLLOWER', 'out of luck', None], [True, None, None])
+    (['NOT_LEADER_OR_FOLLOWER', 'bad luck', None], [True, None, None])
     """
-    words = load_vocabulary()
+    words = load_error_names()
     coded = raw.dictionary_encode()
     distinct = coded.dictionary.to_pylist()
-    names = [None if one is None else words.name_of(one) for one in distinct]
+    names = [None if one is None else words.canonical_name(one) for one in distinct]
     tries = [None if one is None else words.retriable.get(one) for one in names]
     return (
         pa.array(names, pa.string()).take(coded.indices),
@@ -98,16 +98,16 @@ def canonical(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 @cache
-def load_vocabulary(path: Path | None = None) -> Vocabulary:
+def load_error_names(path: Path | None = None) -> ErrorNames:
     """Read rules/errors.yaml; a spelling of two errors is an error itself."""
-    found = path or next(one for one in shipped(".") if one.name == "errors.yaml")
+    found = path or next(one for one in rule_files(".") if one.name == "errors.yaml")
     names: dict[str, str] = {}
     codes: dict[int, str] = {}
     retriable: dict[str, bool | None] = {}
     problems = []
-    for node in read(found)["errors"]:
+    for node in load_yaml(found)["errors"]:
         name = str(node.get("name"))
-        problems += [Problem(str(found), line_of(node), says) for says in _faults(node, codes)]
+        problems += [Problem(str(found), line_of(node), says) for says in _find_faults(node, codes)]
         retriable[name] = node.get("retriable")
         if "code" in node:
             codes[node["code"]] = name
@@ -117,10 +117,10 @@ def load_vocabulary(path: Path | None = None) -> Vocabulary:
                 problems.append(Problem(str(found), line_of(node), says))
     if problems:
         raise RuleError(problems)
-    return Vocabulary(names, codes, retriable)
+    return ErrorNames(names, codes, retriable)
 
 
-def _faults(node: Mapping[str, Any], codes: Mapping[int, str]) -> Iterator[str]:
+def _find_faults(node: Mapping[str, Any], codes: Mapping[int, str]) -> Iterator[str]:
     if not isinstance(node.get("name"), str):
         yield "an error needs a name"
     if unknown := sorted(set(node) - _KEYS):
@@ -130,28 +130,28 @@ def _faults(node: Mapping[str, Any], codes: Mapping[int, str]) -> Iterator[str]:
 
 
 def _spellings(node: Mapping[str, Any]) -> Iterator[str]:
-    yield from map(_key, (str(node.get("name")), *node.get("says", ())))
+    yield from map(_spelling_key, (str(node.get("name")), *node.get("says", ())))
 
 
-def _key(text: str) -> str:
+def _spelling_key(text: str) -> str:
     """Reduce a spelling to what counts; librdkafka's own errors keep their underscore.
 
-    >>> _key("org.apache.kafka.common.errors.InvalidTopicException"), _key("Local_TimedOut")
-    ('invalidtopic', '_timedout')
+    >>> [_spelling_key(name) for name in ("org.kafka.InvalidTopicException", "Local_TimedOut")]
+    ['invalidtopic', '_timedout']
     """
     text = _PACKAGE.sub("", text).replace("Local_", "_", 1)
     mark = "_" if text.startswith("_") else ""
     return mark + _SUFFIX.sub("", _NOISE.sub("", text.lower()))
 
 
-def _peeled(text: str) -> str:
+def _unwrap(text: str) -> str:
     """Take off what is wrapped around an error.
 
-    >>> _peeled("Some(<class 'kafka.errors.NodeNotReadyError'>).")
+    >>> _unwrap("Some(<class 'kafka.errors.NodeNotReadyError'>).")
     'kafka.errors.NodeNotReadyError'
     """
     text = text.strip(_AROUND)
     for wrapped in _WRAPPED:
         if inner := wrapped.match(text):
-            return _peeled(inner[1])
+            return _unwrap(inner[1])
     return text

@@ -13,29 +13,37 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.events.epoch_regressions import Fall, first_few
+from forensics.events.epoch_regressions import EpochRegression, keep_first
 from forensics.lib.log_templates import compile_template
-from forensics.lib.secrets import masked
-from forensics.lib.yaml_with_lines import read, shipped
-from forensics.parsing.time_statistics import BACK, LATER, SILENCE, Gap, farthest, longest
+from forensics.lib.secrets import mask_text
+from forensics.lib.time_units import to_datetime
+from forensics.lib.yaml_with_lines import load_yaml, rule_files
+from forensics.parsing.time_statistics import (
+    CONFIRM_AFTER,
+    MIN_BACKWARD_JUMP,
+    MIN_SILENCE,
+    Gap,
+    largest_jumps,
+    longest_gaps,
+)
 from forensics.schemas import EVENTS
 
 ROLES = ("broker", "controller", "client")
 
 
-class Writers:
+class WriterCounter:
     """Counts, for each role and id, the lines that name it as their writer."""
 
     def __init__(self, document: Mapping[str, Any] | None = None) -> None:
         """Take the templates of rules/nodes/writers.yaml, or others of the same shape."""
         if document is None:
-            document = read(next(shipped("nodes")))
+            document = load_yaml(next(rule_files("nodes")))
         self._patterns = [
             (role, compile_template(source).pattern)
             for role in ROLES
@@ -44,19 +52,19 @@ class Writers:
 
     def count(self, messages: pa.Array, clients: pa.Array) -> dict[str, int]:
         """Count writers as `role:id`; `clients` are those that a layout names itself."""
-        found = _counted("client", clients.drop_null())
+        found = _count_ids("client", clients.drop_null())
         for role, pattern in self._patterns:
             if not len(messages):
                 break
             fields = pc.extract_regex(messages, pattern)
             named = fields.is_valid()
-            for key, count in _counted(role, fields.filter(named).field("id")).items():
+            for key, count in _count_ids(role, fields.filter(named).field("id")).items():
                 found[key] = found.get(key, 0) + count
             messages = messages.filter(pc.invert(named))
         return found
 
 
-def _counted(role: str, ids: pa.Array) -> dict[str, int]:
+def _count_ids(role: str, ids: pa.Array) -> dict[str, int]:
     entries = ids.value_counts().to_pylist()
     return {f"{role}:{e['values'].decode('utf-8', 'replace')}": e["counts"] for e in entries}
 
@@ -64,14 +72,14 @@ def _counted(role: str, ids: pa.Array) -> dict[str, int]:
 _NAMED = re.compile(r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d+)", re.IGNORECASE)
 
 
-def assign(files: Mapping[str, FileAccount]) -> None:
+def assign_nodes(files: Mapping[str, FileAccount]) -> None:
     """Give every file its node and role.
 
     A process that is broker and controller at once, with one folder for both, is one node.
     A broker is named by its id. Controllers and clients are named by their folder where it is
     theirs alone, since people know them by it, and several clients may share one client id.
     """
-    writers = {name: _writer(one) for name, one in files.items()}
+    writers = {name: _main_writer(one) for name, one in files.items()}
     folders: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for name, writer in writers.items():
         if writer:
@@ -86,10 +94,10 @@ def assign(files: Mapping[str, FileAccount]) -> None:
     for name, one in files.items():
         tenants = folders[_folder(name)]
         writer = writers[name] or (next(iter(tenants)) if len(tenants) == 1 else None)
-        one.role, one.node = _named(name, writer, alone=len(tenants) == 1)
+        one.role, one.node = _role_and_node(name, writer, alone=len(tenants) == 1)
 
 
-def _writer(one: FileAccount) -> tuple[str, str] | None:
+def _main_writer(one: FileAccount) -> tuple[str, str] | None:
     """Find who wrote a file: the first role that its lines name, and the id they name most."""
     for role in ROLES:
         named = {key: n for key, n in one.writers.items() if key.startswith(role + ":")}
@@ -99,7 +107,9 @@ def _writer(one: FileAccount) -> tuple[str, str] | None:
     return ("client", "") if "librdkafka" in one.layouts else None
 
 
-def _named(name: str, writer: tuple[str, str] | None, *, alone: bool) -> tuple[str | None, str]:
+def _role_and_node(
+    name: str, writer: tuple[str, str] | None, *, alone: bool
+) -> tuple[str | None, str]:
     folder = _folder(name).rpartition("/")[2].rpartition("!")[2]
     if writer is None:
         found = _NAMED.search(name.rpartition("!")[2])
@@ -124,7 +134,7 @@ def _folder(name: str) -> str:
     return head or name.rpartition("!")[0]
 
 
-_SUMS = (
+_SUMMED = (
     "bytes",
     "lines",
     "records",
@@ -155,7 +165,7 @@ class FileAccount:
     stepped: int = 0
     # steps back of which only the records after them tell whether time stays there
     open_steps: list[tuple[Gap, int]] = field(default_factory=list)
-    falls: list[Fall] = field(default_factory=list)
+    falls: list[EpochRegression] = field(default_factory=list)
     fallen: int = 0
     sha256: str | None = None
     # the digests of its first bytes, by how many they are
@@ -168,19 +178,19 @@ class FileAccount:
     node: str | None = None
     role: str | None = None
 
-    def settle_steps(self, later: int) -> None:
+    def confirm_open_steps(self, later: int) -> None:
         """Take the open steps for real that a later time is still behind."""
         real = [step for step, _ in self.open_steps if later < step[0]]
         self.stepped += len(real)
-        self.steps = farthest([*self.steps, *real])
+        self.steps = largest_jumps([*self.steps, *real])
         self.open_steps = []
 
-    def row(self) -> dict[str, Any]:
+    def to_row(self) -> dict[str, Any]:
         """Give the row of the table of files."""
         counts = dict(self.counts)
         duplicate = self.duplicate_of is not None
         lines = {
-            name: 0 if duplicate and name != "lines" else counts.get(name, 0) for name in _SUMS
+            name: 0 if duplicate and name != "lines" else counts.get(name, 0) for name in _SUMMED
         }
         layout = max(self.layouts, key=lambda name: (self.layouts[name], name), default=None)
         return lines | {
@@ -193,13 +203,13 @@ class FileAccount:
             "last_ts": _moment(self.last),
             "bytes": counts.get("bytes", 0),
             "duplicate_lines": counts.get("lines", 0) if duplicate else 0,
-            "damaged": masked("; ".join(dict.fromkeys(self.notes))) if self.notes else None,
+            "damaged": mask_text("; ".join(dict.fromkeys(self.notes))) if self.notes else None,
             "sha256": self.sha256,
             "duplicate_of": self.duplicate_of,
         }
 
 
-def add_up(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
+def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
     """Add up accounts; each row has `file`, `split` and the account of that split.
 
     The line numbers of a split begin after the lines of the splits before it.
@@ -214,10 +224,10 @@ def add_up(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         if row["split"] < 0:
             continue
         total.bases[row["split"]] = base = total.counts["lines"]
-        total.gaps = longest([*total.gaps, *_gaps(account, base, total.last)])
-        _add_falls(total, account, base)
+        total.gaps = longest_gaps([*total.gaps, *_file_gaps(account, base, total.last)])
+        _add_backward_jumps(total, account, base)
         total.levels.update(account.get("levels", {}))
-        for name in _SUMS:
+        for name in _SUMMED:
             total.counts[name] += account[name]
         total.counts["stray_lines"] += account.get("stray_lines", 0)
         total.layouts.update(account["layouts"])
@@ -228,38 +238,38 @@ def add_up(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         total.last = total.last if account["last"] is None else account["last"]
     for total in files.values():
         # Of a very last record nobody knows whether it only came late.
-        total.open_steps = [one for one in total.open_steps if one[1] < LATER]
+        total.open_steps = [one for one in total.open_steps if one[1] < CONFIRM_AFTER]
         if total.last is not None:
-            total.settle_steps(total.last)
+            total.confirm_open_steps(total.last)
     return files
 
 
-def _gaps(account: Mapping[str, Any], base: int, last: int | None) -> Iterable[Gap]:
+def _file_gaps(account: Mapping[str, Any], base: int, last: int | None) -> Iterable[Gap]:
     """Give the silences of a split by the lines of its file, and the one before the split."""
     for begin, end, line in account.get("gaps", ()):
         yield begin, end, base + line
     first = account["first"]
-    if last is not None and first is not None and first - last >= SILENCE:
+    if last is not None and first is not None and first - last >= MIN_SILENCE:
         yield last, first, base + 1
 
 
-def _add_falls(total: FileAccount, account: Mapping[str, Any], base: int) -> None:
+def _add_backward_jumps(total: FileAccount, account: Mapping[str, Any], base: int) -> None:
     """Add where a split goes backwards, and whether it begins before the one before it ended."""
     steps = [(begin, end, base + line) for begin, end, line in account.get("steps", ())]
     total.stepped += account.get("stepped", 0)
     first, last = account["first"], total.last
     if first is not None:
-        total.settle_steps(first)
-        if last is not None and last - first >= BACK:
+        total.confirm_open_steps(first)
+        if last is not None and last - first >= MIN_BACKWARD_JUMP:
             steps.append((last, first, base + 1))
             total.stepped += 1
-    total.steps = farthest([*total.steps, *steps])
+    total.steps = largest_jumps([*total.steps, *steps])
     total.open_steps += [
         ((begin, end, base + line), left)
         for (begin, end, line), left in account.get("open_steps", ())
     ]
     falls = ((*fall[:5], base + fall[5]) for fall in account.get("falls", ()))
-    total.falls = first_few([*total.falls, *falls])
+    total.falls = keep_first([*total.falls, *falls])
     total.fallen += account.get("fallen", 0)
 
 
@@ -274,13 +284,15 @@ def mark_duplicates(files: Mapping[str, FileAccount]) -> None:
 
 
 def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
+    return None if micros is None else to_datetime(micros)
 
 
 Batches = Iterator[pa.RecordBatch]
 
 
-def settler(files: Mapping[str, FileAccount]) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+def make_event_finalizer(
+    files: Mapping[str, FileAccount],
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     """Make the function that turns staged batches into the table of events."""
     keys: list[str] = []
     bases: list[int] = []

@@ -9,62 +9,69 @@ import pyarrow as pa
 
 from forensics.events.matcher import Matcher
 from forensics.events.rules import Rule
-from forensics.ingest.record_splitter import Cut, Cutter
-from forensics.lib.secrets import mask
-from forensics.parsing.entries import grouped, lift, read, signatures
+from forensics.ingest.record_splitter import Records, RecordSplitter
+from forensics.lib.secrets import mask_column
+from forensics.parsing.entries import (
+    extract_records,
+    group_layouts,
+    group_signatures,
+    parse_extracted,
+)
 from forensics.parsing.layouts import Layout
-from forensics.parsing.prefilter import Sieve
+from forensics.parsing.prefilter import Prefilter
 
 
-class Book:
+class LogReader:
     """All that is asked of a line: a scan reads logs by one, and a rule is tried by one."""
 
     def __init__(self, layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> None:
         """Sort layouts by how they start, and rules by what they listen to."""
-        self.groups = grouped(layouts)
-        self.signatures = signatures(self.groups)
+        self.groups = group_layouts(layouts)
+        self.signatures = group_signatures(self.groups)
         self.rules = tuple(rules)
         self.matcher = Matcher(rules)
         heard = self.matcher
-        self.sieve = Sieve(heard.probes, heard.loud, strangers=heard.strangers)
+        self.sieve = Prefilter(
+            heard.probes, heard.warn_only_loggers, has_wildcards=heard.has_wildcard_rules
+        )
 
-    def cut(self, lines: Sequence[str]) -> Cut | None:
+    def split_records(self, lines: Sequence[str]) -> Records | None:
         """Cut lines into records."""
         text = "\n".join(lines).encode("utf-8", "replace")
-        return Cutter(self.signatures).feed(text, final=True)
+        return RecordSplitter(self.signatures).feed(text, final=True)
 
-    def lift(self, cut: Cut) -> pa.RecordBatch:
+    def extract(self, cut: Records) -> pa.RecordBatch:
         """Lift those records out of a cut whose logger some rule listens to."""
-        return lift(cut, self.sieve.keep(cut, self.groups), self.groups)
+        return extract_records(cut, self.sieve.select_by_logger(cut, self.groups), self.groups)
 
-    def narrow(self, lifted: pa.RecordBatch) -> pa.RecordBatch:
+    def prefilter(self, lifted: pa.RecordBatch) -> pa.RecordBatch:
         """Keep the records that some rule may take."""
-        return self.sieve.narrow(lifted, self.groups)
+        return self.sieve.select_by_probe(lifted, self.groups)
 
-    def read(self, passed: pa.RecordBatch) -> pa.RecordBatch:
+    def parse(self, passed: pa.RecordBatch) -> pa.RecordBatch:
         """Read records as entries, their secrets masked: nothing that follows ever sees one."""
-        return read(_masked(passed), self.groups)
+        return parse_extracted(_mask_secrets(passed), self.groups)
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Give the events of entries."""
         return self.matcher.match(entries)
 
-    def passed(self, cut: Cut) -> pa.RecordBatch:
+    def prefiltered(self, cut: Records) -> pa.RecordBatch:
         """Give the records of a cut that pass the sieve."""
-        return self.narrow(self.lift(cut))
+        return self.prefilter(self.extract(cut))
 
-    def entries(self, cut: Cut) -> pa.RecordBatch:
+    def parse_all(self, cut: Records) -> pa.RecordBatch:
         """Parse all records of a cut, whether a rule listens to them or not."""
-        return self.read(lift(cut, np.arange(len(cut.starts)), self.groups))
+        return self.parse(extract_records(cut, np.arange(len(cut.starts)), self.groups))
 
-    def events(self, cut: Cut) -> pa.RecordBatch:
+    def read_events(self, cut: Records) -> pa.RecordBatch:
         """Give what a scan makes of a cut: only records that pass the sieve meet the rules."""
-        return self.match(self.read(self.passed(cut)))
+        return self.match(self.parse(self.prefiltered(cut)))
 
 
-def _masked(records: pa.RecordBatch) -> pa.RecordBatch:
+def _mask_secrets(records: pa.RecordBatch) -> pa.RecordBatch:
     # Both at once: patterns have a price each time they are used.
-    both = mask(pa.concat_arrays([records["text"], records["more"]]))
+    both = mask_column(pa.concat_arrays([records["text"], records["more"]]))
     for at, name in enumerate(("text", "more")):
         part = both.slice(at * len(records), len(records))
         column = records.schema.get_field_index(name)

@@ -19,30 +19,30 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.events.error_codes import canonical
-from forensics.events.rules import MORE, Each, Rule, Wording
-from forensics.parsing.prefilter import ANY, LOUD, quoted
+from forensics.events.error_codes import canonical_errors
+from forensics.events.rules import MORE, ListItems, Rule, Wording
+from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE, first_quoted_error
 from forensics.schemas import EVENTS, FACTS
 
-_WIDEST = {pa.int32(): (-(2**31), 2**31 - 1)}
+_INTEGER_RANGES = {pa.int32(): (-(2**31), 2**31 - 1)}
 
 
-def convert(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
+def parse_column(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Convert captured bytes into one column of a table.
 
-    >>> convert(pa.array([b"Some(2)", b"None"], pa.binary()), pa.int32()).to_pylist()
+    >>> parse_column(pa.array([b"Some(2)", b"None"], pa.binary()), pa.int32()).to_pylist()
     [2, None]
-    >>> convert(pa.array([b"[1, 2]", b""], pa.binary()), pa.list_(pa.int32())).to_pylist()
+    >>> parse_column(pa.array([b"[1, 2]", b""], pa.binary()), pa.list_(pa.int32())).to_pylist()
     [[1, 2], []]
     """
     if pa.types.is_list(wanted):
-        return _lists(captured, wanted)
+        return _parse_lists(captured, wanted)
     if pa.types.is_integer(wanted):
-        return _integers(captured, wanted)
-    return text(captured)
+        return _parse_integers(captured, wanted)
+    return decode_text(captured)
 
 
-def text(raw: pa.Array) -> pa.Array:
+def decode_text(raw: pa.Array) -> pa.Array:
     """Read bytes as UTF-8; what is not UTF-8 is replaced, never lost."""
     try:
         return raw.cast(pa.string())
@@ -53,30 +53,30 @@ def text(raw: pa.Array) -> pa.Array:
         return pa.array(values, pa.string())
 
 
-def _integers(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _parse_integers(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
     digits = pc.extract_regex(captured, r"(?P<n>-?[0-9]+)").field("n")
     sane = pc.match_substring_regex(digits, r"^-?[0-9]{1,18}$")
     known = pc.fill_null(sane, False)
     digits = pc.if_else(known, digits, pa.scalar(None, pa.binary()))
-    numbers = pc.cast(text(digits), pa.int64())
-    if wanted in _WIDEST:
-        low, high = _WIDEST[wanted]
+    numbers = pc.cast(decode_text(digits), pa.int64())
+    if wanted in _INTEGER_RANGES:
+        low, high = _INTEGER_RANGES[wanted]
         fits = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
         numbers = pc.if_else(fits, numbers, pa.scalar(None, pa.int64()))
     return pc.cast(numbers, wanted)
 
 
-def _lists(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _parse_lists(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
     bare = pc.replace_substring_regex(captured, r"[^-0-9,]", "")
     parts = pc.split_pattern(bare, ",")
     values = parts.flatten()
     filled = pc.match_substring_regex(values, r"^-?[0-9]{1,9}$|^[01][0-9]{9}$")
     parents = parts.value_parent_indices().filter(filled) if len(values) else None
-    numbers = pc.cast(text(values.filter(filled)), wanted.value_type)
-    return _regrouped(parents, numbers, captured, wanted)
+    numbers = pc.cast(decode_text(values.filter(filled)), wanted.value_type)
+    return _build_lists(parents, numbers, captured, wanted)
 
 
-def _regrouped(
+def _build_lists(
     parents: pa.Array | None, numbers: pa.Array, captured: pa.Array, wanted: pa.DataType
 ) -> pa.Array:
     """Put numbers back into the lists they came from, an empty text being an empty list."""
@@ -90,13 +90,13 @@ def _regrouped(
 
 Rows = npt.NDArray[np.int64]
 
-_PLACES = ("line", "offset", "level", "logger", "text")
+_COPIED_COLUMNS = ("line", "offset", "level", "logger", "text")
 # One line may name thousands of partitions. Its text is evidence once; after that a part will do.
-_TEXT_OF_ITEMS = 240
+_MAX_ITEM_TEXT = 240
 
 
 @dataclass(frozen=True)
-class Part:
+class MatchedEvents:
     """The events of one wording: the entries they come from, and their facts as captured."""
 
     rows: Rows
@@ -112,31 +112,33 @@ class Part:
         return again
 
 
-def assembled(entries: pa.RecordBatch, parts: Sequence[Part]) -> pa.RecordBatch:
+def build_events(entries: pa.RecordBatch, parts: Sequence[MatchedEvents]) -> pa.RecordBatch:
     """Give the events of all parts, in the order of the entries."""
     if not parts:
         return pa.RecordBatch.from_pylist([], schema=EVENTS)
     rows = np.concatenate([part.rows for part in parts])
     told = entries.take(pa.array(rows))
-    columns: dict[str, pa.Array] = {name: told[name] for name in _PLACES}
-    columns["text"] = _shortened(columns["text"], np.concatenate([one.repeats for one in parts]))
+    columns: dict[str, pa.Array] = {name: told[name] for name in _COPIED_COLUMNS}
+    columns["text"] = _shorten_repeats(
+        columns["text"], np.concatenate([one.repeats for one in parts])
+    )
     columns = {
-        name: text(column) if pa.types.is_binary(column.type) else column
+        name: decode_text(column) if pa.types.is_binary(column.type) else column
         for name, column in columns.items()
     }
     columns["ts"] = told["ts"].cast(EVENTS.field("ts").type)
-    columns |= _facts(parts, len(rows))
-    columns["client"] = pc.coalesce(columns["client"], text(told["client"]))
-    columns["error"], columns["retriable"] = canonical(columns["error"])
-    columns |= {name: _labels(parts, name) for name in ("kind", "rule")}
-    columns["telling"] = _telling(_labels(parts, "telling"), columns["previous_epoch"])
+    columns |= _fact_columns(parts, len(rows))
+    columns["client"] = pc.coalesce(columns["client"], decode_text(told["client"]))
+    columns["error"], columns["retriable"] = canonical_errors(columns["error"])
+    columns |= {name: _label_column(parts, name) for name in ("kind", "rule")}
+    columns["telling"] = _telling_column(_label_column(parts, "telling"), columns["previous_epoch"])
     # Which file and node it was is known to who reads the file.
     columns |= {name: pa.nulls(len(rows), pa.string()) for name in ("file", "node")}
     events = pa.RecordBatch.from_arrays([columns[field.name] for field in EVENTS], schema=EVENTS)
     return events.take(pc.sort_indices(events, [("offset", "ascending"), ("rule", "ascending")]))
 
 
-def _facts(parts: Sequence[Part], total: int) -> dict[str, pa.Array]:
+def _fact_columns(parts: Sequence[MatchedEvents], total: int) -> dict[str, pa.Array]:
     """Join what the parts hold of each fact, nulls where they hold nothing, and convert it."""
     pieces: dict[str, list[pa.Array]] = {name: [] for name in FACTS.names}
     filled = dict.fromkeys(FACTS.names, 0)
@@ -147,7 +149,7 @@ def _facts(parts: Sequence[Part], total: int) -> dict[str, pa.Array]:
             if name in pieces:
                 if begin > filled[name]:
                     pieces[name].append(pa.nulls(begin - filled[name], pa.binary()))
-                pieces[name].append(_raw(value, count))
+                pieces[name].append(_as_captured(value, count))
                 filled[name] = begin + count
         begin += count
     columns = {}
@@ -158,11 +160,11 @@ def _facts(parts: Sequence[Part], total: int) -> dict[str, pa.Array]:
             continue
         if filled[field.name] < total:
             found.append(pa.nulls(total - filled[field.name], pa.binary()))
-        columns[field.name] = convert(pa.concat_arrays(found), field.type)
+        columns[field.name] = parse_column(pa.concat_arrays(found), field.type)
     return columns
 
 
-def _raw(value: Any, count: int) -> pa.Array:
+def _as_captured(value: Any, count: int) -> pa.Array:
     """Give a constant as if it had been captured."""
     if isinstance(value, pa.Array):
         return value
@@ -170,13 +172,13 @@ def _raw(value: Any, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(written, pa.binary()), count)
 
 
-def _labels(parts: Sequence[Part], name: str) -> pa.Array:
+def _label_column(parts: Sequence[MatchedEvents], name: str) -> pa.Array:
     labels = pa.array([getattr(part, name) for part in parts], pa.string())
     counts = [len(part.rows) for part in parts]
     return labels.take(pa.array(np.repeat(np.arange(len(parts)), counts)))
 
 
-def _telling(labels: pa.Array, epochs: pa.Array) -> pa.Array:
+def _telling_column(labels: pa.Array, epochs: pa.Array) -> pa.Array:
     """Mark the lines that may re-tell an older fact under today's time.
 
     A start is told afresh after a restart, and knows of no epoch before it then.
@@ -185,11 +187,11 @@ def _telling(labels: pa.Array, epochs: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(started, False), pa.scalar(None, pa.string()), labels)
 
 
-def _shortened(texts: pa.Array, again: npt.NDArray[np.bool_]) -> pa.Array:
+def _shorten_repeats(texts: pa.Array, again: npt.NDArray[np.bool_]) -> pa.Array:
     """Cut the text where an entry is told of again."""
     if not again.any():
         return texts
-    return pc.if_else(pa.array(again), pc.binary_slice(texts, 0, _TEXT_OF_ITEMS), texts)
+    return pc.if_else(pa.array(again), pc.binary_slice(texts, 0, _MAX_ITEM_TEXT), texts)
 
 
 class Matcher:
@@ -207,20 +209,20 @@ class Matcher:
     @property
     def loggers(self) -> list[str]:
         """The loggers that some rule listens to."""
-        return [name for name in self._by_logger if name != ANY]
+        return [name for name in self._by_logger if name != ANY_LOGGER]
 
     @property
-    def strangers(self) -> bool:
+    def has_wildcard_rules(self) -> bool:
         """Whether some rule listens to loggers that no rule names, for the errors they quote."""
-        return ANY in self._by_logger
+        return ANY_LOGGER in self._by_logger
 
     @property
-    def loud(self) -> set[str]:
+    def warn_only_loggers(self) -> set[str]:
         """The loggers of which only warnings, and worse, are of interest."""
         return {
             logger
             for logger, pairs in self._by_logger.items()
-            if logger != ANY and all(rule.loud for rule, _ in pairs)
+            if logger != ANY_LOGGER and all(rule.warn_or_worse_only for rule, _ in pairs)
         }
 
     @property
@@ -229,50 +231,60 @@ class Matcher:
         return {
             logger: {wording.template.probe for _, wording in pairs}
             for logger, pairs in self._by_logger.items()
-            if logger != ANY
+            if logger != ANY_LOGGER
         }
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Give the events of some entries, in the order of the entries."""
         parts = [
             part
-            for logger, numbers, messages in self._heard(entries)
-            for part in self._logger(entries, logger, numbers, messages)
+            for logger, numbers, messages in self._by_known_logger(entries)
+            for part in self._match_logger(entries, logger, numbers, messages)
         ]
-        if self.strangers:
+        if self.has_wildcard_rules:
             taken = np.concatenate([np.zeros(0, np.int64), *(part.rows for part in parts)])
-            strange = _strangers(entries, taken)
-            parts += list(self._logger(entries, ANY, *strange))
-        return assembled(entries, parts)
+            strange = _find_quoted_errors(entries, taken)
+            parts += list(self._match_logger(entries, ANY_LOGGER, *strange))
+        return build_events(entries, parts)
 
-    def claims(self, entries: pa.RecordBatch) -> Iterator[tuple[Rule, Wording, list[Part]]]:
+    def match_all(
+        self, entries: pa.RecordBatch
+    ) -> Iterator[tuple[Rule, Wording, list[MatchedEvents]]]:
         """Give what every wording takes, whoever else takes it too."""
         taken = [np.zeros(0, np.int64)]
-        for logger, numbers, messages in self._heard(entries):
+        for logger, numbers, messages in self._by_known_logger(entries):
             for rule, wording in self._by_logger[logger]:
-                rows, fields = self._claim(messages, wording)
+                rows, fields = self._match_wording(messages, wording)
                 if len(rows):
                     taken.append(numbers[rows])
                     mine = entries.take(pa.array(numbers[rows])) if wording.each else entries
-                    yield rule, wording, list(_parts(numbers[rows], mine, fields, rule, wording))
-        if self.strangers:
-            numbers, messages = _strangers(entries, np.concatenate(taken))
-            for rule, wording in self._by_logger[ANY]:
-                rows, fields = self._claim(messages, wording)
+                    yield (
+                        rule,
+                        wording,
+                        list(_build_matched(numbers[rows], mine, fields, rule, wording)),
+                    )
+        if self.has_wildcard_rules:
+            numbers, messages = _find_quoted_errors(entries, np.concatenate(taken))
+            for rule, wording in self._by_logger[ANY_LOGGER]:
+                rows, fields = self._match_wording(messages, wording)
                 if len(rows):
-                    yield rule, wording, list(_parts(numbers[rows], entries, fields, rule, wording))
+                    yield (
+                        rule,
+                        wording,
+                        list(_build_matched(numbers[rows], entries, fields, rule, wording)),
+                    )
 
-    def _heard(self, entries: pa.RecordBatch) -> Iterator[tuple[str, Rows, pa.Array]]:
+    def _by_known_logger(self, entries: pa.RecordBatch) -> Iterator[tuple[str, Rows, pa.Array]]:
         """Give for each logger the numbers of its entries, and what they say."""
         names = entries["logger"].unique().to_pylist()
         found = {name.decode("utf-8", "replace") for name in names if name}
         for logger in sorted(found & set(self.loggers)):
-            numbers = _of(entries, logger)
+            numbers = _rows_of_logger(entries, logger)
             yield logger, numbers, entries["message"].take(pa.array(numbers))
 
-    def _logger(
+    def _match_logger(
         self, entries: pa.RecordBatch, logger: str, numbers: Rows, messages: pa.Array
-    ) -> Iterator[Part]:
+    ) -> Iterator[MatchedEvents]:
         hits = self._hits[logger]
         # No line is claimed twice, so the order is free: what was frequent so far comes first, and
         # leaves little for the others.
@@ -280,19 +292,19 @@ class Matcher:
             if not len(numbers):
                 return
             rule, wording = self._by_logger[logger][number]
-            rows, fields = self._claim(messages, wording)
+            rows, fields = self._match_wording(messages, wording)
             if not len(rows):
                 continue
             mine = entries.take(pa.array(numbers[rows])) if wording.each else entries
-            yield from _parts(numbers[rows], mine, fields, rule, wording)
+            yield from _build_matched(numbers[rows], mine, fields, rule, wording)
             hits[number] += len(rows)
             left = np.ones(len(numbers), np.bool_)
             left[rows] = False
             numbers, messages = numbers[left], messages.filter(pa.array(left))
 
-    def _claim(self, messages: pa.Array, wording: Wording) -> tuple[Rows, pa.StructArray]:
+    def _match_wording(self, messages: pa.Array, wording: Wording) -> tuple[Rows, pa.StructArray]:
         """Give the numbers of the messages that a wording takes, and what it captures there."""
-        held = pc.match_substring(messages, wording.template.longest)
+        held = pc.match_substring(messages, wording.template.longest_literal)
         rows = np.flatnonzero(held.to_numpy(zero_copy_only=False))
         if not len(rows):
             return rows, None
@@ -301,43 +313,45 @@ class Matcher:
         return rows[fits.to_numpy(zero_copy_only=False)], fields.filter(fits)
 
 
-def _strangers(entries: pa.RecordBatch, taken: Rows) -> tuple[Rows, pa.Array]:
+def _find_quoted_errors(entries: pa.RecordBatch, taken: Rows) -> tuple[Rows, pa.Array]:
     """Give the loud entries that no rule takes by its logger, and the errors that they quote."""
-    levels = pa.array([level.encode() for level in LOUD], pa.binary())
+    levels = pa.array([level.encode() for level in WARN_OR_WORSE], pa.binary())
     loud = pc.is_in(entries["level"], levels).to_numpy(zero_copy_only=False)
     left = np.array(loud, copy=True)
     left[taken] = False
     numbers = np.flatnonzero(left)
     some = entries.select(["message", "more"]).take(pa.array(numbers))
-    messages = quoted(some["message"], some["more"])
+    messages = first_quoted_error(some["message"], some["more"])
     speaks = messages.is_valid()
     return numbers[speaks.to_numpy(zero_copy_only=False)], messages.filter(speaks)
 
 
-def _of(entries: pa.RecordBatch, logger: str) -> Rows:
+def _rows_of_logger(entries: pa.RecordBatch, logger: str) -> Rows:
     heard = pc.equal(entries["logger"], pa.scalar(logger.encode(), pa.binary()))
     return np.flatnonzero(pc.fill_null(heard, False).to_numpy(zero_copy_only=False))
 
 
-def _parts(
+def _build_matched(
     rows: Rows, entries: pa.RecordBatch, fields: pa.StructArray, rule: Rule, wording: Wording
-) -> Iterator[Part]:
+) -> Iterator[MatchedEvents]:
     """Give what a wording tells of some entries, whose numbers are `rows`."""
     captured = {field.name: fields.field(field.name) for field in fields.type}
     if wording.each:
-        chosen, captured = _itemised(entries, captured, wording.each)
+        chosen, captured = _explode_items(entries, captured, wording.each)
         rows = rows[chosen]
     name = f"{rule.id}@{wording.versions[0]}"
-    facts = captured | _chosen(wording.settings, captured)
-    yield Part(rows, rule.kind, name, wording.restates, facts)
+    facts = captured | _resolve_facts(wording.settings, captured)
+    yield MatchedEvents(rows, rule.kind, name, wording.restates, facts)
     shared = {name: facts[name] for name in ("topic", "partition", "controller") if name in facts}
     for extra in wording.also:
         # What a line says beside its news, such as the state before, was so at some earlier time.
-        yield Part(rows, extra.kind, name, "always", shared | _chosen(extra.facts, captured))
+        yield MatchedEvents(
+            rows, extra.kind, name, "always", shared | _resolve_facts(extra.facts, captured)
+        )
 
 
-def _itemised(
-    entries: pa.RecordBatch, captured: Mapping[str, pa.Array], each: Each
+def _explode_items(
+    entries: pa.RecordBatch, captured: Mapping[str, pa.Array], each: ListItems
 ) -> tuple[Rows, dict[str, pa.Array]]:
     """Give every item of a list its own row; a line whose list holds no item keeps one row."""
     lists = pc.split_pattern(entries["more"] if each.of == MORE else captured[each.of], each.by)
@@ -359,7 +373,7 @@ def _itemised(
     return rows, found
 
 
-def _chosen(wanted: Mapping[str, Any], captured: Mapping[str, pa.Array]) -> dict[str, Any]:
+def _resolve_facts(wanted: Mapping[str, Any], captured: Mapping[str, pa.Array]) -> dict[str, Any]:
     """Resolve `{name}` to what was captured; anything else is a constant."""
     return {
         name: captured[value[1:-1]] if isinstance(value, str) and value.startswith("{") else value

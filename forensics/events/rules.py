@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forensics.errors import Problem, RuleError, taken_twice
+from forensics.errors import Problem, RuleError, duplicate_ids
 from forensics.lib.log_templates import Template, TemplateError, compile_template
-from forensics.lib.yaml_with_lines import Page, line_of, read, shipped
+from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 from forensics.schemas import FACTS
 
 # Lines that are known and tell nothing. They are claimed, so that what nobody knows stands out.
@@ -30,19 +30,19 @@ class Kind:
     it is asked to.
     """
 
-    means: str
+    description: str
     context: bool = False
 
 
 @functools.cache
-def kinds() -> Mapping[str, Kind]:
+def load_kinds() -> Mapping[str, Kind]:
     """Give every shipped kind."""
-    return {name: kind for path in shipped("kinds") for name, kind in read_kinds(path)}
+    return {name: kind for path in rule_files("kinds") for name, kind in read_kinds(path)}
 
 
-def read_kinds(path: Path | Page) -> Iterator[tuple[str, Kind]]:
+def read_kinds(path: Path | FileText) -> Iterator[tuple[str, Kind]]:
     """Read the kinds of one file: a sentence each, or `{means: .., context: true}`."""
-    page = read(path)
+    page = load_yaml(path)
     for name, says in page.items():
         if isinstance(says, str):
             yield name, Kind(says)
@@ -60,37 +60,37 @@ _RESTATES = (None, "fresh", "replay", "always")
 _SEEN = (None, "recorded", "published")
 
 
-def faults(wording: Wording) -> Iterator[str]:
+def find_wording_faults(wording: Wording) -> Iterator[str]:
     """Yield what is wrong with one wording, a sentence each."""
-    yield from _of_names(wording)
-    yield from _of_each(wording)
+    yield from _find_name_faults(wording)
+    yield from _find_item_faults(wording)
     if not wording.versions:
         yield "'versions' is empty; write the first and the last"
     if wording.restates not in _RESTATES:
         yield f"'restates' is {wording.restates!r}; it may be fresh, replay or always"
-    for example in wording.examples:
-        if example.seen not in _SEEN:
-            yield f"'seen' is {example.seen!r}; it may be recorded or published, or be left out"
+    for seen in (example.provenance for example in wording.examples):
+        if seen not in _SEEN:
+            yield f"'seen' is {seen!r}; it may be recorded or published, or be left out"
 
 
-def _of_names(wording: Wording) -> Iterator[str]:
+def _find_name_faults(wording: Wording) -> Iterator[str]:
     known = set(FACTS.names)
     also = [name for extra in wording.also for name in extra.facts]
     for name in (*wording.settings, *also):
         if name not in known:
             yield f"there is no fact {name!r}; the facts are {', '.join(FACTS.names)}"
     sources = [value for extra in wording.also for value in extra.facts.values()]
-    wanted = {str(v)[1:-1] for v in (*wording.settings.values(), *sources) if _is_name(v)}
-    for name in sorted(wanted - set(wording.names)):
+    wanted = {str(v)[1:-1] for v in (*wording.settings.values(), *sources) if _is_reference(v)}
+    for name in sorted(wanted - set(wording.captured_names)):
         yield f"'match' captures no {name!r}"
     if wording.each:
         wanted.add(wording.each.of)
-    for name in wording.names:
+    for name in wording.captured_names:
         if name not in known and name not in wanted:
             yield f"{name!r} is captured for nothing; it is no fact: write {{:type}} instead"
 
 
-def _of_each(wording: Wording) -> Iterator[str]:
+def _find_item_faults(wording: Wording) -> Iterator[str]:
     if wording.each is None:
         return
     if wording.each.of not in (*wording.template.fields, MORE):
@@ -101,7 +101,7 @@ def _of_each(wording: Wording) -> Iterator[str]:
         yield f"{name!r} is captured by 'match' and by the match of 'each'"
 
 
-def _is_name(value: object) -> bool:
+def _is_reference(value: object) -> bool:
     return isinstance(value, str) and value.startswith("{") and value.endswith("}")
 
 
@@ -130,13 +130,13 @@ class Example:
     """A whole log line and the facts it must give, of its first event or of each of them."""
 
     line: str
-    gives: Mapping[str, Any] | Sequence[Mapping[str, Any]]
-    seen: str | None
-    at: int
+    expected: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    provenance: str | None
+    line_number: int
 
 
 @dataclass(frozen=True)
-class Extra:
+class ExtraEvent:
     """A second event of the same line, with facts taken from other names."""
 
     kind: str
@@ -144,7 +144,7 @@ class Extra:
 
 
 @dataclass(frozen=True)
-class Each:
+class ListItems:
     """A list inside a line, such as a set of partitions: each item becomes an event."""
 
     of: str
@@ -159,16 +159,16 @@ class Wording:
 
     versions: tuple[str, ...]
     template: Template
-    each: Each | None
+    each: ListItems | None
     settings: Mapping[str, Any]
     restates: str | None
-    also: tuple[Extra, ...]
+    also: tuple[ExtraEvent, ...]
     examples: tuple[Example, ...]
-    refuses: tuple[str, ...]
-    at: int
+    must_not_match: tuple[str, ...]
+    line_number: int
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def captured_names(self) -> tuple[str, ...]:
         """What is captured: by the match, and by each item."""
         return (*self.template.fields, *(self.each.template.fields if self.each else ()))
 
@@ -180,22 +180,22 @@ class Rule:
     id: str
     kind: str
     loggers: tuple[str, ...]
-    means: str
-    beware: str
+    description: str
+    caveats: str
     wordings: tuple[Wording, ...]
     path: str
     context: bool = False
     # Always a warning or worse: in a crowd of lower levels nobody need look for it.
-    loud: bool = False
+    warn_or_worse_only: bool = False
 
     @property
-    def routine(self) -> bool:
+    def is_routine(self) -> bool:
         """Whether its lines are known and tell nothing: no scan looks for them."""
         return self.kind == ROUTINE
 
 
 def load_rules(
-    paths: Sequence[Path | Page] | None = None, known: Mapping[str, Kind] | None = None
+    paths: Sequence[Path | FileText] | None = None, known: Mapping[str, Kind] | None = None
 ) -> tuple[Rule, ...]:
     """Read all rules; raises one error that holds every problem, with file and line.
 
@@ -203,9 +203,9 @@ def load_rules(
     """
     rules: list[Rule] = []
     problems: list[Problem] = []
-    for path in shipped("events") if paths is None else paths:
+    for path in rule_files("events") if paths is None else paths:
         try:
-            rule = _rule(path, read(path), problems, kinds() if known is None else known)
+            rule = _rule(path, load_yaml(path), problems, load_kinds() if known is None else known)
         except RuleError as error:
             problems += error.problems
             continue
@@ -213,16 +213,19 @@ def load_rules(
             problems.append(Problem(str(path), 1, f"not of the shape of a rule: {error}"))
             continue
         rules.append(rule)
-    problems += taken_twice((rule.id, rule.path) for rule in rules)
+    problems += duplicate_ids((rule.id, rule.path) for rule in rules)
     if problems:
         raise RuleError(problems)
     return tuple(rules)
 
 
 def _rule(
-    path: Path | Page, node: Mapping[str, Any], problems: list[Problem], known: Mapping[str, Kind]
+    path: Path | FileText,
+    node: Mapping[str, Any],
+    problems: list[Problem],
+    known: Mapping[str, Kind],
 ) -> Rule:
-    _keys(path, node, _RULE_KEYS, {"id", "kind", "logger", "wordings"})
+    _check_keys(path, node, _RULE_KEYS, {"id", "kind", "logger", "wordings"})
     loggers = node["logger"]
     kind = known.get(node["kind"])
     if kind is None and node["kind"] != ROUTINE:
@@ -235,20 +238,20 @@ def _rule(
         id=str(node["id"]),
         kind=str(node["kind"]),
         loggers=(loggers,) if isinstance(loggers, str) else tuple(loggers),
-        means=_sentence(node.get("means")),
-        beware=_sentence(node.get("beware")),
+        description=_join_lines(node.get("means")),
+        caveats=_join_lines(node.get("beware")),
         wordings=tuple(wordings),
         path=str(path),
         context=kind is not None and kind.context,
-        loud=bool(node.get("loud", False)),
+        warn_or_worse_only=bool(node.get("loud", False)),
     )
 
 
 def _wordings(
-    path: Path | Page, part: Mapping[str, Any], rule: Mapping[str, Any], problems: list[Problem]
+    path: Path | FileText, part: Mapping[str, Any], rule: Mapping[str, Any], problems: list[Problem]
 ) -> Iterator[Wording]:
     try:
-        _keys(path, part, _WORDING_KEYS, {"versions", "match"})
+        _check_keys(path, part, _WORDING_KEYS, {"versions", "match"})
         at = line_of(part, "match")
         wording = Wording(
             versions=tuple(str(version) for version in part["versions"]),
@@ -257,14 +260,14 @@ def _wordings(
             settings=dict(rule.get("set", {})) | dict(part.get("set", {})),
             restates=part.get("restates", rule.get("restates")),
             also=tuple(
-                Extra(str(extra["kind"]), {k: v for k, v in extra.items() if k != "kind"})
+                ExtraEvent(str(extra["kind"]), {k: v for k, v in extra.items() if k != "kind"})
                 for extra in part.get("also", rule.get("also", ()))
             ),
             examples=tuple(_example(path, one) for one in part.get("examples", ())),
-            refuses=(*part.get("refuses", ()), *rule.get("refuses", ())),
-            at=at,
+            must_not_match=(*part.get("refuses", ()), *rule.get("refuses", ())),
+            line_number=at,
         )
-        problems += [Problem(str(path), at, says) for says in faults(wording)]
+        problems += [Problem(str(path), at, says) for says in find_wording_faults(wording)]
         yield wording
     except RuleError as error:
         problems += error.problems
@@ -274,23 +277,27 @@ def _wordings(
         problems.append(Problem(str(path), line_of(part), f"not understood: {error!r}"))
 
 
-def _each(path: Path | Page, node: Mapping[str, Any]) -> Each:
-    _keys(path, node, _EACH_KEYS, {"of", "match"})
+def _each(path: Path | FileText, node: Mapping[str, Any]) -> ListItems:
+    _check_keys(path, node, _EACH_KEYS, {"of", "match"})
     only = {name: tuple(map(str, values)) for name, values in node.get("only", {}).items()}
-    return Each(str(node["of"]), str(node.get("by", ",")), compile_template(node["match"]), only)
+    return ListItems(
+        str(node["of"]), str(node.get("by", ",")), compile_template(node["match"]), only
+    )
 
 
-def _example(path: Path | Page, node: Mapping[str, Any]) -> Example:
-    _keys(path, node, _EXAMPLE_KEYS, {"line"})
+def _example(path: Path | FileText, node: Mapping[str, Any]) -> Example:
+    _check_keys(path, node, _EXAMPLE_KEYS, {"line"})
     at = line_of(node, "line")
     return Example(str(node["line"]), node.get("gives", {}), node.get("seen"), at)
 
 
-def _sentence(text: object) -> str:
+def _join_lines(text: object) -> str:
     return " ".join(str(text or "").split())
 
 
-def _keys(path: Path | Page, node: Mapping[str, Any], known: set[str], needed: set[str]) -> None:
+def _check_keys(
+    path: Path | FileText, node: Mapping[str, Any], known: set[str], needed: set[str]
+) -> None:
     problems = [
         Problem(str(path), line_of(node, key), f"unknown key {key!r}; known: {sorted(known)}")
         for key in node

@@ -13,142 +13,149 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from forensics.events.epoch_regressions import Falls
-from forensics.events.file_accounts import Writers
-from forensics.events.log_reader import Book
-from forensics.events.packs import catalogue, unpacked
-from forensics.ingest.archive_reader import Digest, Opened, Piece, begin, digest, pieces
-from forensics.ingest.read_counters import Meter
+from forensics.events.epoch_regressions import EpochRegressions
+from forensics.events.file_accounts import WriterCounter
+from forensics.events.log_reader import LogReader
+from forensics.events.packs import load_rule_set, packs_from_json
+from forensics.ingest.archive_reader import (
+    FilePart,
+    OpenedPart,
+    PrefixDigest,
+    digest_file,
+    open_parts,
+    open_splitter,
+)
+from forensics.ingest.read_counters import ReadCounter
 from forensics.ingest.read_plan import Split
-from forensics.ingest.record_splitter import Account, Cut
-from forensics.parsing.entries import layout_of, times
+from forensics.ingest.record_splitter import LineCounts, Records
+from forensics.parsing.entries import find_layout, read_times
 from forensics.parsing.layouts import Layout
-from forensics.parsing.time_statistics import Pulse
+from forensics.parsing.time_statistics import TimeStatistics
 from forensics.parsing.timestamps import NO_TIME
 from forensics.schemas import EVENTS
 
 # What a scan yields: events with line numbers of their split, and one account for each piece.
-STAGED = pa.schema([*EVENTS, ("split", pa.int32()), ("account", pa.string())])
+STAGED_SCHEMA = pa.schema([*EVENTS, ("split", pa.int32()), ("account", pa.string())])
 # So much sieved text is matched in one go: a pattern is compiled anew each time it is used.
-_ENOUGH = 32 << 20
+_MATCH_BATCH_BYTES = 32 << 20
 # Text holds no zero bytes; one in a thousand is already too many for a log.
 _BINARY_SHARE = 0.001
 
 
 @functools.cache
-def scanner(overlays: str = "", *, context: bool = False) -> Scanner:
+def load_scanner(overlays: str = "", *, context: bool = False) -> Scanner:
     """Give the scanner of this process; rules and layouts are read once.
 
-    `overlays` are the packs that lie over the shipped rules, as `packed` writes them; `context`
-    asks for the events that only give context, too.
+    `overlays` are the packs that lie over the shipped rules, as `packs_to_json` writes them;
+    `context` asks for the events that only give context, too.
     """
-    found = catalogue(unpacked(overlays))
+    found = load_rule_set(packs_from_json(overlays))
     # What nobody asks for costs nothing here.
-    return Scanner(Book(found.layouts, found.heard(context=context)))
+    return Scanner(LogReader(found.layouts, found.active_rules(context=context)))
 
 
 class Scanner:
     """Scans one split after the other by the same layouts and rules."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: LogReader) -> None:
         """Take the layouts and rules."""
-        self.book = book
-        self.writers = Writers()
+        self.reader = book
+        self.writers = WriterCounter()
 
-    def scan(self, split: Split, meter: Meter | None = None) -> Iterator[pa.RecordBatch]:
+    def scan(self, split: Split, meter: ReadCounter | None = None) -> Iterator[pa.RecordBatch]:
         """Scan a split; yields events, and one row of account for every file in it."""
         if split.role == "digest":
-            found = digest(split)
-            told = {"sha256": found.hexdigest(), "heads": found.heads}
+            found = digest_file(split)
+            told = {"sha256": found.hexdigest(), "heads": found.prefixes}
             yield _account_row(split.file, -1, told)
             return
-        for piece in pieces(split, meter):
+        for piece in open_parts(split, meter):
             yield from self._piece(piece)
 
-    def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        opened = begin(piece, self.book.signatures)
-        summary, cutter = _Summary(piece, opened, self.book.groups), opened.cutter
+    def _piece(self, piece: FilePart) -> Iterator[pa.RecordBatch]:
+        opened = open_splitter(piece, self.reader.signatures)
+        summary, cutter = _PieceSummary(piece, opened, self.reader.groups), opened.splitter
         lifted: list[pa.RecordBatch] = []
         held = 0
         for block, final in opened.blocks:
-            summary.update(block)
+            summary.add_block(block)
             cut = cutter.feed(block, final=final)
             if cut is not None:
-                summary.take(cut)
-                lifted.append(self.book.lift(cut))
+                summary.add_records(cut)
+                lifted.append(self.reader.extract(cut))
                 held += lifted[-1].nbytes
-            if held > _ENOUGH:
+            if held > _MATCH_BATCH_BYTES:
                 yield from self._events(lifted, piece, summary)
                 lifted, held = [], 0
             if cutter.done:
                 break
         yield from self._events(lifted, piece, summary)
-        if opened.headless and cutter.account.lines and piece.number == 0:
-            summary.explain(opened.head)
-        yield _account_row(piece.file, piece.number, summary.close(cutter.account))
+        if opened.headless and cutter.counts.lines and piece.number == 0:
+            summary.note_unreadable(opened.head)
+        yield _account_row(piece.file, piece.number, summary.to_account(cutter.counts))
 
     def _events(
-        self, lifted: list[pa.RecordBatch], piece: Piece, summary: _Summary
+        self, lifted: list[pa.RecordBatch], piece: FilePart, summary: _PieceSummary
     ) -> Iterator[pa.RecordBatch]:
         """Read and match what was lifted from many blocks at once."""
         if not any(len(one) for one in lifted):
             return
-        entries = self.book.read(self.book.narrow(pa.concat_batches(lifted)))
-        summary.writers(self.writers.count(entries["message"], entries["client"]))
-        events = self.book.match(entries)
+        entries = self.reader.parse(self.reader.prefilter(pa.concat_batches(lifted)))
+        summary.add_writers(self.writers.count(entries["message"], entries["client"]))
+        events = self.reader.match(entries)
         summary.events += len(events)
         if len(events):
-            summary.falls.take(events)
-            yield _staged(events, piece)
+            summary.regressions.add(events)
+            yield _to_staged(events, piece)
 
 
-class _Summary:
+class _PieceSummary:
     """What is told about one piece beside its events."""
 
-    def __init__(self, piece: Piece, opened: Opened, groups: list[list[Layout]]) -> None:
+    def __init__(self, piece: FilePart, opened: OpenedPart, groups: list[list[Layout]]) -> None:
         self.events = 0
-        self.falls = Falls()
+        self.regressions = EpochRegressions()
         self._groups = groups
-        self._pulse = Pulse(groups)
-        self._wrapper = opened.unwrapping.name if opened.unwrapping else None
+        self._pulse = TimeStatistics(groups)
+        self._wrapper = opened.wrappers.name if opened.wrappers else None
         self._piece = piece
-        self._digest = Digest() if piece.whole else None
+        self._digest = PrefixDigest() if piece.whole else None
         self._writers: dict[str, int] = {}
         self._named: dict[int, str | None] = {}
         self._first: int | None = None
         self._last: int | None = None
         self._notes: list[str] = []
 
-    def update(self, block: bytes) -> None:
+    def add_block(self, block: bytes) -> None:
         if self._digest:
             self._digest.update(block)
 
-    def writers(self, found: dict[str, int]) -> None:
+    def add_writers(self, found: dict[str, int]) -> None:
         for key, count in found.items():
             self._writers[key] = self._writers.get(key, 0) + count
 
-    def take(self, cut: Cut) -> None:
-        self._pulse.take(cut)
-        ends = times(cut, np.array([0, len(cut.starts) - 1], np.int64), self._groups)
+    def add_records(self, cut: Records) -> None:
+        self._pulse.add(cut)
+        ends = read_times(cut, np.array([0, len(cut.starts) - 1], np.int64), self._groups)
         known = [int(moment) for moment in ends if moment != NO_TIME]
         if known:
             self._first = known[0] if self._first is None else self._first
             self._last = known[-1]
         for kind in set(cut.kinds.tolist()) - set(self._named):
             row = int(np.flatnonzero(cut.kinds == kind)[0])
-            self._named[kind] = layout_of(cut, row, self._groups[kind - 1])
+            self._named[kind] = find_layout(cut, row, self._groups[kind - 1])
 
-    def explain(self, head: bytes) -> None:
+    def note_unreadable(self, head: bytes) -> None:
         if head.count(0) > len(head) * _BINARY_SHARE:
             self._notes.append("binary data, not a log")
         else:
             self._notes.append("no known log layout at its beginning")
 
-    def close(self, account: Account) -> dict[str, Any]:
+    def to_account(self, account: LineCounts) -> dict[str, Any]:
         if account.long_lines:
             self._notes.append(f"{account.long_lines} line(s) longer than 1 MB, read in part")
-        if self._piece.item.damaged:
-            self._notes.append(self._piece.item.damaged)
+        if self._piece.unpacked.damaged:
+            self._notes.append(self._piece.unpacked.damaged)
         counts = vars(account) | {
             "layouts": {
                 self._named.get(kind) or self._groups[kind - 1][0].id: count
@@ -159,31 +166,31 @@ class _Summary:
             "first": self._first,
             "last": self._last,
             "gaps": self._pulse.gaps,
-            "steps": self._pulse.back.steps,
-            "stepped": self._pulse.back.count,
-            "open_steps": self._pulse.back.open,
-            "falls": self.falls.found,
-            "fallen": self.falls.count,
+            "steps": self._pulse.backward.jumps,
+            "stepped": self._pulse.backward.count,
+            "open_steps": self._pulse.backward.unconfirmed,
+            "falls": self.regressions.regressions,
+            "fallen": self.regressions.count,
             "levels": dict(self._pulse.levels),
             "events": self.events,
             "writers": self._writers,
             "notes": self._notes,
             "wrapper": self._wrapper,
-            "broken": self._piece.item.damaged is not None,
+            "broken": self._piece.unpacked.damaged is not None,
             "sha256": self._digest.hexdigest() if self._digest else None,
-            "heads": self._digest.heads if self._digest else {},
+            "heads": self._digest.prefixes if self._digest else {},
         }
 
 
-def _staged(events: pa.RecordBatch, piece: Piece) -> pa.RecordBatch:
+def _to_staged(events: pa.RecordBatch, piece: FilePart) -> pa.RecordBatch:
     count = len(events)
     file_at = EVENTS.get_field_index("file")
     columns = list(events.columns)
     columns[file_at] = pa.repeat(pa.scalar(piece.file), count)
     columns += [pa.repeat(pa.scalar(piece.number, pa.int32()), count), pa.nulls(count, pa.string())]
-    return pa.RecordBatch.from_arrays(columns, schema=STAGED)
+    return pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA)
 
 
 def _account_row(file: str, number: int, account: dict[str, Any]) -> pa.RecordBatch:
     row = {"file": file, "split": number, "account": json.dumps(account, sort_keys=True)}
-    return pa.RecordBatch.from_pylist([row], schema=STAGED)
+    return pa.RecordBatch.from_pylist([row], schema=STAGED_SCHEMA)

@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence
-from forensics.parsing.time_statistics import SILENCE
-from forensics.schemas import COVERAGE, scanned
+from forensics.lib.arrow_io import read_batches
+from forensics.parsing.time_statistics import MIN_SILENCE
+from forensics.schemas import COVERAGE
 
 SERVER_ROLES = ("broker", "controller")
 # The logs of a broker or controller in the order of what they tell of partitions.
@@ -127,9 +128,9 @@ class Coverage:
     def is_logging_at(self, node: str, at: int) -> bool:
         """Whether a node has logs around a moment, and was not silent in all of them."""
         logs = [log for log in self.logs_of(node) if log.kind in PARTITION_LOGS]
-        return any(log.first - SILENCE <= at <= log.last + SILENCE for log in logs) and not any(
-            begin < at < end for begin, end in self.shared_gaps(node)
-        )
+        return any(
+            log.first - MIN_SILENCE <= at <= log.last + MIN_SILENCE for log in logs
+        ) and not any(begin < at < end for begin, end in self.shared_gaps(node))
 
     def reaches_end(self, node: str) -> bool:
         """Whether the logs of a node go on until all logs end, but for what is usual for it."""
@@ -195,7 +196,7 @@ def _log(node: str, role: str, kind: str, files: list[FileAccount], clocks: Cloc
     for one in files:
         first, last = (clocks.correct(node, moment or 0) for moment in (one.first, one.last))
         spans[one.file] = (first, last)
-        if reach is not None and first - reach >= SILENCE:
+        if reach is not None and first - reach >= MIN_SILENCE:
             silences.append(LogGap(reach, first, one.file, 1))
         for begin, end, line in one.gaps:
             silences.append(
@@ -224,7 +225,7 @@ def _shared(logs: Sequence[Log]) -> list[tuple[int, int]]:
         quiet = [(whole[0], log.first), *((s.begin, s.end) for s in log.gaps)]
         quiet.append((log.last, whole[1]))
         shared = _common(shared, sorted(one for one in quiet if one[0] < one[1]))
-    return [one for one in shared if one[1] - one[0] >= SILENCE]
+    return [one for one in shared if one[1] - one[0] >= MIN_SILENCE]
 
 
 def _common(
@@ -292,7 +293,7 @@ def build_coverage_table(
 def find_named_nodes(events: Path) -> dict[str, str]:
     """Read which brokers are named as leaders, in one streaming read of one column."""
     found: set[int] = set()
-    for batch in scanned(events, ["leader"]):
+    for batch in read_batches(events, ["leader"]):
         found.update(one for one in pc.unique(batch["leader"]).to_pylist() if one is not None)
     return {f"broker-{one}": "broker" for one in sorted(found) if one >= 0}
 

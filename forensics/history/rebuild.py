@@ -23,7 +23,7 @@ from forensics.history.nodes.startup_windows import StartupWindows, read_startup
 from forensics.history.partitions.controller_actions import ACTION_KINDS, ControllerActions
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLDED, FoldContext, fold_rows
 from forensics.history.partitions.observers import Observers
-from forensics.lib.arrow_io import SEEN, batched, events_of, partitions
+from forensics.lib.arrow_io import SIGHTING, iter_partitions, read_events, to_batches
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -50,7 +50,7 @@ class History:
 
 def build_clocks(pairs: pa.Table, events: Path, nodes: Sequence[str]) -> Clocks:
     """Solve the clocks of all nodes from paired sightings and from lines with epoch times."""
-    moments = events_of(events, ["process_clock"], [*SEEN, "epoch_ms"])
+    moments = read_events(events, ["process_clock"], [*SIGHTING, "epoch_ms"])
     zones = estimate_zone_shifts(
         (row["node"], row["ts"], row["epoch_ms"])
         for row in moments
@@ -71,16 +71,16 @@ def build_fold_context(
 ) -> FoldContext:
     """Gather what the fold of a partition must know of the cluster."""
     phases = read_startup_windows(events)
-    features = events_of(events, ["feature_set"])
+    features = read_events(events, ["feature_set"])
     levels = [row["count"] for row in features if "eligible.leader" in (row["detail"] or "")]
     majors = _majors(events)
     # From 4.0 on there is nothing but KRaft; before, its nodes say so in one of many ways.
-    kraft = max(majors, default=0) >= _FIRST_WITH_ELR or bool(events_of(events, _KRAFT, SEEN))
+    kraft = max(majors, default=0) >= _FIRST_WITH_ELR or bool(read_events(events, _KRAFT, SIGHTING))
     may = kraft and (not majors or max(majors) >= _FIRST_WITH_ELR)
     elr = bool(levels[-1]) if levels else (None if may else False)
     moves = _moves(events, clocks, phases)
     # Whoever waits for a peer may wait for a dead one; ZooKeeper is there, so who waited hung.
-    wakes = events_of(events, ["zookeeper_disconnected"], [*SEEN, "duration_ms"])
+    wakes = read_events(events, ["zookeeper_disconnected"], [*SIGHTING, "duration_ms"])
     told = (
         (row["node"], clocks.event_time(row), row["duration_ms"] or 0)
         for row in wakes
@@ -92,8 +92,8 @@ def build_fold_context(
 
 def _moves(events: Path, clocks: Clocks, phases: StartupWindows) -> ControllerActions:
     """Gather what controllers did to many partitions at once; what they replay is no news."""
-    columns = [*SEEN, "telling", "topic", "broker", "detail", "count", "added", "bounced"]
-    rows = events_of(events, ACTION_KINDS, columns)
+    columns = [*SIGHTING, "telling", "topic", "broker", "detail", "count", "added", "bounced"]
+    rows = read_events(events, ACTION_KINDS, columns)
     live = (
         row | {"at": clocks.event_time(row)}
         for row in rows
@@ -104,7 +104,7 @@ def _moves(events: Path, clocks: Clocks, phases: StartupWindows) -> ControllerAc
 
 def _majors(events: Path) -> list[int]:
     """Read which major versions the servers run; clients, which say theirs too, may be newer."""
-    rows = events_of(events, ["kafka_version"], ["ts", "node", "line", "kind", "file", "detail"])
+    rows = read_events(events, ["kafka_version"], ["ts", "node", "line", "kind", "file", "detail"])
     servers = (row for row in rows if (row["node"] or "").startswith(("broker-", "controller-")))
     named = ((row["detail"] or "").partition(".")[0] for row in servers)
     return [int(major) for major in named if major.isdigit()]
@@ -114,7 +114,7 @@ def make_partition_folder(known: FoldContext) -> Callable[[Iterable[pa.RecordBat
     """Make the function that folds events sorted by partition."""
 
     def work(events: Iterable[pa.RecordBatch]) -> Batches:
-        found = (fold_rows(rows, known) for rows in partitions(events, FOLD_COLUMNS))
-        return batched(chain.from_iterable(found), FOLDED)
+        found = (fold_rows(rows, known) for rows in iter_partitions(events, FOLD_COLUMNS))
+        return to_batches(chain.from_iterable(found), FOLDED)
 
     return work

@@ -22,34 +22,41 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import IO, cast
 
-from forensics.ingest.compression import Damage, Inflated, Peekable, Readable, Transcoded, sniff
-from forensics.ingest.read_counters import Meter, metered
+from forensics.ingest.compression import (
+    DamageError,
+    Decompressed,
+    PeekableStream,
+    Readable,
+    Utf16Stream,
+    sniff_format,
+)
+from forensics.ingest.read_counters import ReadCounter, count_reads
 from forensics.ingest.read_plan import Split
-from forensics.ingest.record_splitter import Cutter, Part
-from forensics.ingest.record_starts import HEAD, LONGEST, Signature
-from forensics.ingest.wrapper_detection import Unwrapping, choose
+from forensics.ingest.record_splitter import RecordSplitter, SplitterOptions
+from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, Signature
+from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers
 from forensics.lib import storage
-from forensics.lib.secrets import Names
+from forensics.lib.secrets import NameMasker
 
-FIRST_HEAD = 256
+FIRST_PREFIX = 256
 _KEPT = 16
 
 
-class Digest:
+class PrefixDigest:
     """Takes a file block by block.
 
-    >>> digest = Digest()
+    >>> digest = PrefixDigest()
     >>> digest.update(b"x" * 600)
-    >>> sorted(digest.heads)
+    >>> sorted(digest.prefixes)
     ['256', '512']
     """
 
     def __init__(self) -> None:
         """Begin with nothing read."""
-        self.heads: dict[str, str] = {}
+        self.prefixes: dict[str, str] = {}
         self._whole = hashlib.sha256()
         self._read = 0
-        self._next = FIRST_HEAD
+        self._next = FIRST_PREFIX
 
     def update(self, block: bytes) -> None:
         """Take the next block."""
@@ -58,7 +65,7 @@ class Digest:
             part, rest = rest[: self._next - self._read], rest[self._next - self._read :]
             self._whole.update(part)
             self._read = self._next
-            self.heads[str(self._next)] = self._whole.hexdigest()[:_KEPT]
+            self.prefixes[str(self._next)] = self._whole.hexdigest()[:_KEPT]
             self._next *= 2
         self._whole.update(rest)
         self._read += len(rest)
@@ -71,9 +78,9 @@ class Digest:
 # Small enough to stay in the processor's cache while it is looked at again and again.
 BLOCK = 4 << 20
 # An archive in an archive in an archive is enough for anybody.
-_DEEPEST = 5
+_MAX_DEPTH = 5
 # What something is (gzip, tar, zip, utf-16, ..), and which member of it.
-Step = tuple[str, str]
+UnpackStep = tuple[str, str]
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 
 
@@ -87,50 +94,52 @@ class Unpacked:
     file: str
     source: Readable
     damaged: str | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[UnpackStep, ...] = ()
 
 
-def unpack(
-    name: str, source: Readable, depth: int = 0, steps: tuple[Step, ...] = ()
+def unpack_files(
+    name: str, source: Readable, depth: int = 0, steps: tuple[UnpackStep, ...] = ()
 ) -> Iterator[Unpacked]:
     """Yield the text files of a stream, which may be compressed, an archive, or both."""
     try:
-        head = Peekable(source)
-    except (Damage, OSError) as error:
+        head = PeekableStream(source)
+    except (DamageError, OSError) as error:
         yield Unpacked(name, _Nothing(), str(error))
         return
-    kind = sniff(head.head)
-    if depth > _DEEPEST and kind != "plain":
-        yield Unpacked(name, _Nothing(), f"archives nested more than {_DEEPEST} deep; not opened")
+    kind = sniff_format(head.head)
+    if depth > _MAX_DEPTH and kind != "plain":
+        yield Unpacked(name, _Nothing(), f"archives nested more than {_MAX_DEPTH} deep; not opened")
     elif kind == "tar":
         yield from _tar(name, head, depth, steps)
     elif kind == "zip":
         yield from _nested_zip(name, head, depth, steps)
     elif kind == "utf-16":
-        yield Unpacked(name, Transcoded(head), steps=(*steps, (kind, "")))
+        yield Unpacked(name, Utf16Stream(head), steps=(*steps, (kind, "")))
     elif kind == "plain":
         yield Unpacked(name, head, steps=steps)
     else:
-        yield from unpack(name, Inflated(head, kind), depth + 1, (*steps, (kind, "")))
+        yield from unpack_files(name, Decompressed(head, kind), depth + 1, (*steps, (kind, "")))
 
 
-def blocks(item: Unpacked, size: int = BLOCK) -> Iterator[bytes]:
+def read_blocks(item: Unpacked, size: int = BLOCK) -> Iterator[bytes]:
     """Read a file block by block, to the end or to the place where it breaks."""
     try:
         while block := item.source.read(size):
             yield block
-    except (Damage, OSError, EOFError, tarfile.TarError, zlib.error, ValueError) as error:
+    except (DamageError, OSError, EOFError, tarfile.TarError, zlib.error, ValueError) as error:
         item.damaged = str(error) or type(error).__name__
 
 
-def zip_member(path: str, member: str) -> Readable:
+def open_zip_member(path: str, member: str) -> Readable:
     """Open one member of a zip file; reads the bytes themselves, so that a cut loses nothing."""
-    with storage.opened(path) as file, zipfile.ZipFile(file) as archive:
+    with storage.open_file(path) as file, zipfile.ZipFile(file) as archive:
         info = archive.getinfo(member)
-    return _zip_stream(storage.opened(path), info)
+    return _zip_stream(storage.open_file(path), info)
 
 
-def _tar(name: str, source: Readable, depth: int, steps: tuple[Step, ...]) -> Iterator[Unpacked]:
+def _tar(
+    name: str, source: Readable, depth: int, steps: tuple[UnpackStep, ...]
+) -> Iterator[Unpacked]:
     calm = _Calm(source)
     try:
         with tarfile.open(fileobj=cast("IO[bytes]", calm), mode="r|", bufsize=BLOCK) as archive:
@@ -140,29 +149,29 @@ def _tar(name: str, source: Readable, depth: int, steps: tuple[Step, ...]) -> It
                     # of what it cannot give entirely.
                     whole = _Whole(cast("Readable", archive.fileobj), member.size, calm)
                     taken = (*steps, ("tar", member.name))
-                    yield from unpack(f"{name}!{member.name}", whole, depth + 1, taken)
+                    yield from unpack_files(f"{name}!{member.name}", whole, depth + 1, taken)
     except (tarfile.TarError, OSError, EOFError) as error:
-        calm.damage = calm.damage or Damage(str(error))
+        calm.damage = calm.damage or DamageError(str(error))
     if calm.damage:
         yield Unpacked(name, _Nothing(), f"the archive breaks off: {calm.damage}")
 
 
 def _nested_zip(
-    name: str, source: Readable, depth: int, steps: tuple[Step, ...]
+    name: str, source: Readable, depth: int, steps: tuple[UnpackStep, ...]
 ) -> Iterator[Unpacked]:
     """Read a zip inside something else; its index is at its end, so it goes to a spool first."""
     with tempfile.TemporaryFile() as spool:
         try:
             shutil.copyfileobj(cast("IO[bytes]", source), spool)
             archive = zipfile.ZipFile(spool)
-        except (Damage, OSError, zipfile.BadZipFile) as error:
+        except (DamageError, OSError, zipfile.BadZipFile) as error:
             yield Unpacked(name, _Nothing(), f"zip not readable: {error}")
             return
         for info in archive.infolist():
             if not info.is_dir():
                 stream = _zip_stream(spool, info)
                 taken = (*steps, ("zip", info.filename))
-                yield from unpack(f"{name}!{info.filename}", stream, depth + 1, taken)
+                yield from unpack_files(f"{name}!{info.filename}", stream, depth + 1, taken)
 
 
 def _zip_stream(file: IO[bytes], info: zipfile.ZipInfo) -> Readable:
@@ -178,9 +187,9 @@ def _zip_stream(file: IO[bytes], info: zipfile.ZipInfo) -> Readable:
     if info.compress_type == zipfile.ZIP_STORED:
         return raw
     if info.compress_type == zipfile.ZIP_DEFLATED:
-        return Inflated(raw, "deflate")
+        return Decompressed(raw, "deflate")
     if info.compress_type == zipfile.ZIP_BZIP2:
-        return Inflated(raw, "bzip2")
+        return Decompressed(raw, "bzip2")
     return _Broken(f"compressed by method {info.compress_type}, which is not read; unpack it first")
 
 
@@ -197,7 +206,7 @@ class _Region:
         part = self.file.read(self.left if size < 0 else min(size, self.left))
         if not part and self.left and size:
             message = f"the file ends {self.left} bytes before the entry does"
-            raise Damage(message)
+            raise DamageError(message)
         self.at += len(part)
         self.left -= len(part)
         return part
@@ -208,13 +217,13 @@ class _Calm:
     """A stream that ends where it breaks: tarfile would throw away what it has read so far."""
 
     source: Readable
-    damage: Damage | None = None
+    damage: DamageError | None = None
 
     def read(self, size: int = -1, /) -> bytes:
         if self.damage is None:
             try:
                 return self.source.read(size)
-            except Damage as damage:
+            except DamageError as damage:
                 self.damage = damage
         return b""
 
@@ -233,7 +242,7 @@ class _Whole:
         if not part and self.left > 0 and size:
             why = f": {self.archive.damage}" if self.archive.damage else ""
             message = f"the archive ends {self.left} bytes before this file does{why}"
-            raise Damage(message)
+            raise DamageError(message)
         return part
 
 
@@ -244,7 +253,7 @@ class _Broken:
     why: str
 
     def read(self, _size: int = -1, /) -> bytes:
-        raise Damage(self.why)
+        raise DamageError(self.why)
 
 
 class _Nothing:
@@ -255,7 +264,7 @@ class _Nothing:
 
 
 @dataclass
-class Piece:
+class FilePart:
     """A part of one file: its blocks, and what a cutter must know about the part."""
 
     file: str
@@ -264,60 +273,64 @@ class Piece:
     limit: int | None
     blocks: Iterator[bytes]
     head: bytes | None
-    item: Unpacked
+    unpacked: Unpacked
     whole: bool
     # the line before the part
     before: bytes = b""
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedPart:
     """A piece that is ready to be cut: what its head says, and its blocks with the last marked."""
 
     head: bytes
-    unwrapping: Unwrapping | None
+    wrappers: WrapperStack | None
     headless: bool
-    cutter: Cutter
+    splitter: RecordSplitter
     blocks: Iterator[tuple[bytes, bool]]
 
 
-def begin(piece: Piece, signatures: Sequence[Signature]) -> Opened:
+def open_splitter(piece: FilePart, signatures: Sequence[Signature]) -> OpenedPart:
     """Judge a piece by the head of its file: how its lines are wrapped, if it has records."""
     head, blocks = (piece.head, piece.blocks) if piece.head is not None else _peeked(piece.blocks)
-    unwrapping = choose(head, signatures)
-    probe = Cutter(signatures, Part(unwrapping=unwrapping))
-    probe.feed(head[:HEAD], final=True)
-    headless = probe.account.records == 0
-    part = Part(
+    unwrapping = detect_wrappers(head, signatures)
+    probe = RecordSplitter(signatures, SplitterOptions(wrappers=unwrapping))
+    probe.feed(head[:HEAD_BYTES], final=True)
+    headless = probe.counts.records == 0
+    part = SplitterOptions(
         offset=piece.begin,
         limit=piece.limit,
-        orphan=piece.number > 0,
+        continues_split=piece.number > 0,
         headless=headless,
-        unwrapping=unwrapping,
+        wrappers=unwrapping,
         before=piece.before,
     )
-    return Opened(head, unwrapping, headless, Cutter(signatures, part), _with_last(blocks))
+    return OpenedPart(
+        head, unwrapping, headless, RecordSplitter(signatures, part), _with_last(blocks)
+    )
 
 
-def pieces(split: Split, meter: Meter | None = None) -> Iterator[Piece]:
+def open_parts(split: Split, meter: ReadCounter | None = None) -> Iterator[FilePart]:
     """Open a split: one piece for a range, one for every file inside a stream."""
     if split.role == "range":
-        with storage.opened(split.path) as file:
-            yield _range(split, metered(file, meter))
+        with storage.open_file(split.path) as file:
+            yield _range(split, count_reads(file, meter))
         return
-    with storage.opened(split.path) as file:
-        whole = metered(file, meter)
-        source = zip_member(split.path, split.member) if split.member else _at(whole, split)
-        inside = Names()
-        for item in unpack(split.file, source):
-            yield Piece(inside.shown(item.file), 0, 0, None, blocks(item), None, item, whole=True)
+    with storage.open_file(split.path) as file:
+        whole = count_reads(file, meter)
+        source = open_zip_member(split.path, split.member) if split.member else _at(whole, split)
+        inside = NameMasker()
+        for item in unpack_files(split.file, source):
+            yield FilePart(
+                inside.mask(item.file), 0, 0, None, read_blocks(item), None, item, whole=True
+            )
 
 
-def digest(split: Split) -> Digest:
+def digest_file(split: Split) -> PrefixDigest:
     """Compute the digest of a whole plain file."""
-    found = Digest()
-    with storage.opened(split.path) as file:
-        for block in _stretch(file, split.at, split.size):
+    found = PrefixDigest()
+    with storage.open_file(split.path) as file:
+        for block in _stretch(file, split.data_offset, split.size):
             found.update(block)
     return found
 
@@ -327,7 +340,7 @@ def _peeked(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     head = b""
     for block in blocks:
         head += block
-        if len(head) >= HEAD:
+        if len(head) >= HEAD_BYTES:
             break
     return head, chain([head], blocks)
 
@@ -342,30 +355,32 @@ def _with_last(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
     yield held, True
 
 
-def _range(split: Split, file: IO[bytes]) -> Piece:
+def _range(split: Split, file: IO[bytes]) -> FilePart:
     begin, before = split.begin, b""
     if begin:
         begin = _line_after(file, split)
         before = _line_before(file, split, begin)
     whole = split.end - split.begin == split.size
-    head = None if whole else b"".join(_stretch(file, split.at, min(split.size, HEAD)))
+    head = (
+        None if whole else b"".join(_stretch(file, split.data_offset, min(split.size, HEAD_BYTES)))
+    )
     stretch = _beyond(file, split, begin)
     limit = None if split.end == split.size else split.end
     item = Unpacked(split.file, file)
-    return Piece(split.file, split.number, begin, limit, stretch, head, item, whole, before)
+    return FilePart(split.file, split.number, begin, limit, stretch, head, item, whole, before)
 
 
 def _beyond(file: IO[bytes], split: Split, begin: int) -> Iterator[bytes]:
     """Read a split, and then small blocks beyond it until the reader has what it owns."""
-    yield from _stretch(file, split.at + begin, split.end - begin)
+    yield from _stretch(file, split.data_offset + begin, split.end - begin)
     begin = max(begin, split.end)
-    yield from _stretch(file, split.at + begin, split.size - begin, 64 << 10)
+    yield from _stretch(file, split.data_offset + begin, split.size - begin, 64 << 10)
 
 
 def _line_after(file: IO[bytes], split: Split) -> int:
     """Find where the first line of a split starts: after the break that ends the line before."""
     at = split.begin - 1
-    for block in _stretch(file, split.at + at, split.size - at, 64 << 10):
+    for block in _stretch(file, split.data_offset + at, split.size - at, 64 << 10):
         found = block.find(b"\n")
         if found >= 0:
             return at + found + 1
@@ -376,9 +391,9 @@ def _line_after(file: IO[bytes], split: Split) -> int:
 def _line_before(file: IO[bytes], split: Split, begin: int) -> bytes:
     """Read the line that ends where the first line of a split starts, as far as a line is kept."""
     line = b""
-    while begin - len(line) > 0 and len(line) <= LONGEST:
+    while begin - len(line) > 0 and len(line) <= MAX_RECORD:
         size = min(64 << 10, begin - len(line))
-        file.seek(split.at + begin - len(line) - size)
+        file.seek(split.data_offset + begin - len(line) - size)
         line = file.read(size) + line
         found = line.rfind(b"\n", 0, -1)
         if found >= 0:
@@ -412,4 +427,4 @@ class _Part:
 
 
 def _at(file: IO[bytes], split: Split) -> _Part:
-    return _Part(file, split.at, split.size or split.end)
+    return _Part(file, split.data_offset, split.size or split.end)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 from isal import isal_zlib
 
 # How many bytes are looked at; the mark of a tar stands at 257.
-SNIFFED = 512
+SNIFF_BYTES = 512
 _CHUNK = 256 << 10
 _STEP = 16 << 10
 _BROKEN: tuple[type[Exception], ...] = (
@@ -28,7 +28,7 @@ _TAR_MARK = slice(257, 262)
 _BOMB_RATIO, _BOMB_SIZE = 500, 8 << 30
 
 
-class Damage(Exception):  # noqa: N818
+class DamageError(Exception):
     """A stream that ends too early or makes no sense; says where."""
 
 
@@ -40,10 +40,10 @@ class Readable(Protocol):
         ...
 
 
-def sniff(head: bytes) -> str:
+def sniff_format(head: bytes) -> str:
     """Name what the first bytes are.
 
-    >>> sniff(bytes.fromhex("1f8b08")), sniff(b"[2026-11-18")
+    >>> sniff_format(bytes.fromhex("1f8b08")), sniff_format(b"[2026-11-18")
     ('gzip', 'plain')
     """
     for mark, name in (
@@ -61,14 +61,14 @@ def sniff(head: bytes) -> str:
     return "tar" if head[_TAR_MARK] == b"ustar" else "plain"
 
 
-class Peekable:
+class PeekableStream:
     """A stream whose first bytes can be looked at before they are read."""
 
     def __init__(self, source: Readable) -> None:
         """Look at the head of `source`."""
         self._source = source
         self.head = b""
-        while len(self.head) < SNIFFED and (more := source.read(SNIFFED - len(self.head))):
+        while len(self.head) < SNIFF_BYTES and (more := source.read(SNIFF_BYTES - len(self.head))):
             self.head += more
         self._left = self.head
 
@@ -81,19 +81,19 @@ class Peekable:
         return part
 
 
-class Inflated:
+class Decompressed:
     """A decompressed stream: gives every byte before a cut, then says that there was one."""
 
     def __init__(self, source: Readable, kind: str) -> None:
         """Decompress `source`, which is gzip, deflate, bzip2, xz or zstd."""
         self._source = source
         self._kind = kind
-        self._make = _MAKERS[kind]
+        self._make = _DECOMPRESSORS[kind]
         self._engine: Any = None
         self._input = b""
         self._read = self._given = 0
         self._full = False
-        self._damage: Damage | None = None
+        self._damage: DamageError | None = None
 
     def read(self, size: int = -1, /) -> bytes:
         """Read at most `size` bytes; raises Damage after the last good one."""
@@ -103,7 +103,7 @@ class Inflated:
             try:
                 # In small steps: an engine that fails gives nothing of the step it fails in.
                 part = self._step(min(left, _STEP))
-            except Damage as damage:
+            except DamageError as damage:
                 self._damage = damage
                 break
             if not part:
@@ -122,14 +122,14 @@ class Inflated:
                 out = self._inflate(size)
             except _BROKEN as error:
                 message = f"{self._kind} data broken after {self._given} bytes of text: {error}"
-                raise Damage(message) from None
+                raise DamageError(message) from None
             if self._engine.eof:
                 self._input = self._engine.unused_data + self._input
                 self._engine = None
             self._given += len(out)
             if self._given > _BOMB_SIZE and self._given > _BOMB_RATIO * self._read:
                 message = f"unpacks to more than {_BOMB_RATIO} times its size; stopped"
-                raise Damage(message)
+                raise DamageError(message)
             if out:
                 return out
 
@@ -154,14 +154,14 @@ class Inflated:
             self._read += len(self._input)
             if not self._input:
                 message = f"{self._kind} data cut off after {self._given} bytes of text"
-                raise Damage(message)
+                raise DamageError(message)
         data, self._input = held + self._input, b""
         out = bytes(engine.decompress(data, size))
         self._full = len(out) == size
         return out
 
 
-class Transcoded:
+class Utf16Stream:
     """UTF-16 text as UTF-8."""
 
     def __init__(self, source: Readable) -> None:
@@ -182,11 +182,11 @@ def _zstd() -> Any:
         zstd = importlib.import_module("compression.zstd")
     except ImportError:
         message = "zstd is read from Python 3.14 on; unpack it first (zstd -d)"
-        raise Damage(message) from None
+        raise DamageError(message) from None
     return zstd.ZstdDecompressor()
 
 
-_MAKERS: dict[str, Callable[[], Any]] = {
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     "gzip": lambda: isal_zlib.decompressobj(wbits=31),
     "deflate": lambda: isal_zlib.decompressobj(wbits=-15),
     "bzip2": bz2.BZ2Decompressor,

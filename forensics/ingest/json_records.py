@@ -14,24 +14,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.ingest.record_starts import Places
+from forensics.ingest.record_starts import Offsets
 from forensics.ingest.text_buffer import (
-    Texts,
-    escapes,
-    gather,
-    slices,
+    TextBuffer,
+    find_escapes,
+    gather_texts,
+    slice_texts,
     string_ends,
+    to_buffer,
     unescape,
-    unpacked,
 )
 from forensics.ingest.wrapper_base import Wrapper
 
 # A colon may have blanks around it; inside a string every quote has a backslash before it, so that
 # these can only be found where a key is.
-COLONS = ('":"', '": "', '" : "')
+KEY_ENDS = ('":"', '": "', '" : "')
 _BRACE = ord("{")
 # How an object tells its time: as a text, in milliseconds, or in seconds and nanoseconds.
-CLOCKS = ("time", "millis", "instant")
+TIME_KEYS = ("time", "millis", "instant")
 _STAMP = (
     r"^(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})[T ](?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"(?:[.,](?P<part>[0-9]{1,3})[0-9]*)?(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?$"
@@ -42,7 +42,7 @@ _LEVEL, _NAME = "^[A-Za-z]+$", r"^[^\s()]+$"
 
 
 @dataclass(frozen=True)
-class Record(Wrapper):
+class JsonRecordWrapper(Wrapper):
     """Each line is an object with the parts of one record, under these keys."""
 
     makes_records: ClassVar[bool] = True
@@ -56,15 +56,15 @@ class Record(Wrapper):
     # what stands below the message, such as a stack trace
     more: str | None
 
-    def seems(self, line: bytes) -> bool:
+    def looks_wrapped(self, line: bytes) -> bool:
         """Whether one line may be such an object."""
         keys = (*self.clocks, self.level, self.logger, self.message)
         return line[:1] == b"{" and all(f'"{key}"'.encode() in line for key in keys)
 
-    def open(self, texts: Texts) -> Texts:
+    def unwrap(self, texts: TextBuffer) -> TextBuffer:
         """Write the objects as plain records; what is none stays as it is."""
-        lines = slices(texts.data, texts.starts, texts.stops)
-        leads = escapes(texts.data[: int(texts.bounds[-1])])
+        lines = slice_texts(texts.data, texts.starts, texts.stops)
+        leads = find_escapes(texts.data[: int(texts.bounds[-1])])
         said = {
             key: _strings(texts, lines, leads, key)
             for key in (self.level, self.logger, self.message, self.more)
@@ -83,11 +83,11 @@ class Record(Wrapper):
             below, b"\n",
         )  # fmt: skip
         records = pc.binary_join_element_wise(*parts, b"")
-        data, bounds = unpacked(pc.coalesce(records, lines))
+        data, bounds = to_buffer(pc.coalesce(records, lines))
         carried = records.is_valid().to_numpy(zero_copy_only=False)
         return replace(texts, data=data, bounds=bounds, carried=carried)
 
-    def _time(self, texts: Texts, lines: pa.Array, leads: Places) -> pa.Array:
+    def _time(self, texts: TextBuffer, lines: pa.Array, leads: Offsets) -> pa.Array:
         """Give the time of each line as Kafka's own layout writes it; null where there is none."""
         if self.clock == "time":
             return _written(_strings(texts, lines, leads, self.clocks[0]))
@@ -97,12 +97,12 @@ class Record(Wrapper):
         return _told(pc.add(pc.multiply(seconds, 1000), pc.divide(nanos, 1_000_000)))
 
 
-def values(texts: Texts, lines: pa.Array, key: str) -> Places:
+def find_strings(texts: TextBuffer, lines: pa.Array, key: str) -> Offsets:
     """Find where the string under a key of each object begins; -1 where there is none."""
     starts = texts.starts
     begins = np.full(len(texts), -1, np.int64)
     opened = (texts.data[starts] == _BRACE) & (texts.stops > starts)
-    for colon in COLONS:
+    for colon in KEY_ENDS:
         left = np.flatnonzero(opened & (begins < 0))
         if not len(left):
             break
@@ -113,14 +113,16 @@ def values(texts: Texts, lines: pa.Array, key: str) -> Places:
     return begins
 
 
-def _strings(texts: Texts, lines: pa.Array, leads: Places, key: str) -> pa.Array:
+def _strings(texts: TextBuffer, lines: pa.Array, leads: Offsets, key: str) -> pa.Array:
     """Give the string under a key of each object, its escapes undone; null where there is none."""
-    begins, starts = values(texts, lines, key), texts.starts
+    begins, starts = find_strings(texts, lines, key), texts.starts
     ends = string_ends(texts.data[: int(texts.bounds[-1])], leads, np.maximum(begins, 0))
     held = (begins >= 0) & (ends < texts.stops)
-    data, bounds = gather(texts.data, np.where(held, begins, starts), np.where(held, ends, starts))
+    data, bounds = gather_texts(
+        texts.data, np.where(held, begins, starts), np.where(held, ends, starts)
+    )
     data, bounds = unescape(data, bounds, held)
-    found = slices(data, bounds[:-1], bounds[1:])
+    found = slice_texts(data, bounds[:-1], bounds[1:])
     return pc.if_else(pa.array(held), found, pa.scalar(None, pa.binary()))
 
 
@@ -178,14 +180,14 @@ def _minutes_of(zone: str) -> int:
     return -minutes if zone.startswith("-") else minutes
 
 
-def record_keys(node: Mapping[str, object]) -> Sequence[str]:
+def check_record_keys(node: Mapping[str, object]) -> Sequence[str]:
     """Say what is wrong with the keys of a record, if anything."""
-    clocks = [clock for clock in CLOCKS if clock in node]
+    clocks = [clock for clock in TIME_KEYS if clock in node]
     wanted = {"level", "logger", "message", *clocks}
     unknown = sorted(set(node) - wanted - {"more"})
     missing = sorted({"level", "logger", "message"} - set(node))
     if len(clocks) != 1:
-        return [f"'record' must have one of {', '.join(CLOCKS)}"]
+        return [f"'record' must have one of {', '.join(TIME_KEYS)}"]
     return [f"'record' has an unknown key {one!r}" for one in unknown] + [
         f"'record' has no {one!r}" for one in missing
     ]

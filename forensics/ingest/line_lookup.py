@@ -19,10 +19,10 @@ from itertools import chain
 
 import numpy as np
 
-from forensics.ingest.archive_reader import Step, pieces
-from forensics.ingest.compression import SNIFFED, sniff
-from forensics.ingest.read_plan import Plan, Split
-from forensics.ingest.record_starts import HEAD
+from forensics.ingest.archive_reader import UnpackStep, open_parts
+from forensics.ingest.compression import SNIFF_BYTES, sniff_format
+from forensics.ingest.read_plan import ReadPlan, Split
+from forensics.ingest.record_starts import HEAD_BYTES
 from forensics.lib import storage
 
 # What reads a compressed file, and what reads it from a pipe.
@@ -47,28 +47,31 @@ _FETCHERS = {
 }
 
 
-def steps_of(split: Split, inside: Sequence[Step]) -> tuple[Step, ...]:
+def unpack_steps(split: Split, inside: Sequence[UnpackStep]) -> tuple[UnpackStep, ...]:
     """Say how to come from the file on disk to the text: what the plan opened, and what followed.
 
     A plan opens a zip, and a tar that is not compressed, by itself.
     """
     if split.member:
         return (("zip", split.member), *inside)
-    if split.at:
-        with storage.opened(split.path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
-            member = next((one.name for one in archive if one.offset_data == split.at), "")
+    if split.data_offset:
+        with (
+            storage.open_file(split.path) as file,
+            tarfile.open(fileobj=file, mode="r:") as archive,
+        ):
+            member = next((one.name for one in archive if one.offset_data == split.data_offset), "")
         return (("tar", member), *inside)
     return tuple(inside)
 
 
-def command(path: str, steps: Sequence[Step], first: int, last: int) -> str | None:
+def shell_command(path: str, steps: Sequence[UnpackStep], first: int, last: int) -> str | None:
     """Write the command that prints lines of a file; None where no plain tool can.
 
-    >>> command("logs.tar.gz", [("gzip", ""), ("tar", "b/server.log")], 5, 7)
+    >>> shell_command("logs.tar.gz", [("gzip", ""), ("tar", "b/server.log")], 5, 7)
     "tar -xOf logs.tar.gz -- b/server.log | sed -n '5,7p;7q'"
-    >>> command("server.log.gz", [("gzip", "")], 5, 5)
+    >>> shell_command("server.log.gz", [("gzip", "")], 5, 5)
     "zcat server.log.gz | sed -n '5p;5q'"
-    >>> command("s3://logs/server.log.gz", [("gzip", "")], 5, 5)
+    >>> shell_command("s3://logs/server.log.gz", [("gzip", "")], 5, 5)
     "aws s3 cp s3://logs/server.log.gz - | gzip -dc | sed -n '5p;5q'"
     """
     wanted = f"{first}p" if first == last else f"{first},{last}p"
@@ -78,18 +81,18 @@ def command(path: str, steps: Sequence[Step], first: int, last: int) -> str | No
         fetcher = _FETCHERS.get(path.partition("://")[0])
         if fetcher is None:
             return None
-        parts.append(fetcher.format(quoted(storage.shown(path))))
+        parts.append(fetcher.format(quote_for_shell(storage.display(path))))
     left = list(steps)
     while left:
         kind, member = left.pop(0)
         if kind in _READERS and left and left[0][0] == "tar" and not parts:
             # tar sees by itself how a file is compressed, but not how a pipe is.
             continue
-        part = _part(kind, member, "" if parts else quoted(path))
+        part = _part(kind, member, "" if parts else quote_for_shell(path))
         if part is None:
             return None
         parts.append(part)
-    return " | ".join([*parts, sed]) if parts else f"{sed} {quoted(path)}"
+    return " | ".join([*parts, sed]) if parts else f"{sed} {quote_for_shell(path)}"
 
 
 def _part(kind: str, member: str, path: str) -> str | None:
@@ -97,9 +100,9 @@ def _part(kind: str, member: str, path: str) -> str | None:
         plain, piped = _READERS[kind]
         return f"{plain} {path}" if path else piped
     if kind == "tar":
-        return f"tar -xOf {path or '-'} -- {quoted(member)}"
+        return f"tar -xOf {path or '-'} -- {quote_for_shell(member)}"
     if kind == "zip" and path:
-        return f"unzip -p {path} {quoted(_literal(member))}"
+        return f"unzip -p {path} {quote_for_shell(_literal(member))}"
     # A zip has its index at its end: no plain tool reads it from a pipe.
     return None
 
@@ -109,10 +112,10 @@ def _literal(name: str) -> str:
     return re.sub(r"([\[*?\\])", r"[\1]", name)
 
 
-def quoted(name: str) -> str:
+def quote_for_shell(name: str) -> str:
     r"""Quote a name for a shell; what cannot be seen is written as its code.
 
-    >>> print(quoted("a\x1b[31m b"))
+    >>> print(quote_for_shell("a\x1b[31m b"))
     $'a\x1b[31m b'
     """
     if name.isprintable():
@@ -125,12 +128,12 @@ def quoted(name: str) -> str:
 
 
 # How much of one line is kept; the rest counts for its digest.
-KEPT = 1 << 20
+MAX_LINE_BYTES = 1 << 20
 _NEWLINE = 10
 
 
 @dataclass(frozen=True)
-class Line:
+class FoundLine:
     """One line as it stands in the unpacked file, without its line break."""
 
     number: int
@@ -141,28 +144,28 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Opened:
+class FileLocation:
     """A file of an archive: its name, and how to come to it."""
 
     file: str
     split: Split
-    steps: tuple[Step, ...]
+    steps: tuple[UnpackStep, ...]
 
 
 @dataclass
-class Place:
+class FoundFile:
     """What was found of one file: the lines that were asked for, and those around them."""
 
-    opened: Opened
-    lines: dict[int, Line] = field(default_factory=dict)
+    location: FileLocation
+    lines: dict[int, FoundLine] = field(default_factory=dict)
     # how many lines there are, where the file was read to its end
     count: int | None = None
     damaged: str | None = None
 
 
-def look_up(
-    plan: Plan, wanted: Mapping[str, Iterable[int]], context: int = 0
-) -> dict[str, list[Place]]:
+def look_up_lines(
+    plan: ReadPlan, wanted: Mapping[str, Iterable[int]], context: int = 0
+) -> dict[str, list[FoundFile]]:
     """Read the wanted lines of the wanted files, and as many lines before and after each.
 
     A file is given as often as there are files that may be the one that is meant, the one whose
@@ -172,21 +175,21 @@ def look_up(
         file: [(max(1, number - context), number + context) for number in numbers]
         for file, numbers in wanted.items()
     }
-    found: dict[str, list[Place]] = {file: [] for file in wanted}
+    found: dict[str, list[FoundFile]] = {file: [] for file in wanted}
     for split in _whole(plan):
         done = {name for name, sightings in found.items() if _is_there(name, sightings)}
         meant = _meant(split, set(wanted) - done)
         if not meant:
             continue
-        for piece in pieces(split):
-            names = [name for name in meant if alike(name, piece.file)]
+        for piece in open_parts(split):
+            names = [name for name in meant if is_alike(name, piece.file)]
             if not names:
                 continue
             numbers = _merged(chain.from_iterable(spans[name] for name in names))
-            opened = Opened(piece.file, split, steps_of(split, piece.item.steps))
-            place = Place(opened)
+            opened = FileLocation(piece.file, split, unpack_steps(split, piece.unpacked.steps))
+            place = FoundFile(opened)
             place.lines, place.count = _read(piece.blocks, numbers)
-            place.damaged = piece.item.damaged
+            place.damaged = piece.unpacked.damaged
             for name in names:
                 found[name].append(place)
             done |= {name for name in names if name == piece.file}
@@ -195,34 +198,34 @@ def look_up(
     return {name: _nearest(name, sightings) for name, sightings in found.items()}
 
 
-def tail(name: str) -> tuple[str, ...]:
+def path_tail(name: str) -> tuple[str, ...]:
     """Give the parts of a file's name below the archive that it came from.
 
-    >>> tail("logs.tar.gz!broker-1/server.log")
+    >>> path_tail("logs.tar.gz!broker-1/server.log")
     ('broker-1', 'server.log')
     """
     parts = tuple(part for part in re.split(r"[/!]", name) if part not in ("", "."))
     return parts[1:] or parts
 
 
-def alike(wanted: str, name: str) -> bool:
+def is_alike(wanted: str, name: str) -> bool:
     """Whether one name can stand for the same file as the other, once archives have moved."""
-    one, other = tail(wanted), tail(name)
+    one, other = path_tail(wanted), path_tail(name)
     most = min(len(one), len(other))
     return wanted == name or one[-most:] == other[-most:]
 
 
-def _is_there(name: str, sightings: Sequence[Place]) -> bool:
-    return any(place.opened.file == name for place in sightings)
+def _is_there(name: str, sightings: Sequence[FoundFile]) -> bool:
+    return any(place.location.file == name for place in sightings)
 
 
-def _nearest(name: str, sightings: Sequence[Place]) -> list[Place]:
-    exact = [place for place in sightings if place.opened.file == name]
-    return exact or sorted(sightings, key=lambda place: -len(_common(name, place.opened.file)))
+def _nearest(name: str, sightings: Sequence[FoundFile]) -> list[FoundFile]:
+    exact = [place for place in sightings if place.location.file == name]
+    return exact or sorted(sightings, key=lambda place: -len(_common(name, place.location.file)))
 
 
 def _common(one: str, other: str) -> list[str]:
-    pairs = zip(reversed(tail(one)), reversed(tail(other)), strict=False)
+    pairs = zip(reversed(path_tail(one)), reversed(path_tail(other)), strict=False)
     same: list[str] = []
     for mine, theirs in pairs:
         if mine != theirs:
@@ -231,7 +234,7 @@ def _common(one: str, other: str) -> list[str]:
     return same
 
 
-def _whole(plan: Plan) -> Iterator[Split]:
+def _whole(plan: ReadPlan) -> Iterator[Split]:
     """Give every file of a plan once, to be read from its begin to its end."""
     for split in plan.splits:
         if split.role != "digest" and split.number == 0:
@@ -244,23 +247,25 @@ def _meant(split: Split, wanted: Iterable[str]) -> list[str]:
     return [
         name
         for name in wanted
-        if alike(name, split.file) or name.startswith(f"{split.file}!") or _may_unpack(split)
+        if is_alike(name, split.file) or name.startswith(f"{split.file}!") or _may_unpack(split)
     ]
 
 
 def _may_unpack(split: Split) -> bool:
     if split.member:
         return True
-    with storage.opened(split.path) as file:
-        file.seek(split.at)
-        return sniff(file.read(SNIFFED)) not in ("plain", "utf-16")
+    with storage.open_file(split.path) as file:
+        file.seek(split.data_offset)
+        return sniff_format(file.read(SNIFF_BYTES)) not in ("plain", "utf-16")
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> list[int]:
     return sorted({number for first, last in spans for number in range(first, last + 1)})
 
 
-def _read(stream: Iterator[bytes], wanted: Sequence[int]) -> tuple[dict[int, Line], int | None]:
+def _read(
+    stream: Iterator[bytes], wanted: Sequence[int]
+) -> tuple[dict[int, FoundLine], int | None]:
     """Read some lines of a file; gives how many it has where it was read to its end."""
     reader = _Reader(wanted)
     for block in stream:
@@ -279,18 +284,18 @@ class _Held:
 
     def take(self, part: bytes) -> None:
         self.size += len(part)
-        self._text += part[: KEPT - len(self._text)]
+        self._text += part[: MAX_LINE_BYTES - len(self._text)]
         self._digest.update(part)
 
-    def line(self, number: int) -> Line:
-        return Line(number, self._offset, self._text, self.size, self._digest.hexdigest())
+    def line(self, number: int) -> FoundLine:
+        return FoundLine(number, self._offset, self._text, self.size, self._digest.hexdigest())
 
 
 class _Reader:
     """Counts the lines of a stream, and keeps those that are wanted."""
 
     def __init__(self, wanted: Sequence[int]) -> None:
-        self.lines: dict[int, Line] = {}
+        self.lines: dict[int, FoundLine] = {}
         self._wanted = wanted
         self._number, self._offset = 1, 0
         self._held: _Held | None = None
@@ -327,13 +332,13 @@ class _Reader:
         return self._number - (not self._is_open)
 
 
-def digest_and_head(opened: Opened) -> tuple[str, bytes]:
+def digest_and_head(opened: FileLocation) -> tuple[str, bytes]:
     """Read a whole file once more: its digest, as the table of files has it, and its head."""
     digest, head = hashlib.sha256(), b""
-    for piece in pieces(opened.split):
+    for piece in open_parts(opened.split):
         if piece.file == opened.file:
             for block in piece.blocks:
                 digest.update(block)
-                head += block[: HEAD - len(head)]
+                head += block[: HEAD_BYTES - len(head)]
             break
     return digest.hexdigest(), head

@@ -17,7 +17,7 @@ _PAUSE = 0.3
 _DIGITS = 20
 
 
-class Meter:
+class ReadCounter:
     """Counts the bytes that one task reads, and writes them down for the driver."""
 
     def __init__(self, folder: str, task: int) -> None:
@@ -32,7 +32,7 @@ class Meter:
         if self._path and time.monotonic() - self._written > _PAUSE:
             self._write()
 
-    def settle(self, count: int) -> None:
+    def finish(self, count: int) -> None:
         """Let a piece of work that is done count as much as it has, however it was read."""
         self._settled += count
         self._done = self._settled
@@ -51,7 +51,7 @@ class Meter:
                 os.close(handle)
 
 
-def metered(file: IO[bytes], meter: Meter | None) -> IO[bytes]:
+def count_reads(file: IO[bytes], meter: ReadCounter | None) -> IO[bytes]:
     """Let a file tell a meter, if there is one, what is read from it."""
     return cast("IO[bytes]", _Counted(file, meter)) if meter else file
 
@@ -59,7 +59,7 @@ def metered(file: IO[bytes], meter: Meter | None) -> IO[bytes]:
 class _Counted:
     """As much of a file as reading needs."""
 
-    def __init__(self, file: IO[bytes], meter: Meter) -> None:
+    def __init__(self, file: IO[bytes], meter: ReadCounter) -> None:
         self._file, self._meter = file, meter
 
     def read(self, size: int = -1, /) -> bytes:
@@ -71,7 +71,7 @@ class _Counted:
         return self._file.seek(at, whence)
 
 
-def total(folder: Path) -> int:
+def total_bytes_read(folder: Path) -> int:
     """Add up what all tasks have read so far."""
     done = 0
     with suppress(OSError):

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from forensics.errors import ArchiveError
-from forensics.ingest.compression import SNIFFED, sniff
+from forensics.ingest.compression import SNIFF_BYTES, sniff_format
 from forensics.lib import storage
-from forensics.lib.secrets import Names, masked
+from forensics.lib.secrets import NameMasker, mask_text
 from forensics.settings import SPLIT_SIZE
 
 _ROLES = {"range", "stream", "digest"}
@@ -27,7 +27,7 @@ class Split:
     begin: int = 0
     end: int = 0
     size: int = 0
-    at: int = 0
+    data_offset: int = 0
     member: str | None = None
 
     def __post_init__(self) -> None:
@@ -47,33 +47,33 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReadPlan:
     """All splits, and the paths that could not be read at all, with the reason."""
 
     splits: tuple[Split, ...]
     problems: tuple[tuple[str, str], ...]
 
 
-def plan(archives: Sequence[str], split_size: int = SPLIT_SIZE) -> Plan:
+def plan_reading(archives: Sequence[str], split_size: int = SPLIT_SIZE) -> ReadPlan:
     """List the files of all archives and split the large plain ones."""
     problems: list[tuple[str, str]] = []
-    files = list(named_files(archives, problems))
-    work = split_up(files, split_size)
+    files = list(list_files(archives, problems))
+    work = split_files(files, split_size)
     problems += work.problems
     if not work.splits:
-        raise nothing_to_read(archives, problems)
-    return Plan(work.splits, tuple(problems))
+        raise nothing_to_read_error(archives, problems)
+    return ReadPlan(work.splits, tuple(problems))
 
 
-def nothing_to_read(
+def nothing_to_read_error(
     archives: Sequence[str], problems: Iterable[tuple[str, str]] = ()
 ) -> ArchiveError:
     """Say of archives that there is nothing in them, and why."""
     why = "; ".join(f"{label}: {says}" for label, says in problems) or "no files in them"
-    return ArchiveError(f"nothing to read in {', '.join(map(storage.shown, archives))} ({why})")
+    return ArchiveError(f"nothing to read in {', '.join(map(storage.display, archives))} ({why})")
 
 
-def split_up(files: Iterable[tuple[str, str]], split_size: int = SPLIT_SIZE) -> Plan:
+def split_files(files: Iterable[tuple[str, str]], split_size: int = SPLIT_SIZE) -> ReadPlan:
     """Split files, each given by its name and its path; the large plain ones into many pieces."""
     splits: list[Split] = []
     problems: list[tuple[str, str]] = []
@@ -83,13 +83,15 @@ def split_up(files: Iterable[tuple[str, str]], split_size: int = SPLIT_SIZE) -> 
         except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
             problems.append((label, _reason(path, error)))
     # From here on a file has the name that people may see.
-    shown = Names().all([*(one.file for one in splits), *(label for label, _ in problems)])
+    shown = NameMasker().mask_all(
+        [*(one.file for one in splits), *(label for label, _ in problems)]
+    )
     splits = [one if shown[one.file] == one.file else replace(one, file=shown[one.file])
               for one in splits]  # fmt: skip
-    return Plan(tuple(splits), tuple((shown[label], masked(why)) for label, why in problems))
+    return ReadPlan(tuple(splits), tuple((shown[label], mask_text(why)) for label, why in problems))
 
 
-def tasks(splits: Iterable[Split], workers: int) -> list[tuple[Split, ...]]:
+def bundle_splits(splits: Iterable[Split], workers: int) -> list[tuple[Split, ...]]:
     """Bundle splits, so that small files share a task and every worker has some."""
     ordered = sorted(splits, key=lambda split: (-split.cost, split.file, split.number, split.role))
     total = sum(split.cost for split in ordered)
@@ -103,7 +105,7 @@ def tasks(splits: Iterable[Split], workers: int) -> list[tuple[Split, ...]]:
     return [tuple(bundle) for bundle in bundles if bundle]
 
 
-def named_files(
+def list_files(
     archives: Sequence[str], problems: list[tuple[str, str]]
 ) -> Iterator[tuple[str, str]]:
     """Name every file on disk; a name begins with the archive's own, made different if need be."""
@@ -113,24 +115,24 @@ def named_files(
 
     taken: dict[str, int] = {}
     for archive in archives:
-        name = storage.name_of(archive)
+        name = storage.base_name(archive)
         taken[name] = taken.get(name, 0) + 1
         label = name if taken[name] == 1 else f"{name}#{taken[name]}"
         try:
             if not storage.is_folder(archive):
                 yield label, storage.absolute(archive)
                 continue
-            for below, path in storage.files_below(archive, closed):
+            for below, path in storage.walk_files(archive, closed):
                 yield f"{label}/{below}", path
         except OSError as error:
             closed(error)
 
 
 def _file(label: str, path: str, split_size: int) -> Iterator[Split]:
-    size = storage.size_of(path)
-    with storage.opened(path) as file:
-        head = file.read(SNIFFED)
-    kind = sniff(head)
+    size = storage.file_size(path)
+    with storage.open_file(path) as file:
+        head = file.read(SNIFF_BYTES)
+    kind = sniff_format(head)
     if kind == "plain":
         yield from _ranges(label, path, 0, size, split_size)
     elif kind == "tar":
@@ -154,27 +156,27 @@ def _ranges(label: str, path: str, at: int, size: int, split_size: int) -> Itera
 def _members(label: str, path: str, split_size: int) -> Iterator[Split]:
     """Plan an uncompressed tar: plain members are ranges of it, the others streams."""
     with (
-        storage.opened(path) as index,
+        storage.open_file(path) as index,
         tarfile.open(fileobj=index, mode="r:") as archive,
-        storage.opened(path) as file,
+        storage.open_file(path) as file,
     ):
         try:
             members = [member for member in archive if member.isreg()]
         except tarfile.TarError:
-            yield Split(label, path, end=storage.size_of(path))
+            yield Split(label, path, end=storage.file_size(path))
             return
         for member in members:
             file.seek(member.offset_data)
             name = f"{label}!{member.name}"
-            if sniff(file.read(min(SNIFFED, member.size))) == "plain":
+            if sniff_format(file.read(min(SNIFF_BYTES, member.size))) == "plain":
                 yield from _ranges(name, path, member.offset_data, member.size, split_size)
             else:
                 size = member.size
-                yield Split(name, path, end=size, size=size, at=member.offset_data)
+                yield Split(name, path, end=size, size=size, data_offset=member.offset_data)
 
 
 def _zipped(label: str, path: str) -> Iterator[Split]:
-    with storage.opened(path) as file, zipfile.ZipFile(file) as archive:
+    with storage.open_file(path) as file, zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             if not info.is_dir():
                 name, size = f"{label}!{info.filename}", info.compress_size
@@ -183,7 +185,7 @@ def _zipped(label: str, path: str) -> Iterator[Split]:
 
 def _reason(path: str, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
-        return f"there is no file or folder {storage.shown(path)}"
+        return f"there is no file or folder {storage.display(path)}"
     if isinstance(error, PermissionError):
-        return f"{storage.shown(path)} may not be read; check its permissions"
+        return f"{storage.display(path)} may not be read; check its permissions"
     return f"cannot be opened: {error}"

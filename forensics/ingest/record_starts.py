@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 # How much of one record (or one line) is kept; the rest is counted, and said to be too long.
-LONGEST = 1 << 20
+MAX_RECORD = 1 << 20
 # How much of a file decides whether it has records at all; the same for every split size.
-HEAD = 256 << 10
+HEAD_BYTES = 256 << 10
 
 _NEWLINE, _RETURN = 10, 13
 
@@ -33,22 +33,22 @@ Flags = npt.NDArray[np.bool_]
 class Lines:
     """Whole lines of a block, one after the other.
 
-    In the block a line stands from `places` to `reach`, and all of them have `size` bytes. Their
-    text is in `data`, from `starts` to `ends`, and has `length` bytes with its line breaks.
+    In the block a line stands from `block_starts` to `block_ends`; all of them have `size` bytes.
+    Their text is in `data`, from `starts` to `ends`, of `text_length` bytes with its line breaks.
     """
 
     data: Bytes
-    places: Places
-    reach: Places
+    block_starts: Offsets
+    block_ends: Offsets
     size: int
-    starts: Places
-    ends: Places
-    length: int
+    starts: Offsets
+    ends: Offsets
+    text_length: int
     kinds: npt.NDArray[np.uint8]
     # Only a file that is read through wrappers has these: the line goes on in the next one, the
     # line goes on with the one before, and who wrote the line.
-    torn: Flags | None = None
-    joined: Flags | None = None
+    continues: Flags | None = None
+    continued: Flags | None = None
     origins: pa.Array | None = None
 
     def __len__(self) -> int:
@@ -56,40 +56,40 @@ class Lines:
         return len(self.starts)
 
     @property
-    def stops(self) -> Places:
+    def stops(self) -> Offsets:
         """Where the text of each line ends, with its line break."""
-        return np.append(self.starts, self.length)[1:]
+        return np.append(self.starts, self.text_length)[1:]
 
     @property
-    def parts(self) -> Places:
+    def own_ends(self) -> Offsets:
         """Where each line's own text ends; that of a torn line may go on in the next lines."""
-        return self.ends if self.torn is None else np.minimum(self.ends, self.stops)
+        return self.ends if self.continues is None else np.minimum(self.ends, self.stops)
 
-    def part(self, begin: int, end: int) -> Lines:
+    def slice(self, begin: int, end: int) -> Lines:
         """Keep the lines from one to another."""
         inside = end < len(self)
         cut = slice(begin, end)
         return Lines(
             data=self.data,
-            places=self.places[cut],
-            reach=self.reach[cut],
-            size=int(self.places[end]) if inside else self.size,
+            block_starts=self.block_starts[cut],
+            block_ends=self.block_ends[cut],
+            size=int(self.block_starts[end]) if inside else self.size,
             starts=self.starts[cut],
             ends=self.ends[cut],
-            length=int(self.starts[end]) if inside else self.length,
+            text_length=int(self.starts[end]) if inside else self.text_length,
             kinds=self.kinds[cut],
-            torn=None if self.torn is None else self.torn[cut],
-            joined=None if self.joined is None else self.joined[cut],
+            continues=None if self.continues is None else self.continues[cut],
+            continued=None if self.continued is None else self.continued[cut],
             origins=None if self.origins is None else self.origins[cut],
         )
 
-    def of_kinds(self, kinds: npt.NDArray[np.uint8]) -> Lines:
+    def with_kinds(self, kinds: npt.NDArray[np.uint8]) -> Lines:
         """Say which layout each line begins like; a line that goes on with another does not."""
-        if self.joined is not None:
-            kinds[self.joined] = 0
+        if self.continued is not None:
+            kinds[self.continued] = 0
         return replace(self, kinds=kinds)
 
-    def strangers(self, owner: bytes | None) -> Flags:
+    def foreign_lines(self, owner: bytes | None) -> Flags:
         """Tell the lines under a record that somebody else wrote; `owner` wrote the one before."""
         strange = np.zeros(len(self), np.bool_)
         if self.origins is None:
@@ -122,7 +122,7 @@ def find_lines(text: bytes, *, final: bool) -> Lines:
 
 
 Bytes = npt.NDArray[np.uint8]
-Places = npt.NDArray[np.int64]
+Offsets = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 # Words are read at any place of a buffer, so a buffer must be this much longer than its text.
@@ -163,14 +163,14 @@ class Signature:
         ]
 
 
-def words_at(data: Bytes, places: Places) -> Words:
+def read_words(data: Bytes, places: Offsets) -> Words:
     """Read the eight bytes at each place as one number; `data` is padded."""
     view: Words = np.ndarray((len(data) - 8,), dtype="<u8", buffer=data, strides=(1,))
     return view[places]
 
 
-def classify(
-    data: Bytes, starts: Places, ends: Places, signatures: Sequence[Signature]
+def match_starts(
+    data: Bytes, starts: Offsets, ends: Offsets, signatures: Sequence[Signature]
 ) -> npt.NDArray[np.uint8]:
     """Say for each line which signature it starts with: 0 for none, else its number from 1."""
     kinds = np.zeros(len(starts), np.uint8)
@@ -186,7 +186,7 @@ def classify(
         for at, mask, value in signature.words():
             if not len(lines):
                 break
-            lines = lines[(words_at(data, starts[lines] + at) & mask) == value]
+            lines = lines[(read_words(data, starts[lines] + at) & mask) == value]
         kinds[lines] = number
     return kinds
 

@@ -14,21 +14,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from forensics.ingest.record_starts import PADDING, Bytes, Flags, Places
+from forensics.ingest.record_starts import PADDING, Bytes, Flags, Offsets
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextBuffer:
     """Text after text, with what separates them: text n lies from bound n to bound n + 1.
 
-    `carried` tells the ones that were wrapped, `torn` the ones that go on in the next text, and
-    `origins` who wrote each (empty where nobody is named).
+    `carried` marks the texts that were wrapped, `continues` those that go on in the next text;
+    `origins` is who wrote each (empty where nobody is named).
     """
 
     data: Bytes
-    bounds: Places
+    bounds: Offsets
     carried: Flags
-    torn: Flags
+    continues: Flags
     origins: pa.Array | None = None
 
     def __len__(self) -> int:
@@ -36,17 +36,17 @@ class Texts:
         return len(self.bounds) - 1
 
     @property
-    def starts(self) -> Places:
+    def starts(self) -> Offsets:
         """Where each text begins."""
         return self.bounds[:-1]
 
     @property
-    def stops(self) -> Places:
+    def stops(self) -> Offsets:
         """Where each text ends."""
         return self.bounds[1:]
 
 
-def slices(data: Bytes, begins: Places, stops: Places) -> pa.Array:
+def slice_texts(data: Bytes, begins: Offsets, stops: Offsets) -> pa.Array:
     """Copy stretches of a buffer, given in order, into an Arrow array of bytes."""
     # Between two wanted texts lies one that is not wanted: both are named by the same offsets.
     bounds = np.empty(2 * len(begins), np.int32)
@@ -60,12 +60,12 @@ def slices(data: Bytes, begins: Places, stops: Places) -> pa.Array:
     return both.take(pa.array(np.arange(0, len(bounds), 2)))
 
 
-def gather(data: Bytes, begins: Places, stops: Places) -> tuple[Bytes, Places]:
+def gather_texts(data: Bytes, begins: Offsets, stops: Offsets) -> tuple[Bytes, Offsets]:
     """Put stretches of a buffer, given in order, one behind the other."""
-    return unpacked(slices(data, begins, stops))
+    return to_buffer(slice_texts(data, begins, stops))
 
 
-def unpacked(texts: pa.Array) -> tuple[Bytes, Places]:
+def to_buffer(texts: pa.Array) -> tuple[Bytes, Offsets]:
     """Give an Arrow array of bytes as one padded buffer and the bounds in it."""
     if not len(texts):
         return np.zeros(PADDING, np.uint8), np.zeros(1, np.int64)
@@ -93,10 +93,10 @@ for _value, _char in enumerate(b"0123456789abcdef"):
 Codes = npt.NDArray[np.int64]
 
 
-def escapes(data: Bytes) -> Places:
+def find_escapes(data: Bytes) -> Offsets:
     r"""Find the backslashes that begin an escape: in a row of them every other one.
 
-    >>> escapes(np.frombuffer(rb'a\"b\\"', np.uint8)).tolist()
+    >>> find_escapes(np.frombuffer(rb'a\"b\\"', np.uint8)).tolist()
     [1, 4]
     """
     found = np.flatnonzero(data == _BACKSLASH)
@@ -105,11 +105,11 @@ def escapes(data: Bytes) -> Places:
     new = np.ones(len(found), np.bool_)
     new[1:] = np.diff(found) != 1
     first = found[new][np.cumsum(new) - 1]
-    leads: Places = found[(found - first) % 2 == 0]
+    leads: Offsets = found[(found - first) % 2 == 0]
     return leads
 
 
-def string_ends(data: Bytes, leads: Places, begins: Places) -> Places:
+def string_ends(data: Bytes, leads: Offsets, begins: Offsets) -> Offsets:
     """Find for each string the quote that ends it; behind the buffer where there is none."""
     quoted = np.zeros(len(data) + 1, np.bool_)
     quoted[leads + 1] = True
@@ -118,10 +118,10 @@ def string_ends(data: Bytes, leads: Places, begins: Places) -> Places:
     return quotes[np.searchsorted(quotes, begins)]
 
 
-def unescape(data: Bytes, bounds: Places, wanted: Flags) -> tuple[Bytes, Places]:
+def unescape(data: Bytes, bounds: Offsets, wanted: Flags) -> tuple[Bytes, Offsets]:
     """Undo the escapes in the wanted texts of a padded buffer."""
     size = int(bounds[-1])
-    leads = escapes(data[:size])
+    leads = find_escapes(data[:size])
     if not wanted.all():
         leads = leads[wanted[np.searchsorted(bounds, leads, "right") - 1]]
     if not len(leads):
@@ -140,7 +140,7 @@ def unescape(data: Bytes, bounds: Places, wanted: Flags) -> tuple[Bytes, Places]
     return text, moved
 
 
-def _unicode(data: Bytes, leads: Places, keep: Flags) -> None:
+def _unicode(data: Bytes, leads: Offsets, keep: Flags) -> None:
     r"""Write UTF-8 over `\uXXXX`; two halves of a pair become one character."""
     codes, leads = _codes(data, leads, len(keep))
     high = (codes >= _HIGH) & (codes < _LOW)
@@ -159,7 +159,7 @@ def _unicode(data: Bytes, leads: Places, keep: Flags) -> None:
     _write(data, leads[~second], codes[~second], keep)
 
 
-def _codes(data: Bytes, leads: Places, size: int) -> tuple[Codes, Places]:
+def _codes(data: Bytes, leads: Offsets, size: int) -> tuple[Codes, Offsets]:
     """Read four hexadecimal digits behind each lead; leads without them are left out."""
     leads = leads[leads + _PAIR <= size]
     digits = [_NIBBLE[data[leads + 2 + at]] for at in range(_HEX_DIGITS)]
@@ -171,7 +171,7 @@ def _codes(data: Bytes, leads: Places, size: int) -> tuple[Codes, Places]:
     return codes[sound], leads[sound]
 
 
-def _write(data: Bytes, places: Places, codes: Codes, keep: Flags) -> None:
+def _write(data: Bytes, places: Offsets, codes: Codes, keep: Flags) -> None:
     for length, least, most, mark in (
         (1, 0, 0x80, 0),
         (2, 0x80, 0x800, 0xC0),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from forensics.errors import Problem
-from forensics.ingest.text_buffer import Texts
+from forensics.ingest.text_buffer import TextBuffer
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class Wrapper(ABC):
     refuses: tuple[str, ...]
     origin: Problem
     # Whether a line may go on in the next one.
-    tears: bool
+    splits_lines: bool
 
     @abstractmethod
-    def seems(self, line: bytes) -> bool:
+    def looks_wrapped(self, line: bytes) -> bool:
         """Whether one line looks wrapped: the cheap question before the dear one."""
 
     @abstractmethod
-    def open(self, texts: Texts) -> Texts:
+    def unwrap(self, texts: TextBuffer) -> TextBuffer:
         """Take the wrapper off all texts that have it; the others stay as they are."""

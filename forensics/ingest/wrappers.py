@@ -18,19 +18,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.errors import Problem, RuleError
-from forensics.ingest.json_records import CLOCKS, COLONS, Record, record_keys, values
+from forensics.ingest.json_records import (
+    KEY_ENDS,
+    TIME_KEYS,
+    JsonRecordWrapper,
+    check_record_keys,
+    find_strings,
+)
 from forensics.ingest.text_buffer import (
-    Texts,
-    escapes,
-    gather,
-    slices,
+    TextBuffer,
+    find_escapes,
+    gather_texts,
+    slice_texts,
     string_ends,
+    to_buffer,
     unescape,
-    unpacked,
 )
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.lib.log_templates import TemplateError, compile_template
-from forensics.lib.yaml_with_lines import line_of, read, shipped
+from forensics.lib.yaml_with_lines import line_of, load_yaml, rule_files
 
 # What stands before a line is looked for in this much of it: no hostile line can cost more.
 _REACH = 256
@@ -64,21 +70,21 @@ _WAYS = ("match", "json", "record", "remove")
 
 
 @dataclass(frozen=True)
-class Prefix(Wrapper):
+class PrefixWrapper(Wrapper):
     """Something stands before each line; a part of it may name who wrote the line."""
 
     pattern: str
     hint: re.Pattern[bytes]
     torn: str | None
 
-    def seems(self, line: bytes) -> bool:
+    def looks_wrapped(self, line: bytes) -> bool:
         """Whether one line begins so."""
         return self.hint.match(line, 0, _REACH) is not None
 
-    def open(self, texts: Texts) -> Texts:
+    def unwrap(self, texts: TextBuffer) -> TextBuffer:
         """Take off what stands before the lines."""
         starts, stops = texts.starts, texts.stops
-        fronts = slices(texts.data, starts, np.minimum(stops, starts + _REACH))
+        fronts = slice_texts(texts.data, starts, np.minimum(stops, starts + _REACH))
         found = pc.extract_regex(fronts, self.pattern)
         carried = found.is_valid().to_numpy(zero_copy_only=False)
         widths = pc.fill_null(pc.binary_length(found.field("whole")), 0).to_numpy()
@@ -89,33 +95,35 @@ class Prefix(Wrapper):
         begins = starts + widths
         # A line that goes on loses its break.
         broken = torn & (stops > begins) & (texts.data[np.maximum(stops - 1, 0)] == _NEWLINE)
-        data, bounds = gather(texts.data, begins, stops - broken)
+        data, bounds = gather_texts(texts.data, begins, stops - broken)
         origins = texts.origins
         if found.type.get_field_index("origin") >= 0:
             named = pc.fill_null(found.field("origin"), b"")
             if origins is not None:
                 named = pc.binary_join_element_wise(origins, named, b" ")
             origins = named
-        return Texts(data, bounds, carried, texts.torn | torn, origins)
+        return TextBuffer(data, bounds, carried, texts.continues | torn, origins)
 
 
 @dataclass(frozen=True)
-class Json(Wrapper):
+class JsonStringWrapper(Wrapper):
     """Each line is a string in a JSON object, under one key."""
 
     key: str
-    least: int | None
+    min_split_length: int | None
 
-    def seems(self, line: bytes) -> bool:
+    def looks_wrapped(self, line: bytes) -> bool:
         """Whether one line may be such an object."""
-        return line[:1] == b"{" and any(f'"{self.key}{colon}'.encode() in line for colon in COLONS)
+        return line[:1] == b"{" and any(
+            f'"{self.key}{colon}'.encode() in line for colon in KEY_ENDS
+        )
 
-    def open(self, texts: Texts) -> Texts:
+    def unwrap(self, texts: TextBuffer) -> TextBuffer:
         """Take the strings out of their objects."""
         data, starts, stops = texts.data.copy(), texts.starts, texts.stops
-        lines = slices(texts.data, starts, stops)
-        begins = values(texts, lines, self.key)
-        leads = escapes(data[: int(texts.bounds[-1])])
+        lines = slice_texts(texts.data, starts, stops)
+        begins = find_strings(texts, lines, self.key)
+        leads = find_escapes(data[: int(texts.bounds[-1])])
         ends = string_ends(data[: int(texts.bounds[-1])], leads, np.maximum(begins, 0))
         held = (begins >= 0) & (ends < stops)
         # The string may end with the line's break, or else its closing quote makes room for one.
@@ -123,33 +131,33 @@ class Json(Wrapper):
         breaks[leads] = data[leads + 1] == ord("n")
         whole = held & (ends - begins > 1) & breaks[ends - 2 * held]
         torn = np.zeros(len(texts), np.bool_)
-        if self.least is not None:
-            torn = held & ~whole & (ends - begins >= self.least)
+        if self.min_split_length is not None:
+            torn = held & ~whole & (ends - begins >= self.min_split_length)
         added = held & ~whole & ~torn
         data[ends[added]] = _NEWLINE
-        data, bounds = gather(
+        data, bounds = gather_texts(
             data, np.where(held, begins, starts), np.where(held, ends + added, stops)
         )
         data, bounds = unescape(data, bounds, held)
-        carried = whole if self.tears else held
-        return Texts(data, bounds, carried, texts.torn | torn, texts.origins)
+        carried = whole if self.splits_lines else held
+        return TextBuffer(data, bounds, carried, texts.continues | torn, texts.origins)
 
 
 @dataclass(frozen=True)
-class Codes(Wrapper):
+class CodeWrapper(Wrapper):
     """Codes stand anywhere in the lines, such as colours."""
 
     pattern: str
     hint: re.Pattern[bytes]
 
-    def seems(self, line: bytes) -> bool:
+    def looks_wrapped(self, line: bytes) -> bool:
         """Whether one line holds such a code."""
         return self.hint.search(line, 0, _REACH) is not None
 
-    def open(self, texts: Texts) -> Texts:
+    def unwrap(self, texts: TextBuffer) -> TextBuffer:
         """Take out all codes."""
-        lines = slices(texts.data, texts.starts, texts.stops)
-        data, bounds = unpacked(pc.replace_substring_regex(lines, self.pattern, ""))
+        lines = slice_texts(texts.data, texts.starts, texts.stops)
+        data, bounds = to_buffer(pc.replace_substring_regex(lines, self.pattern, ""))
         carried = np.diff(bounds) < np.diff(texts.bounds)
         return replace(texts, data=data, bounds=bounds, carried=carried)
 
@@ -157,9 +165,9 @@ class Codes(Wrapper):
 def load_wrappers(paths: Sequence[Path] | None = None) -> tuple[Wrapper, ...]:
     """Read the wrappers; raises one error with every problem found."""
     wrappers, problems = [], []
-    for path in shipped("wrappers") if paths is None else paths:
+    for path in rule_files("wrappers") if paths is None else paths:
         try:
-            wrappers.append(_wrapper(path, read(path)))
+            wrappers.append(_wrapper(path, load_yaml(path)))
         except RuleError as error:
             problems += error.problems
         except (TemplateError, re.error) as error:
@@ -186,28 +194,28 @@ def _wrapper(path: Path, node: Mapping[str, Any]) -> Wrapper:
         "torn" in node,
     )
     if "json" in node:
-        return Json(*shared, node["json"], node.get("torn"))
+        return JsonStringWrapper(*shared, node["json"], node.get("torn"))
     if "record" in node:
         return _record(path, node, shared)
     if "remove" in node:
-        return Codes(*shared, node["remove"], re.compile(node["remove"].encode()))
+        return CodeWrapper(*shared, node["remove"], re.compile(node["remove"].encode()))
     front, line, after = node["match"].partition(_LINE)
     template = compile_template(front, _TYPES)
     if not line or after or not template.literals or set(template.fields) - {"origin", "torn"}:
         says = f"'match' must end with {_LINE}, and may capture {{origin}} and {{torn}} before it"
         raise RuleError([Problem(str(path), line_of(node, "match"), says)])
     pattern = f"^(?P<whole>{template.body})"
-    return Prefix(*shared, pattern, re.compile(pattern.encode()), node.get("torn"))
+    return PrefixWrapper(*shared, pattern, re.compile(pattern.encode()), node.get("torn"))
 
 
-def _record(path: Path, node: Mapping[str, Any], shared: _Shared) -> Record:
+def _record(path: Path, node: Mapping[str, Any], shared: _Shared) -> JsonRecordWrapper:
     keys = node["record"]
-    problems = record_keys(keys)
+    problems = check_record_keys(keys)
     if problems:
         raise RuleError([Problem(str(path), line_of(node, "record"), problems[0])])
-    clock = next(one for one in CLOCKS if one in keys)
+    clock = next(one for one in TIME_KEYS if one in keys)
     clocks = (keys[clock],) if isinstance(keys[clock], str) else tuple(keys[clock])
-    return Record(
+    return JsonRecordWrapper(
         *shared,
         clock=clock,
         clocks=clocks,

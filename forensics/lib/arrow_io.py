@@ -13,16 +13,17 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
-from forensics.schemas import EVENTS, scanned
+from forensics.schemas import EVENTS
 
 Row = dict[str, Any]
 
 # Rows held as dictionaries at once; a row of events takes about a kilobyte.
-_HELD = 5000
+_MAX_ROWS = 5000
 
 
-def partitions(
+def iter_partitions(
     batches: Iterable[pa.RecordBatch], columns: Sequence[str]
 ) -> Iterator[Iterator[Row]]:
     """Give the rows of each partition in turn, times as microseconds.
@@ -30,24 +31,24 @@ def partitions(
     The rows of a partition must stand together, as sorting by topic and partition leaves them.
     """
     key = itemgetter("topic", "partition")
-    for _, rows in groupby(rows_of(batches, columns), key):
+    for _, rows in groupby(iter_rows(batches, columns), key):
         yield rows
 
 
-def rows_of(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[Row]:
+def iter_rows(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[Row]:
     """Give rows with some columns, times as microseconds."""
     for batch in batches:
-        for begin in range(0, len(batch), _HELD):
-            part = batch.slice(begin, _HELD)
+        for begin in range(0, len(batch), _MAX_ROWS):
+            part = batch.slice(begin, _MAX_ROWS)
             values = [_values(part.column(name)) for name in columns]
             for row in zip(*values, strict=True):
                 yield dict(zip(columns, row, strict=True))
 
 
-def batched(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def to_batches(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Put rows into batches; a column that a row does not have is null."""
     rows = iter(rows)
-    while some := list(islice(rows, _HELD)):
+    while some := list(islice(rows, _MAX_ROWS)):
         yield pa.RecordBatch.from_pylist(some, schema=schema)
 
 
@@ -64,16 +65,43 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 # What says when and where something was seen, and no more.
-SEEN = ("kind", "ts", "node", "file", "line")
+SIGHTING = ("kind", "ts", "node", "file", "line")
 
 
-def events_of(
+def read_events(
     path: Path, kinds: Iterable[str], columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """Read the events of some kinds, times as microseconds, in the order of time."""
     where = pc.field("kind").isin(list(kinds)) & pc.field("ts").is_valid()
     names = EVENTS.names if columns is None else columns
-    rows = rows_of(scanned(path, names, where), names)
+    rows = iter_rows(read_batches(path, names, where), names)
     return sorted(
         rows, key=lambda row: (row["ts"], row["node"] or "", row["line"], row["kind"], row["file"])
     )
+
+
+def release_arrow_memory() -> None:
+    """Give memory back that Arrow keeps for later: after a table that grows with the archive."""
+    pa.default_memory_pool().release_unused()
+
+
+def read_batches(
+    table: Path | ds.Dataset,
+    columns: Sequence[str] | None = None,
+    where: ds.Expression | None = None,
+    rows: int = 50_000,
+) -> Iterator[pa.RecordBatch]:
+    """Read a table that grows with the archive, a few thousand rows at a time.
+
+    Arrow would read far ahead and keep what it has read; here it holds a group of rows or two.
+    """
+    data = table if isinstance(table, ds.Dataset) else ds.dataset(table, format="parquet")
+    found: Iterator[pa.RecordBatch] = data.to_batches(
+        columns=None if columns is None else list(columns),
+        filter=where,
+        batch_size=rows,
+        batch_readahead=1,
+        fragment_readahead=1,
+        fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False),
+    )
+    return (batch for batch in found if len(batch))

@@ -13,35 +13,35 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from forensics.schemas import scanned
+from forensics.lib.arrow_io import read_batches
 
-PART = "part-0.parquet"
-_GROUP = 50_000
+PART_FILE = "part-0.parquet"
+_ROWS_PER_GROUP = 50_000
 _BLOCK = 1 << 20
 
 
-class Writer:
+class DeterministicWriter:
     """Takes rows in any portions, and writes the same file for the same rows."""
 
     def __init__(self, target: Path | pa.NativeFile, schema: pa.Schema) -> None:
         """Open a file."""
         self.rows = 0
         self._schema = schema
-        self._held: list[pa.Table] = []
+        self._pending: list[pa.Table] = []
         self._count = 0
         self._file = pq.ParquetWriter(target, schema, compression="zstd")
 
     def add(self, rows: pa.Table) -> None:
         """Take rows that come after all those before."""
-        self._held.append(rows.select(self._schema.names).cast(self._schema))
+        self._pending.append(rows.select(self._schema.names).cast(self._schema))
         self._count += len(rows)
-        while self._count >= _GROUP:
-            self._put(_GROUP)
+        while self._count >= _ROWS_PER_GROUP:
+            self._write_group(_ROWS_PER_GROUP)
 
     def close(self) -> None:
         """Write what is left."""
         if self._count:
-            self._put(self._count)
+            self._write_group(self._count)
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -57,16 +57,16 @@ class Writer:
         """Close the file, whatever happened."""
         self.close()
 
-    def _put(self, count: int) -> None:
+    def _write_group(self, count: int) -> None:
         # Where chunks end would show in the pages of the file.
-        held = pa.concat_tables(self._held).combine_chunks()
+        held = pa.concat_tables(self._pending).combine_chunks()
         self._file.write_table(held.slice(0, count).combine_chunks(), row_group_size=count)
         self.rows += count
-        self._held = [held.slice(count)] if count < self._count else []
+        self._pending = [held.slice(count)] if count < self._count else []
         self._count -= count
 
 
-class _Sink:
+class _DigestSink:
     """A file that is only digested."""
 
     closed = False
@@ -85,34 +85,34 @@ class _Sink:
         pass
 
 
-def digest_of(tables: Iterable[pa.Table], schema: pa.Schema) -> str | None:
+def digest_rows(tables: Iterable[pa.Table], schema: pa.Schema) -> str | None:
     """Digest rows by their values; null if there are none."""
-    sink = _Sink()
-    with Writer(pa.PythonFile(sink, "w"), schema) as writer:
+    sink = _DigestSink()
+    with DeterministicWriter(pa.PythonFile(sink, "w"), schema) as writer:
         for table in tables:
             writer.add(table)
     return sink.digest.hexdigest() if writer.rows else None
 
 
-def parts(
+def iter_tables(
     path: Path, columns: Sequence[str] | None = None, where: ds.Expression | None = None
 ) -> Iterator[pa.Table]:
     """Read a file a group of rows at a time, in its order."""
-    for batch in scanned(path, columns, where):
+    for batch in read_batches(path, columns, where):
         yield pa.Table.from_batches([batch])
 
 
-def in_order(table: pa.Table, names: Sequence[str]) -> pa.Table:
+def sort_rows(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """Sort rows; those that are equal in all of these stay as they are."""
     if len(table) < 2:
         return table
     return table.take(pc.sort_indices(table, [(name, "ascending") for name in names]))
 
 
-def settle(folder: Path, schema: pa.Schema, order: Sequence[str]) -> None:
+def merge_files(folder: Path, schema: pa.Schema, order: Sequence[str]) -> None:
     """Write a table that an engine has left in some files anew, as one, in order."""
     found = ds.dataset(folder, format="parquet").to_table(columns=schema.names).cast(schema)
     for path in folder.iterdir():
         path.unlink()
-    with Writer(folder / PART, schema) as writer:
-        writer.add(in_order(found, order))
+    with DeterministicWriter(folder / PART_FILE, schema) as writer:
+        writer.add(sort_rows(found, order))

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from forensics.lib.time_units import EPOCH
-from forensics.lib.time_zone import current
+from forensics.lib.time_zone import current_zone
 
 LEVELS = ("critical", "high", "medium", "low", "info")
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 
 
-def millis(text: object) -> int | None:
+def parse_millis(text: object) -> int | None:
     """Read an ISO time as milliseconds since 1970; None where there is none.
 
-    >>> millis("1970-01-01T00:00:01.500Z")
+    >>> parse_millis("1970-01-01T00:00:01.500Z")
     1500
     """
     if not isinstance(text, str):
@@ -30,13 +30,13 @@ def millis(text: object) -> int | None:
 
 
 def _moment(ms: int) -> datetime:
-    return EPOCH + timedelta(milliseconds=ms + current().offset)
+    return EPOCH + timedelta(milliseconds=ms + current_zone().offset)
 
 
-def clock(ms: int | None, *, exact: bool = False) -> str:
+def time_text(ms: int | None, *, exact: bool = False) -> str:
     """Say one time in the page's zone, to the second or to the millisecond.
 
-    >>> clock(1500, exact=True)
+    >>> time_text(1500, exact=True)
     '1970-01-01 00:00:01.500'
     """
     if ms is None:
@@ -45,31 +45,31 @@ def clock(ms: int | None, *, exact: bool = False) -> str:
     return text.removesuffix("+00:00")
 
 
-def span(start: int | None, end: int | None) -> str:
+def span_text(start: int | None, end: int | None) -> str:
     """Say from when to when and for how long, the date once where it is the same.
 
-    >>> span(0, 90_000)
+    >>> span_text(0, 90_000)
     '1970-01-01 00:00:00-00:01:30 UTC (1 min 30 s)'
-    >>> span(0, 0)
+    >>> span_text(0, 0)
     '1970-01-01 00:00:00 UTC'
     """
     if start is None:
         return "at a time not known"
     if end is None:
-        return f"{clock(start)} {current().label}, still going on at the end of the logs"
-    last = clock(end)
-    if last == clock(start):
-        long = f" ({lasting(end - start)})" if end > start else ""
-        return f"{last} {current().label}{long}"
-    same_day = clock(start)[:10] == last[:10]
-    till = f"{last[11:] if same_day else last} {current().label}"
-    return f"{clock(start)}-{till} ({lasting(end - start)})"
+        return f"{time_text(start)} {current_zone().label}, still going on at the end of the logs"
+    last = time_text(end)
+    if last == time_text(start):
+        long = f" ({duration(end - start)})" if end > start else ""
+        return f"{last} {current_zone().label}{long}"
+    same_day = time_text(start)[:10] == last[:10]
+    till = f"{last[11:] if same_day else last} {current_zone().label}"
+    return f"{time_text(start)}-{till} ({duration(end - start)})"
 
 
-def lasting(ms: float | None) -> str:
+def duration(ms: float | None) -> str:
     """Say how long, in two units at most.
 
-    >>> lasting(26_400), lasting(90_000), lasting(7_260_000)
+    >>> duration(26_400), duration(90_000), duration(7_260_000)
     ('26.4 s', '1 min 30 s', '2 h 1 min')
     """
     if ms is None:
@@ -103,10 +103,10 @@ def pluralize(noun: str, number: float | None, plural: str = "") -> str:
     return noun if number == 1 or not noun else plural or f"{noun}s"
 
 
-def share(part: int, whole: int) -> str:
+def percent(part: int, whole: int) -> str:
     """Say a share in percent without ever rounding a loss away.
 
-    >>> share(999_999, 1_000_000), share(1, 1), share(0, 0)
+    >>> percent(999_999, 1_000_000), percent(1, 1), percent(0, 0)
     ('99.9 %', '100 %', 'no lines')
     """
     if not whole:
@@ -129,7 +129,7 @@ def format_size(size: float) -> str:
 
 
 def rough_duration(seconds: float) -> str:
-    """Write how long a run takes: the longer, the less exact; `lasting` is for what logs tell.
+    """Write how long a run takes: the longer, the less exact; `duration` is for what logs tell.
 
     >>> rough_duration(7.9), rough_duration(95), rough_duration(754), rough_duration(9000)
     ('7 s', '1 min 35 s', '12 min', '2 h 30 min')
@@ -142,31 +142,31 @@ def rough_duration(seconds: float) -> str:
     return f"{whole // 60} min" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
+def join_names(names: Sequence[str], limit: int = 3) -> str:
     """List a few names and count the others.
 
-    >>> listed(["a", "b", "c", "d"], most=2)
+    >>> join_names(["a", "b", "c", "d"], limit=2)
     'a, b and 2 more'
     """
-    if len(names) <= most:
+    if len(names) <= limit:
         return ", ".join(names)
-    return f"{', '.join(names[:most])} and {count(len(names) - most)} more"
+    return f"{', '.join(names[:limit])} and {count(len(names) - limit)} more"
 
 
-def numbered(name: str) -> tuple[tuple[int, str], ...]:
+def natural_key(name: str) -> tuple[tuple[int, str], ...]:
     """Order names as people do, by the numbers in them.
 
-    >>> sorted(["broker-10", "broker-2", "app"], key=numbered)
+    >>> sorted(["broker-10", "broker-2", "app"], key=natural_key)
     ['app', 'broker-2', 'broker-10']
     """
     parts = re.split(r"(\d+)", name)
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)
 
 
-def named(detector: str) -> str:
+def detector_label(detector: str) -> str:
     """Say a detector's name as a person would.
 
-    >>> named("unclean-election")
+    >>> detector_label("unclean-election")
     'Unclean election'
     """
     known = {

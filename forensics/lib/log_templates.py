@@ -67,7 +67,7 @@ class Template:
         return ".*".join(re.escape(self.literals[at]) for at in sorted(ranked[:2]))
 
     @property
-    def longest(self) -> str:
+    def longest_literal(self) -> str:
         """The longest piece of fixed text: the cheap question before the dear one."""
         return max(self.literals, key=len, default="")
 
@@ -90,10 +90,10 @@ def compile_template(source: str, types: dict[str, str] | None = None) -> Templa
     return Template(source, body, tuple(fields), tuple(text for text in literals if text))
 
 
-def respell(source: str, spell: Callable[[str, str], str]) -> str:
+def rewrite_template(source: str, spell: Callable[[str, str], str]) -> str:
     """Write a template otherwise: `spell` says what stands for a part, by its name and type.
 
-    >>> respell("[Broker id={broker:int}] {}", lambda name, kind: name or kind)
+    >>> rewrite_template("[Broker id={broker:int}] {}", lambda name, kind: name or kind)
     '[Broker id=broker] text'
     """
     return _PART.sub(lambda part: spell(part["name"], part["type"] or "text"), source)

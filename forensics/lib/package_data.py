@@ -23,16 +23,16 @@ from forensics.errors import ForensicsError
 _DATA = "forensics/_data/"
 
 
-def folder(name: str) -> Path:
+def data_folder(name: str) -> Path:
     """Give a folder that stands at the top of a checkout: rules or jobs."""
     package = Path(__file__).parent.parent
     if (archive := _archive()) is not None:
-        return _unpacked(archive) / name
+        return _unpack(archive) / name
     installed = package / "_data" / name
     return installed if installed.is_dir() else package.parent / name
 
 
-def address(asset: str) -> str:
+def asset_url(asset: str) -> str:
     """Give the URL of a file of forensics/assets/, as Java takes it."""
     archive = _archive()
     inside = Path(__file__).parent.parent / "assets" / asset
@@ -48,7 +48,7 @@ def _archive() -> Path | None:
 
 
 @cache
-def _unpacked(archive: Path) -> Path:
+def _unpack(archive: Path) -> Path:
     """Unpack the data of a zip into a folder that only this user can write, and give it."""
     with zipfile.ZipFile(archive) as opened:
         found = [one for one in opened.infolist() if one.filename.startswith(_DATA)]
@@ -58,7 +58,7 @@ def _unpacked(archive: Path) -> Path:
             with suppress(OSError):
                 parent.mkdir(mode=0o700, exist_ok=True)
                 if _is_ours(parent):
-                    return _filled(opened, found, parent / name)
+                    return _fill(opened, found, parent / name)
     raise ForensicsError(
         f"The rules inside {archive} cannot be unpacked: no temporary folder can be written."
         " Set TMPDIR to one that can."
@@ -77,7 +77,7 @@ def _is_ours(parent: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not writable_by_others
 
 
-def _filled(opened: zipfile.ZipFile, found: Sequence[zipfile.ZipInfo], target: Path) -> Path:
+def _fill(opened: zipfile.ZipFile, found: Sequence[zipfile.ZipInfo], target: Path) -> Path:
     """Fill a folder in one step; one that is whole is taken as it is.
 
     Whole is looked at each time: where old files in /tmp are swept away, no rule may go missing.

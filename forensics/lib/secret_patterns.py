@@ -11,7 +11,7 @@ MASK = "***"
 _SHIELD = "\x1a"
 
 
-def _listed(text: str) -> list[str]:
+def _read_patterns(text: str) -> list[str]:
     """Read patterns, one a line; what begins with a blank goes on with the one before."""
     lines = [line for line in text.splitlines() if line and not line.startswith("# ")]
     joined = "".join(line.strip() if line[0] == " " else f"\n{line}" for line in lines)
@@ -21,7 +21,7 @@ def _listed(text: str) -> list[str]:
 # The names of secrets. Anything may stand before one (ssl.key.password, x-api-key), but nothing
 # behind it: password.encoder.iterations is no secret.
 _NAME = "|".join(
-    _listed(r"""
+    _read_patterns(r"""
 pass(?:word|wd|phrase|code)s?
 secrets?
 tokens?
@@ -49,7 +49,7 @@ _SET = f"(?i:{_NAME}){_IS}"
 _BARE = rf"""[^\s"'&>\\{_SHIELD}](?:[^\s"'&<>]*[^\s"'&<>\\,;(){{}}\[\]])?"""
 # What stands where there is no secret, or where it was hidden before.
 _PLAIN = "|".join(
-    _listed(r"""
+    _read_patterns(r"""
 (?i:null|none|nil|undefined|true|false)
 (?i:[\[<(](?:hidden|redacted|masked|none|null)[\])>])
 # what Kafka says of a topic whose name is reset-password
@@ -81,7 +81,7 @@ PRIVATE_KEY = (f"-----BEGIN {_ENDING}", f"-----END {_ENDING}")
 _TO = r"""\\*["']?[ \t]*[=:][ \t]*\\*["']?"""
 
 # scheme://user:password@host, scheme://token@host, jdbc:oracle:thin:user/password@host
-_LOGINS = _listed(r"""
+_LOGINS = _read_patterns(r"""
 (://[^\s:/@"'<>?#]*:)[^\s"'<>]+@
 (://)[\w.~%+-]{10,}@
 (jdbc:oracle:[a-z0-9]+:[^/\s@]+/)[^@\s]+@
@@ -98,7 +98,7 @@ _AFTER = [
     rf"({_WORD})[^\s\"'\\{_SHIELD}][^\s\"',;]*",
     rf"(<[\w:.-]*(?i:{_NAME})(?:[ \t][^<>]*)?>)[^<\n]+",
     rf"((?:name|key){_TO}[\w.-]*(?i:{_NAME})\\*[\"']?,?[ \t]*\\*[\"']?value{_TO})[^\s\"'\\,)}}]+",
-    *_listed(r"""
+    *_read_patterns(r"""
 ((?i:\bbearer)[ \t]+)[\w+/=.~-]{6,}
 ((?i:\b(?:set-)?cookie2?)\\*["']?[ \t]*[=:][ \t]*\\*["']?)[^\s;"'=]+=[^\s;"']*
  (?:;[ \t]?[^\s;"'=]+=[^\s;"']*)*
@@ -117,7 +117,7 @@ _AFTER = [
 """),
 ]
 # Secrets that are known by their looks, whoever set them.
-_LOOKS = _listed(r"""
+_LOOKS = _read_patterns(r"""
 # clouds: AWS, Google, Alibaba, DigitalOcean, Databricks
 \b(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA|AROA|AIDA)[A-Z2-7]{10,}\b
 \bAIza[\w-]{12,}
@@ -163,7 +163,7 @@ def _together(patterns: list[str], instead: str) -> list[tuple[str, str]]:
 
 
 def _asked(text: str) -> str:
-    return "(?i:" + "|".join(_listed(text)) + ")"
+    return "(?i:" + "|".join(_read_patterns(text)) + ")"
 
 
 _BY_NAME = _asked(r"""

@@ -3,9 +3,9 @@ r"""Secrets are masked as *** wherever text enters: a log may hold passwords, a 
 Every pattern runs in RE2, over whole columns. Only what one cheap question lets through meets the
 others, so a log without secrets pays for that question alone.
 
->>> masked("login with password=hunter2, retrying")
+>>> mask_text("login with password=hunter2, retrying")
 'login with password=***, retrying'
->>> masked("ssl.key.password = [hidden], sasl.jaas.config = null")
+>>> mask_text("ssl.key.password = [hidden], sasl.jaas.config = null")
 'ssl.key.password = [hidden], sasl.jaas.config = null'
 """
 
@@ -26,7 +26,7 @@ _BLOCK = re.compile(f"({PRIVATE_KEY[0]}).*?(?={PRIVATE_KEY[1]}|\\Z)", re.DOTALL)
 _OPEN = re.compile(rf"\A(?:(?!{PRIVATE_KEY[0]}).)*?(?={PRIVATE_KEY[1]})", re.DOTALL)
 
 
-def mask(texts: pa.Array) -> pa.Array:
+def mask_column(texts: pa.Array) -> pa.Array:
     """Mask the secrets of a column, of text or of bytes; a column without any stays as it is."""
     suspect = pc.fill_null(pc.match_substring_regex(texts, PROBE), False)
     if not pc.any(suspect).as_py():
@@ -44,24 +44,24 @@ def mask(texts: pa.Array) -> pa.Array:
     return pc.replace_with_mask(texts, suspect, some)
 
 
-def masked(text: str) -> str:
+def mask_text(text: str) -> str:
     """Mask the secrets of one text."""
-    return _each([text])[0]
+    return _mask_each([text])[0]
 
 
-def masked_lines(lines: Sequence[str]) -> list[str]:
+def mask_lines(lines: Sequence[str]) -> list[str]:
     """Mask the secrets of lines that follow each other: a private key has many of them."""
     if not lines:
         return []
-    whole = _BLOCK.sub(_blanked, _OPEN.sub(_blanked, "\n".join(lines)))
-    return _each(whole.split("\n")) if lines else []
+    whole = _BLOCK.sub(_mask_block, _OPEN.sub(_mask_block, "\n".join(lines)))
+    return _mask_each(whole.split("\n")) if lines else []
 
 
-class Names:
+class NameMasker:
     """Masks the secrets in names of files, part by part; two names stay two.
 
-    >>> names = Names()
-    >>> names.shown("a/token=x.log"), names.shown("a/token=y.log")
+    >>> names = NameMasker()
+    >>> names.mask("a/token=x.log"), names.mask("a/token=y.log")
     ('a/token=***', 'a/token=***#2')
     """
 
@@ -70,16 +70,16 @@ class Names:
         self._shown: dict[str, str] = {}
         self._taken: Counter[str] = Counter()
 
-    def shown(self, name: str) -> str:
+    def mask(self, name: str) -> str:
         """Give the name that people may see."""
-        return self.all([name])[name]
+        return self.mask_all([name])[name]
 
-    def all(self, names: Iterable[str]) -> dict[str, str]:
+    def mask_all(self, names: Iterable[str]) -> dict[str, str]:
         """Give for each name the one that people may see."""
         new = [name for name in dict.fromkeys(names) if name not in self._shown]
         split = [_JOINTS.split(name) for name in new]
         parts = list(dict.fromkeys(part for one in split for part in one))
-        known = dict(zip(parts, _each(parts), strict=True))
+        known = dict(zip(parts, _mask_each(parts), strict=True))
         for name, one in zip(new, split, strict=True):
             shown = "".join(known[part] for part in one)
             self._taken[shown] += 1
@@ -88,13 +88,13 @@ class Names:
         return self._shown
 
 
-def _each(texts: Sequence[str]) -> list[str]:
+def _mask_each(texts: Sequence[str]) -> list[str]:
     # As bytes: a text may hold half a surrogate pair, which is no character to Arrow.
     raw = pa.array([one.encode("utf-8", "surrogatepass") for one in texts], pa.binary())
-    return [one.decode("utf-8", "surrogatepass") for one in mask(raw).to_pylist()]
+    return [one.decode("utf-8", "surrogatepass") for one in mask_column(raw).to_pylist()]
 
 
-def _blanked(block: re.Match[str]) -> str:
+def _mask_block(block: re.Match[str]) -> str:
     """Mask every line of a block but the one that names it."""
     head = block.group(1) if block.re is _BLOCK else ""
     lines = block.group()[len(head) :].split("\n")

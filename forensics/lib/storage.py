@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 from forensics.errors import ArchiveError
 
 # A request costs as long as many a block: so much is read ahead of whoever reads in small steps.
-_AHEAD = 8 << 20
+_READ_AHEAD = 8 << 20
 _SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "file")
 
 
@@ -32,16 +32,16 @@ def is_remote(path: str) -> bool:
     return bool(found) and scheme.isalnum()
 
 
-def name_of(path: str) -> str:
+def base_name(path: str) -> str:
     """Name a folder or file by the last part of its path, whatever stands behind it.
 
-    >>> name_of("s3://logs/2026-11-18/?region=eu-central-1"), name_of("s3://logs")
+    >>> base_name("s3://logs/2026-11-18/?region=eu-central-1"), base_name("s3://logs")
     ('2026-11-18', 'logs')
-    >>> name_of("/var/log/kafka/")
+    >>> base_name("/var/log/kafka/")
     'kafka'
     """
     if is_remote(path):
-        return PurePosixPath(shown(path).partition("://")[2]).name or "archive"
+        return PurePosixPath(display(path).partition("://")[2]).name or "archive"
     return Path(os.path.normpath(Path(path).absolute())).name or "archive"
 
 
@@ -50,10 +50,10 @@ def absolute(path: str) -> str:
     return path if is_remote(path) else str(Path(path).absolute())
 
 
-def shown(path: str) -> str:
+def display(path: str) -> str:
     """Write a path for people: without what only opens the store, which may be a secret.
 
-    >>> shown("s3://KEY:SECRET@logs/a.log?endpoint_override=10.0.0.5:9000"), shown("a?b")
+    >>> display("s3://KEY:SECRET@logs/a.log?endpoint_override=10.0.0.5:9000"), display("a?b")
     ('s3://logs/a.log', 'a?b')
     """
     if not is_remote(path):
@@ -72,15 +72,15 @@ def is_folder(path: str) -> bool:
         return str(store.get_file_info(inside).type.name) == "Directory"
 
 
-def files_below(root: str, closed: Callable[[OSError], None]) -> Iterator[tuple[str, str]]:
-    """Give each file below a folder, in order: its path from there, and its path for `opened`.
+def walk_files(root: str, on_error: Callable[[OSError], None]) -> Iterator[tuple[str, str]]:
+    """Give each file below a folder, in order: its path from there, and its path for `open_file`.
 
-    `closed` is told of folders that may not be read.
+    `on_error` is told of folders that may not be read.
     """
     if is_remote(root):
         yield from _objects(root)
         return
-    for folder, folders, names in os.walk(root, onerror=closed):
+    for folder, folders, names in os.walk(root, onerror=on_error):
         folders.sort()
         for name in sorted(names):
             path = Path(folder, name)
@@ -88,7 +88,7 @@ def files_below(root: str, closed: Callable[[OSError], None]) -> Iterator[tuple[
                 yield path.relative_to(root).as_posix(), str(path.absolute())
 
 
-def size_of(path: str) -> int:
+def file_size(path: str) -> int:
     """Give the size of a file in bytes."""
     if not is_remote(path):
         return os.stat(path).st_size
@@ -96,11 +96,11 @@ def size_of(path: str) -> int:
     with _told(path):
         found = store.get_file_info(inside)
     if not found.is_file:
-        raise FileNotFoundError(2, "there is no such file", shown(path))
+        raise FileNotFoundError(2, "there is no such file", display(path))
     return int(found.size)
 
 
-def opened(path: str) -> IO[bytes]:
+def open_file(path: str) -> IO[bytes]:
     """Open a file to be read from any position."""
     if not is_remote(path):
         return open(path, "rb")
@@ -109,7 +109,7 @@ def opened(path: str) -> IO[bytes]:
         return _buffered(store, inside)
 
 
-class Objects:
+class ObjectStore:
     """The objects below an address, by their names: a folder that can be read and written."""
 
     def __init__(self, address: str) -> None:
@@ -147,7 +147,7 @@ class Objects:
     def put(self, name: str, content: IO[bytes]) -> None:
         """Put an object there, whole or not at all."""
         with _told(self._address), self._store.open_output_stream(self._at(name)) as out:
-            while block := content.read(_AHEAD):
+            while block := content.read(_READ_AHEAD):
                 out.write(block)
 
     def remove(self, name: str) -> None:
@@ -166,7 +166,7 @@ class Objects:
 
 
 def _buffered(store: Any, inside: str) -> IO[bytes]:
-    return cast("IO[bytes]", io.BufferedReader(_Remote(store.open_input_file(inside)), _AHEAD))
+    return cast("IO[bytes]", io.BufferedReader(_Remote(store.open_input_file(inside)), _READ_AHEAD))
 
 
 class _Remote(io.RawIOBase):
@@ -232,8 +232,8 @@ def _opened(address: str, path: str) -> tuple[Any, str]:
         store, root = fs.FileSystem.from_uri(address)
     except (OSError, ValueError) as error:
         # What did not work may be the very part that holds a secret.
-        why = _first(error).replace(address, shown(address))
-        raise ArchiveError(f"{shown(path)} cannot be opened: {why}") from None
+        why = _first(error).replace(address, display(address))
+        raise ArchiveError(f"{display(path)} cannot be opened: {why}") from None
     return store, root
 
 
@@ -249,7 +249,7 @@ class _told:  # noqa: N801 - reads as what it does
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError) and error.filename is None:
             number = error.errno or 5
-            raise type(error)(number, _first(error), shown(self._path)) from error
+            raise type(error)(number, _first(error), display(self._path)) from error
 
 
 def _first(error: Exception) -> str:

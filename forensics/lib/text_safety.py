@@ -4,9 +4,9 @@ Shows text of logs to people, who must not be fooled by it.
 
 Text in Markdown, as GitHub reads it: log text is full of its marks, and none may take effect.
 
->>> prose("a_b <c> | *d* `e`")
+>>> md_text("a_b <c> | *d* `e`")
 'a\\_b \\<c\\> \\| \\*d\\* \\`e\\`'
->>> code("x | `y`"), cell(code("x | y"))
+>>> md_code("x | `y`"), md_cell(md_code("x | y"))
 ('`` x | `y` ``', '`x \\| y`')
 """
 
@@ -53,22 +53,22 @@ def escape_html(text: str) -> str:
     return _html.escape(visible(text), quote=False)
 
 
-def attribute(text: str) -> str:
+def escape_attr(text: str) -> str:
     """Escape for the inside of a double-quoted attribute; line ends become codes too.
 
-    >>> attribute('"><b>')
+    >>> escape_attr('"><b>')
     '&quot;&gt;&lt;b&gt;'
     """
     line = visible(text).replace("\n", "⟨U+000A⟩").replace("\t", "⟨U+0009⟩")
     return _html.escape(line, quote=True)
 
 
-def plotly(text: str) -> str:
+def escape_plotly(text: str) -> str:
     r"""Escape for labels and hovers: Plotly draws <b>, <i> and <a> out of plain strings.
 
     It also takes $...$ for a formula, and fills in %{...} where a text lands in a template.
 
-    >>> plotly("<b>up</b>\n"), plotly("%{x} $y$")
+    >>> escape_plotly("<b>up</b>\n"), escape_plotly("%{x} $y$")
     ('&lt;b&gt;up&lt;/b&gt; ', '&#37;{x} &#36;y&#36;')
     """
     plain = _html.escape(visible(text).replace("\n", " "), quote=False)
@@ -93,10 +93,10 @@ def _coded(mark: str) -> str:
     return "".join(f"\\u{pair[at : at + 2].hex()}" for at in range(0, len(pair), 2))
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """Show every character that a terminal would obey or hide as its code; log text is hostile.
 
-    >>> plain("red " + chr(27) + "[31m")
+    >>> printable("red " + chr(27) + "[31m")
     'red <U+001B>[31m'
     """
     if text.isprintable():
@@ -111,46 +111,46 @@ _TICKS = re.compile(r"`+")
 _PIPE = re.compile(r"(?<!\\)\|")
 
 
-def prose(text: str) -> str:
+def md_text(text: str) -> str:
     r"""Write plain text so that it is shown as it is.
 
-    >>> prose("# 1 - 2"), prose("1. no list"), prose("- none either")
+    >>> md_text("# 1 - 2"), md_text("1. no list"), md_text("- none either")
     ('\\# 1 - 2', '1\\. no list', '\\- none either')
     """
-    return _FIRST.sub(r"\1\\", _MARKS.sub(r"\\\1", plain(text)))
+    return _FIRST.sub(r"\1\\", _MARKS.sub(r"\\\1", printable(text)))
 
 
-def code(text: str) -> str:
+def md_code(text: str) -> str:
     """Write text in a line as code; the fence is longer than any of its backticks."""
-    text = plain(text)
+    text = printable(text)
     fence = "`" * (_longest(text) + 1)
     blank = " " if len(fence) > 1 else ""
     return f"{fence}{blank}{text}{blank}{fence}"
 
 
-def fenced(lines: Iterable[str]) -> str:
+def md_block(lines: Iterable[str]) -> str:
     """Write lines as a block of text."""
-    shown = [plain(line) for line in lines]
+    shown = [printable(line) for line in lines]
     fence = "`" * max(3, max(map(_longest, shown), default=0) + 1)
     return "\n".join([f"{fence}text", *shown, fence])
 
 
-def cell(markdown: str) -> str:
+def md_cell(markdown: str) -> str:
     """Fit Markdown into a cell of a table, which ends at a bar even inside of code."""
     return _PIPE.sub(r"\\|", markdown)
 
 
-def anchor(name: str) -> str:
+def md_anchor(name: str) -> str:
     """Make a place to link to; what GitHub makes of headings loses dots."""
     return f'<a id="{html.escape(name)}"></a>'
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def md_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of a table; the cells are Markdown already."""
     yield f"| {' | '.join(head)} |"
     yield f"|{' --- |' * len(head)}"
     for row in rows:
-        yield f"| {' | '.join(map(cell, row))} |"
+        yield f"| {' | '.join(map(md_cell, row))} |"
 
 
 def _longest(text: str) -> int:

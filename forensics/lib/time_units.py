@@ -16,14 +16,18 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ARROW_TYPE = pa.timestamp("us", tz="UTC")
 
 
+def to_datetime(micros: int) -> datetime:
+    """Return a moment as a datetime in UTC."""
+    return EPOCH + timedelta(microseconds=micros)
+
+
 def to_iso(micros: int) -> str:
     """Write a moment as all output does: in UTC, whole milliseconds.
 
     >>> to_iso(1_500_999)
     '1970-01-01T00:00:01.500Z'
     """
-    moment = EPOCH + timedelta(milliseconds=micros // MILLISECOND)
-    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    return to_datetime(micros).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def to_arrow_timestamp(micros: int | None) -> pa.Scalar:

@@ -19,7 +19,7 @@ from forensics.lib.time_units import EPOCH
 
 HOUR = 3_600_000
 # Clocks are changed at most a few times a year; logs that are longer are looked through no closer.
-LOOKS = 24 * 366
+_MAX_PROBES = 24 * 366
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Zone:
 _CURRENT: ContextVar[Zone] = ContextVar("zone", default=Zone())  # noqa: B039 - it is frozen
 
 
-def current() -> Zone:
+def current_zone() -> Zone:
     """Give the zone of the page that is being drawn."""
     return _CURRENT.get()
 
 
 @contextmanager
-def shown_in(chosen: Zone) -> Iterator[None]:
+def use_zone(chosen: Zone) -> Iterator[None]:
     """Draw in a zone."""
     token = _CURRENT.set(chosen)
     try:
@@ -55,10 +55,10 @@ def shown_in(chosen: Zone) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
-def zone(name: str, window: tuple[int, int] | None) -> Zone:
+def find_zone(name: str, window: tuple[int, int] | None) -> Zone:
     """Find a zone by its IANA name, with the offset it has when the logs begin.
 
-    >>> zone("Asia/Kolkata", (0, 1)).note
+    >>> find_zone("Asia/Kolkata", (0, 1)).note
     'Asia/Kolkata is UTC+05:30.'
     """
     try:
@@ -102,7 +102,7 @@ def _hours(offset: int) -> str:
 
 
 def _changes(found: ZoneInfo, first: int, last: int) -> list[tuple[int, int]]:
-    step = max(HOUR, (last - first) // LOOKS)
+    step = max(HOUR, (last - first) // _MAX_PROBES)
     moments = [*range(first, last, step), last]
     offsets = [_offset(found, moment) for moment in moments]
     return [
@@ -112,13 +112,13 @@ def _changes(found: ZoneInfo, first: int, last: int) -> list[tuple[int, int]]:
     ]
 
 
-def shifted(drawing: dict[str, Any]) -> dict[str, Any]:
+def shift_figure(drawing: dict[str, Any]) -> dict[str, Any]:
     """Write a figure's times in the page's zone, as text.
 
     Plotly takes a number for a moment, and shows it by the clock of whoever reads the page; a text
     it shows as it stands.
     """
-    by = current().offset
+    by = current_zone().offset
     layout = dict(drawing["layout"])
     for name, axis in layout.items():
         if name.startswith("xaxis") and axis.get("range"):

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from forensics.errors import Problem, RuleError
-from forensics.lib.package_data import folder
+from forensics.lib.package_data import data_folder
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?[0-9]+")
@@ -24,7 +24,7 @@ _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
 @dataclass(frozen=True)
-class Page:
+class FileText:
     """A file that was read before, and that this machine may not have."""
 
     name: str
@@ -53,21 +53,21 @@ class _Loader(_Base):  # type: ignore[misc]
         """Do nothing."""
 
 
-class _Lined(dict[Any, Any]):
+class _LinedDict(dict[Any, Any]):
     """A mapping that knows its line, and the line of each key."""
 
     line = 1
     lines: Mapping[Any, int] = {}
 
 
-class _Listed(list[Any]):
+class _LinedList(list[Any]):
     """A list that knows its line, and the line of each item."""
 
     line = 1
     lines: Mapping[Any, int] = {}
 
 
-def read(path: Path | Page) -> Mapping[str, Any]:
+def load_yaml(path: Path | FileText) -> Mapping[str, Any]:
     """Read one YAML mapping; a duplicate key or broken syntax names file and line.
 
     The result keeps line numbers, which `line_of` reads.
@@ -83,7 +83,7 @@ def read(path: Path | Page) -> Mapping[str, Any]:
         raise RuleError([Problem(str(path), mark.line + 1 if mark else 1, says)]) from None
     if not isinstance(node, yaml.MappingNode):
         raise RuleError([Problem(str(path), 1, "a mapping was expected, such as 'id: ...'")])
-    document: Mapping[str, Any] = _built(node, path)
+    document: Mapping[str, Any] = _construct(node, path)
     return document
 
 
@@ -98,7 +98,7 @@ def line_of(node: object, key: object = None) -> int:
 
 def line_of_refused(file: str, line: str) -> int:
     """Find where a refused line is written; only asked when there is something to say."""
-    document = read(Path(file))
+    document = load_yaml(Path(file))
     for holder in (document, *document.get("wordings", ())):
         refused = holder.get("refuses", ())
         if line in refused:
@@ -106,30 +106,30 @@ def line_of_refused(file: str, line: str) -> int:
     return 1
 
 
-def root() -> Path:
+def rules_folder() -> Path:
     """Say where rules/ is."""
-    return folder("rules")
+    return data_folder("rules")
 
 
-def shipped(below: str) -> Iterator[Path]:
+def rule_files(below: str) -> Iterator[Path]:
     """Yield the YAML files below one folder of rules/."""
-    yield from sorted((root() / below).rglob("*.yaml"))
+    yield from sorted((rules_folder() / below).rglob("*.yaml"))
 
 
-def _built(node: Any, path: Path | Page) -> Any:
+def _construct(node: Any, path: Path | FileText) -> Any:
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node)
     line = node.start_mark.line + 1
     if isinstance(node, yaml.SequenceNode):
-        items = _Listed(_built(one, path) for one in node.value)
+        items = _LinedList(_construct(one, path) for one in node.value)
         items.line = line
         items.lines = {at: one.start_mark.line + 1 for at, one in enumerate(node.value)}
         return items
-    mapping = _Lined()
+    mapping = _LinedDict()
     lines: dict[Any, int] = {}
     mapping.line, mapping.lines = line, lines
     for name, value in node.value:
-        key = _built(name, path)
+        key = _construct(name, path)
         at = name.start_mark.line + 1
         if not isinstance(key, (str, int)):
             raise RuleError([Problem(str(path), at, "a key must be a word")])
@@ -137,7 +137,7 @@ def _built(node: Any, path: Path | Page) -> Any:
             says = f"not readable as YAML: found duplicate key {key!r}"
             raise RuleError([Problem(str(path), at, says)])
         lines[key] = at
-        mapping[key] = _built(value, path)
+        mapping[key] = _construct(value, path)
     return mapping
 
 

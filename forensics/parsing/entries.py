@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.ingest.record_splitter import Cut
-from forensics.ingest.record_starts import Places, Signature
-from forensics.parsing.fast_path import can_split, likely_first, split
+from forensics.ingest.record_splitter import Records
+from forensics.ingest.record_starts import Offsets, Signature
+from forensics.parsing.fast_path import can_split, sort_by_fit, split_lines
 from forensics.parsing.layouts import Layout
-from forensics.parsing.prefilter import later_lines, texts
+from forensics.parsing.prefilter import first_lines, later_lines
 from forensics.parsing.timestamps import NO_TIME
 
 # Records as they stand in the log; `kind` is the number of the signature they begin with.
-LIFTED = pa.schema(
+EXTRACTED = pa.schema(
     [
         ("kind", pa.uint8()),
         ("line", pa.int64()),
@@ -41,10 +41,10 @@ ENTRIES = pa.schema(
     ]
 )
 # As much of a line as is kept as evidence.
-TEXT_KEPT = 2000
+MAX_TEXT_BYTES = 2000
 
 
-def grouped(layouts: tuple[Layout, ...]) -> list[list[Layout]]:
+def group_layouts(layouts: tuple[Layout, ...]) -> list[list[Layout]]:
     """Group layouts that begin alike: the start of a line cannot tell them apart."""
     groups: dict[Signature, list[Layout]] = {}
     for layout in layouts:
@@ -52,54 +52,56 @@ def grouped(layouts: tuple[Layout, ...]) -> list[list[Layout]]:
     return list(groups.values())
 
 
-def signatures(groups: list[list[Layout]]) -> list[Signature]:
+def group_signatures(groups: list[list[Layout]]) -> list[Signature]:
     """Give the one signature of each group."""
     return [group[0].signature for group in groups]
 
 
-def times(cut: Cut, rows: Places, groups: list[list[Layout]]) -> np.typing.NDArray[np.int64]:
+def read_times(
+    cut: Records, rows: Offsets, groups: list[list[Layout]]
+) -> np.typing.NDArray[np.int64]:
     """Read the times of some records, in microseconds of UTC as logged."""
     found = np.full(len(rows), NO_TIME, np.int64)
     kinds = cut.kinds[rows]
     for kind, layouts in enumerate(groups, 1):
         mine = np.flatnonzero(kinds == kind)
         if len(mine):
-            places = cut.starts[rows[mine]] + layouts[0].time_at
+            places = cut.starts[rows[mine]] + layouts[0].time_offset
             found[mine] = layouts[0].time.read(cut.data, places)
     return found
 
 
-def lift(cut: Cut, rows: Places, groups: list[list[Layout]]) -> pa.RecordBatch:
+def extract_records(cut: Records, rows: Offsets, groups: list[list[Layout]]) -> pa.RecordBatch:
     """Lift some records out of a cut, so that many can be read at once: a pattern has a price."""
-    moments = times(cut, rows, groups)
+    moments = read_times(cut, rows, groups)
     return pa.RecordBatch.from_arrays(
         [
             pa.array(cut.kinds[rows]),
             pa.array(cut.lines[rows]),
-            pa.array(cut.places[rows]),
+            pa.array(cut.offsets[rows]),
             pa.array(moments, mask=moments == NO_TIME),
-            texts(cut, rows),
+            first_lines(cut, rows),
             later_lines(cut, rows),
         ],
-        schema=LIFTED,
+        schema=EXTRACTED,
     )
 
 
-def parse(cut: Cut, rows: Places, groups: list[list[Layout]]) -> pa.RecordBatch:
+def parse_records(cut: Records, rows: Offsets, groups: list[list[Layout]]) -> pa.RecordBatch:
     """Lift and read some records of a cut."""
-    return read(lift(cut, rows, groups), groups)
+    return parse_extracted(extract_records(cut, rows, groups), groups)
 
 
-def read(lifted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
+def parse_extracted(lifted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
     """Read lifted records as entries; those that no layout fits entirely are left out."""
     parts = []
     for kind, layouts in enumerate(groups, 1):
         mine = lifted.filter(pc.equal(lifted["kind"], pa.scalar(kind, pa.uint8())))
-        for layout in likely_first(mine["text"], layouts) if len(mine) else ():
+        for layout in sort_by_fit(mine["text"], layouts) if len(mine) else ():
             if not len(mine):
                 break
             if can_split(layout):
-                fits, columns = split(layout, mine["text"])
+                fits, columns = split_lines(layout, mine["text"])
                 parts += _found(mine, layout, fits, columns)
                 mine = mine.filter(pc.invert(fits))
             fields = pc.extract_regex(mine["text"], layout.template.pattern)
@@ -117,9 +119,9 @@ def read(lifted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
     return pa.concat_batches(parts) if len(parts) > 1 else parts[0]
 
 
-def layout_of(cut: Cut, row: int, layouts: list[Layout]) -> str | None:
+def find_layout(cut: Records, row: int, layouts: list[Layout]) -> str | None:
     """Name the layout that reads one record, among those that begin alike."""
-    line = texts(cut, np.array([row], np.int64))
+    line = first_lines(cut, np.array([row], np.int64))
     for layout in layouts:
         if pc.extract_regex(line, layout.template.pattern).null_count == 0:
             return layout.id
@@ -163,7 +165,7 @@ def _found(
         logger,
         columns.get("message", nothing),
         columns.get("client", nothing),
-        pc.binary_slice(mine["text"], 0, TEXT_KEPT),
+        pc.binary_slice(mine["text"], 0, MAX_TEXT_BYTES),
         columns.get("more", mine["more"]),
     ]
     return [pa.RecordBatch.from_arrays(arrays, schema=ENTRIES)]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.ingest.record_starts import LONGEST
+from forensics.ingest.record_starts import MAX_RECORD
 from forensics.lib.log_templates import TYPES
 from forensics.parsing.layouts import Layout
 
@@ -17,7 +17,7 @@ _SHAPE = "{level:word} {message} ({logger:logger}"
 _PLACE = TYPES["place"]
 _SAMPLE = 16
 # No line is kept that far; without an end, Arrow cannot slice lines that are too short.
-_FAR = 2 * LONGEST
+_FAR = 2 * MAX_RECORD
 _NAMES = ("level", "message", "logger")
 
 
@@ -27,13 +27,13 @@ def can_split(layout: Layout) -> bool:
     return bool(found) and not layout.time.zoned and "{" not in before.partition("{time:time}")[2]
 
 
-def split(layout: Layout, lines: pa.Array) -> tuple[pa.Array, dict[str, pa.Array]]:
+def split_lines(layout: Layout, lines: pa.Array) -> tuple[pa.Array, dict[str, pa.Array]]:
     """Split lines; gives which of them have the shape, and the columns of those.
 
     What does not have it may still fit the layout's pattern, which is the last word.
     """
     fixed = layout.template.source.partition(_SHAPE)[0].partition("{time:time}")[2].encode()
-    begin = layout.time_at + len(layout.time.shape)
+    begin = layout.time_offset + len(layout.time.shape)
     head = pc.binary_slice(lines, begin, begin + len(fixed))
     rest = pc.split_pattern(
         pc.binary_slice(lines, begin + len(fixed), _FAR), pattern=" (", max_splits=1, reverse=True
@@ -58,7 +58,7 @@ def split(layout: Layout, lines: pa.Array) -> tuple[pa.Array, dict[str, pa.Array
     return fits, dict(zip(_NAMES, (level, message, names), strict=True))
 
 
-def likely_first(lines: pa.Array, layouts: list[Layout]) -> list[Layout]:
+def sort_by_fit(lines: pa.Array, layouts: list[Layout]) -> list[Layout]:
     """Put first, of layouts that begin alike, what reads most of a few lines.
 
     No line is read by two of them, so the order decides nothing but how long it takes.
@@ -73,7 +73,7 @@ def likely_first(lines: pa.Array, layouts: list[Layout]) -> list[Layout]:
     return sorted(layouts, key=lambda layout: (misses[layout.id], layout.id))
 
 
-def named(lines: pa.Array, layout: Layout) -> pa.Array:
+def extract_loggers(lines: pa.Array, layout: Layout) -> pa.Array:
     """Find the loggers of lines by the fixed texts around them; empty where there is none.
 
     What stands there in a line of another shape is no logger, and no rule listens to it.
@@ -85,7 +85,7 @@ def named(lines: pa.Array, layout: Layout) -> pa.Array:
     if not found:
         return pa.repeat(pa.scalar(b"", pa.binary()), len(lines))
     # The time holds marks too, and its place is known.
-    lines = pc.binary_slice(lines, layout.time_at + len(layout.time.shape), _FAR)
+    lines = pc.binary_slice(lines, layout.time_offset + len(layout.time.shape), _FAR)
     opening = before.rpartition("}")[2] or " "
     closing = after.removeprefix("{:spaces}").partition("{")[0] or " "
     # The message may hold anything, so lines are cut on the other side of it.

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from forensics.errors import Problem, taken_twice
-from forensics.ingest.record_splitter import Cutter
+from forensics.errors import Problem, duplicate_ids
+from forensics.ingest.record_splitter import RecordSplitter
+from forensics.lib.time_units import to_datetime
 from forensics.lib.yaml_with_lines import line_of, line_of_refused
-from forensics.parsing.entries import grouped, parse, signatures
+from forensics.parsing.entries import group_layouts, group_signatures, parse_records
 from forensics.parsing.layouts import Layout
 
 _ENTRY = ("time", "level", "logger", "message", "client")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def check_layouts(layouts: tuple[Layout, ...]) -> Iterator[Problem]:
@@ -25,7 +25,7 @@ def check_layouts(layouts: tuple[Layout, ...]) -> Iterator[Problem]:
     lines = [str(one.get("line", "")) for layout in layouts for one in layout.examples]
     together = _read(layouts, lines)
     alone = {layout.id: _read((layout,), lines) for layout in layouts}
-    yield from taken_twice((layout.id, layout.origin.file) for layout in layouts)
+    yield from duplicate_ids((layout.id, layout.origin.file) for layout in layouts)
     for layout in layouts:
         file = layout.origin.file
         if not layout.refuses:
@@ -59,33 +59,33 @@ def _example(
             yield f"gives {name}: expected {_shown(wanted)}, got {_shown(got)}"
 
 
-def starts(lines: Sequence[str]) -> dict[int, str]:
+def number_lines(lines: Sequence[str]) -> dict[int, str]:
     r"""Say at which line each text begins, since an example may have several lines.
 
-    >>> starts(["one", "two\n  and more", "three"])
+    >>> number_lines(["one", "two\n  and more", "three"])
     {1: 'one', 2: 'two\n  and more', 4: 'three'}
     """
     heights = accumulate((line.count("\n") + 1 for line in lines), initial=1)
     return dict(zip(heights, lines, strict=False))
 
 
-def rows(entries: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+def to_rows(entries: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     """Give entries as plain values, with `time` beside them."""
     for row in entries.to_pylist():
-        row["time"] = None if row["ts"] is None else _EPOCH + timedelta(microseconds=row["ts"])
+        row["time"] = None if row["ts"] is None else to_datetime(row["ts"])
         for name in ("level", "logger", "message", "client"):
             row[name] = None if row[name] is None else row[name].decode("utf-8", "replace")
         yield row
 
 
 def _read(layouts: tuple[Layout, ...], lines: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    groups = grouped(layouts)
+    groups = group_layouts(layouts)
     text = "\n".join(lines).encode("utf-8", "replace")
-    cut = Cutter(signatures(groups)).feed(text, final=True)
+    cut = RecordSplitter(group_signatures(groups)).feed(text, final=True)
     if cut is None:
         return {}
-    places = starts(lines)
-    entries = rows(parse(cut, np.arange(len(cut.starts)), groups))
+    places = number_lines(lines)
+    entries = to_rows(parse_records(cut, np.arange(len(cut.starts)), groups))
     return {places[row["line"]]: row for row in entries if row["line"] in places}
 
 

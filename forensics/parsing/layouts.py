@@ -11,7 +11,7 @@ from typing import Any
 from forensics.errors import Problem, RuleError
 from forensics.ingest.record_starts import PADDING, Signature
 from forensics.lib.log_templates import Template, TemplateError, compile_template
-from forensics.lib.yaml_with_lines import Page, line_of, read, shipped
+from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 from forensics.parsing.timestamps import TimeFormat, TimeFormatError
 
 # What may stand before the time: fixed text and single digits, so that the time has a fixed place.
@@ -33,7 +33,7 @@ class Layout:
     opening: Template | None
     closing: str | None
     time: TimeFormat
-    time_at: int
+    time_offset: int
     signature: Signature
     logger: str | None
     examples: tuple[Mapping[str, Any], ...]
@@ -41,46 +41,46 @@ class Layout:
     origin: Problem
 
     @property
-    def level_at(self) -> int | None:
+    def level_offset(self) -> int | None:
         """Where the level stands, if it has a fixed place after the time."""
         between, found, _ = self.template.source.partition("{time:time}")[2].partition("{level:")
         fixed = found and "{" not in between and not self.time.zoned
-        return self.time_at + len(self.time.shape) + len(between) if fixed else None
+        return self.time_offset + len(self.time.shape) + len(between) if fixed else None
 
     @property
-    def logger_last(self) -> bool:
+    def ends_with_logger(self) -> bool:
         """Whether a first line ends with the logger in parentheses, which a sieve can use."""
         return self.template.source.endswith(("({logger:logger})", "({logger:logger}{:place})"))
 
 
-def load_layouts(paths: Sequence[Path | Page] | None = None) -> tuple[Layout, ...]:
+def load_layouts(paths: Sequence[Path | FileText] | None = None) -> tuple[Layout, ...]:
     """Read the layouts, longest signature first; raises one error with every problem found."""
     layouts, problems = [], []
-    for path in shipped("layouts") if paths is None else paths:
+    for path in rule_files("layouts") if paths is None else paths:
         try:
-            layouts.append(_layout(path, read(path)))
+            layouts.append(_layout(path, load_yaml(path)))
         except RuleError as error:
             problems += error.problems
         except (TemplateError, TimeFormatError) as error:
             problems.append(Problem(str(path), 1, str(error)))
     if problems:
         raise RuleError(problems)
-    return in_order(layouts)
+    return sort_layouts(layouts)
 
 
-def in_order(layouts: Iterable[Layout]) -> tuple[Layout, ...]:
+def sort_layouts(layouts: Iterable[Layout]) -> tuple[Layout, ...]:
     """Put a longer signature first: it says more than a shorter one that would also fit."""
     return tuple(sorted(layouts, key=lambda layout: (-layout.signature.width, layout.id)))
 
 
-def _layout(path: Path | Page, node: Mapping[str, Any]) -> Layout:
+def _layout(path: Path | FileText, node: Mapping[str, Any]) -> Layout:
     unknown = sorted(set(node) - _KEYS)
     missing = sorted({"id", "match", "time", "examples"} - set(node))
     if unknown or missing:
         word = f"unknown key {unknown[0]!r}" if unknown else f"no {missing[0]!r}"
         line = line_of(node, unknown[0]) if unknown else 1
         raise RuleError([Problem(str(path), line, f"layout has {word}")])
-    time = TimeFormat.of(node["time"])
+    time = TimeFormat.parse(node["time"])
     template = compile_template(node["match"], {"time": time.pattern})
     if extra := set(template.fields) - _NAMES:
         says = f"a layout cannot capture {sorted(extra)}; it may capture {sorted(_NAMES)}"
@@ -98,7 +98,7 @@ def _layout(path: Path | Page, node: Mapping[str, Any]) -> Layout:
         opening=opening,
         closing=closing,
         time=time,
-        time_at=len(before),
+        time_offset=len(before),
         signature=Signature.of(shape, digits="\0"),
         logger=node.get("logger"),
         examples=tuple(node["examples"]),

@@ -25,10 +25,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.ingest.record_splitter import Cut
-from forensics.ingest.record_starts import Bytes, Places, words_at
+from forensics.ingest.record_splitter import Records
+from forensics.ingest.record_starts import Bytes, Offsets, read_words
 from forensics.lib.log_templates import TYPES
-from forensics.parsing.fast_path import likely_first, named
+from forensics.parsing.fast_path import extract_loggers, sort_by_fit
 from forensics.parsing.layouts import Layout
 
 # Many names end alike in eight bytes (..Manager), hardly any two in so many.
@@ -51,7 +51,7 @@ _BEFORE = b".("
 Words = npt.NDArray[np.uint64]
 
 
-class Ears:
+class LoggerFilter:
     """The loggers that are listened to, by how a line that they end looks from behind."""
 
     def __init__(self, loggers: Iterable[str]) -> None:
@@ -64,20 +64,20 @@ class Ears:
         self._short: dict[int, npt.NDArray[np.bool_]] = {}
         for name in loggers:
             for before in _BEFORE:
-                self._learn(bytes([before]) + name.encode() + b")")
+                self._add(bytes([before]) + name.encode() + b")")
 
-    def hear(self, data: Bytes, ends: Places) -> npt.NDArray[np.bool_]:
+    def matches(self, data: Bytes, ends: Offsets) -> npt.NDArray[np.bool_]:
         """Say of lines that end so whether somebody listens; three words lie before each end."""
         ends = _names_end(data, ends)
         # A name may be followed by a line number: what closes the line is put behind it again.
-        last = (words_at(data, ends - (_WORD - 1)) & _OPEN) | _CLOSED
+        last = (read_words(data, ends - (_WORD - 1)) & _OPEN) | _CLOSED
         heard = np.zeros(len(ends), np.bool_)
         sizes = self._last[_hashed(last)]
         for length, table in self._short.items():
             heard |= table[_hashed(last >> _bits(_WORD - length))]
         rows = np.flatnonzero(sizes)
         sizes, last = sizes[rows], last[rows]
-        before = words_at(data, ends[rows] - (TAIL - 1))
+        before = read_words(data, ends[rows] - (TAIL - 1))
         known = np.zeros(len(rows), np.bool_)
         for size in range(_WORD + 1):
             mine = np.flatnonzero(sizes & np.uint16(1 << size))
@@ -87,7 +87,7 @@ class Ears:
         heard[rows] |= known
         return heard
 
-    def _learn(self, end: bytes) -> None:
+    def _add(self, end: bytes) -> None:
         last = np.array([int.from_bytes(end[-_WORD:], "little")], np.uint64)
         if len(end) < _WORD:
             table = self._short.setdefault(len(end), np.zeros(len(self._both), np.bool_))
@@ -99,7 +99,7 @@ class Ears:
         self._both[_hashed(_paired(last, before, len(rest)))] = True
 
 
-def _names_end(data: Bytes, ends: Places) -> Places:
+def _names_end(data: Bytes, ends: Offsets) -> Offsets:
     """Say where the loggers' names end: before the parenthesis, or before a line number."""
     ends = ends - 1
     numbered = np.flatnonzero(_DIGIT_LIKE[data[ends - 1]])
@@ -126,7 +126,7 @@ def _hashed(words: Words) -> Words:
 
 
 # What a rule names as its logger when it listens to whoever quotes an error.
-ANY = "*"
+ANY_LOGGER = "*"
 # The Java client's exceptions, kafka-python's, and librdkafka's errors as bindings print them.
 _QUOTED = (
     r"(?:org\.apache\.kafka\.(?:common\.errors|clients\.(?:consumer|producer))\.[A-Z]\w*"
@@ -137,12 +137,12 @@ _FIRST = rf"(?P<quoted>{_QUOTED}[^\n]*)"
 _PROBE = "afka"
 
 
-def quotes(texts: pa.Array, later: pa.Array) -> pa.Array:
+def has_quoted_error(texts: pa.Array, later: pa.Array) -> pa.Array:
     """Say of each record whether its first line or a later one quotes an error."""
     return pc.or_(_quotes(texts), _quotes(later))
 
 
-def quoted(messages: pa.Array, later: pa.Array) -> pa.Array:
+def first_quoted_error(messages: pa.Array, later: pa.Array) -> pa.Array:
     """Give the first error that each record quotes, from its name to the end of the line."""
     first = pc.extract_regex(messages, _FIRST)
     below = pc.extract_regex(later, _FIRST)
@@ -167,36 +167,36 @@ _NOTHING, _ANYTHING = -1, 0
 _SMALL = np.int16
 _Numbers = npt.NDArray[np.int16]
 # Levels that tell of trouble, and which first letters they have.
-LOUD = ("WARN", "WARNING", "ERROR", "FATAL")
-_LOUD = np.isin(np.arange(256), [ord(level[0]) for level in LOUD])
-_LETTERS = pa.array(sorted({level[0].encode() for level in LOUD}), pa.binary())
+WARN_OR_WORSE = ("WARN", "WARNING", "ERROR", "FATAL")
+_IS_LOUD_LETTER = np.isin(np.arange(256), [ord(level[0]) for level in WARN_OR_WORSE])
+_LETTERS = pa.array(sorted({level[0].encode() for level in WARN_OR_WORSE}), pa.binary())
 _CLOSING = ord(")")
 # A line number behind the logger, and how long it may be.
 _PLACE = re.compile((TYPES["place"] + r"\)$").encode())
 _NUMBER_PROBE = 8
 _RETURN = ord("\r")
 # So much is kept of a record's later lines: the settings a broker prints at its start, not a heap.
-_MORE_KEPT = 64 << 10
+_MAX_LATER_BYTES = 64 << 10
 
 
-class Sieve:
+class Prefilter:
     """What passes may hold a fact; what does not pass cannot."""
 
     def __init__(
         self,
         probes_by_logger: Mapping[str, Iterable[str]],
-        loud: Collection[str] = (),
+        warn_or_worse_only: Collection[str] = (),
         *,
-        strangers: bool = False,
+        has_wildcards: bool = False,
     ) -> None:
         """Listen to loggers (their last part); each has the cheap patterns of its rules.
 
-        To those in `loud` only at the levels of LOUD; to `strangers`, which no rule names, only
-        there too, and only where they quote an error of a client.
+        To those in `warn_or_worse_only` only at the levels of WARN_OR_WORSE. With `has_wildcards`,
+        to all others too, at these levels, where they quote an error of a client.
         """
-        self._strangers = strangers
-        self._ears = Ears(set(probes_by_logger) - set(loud))
-        self._loud = Ears(loud)
+        self._has_wildcards = has_wildcards
+        self._ears = LoggerFilter(set(probes_by_logger) - set(warn_or_worse_only))
+        self._loud = LoggerFilter(warn_or_worse_only)
         self._by_logger = frozenset(probes_by_logger)
         self._probes = {name.encode(): set(probes_by_logger[name]) for name in probes_by_logger}
         self._ends = [((name + b")")[-TAIL:], name) for name in self._probes]
@@ -207,20 +207,20 @@ class Sieve:
             self._numbers[frozenset([name])] = len(self._patterns)
             self._patterns.append(_pattern(self._probes[name]))
 
-    def keep(self, cut: Cut, groups: list[list[Layout]]) -> Places:
+    def select_by_logger(self, cut: Records, groups: list[list[Layout]]) -> Offsets:
         """Give the numbers of the records of a cut whose logger some rule listens to."""
         parts = []
         for kind, layouts in enumerate(groups, 1):
             rows = np.flatnonzero(cut.kinds == kind)
-            if all(layout.logger_last for layout in layouts):
+            if all(layout.ends_with_logger for layout in layouts):
                 parts.append(rows[self._heard(cut, rows, layouts)])
-                if self._strangers:
+                if self._has_wildcards:
                     parts.append(self._quoting(cut, rows, layouts))
             elif not all(one.logger and one.logger not in self._by_logger for one in layouts):
                 parts.append(rows)
         return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
-    def narrow(self, lifted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
+    def select_by_probe(self, lifted: pa.RecordBatch, groups: list[list[Layout]]) -> pa.RecordBatch:
         """Keep the records that meet the cheap pattern of some rule of their logger."""
         texts = lifted["text"]
         asked = self._asked(texts, lifted["kind"].to_numpy(), groups)
@@ -235,8 +235,8 @@ class Sieve:
             found = pc.match_substring_regex(some, self._patterns[asked[begin]])
             parts.append(order[begin:end][found.to_numpy(zero_copy_only=False)])
         passed = np.concatenate(parts)
-        if self._strangers:
-            passed = np.append(passed, _strangers(lifted, passed, groups))
+        if self._has_wildcards:
+            passed = np.append(passed, _find_loud_quotes(lifted, passed, groups))
         return lifted.take(pa.array(np.sort(passed)))
 
     def _asked(
@@ -248,7 +248,7 @@ class Sieve:
             rows = np.flatnonzero(kinds == kind)
             if len(rows):
                 some = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
-                last = all(layout.logger_last for layout in layouts)
+                last = all(layout.ends_with_logger for layout in layouts)
                 asked[rows] = self._by_tail(some) if last else self._by_name(some, layouts)
         return asked
 
@@ -267,9 +267,9 @@ class Sieve:
         """
         asked = np.full(len(texts), _ANYTHING, _SMALL)
         left = np.arange(len(texts))
-        for layout in likely_first(texts, layouts):
+        for layout in sort_by_fit(texts, layouts):
             some = texts if len(left) == len(texts) else texts.take(pa.array(left))
-            found = named(some, layout).dictionary_encode()
+            found = extract_loggers(some, layout).dictionary_encode()
             names = found.dictionary.to_pylist()
             numbers = np.array([self._of_name(name) for name in names], _SMALL)
             numbers = numbers[found.indices.to_numpy(zero_copy_only=False)]
@@ -296,46 +296,50 @@ class Sieve:
             self._patterns.append(_pattern(one for name in fits for one in self._probes[name]))
         return self._numbers.get(fits, _NOTHING)
 
-    def _quoting(self, cut: Cut, rows: Places, layouts: list[Layout]) -> Places:
+    def _quoting(self, cut: Records, rows: Offsets, layouts: list[Layout]) -> Offsets:
         """Give the loud records that quote an error of a client, whoever wrote them."""
-        shouting = _shouting(cut, rows, layouts)
+        shouting = _find_loud(cut, rows, layouts)
         if shouting is None:
             # All would have to be looked at.
             return np.zeros(0, np.int64)
         loud = rows[shouting]
-        found = quotes(texts(cut, loud), later_lines(cut, loud))
-        quoting: Places = loud[found.to_numpy(zero_copy_only=False)]
+        found = has_quoted_error(first_lines(cut, loud), later_lines(cut, loud))
+        quoting: Offsets = loud[found.to_numpy(zero_copy_only=False)]
         return quoting
 
-    def _heard(self, cut: Cut, rows: Places, layouts: list[Layout]) -> npt.NDArray[np.bool_]:
+    def _heard(self, cut: Records, rows: Offsets, layouts: list[Layout]) -> npt.NDArray[np.bool_]:
         ends = cut.heads[rows]
         # A signature is as long as three words, so they always lie before the end.
-        heard = self._ears.hear(cut.data, ends)
-        shouting = _shouting(cut, rows, layouts)
+        heard = self._ears.matches(cut.data, ends)
+        shouting = _find_loud(cut, rows, layouts)
         asked = np.arange(len(rows)) if shouting is None else shouting
-        heard[asked] |= self._loud.hear(cut.data, ends[asked])
+        heard[asked] |= self._loud.matches(cut.data, ends[asked])
         # A message of several lines has its logger further down: it is looked at closely.
         heard |= cut.data[ends - 1] != _CLOSING
         return heard
 
 
-def _shouting(cut: Cut, rows: Places, layouts: list[Layout]) -> Places | None:
+def _find_loud(cut: Records, rows: Offsets, layouts: list[Layout]) -> Offsets | None:
     """Give which of some records are loud; nobody knows where the level has no fixed place."""
-    levels = [layout.level_at for layout in layouts if layout.level_at is not None]
+    levels = [layout.level_offset for layout in layouts if layout.level_offset is not None]
     if len(levels) < len(layouts):
         return None
     begins = cut.starts[rows]
-    shouts = np.array([_LOUD[cut.data[begins + at]] for at in levels]).any(axis=0)
+    shouts = np.array([_IS_LOUD_LETTER[cut.data[begins + at]] for at in levels]).any(axis=0)
     return np.flatnonzero(shouts)
 
 
-def _strangers(lifted: pa.RecordBatch, passed: Places, groups: list[list[Layout]]) -> Places:
+def _find_loud_quotes(
+    lifted: pa.RecordBatch, passed: Offsets, groups: list[list[Layout]]
+) -> Offsets:
     """Give those of the records that did not pass that are loud and quote an error of a client."""
     left = np.ones(len(lifted), np.bool_)
     left[passed] = False
     kinds = lifted["kind"].to_numpy()
     for kind in set(kinds[left].tolist()):
-        levels = [layout.level_at for layout in groups[kind - 1] if layout.level_at is not None]
+        levels = [
+            layout.level_offset for layout in groups[kind - 1] if layout.level_offset is not None
+        ]
         if len(levels) == len(groups[kind - 1]):
             mine = np.flatnonzero(left & (kinds == kind))
             some = lifted["text"].take(pa.array(mine))
@@ -346,24 +350,26 @@ def _strangers(lifted: pa.RecordBatch, passed: Places, groups: list[list[Layout]
             left[mine] = loud.any(axis=0)
     rows = np.flatnonzero(left)
     some = lifted.select(["text", "more"]).take(pa.array(rows))
-    found: Places = rows[quotes(some["text"], some["more"]).to_numpy(zero_copy_only=False)]
+    found: Offsets = rows[
+        has_quoted_error(some["text"], some["more"]).to_numpy(zero_copy_only=False)
+    ]
     return found
 
 
-def texts(cut: Cut, rows: Places) -> pa.Array:
+def first_lines(cut: Records, rows: Offsets) -> pa.Array:
     """Give the first lines of records as one Arrow array of bytes."""
     return _between(cut, cut.starts, cut.heads, rows)
 
 
-def later_lines(cut: Cut, rows: Places) -> pa.Array:
+def later_lines(cut: Records, rows: Offsets) -> pa.Array:
     """Give the lines that follow the first lines of records; empty where none does."""
     breaks = np.minimum(cut.heads, len(cut.data) - 1)
     begins = cut.heads + 1 + (cut.data[breaks] == _RETURN)
-    ends = np.minimum(cut.ends, begins + _MORE_KEPT)
+    ends = np.minimum(cut.ends, begins + _MAX_LATER_BYTES)
     return _between(cut, np.minimum(begins, ends), ends, rows)
 
 
-def _between(cut: Cut, begins: Places, ends: Places, rows: Places) -> pa.Array:
+def _between(cut: Records, begins: Offsets, ends: Offsets, rows: Offsets) -> pa.Array:
     # Between two wanted texts lies one that is not wanted: both are named by the same offsets.
     bounds = np.empty(2 * len(begins), np.int32)
     bounds[0::2] = begins

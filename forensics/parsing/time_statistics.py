@@ -15,31 +15,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from forensics.ingest.record_splitter import Cut
-from forensics.ingest.record_starts import Bytes, Places, words_at
-from forensics.parsing.entries import times
+from forensics.ingest.record_splitter import Records
+from forensics.ingest.record_starts import Bytes, Offsets, read_words
+from forensics.parsing.entries import read_times
 from forensics.parsing.layouts import Layout
 from forensics.parsing.timestamps import NO_TIME, TimeFormat
 
 # Shorter silences are not told of, and no more than the longest few of a file.
-SILENCE = 10_000_000
+MIN_SILENCE = 10_000_000
 _KEPT = 32
 # Shorter steps back are none: threads that write at once may come out of order.
-BACK = 2_000_000
+MIN_BACKWARD_JUMP = 2_000_000
 _STEPS_KEPT = 8
 # A thread that hung may still write what it had to say, and others with it; so many records later
 # time goes on where it was. What is still behind then went backwards.
-LATER = 8
+CONFIRM_AFTER = 8
 # Begin and end in microseconds as logged, and the line that ends it, counted from its split.
 Gap = tuple[int, int, int]
 
 # What each of the eight digits of `HH:mm:ss` counts, in seconds; the colons count nothing.
 _SECOND = np.array([3600 * 10, 3600, 0, 60 * 10, 60, 0, 10, 1], np.float64)
-_NEAR = SILENCE // 1_000_000 - 1
+_NEAR = MIN_SILENCE // 1_000_000 - 1
 _DAY = 86_400
 
 
-class Pulse:
+class TimeStatistics:
     """Takes the records of one split, cut by cut."""
 
     def __init__(self, groups: list[list[Layout]]) -> None:
@@ -51,9 +51,9 @@ class Pulse:
         self._level = [_level_at(group) for group in groups]
         self._last: int | None = None
         # where time goes backwards
-        self.back = Back()
+        self.backward = BackwardJumps()
 
-    def take(self, cut: Cut) -> None:
+    def add(self, cut: Records) -> None:
         """Count the records of a cut."""
         count = len(cut.starts)
         if not count:
@@ -70,7 +70,7 @@ class Pulse:
             self._count_levels(cut.data, starts, kind)
         self._find_gaps(cut, places, sure)
 
-    def _count_levels(self, data: Bytes, starts: Places, kind: int) -> None:
+    def _count_levels(self, data: Bytes, starts: Offsets, kind: int) -> None:
         at = self._level[kind - 1]
         if at is None:
             return
@@ -78,11 +78,11 @@ class Pulse:
         for letter in np.flatnonzero(found):
             self.levels[chr(letter)] += int(found[letter])
 
-    def _find_gaps(self, cut: Cut, places: Places, sure: npt.NDArray[np.bool_]) -> None:
+    def _find_gaps(self, cut: Records, places: Offsets, sure: npt.NDArray[np.bool_]) -> None:
         """Compare each record with the one before; only what may be a silence is read entirely."""
-        words = words_at(cut.data, places)
+        words = read_words(cut.data, places)
         # What stands before the time of day is the date.
-        dates = words_at(cut.data, np.maximum(places - 8, 0))
+        dates = read_words(cut.data, np.maximum(places - 8, 0))
         differs = (words[1:] != words[:-1]) | (dates[1:] != dates[:-1])
         pairs = np.flatnonzero(differs | ~sure[1:] | ~sure[:-1]) + 1
         apart = (_seconds(words[pairs]) - _seconds(words[pairs - 1])) % _DAY
@@ -90,8 +90,8 @@ class Pulse:
         maybe |= ~sure[pairs] | ~sure[pairs - 1]
         # Backwards is nearly a whole day forwards: it is read entirely, too.
         pairs = pairs[maybe]
-        begins, ends = (times(cut, rows, self._groups) for rows in (pairs - 1, pairs))
-        edges = times(cut, np.array([0, len(words) - 1], np.int64), self._groups)
+        begins, ends = (read_times(cut, rows, self._groups) for rows in (pairs - 1, pairs))
+        edges = read_times(cut, np.array([0, len(words) - 1], np.int64), self._groups)
         first, last = (int(edge) for edge in edges)
         known = (begins != NO_TIME) & (ends != NO_TIME)
         rows, begins, ends = pairs[known], begins[known], ends[known]
@@ -101,11 +101,11 @@ class Pulse:
                 np.append(many, one)
                 for many, one in ((rows, 0), (begins, self._last), (ends, first))
             )
-        silent, back = ends - begins >= SILENCE, begins - ends >= BACK
+        silent, back = ends - begins >= MIN_SILENCE, begins - ends >= MIN_BACKWARD_JUMP
         found = _Jumps(begins[silent], ends[silent], cut.lines[rows[silent]])
-        self.gaps = longest([*self.gaps, *found.farthest(_KEPT)])
+        self.gaps = longest_gaps([*self.gaps, *found.largest(_KEPT)])
         jumps = _Jumps(begins[back], ends[back], cut.lines[rows[back]])
-        self.back.take(cut, jumps, rows[back], self._groups)
+        self.backward.add(cut, jumps, rows[back], self._groups)
         self._last = last if last != NO_TIME else self._last
 
 
@@ -120,58 +120,60 @@ class _Jumps:
     def __getitem__(self, which: npt.NDArray[Any]) -> _Jumps:
         return _Jumps(self.begins[which], self.ends[which], self.lines[which])
 
-    def farthest(self, most: int) -> list[Gap]:
+    def largest(self, most: int) -> list[Gap]:
         """Give those that jump farthest, whichever way."""
         length = -np.abs(self.ends - self.begins)
         chosen = np.lexsort((self.lines, self.ends, self.begins, length))[:most]
-        return self[chosen].listed()
+        return self[chosen].to_list()
 
-    def listed(self) -> list[Gap]:
+    def to_list(self) -> list[Gap]:
         """Give them as tuples."""
         columns = (self.begins.tolist(), self.ends.tolist(), self.lines.tolist())
         return list(zip(*columns, strict=True))
 
 
-class Back:
+class BackwardJumps:
     """Tells time that goes backwards from a few records that come late."""
 
     def __init__(self) -> None:
-        """Begin with no step; `open` are those of which it is not known, until so many records."""
+        """Begin with no jump; `unconfirmed` ones wait for so many more records."""
         self.count = 0
-        self.steps: list[Gap] = []
-        self.open: list[tuple[Gap, int]] = []
+        self.jumps: list[Gap] = []
+        self.unconfirmed: list[tuple[Gap, int]] = []
 
-    def take(self, cut: Cut, jumps: _Jumps, rows: Places, groups: list[list[Layout]]) -> None:
+    def add(self, cut: Records, jumps: _Jumps, rows: Offsets, groups: list[list[Layout]]) -> None:
         """Take the steps back of a cut, and at which of its records they are."""
         last = len(cut.starts) - 1
-        before, asked = [(step, left - 1) for step, left in self.open], rows + LATER
-        self.open = [(step, row - last) for step, row in before if row > last]
+        before, asked = [(step, left - 1) for step, left in self.unconfirmed], rows + CONFIRM_AFTER
+        self.unconfirmed = [(step, row - last) for step, row in before if row > last]
         late = asked > last
-        waiting = zip(jumps[late].listed(), (asked[late] - last).tolist(), strict=True)
-        self.open += sorted(waiting)
+        waiting = zip(jumps[late].to_list(), (asked[late] - last).tolist(), strict=True)
+        self.unconfirmed += sorted(waiting)
         ready = [(step, row) for step, row in before if row <= last]
         if ready:
             earlier = np.array([step for step, _ in ready], np.int64)
-            self._settle(cut, _Jumps(*earlier.T), np.array([row for _, row in ready]), groups)
-        self._settle(cut, jumps[~late], asked[~late], groups)
+            self._confirm(cut, _Jumps(*earlier.T), np.array([row for _, row in ready]), groups)
+        self._confirm(cut, jumps[~late], asked[~late], groups)
 
-    def _settle(self, cut: Cut, jumps: _Jumps, rows: Places, groups: list[list[Layout]]) -> None:
+    def _confirm(
+        self, cut: Records, jumps: _Jumps, rows: Offsets, groups: list[list[Layout]]
+    ) -> None:
         """Count the steps after which time is still behind, by the records that tell."""
         if not len(rows):
             return
-        later = times(cut, rows, groups)
+        later = read_times(cut, rows, groups)
         real = jumps[(later != NO_TIME) & (later < jumps.begins)]
         self.count += len(real.begins)
-        self.steps = farthest([*self.steps, *real.farthest(_STEPS_KEPT)])
+        self.jumps = largest_jumps([*self.jumps, *real.largest(_STEPS_KEPT)])
 
 
-def longest(gaps: Iterable[Gap]) -> list[Gap]:
+def longest_gaps(gaps: Iterable[Gap]) -> list[Gap]:
     """Keep the longest of some silences, in the order of time."""
     kept = heapq.nsmallest(_KEPT, gaps, key=lambda gap: (gap[0] - gap[1], gap))
     return sorted(kept)
 
 
-def farthest(steps: Iterable[Gap]) -> list[Gap]:
+def largest_jumps(steps: Iterable[Gap]) -> list[Gap]:
     """Keep the farthest of some steps back, in the order of lines."""
     kept = heapq.nsmallest(_STEPS_KEPT, steps, key=lambda step: (step[1] - step[0], step))
     return sorted(kept, key=lambda step: step[2])
@@ -191,10 +193,10 @@ def _clock_at(layout: Layout) -> int | None:
     hour = places.get("H")
     if hour is None or time.shape[hour : hour + 8] != "dd:dd:dd" or time.zoned:
         return None
-    return layout.time_at + hour
+    return layout.time_offset + hour
 
 
 def _level_at(group: list[Layout]) -> int | None:
     """Find where the first letter of the level stands, if it is the same fixed place for all."""
-    found = {layout.level_at for layout in group}
+    found = {layout.level_offset for layout in group}
     return found.pop() if len(found) == 1 else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from forensics.ingest.record_starts import Bytes, Places
+from forensics.ingest.record_starts import Bytes, Offsets
 
 NO_TIME = np.iinfo(np.int64).min
 ZONE = r"(?:Z|[+-][0-9]{2}:?[0-9]{2})"
@@ -26,7 +26,7 @@ class TimeFormatError(ValueError):
 class TimeFormat:
     """A format such as `yyyy-MM-dd HH:mm:ss,SSS`: every digit has its place.
 
-    >>> TimeFormat.of("HH:mm").shape
+    >>> TimeFormat.parse("HH:mm").shape
     'dd:dd'
     """
 
@@ -35,7 +35,7 @@ class TimeFormat:
     zoned: bool
 
     @classmethod
-    def of(cls, text: str) -> TimeFormat:
+    def parse(cls, text: str) -> TimeFormat:
         """Read a format of Java's letters; `epoch` stands for ten digits of seconds."""
         shape, parts, at, zoned = "", [], 0, False
         while at < len(text):
@@ -60,7 +60,7 @@ class TimeFormat:
         fixed = "".join("[0-9]" if char == "d" else re.escape(char) for char in self.shape)
         return fixed + (ZONE if self.zoned else "")
 
-    def read(self, data: Bytes, places: Places) -> npt.NDArray[np.int64]:
+    def read(self, data: Bytes, places: Offsets) -> npt.NDArray[np.int64]:
         """Read the times that start at `places`, in microseconds of UTC; `NO_TIME` for nonsense."""
         value = {letter: self._digits(data, places + at, width) for letter, at, width in self.parts}
         micros = self._micros(value, len(places))
@@ -79,7 +79,7 @@ class TimeFormat:
         return np.where(sane, times, NO_TIME)
 
     @staticmethod
-    def _digits(data: Bytes, places: Places, width: int) -> npt.NDArray[np.int64]:
+    def _digits(data: Bytes, places: Offsets, width: int) -> npt.NDArray[np.int64]:
         total = np.zeros(len(places), np.int64)
         for at in range(width):
             total = total * 10 + (data[places + at] & 0x0F)
@@ -103,10 +103,10 @@ def _days(
     return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
 
 
-def _zone(data: Bytes, places: Places) -> npt.NDArray[np.int64]:
+def _zone(data: Bytes, places: Offsets) -> npt.NDArray[np.int64]:
     """Read `Z`, `+hhmm` or `+hh:mm` as minutes east of Greenwich."""
 
-    def digit(at: Places) -> npt.NDArray[np.int64]:
+    def digit(at: Offsets) -> npt.NDArray[np.int64]:
         return data[at].astype(np.int64) - _ZERO
 
     after = places + 3 + (data[places + 3] == _COLON)

@@ -19,7 +19,7 @@ from typing import Any
 
 from forensics.errors import Problem, RuleError
 from forensics.events.packs import Pack
-from forensics.lib.yaml_with_lines import Page, line_of, read, shipped
+from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 
 
 @dataclass(frozen=True)
@@ -216,8 +216,8 @@ def load_expectations(packs: Sequence[Pack] = ()) -> list[Expectation]:
     """Read all expectations by id, or say in one error all that is wrong with them."""
     found: dict[str, Expectation] = {}
     problems: list[Problem] = []
-    own = [Page(str(path), path.read_bytes()) for path in shipped("quality")]
-    for pages in (own, *(pack.folder("quality") for pack in packs)):
+    own = [FileText(str(path), path.read_bytes()) for path in rule_files("quality")]
+    for pages in (own, *(pack.pages_in("quality") for pack in packs)):
         mine: dict[str, Expectation] = {}
         for page in pages:
             try:
@@ -243,8 +243,8 @@ def suggest(name: object, known: Iterable[object]) -> str:
     return f"; known: {', '.join(names)}" if len(names) <= 12 else ""
 
 
-def _expectations(page: Page, problems: list[Problem]) -> Iterator[Expectation]:
-    document = read(page)
+def _expectations(page: FileText, problems: list[Problem]) -> Iterator[Expectation]:
+    document = load_yaml(page)
     for key in sorted(set(document) - _HEAD, key=str):
         says = f"unknown key {key!r}{suggest(key, _HEAD)}"
         problems.append(Problem(str(page), line_of(document, key), says))
@@ -260,7 +260,7 @@ def _expectations(page: Page, problems: list[Problem]) -> Iterator[Expectation]:
             yield _expectation(one, page)
 
 
-def _expectation(one: Mapping[str, Any], page: Page) -> Expectation:
+def _expectation(one: Mapping[str, Any], page: FileText) -> Expectation:
     return Expectation(
         id=one["id"],
         table=one["table"],

@@ -27,7 +27,6 @@ from forensics.quality.expectations import TABLES, Expectation
 from forensics.quality.gx_runner import CheckResult, GxRunner
 from forensics.quality.metrics import GateInput
 from forensics.run_output.findings import CONFIDENCES, Finding
-from forensics.schemas import give_back
 
 CHECKS_SCHEMA = pa.schema(
     [

@@ -128,7 +128,7 @@ def _faults(one: Expectation) -> Iterator[tuple[str, str]]:
 def _line(one: Expectation, key: str) -> int:
     """Find on which line of its file a key of an expectation stands."""
     try:
-        document = read(Page(one.origin, Path(one.origin).read_bytes()))
+        document = load_yaml(FileText(one.origin, Path(one.origin).read_bytes()))
     except (OSError, RuleError):
         return one.line
     for other in document.get("expectations") or ():

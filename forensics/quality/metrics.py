@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,41 +22,29 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
-from forensics.lib.time_units import DAY
+from forensics.lib.time_units import DAY, to_datetime
 from forensics.quality.expectations import TABLES
 from forensics.run_output.findings import Finding
-from forensics.schemas import FILES, scanned
+from forensics.run_output.reader import Tables
+from forensics.schemas import FILES
 
 
 @dataclass(frozen=True)
 class GateInput:
     """One run, as far as it can be judged."""
 
-    tables: Path
+    tables: Tables
     files: Sequence[FileAccount]
     clocks: Clocks = field(default_factory=lambda: Clocks({}, {}, ()))
     findings: Sequence[Finding] = ()
 
-    def read(self, table: str, columns: Sequence[str]) -> pa.Table:
-        """Read some columns of a small table; one that was not saved has no rows."""
-        return self.data(table).to_table(list(columns))
-
-    def data(self, table: str) -> ds.Dataset:
-        """Open a saved table."""
-        return ds.dataset(self.tables / table, format="parquet")
-
-    def has(self, table: str) -> bool:
-        """Whether a table was saved."""
-        return (self.tables / table).is_dir()
-
     @cached_property
     def rows(self) -> pa.Table:
         """The rows of the table of files, in the order of `files`."""
-        return pa.Table.from_pylist([one.row() for one in self.files], schema=FILES)
+        return pa.Table.from_pylist([one.to_row() for one in self.files], schema=FILES)
 
     @cached_property
     def accounts(self) -> Mapping[str, FileAccount]:
@@ -70,7 +56,7 @@ class GateInput:
         """The ids that a replica list, an ISR, a registration or a node's own logs name."""
         found: set[int | None] = set()
         for table, columns in (("lanes", ("broker",)), ("isr", ("isr", "replicas"))):
-            for batch in scanned(self.data(table), columns) if self.has(table) else ():
+            for batch in self.tables.scan(table, columns):
                 for column in batch.columns:
                     flat = column.flatten() if pa.types.is_list(column.type) else column
                     found.update(flat.unique().to_pylist())
@@ -190,7 +176,7 @@ def _moments(one: FileAccount) -> Iterator[int]:
 
 def _year(one: FileAccount) -> int | None:
     first = min(_moments(one), default=None)
-    return None if first is None else _moment(first).year
+    return None if first is None else to_datetime(first).year
 
 
 def _moment(micros: int) -> datetime:
@@ -297,7 +283,7 @@ def _parts(run: GateInput, table: str) -> Iterator[pa.Table]:
     epoch = "leader_epoch" if table == "leadership" else "partition_epoch"
     columns = [*_COMMON, epoch]
     held = pa.table({})
-    for batch in scanned(data, columns):
+    for batch in run.tables.scan(table, columns):
         slim = _slim(pa.Table.from_batches([batch]), epoch)
         held = pa.concat_tables([held, slim]) if len(held) else slim
         if len(held) >= _PART:

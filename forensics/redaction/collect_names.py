@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from forensics.redaction.name_patterns import find_names, is_internal, is_node
 from forensics.run_output.reader import RunOutput
-from forensics.schemas import scanned
 
 _CLIENTS = ("client", "group")
 _SETTINGS = ("client.id", "group.id", "transactional.id", "group.instance.id", "application.id")
@@ -49,8 +48,7 @@ def collect_names(run: RunOutput, tables: Iterable[str]) -> RunNames:
     """Gather the names of a run."""
     found = RunNames()
     for table in tables:
-        data = run.dataset(table)
-        for batch in scanned(data) if data else ():
+        for batch in run.tables.scan(table):
             _columns(found, batch)
             _texts(found, batch)
     _collect_from_document(found, run.document)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.lib.secrets import mask
+from forensics.lib.secrets import mask_column
 from forensics.redaction.collect_names import is_address
 from forensics.redaction.name_patterns import is_common, is_node, words_in
 from forensics.redaction.pseudonyms import Pseudonyms
@@ -105,7 +105,7 @@ class ColumnPolicy:
         return array
 
     def _strings(self, name: str, array: pa.Array) -> pa.Array:
-        coded = mask(array).dictionary_encode()
+        coded = mask_column(array).dictionary_encode()
         texts = [None if one is None else self._value(name, one)
                  for one in coded.dictionary.to_pylist()]  # fmt: skip
         return pa.array(texts, pa.string()).take(coded.indices)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.events.packs import catalogue
+from forensics.events.packs import load_rule_set
 
 _WORD = re.compile(r"[A-Za-z]+")
 _TOKEN = re.compile(r"[\w.-]*\w")
@@ -48,7 +48,7 @@ _INTERNAL = frozenset({
 @functools.cache
 def _known() -> frozenset[str]:
     found = set(_USUAL)
-    for rule in catalogue().rules:
+    for rule in load_rule_set().rules:
         texts = [*rule.loggers]
         for wording in rule.wordings:
             texts += wording.template.literals

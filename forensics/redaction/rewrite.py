@@ -23,7 +23,6 @@ from forensics.report import page
 from forensics.report.page import open_output
 from forensics.run_output import findings
 from forensics.run_output.reader import RunOutput
-from forensics.schemas import scanned
 
 # What a run is made of; all else in its folder is not looked at.
 _FINDINGS, _TABLES = "findings.json", "tables"
@@ -36,7 +35,7 @@ def redact_run(source: Path, out: Path, classes: Collection[str], secret: Path) 
     if out.resolve() == source.resolve() or source.resolve() in out.resolve().parents:
         message = f"{out} is, or is inside, the run that is to be redacted; name another folder."
         raise ForensicsError(message)
-    tables = sorted(path.name for path in (source / _TABLES).iterdir() if path.is_dir())
+    tables = run.tables.names()
     pseudonyms = Pseudonyms.open(secret)
     treatment = _treatment(run, tables, classes, pseudonyms)
     with _half_made(out) as half:
@@ -99,14 +98,14 @@ def _document(
 
 
 def _table(run: RunOutput, name: str, target: Path, treatment: ColumnPolicy) -> None:
-    data = run.dataset(name)
+    data = run.tables.dataset(name)
     target.mkdir(parents=True)
     if data is None:
         return
     with pq.ParquetWriter(
         target / "part-0.parquet", data.schema.remove_metadata(), compression="zstd"
     ) as writer:
-        for batch in scanned(data):
+        for batch in run.tables.scan(name):
             plain = batch.replace_schema_metadata(None)
             writer.write_batch(treatment.redact_batch(plain))
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import clock, count, listed, share
-from forensics.lib.time_zone import current
-from forensics.lib.yaml_with_lines import read, root
+from forensics.lib.formatting import count, join_names, percent, time_text
+from forensics.lib.time_zone import current_zone
+from forensics.lib.yaml_with_lines import load_yaml, rules_folder
 from forensics.run_output.reader import Row, RunOutput, short_time
 
 # Below this share of understood lines, silence proves nothing.
@@ -45,11 +45,11 @@ def describe_missing_logs(run: RunOutput) -> str:
     hurt = sum(1 for row in run.files if row["damaged"])
     unread = _unread(run)
     parts = [f"{count(hurt, 'file')} damaged" if hurt else ""]
-    parts += [f"logs of {listed(nodes, 3)} {words}" for words, nodes in _holes(run).items()]
+    parts += [f"logs of {join_names(nodes, 3)} {words}" for words, nodes in _holes(run).items()]
     if unread > 1 - MIN_PARSED_SHARE:
         whole = sum(row["lines"] for row in run.files)
         lines = sum(row["unparsed_lines"] for row in run.files)
-        parts.append(f"{share(lines, whole)} of the lines in no known layout")
+        parts.append(f"{percent(lines, whole)} of the lines in no known layout")
     if not run.count_rows("leadership", ds.field("how") == "observed"):
         parts.append("no line says who led any partition")
     return ", ".join(part for part in parts if part)
@@ -111,30 +111,30 @@ def _of_holes(run: RunOutput) -> Iterator[CollectionAdvice]:
     if "missing" in mine:
         names = _nodes(mine["missing"])
         yield CollectionAdvice(
-            f"The logs of {listed(names, MAX_NAMED)}: "
+            f"The logs of {join_names(names, MAX_NAMED)}: "
             "others name them, but nothing of theirs is here.",
             "\n".join(_pack(name, run) for name in names[:MAX_NAMED]),
         )
     if "rotated" in mine:
         names = _nodes(mine["rotated"])
         yield CollectionAdvice(
-            f"The older logs of {listed(names, MAX_NAMED)}, which were rotated away: copy them "
+            f"The older logs of {join_names(names, MAX_NAMED)}, which were rotated away: copy them "
             "before they are deleted, and let log4j keep more (MaxBackupIndex, or max in log4j2).",
             "\n".join(_pack(name, run) for name in names[:MAX_NAMED]),
         )
     if "hidden" in mine:
         names = _nodes(mine["hidden"])
         yield CollectionAdvice(
-            f"INFO lines of {listed(names, MAX_NAMED)}: what changes leaders and ISRs is told at "
-            "INFO. This lowers the level until the next restart:",
+            f"INFO lines of {join_names(names, MAX_NAMED)}: what changes leaders and ISRs is told "
+            "at INFO. This lowers the level until the next restart:",
             "kafka-configs.sh --bootstrap-server BROKER:9092 --alter --entity-type broker-loggers "
             "--entity-name BROKER_ID --add-config kafka=INFO,state.change.logger=INFO",
         )
     if "silent" in mine:
         names = _nodes(mine["silent"])
         yield CollectionAdvice(
-            f"What the host of {listed(names, MAX_NAMED)} says of the silence: was the process, "
-            "the disk or the host stopped?",
+            f"What the host of {join_names(names, MAX_NAMED)} says of the silence: was the "
+            "process, the disk or the host stopped?",
             f"journalctl --utc {_between(mine['silent'])}",
         )
 
@@ -175,7 +175,7 @@ def _nodes(rows: list[Row]) -> list[str]:
 
 def _pack(name: str, run: RunOutput) -> str:
     host = shlex.quote(name)
-    since = f"--newer-mtime={shlex.quote(clock(run.window[0]))} " if run.window else ""
+    since = f"--newer-mtime={shlex.quote(time_text(run.window[0]))} " if run.window else ""
     return f"ssh {host} 'tar czf - {since.replace(chr(39), chr(34))}\"$KAFKA_LOGS\"' > {host}.tgz"
 
 
@@ -183,18 +183,18 @@ def _between(rows: list[Row]) -> str:
     starts = [row["started_at"] for row in rows if row["started_at"] is not None]
     ends = [row["ended_at"] for row in rows if row["ended_at"] is not None]
     words = []
-    by = current().offset
+    by = current_zone().offset
     # journalctl is asked in UTC, whatever the zone of the page.
     if starts:
-        words.append(f'--since "{clock(min(starts) - by)}"')
+        words.append(f'--since "{time_text(min(starts) - by)}"')
     if ends:
-        words.append(f'--until "{clock(max(ends) - by)}"')
+        words.append(f'--until "{time_text(max(ends) - by)}"')
     return " ".join(words)
 
 
 def _iso(run: RunOutput) -> str:
-    by = current().offset
-    return clock(run.window[0] - by).replace(" ", "T") + "Z" if run.window else "TIME"
+    by = current_zone().offset
+    return time_text(run.window[0] - by).replace(" ", "T") + "Z" if run.window else "TIME"
 
 
 def describe_hole(run: RunOutput, row: Row) -> str:
@@ -220,5 +220,5 @@ def find_alert(detector: str) -> str:
 @cache
 def load_alerts() -> Mapping[str, Any]:
     """Give what is known of each detector."""
-    found: Mapping[str, Any] = read(root() / "alerts.yaml")["alerts"]
+    found: Mapping[str, Any] = load_yaml(rules_folder() / "alerts.yaml")["alerts"]
     return found

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from forensics.lib.formatting import count, listed, named
+from forensics.lib.formatting import count, detector_label, join_names
 from forensics.report.html import Markup, command_block, join, render_prose, tag
 from forensics.run_output.reader import Finding
 
@@ -40,7 +40,7 @@ def short_title(finding: Finding) -> str:
     """Say what a finding found, in two words."""
     if finding.detector == "broker-restart":
         return RESTART_TITLES.get(str(finding.measures.get("kind")), "Restart")
-    return named(finding.detector)
+    return detector_label(finding.detector)
 
 
 def describe_scope(finding: Finding) -> str:
@@ -48,7 +48,7 @@ def describe_scope(finding: Finding) -> str:
     found = {
         "partitions": _partitions(finding.partitions),
         "brokers": _brokers(finding),
-        "clients": listed(list(finding.clients)),
+        "clients": join_names(list(finding.clients)),
     }
     order = ["partitions", "brokers", "clients"]
     if finding.detector in NODE_DETECTORS:
@@ -62,7 +62,7 @@ def _partitions(names: tuple[str, ...]) -> str:
     if len(names) <= MAX_PARTITIONS_NAMED:
         return ", ".join(names)
     topics = sorted({name.rpartition("-")[0] for name in names})
-    return f"{count(len(names), 'partition')} of {listed(topics)}"
+    return f"{count(len(names), 'partition')} of {join_names(topics)}"
 
 
 def _brokers(finding: Finding) -> str:
@@ -70,7 +70,7 @@ def _brokers(finding: Finding) -> str:
     if not finding.brokers:
         return str(node) if isinstance(node, str) else ""
     word = "broker" if len(finding.brokers) == 1 else "brokers"
-    return f"{word} {listed([str(broker) for broker in finding.brokers], 6)}"
+    return f"{word} {join_names([str(broker) for broker in finding.brokers], 6)}"
 
 
 def describe_status(finding: Finding) -> str:

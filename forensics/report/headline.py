@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forensics.lib.formatting import clock, count, share, span
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, percent, span_text, time_text
+from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import describe_missing_logs, loss_would_be_visible
 from forensics.report.finding_text import describe_scope, short_title
 from forensics.run_output.findings import PartitionLoss
@@ -84,8 +84,8 @@ def is_open(run: RunOutput, finding: Finding) -> bool:
 def finding_period(run: RunOutput, finding: Finding) -> str:
     """Say from when to when a finding reaches; logs that end before it does say no more."""
     if not is_open(run, finding) or not run.window:
-        return span(finding.start_ms, finding.end_ms)
-    return f"{span(finding.start_ms, run.window[1])}, to the end of the logs"
+        return span_text(finding.start_ms, finding.end_ms)
+    return f"{span_text(finding.start_ms, run.window[1])}, to the end of the logs"
 
 
 def unanswered_detectors(run: RunOutput) -> list[dict[str, Any]]:
@@ -167,10 +167,12 @@ def _understood(run: RunOutput) -> str:
     total = sum(row["lines"] for row in run.files)
     if not total:
         return "an unknown share"
-    return share(total - sum(row["unparsed_lines"] for row in run.files), total)
+    return percent(total - sum(row["unparsed_lines"] for row in run.files), total)
 
 
 def _window(run: RunOutput) -> str:
     if not run.window:
         return ""
-    return f" between {clock(run.window[0])} and {clock(run.window[1])} {current().label}"
+    return (
+        f" between {time_text(run.window[0])} and {time_text(run.window[1])} {current_zone().label}"
+    )

@@ -58,7 +58,7 @@ def _attribute(key: str, value: Value) -> str:
         return ""
     if value is True:
         return f" {name}"
-    return f' {name}="{text_safety.attribute(str(value))}"'
+    return f' {name}="{text_safety.escape_attr(str(value))}"'
 
 
 def join(children: Iterable[Child], between: Child = None) -> Markup:

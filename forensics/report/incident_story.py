@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import count, lasting, listed, millis
+from forensics.lib.formatting import count, duration, join_names, parse_millis
 from forensics.report.evidence_html import parse_proofs
 from forensics.report.finding_text import describe_scope, drop_standing
 from forensics.report.headline import is_open
@@ -49,7 +49,7 @@ class ClockOrder:
         most = sum(one for one in blur if one is not None)
         if abs(other - one) > most:
             return ""
-        return f"order uncertain: the clocks of {first} and {second} agree to {lasting(most)}"
+        return f"order uncertain: the clocks of {first} and {second} agree to {duration(most)}"
 
     def _node(self, told: Sequence[Evidence]) -> str | None:
         found = {self._nodes.get(proof.file) for proof in told}
@@ -200,7 +200,7 @@ def _move(rows: Sequence[Row]) -> BackgroundEvent:
     says = f"{many} {gets} another leader{after} ({kind.replace('_', ' ')})"
     group = "recovery" if kind in RECOVERY_ELECTIONS else "propagation"
     told = parse_proofs(rows[0]["evidence"])[:1]
-    return BackgroundEvent(rows[0]["started_at"], group, says, listed(names), told)
+    return BackgroundEvent(rows[0]["started_at"], group, says, join_names(names), told)
 
 
 # In the order of reading; what nothing ties to the rest comes last.
@@ -253,7 +253,7 @@ def build_story(run: RunOutput) -> tuple[list[StoryRow], int]:
 def _chained(run: RunOutput, known: Mapping[str, Finding]) -> Iterator[StoryRow]:
     for chain in run.document.get("chains") or ():
         for link in chain.get("links") or ():
-            at = millis(link.get("at"))
+            at = parse_millis(link.get("at"))
             if at is not None:
                 yield _linked(link, at, known)
 

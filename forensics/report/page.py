@@ -19,9 +19,9 @@ from pathlib import Path
 
 from forensics.errors import ForensicsError
 from forensics.lib import time_zone
-from forensics.lib.formatting import clock
+from forensics.lib.formatting import time_text
 from forensics.lib.secret_patterns import MASK, PLACES
-from forensics.lib.time_zone import current
+from forensics.lib.time_zone import current_zone
 from forensics.report import plotly_sheet, sections, theme
 from forensics.report.html import Child, Markup, join, tag, trust_html
 from forensics.report.size_budget import gzip_base64
@@ -89,7 +89,7 @@ def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -
         tag(
             "main",
             join(_part(section, inside) for section, inside in parts),
-            data_zone=current().offset or None,
+            data_zone=current_zone().offset or None,
         ),
         tag("footer", _footer(run)),
         _running(run),
@@ -99,7 +99,7 @@ def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -
 
 def _notes(run: RunOutput) -> Markup | None:
     """Say before all else that a page shows less than there is, or time in a peculiar way."""
-    zone = current()
+    zone = current_zone()
     notes = [run.notice] if isinstance(run, WindowedRun) else []
     notes += [zone.note] if zone.label.startswith("UTC") and zone.note else []
     notes += _redacted(run)
@@ -189,7 +189,7 @@ def _part(section: Section, inside: Markup) -> Markup:
 
 def _footer(run: RunOutput) -> Markup:
     schema = run.document.get("schema", "not known")
-    zone = current()
+    zone = current_zone()
     own = "" if zone.is_utc else f" {zone.note} Log lines are quoted as they stand."
     says = f"All times are {zone.label}.{own} Drawn from findings.json, schema {schema}."
     return tag("p", f"{says} Secrets are masked as {MASK}: {PLACES}.")
@@ -275,8 +275,8 @@ def redraw_report(  # noqa: PLR0913 - each is an option of its own
     if target and not target.parent.is_dir():
         message = f"--html {target}: there is no folder {target.parent}; make it first."
         raise ForensicsError(message)
-    chosen = time_zone.zone(zone, run.window)
-    with time_zone.shown_in(chosen):
+    chosen = time_zone.find_zone(zone, run.window)
+    with time_zone.use_zone(chosen):
         if since is not None or till is not None:
             run = narrow_run(run, parse_window(run, since, till))
         page = target or out / _name(run, "" if chosen.is_utc else zone)
@@ -285,7 +285,7 @@ def redraw_report(  # noqa: PLR0913 - each is an option of its own
 
 def _name(run: RunOutput, zone: str) -> str:
     """Name a page after what it shows, so that it takes no other one's place."""
-    parts = [clock(moment) for moment in run.span] if isinstance(run, WindowedRun) else []
+    parts = [time_text(moment) for moment in run.span] if isinstance(run, WindowedRun) else []
     parts += [zone] if zone else []
     if not parts:
         return PAGE_NAME

@@ -12,9 +12,9 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from forensics.lib.formatting import clock, lasting
-from forensics.lib.text_safety import plotly as shown
-from forensics.lib.time_zone import current, shifted
+from forensics.lib.formatting import duration, time_text
+from forensics.lib.text_safety import escape_plotly as shown
+from forensics.lib.time_zone import current_zone, shift_figure
 from forensics.report import theme
 from forensics.report.html import anchor
 from forensics.report.lane_intervals import LaneInterval, assign_rows
@@ -128,7 +128,7 @@ def leader_label(reign: LeaderInterval) -> str:
 def leader_hover(row: PartitionGroup, reign: LeaderInterval, name: str) -> str:
     """Say what hovering over a leader's bar shows."""
     kind = f"{shown(reign.election)}{', inferred' if reign.inferred else ''}"
-    when = f"{clock(reign.start, exact=True)} for {lasting(reign.end - reign.start)}"
+    when = f"{time_text(reign.start, exact=True)} for {duration(reign.end - reign.start)}"
     return (
         f"{shown(row.label)}: {name}, epoch {epoch_label(reign) or 'not known'} ({kind})<br>{when}"
     )
@@ -210,7 +210,7 @@ class Sheet:
                        "yanchor": "bottom", "font": {"size": 11}},
         } | more  # fmt: skip
         drawing = {"data": self.traces, "layout": layout, "config": CONFIG}
-        return shifted(drawing) if layout["xaxis"]["type"] == "date" else drawing
+        return shift_figure(drawing) if layout["xaxis"]["type"] == "date" else drawing
 
     def _name_groups_once(self) -> None:
         """Let one trace of a group speak for it in the legend."""
@@ -224,7 +224,7 @@ class Sheet:
 
     def time_axis(self) -> Figure:
         """Give the axis that all rows share."""
-        title = f"time, {current().label} ({clock(self.view[0])[:10]})"
+        title = f"time, {current_zone().label} ({time_text(self.view[0])[:10]})"
         return {
             "type": "date", "range": list(self.view), "automargin": True, "zeroline": False,
             "anchor": _name("y", max(self.high, 1)), "showspikes": True, "spikemode": "across",
@@ -350,8 +350,8 @@ def _lane_trace(lanes: Sequence[LaneInterval], view: tuple[int, int]) -> Figure:
     fills = [plain or (theme.HATCH if n is None else theme.broker_colour(n)) for n in numbers]
     bars = [
         (lane.start, lane.end, shown(lane.name), shown(lane_label(lane)),
-         (f"{shown(lane.name)}: {shown(lane_label(lane))}, {clock(lane.start)} "
-          f"for {lasting(lane.end - lane.start)}"))
+         (f"{shown(lane.name)}: {shown(lane_label(lane))}, {time_text(lane.start)} "
+          f"for {duration(lane.end - lane.start)}"))
         for lane in lanes
     ]  # fmt: skip
     return bar_trace(bars, view, fills, shape, name=shown(state), showlegend=False)

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from forensics.errors import ForensicsError
-from forensics.lib.formatting import clock, count, millis, span
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, parse_millis, span_text, time_text
+from forensics.lib.time_units import MILLISECOND, to_arrow_timestamp, to_iso
+from forensics.lib.time_zone import current_zone
 from forensics.report.histories.selection import TIME_OF_DAY, parse_time
 from forensics.run_output.reader import INCIDENT_SEVERITIES, RunOutput, corrected_times
 
@@ -37,11 +38,11 @@ class WindowedRun(RunOutput):
     def notice(self) -> str:
         """Say what this is a part of."""
         found = f"{len(self.findings):,} of {count(len(self.whole.findings), 'finding')}"
-        reach = span(*self.whole.window) if self.whole.window else "at times not known"
+        reach = span_text(*self.whole.window) if self.whole.window else "at times not known"
         return (
-            f"Narrowed to {span(*self.span)}: {found} reach into it, and states that began earlier "
-            f"or ended later keep their times. The logs reach over {reach}; counts of files and "
-            "lines are of the whole logs."
+            f"Narrowed to {span_text(*self.span)}: {found} reach into it, and states that began "
+            f"earlier or ended later keep their times. The logs reach over {reach}; counts of "
+            "files and lines are of the whole logs."
         )
 
     def table(
@@ -79,13 +80,15 @@ class WindowedRun(RunOutput):
             around = max(
                 (one.max_offset(start, end) for one in self.clock_corrections.values()), default=0
             )
-            return (ds.field("ts") >= _at(start - around)) & (ds.field("ts") <= _at(end + around))
+            return (ds.field("ts") >= to_arrow_timestamp((start - around) * MILLISECOND)) & (
+                ds.field("ts") <= to_arrow_timestamp((end + around) * MILLISECOND)
+            )
         if "started_at" not in have:
             return None
         begun = ds.field("started_at")
-        reaches = begun.is_null() | (begun <= _at(end))
+        reaches = begun.is_null() | (begun <= to_arrow_timestamp(end * MILLISECOND))
         over = ds.field("ended_at") if "ended_at" in have else begun
-        return reaches & (over.is_null() | (over >= _at(start)))
+        return reaches & (over.is_null() | (over >= to_arrow_timestamp(start * MILLISECOND)))
 
     def _exact(self, name: str, read: pa.Table) -> pa.Table:
         if name != "events" or not self.clock_corrections or not read.num_rows:
@@ -107,7 +110,7 @@ def parse_window(run: RunOutput, since: str | None, till: str | None) -> Span:
         raise ForensicsError("--from is not before --to; exchange them, or choose another.")
     if start >= end:
         raise ForensicsError(
-            f"The logs reach over {span(first, last)}; choose --from and --to within that."
+            f"The logs reach over {span_text(first, last)}; choose --from and --to within that."
         )
     return start, end
 
@@ -115,18 +118,18 @@ def parse_window(run: RunOutput, since: str | None, till: str | None) -> Span:
 def _read(option: str, text: str | None, window: Span) -> int | None:
     if text is None:
         return None
-    by = current().offset
-    moment = millis(text)
+    by = current_zone().offset
+    moment = parse_millis(text)
     if TIME_OF_DAY.fullmatch(text):
         moment = parse_time(option, text, (window[0] + by, window[1] + by))
         return None if moment is None else moment - by
     if moment is None:
         raise ForensicsError(
-            f"{option} {text}: write a time such as {clock(window[0])} or, where the logs are of "
-            "one day, 11:38:51."
+            f"{option} {text}: write a time such as {time_text(window[0])} or, where the logs are "
+            "of one day, 11:38:51."
         )
     # A time that names its own zone is in that one.
-    names_zone = millis(f"{text}Z") is None
+    names_zone = parse_millis(f"{text}Z") is None
     return moment if names_zone else moment - by
 
 
@@ -136,7 +139,7 @@ def narrow_run(run: RunOutput, span: Span) -> WindowedRun:
     kept = {one.get("id") for one in findings}
     document = dict(run.document) | {
         "findings": findings,
-        "window": {"from": _iso(span[0]), "to": _iso(span[1])},
+        "window": {"from": to_iso(span[0] * MILLISECOND), "to": to_iso(span[1] * MILLISECOND)},
         "whole_window": run.document.get("window"),
     }
     for name, rows in (("chains", _chains(run, kept)), ("detectors", _outcomes(run, findings))):
@@ -168,7 +171,7 @@ def _verdict(seen: WindowedRun) -> str:
 
 
 def _overlaps(finding: Mapping[str, Any], span: Span) -> bool:
-    start, end = millis(finding.get("from")), millis(finding.get("to"))
+    start, end = parse_millis(finding.get("from")), parse_millis(finding.get("to"))
     return (start is None or start <= span[1]) and (end is None or end >= span[0])
 
 
@@ -197,12 +200,3 @@ def _both(one: ds.Expression | None, other: ds.Expression | None) -> ds.Expressi
     if one is None or other is None:
         return other if one is None else one
     return one & other
-
-
-def _at(ms: int) -> pa.Scalar:
-    return pa.scalar(ms * 1000, pa.timestamp("us", tz="UTC"))
-
-
-def _iso(ms: int) -> str:
-    moment = pa.scalar(ms, pa.timestamp("ms", tz="UTC")).as_py()
-    return str(moment.isoformat(timespec="milliseconds")).replace("+00:00", "Z")

@@ -11,26 +11,26 @@ from itertools import chain
 from pathlib import Path
 
 from forensics.events.rules import Kind, Rule, Wording
-from forensics.lib.log_templates import respell
-from forensics.lib.text_safety import anchor, code, fenced, prose, table
+from forensics.lib.log_templates import rewrite_template
+from forensics.lib.text_safety import md_anchor, md_block, md_code, md_table, md_text
 from forensics.rule_tools.rule_text import (
-    MEANINGS,
-    RETELLING,
-    example_of,
-    facts_of,
-    family,
-    items_told,
-    kinds_of,
-    meaning,
-    newest,
-    since,
+    COLUMN_MEANINGS,
+    RESTATES_MEANINGS,
+    best_example,
+    describe_items,
+    event_kinds,
+    fact_sources,
+    kind_description,
+    newest_version,
+    rule_family,
+    rule_versions,
     type_name,
-    versions_of,
+    version_phrase,
 )
 from forensics.schemas import EVENTS
 
 # The first line of every page: it tells people not to edit it, and us which pages are ours.
-MARK = "<!-- Written by `make docs` from rules/; what is changed here is lost. -->"
+GENERATED_MARK = "<!-- Written by `make docs` from rules/; what is changed here is lost. -->"
 _RULES = "../../rules/events"
 
 _READING = """\
@@ -56,44 +56,44 @@ Each row is one fact that a log line states: what a [rule](rules/README.md) read
 is a folder of Parquet files, `tables/events`. What a line does not say is null."""
 
 
-def pages(rules: Iterable[Rule], kinds: Mapping[str, Kind]) -> dict[str, str]:
+def generate_pages(rules: Iterable[Rule], kinds: Mapping[str, Kind]) -> dict[str, str]:
     """Write all pages; the keys are their places below docs/."""
     ordered = sorted(rules, key=lambda rule: rule.id)
     families: dict[str, list[Rule]] = {}
     for rule in ordered:
-        families.setdefault(family(rule), []).append(rule)
-    last = newest(ordered)
+        families.setdefault(rule_family(rule), []).append(rule)
+    last = newest_version(ordered)
     written = {
         "events.md": _events(),
-        "rules/README.md": _index(families, _tellers(ordered, kinds), last),
-        "rules/kinds.md": _kinds(kinds, _tellers(ordered, kinds)),
+        "rules/README.md": _index(families, _rules_by_kind(ordered, kinds), last),
+        "rules/kinds.md": _kinds(kinds, _rules_by_kind(ordered, kinds)),
     }
     for name, members in sorted(families.items()):
         written[f"rules/{name}.md"] = _family(name, members, last)
     return written
 
 
-def readable(source: str) -> str:
+def readable_template(source: str) -> str:
     """Write a template as a person would.
 
-    >>> readable("[Partition {:tp} broker={broker:int}] ISR is {:ints} at {:int}{}")
+    >>> readable_template("[Partition {:tp} broker={broker:int}] ISR is {:ints} at {:int}{}")
     '[Partition <topic>-<partition> broker=<broker>] ISR is <list> at <number>…'
     """
-    return respell(source, _spelled)
+    return rewrite_template(source, _readable_part)
 
 
-def _spelled(name: str, kind: str) -> str:
+def _readable_part(name: str, kind: str) -> str:
     if kind == "tp":
         return "<topic>-<partition>"
     unkept = {"int": "<number>", "digit": "<number>", "ints": "<list>", "spaces": " "}
     return f"<{name}>" if name else unkept.get(kind, "…")
 
 
-def _tellers(rules: Iterable[Rule], kinds: Mapping[str, Kind]) -> dict[str, list[Rule]]:
+def _rules_by_kind(rules: Iterable[Rule], kinds: Mapping[str, Kind]) -> dict[str, list[Rule]]:
     """Give for each kind the rules that tell it, be it beside their news."""
     tellers: dict[str, list[Rule]] = {kind: [] for kind in sorted(kinds)}
     for rule in rules:
-        for kind in kinds_of(rule):
+        for kind in event_kinds(rule):
             tellers.setdefault(kind, []).append(rule)
     return tellers
 
@@ -105,7 +105,7 @@ def _index(
     wordings = sum(len(rule.wordings) for members in families.values() for rule in members)
     by_family = [
         (
-            f"[{prose(name)}]({name}.md)",
+            f"[{md_text(name)}]({name}.md)",
             str(len(members)),
             ", ".join(_kind(kind) for kind in sorted({rule.kind for rule in members})),
         )
@@ -126,11 +126,11 @@ def _index(
             "",
             "## By family",
             "",
-            *table(("family", "rules", "kinds of events"), by_family),
+            *md_table(("family", "rules", "kinds of events"), by_family),
             "",
             "## By kind",
             "",
-            *table(("kind of event", "told by"), by_kind),
+            *md_table(("kind of event", "told by"), by_kind),
         ]
     )
 
@@ -138,88 +138,98 @@ def _index(
 def _kinds(kinds: Mapping[str, Kind], tellers: Mapping[str, Sequence[Rule]]) -> str:
     rows = (
         (
-            anchor(kind) + code(kind),
-            prose(meaning(kinds[kind])) if kind in kinds else "",
+            md_anchor(kind) + md_code(kind),
+            md_text(kind_description(kinds[kind])) if kind in kinds else "",
             ", ".join(_link(one) for one in members) or "no rule yet",
         )
         for kind, members in sorted(tellers.items())
     )
     return _page(
-        ["# Kinds of events", "", _KINDS, "", *table(("kind", "meaning", "told by"), rows)]
+        ["# Kinds of events", "", _KINDS, "", *md_table(("kind", "meaning", "told by"), rows)]
     )
 
 
 def _events() -> str:
     rows = (
-        (code(field.name), type_name(field.type), prose(MEANINGS[field.name])) for field in EVENTS
+        (md_code(field.name), type_name(field.type), md_text(COLUMN_MEANINGS[field.name]))
+        for field in EVENTS
     )
     return _page(
-        ["# The table of events", "", _EVENTS, "", *table(("column", "type", "meaning"), rows)]
+        ["# The table of events", "", _EVENTS, "", *md_table(("column", "type", "meaning"), rows)]
     )
 
 
 def _family(name: str, members: Sequence[Rule], last: str) -> str:
     rows = (
-        (f"[{prose(rule.id)}](#{rule.id})", _kind(rule.kind), since(versions_of(rule), last))
+        (
+            f"[{md_text(rule.id)}](#{rule.id})",
+            _kind(rule.kind),
+            version_phrase(rule_versions(rule), last),
+        )
         for rule in members
     )
-    head = [f"# Rules: {prose(name)}", "", "[All rules](README.md)", ""]
-    contents = table(("rule", "kind of event", "versions"), rows)
+    head = [f"# Rules: {md_text(name)}", "", "[All rules](README.md)", ""]
+    contents = md_table(("rule", "kind of event", "versions"), rows)
     return _page(chain(head, contents, *(_rule(rule, last) for rule in members)))
 
 
 def _rule(rule: Rule, last: str) -> Iterator[str]:
-    loggers = ", ".join(map(code, rule.loggers))
-    file = f"{_RULES}/{family(rule)}/{Path(rule.path).name}"
-    yield from ("", anchor(rule.id), "", f"## {prose(rule.id)}", "")
-    when = since(versions_of(rule), last)
+    loggers = ", ".join(map(md_code, rule.loggers))
+    file = f"{_RULES}/{rule_family(rule)}/{Path(rule.path).name}"
+    yield from ("", md_anchor(rule.id), "", f"## {md_text(rule.id)}", "")
+    when = version_phrase(rule_versions(rule), last)
     yield f"Kind {_kind(rule.kind)}, logger {loggers}, {when}; [the rule]({file})."
-    if rule.means:
-        yield from ("", prose(rule.means))
-    if rule.beware:
-        yield from ("", f"**Beware:** {prose(rule.beware)}")
+    if rule.description:
+        yield from ("", md_text(rule.description))
+    if rule.caveats:
+        yield from ("", f"**Beware:** {md_text(rule.caveats)}")
     for wording in rule.wordings:
         yield from ("", *_wording(wording, last))
     for told in dict.fromkeys(wording.restates for wording in rule.wordings):
-        if told in RETELLING:
-            yield from ("", prose(RETELLING[str(told)]))
+        if told in RESTATES_MEANINGS:
+            yield from ("", md_text(RESTATES_MEANINGS[str(told)]))
     yield from _facts(rule)
-    line, _ = example_of(rule)
+    line, _ = best_example(rule)
     if line:
-        yield from ("", "Example:", "", fenced(line.split("\n")))
+        yield from ("", "Example:", "", md_block(line.split("\n")))
 
 
 def _wording(wording: Wording, last: str) -> Iterator[str]:
-    when = since(wording.versions, last)
+    when = version_phrase(wording.versions, last)
     yield f"{when[0].upper()}{when[1:]}:"
     yield ""
-    yield fenced([readable(wording.template.source)])
+    yield md_block([readable_template(wording.template.source)])
     if wording.each:
-        says = f"One event for {items_told(wording)}:"
-        yield from ("", prose(says), "", fenced([readable(wording.each.template.source)]))
+        says = f"One event for {describe_items(wording)}:"
+        yield from (
+            "",
+            md_text(says),
+            "",
+            md_block([readable_template(wording.each.template.source)]),
+        )
 
 
 def _facts(rule: Rule) -> Iterator[str]:
-    _, gives = example_of(rule)
+    _, gives = best_example(rule)
     rows = [
         (
-            code(name),
-            prose("; ".join([MEANINGS[name], *sources])),
-            code(json.dumps(gives[name], ensure_ascii=False)) if name in gives else "",
+            md_code(name),
+            md_text("; ".join([COLUMN_MEANINGS[name], *sources])),
+            md_code(json.dumps(gives[name], ensure_ascii=False)) if name in gives else "",
         )
-        for name, sources in facts_of(rule).items()
+        for name, sources in fact_sources(rule).items()
     ]
     if rows:
-        yield from ("", *table(("fact", "meaning", "in the example"), rows))
+        yield from ("", *md_table(("fact", "meaning", "in the example"), rows))
 
 
 def _kind(kind: str) -> str:
-    return f"[{code(kind)}](kinds.md#{kind})"
+    return f"[{md_code(kind)}](kinds.md#{kind})"
 
 
 def _link(rule: Rule) -> str:
-    return f"[{prose(rule.id)}]({family(rule)}.md#{rule.id})"
+    return f"[{md_text(rule.id)}]({rule_family(rule)}.md#{rule.id})"
 
 
 def _page(lines: Iterable[str]) -> str:
-    return "\n".join([MARK, "", *lines, ""])
+    return "\n".join([GENERATED_MARK, "", *lines, ""])

@@ -13,19 +13,19 @@ from typing import Any
 import pyarrow as pa
 
 from forensics.events.rules import Kind
-from forensics.lib.yaml_with_lines import root
-from forensics.rule_tools.rule_text import MEANINGS, meaning
+from forensics.lib.yaml_with_lines import rules_folder
+from forensics.rule_tools.rule_text import COLUMN_MEANINGS, kind_description
 from forensics.schemas import FACTS
 
 # A pack may have kinds of its own.
 _OTHER = {"type": "string", "pattern": "^[a-z][a-z0-9]*(_[a-z0-9]+)*$"}
 
 
-def schemas(kinds: Mapping[str, Kind]) -> dict[str, str]:
+def generate_schemas(kinds: Mapping[str, Kind]) -> dict[str, str]:
     """Give every schema by the name of its file, with the facts and kinds of today."""
     found = {
         path.name: json.loads(path.read_text("utf-8"))
-        for path in sorted((root() / "schema").glob("*.json"))
+        for path in sorted((rules_folder() / "schema").glob("*.json"))
     }
     parts = found["event-rule.json"]["$defs"]
     parts["fact"]["enum"] = FACTS.names
@@ -33,7 +33,7 @@ def schemas(kinds: Mapping[str, Kind]) -> dict[str, str]:
     parts["kind"]["anyOf"] = [
         # What fits first ends the search, and this fits all; the rest is for an editor to offer.
         _OTHER,
-        *({"const": name, "description": meaning(kinds[name])} for name in sorted(kinds)),
+        *({"const": name, "description": kind_description(kinds[name])} for name in sorted(kinds)),
     ]
     return {
         name: json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
@@ -46,4 +46,4 @@ def _fact(field: pa.Field) -> dict[str, Any]:
         kind: dict[str, Any] = {"type": ["array", "null"], "items": {"type": "integer"}}
     else:
         kind = {"type": ["integer" if pa.types.is_integer(field.type) else "string", "null"]}
-    return {"description": MEANINGS[field.name], **kind}
+    return {"description": COLUMN_MEANINGS[field.name], **kind}

@@ -11,16 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from forensics.events.log_reader import Book
+from forensics.events.log_reader import LogReader
 from forensics.events.matcher import Matcher
 from forensics.events.rules import Rule, Wording
 from forensics.events.scan import Scanner
 from forensics.ingest.read_plan import Split
-from forensics.ingest.record_splitter import Cut
+from forensics.ingest.record_splitter import Records
 from forensics.parsing.layouts import Layout
 
 # What is not measured by itself: unpacking, cutting, counting.
-_REST = "cut"
+_OTHER_STEPS = "cut"
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Profile:
     """Seconds of each step of a scan, and the costs of each wording."""
 
     steps: dict[str, float] = field(
-        default_factory=lambda: dict.fromkeys((_REST, "sieve", "read", "match"), 0.0)
+        default_factory=lambda: dict.fromkeys((_OTHER_STEPS, "sieve", "read", "match"), 0.0)
     )
     wordings: dict[tuple[str, int], Cost] = field(default_factory=dict)
     bytes: int = 0
@@ -45,7 +45,7 @@ class Profile:
     sieved: int = 0
     events: int = 0
 
-    def lines(self, limit: int) -> Iterator[str]:
+    def to_lines(self, limit: int) -> Iterator[str]:
         """Tell it in lines of text."""
         total = sum(self.steps.values())
         speed = f", {self.bytes / 1e6 / total:.0f} MB/s" if total else ""
@@ -59,26 +59,28 @@ class Profile:
             yield f"{1000 * cost.seconds:>9.1f} {cost.asked:>10} {cost.taken:>10}  {rule}:{at}"
 
     @contextmanager
-    def watch(self, step: str) -> Iterator[None]:
+    def time_step(self, step: str) -> Iterator[None]:
         """Note what a step takes."""
         began = perf_counter()
         yield
         self.steps[step] += perf_counter() - began
 
 
-class _Matcher(Matcher):
+class _ProfilingMatcher(Matcher):
     """Notes what each wording costs."""
 
     def __init__(self, rules: Sequence[Rule], found: Profile) -> None:
         super().__init__(rules)
         self._found = found
         self._names = {
-            id(wording): (rule.id, wording.at) for rule in rules for wording in rule.wordings
+            id(wording): (rule.id, wording.line_number)
+            for rule in rules
+            for wording in rule.wordings
         }
 
-    def _claim(self, messages: pa.Array, wording: Wording) -> Any:
+    def _match_wording(self, messages: pa.Array, wording: Wording) -> Any:
         began = perf_counter()
-        rows, fields = super()._claim(messages, wording)
+        rows, fields = super()._match_wording(messages, wording)
         cost = self._found.wordings.setdefault(self._names[id(wording)], Cost())
         cost.seconds += perf_counter() - began
         cost.asked += len(messages)
@@ -86,30 +88,30 @@ class _Matcher(Matcher):
         return rows, fields
 
 
-class _Book(Book):
+class _ProfilingReader(LogReader):
     """Notes what each step costs."""
 
     def __init__(self, layouts: tuple[Layout, ...], rules: Sequence[Rule], found: Profile) -> None:
         super().__init__(layouts, rules)
-        self.matcher = _Matcher(rules, found)
+        self.matcher = _ProfilingMatcher(rules, found)
         self._found = found
 
-    def lift(self, cut: Cut) -> pa.RecordBatch:
-        with self._found.watch("sieve"):
-            return super().lift(cut)
+    def extract(self, cut: Records) -> pa.RecordBatch:
+        with self._found.time_step("sieve"):
+            return super().extract(cut)
 
-    def narrow(self, lifted: pa.RecordBatch) -> pa.RecordBatch:
-        with self._found.watch("sieve"):
-            passed = super().narrow(lifted)
+    def prefilter(self, lifted: pa.RecordBatch) -> pa.RecordBatch:
+        with self._found.time_step("sieve"):
+            passed = super().prefilter(lifted)
         self._found.sieved += len(passed)
         return passed
 
-    def read(self, passed: pa.RecordBatch) -> pa.RecordBatch:
-        with self._found.watch("read"):
-            return super().read(passed)
+    def parse(self, passed: pa.RecordBatch) -> pa.RecordBatch:
+        with self._found.time_step("read"):
+            return super().parse(passed)
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
-        with self._found.watch("match"):
+        with self._found.time_step("match"):
             return super().match(entries)
 
 
@@ -118,7 +120,7 @@ def profile_scan(
 ) -> Profile:
     """Scan splits without Spark, and note where the time goes."""
     found = Profile()
-    scanner = Scanner(_Book(layouts, heard, found))
+    scanner = Scanner(_ProfilingReader(layouts, heard, found))
     began = perf_counter()
     for split in splits:
         for batch in scanner.scan(split):
@@ -127,5 +129,5 @@ def profile_scan(
                 found.bytes += told.get("bytes", 0)
                 found.records += told.get("records", 0)
                 found.events += told.get("events", 0)
-    found.steps[_REST] = perf_counter() - began - sum(found.steps.values())
+    found.steps[_OTHER_STEPS] = perf_counter() - began - sum(found.steps.values())
     return found

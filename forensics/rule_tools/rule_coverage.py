@@ -17,26 +17,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.events.log_reader import Book
-from forensics.ingest.archive_reader import begin, pieces
+from forensics.events.log_reader import LogReader
+from forensics.ingest.archive_reader import open_parts, open_splitter
 from forensics.ingest.read_plan import Split
-from forensics.ingest.record_splitter import Cut
+from forensics.ingest.record_splitter import Records
 from forensics.ingest.record_starts import Signature
-from forensics.lib.text_safety import plain
+from forensics.lib.text_safety import printable
 from forensics.schemas import FACTS
 
 
 @dataclass
-class Walk:
+class ArchiveWalk:
     """What was met: records, lines in no known layout, and files that are damaged."""
 
     records: int = 0
-    nowhere: int = 0
+    unparsed_lines: int = 0
     damaged: list[str] = field(default_factory=list)
 
-    def cuts(
+    def iter_records(
         self, splits: Iterable[Split], signatures: Sequence[Signature]
-    ) -> Iterator[tuple[str, Cut]]:
+    ) -> Iterator[tuple[str, Records]]:
         """Yield the records of each file, some at a time.
 
         Splits must hold whole files (a plan with a huge split size), since line numbers start anew
@@ -45,26 +45,28 @@ class Walk:
         for split in splits:
             if split.role == "digest":
                 continue
-            for piece in pieces(split):
-                opened = begin(piece, signatures)
+            for piece in open_parts(split):
+                opened = open_splitter(piece, signatures)
                 for block, final in opened.blocks:
-                    cut = opened.cutter.feed(block, final=final)
+                    cut = opened.splitter.feed(block, final=final)
                     if cut is not None:
                         yield piece.file, cut
-                self.records += opened.cutter.account.records
-                self.nowhere += opened.cutter.account.unparsed_lines
-                if piece.item.damaged:
-                    self.damaged.append(f"{plain(piece.file)}: {plain(piece.item.damaged)}")
+                self.records += opened.splitter.counts.records
+                self.unparsed_lines += opened.splitter.counts.unparsed_lines
+                if piece.unpacked.damaged:
+                    self.damaged.append(
+                        f"{printable(piece.file)}: {printable(piece.unpacked.damaged)}"
+                    )
 
 
 _DIGITS = re.compile(r"[0-9]+")
-_BARE = re.compile(r"[\w.:,+@/#-]+")
+_UNQUOTED = re.compile(r"[\w.:,+@/#-]+")
 # A shape is for the eye: longer ones are cut.
-_SHAPE = 240
+_SHAPE_CHARS = 240
 
 
 @dataclass
-class Tally(Walk):
+class RuleTally(ArchiveWalk):
     """What was counted on the way."""
 
     claimed: int = 0
@@ -72,19 +74,19 @@ class Tally(Walk):
     shapes: Counter[str] = field(default_factory=Counter)
 
 
-def explain(splits: Iterable[Split], book: Book, tally: Tally) -> Iterator[str]:
+def explain_matches(splits: Iterable[Split], book: LogReader, tally: RuleTally) -> Iterator[str]:
     """Yield one line of text for each event that the rules find, and count in `tally`."""
-    for file, cut in tally.cuts(splits, book.signatures):
+    for file, cut in tally.iter_records(splits, book.signatures):
         yield from _cut(cut, file, book, tally)
 
 
-def _cut(cut: Cut, file: str, book: Book, tally: Tally) -> Iterator[str]:
-    events = book.events(cut)
+def _cut(cut: Records, file: str, book: LogReader, tally: RuleTally) -> Iterator[str]:
+    events = book.read_events(cut)
     tally.claimed += len(events["offset"].unique())
     tally.rules.update(rule for _, rule in _pairs(events))
     tally.shapes.update(_unclaimed_shapes(book, cut, events))
     for event in events.to_pylist():
-        yield f"{plain(file)}:{event['line']} {_told(event)}"
+        yield f"{printable(file)}:{event['line']} {_told(event)}"
 
 
 def _pairs(events: pa.RecordBatch) -> set[tuple[int, str]]:
@@ -105,12 +107,12 @@ def _value(value: Any) -> str:
     ('[1,2]', 'orders-v2', '"two words"')
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return value if isinstance(value, str) and _BARE.fullmatch(value) else plain(text)
+    return value if isinstance(value, str) and _UNQUOTED.fullmatch(value) else printable(text)
 
 
-def _unclaimed_shapes(book: Book, cut: Cut, events: pa.RecordBatch) -> Iterator[str]:
+def _unclaimed_shapes(book: LogReader, cut: Records, events: pa.RecordBatch) -> Iterator[str]:
     """Yield the masked text of records whose logger some rule knows, and that no rule took."""
-    entries = book.entries(cut)
+    entries = book.parse_all(cut)
     loggers = pa.array([name.encode() for name in book.matcher.loggers], pa.binary())
     left = pc.and_(
         pc.is_in(entries["logger"], loggers),
@@ -118,7 +120,7 @@ def _unclaimed_shapes(book: Book, cut: Cut, events: pa.RecordBatch) -> Iterator[
     )
     for row in entries.select(["logger", "level", "message"]).filter(left).to_pylist():
         logger, level, message = ((part or b"").decode("utf-8", "replace") for part in row.values())
-        yield plain(f"{logger} {level} {_DIGITS.sub('#', message)[:_SHAPE]}")
+        yield printable(f"{logger} {level} {_DIGITS.sub('#', message)[:_SHAPE_CHARS]}")
 
 
 # What differs from line to line without saying anything new, and the mark that stands for it.
@@ -132,7 +134,7 @@ _MASKS = (
 # A shape is for the eye: longer ones are cut.
 _LONGEST = 200
 # Hostile logs hold as many shapes as lines; what is rare then goes first.
-_MOST_SHAPES = 100_000
+_MAX_SHAPES = 100_000
 
 
 @dataclass(frozen=True, order=True)
@@ -145,87 +147,90 @@ class Shape:
 
 
 @dataclass
-class Coverage(Walk):
+class RuleCoverage(ArchiveWalk):
     """What was counted: records by logger and by who claims them, and the rest by shape."""
 
     loggers: Counter[str] = field(default_factory=Counter)
-    told: Counter[str] = field(default_factory=Counter)
+    telling: Counter[str] = field(default_factory=Counter)
     routine: Counter[str] = field(default_factory=Counter)
     shapes: Counter[Shape] = field(default_factory=Counter)
-    places: dict[Shape, str] = field(default_factory=dict)
+    first_lines: dict[Shape, str] = field(default_factory=dict)
     rules: Counter[str] = field(default_factory=Counter)
 
     @property
     def claimed(self) -> int:
         """How many records some rule takes."""
-        return self.told.total() + self.routine.total()
+        return self.telling.total() + self.routine.total()
 
     def unclaimed(self, logger: str) -> int:
         """How many records of one logger no rule takes."""
-        return self.loggers[logger] - self.told[logger] - self.routine[logger]
+        return self.loggers[logger] - self.telling[logger] - self.routine[logger]
 
-    def ranked(self) -> list[str]:
+    def rank_loggers(self) -> list[str]:
         """Name the loggers, those with the most unclaimed records first."""
         return sorted(self.loggers, key=lambda name: (-self.unclaimed(name), name))
 
-    def lines(self, limit: int) -> Iterator[str]:
+    def to_lines(self, limit: int) -> Iterator[str]:
         """Tell it in lines of text."""
         yield f"{'unclaimed':>10} {'telling':>10} {'routine':>10}  logger"
-        for name in self.ranked()[:limit]:
-            told, routine = self.told[name], self.routine[name]
-            yield f"{self.unclaimed(name):>10} {told:>10} {routine:>10}  {plain(name)}"
+        for name in self.rank_loggers()[:limit]:
+            told, routine = self.telling[name], self.routine[name]
+            yield f"{self.unclaimed(name):>10} {told:>10} {routine:>10}  {printable(name)}"
         yield ""
-        for shape, count in self._shapes(limit):
-            yield f"{count:>10}  {plain(shape.logger)} {plain(shape.level)} {plain(shape.text)}"
-            yield f"{'':>12}{plain(self.places[shape])}"
+        for shape, count in self._rank_shapes(limit):
+            words = " ".join(map(printable, (shape.logger, shape.level, shape.text)))
+            yield f"{count:>10}  {words}"
+            yield f"{'':>12}{printable(self.first_lines[shape])}"
         share = 100 * self.claimed / (self.records or 1)
         yield (
             f"{self.records} records, {self.claimed} claimed ({share:.1f} %), "
-            f"{self.nowhere} lines in no known layout"
+            f"{self.unparsed_lines} lines in no known layout"
         )
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Tell it for machines."""
         return {
             "records": self.records,
             "claimed": self.claimed,
-            "nowhere": self.nowhere,
+            "nowhere": self.unparsed_lines,
             "loggers": [
                 {
                     "logger": name,
                     "unclaimed": self.unclaimed(name),
-                    "telling": self.told[name],
+                    "telling": self.telling[name],
                     "routine": self.routine[name],
                 }
-                for name in self.ranked()
+                for name in self.rank_loggers()
             ],
             "shapes": [
-                asdict(shape) | {"count": count, "first": self.places[shape]}
-                for shape, count in self._shapes(len(self.shapes))
+                asdict(shape) | {"count": count, "first": self.first_lines[shape]}
+                for shape, count in self._rank_shapes(len(self.shapes))
             ],
             "rules": dict(sorted(self.rules.items())),
         }
 
-    def _shapes(self, limit: int) -> list[tuple[Shape, int]]:
+    def _rank_shapes(self, limit: int) -> list[tuple[Shape, int]]:
         return sorted(self.shapes.items(), key=lambda item: (-item[1], item[0]))[:limit]
 
 
-def cover(splits: Iterable[Split], book: Book) -> Coverage:
+def measure_coverage(splits: Iterable[Split], book: LogReader) -> RuleCoverage:
     """Count over splits of whole files (a plan with a huge split size)."""
-    coverage = Coverage()
-    routine = {rule.id for rule in book.rules if rule.routine}
-    for file, cut in coverage.cuts(splits, book.signatures):
+    coverage = RuleCoverage()
+    routine = {rule.id for rule in book.rules if rule.is_routine}
+    for file, cut in coverage.iter_records(splits, book.signatures):
         _count(cut, file, book, routine, coverage)
     return coverage
 
 
-def _count(cut: Cut, file: str, book: Book, routine: set[str], coverage: Coverage) -> None:
-    entries = book.entries(cut)
+def _count(
+    cut: Records, file: str, book: LogReader, routine: set[str], coverage: RuleCoverage
+) -> None:
+    entries = book.parse_all(cut)
     events = book.matcher.match(entries)
     takers = pc.list_element(pc.split_pattern(events["rule"], "@"), 0)
     quiet = pc.is_in(takers, pa.array(sorted(routine), pa.string()))
     for column, counter in (
-        (events.filter(pc.invert(quiet)), coverage.told),
+        (events.filter(pc.invert(quiet)), coverage.telling),
         (events.filter(quiet), coverage.routine),
     ):
         lines = entries.filter(pc.is_in(entries["offset"], column["offset"]))
@@ -242,7 +247,7 @@ def _counts(column: pa.Array) -> dict[str, int]:
     return {_text(row["values"]): row["counts"] for row in pc.value_counts(column).to_pylist()}
 
 
-def _shapes(entries: pa.RecordBatch, file: str, coverage: Coverage) -> None:
+def _shapes(entries: pa.RecordBatch, file: str, coverage: RuleCoverage) -> None:
     texts = entries["message"]
     for pattern, mark in _MASKS:
         texts = pc.replace_substring_regex(texts, pattern, mark)
@@ -251,10 +256,10 @@ def _shapes(entries: pa.RecordBatch, file: str, coverage: Coverage) -> None:
     for line, *row in zip(*(column.to_pylist() for column in columns), strict=True):
         shape = Shape(*map(_text, row))
         coverage.shapes[shape] += 1
-        coverage.places.setdefault(shape, f"{file}:{line}")
-    if len(coverage.shapes) > _MOST_SHAPES:
-        coverage.shapes = Counter(dict(coverage.shapes.most_common(_MOST_SHAPES // 2)))
-        coverage.places = {shape: coverage.places[shape] for shape in coverage.shapes}
+        coverage.first_lines.setdefault(shape, f"{file}:{line}")
+    if len(coverage.shapes) > _MAX_SHAPES:
+        coverage.shapes = Counter(dict(coverage.shapes.most_common(_MAX_SHAPES // 2)))
+        coverage.first_lines = {shape: coverage.first_lines[shape] for shape in coverage.shapes}
 
 
 def _text(raw: bytes | str | None) -> str:

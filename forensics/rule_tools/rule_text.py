@@ -19,11 +19,11 @@ from typing import Any
 import pyarrow as pa
 
 from forensics.errors import ForensicsError
-from forensics.events.rules import MORE, ROUTINE, Kind, Rule, Wording, kinds
-from forensics.lib.text_safety import plain
+from forensics.events.rules import MORE, ROUTINE, Kind, Rule, Wording, load_kinds
+from forensics.lib.text_safety import printable
 from forensics.schemas import FACTS
 
-MEANINGS: Mapping[str, str] = {
+COLUMN_MEANINGS: Mapping[str, str] = {
     "kind": "what happened; docs/rules/kinds.md lists the kinds",
     "ts": "the time of the line as it was logged, in UTC; no clock is corrected here",
     "node": "the node whose log holds the line; null where nothing tells",
@@ -95,7 +95,7 @@ def type_name(kind: pa.DataType) -> str:
 
 
 # What `restates` of a rule means, in a sentence.
-RETELLING: Mapping[str, str] = {
+RESTATES_MEANINGS: Mapping[str, str] = {
     "fresh": "Re-tells an older state where the previous epoch is -1, as after a restart.",
     "replay": "Controllers write it again, under a new time, when they read their log at a start.",
     "always": "Tells of a state that may be older than the line.",
@@ -103,81 +103,81 @@ RETELLING: Mapping[str, str] = {
 _WIDTH = 96
 
 
-def every_kind() -> Mapping[str, Kind]:
+def all_kinds() -> Mapping[str, Kind]:
     """Give every shipped kind, and the one of lines that tell nothing."""
-    return {**kinds(), ROUTINE: Kind("a line that is known and tells nothing")}
+    return {**load_kinds(), ROUTINE: Kind("a line that is known and tells nothing")}
 
 
-def meaning(kind: Kind) -> str:
+def kind_description(kind: Kind) -> str:
     """Say what a kind means, and whether a scan reads it only when asked to."""
-    return f"{kind.means} (context)" if kind.context else kind.means
+    return f"{kind.description} (context)" if kind.context else kind.description
 
 
-def family(rule: Rule) -> str:
+def rule_family(rule: Rule) -> str:
     """Name the family of a rule: the folder that holds its file."""
     return Path(rule.path).parent.name
 
 
-def kinds_of(rule: Rule) -> list[str]:
+def event_kinds(rule: Rule) -> list[str]:
     """Give the kinds of events that a rule tells: its own first, then those beside its news."""
     extras = (extra.kind for wording in rule.wordings for extra in wording.also)
     return list(dict.fromkeys([rule.kind, *extras]))
 
 
-def span(versions: Iterable[str]) -> tuple[str, str]:
+def version_range(versions: Iterable[str]) -> tuple[str, str]:
     """Give the oldest and the newest of some versions.
 
-    >>> span(["3.9", "0.11", "3.10"])
+    >>> version_range(["3.9", "0.11", "3.10"])
     ('0.11', '3.10')
     """
     ranked = sorted(versions, key=_numbers)
     return ranked[0], ranked[-1]
 
 
-def newest(rules: Iterable[Rule]) -> str:
+def newest_version(rules: Iterable[Rule]) -> str:
     """Give the newest version of Kafka that the rules know: the one most wordings last to."""
     lasts = Counter(wording.versions[-1] for rule in rules for wording in rule.wordings)
     return max(lasts, key=lambda version: (lasts[version], _numbers(version)), default="")
 
 
-def versions_of(rule: Rule) -> list[str]:
+def rule_versions(rule: Rule) -> list[str]:
     """Give the first and the last version of every wording of a rule."""
     return [version for wording in rule.wordings for version in wording.versions]
 
 
-def since(versions: Sequence[str], last: str) -> str:
+def version_phrase(versions: Sequence[str], last: str) -> str:
     """Say since when, and until when, something is written; `last` is the newest version known.
 
-    >>> [since(versions, "4.3") for versions in (["2.1", "4.3"], ["1.0", "3.8"], ["3.5", "3.5"])]
+    >>> [version_phrase(pair, "4.3") for pair in (["2.1", "4.3"], ["1.0", "3.8"], ["3.5", "3.5"])]
     ['since 2.1', '1.0 to 3.8', 'only 3.5']
     """
-    first, until = span(versions)
+    first, until = version_range(versions)
     if until == last:
         return f"since {first}"
     return f"only {first}" if first == until else f"{first} to {until}"
 
 
-def summary(rule: Rule) -> dict[str, Any]:
+def summarise_rule(rule: Rule) -> dict[str, Any]:
     """Give what a list of rules says of one, as plain values."""
-    oldest, latest = span(versions_of(rule))
+    oldest, latest = version_range(rule_versions(rule))
     return {
         "id": rule.id,
         "kind": rule.kind,
-        "family": family(rule),
+        "family": rule_family(rule),
         "loggers": list(rule.loggers),
         "versions": [oldest, latest],
         "wordings": len(rule.wordings),
-        "means": rule.means,
+        "means": rule.description,
         "file": rule.path,
     }
 
 
-def near(name: str, known: Iterable[str]) -> list[str]:
+def similar_names(name: str, known: Iterable[str]) -> list[str]:
     """Give up to five names that were perhaps meant.
 
-    >>> near("isr.updatet", ["isr.updated", "isr.rejected", "leader.starts"])
+    >>> similar_names("isr.updatet", ["isr.updated", "isr.rejected", "leader.starts"])
     ['isr.updated']
-    >>> near("leader", ["isr.updated", "quorum.leader-starts"])
+    >>> similar_names("leader", ["isr.updated", "quorum.leader-starts"])
     ['quorum.leader-starts']
     """
     names = {one.lower(): one for one in sorted(set(known))}
@@ -186,26 +186,26 @@ def near(name: str, known: Iterable[str]) -> list[str]:
     return [names[one] for one in dict.fromkeys([*alike, *within])][:5]
 
 
-def find(rules: Iterable[Rule], name: str) -> Rule:
+def find_rule(rules: Iterable[Rule], name: str) -> Rule:
     """Find a rule by its id, or by what events and `rules explain` say of it: id@version."""
     known = {rule.id: rule for rule in rules}
     wanted = name.partition("@")[0]
     if wanted in known:
         return known[wanted]
-    guesses = near(wanted, known)
+    guesses = similar_names(wanted, known)
     hint = f"Did you mean {' or '.join(guesses)}?" if guesses else "`rules list` names them all."
-    raise ForensicsError(f"There is no rule {plain(wanted)!r}. {hint}")
+    raise ForensicsError(f"There is no rule {printable(wanted)!r}. {hint}")
 
 
-def facts_of(rule: Rule) -> dict[str, list[str]]:
+def fact_sources(rule: Rule) -> dict[str, list[str]]:
     """Give the facts that a rule's own events carry, and for each where its values come from.
 
     No source means that the line itself holds it under this name.
     """
     facts: dict[str, list[str]] = {}
     for wording in rule.wordings:
-        sources: dict[str, str] = dict.fromkeys(wording.names, "")
-        sources |= {name: _source(value) for name, value in wording.settings.items()}
+        sources: dict[str, str] = dict.fromkeys(wording.captured_names, "")
+        sources |= {name: _value_source(value) for name, value in wording.settings.items()}
         for name, source in sources.items():
             if name in FACTS.names and source not in facts.setdefault(name, []):
                 facts[name].append(source)
@@ -214,21 +214,21 @@ def facts_of(rule: Rule) -> dict[str, list[str]]:
     }
 
 
-def example_of(rule: Rule) -> tuple[str, Mapping[str, Any]]:
+def best_example(rule: Rule) -> tuple[str, Mapping[str, Any]]:
     """Give the example that says most: a recorded one before others, and what it gives first."""
     order = ("recorded", "published")
     ranked = sorted(
         (one for wording in rule.wordings for one in wording.examples),
-        key=lambda one: order.index(one.seen) if one.seen in order else len(order),
+        key=lambda one: order.index(one.provenance) if one.provenance in order else len(order),
     )
     if not ranked:
         return "", {}
-    gives = ranked[0].gives
+    gives = ranked[0].expected
     first = gives if isinstance(gives, Mapping) else next(iter(gives), {})
     return ranked[0].line, first
 
 
-def items_told(wording: Wording) -> str:
+def describe_items(wording: Wording) -> str:
     """Say where the items of a wording's list are, or nothing."""
     if wording.each is None:
         return ""
@@ -242,69 +242,71 @@ def items_told(wording: Wording) -> str:
     return f"each item of {where}{by}{only}"
 
 
-def described(rule: Rule) -> Iterator[str]:
+def describe_rule(rule: Rule) -> Iterator[str]:
     """Yield the lines that tell everything of a rule."""
-    oldest, latest = span(versions_of(rule))
+    oldest, latest = version_range(rule_versions(rule))
     yield rule.id
-    kind = every_kind().get(rule.kind)
-    yield f"  kind      {rule.kind}" + (f": {plain(meaning(kind))}" if kind else "")
+    kind = all_kinds().get(rule.kind)
+    yield f"  kind      {rule.kind}" + (f": {printable(kind_description(kind))}" if kind else "")
     yield f"  loggers   {', '.join(rule.loggers)}"
     yield f"  versions  {oldest} to {latest}, wordings: {len(rule.wordings)}"
     yield f"  file      {rule.path}"
-    for title, text in (("Means", rule.means), ("Beware", rule.beware)):
+    for title, text in (("Means", rule.description), ("Beware", rule.caveats)):
         if text:
-            yield from ("", title, *_wrapped(text))
-    facts = facts_of(rule)
+            yield from ("", title, *_wrap(text))
+    facts = fact_sources(rule)
     if facts:
         yield from ("", "Facts")
         width = max(map(len, facts))
         for name, sources in facts.items():
             from_ = f" [{'; '.join(sources)}]" if sources else ""
-            yield f"  {name:<{width}}  {MEANINGS[name]}{from_}"
+            yield f"  {name:<{width}}  {COLUMN_MEANINGS[name]}{from_}"
     yield from ("", "Wordings")
     for wording in rule.wordings:
         yield from _wording(wording)
-    refused = dict.fromkeys(line for wording in rule.wordings for line in wording.refuses)
+    refused = dict.fromkeys(line for wording in rule.wordings for line in wording.must_not_match)
     if refused:
         yield from ("", "Refuses")
-        yield from (text for line in refused for text in _whole(line, "  "))
+        yield from (text for line in refused for text in _indent_lines(line, "  "))
 
 
 def _wording(wording: Wording) -> Iterator[str]:
-    yield f"  {' to '.join(dict.fromkeys(span(wording.versions)))}"
-    yield f"    match    {plain(wording.template.source)}"
+    yield f"  {' to '.join(dict.fromkeys(version_range(wording.versions)))}"
+    yield f"    match    {printable(wording.template.source)}"
     if wording.each:
-        yield f"    for      {items_told(wording)}"
-        yield f"             {plain(wording.each.template.source)}"
+        yield f"    for      {describe_items(wording)}"
+        yield f"             {printable(wording.each.template.source)}"
     for extra in wording.also:
-        facts = ", ".join(f"{name} {_source(value)}" for name, value in extra.facts.items())
+        facts = ", ".join(f"{name} {_value_source(value)}" for name, value in extra.facts.items())
         yield f"    also     {extra.kind}: {facts}"
-    if wording.restates in RETELLING:
-        yield f"    time     {RETELLING[str(wording.restates)]}"
+    if wording.restates in RESTATES_MEANINGS:
+        yield f"    time     {RESTATES_MEANINGS[str(wording.restates)]}"
     for example in wording.examples:
-        first, *rest = _whole(example.line, "             ")
-        yield f"    example  {first.strip()}" + (f"  ({example.seen})" if example.seen else "")
+        first, *rest = _indent_lines(example.line, "             ")
+        yield f"    example  {first.strip()}" + (
+            f"  ({example.provenance})" if example.provenance else ""
+        )
         yield from rest
-        yield from _given(example.gives)
+        yield from _describe_expected(example.expected)
 
 
-def _given(gives: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _describe_expected(gives: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for one in [gives] if isinstance(gives, Mapping) else gives:
         facts = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in one.items())
-        yield f"      gives  {plain(' '.join(facts))}"
+        yield f"      gives  {printable(' '.join(facts))}"
 
 
-def _whole(text: str, indent: str) -> list[str]:
-    return [indent + plain(line) for line in text.split("\n")]
+def _indent_lines(text: str, indent: str) -> list[str]:
+    return [indent + printable(line) for line in text.split("\n")]
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap(text: str) -> list[str]:
     return textwrap.wrap(
-        plain(text), _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+        printable(text), _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
     )
 
 
-def _source(value: Any) -> str:
+def _value_source(value: Any) -> str:
     """Say where a fact that `set` names comes from: another name, or a constant."""
     if isinstance(value, str) and value.startswith("{"):
         return f"the same as <{value[1:-1]}>"

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from forensics.errors import ForensicsError, RuleError
-from forensics.events.log_reader import Book
-from forensics.events.packs import Catalogue
+from forensics.events.log_reader import LogReader
+from forensics.events.packs import RuleSet
 from forensics.events.rules import Kind, Rule, load_rules
-from forensics.lib.log_templates import compile_template, respell
-from forensics.lib.text_safety import plain
-from forensics.lib.yaml_with_lines import Page, root
-from forensics.parsing.layout_check import rows
+from forensics.lib.log_templates import compile_template, rewrite_template
+from forensics.lib.text_safety import printable
+from forensics.lib.yaml_with_lines import FileText, rules_folder
+from forensics.parsing.layout_check import to_rows
 from forensics.parsing.layouts import Layout
-from forensics.rule_tools.check import check
-from forensics.rule_tools.rule_text import near, newest
+from forensics.rule_tools.check import check_rules
+from forensics.rule_tools.rule_text import newest_version, similar_names
 from forensics.schemas import FACTS
 
 _ID = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
@@ -86,7 +86,7 @@ refuses:
 
 
 @dataclass(frozen=True)
-class Draft:
+class RuleDraft:
     """What a rule begins with."""
 
     id: str
@@ -95,44 +95,44 @@ class Draft:
     line: str | None = None
 
 
-def draft(wanted: Draft, found: Catalogue, kinds: Mapping[str, Kind], schema: str) -> str:
+def draft_rule(wanted: RuleDraft, found: RuleSet, kinds: Mapping[str, Kind], schema: str) -> str:
     """Write a rule as YAML that `rules check` has nothing against.
 
     `schema` is where an editor finds the JSON Schema of rules.
     """
-    _checked(wanted, found, kinds)
+    _check_draft(wanted, found, kinds)
     line = wanted.line or _SAMPLE.format(id=wanted.id, logger=wanted.logger)
     # Bytes of a log that are no UTF-8 reach us as halves of letters, which no file can hold.
     line = line.encode("utf-8", "replace").decode()
     logger = wanted.logger.rpartition(".")[2]
     peers = [rule for rule in found.rules if logger in rule.loggers]
-    message = _message(line, logger, Book(found.layouts, peers))
-    match = template_of(message)
+    message = _read_message(line, logger, LogReader(found.layouts, peers))
+    match = guess_template(message)
     parts = {
         "schema": schema,
         "id": wanted.id,
         "kind": wanted.kind,
         "logger": logger,
-        "version": newest(found.rules),
-        "match": _quoted(match),
-        "line": _quoted(line),
-        "refused": _quoted(_near_miss(line, message, match)),
+        "version": newest_version(found.rules),
+        "match": _quote_yaml(match),
+        "line": _quote_yaml(line),
+        "refused": _quote_yaml(_near_miss(line, message, match)),
     }
     text = _TEXT.format(**parts, gives="{}")
-    given = _given(_loaded(text, wanted), line, found.layouts)
+    given = _extract_facts(_load_rule(text, wanted), line, found.layouts)
     text = _TEXT.format(**parts, gives=_flow(given))
-    problems = check(found.layouts, [*peers, _loaded(text, wanted)])
+    problems = check_rules(found.layouts, [*peers, _load_rule(text, wanted)])
     if mine := [problem for problem in problems if problem.file == wanted.id]:
         raise RuleError(mine)
     return text
 
 
-def template_of(message: str) -> str:
+def guess_template(message: str) -> str:
     """Make a match of a message: what surely differs from line to line is passed over.
 
-    >>> template_of("[Partition a-b-3 broker=1] Closed in 12 ms: epoch 7, ISR [1,2], v3.9.1")
+    >>> guess_template("[Partition a-b-3 broker=1] Closed in 12 ms: epoch 7, ISR [1,2], v3.9.1")
     '[Partition {:tp} broker={:int}] Closed in {duration_ms:int} ms: epoch {:int}, ISR {:ints}, v3.9.1'
-    >>> template_of("[Consumer clientId=a-1, groupId=b] Thread-0 adds partitions c-0, c-1 of {d}")
+    >>> guess_template("[Consumer clientId=a-1, groupId=b] Thread-0 adds partitions c-0, c-1 of {d}")
     '[Consumer clientId={client:word}, groupId={group:word}] Thread-0 adds partitions {} of {}'
     """  # noqa: E501
     pieces: list[str] = []
@@ -153,9 +153,9 @@ def template_of(message: str) -> str:
     return "".join([*pieces, _literal(message[end:])])
 
 
-def pointer(file: Path) -> str:
+def schema_address(file: Path) -> str:
     """Say where a rule in some file finds the schema: beside it in a checkout, or installed."""
-    schema = root() / "schema" / "event-rule.json"
+    schema = rules_folder() / "schema" / "event-rule.json"
     home = schema.resolve().parents[2]
     here = file.resolve().parent
     if not here.is_relative_to(home):
@@ -164,34 +164,36 @@ def pointer(file: Path) -> str:
     return f"{up}rules/schema/event-rule.json"
 
 
-def _checked(wanted: Draft, found: Catalogue, kinds: Mapping[str, Kind]) -> None:
+def _check_draft(wanted: RuleDraft, found: RuleSet, kinds: Mapping[str, Kind]) -> None:
     if not _ID.fullmatch(wanted.id):
         says = "an id is lower case words with dots and dashes between, such as fetcher.removed"
-        raise ForensicsError(f"{plain(wanted.id)!r} is no id: {says}.")
+        raise ForensicsError(f"{printable(wanted.id)!r} is no id: {says}.")
     if not _LOGGER.fullmatch(wanted.logger):
         says = "give the last part of its name, such as ReplicaFetcherThread"
-        raise ForensicsError(f"{plain(wanted.logger)!r} is no logger: {says}.")
+        raise ForensicsError(f"{printable(wanted.logger)!r} is no logger: {says}.")
     if wanted.kind not in kinds:
-        guesses = near(wanted.kind, kinds)
+        guesses = similar_names(wanted.kind, kinds)
         hint = f"did you mean {' or '.join(guesses)}?" if guesses else "rules/kinds/ lists them."
-        raise ForensicsError(f"There is no kind {plain(wanted.kind)!r}; {hint}")
+        raise ForensicsError(f"There is no kind {printable(wanted.kind)!r}; {hint}")
     for rule in found.rules:
         if rule.id == wanted.id:
             says = "choose another id, or copy that file into a pack to replace the rule"
             raise ForensicsError(f"There is a rule {rule.id} already, in {rule.path}: {says}.")
 
 
-def _message(line: str, logger: str, book: Book) -> str:
+def _read_message(line: str, logger: str, book: LogReader) -> str:
     """Read a line as a scan does; it must be of the logger, and no rule may take it already."""
-    cut = book.cut([line])
-    entries = book.entries(cut) if cut is not None else None
+    cut = book.split_records([line])
+    entries = book.parse_all(cut) if cut is not None else None
     if entries is None or len(entries) != 1:
         says = "give one whole line as it stands in the file, with time, level and logger"
         raise ForensicsError(f"No layout reads the line: {says}.")
-    (entry,) = rows(entries)
+    (entry,) = to_rows(entries)
     message = str(entry["message"] or "")
     if entry["logger"] != logger:
-        raise ForensicsError(f"The line's logger is {plain(str(entry['logger']))}, not {logger}.")
+        raise ForensicsError(
+            f"The line's logger is {printable(str(entry['logger']))}, not {logger}."
+        )
     if not _WORD.search(message):
         raise ForensicsError("The line has no words that a rule could know it by.")
     takers = sorted(set(book.matcher.match(entries)["rule"].to_pylist()))
@@ -203,7 +205,7 @@ def _message(line: str, logger: str, book: Book) -> str:
 
 def _literal(text: str) -> str:
     """Keep text as it is; what stands in braces could be read as a part, and becomes any text."""
-    return respell(text, lambda _name, _kind: "{}")
+    return rewrite_template(text, lambda _name, _kind: "{}")
 
 
 def _near_miss(line: str, message: str, match: str) -> str:
@@ -211,22 +213,22 @@ def _near_miss(line: str, message: str, match: str) -> str:
     template = compile_template(match)
     pattern = re.compile(template.pattern)
     changes = [f"{message} and more", f"Not so: {message}"]
-    longest = max(_WORD.findall(template.longest), key=len, default="")
+    longest = max(_WORD.findall(template.longest_literal), key=len, default="")
     if longest:
         changes.insert(0, message.replace(longest, f"not {longest}", 1))
     changed = next((one for one in changes if not pattern.search(one)), "Something else")
     return line.replace(message, changed, 1)
 
 
-def _loaded(text: str, wanted: Draft) -> Rule:
-    (rule,) = load_rules([Page(wanted.id, text.encode())], {wanted.kind: Kind("")})
+def _load_rule(text: str, wanted: RuleDraft) -> Rule:
+    (rule,) = load_rules([FileText(wanted.id, text.encode())], {wanted.kind: Kind("")})
     return rule
 
 
-def _given(rule: Rule, line: str, layouts: tuple[Layout, ...]) -> dict[str, Any]:
-    book = Book(layouts, [rule])
-    cut = book.cut([line])
-    events = book.matcher.match(book.entries(cut)).to_pylist() if cut is not None else []
+def _extract_facts(rule: Rule, line: str, layouts: tuple[Layout, ...]) -> dict[str, Any]:
+    book = LogReader(layouts, [rule])
+    cut = book.split_records([line])
+    events = book.matcher.match(book.parse_all(cut)).to_pylist() if cut is not None else []
     return {
         name: value
         for name, value in (events[0] if events else {}).items()
@@ -240,13 +242,13 @@ def _flow(facts: Mapping[str, Any]) -> str:
 
 def _pairs(facts: Mapping[str, Any]) -> Iterator[str]:
     for name, value in facts.items():
-        yield f"{name}: {_quoted(value) if isinstance(value, str) else json.dumps(value)}"
+        yield f"{name}: {_quote_yaml(value) if isinstance(value, str) else json.dumps(value)}"
 
 
-def _quoted(text: str) -> str:
+def _quote_yaml(text: str) -> str:
     r"""Write text between double quotes as YAML reads it; a file of rules holds no odd characters.
 
-    >>> print(_quoted("say \"a\\b\", \x1b[0m, größe \U0001f600"))
+    >>> print(_quote_yaml("say \"a\\b\", \x1b[0m, größe \U0001f600"))
     "say \"a\\b\", \u001b[0m, größe 😀"
     """
     marks = json.dumps(text, ensure_ascii=False)

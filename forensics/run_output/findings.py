@@ -1,7 +1,4 @@
-"""A finding: what happened, how sure that is, and the lines that say so.
-
-Writes findings.json, byte for byte the same for the same findings.
-"""
+"""A finding with its evidence, and findings.json: the same bytes for the same findings."""
 
 from __future__ import annotations
 
@@ -12,16 +9,15 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from forensics.lib.formatting import LEVELS
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import SECOND, to_iso
 
-SEVERITIES = ("info", "low", "medium", "high", "critical")
+SEVERITIES = LEVELS[::-1]
 CONFIDENCES = ("possible", "likely", "confirmed")
-_EVIDENCE_KEPT = 40
+_MAX_EVIDENCE = 40
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ _LOSS_TYPES = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a reader of the page should know; times in microseconds of UTC."""
+    """What a detector has found; times in microseconds of UTC."""
 
     detector: str
     severity: str
@@ -101,12 +97,12 @@ class Finding:
     losses: Sequence[PartitionLoss] = ()
     explanation: str = ""
     actions: Sequence[str] = ()
-    # the limits that were passed and by how much, why it is as sure as it says, and what would
-    # make it wrong
+    # the thresholds that were passed and by how much, the reason of the confidence, and other
+    # explanations
     why: str = ""
     reason: str = ""
     doubts: Sequence[str] = ()
-    # which checks of quality failed for it, and what that made of its confidence
+    # the failed checks of quality, and the confidence after each of them
     downgraded: Sequence[Mapping[str, str]] = ()
 
     def __post_init__(self) -> None:
@@ -119,13 +115,13 @@ class Finding:
 
     @property
     def id(self) -> str:
-        """A name that stays the same between runs: what, about whom, since which second."""
+        """An id that is the same in all runs: detector, subjects and the second of the begin."""
         scope = [self.detector, sorted(self.brokers), sorted(self.partitions), sorted(self.clients)]
         text = repr([*scope, self.begin // SECOND])
         return "F-" + hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def to_json(self) -> dict[str, Any]:
-        """Give the finding as it stands in findings.json."""
+        """Return the finding as an object of findings.json."""
         losses = {"partitions": [loss.to_json() for loss in self.losses]} if self.losses else {}
         return {
             "id": self.id,
@@ -133,8 +129,8 @@ class Finding:
             "severity": self.severity,
             "confidence": self.confidence,
             "title": self.title,
-            "from": iso_time(self.begin),
-            "to": iso_time(self.end),
+            "from": to_iso(self.begin),
+            "to": to_iso(self.end),
             "brokers": sorted(self.brokers),
             "partitions": sorted(self.partitions, key=_by_number),
             "clients": sorted(self.clients),
@@ -152,32 +148,27 @@ class Finding:
 def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     """Sort findings: the worst first, then by time, then by id."""
     return sorted(
-        findings, key=lambda one: (-SEVERITIES.index(one.severity), iso_time(one.begin), one.id)
+        findings, key=lambda found: (severity_rank(found.severity), found.begin // 1000, found.id)
     )
 
 
-def iso_time(micros: int) -> str:
-    """Write a moment as the contract does.
-
-    >>> iso(1_500_000)
-    '1970-01-01T00:00:01.500Z'
-    """
-    moment = datetime.fromtimestamp(micros // 1000 / 1000, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{micros // 1000 % 1000:03d}Z"
+def severity_rank(severity: object) -> int:
+    """Return the place of a severity, 0 for the worst; an unknown one is last."""
+    return LEVELS.index(severity) if severity in LEVELS else len(LEVELS)
 
 
-def _evidence(places: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _evidence(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Order evidence by time and text first: the names of files differ between archives."""
-    # A line that tells of many things is quoted in full by the first of them only.
-    fullest = sorted(places, key=lambda one: len(one["text"] or ""))
-    unique = {(one["file"], one["line"]): one for one in fullest}
-    kept = sorted(
+    # If a line is cited more than once, only one row quotes it in full.
+    by_length = sorted(lines, key=lambda line: len(line["text"] or ""))
+    unique = {(line["file"], line["line"]): line for line in by_length}
+    in_order = sorted(
         unique.values(),
-        key=lambda one: (one.get("at") or 0, one["text"] or "", one["line"], one["file"]),
+        key=lambda line: (line.get("at") or 0, line["text"] or "", line["line"], line["file"]),
     )
     return [
-        {name: one.get(name) for name in ("file", "line", "text", "rule")}
-        for one in kept[:_EVIDENCE_KEPT]
+        {name: line.get(name) for name in ("file", "line", "text", "rule")}
+        for line in in_order[:_MAX_EVIDENCE]
     ]
 
 
@@ -186,7 +177,7 @@ def _by_number(name: str) -> tuple[str, int]:
     return topic, int(number) if number.isdigit() else -1
 
 
-# One order for the keys of every object; a key that is not named here follows, by name.
+# The order of the keys in every object; other keys follow by name.
 KEY_ORDER = (
     "schema", "verdict", "summary", "window", "archive",
     "id", "detector", "severity", "confidence", "title", "from", "to",
@@ -196,25 +187,24 @@ KEY_ORDER = (
     "file", "line", "text", "findings",
 )  # fmt: skip
 KEY_RANK = {key: place for place, key in enumerate(KEY_ORDER)}
-# Legal in JSON, but they turn a terminal or an editor against its reader.
+# Legal in JSON, but a terminal or an editor would obey them.
 UNSAFE_CHARS = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 def write_findings(document: Mapping[str, Any], path: Path) -> None:
-    """Write the document whole or not at all: readers never see half a file."""
-    ordered = dict(document)
-    ordered["findings"] = sorted(document.get("findings", ()), key=_harm)
-    text = json.dumps(_plain(ordered), indent=1, ensure_ascii=False, allow_nan=False)
-    text = UNSAFE_CHARS.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)
+    """Write findings.json whole or not at all: readers never see half a file."""
+    findings = sorted(document.get("findings", ()), key=_sort_key)
+    plain = _plain({**document, "findings": findings})
+    text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+    text = UNSAFE_CHARS.sub(lambda char: f"\\u{ord(char[0]):04x}", text)
     half = path.with_name(f".{path.name}.{os.getpid()}")
     half.write_text(text + "\n", encoding="utf-8")
     half.replace(path)
 
 
-def _harm(finding: Mapping[str, Any]) -> tuple[int, str, str]:
-    level = finding.get("severity")
-    place = LEVELS.index(level) if level in LEVELS else len(LEVELS)
-    return place, str(finding.get("from") or ""), str(finding.get("id") or "")
+def _sort_key(finding: Mapping[str, Any]) -> tuple[int, str, str]:
+    rank = severity_rank(finding.get("severity"))
+    return rank, str(finding.get("from") or ""), str(finding.get("id") or "")
 
 
 def _plain(value: object) -> object:

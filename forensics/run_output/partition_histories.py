@@ -1,10 +1,10 @@
-"""What became of each partition, read a part of the table at a time and held in columns."""
+"""Leaders and ISRs of each partition, read in chunks of the tables and held in columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +18,15 @@ LEADER_COLUMNS = (
     "how",
 )  # fmt: skip
 ISR_COLUMNS = ("topic", "partition", "partition_epoch", "isr", "replicas", "started_at", "ended_at")
-# Stands for a leader that is not known, where -1 says that there was none.
+# A leader that is not known; -1 means that there was none.
 UNKNOWN_LEADER = -2
 Ints = npt.NDArray[np.int64]
 TopicPartition = tuple[str, int]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class LeaderInterval:
-    """One leader epoch, or the same one of several partitions."""
+    """A leader epoch, or equal ones of several partitions."""
 
     leader: int | None
     epochs: tuple[int, int]
@@ -40,7 +39,7 @@ class LeaderInterval:
 
 @dataclass(frozen=True)
 class LeaderHistory:
-    """The leader epochs of one partition, or of several that are alike, by their start."""
+    """The leader epochs of a partition, or of several with equal ones, by their start."""
 
     name: TopicPartition
     # unclean elections, time without a leader, leader epochs
@@ -50,13 +49,13 @@ class LeaderHistory:
     elections: pa.Array
 
     def merge(self, other: LeaderHistory) -> LeaderHistory:
-        """Put an equal history to this one: it reaches as far as both."""
+        """Return this history with each interval extended over that of an equal history."""
         low, high = np.minimum(self.columns, other.columns), np.maximum(self.columns, other.columns)
         columns = np.stack([low[0], low[1], high[2], low[3], high[4], low[5]])
         return replace(self, columns=columns)
 
     def intervals(self) -> list[LeaderInterval]:
-        """Spell the leader epochs out."""
+        """Return the leader epochs as objects."""
         rows = zip(*self.columns.tolist(), self.elections.to_pylist(), strict=True)
         return [
             LeaderInterval(
@@ -74,87 +73,84 @@ class LeaderHistory:
 
 @dataclass(frozen=True)
 class IsrHistory:
-    """Who was in sync with one partition's leader, by time."""
+    """The ISRs of a partition, by their start."""
 
     name: TopicPartition
-    # which ISR, its size, the replicas there should be, start, end; -1 is not known
+    # code of the ISR, its size, number of replicas, start, end; -1 if not known
     columns: Ints
 
     @property
     def single_isr_ms(self) -> int:
-        """How long there was one replica in sync, or none, where there should be more."""
-        _, size, wanted, start, end = self.columns
-        return int(((end - start) * ((size >= 0) & (size <= 1) & (wanted > 1))).sum())
+        """How long at most one replica was in sync, if there are more replicas."""
+        _, size, replicas, start, end = self.columns
+        return int(((end - start) * ((size >= 0) & (size <= 1) & (replicas > 1))).sum())
 
 
 class IsrCodes:
-    """Gives each different ISR a number, the same in all parts of a table."""
+    """Gives each different ISR a number, the same in all chunks of a table."""
 
     def __init__(self) -> None:
-        """Begin with none."""
-        self.known: dict[str, int] = {}
+        """Start without numbers."""
+        self._codes: dict[str, int] = {}
 
     def encode(self, isrs: pa.ChunkedArray) -> Ints:
-        """Give the numbers of some."""
+        """Return the numbers of some ISRs, -1 if not known."""
         kind = isrs.type
         if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
             return np.full(len(isrs), -1, np.int64)
         words = pc.binary_join(isrs.cast(pa.list_(pa.string())).combine_chunks(), ",")
         coded = words.dictionary_encode()
         names = coded.dictionary.to_pylist()
-        places = np.array([self.known.setdefault(name, len(self.known)) for name in names] + [-1])
+        codes = [self._codes.setdefault(name, len(self._codes)) for name in names]
         indices = pc.fill_null(coded.indices, len(names)).to_numpy(zero_copy_only=False)
-        found: Ints = places[indices.astype(np.int64)].astype(np.int64)
+        found: Ints = np.array([*codes, -1], np.int64)[indices.astype(np.int64)]
         return found
 
     @property
     def isrs(self) -> list[list[int]]:
-        """Spell out each ISR, by its number."""
-        return [[int(one) for one in name.split(",") if one] for name in self.known]
+        """The ISRs, by their numbers."""
+        return [[int(broker) for broker in name.split(",") if broker] for name in self._codes]
 
 
-def read_leader_histories(run: RunOutput, whole: tuple[int, int]) -> Iterator[LeaderHistory]:
-    """Read the leaders of each partition; the table holds a partition's rows together."""
-    yield from _each(run, "leadership", LEADER_COLUMNS, lambda rows, at: _led(rows, at, whole))
+def read_leader_histories(run: RunOutput, window: tuple[int, int]) -> Iterator[LeaderHistory]:
+    """Read the leaders of each partition, whose rows stand together in the table."""
+    for rows in _whole_partitions(run, "leadership", LEADER_COLUMNS):
+        yield from _leader_histories(rows, _starts(rows), window)
 
 
 def read_isr_histories(
-    run: RunOutput, whole: tuple[int, int], codes: IsrCodes
+    run: RunOutput, window: tuple[int, int], codes: IsrCodes
 ) -> Iterator[IsrHistory]:
-    """Read the ISRs of each partition; the table holds a partition's rows together."""
-    yield from _each(run, "isr", ISR_COLUMNS, lambda rows, at: _in_sync(rows, at, whole, codes))
+    """Read the ISRs of each partition, whose rows stand together in the table."""
+    for rows in _whole_partitions(run, "isr", ISR_COLUMNS):
+        yield from _isr_histories(rows, _starts(rows), window, codes)
 
 
-def read_change_times(run: RunOutput, whole: tuple[int, int]) -> Ints:
-    """Give every moment at which a leader or an ISR changes, once."""
-    found = np.array(whole, np.int64)
+def read_change_times(run: RunOutput, window: tuple[int, int]) -> Ints:
+    """Return the times at which a leader or an ISR changes, each once."""
+    found = np.array(window, np.int64)
     for name in ("leadership", "isr"):
         waiting, held = [found], 0
-        for part in run.chunks(name, ("started_at", "ended_at")):
-            waiting += [_ints(part, "started_at", whole[0]), _ints(part, "ended_at", whole[1])]
-            held += len(part)
+        for chunk in run.chunks(name, ("started_at", "ended_at")):
+            waiting += [_ints(chunk, "started_at", window[0]), _ints(chunk, "ended_at", window[1])]
+            held += len(chunk)
             if held > max(len(found), 1 << 18):
                 waiting, held = [np.unique(np.concatenate(waiting))], 0
         found = np.unique(np.concatenate(waiting))
     return found
 
 
-def _each(
-    run: RunOutput,
-    table: str,
-    columns: Sequence[str],
-    cut: Callable[[pa.Table, Ints], Iterator[T]],
-) -> Iterator[T]:
+def _whole_partitions(run: RunOutput, table: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield a table in chunks, each with all rows of its partitions."""
     held: pa.Table | None = None
-    for part in run.chunks(table, columns):
-        held = part if held is None else pa.concat_tables([held, part])
-        starts = _starts(held)
-        if len(starts) > 1:
-            # The last partition may go on in the next part.
-            yield from cut(held.slice(0, int(starts[-1])), starts[:-1])
-            held = held.slice(int(starts[-1]))
+    for chunk in run.chunks(table, columns):
+        held = chunk if held is None else pa.concat_tables([held, chunk])
+        # The last partition may go on in the next chunk.
+        if last := int(_starts(held)[-1]):
+            yield held.slice(0, last)
+            held = held.slice(last)
     if held is not None and len(held):
-        yield from cut(held, _starts(held))
+        yield held
 
 
 def _starts(rows: pa.Table) -> Ints:
@@ -164,50 +160,60 @@ def _starts(rows: pa.Table) -> Ints:
     return np.concatenate([[0], np.flatnonzero(changes) + 1]).astype(np.int64)
 
 
-def _led(rows: pa.Table, starts: Ints, whole: tuple[int, int]) -> Iterator[LeaderHistory]:
+def _leader_histories(
+    rows: pa.Table, starts: Ints, window: tuple[int, int]
+) -> Iterator[LeaderHistory]:
     epoch, leader = _ints(rows, "leader_epoch", -1), _ints(rows, "leader", UNKNOWN_LEADER)
-    begun, over = _times(rows, starts, epoch, whole)
+    owner = _owners(rows, starts)
+    begin, end = _times(rows, owner, epoch, window)
     unclean = _flags(pc.equal(rows["clean"].cast(pa.bool_()), False))
     marks = unclean + 2 * _flags(pc.equal(rows["how"].cast(pa.string()), "inferred"))
-    sizes = np.diff([*starts, len(rows)])
-    order = np.lexsort((epoch, begun, np.repeat(np.arange(len(starts)), sizes)))
-    columns = np.stack([leader, epoch, epoch, begun, over, marks])[:, order]
+    order = np.lexsort((epoch, begin, owner))
+    columns = np.stack([leader, epoch, epoch, begin, end, marks])[:, order]
     elections = rows["election"].cast(pa.string()).combine_chunks().take(pa.array(order))
-    dark = np.where(leader == -1, over - begun, 0)
-    harms = zip(*(np.add.reduceat(one, starts).tolist() for one in (unclean, dark)), strict=True)
-    names = _names(rows, starts)
-    for name, begin, size, (torn, off) in zip(names, starts, sizes, harms, strict=True):
-        mine = slice(int(begin), int(begin + size))
-        yield LeaderHistory(name, (torn, off, int(size)), columns[:, mine], elections[mine])
+    leaderless = np.where(leader == -1, end - begin, 0)
+    impacts = (np.add.reduceat(measure, starts).tolist() for measure in (unclean, leaderless))
+    for name, part, impact in zip(
+        _names(rows, starts), _slices(rows, starts), zip(*impacts, strict=True), strict=True
+    ):
+        size = part.stop - part.start
+        yield LeaderHistory(name, (*impact, size), columns[:, part], elections[part])
 
 
-def _in_sync(
-    rows: pa.Table, starts: Ints, whole: tuple[int, int], codes: IsrCodes
+def _isr_histories(
+    rows: pa.Table, starts: Ints, window: tuple[int, int], codes: IsrCodes
 ) -> Iterator[IsrHistory]:
-    version = _ints(rows, "partition_epoch", -1)
-    begun, over = _times(rows, starts, version, whole)
-    size, wanted = _sizes(rows, "isr"), _sizes(rows, "replicas")
-    sizes = np.diff([*starts, len(rows)])
-    order = np.lexsort((version, begun, np.repeat(np.arange(len(starts)), sizes)))
-    columns = np.stack([codes.encode(rows["isr"]), size, wanted, begun, over])[:, order]
-    for name, begin, many in zip(_names(rows, starts), starts, sizes, strict=True):
-        yield IsrHistory(name, columns[:, int(begin) : int(begin + many)])
+    version, owner = _ints(rows, "partition_epoch", -1), _owners(rows, starts)
+    begin, end = _times(rows, owner, version, window)
+    size, replicas = _sizes(rows, "isr"), _sizes(rows, "replicas")
+    order = np.lexsort((version, begin, owner))
+    columns = np.stack([codes.encode(rows["isr"]), size, replicas, begin, end])[:, order]
+    for name, part in zip(_names(rows, starts), _slices(rows, starts), strict=True):
+        yield IsrHistory(name, columns[:, part])
+
+
+def _owners(rows: pa.Table, starts: Ints) -> Ints:
+    """Return for each row the number of its partition."""
+    return np.repeat(np.arange(len(starts)), np.diff([*starts, len(rows)]))
+
+
+def _slices(rows: pa.Table, starts: Ints) -> list[slice]:
+    edges = [*starts.tolist(), len(rows)]
+    return [slice(begin, end) for begin, end in pairwise(edges)]
 
 
 def _times(
-    rows: pa.Table, starts: Ints, versions: Ints, whole: tuple[int, int]
+    rows: pa.Table, owner: Ints, versions: Ints, window: tuple[int, int]
 ) -> tuple[Ints, Ints]:
-    """Give begin and end; what began nobody knows when began after what was before it."""
-    over = _ints(rows, "ended_at", whole[1])
-    sizes = np.diff([*starts, len(rows)])
-    owner = np.repeat(np.arange(len(starts)), sizes)
+    """Return begins and ends; a begin that is not known is the end of the version before."""
+    end = _ints(rows, "ended_at", window[1])
     order = np.lexsort((np.arange(len(rows)), versions, owner))
-    before = np.full(len(rows), whole[0], np.int64)
+    before = np.full(len(rows), window[0], np.int64)
     follows = np.flatnonzero(owner[order][1:] == owner[order][:-1])
-    before[order[follows + 1]] = over[order[follows]]
-    begun = np.where(rows["started_at"].is_null().to_numpy(), np.minimum(before, over),
-                     _ints(rows, "started_at", whole[0]))  # fmt: skip
-    return begun, np.maximum(begun, over)
+    before[order[follows + 1]] = end[order[follows]]
+    begin = np.where(rows["started_at"].is_null().to_numpy(), np.minimum(before, end),
+                     _ints(rows, "started_at", window[0]))  # fmt: skip
+    return begin, np.maximum(begin, end)
 
 
 def _sizes(rows: pa.Table, name: str) -> Ints:
@@ -217,7 +223,7 @@ def _sizes(rows: pa.Table, name: str) -> Ints:
     return found
 
 
-def _names(rows: pa.Table, starts: Ints) -> Sequence[TopicPartition]:
+def _names(rows: pa.Table, starts: Ints) -> list[TopicPartition]:
     firsts = rows.select(["topic", "partition"]).take(pa.array(starts))
     topics, numbers = (firsts[name].to_pylist() for name in ("topic", "partition"))
     return list(zip(topics, numbers, strict=True))

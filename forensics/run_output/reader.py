@@ -1,8 +1,7 @@
-"""What one run has saved: findings.json and the tables, read no further than asked.
+"""Reads the output folder of a run: its tables and findings.json.
 
-Takes the wrong of a node's clock off the times that it logged: zone, offset, drift and steps.
-
-Times without a date, where the whole page is of one day.
+`Tables` gives the tables as they were written, times in microseconds. `RunOutput` gives them as the
+report needs them: times in milliseconds, corrected by what is known of the clocks.
 """
 
 from __future__ import annotations
@@ -23,84 +22,155 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import LEVELS, clock, millis
-from forensics.run_output.findings import PartitionLoss
-from forensics.schemas import scanned
+from forensics.lib.arrow_io import read_batches
+from forensics.lib.formatting import parse_millis, time_text
+from forensics.run_output.findings import PartitionLoss, severity_rank
 
 Times = npt.NDArray[np.int64]
 
-# What of the table of clocks tells how to correct.
+# The columns of the table of clocks that a correction is made of.
 CLOCK_COLUMNS = ("node", "offset_ms", "zone_shift_minutes", "stretches")
 
 
 @dataclass(frozen=True)
 class ClockCorrection:
-    """What one clock showed too much, stretch by stretch; all times in milliseconds as logged."""
+    """How far one clock was ahead, segment by segment; times in milliseconds as logged."""
 
-    # when each stretch but the first begins
+    # when each segment but the first begins
     starts: tuple[int, ...]
     anchors: tuple[int, ...]
     offsets_ms: tuple[float, ...]
     drifts_ppm: tuple[float, ...]
 
-    def max_offset(self, *moments: int) -> int:
-        """Give how far off the clock may be near some moments, on whatever stretch."""
+    def max_offset(self, *times: int) -> int:
+        """Return how far off the clock may be near some times, in whatever segment."""
         return max(
-            math.ceil(abs(offset) + abs(ppm) * (abs(moment - at) + abs(offset)) / 1e6)
-            for at, offset, ppm in zip(self.anchors, self.offsets_ms, self.drifts_ppm, strict=True)
-            for moment in moments
+            math.ceil(abs(offset) + abs(ppm) * (abs(time - anchor) + abs(offset)) / 1e6)
+            for anchor, offset, ppm in zip(
+                self.anchors, self.offsets_ms, self.drifts_ppm, strict=True
+            )
+            for time in times
         )
 
-    def offsets_at(self, moments: Times) -> Times:
-        """Give what is to be taken off some moments."""
-        begins = np.array(self.starts, np.int64)
-        there = (moments[:, None] >= begins[None, :]).sum(axis=1)
-        drifted = (
-            np.array(self.drifts_ppm)[there]
-            * (moments - np.array(self.anchors, np.int64)[there])
-            / 1e6
-        )
-        off: Times = np.rint(np.array(self.offsets_ms)[there] + drifted).astype(np.int64)
-        return off
+    def offsets_at(self, times: Times) -> Times:
+        """Return what to subtract from some times."""
+        segments = (times[:, None] >= np.array(self.starts, np.int64)[None, :]).sum(axis=1)
+        since_anchor = times - np.array(self.anchors, np.int64)[segments]
+        drifted = np.array(self.drifts_ppm)[segments] * since_anchor / 1e6
+        offsets: Times = np.rint(np.array(self.offsets_ms)[segments] + drifted).astype(np.int64)
+        return offsets
 
 
 def parse_correction(row: Mapping[str, Any]) -> ClockCorrection | None:
-    """Read how to correct a node's times off its row of clocks; null: nothing is known."""
-    stretches: Sequence[Mapping[str, Any]] | None = row["stretches"]
-    if stretches:
+    """Read the correction of a node's times from its row of clocks; None if nothing is known."""
+    if segments := row["stretches"]:
         return ClockCorrection(
-            tuple(_millis(one["since"]) for one in stretches[1:]),
-            tuple(_millis(one["at"]) for one in stretches),
-            tuple(one["offset_ms"] for one in stretches),
-            tuple(one["drift_ppm"] for one in stretches),
+            tuple(_millis(segment["since"]) for segment in segments[1:]),
+            tuple(_millis(segment["at"]) for segment in segments),
+            tuple(segment["offset_ms"] for segment in segments),
+            tuple(segment["drift_ppm"] for segment in segments),
         )
-    # A clock that nothing tells of is no clock that is right; a zone can be known without it.
+    offset = _offset(row)
+    return None if offset is None else ClockCorrection((), (0,), (float(offset),), (0.0,))
+
+
+def _offset(row: Mapping[str, Any]) -> int | None:
+    """Return offset and zone shift in milliseconds; None if neither is known.
+
+    A clock without a known offset is not a right one, but its zone may be known.
+    """
     offset, zone = row["offset_ms"], row["zone_shift_minutes"]
-    if offset is None and not zone:
-        return None
-    return ClockCorrection((), (0,), (float((offset or 0) + (zone or 0) * 60_000),), (0.0,))
+    return None if offset is None and not zone else (offset or 0) + (zone or 0) * 60_000
 
 
-def corrected_times(events: pa.Table, known: Mapping[str, ClockCorrection]) -> Times:
-    """Give the moments of events, which have a node and a time `ts` in milliseconds, corrected."""
-    moments: Times = events["ts"].combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
+def corrected_times(events: pa.Table, corrections: Mapping[str, ClockCorrection]) -> Times:
+    """Return the corrected times of events with a `node` and a time `ts` in milliseconds."""
+    times: Times = events["ts"].combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
     nodes = events["node"].combine_chunks().cast(pa.string()).dictionary_encode()
     codes = pc.fill_null(nodes.indices, -1).to_numpy(zero_copy_only=False)
     for code, node in enumerate(nodes.dictionary.to_pylist()):
-        if node in known:
-            mine = codes == code
-            moments[mine] -= known[node].offsets_at(moments[mine])
-    return moments
+        if node in corrections:
+            logged_by_node = codes == code
+            times[logged_by_node] -= corrections[node].offsets_at(times[logged_by_node])
+    return times
 
 
 def _millis(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
+# The severities that make the verdict an incident.
 INCIDENT_SEVERITIES = frozenset({"critical", "high", "medium"})
+FILE_COUNTS = (
+    "bytes", "lines", "records", "continuation_lines", "blank_lines", "unparsed_lines",
+    "duplicate_lines", "events",
+)  # fmt: skip
+FILE_COLUMNS = (
+    "file", "node", "role", "layout", "kafka_version", "first_ts", "last_ts", "damaged", "sha256",
+    *FILE_COUNTS,
+)  # fmt: skip
 Row = dict[str, Any]
-# Rows held at once by who reads a table in parts.
-_PART = 50_000
+# Rows of a chunk.
+_CHUNK_ROWS = 50_000
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a run, each a folder of Parquet files; a missing table reads as empty."""
+
+    folder: Path
+
+    @cached_property
+    def _datasets(self) -> dict[str, ds.Dataset]:
+        return {}
+
+    def dataset(self, name: str) -> ds.Dataset | None:
+        """Open a table; None if it was not saved."""
+        if name not in self._datasets and self.has(name):
+            path = self.folder / name
+            self._datasets[name] = ds.dataset(path, format="parquet", partitioning="hive")
+        data = self._datasets.get(name)
+        return data if data and data.schema.names else None
+
+    def has(self, name: str) -> bool:
+        """Return True if a table was saved."""
+        return (self.folder / name).is_dir()
+
+    def names(self) -> list[str]:
+        """Return the names of all saved tables."""
+        folders = self.folder.iterdir() if self.folder.exists() else ()
+        return sorted(path.name for path in folders if path.is_dir())
+
+    def column_names(self, name: str) -> list[str]:
+        """Return the columns of a table."""
+        data = self.dataset(name)
+        return list(data.schema.names) if data else []
+
+    def scan(
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        where: ds.Expression | None = None,
+        rows: int = _CHUNK_ROWS,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield a table in batches, as it was written, in bounded memory."""
+        data = self.dataset(name)
+        return read_batches(data, columns, where, rows) if data else iter(())
+
+    def read(
+        self, name: str, columns: Sequence[str], where: ds.Expression | None = None
+    ) -> pa.Table:
+        """Read a table at once, as it was written; columns that it lacks are nulls."""
+        data = self.dataset(name)
+        if data is None:
+            return pa.table({column: pa.nulls(0) for column in columns})
+        have = [column for column in data.schema.names if column in columns]
+        return _with_nulls(data.to_table(have, filter=where), columns)
+
+    def count_rows(self, name: str, where: ds.Expression | None = None) -> int:
+        """Count rows without holding them in memory."""
+        data = self.dataset(name)
+        return data.count_rows(filter=where) if data else 0
 
 
 @dataclass(frozen=True)
@@ -115,7 +185,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding as the page needs it; times are milliseconds in UTC."""
+    """A finding as read from findings.json; times in milliseconds of UTC."""
 
     id: str
     detector: str
@@ -131,13 +201,13 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     explanation: str = ""
     actions: tuple[str, ...] = ()
-    # which limits were passed and by how much, why it is as sure as it says, what would make it
-    # wrong, and whether it is new
+    # the thresholds that were passed, the reason of the confidence, other explanations, and
+    # whether it is new
     why: str = ""
     reason: str = ""
     doubts: tuple[str, ...] = ()
     status: str = ""
-    # in how many weeks it was seen, the first of them, and until when somebody lives with it
+    # in how many weeks it was seen, the first of them, and until when it is accepted
     weeks_seen: int | None = None
     first_seen: str = ""
     accepted_until: str = ""
@@ -154,78 +224,76 @@ class Finding:
 
     @property
     def is_incident(self) -> bool:
-        """Whether this alone makes the verdict an incident."""
+        """Return True if this alone makes the verdict an incident."""
         return self.severity in INCIDENT_SEVERITIES
 
     @property
     def sort_key(self) -> tuple[int, int, str]:
-        """Worst first, then by time, then by id."""
-        place = LEVELS.index(self.severity) if self.severity in LEVELS else len(LEVELS)
-        return place, self.start_ms or 0, self.id
+        """Order by severity, the worst first, then by time, then by id."""
+        return severity_rank(self.severity), self.start_ms or 0, self.id
 
 
 @dataclass(frozen=True)
 class RunOutput:
-    """One output folder; a table that is missing reads as empty."""
+    """One output folder; a missing table reads as empty."""
 
     folder: Path
     document: Mapping[str, Any]
 
     @cached_property
+    def tables(self) -> Tables:
+        """The tables as they were written, times in microseconds."""
+        return Tables(self.folder / "tables")
+
+    @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """All findings, worst first."""
-        found = (_finding(row) for row in self.document.get("findings") or ())
-        return tuple(sorted(found, key=lambda finding: finding.sort_key))
+        findings = (_finding(row) for row in self.document.get("findings") or ())
+        return tuple(sorted(findings, key=lambda finding: finding.sort_key))
 
     @property
     def incidents(self) -> tuple[Finding, ...]:
-        """The findings of level medium and above."""
+        """The findings of severity medium and above."""
         return tuple(finding for finding in self.findings if finding.is_incident)
 
     @cached_property
     def window(self) -> tuple[int, int] | None:
-        """From when to when there are log lines at all."""
+        """The times of the first and the last log line; None if no line has a time."""
         named = self.document.get("window") or {}
-        start, end = millis(named.get("from")), millis(named.get("to"))
+        start, end = parse_millis(named.get("from")), parse_millis(named.get("to"))
         return (start, end) if start is not None and end is not None and start < end else None
 
     @property
     def is_windowed(self) -> bool:
-        """Whether only a window of the run is looked at, as a person has chosen."""
+        """Return True if the user has chosen to see only a window of the run."""
         return False
 
     @cached_property
     def short_digest(self) -> str:
-        """What tells this report from others: the first letters of the digest of its findings."""
-        held = self.folder / "findings.json"
-        return sha256(held.read_bytes()).hexdigest()[:12] if held.is_file() else "not saved"
+        """The first letters of the SHA-256 of findings.json, by which reports are told apart."""
+        path = self.folder / "findings.json"
+        return sha256(path.read_bytes()).hexdigest()[:12] if path.is_file() else "not saved"
 
     @cached_property
     def clock_offsets(self) -> dict[str, int]:
-        """How far each node's clock is from the reference, in milliseconds."""
-        rows = self.rows("clocks", ["node", "offset_ms", "zone_shift_minutes"])
-        # A clock that nothing tells of is no clock that is right; a zone can be known without it.
-        return {
-            str(row["node"]): (row["offset_ms"] or 0) + (row["zone_shift_minutes"] or 0) * 60_000
-            for row in rows
-            if row["offset_ms"] is not None or row["zone_shift_minutes"]
-        }
+        """How far each node's clock is ahead of the reference, in milliseconds."""
+        rows = self.rows("clocks", CLOCK_COLUMNS)
+        return {str(row["node"]): off for row in rows if (off := _offset(row)) is not None}
 
     @cached_property
     def clock_corrections(self) -> dict[str, ClockCorrection]:
-        """How to correct the times of each node whose clock is known."""
+        """The corrections of the nodes whose clock is known."""
         rows = self.rows("clocks", CLOCK_COLUMNS)
-        found = {str(row["node"]): parse_correction(row) for row in rows}
-        return {node: one for node, one in found.items() if one}
+        return {str(row["node"]): known for row in rows if (known := parse_correction(row))}
 
-    def correct_time(self, node: str | None, moment: int) -> int:
-        """Give on the reference clock what a node logged at a moment; all in milliseconds."""
-        known = self.clock_corrections.get(node or "")
-        return moment - int(known.offsets_at(np.array([moment]))[0]) if known else moment
+    def correct_time(self, node: str | None, time: int) -> int:
+        """Return a node's logged time by the reference clock; both in milliseconds."""
+        correction = self.clock_corrections.get(node or "")
+        return time - int(correction.offsets_at(np.array([time]))[0]) if correction else time
 
     @cached_property
     def files(self) -> list[Row]:
-        """Every input file, by node and name; counts that are missing are zero."""
+        """The input files, by node and name; missing counts are zero."""
         rows = self.rows("files", FILE_COLUMNS)
         for row in rows:
             row.update({name: row[name] or 0 for name in FILE_COUNTS})
@@ -234,98 +302,66 @@ class RunOutput:
         return sorted(rows, key=lambda row: (row["node"] or "", row["file"] or ""))
 
     def has_table(self, name: str) -> bool:
-        """Whether a table of that name was saved."""
-        return (self.folder / "tables" / name).is_dir()
+        """Return True if a table was saved."""
+        return self.tables.has(name)
 
     def column_names(self, name: str) -> list[str]:
-        """The columns that a saved table has."""
-        data = self.dataset(name)
-        return list(data.schema.names) if data else []
+        """Return the columns of a table."""
+        return self.tables.column_names(name)
 
     def table(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
     ) -> pa.Table:
-        """Read some columns and rows; times come as milliseconds, missing columns as nulls."""
-        data = self.dataset(name)
-        if data is None:
-            return pa.table({column: pa.nulls(0) for column in columns})
-        have = set(data.schema.names)
-        read = data.to_table(columns=[column for column in columns if column in have], filter=where)
-        return _plain(read, columns)
+        """Read some columns and rows; times in milliseconds, missing columns as nulls."""
+        return _in_millis(self.tables.read(name, columns, where))
 
     def chunks(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
     ) -> Iterator[pa.Table]:
-        """Read as `table` does, part by part: for tables that grow with the archive."""
-        data = self.dataset(name)
-        if data is None:
-            return
-        have = [column for column in columns if column in set(data.schema.names)]
-        for batch in scanned(data, have, where, _PART):
-            yield _plain(pa.Table.from_batches([batch]), columns)
+        """Yield what `table` reads in chunks: for tables that grow with the archive."""
+        have = [column for column in self.column_names(name) if column in columns]
+        for batch in self.tables.scan(name, have, where):
+            yield _in_millis(_with_nulls(pa.Table.from_batches([batch]), columns))
 
     def count_rows(self, name: str, where: ds.Expression | None = None) -> int:
-        """Count rows without reading them all into memory."""
-        data = self.dataset(name)
-        return data.count_rows(filter=where) if data is not None else 0
+        """Count rows without holding them in memory."""
+        return self.tables.count_rows(name, where)
 
     @cached_property
     def partition_count(self) -> int:
-        """How many partitions there are whose leaders are known or asked for."""
+        """The number of partitions in the table of leadership."""
         keys = ["topic", "partition"]
-        found = pa.table(
-            {"topic": pa.array([], pa.string()), "partition": pa.array([], pa.int32())}
-        )
-        for part in self.chunks("leadership", keys):
-            found = pa.concat_tables([found, part.group_by(keys).aggregate([])])
-        return int(found.group_by(keys).aggregate([]).num_rows)
+        chunks = [rows.group_by(keys).aggregate([]) for rows in self.chunks("leadership", keys)]
+        return len(pa.concat_tables(chunks).group_by(keys).aggregate([])) if chunks else 0
 
     def rows(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
     ) -> list[Row]:
-        """Read some columns and rows as dictionaries."""
+        """Read what `table` reads as dictionaries."""
         rows: list[Row] = self.table(name, columns, where).to_pylist()
         return rows
 
-    def dataset(self, name: str) -> ds.Dataset | None:
-        """Open a table as it is; null where it was not saved."""
-        if not self.has_table(name):
-            return None
-        data = ds.dataset(self.folder / "tables" / name, format="parquet", partitioning="hive")
-        return data if data.schema.names else None
-
-
-FILE_COUNTS = (
-    "bytes", "lines", "records", "continuation_lines", "blank_lines", "unparsed_lines",
-    "duplicate_lines", "events",
-)  # fmt: skip
-FILE_COLUMNS = (
-    "file", "node", "role", "layout", "kafka_version", "first_ts", "last_ts", "damaged", "sha256",
-    *FILE_COUNTS,
-)  # fmt: skip
-
 
 def load_run(out: Path) -> RunOutput:
-    """Open one output folder."""
+    """Open an output folder."""
     return RunOutput(out, json.loads((out / "findings.json").read_text(encoding="utf-8")))
 
 
-def _plain(read: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Give the columns that were asked for, times as milliseconds, what is missing as nulls."""
-    have = set(read.column_names)
-    values = [
-        _in_millis(read.column(column)) if column in have else pa.nulls(read.num_rows)
-        for column in columns
-    ]
+def _with_nulls(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return the columns in order; those that the table lacks are nulls."""
+    have = set(table.column_names)
+    values = [table[name] if name in have else pa.nulls(table.num_rows) for name in columns]
     return pa.table(values, names=list(columns))
 
 
-def _in_millis(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if not pa.types.is_timestamp(column.type):
-        return column
-    # Floor, so that a microsecond never moves a line into the next bin.
-    coarse = pc.floor_temporal(column, unit="millisecond")
-    return coarse.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64())
+def _in_millis(table: pa.Table) -> pa.Table:
+    """Turn timestamps into milliseconds, rounded down: a microsecond never changes the bin."""
+    for at, column in enumerate(table.schema):
+        if pa.types.is_timestamp(column.type):
+            floored = pc.floor_temporal(table[at], unit="millisecond")
+            times = floored.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
+            table = table.set_column(at, column.name, times.cast(pa.int64()))
+    return table
 
 
 def _finding(row: Mapping[str, Any]) -> Finding:
@@ -335,13 +371,13 @@ def _finding(row: Mapping[str, Any]) -> Finding:
         severity=str(row.get("severity") or "info"),
         confidence=str(row.get("confidence") or "possible"),
         title=str(row.get("title") or ""),
-        start_ms=millis(row.get("from")),
-        end_ms=millis(row.get("to")),
+        start_ms=parse_millis(row.get("from")),
+        end_ms=parse_millis(row.get("to")),
         brokers=tuple(row.get("brokers") or ()),
         partitions=tuple(map(str, row.get("partitions") or ())),
         clients=tuple(map(str, row.get("clients") or ())),
         measures=row.get("measures") or {},
-        evidence=tuple(map(_proof, row.get("evidence") or ())),
+        evidence=tuple(map(_evidence, row.get("evidence") or ())),
         explanation=str(row.get("explanation") or ""),
         actions=tuple(map(str, row.get("actions") or ())),
         why=str(row.get("why") or ""),
@@ -354,13 +390,13 @@ def _finding(row: Mapping[str, Any]) -> Finding:
     )
 
 
-def _proof(row: Mapping[str, Any]) -> Evidence:
+def _evidence(row: Mapping[str, Any]) -> Evidence:
     rule = str(row.get("rule") or "").partition("@")[0] or None
     return Evidence(str(row.get("file") or ""), row.get("line"), str(row.get("text") or ""), rule)
 
 
-def short_time(run: RunOutput, moment: int | None, *, exact: bool = False) -> str:
-    """Say a time; the date only where the logs are of more than one day."""
-    text = clock(moment, exact=exact)
-    days = {clock(edge)[:10] for edge in run.window or ()}
-    return text[11:] if moment is not None and days == {text[:10]} else text
+def short_time(run: RunOutput, time: int | None, *, exact: bool = False) -> str:
+    """Format a time, without the date if all logs are of one day."""
+    text = time_text(time, exact=exact)
+    days = {time_text(edge)[:10] for edge in run.window or ()}
+    return text[11:] if time is not None and days == {text[:10]} else text

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.errors import ForensicsError
-from forensics.lib.formatting import LEVELS, millis, span
+from forensics.lib.formatting import LEVELS, parse_millis, span_text
 from forensics.lib.text_safety import visible
 from forensics.report.page import open_output
 from forensics.weekly.coverage_normalisation import (
@@ -109,7 +109,7 @@ def _of_store(store: Path, span: Span, name: str) -> dict[str, Any]:
 
 
 def _stretch(text: str) -> Span:
-    start, end = (millis(part) for part in text.split(RANGE_SEPARATOR, 1))
+    start, end = (parse_millis(part) for part in text.split(RANGE_SEPARATOR, 1))
     if start is None or end is None:
         example = f"2026-11-10T00:00{RANGE_SEPARATOR}2026-11-12T00:00"
         raise ForensicsError(f"{text}: write a stretch of time as {example}, in UTC.")
@@ -294,7 +294,7 @@ def describe_windows(found: Comparison) -> list[tuple[str, str]]:
 
 def _side_text(one: WeekSummary) -> str:
     start, end = one["window"]
-    return f"{one['week']}: {span(start, end)}, logs cover {format_coverage(coverage(one))}"
+    return f"{one['week']}: {span_text(start, end)}, logs cover {format_coverage(coverage(one))}"
 
 
 def table_cells(pair: CountPair) -> tuple[str, ...]:

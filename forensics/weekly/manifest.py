@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from forensics.events.file_accounts import FileAccount
-from forensics.ingest.archive_reader import FIRST_HEAD
+from forensics.ingest.archive_reader import FIRST_PREFIX
 from forensics.weekly.iso_week import EARLIEST, LATEST, Week, week_of
 
 CONTAINERS = "inputs/containers.parquet"
@@ -259,7 +259,7 @@ def _candidates(known: Manifest, news: set[str]) -> Iterator[tuple[Log, list[Log
     """Give each log with the longer ones that have the same head; one of two must be new."""
     alike: dict[str, list[Log]] = {}
     for log in known.current_logs():
-        if (head := log.parsed_account.heads.get(str(FIRST_HEAD))) is not None:
+        if (head := log.parsed_account.heads.get(str(FIRST_PREFIX))) is not None:
             alike.setdefault(head, []).append(log)
     for logs in alike.values():
         for short in logs:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from forensics.lib.time_units import MILLISECOND, to_arrow_timestamp
 from forensics.report.absences import read_lifecycles
 from forensics.run_output.partition_histories import Ints, IsrCodes, IsrHistory, read_isr_histories
 from forensics.run_output.reader import Finding, Row, RunOutput, corrected_times
@@ -58,7 +59,7 @@ def created_and_deleted_topics(run: RunOutput, window: Span) -> dict[str, list[s
 
 
 def _at(ms: int) -> pa.Scalar:
-    return pa.scalar(ms * 1000, pa.timestamp("us", tz="UTC"))
+    return to_arrow_timestamp(ms * MILLISECOND)
 
 
 HOUR = 3_600_000

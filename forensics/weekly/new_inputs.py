@@ -19,12 +19,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.file_accounts import FileAccount
-from forensics.ingest.read_plan import named_files, nothing_to_read
+from forensics.ingest.read_plan import list_files, nothing_to_read_error
 from forensics.lib import storage
-from forensics.lib.deterministic_parquet import PART, Writer, digest_of, in_order, parts
-from forensics.lib.secrets import Names
-from forensics.lib.time_units import DAY
-from forensics.schemas import EVENTS, give_back, scanned
+from forensics.lib.arrow_io import read_batches, release_arrow_memory
+from forensics.lib.deterministic_parquet import (
+    PART_FILE,
+    DeterministicWriter,
+    digest_rows,
+    iter_tables,
+    sort_rows,
+)
+from forensics.lib.secrets import NameMasker
+from forensics.lib.time_units import DAY, to_arrow_timestamp
+from forensics.schemas import EVENTS
 from forensics.weekly.iso_week import EARLIEST, LATEST, UNDATED, Week
 from forensics.weekly.manifest import Container, Log, Manifest, account_json
 from forensics.weekly.store_files import Transaction
@@ -70,7 +77,7 @@ def find_new_inputs(archives: Sequence[str], known: Manifest, read_by: str) -> N
     """
     problems: list[Named] = []
     # One archive at a time: two of the same name are two runs' or one's, and nobody can tell.
-    files = [one for archive in archives for one in named_files([archive], problems)]
+    files = [one for archive in archives for one in list_files([archive], problems)]
     stale = {
         container
         for container, logs in known.logs_by_container().items()
@@ -81,7 +88,7 @@ def find_new_inputs(archives: Sequence[str], known: Manifest, read_by: str) -> N
     for label, path, found in _digested(files):
         if isinstance(found, OSError):
             problems.append(
-                (label, f"{storage.shown(path)} cannot be read: {found.strerror or found}")
+                (label, f"{storage.display(path)} cannot be read: {found.strerror or found}")
             )
             continue
         one = containers.get(found.sha256, found).with_name(found.name)
@@ -89,7 +96,7 @@ def find_new_inputs(archives: Sequence[str], known: Manifest, read_by: str) -> N
         if found.sha256 not in known.containers or found.sha256 in stale:
             unread.setdefault(found.sha256, path)
     if not containers:
-        raise nothing_to_read(archives, problems)
+        raise nothing_to_read_error(archives, problems)
     keys = {one: f"c{number}" for number, one in enumerate(sorted(unread))}
     return NewInputs(containers, unread, keys, problems, len(files))
 
@@ -137,13 +144,13 @@ def _container(named: Named) -> Container | OSError:
     label, path = named
     digest, size = hashlib.sha256(), 0
     try:
-        with storage.opened(path) as file:
+        with storage.open_file(path) as file:
             while block := file.read(_BLOCK):
                 digest.update(block)
                 size += len(block)
     except OSError as error:
         return error
-    return Container(digest.hexdigest(), Names().shown(label), size)
+    return Container(digest.hexdigest(), NameMasker().mask(label), size)
 
 
 _ORDER = ("file", "line", "offset", "kind", "topic", "partition", "rule")
@@ -165,9 +172,10 @@ class EventsByWeek:
             return EVENTS.empty_table()
         gone = pa.array(sorted(without), pa.string())
         found = [
-            part.filter(pc.invert(pc.is_in(part["file"], gone))) for part in parts(self.files[week])
+            part.filter(pc.invert(pc.is_in(part["file"], gone)))
+            for part in iter_tables(self.files[week])
         ]
-        return in_order(pa.concat_tables([EVENTS.empty_table(), *found]), _ORDER)
+        return sort_rows(pa.concat_tables([EVENTS.empty_table(), *found]), _ORDER)
 
 
 @dataclass(frozen=True)
@@ -182,7 +190,7 @@ class WeekEvents:
 
 def events_file(week: Place) -> str:
     """Name the file of a week's events; what has no time is kept by itself."""
-    return f"{_SECTION}/week={UNDATED if week is None else week}/{PART}"
+    return f"{_SECTION}/week={UNDATED if week is None else week}/{PART_FILE}"
 
 
 def weeks_with_events(draft: Transaction) -> list[Week]:
@@ -200,7 +208,7 @@ def partition_by_week(
     What is older than `floor` is let go: that week is kept no more.
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    writers: dict[Place, Writer] = {}
+    writers: dict[Place, DeterministicWriter] = {}
     files: dict[Place, Path] = {}
     logs: dict[Place, set[str]] = {}
     for batch in _numbered(staged, news, read):
@@ -209,7 +217,7 @@ def partition_by_week(
                 continue
             if week not in writers:
                 files[week] = scratch / f"{len(files)}.parquet"
-                writers[week] = Writer(files[week], EVENTS)
+                writers[week] = DeterministicWriter(files[week], EVENTS)
             writers[week].add(rows)
             logs.setdefault(week, set()).update(pc.unique(rows["file"]).to_pylist())
     for writer in writers.values():
@@ -222,15 +230,15 @@ def merge_week(draft: Transaction, week: Place, new: pa.Table, gone: Iterable[st
     """Write the events of a week anew: the old ones without those of some logs, and the new."""
     name = events_file(week)
     old = draft.find(name)
-    target = draft.scratch / PART
-    with Writer(target, EVENTS) as writer:
+    target = draft.scratch / PART_FILE
+    with DeterministicWriter(target, EVENTS) as writer:
         for part in _merged(old, new, pa.array(sorted(gone), pa.string())):
             writer.add(part)
     if writer.rows:
         target.replace(draft.new_path(name))
     else:
         draft.delete(name)
-    give_back()
+    release_arrow_memory()
 
 
 def describe_week(draft: Transaction, week: Week) -> WeekEvents | None:
@@ -238,15 +246,15 @@ def describe_week(draft: Transaction, week: Week) -> WeekEvents | None:
     path = draft.find(events_file(week))
     if path is None:
         return None
-    every = digest_of(parts(path), EVENTS)
-    first = digest_of(parts(path, None, _before(week.begin + DAY)), EVENTS)
-    last = digest_of(parts(path, None, ~_before(week.end - DAY)), EVENTS)
-    rows = sum(len(part) for part in parts(path, ["line"]))
+    every = digest_rows(iter_tables(path), EVENTS)
+    first = digest_rows(iter_tables(path, None, _before(week.begin + DAY)), EVENTS)
+    last = digest_rows(iter_tables(path, None, ~_before(week.end - DAY)), EVENTS)
+    rows = sum(len(part) for part in iter_tables(path, ["line"]))
     return WeekEvents(rows, str(every), first, last)
 
 
 def _before(micros: int) -> pc.Expression:
-    return pc.field("ts") < pa.scalar(micros, EVENTS.field("ts").type)
+    return pc.field("ts") < to_arrow_timestamp(micros)
 
 
 def _numbered(
@@ -264,7 +272,7 @@ def _numbered(
         return
     known = pa.array(keys, pa.string())
     called, starts = pa.array(names, pa.string()), pa.array(bases, pa.int64())
-    for batch in scanned(staged, [*EVENTS.names, "split"], pc.field("kind").is_valid()):
+    for batch in read_batches(staged, [*EVENTS.names, "split"], pc.field("kind").is_valid()):
         split = pc.cast(batch["split"], pa.string())
         at = pc.index_in(pc.binary_join_element_wise(split, batch["file"], " "), known)
         rows = pa.Table.from_batches([batch.filter(at.is_valid())])
@@ -293,13 +301,13 @@ def _by_week(rows: pa.Table) -> Iterator[tuple[Place, pa.Table]]:
 def _merged(old: Path | None, new: pa.Table, gone: pa.Array) -> Iterator[pa.Table]:
     """Merge rows that are sorted by log into others; no log has rows in both."""
     begin = 0
-    for part in parts(old) if old else ():
+    for part in iter_tables(old) if old else ():
         rest = part.filter(pc.invert(pc.is_in(part["file"], gone)))
         if not len(rest):
             continue
         last = rest["file"][len(rest) - 1].as_py()
         end = _below(new, last)
-        yield in_order(pa.concat_tables([rest, new.slice(begin, end - begin)]), ("file", "line"))
+        yield sort_rows(pa.concat_tables([rest, new.slice(begin, end - begin)]), ("file", "line"))
         begin = end
     yield new.slice(begin)
 

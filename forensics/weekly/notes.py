@@ -16,7 +16,7 @@ from typing import Any
 
 from forensics.detection.registry import all_detectors
 from forensics.errors import Problem, RuleError
-from forensics.lib.yaml_with_lines import line_of, read
+from forensics.lib.yaml_with_lines import line_of, load_yaml
 
 NAME = "notes.yaml"
 ALIASES = "aliases"
@@ -83,7 +83,7 @@ def load_notes(store: Path, detectors: Iterable[str] = ()) -> Notes:
     path = store / NAME
     if not path.is_file() or not path.read_text("utf-8", "replace").strip():
         return Notes()
-    given = read(path)
+    given = load_yaml(path)
     problems = sorted(_faults(str(path), given, {*detectors}))
     if problems:
         raise RuleError(problems)

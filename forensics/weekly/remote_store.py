@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from forensics.lib.storage import Objects, shown
+from forensics.lib.storage import ObjectStore, display
 from forensics.weekly.store_files import StoreHeldError, describe_owner, lock_owner
 
 _JOURNAL = ".commit.tar"
@@ -39,7 +39,7 @@ def open_remote_store(address: str, wait: float, say: Callable[[str], None]) -> 
 
     If what is done with it fails, the store stays as it was.
     """
-    store = Objects(address)
+    store = ObjectStore(address)
     with _held(store, address, wait, say), TemporaryDirectory(prefix="kafka-forensics-") as scratch:
         folder = Path(scratch)
         _follow(store)
@@ -48,7 +48,7 @@ def open_remote_store(address: str, wait: float, say: Callable[[str], None]) -> 
         _put_back(store, folder, before)
 
 
-def _fetch(store: Objects, folder: Path) -> dict[str, str]:
+def _fetch(store: ObjectStore, folder: Path) -> dict[str, str]:
     """Copy all that is kept, and say what it is."""
     found = {}
     for name in store.names():
@@ -61,7 +61,7 @@ def _fetch(store: Objects, folder: Path) -> dict[str, str]:
     return found
 
 
-def _put_back(store: Objects, folder: Path, before: dict[str, str]) -> None:
+def _put_back(store: ObjectStore, folder: Path, before: dict[str, str]) -> None:
     now = {
         name: path
         for path in sorted(folder.rglob("*"))
@@ -85,7 +85,7 @@ def _put_back(store: Objects, folder: Path, before: dict[str, str]) -> None:
     _follow(store)
 
 
-def _follow(store: Objects) -> None:
+def _follow(store: ObjectStore) -> None:
     """Do what the journal says, if it says anything; doing it twice does no more than once."""
     if not store.size(_JOURNAL):
         return
@@ -112,7 +112,9 @@ def _digest(path: Path) -> str:
 
 
 @contextmanager
-def _held(store: Objects, address: str, wait: float, say: Callable[[str], None]) -> Iterator[None]:
+def _held(
+    store: ObjectStore, address: str, wait: float, say: Callable[[str], None]
+) -> Iterator[None]:
     mine = json.dumps(lock_owner() | {"run": secrets.token_hex(8)}).encode()
     until = time.monotonic() + wait
     said = False
@@ -120,11 +122,11 @@ def _held(store: Objects, address: str, wait: float, say: Callable[[str], None])
         other = describe_owner(store.read(_LOCK).decode("utf-8", "replace"))
         if time.monotonic() >= until:
             raise StoreHeldError(
-                f"Another run holds {shown(address)}: {other}. Try again when it is done, or let "
+                f"Another run holds {display(address)}: {other}. Try again when it is done, or let "
                 f"this one wait with --wait SECONDS. If it was killed, remove {_LOCK} there."
             )
         if not said:
-            say(f"waiting    {shown(address)} is held by {other}")
+            say(f"waiting    {display(address)} is held by {other}")
             said = True
         time.sleep(_PAUSE)
     try:
@@ -134,7 +136,7 @@ def _held(store: Objects, address: str, wait: float, say: Callable[[str], None])
             store.put(_LOCK, io.BytesIO())
 
 
-def _taken(store: Objects, mine: bytes) -> bool:
+def _taken(store: ObjectStore, mine: bytes) -> bool:
     there = store.read(_LOCK) if store.size(_LOCK) else b""
     if there and not _is_forgotten(there):
         return False

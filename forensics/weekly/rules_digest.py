@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 
 from forensics import __version__
 from forensics.events.packs import Pack, open_pack
-from forensics.lib.yaml_with_lines import read, root
+from forensics.lib.yaml_with_lines import load_yaml, rules_folder
 from forensics.schemas import EVENTS
 
 # Raised when the same rules read the same lines in another way.
@@ -40,7 +40,7 @@ class RulesDigest:
 
 def digest_rules(packs: Sequence[Pack]) -> RulesDigest:
     """Digest the shipped rules with packs over them."""
-    shipped = open_pack(root())
+    shipped = open_pack(rules_folder())
     plugins = sorted(one.value for one in entry_points(group="kafka_forensics.detectors"))
     told = [name for name in _names(shipped) if name.startswith(_FOLDERS) or name in _FILES]
     reading = [str(_READING), str(EVENTS), *_pages(shipped, told)]
@@ -65,7 +65,7 @@ def _is_read(name: str) -> bool:
 def _disabled(pack: Pack) -> list[str]:
     """Name the shipped rules that the head of a pack takes away."""
     head = pack.pages.get("pack.yaml")
-    named = read(head).get("disable") if head else None
+    named = load_yaml(head).get("disable") if head else None
     return sorted(map(str, named or ()))
 
 

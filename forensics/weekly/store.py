@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from forensics import __version__
 from forensics.events.file_accounts import FileAccount
-from forensics.events.packs import Catalogue
-from forensics.lib.deterministic_parquet import in_order, parts
+from forensics.events.packs import RuleSet
+from forensics.lib.deterministic_parquet import iter_tables, sort_rows
 from forensics.run_result import Stopwatch
 from forensics.weekly.iso_week import Week
 from forensics.weekly.manifest import CONTAINERS, LOGS, Log, Manifest, supersede
@@ -134,7 +134,7 @@ class Store:
                 self.manifest.logs[name] = replace(log, weeks=left)
 
     def build_weeks(  # noqa: PLR0913, PLR0917
-        self, weeks: Sequence[Week], forced: Sequence[Week], engine: Any, rules: Catalogue,
+        self, weeks: Sequence[Week], forced: Sequence[Week], engine: Any, rules: RuleSet,
         packs: tuple[Path, ...], watch: Stopwatch,
     ) -> Iterator[tuple[Week, Mapping[str, Any]]]:  # fmt: skip
         """Build those weeks anew that have changed; gives each with its findings.json."""
@@ -223,10 +223,12 @@ class Store:
         else:
             names = [events_file(week) for week in (*before[log.id].weeks, None)]
             paths = [path for name in names if (path := self.transaction.find(name))]
-        every = [part for path in paths for part in parts(path, ["file", *_PLACE, "text"], wanted)]
+        every = [
+            part for path in paths for part in iter_tables(path, ["file", *_PLACE, "text"], wanted)
+        ]
         if not every:
             return pa.table({name: pa.nulls(0) for name in (*_PLACE, "text")})
-        return in_order(pa.concat_tables(every), _PLACE)
+        return sort_rows(pa.concat_tables(every), _PLACE)
 
     def _merge(
         self, found: EventsByWeek, gone: set[str], skipped: set[str], before: Mapping[str, Log]

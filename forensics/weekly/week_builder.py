@@ -25,17 +25,24 @@ import pyarrow.compute as pc
 from forensics import pipeline
 from forensics.detection.runner import DetectionResults, Outcome
 from forensics.engine.base import Engine
-from forensics.events.file_accounts import FileAccount, assign
-from forensics.events.packs import Catalogue
-from forensics.lib.deterministic_parquet import PART, Writer, parts, settle
-from forensics.parsing.time_statistics import SILENCE
-from forensics.pipeline import judge
+from forensics.events.file_accounts import FileAccount, assign_nodes
+from forensics.events.packs import RuleSet
+from forensics.lib.arrow_io import release_arrow_memory
+from forensics.lib.deterministic_parquet import (
+    PART_FILE,
+    DeterministicWriter,
+    iter_tables,
+    merge_files,
+)
+from forensics.lib.time_units import to_arrow_timestamp, to_iso
+from forensics.parsing.time_statistics import MIN_SILENCE
+from forensics.pipeline import detect_and_gate
 from forensics.report import page
 from forensics.report.time_window import WindowedRun, narrow_run
-from forensics.run_output.findings import Finding, iso_time, write_findings
+from forensics.run_output.findings import Finding, write_findings
 from forensics.run_output.reader import RunOutput
 from forensics.run_result import Stopwatch
-from forensics.schemas import BREACHES, CUTS, EVENTS, FILES, ISR, LEADERSHIP, give_back
+from forensics.schemas import BREACHES, CUTS, EVENTS, FILES, ISR, LEADERSHIP
 from forensics.settings import Settings
 from forensics.weekly.iso_week import Week
 from forensics.weekly.manifest import Log, Manifest, account_json, disambiguate_names
@@ -67,7 +74,7 @@ def carried_over(findings: Sequence[Finding], week: Week) -> list[dict[str, Any]
     return [
         {
             "id": one.id, "detector": one.detector, "severity": one.severity, "title": one.title,
-            "from": iso_time(one.begin), "to": iso_time(one.end),
+            "from": to_iso(one.begin), "to": to_iso(one.end),
         }
         for one in findings
         if one.begin < week.begin <= one.end
@@ -110,7 +117,7 @@ class WeekBuilder:
     known: Manifest
     kept: Mapping[Week, WeekEvents]
     book: RulesDigest
-    rules: Catalogue
+    rules: RuleSet
     packs: tuple[Path, ...]
 
     def digest(self, week: Week) -> str:
@@ -140,17 +147,17 @@ class WeekBuilder:
         for name, one in logs.items():
             _narrow(one, counted.get(name))
         files = {one.file: one for one in logs.values()}
-        assign(files)
+        assign_nodes(files)
         with watch.stage("history"):
             self._write_events(week, logs, settings.tables / "events")
-            pipeline.name_versions(files, settings.tables / "events")
-            rows = [files[name].row() for name in sorted(files)]
+            pipeline.assign_kafka_versions(files, settings.tables / "events")
+            rows = [files[name].to_row() for name in sorted(files)]
             pipeline.write_table(
                 pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files"
             )
-            past = pipeline.rebuild(engine, files, settings, _hush)
+            past = pipeline.rebuild_history(engine, files, settings, _hush)
             for name, schema, order in _FOLDED:
-                settle(settings.tables / name, schema, order)
+                merge_files(settings.tables / name, schema, order)
         shutil.rmtree(settings.staging, ignore_errors=True)
         before: list[dict[str, Any]] = []
 
@@ -158,8 +165,8 @@ class WeekBuilder:
             before.extend(carried_over(answers.findings, week))
             return begun_in_week(answers, week)
 
-        document, _ = judge(files, past, self.rules, settings, watch, chosen=mine)
-        give_back()
+        document, _ = detect_and_gate(files, past, self.rules, settings, watch, select=mine)
+        release_arrow_memory()
         older = sorted(one.file for log, one in chosen if log.read_by != self.book.reading)
         damaged = [f"{name}: {', '.join(files[name].notes)}" for name in sorted(files)
                    if files[name].broken]  # fmt: skip
@@ -207,12 +214,12 @@ class WeekBuilder:
 
     def _events(self, week: Week, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Give the events of a week, of the day before and the day after, in a fixed order."""
-        begin, end = (pa.scalar(at, EVENTS.field("ts").type) for at in week.padded_range)
+        begin, end = map(to_arrow_timestamp, week.padded_range)
         inside = (pc.field("ts") >= begin) & (pc.field("ts") < end)
         for one in (week.shift(-1), week, week.shift(1)):
             path = self.draft.find(events_file(one))
             if path is not None:
-                yield from parts(path, columns, inside)
+                yield from iter_tables(path, columns, inside)
 
     def _counted(self, week: Week) -> dict[str, _Lines]:
         """Count the events of each log, and say from which line to which they stand."""
@@ -230,7 +237,7 @@ class WeekBuilder:
         known = pa.array(list(logs), pa.string())
         names = pa.array([one.file for one in logs.values()], pa.string())
         nodes = pa.array([one.node for one in logs.values()], pa.string())
-        with Writer(target / PART, EVENTS) as writer:
+        with DeterministicWriter(target / PART_FILE, EVENTS) as writer:
             for part in self._events(week, EVENTS.names):
                 # Left out is what has lines in those days, but far from where its others are.
                 rows = part.filter(pc.is_in(part["file"], known))
@@ -282,7 +289,7 @@ def clip_account(account: FileAccount, begin: int, end: int) -> FileAccount:
     gaps = [
         (max(low, begin), min(high, end), line)
         for low, high, line in account.gaps
-        if ends and min(high, end) - max(low, begin) >= SILENCE
+        if ends and min(high, end) - max(low, begin) >= MIN_SILENCE
     ]
     if (begin, end) in [gap[:2] for gap in gaps]:
         ends, gaps = [], []

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from forensics.lib.formatting import count, listed
+from forensics.lib.formatting import count, join_names
 from forensics.weekly.coverage_normalisation import (
     MIN_COVERED_SHARE,
     MIN_DIFFERENCE,
@@ -63,7 +63,7 @@ def _rules(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
                     "Rules", f"the pack {name} {word}{hashes if word == 'changed' else ''}"
                 )
     if now.get("older_rules"):
-        names = listed(list(now["older_rules"]), NAMES)
+        names = join_names(list(now["older_rules"]), NAMES)
         many = count(len(now["older_rules"]), "file")
         yield Change("Rules", f"{many} of this week read by older rules: {names}")
 
@@ -77,22 +77,26 @@ def _versions(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
     moved: dict[tuple[str, str], list[str]] = {}
     for node in sorted({*old, *new}):
         if node in old and node in new and old[node] != new[node]:
-            words = (listed(old[node]), listed(new[node]))
+            words = (join_names(old[node]), join_names(new[node]))
             moved.setdefault(words, []).append(node)
     for (before, after), nodes in moved.items():
-        yield Change("Version", f"{listed(nodes, NAMES)}: Kafka {before}, now {after}")
+        yield Change("Version", f"{join_names(nodes, NAMES)}: Kafka {before}, now {after}")
 
 
 def _brokers(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
     came = [str(one) for one in now["brokers"] if one not in then["brokers"]]
     gone = [str(one) for one in then["brokers"] if one not in now["brokers"]]
     if came:
-        yield Change("Broker", f"named for the first time, or again: {listed(came, NAMES)}")
+        yield Change("Broker", f"named for the first time, or again: {join_names(came, NAMES)}")
     if gone:
-        yield Change("Broker", f"named the week before, and by no line now: {listed(gone, NAMES)}")
+        yield Change(
+            "Broker", f"named the week before, and by no line now: {join_names(gone, NAMES)}"
+        )
     mute = [name for name in servers(then) if name not in servers(now)]
     if mute:
-        yield Change("Logs", f"had logs the week before, and has none now: {listed(mute, NAMES)}")
+        yield Change(
+            "Logs", f"had logs the week before, and has none now: {join_names(mute, NAMES)}"
+        )
 
 
 def _topics(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
@@ -104,9 +108,13 @@ def _topics(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
         return
     came, gone = sorted(set(new) - set(old)), sorted(set(old) - set(new))
     if came:
-        yield Change("Topic", f"named now, and by no line the week before: {listed(came, NAMES)}")
+        yield Change(
+            "Topic", f"named now, and by no line the week before: {join_names(came, NAMES)}"
+        )
     if gone:
-        yield Change("Topic", f"named the week before, and by no line now: {listed(gone, NAMES)}")
+        yield Change(
+            "Topic", f"named the week before, and by no line now: {join_names(gone, NAMES)}"
+        )
 
 
 def _partitions(one: WeekSummary) -> Mapping[str, int]:
@@ -117,7 +125,7 @@ def _partitions(one: WeekSummary) -> Mapping[str, int]:
 def _turned(now: WeekSummary) -> Iterator[Change]:
     for word, names in sorted(now["topic_turns"].items()):
         if names:
-            yield Change("Topic", f"{word} according to the logs: {listed(names, NAMES)}")
+            yield Change("Topic", f"{word} according to the logs: {join_names(names, NAMES)}")
 
 
 WORDS = ("better", "same", "worse", "cannot compare")

@@ -29,10 +29,10 @@ import pyarrow.compute as pc
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from forensics.events.log_reader import Book  # noqa: E402
-from forensics.events.packs import catalogue  # noqa: E402
+from forensics.events.log_reader import LogReader  # noqa: E402
+from forensics.events.packs import load_rule_set  # noqa: E402
 from forensics.events.rules import Wording  # noqa: E402
-from forensics.ingest.read_plan import plan  # noqa: E402
+from forensics.ingest.read_plan import plan_reading  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -74,7 +74,7 @@ class Pool:
     heard: float
 
 
-def records(book: Book) -> Pool:
+def records(book: LogReader) -> Pool:
     """Sort the records of the recorded brokers by whether a rule claims them."""
     claimed: list[bytes] = []
     others: list[bytes] = []
@@ -82,16 +82,16 @@ def records(book: Book) -> Pool:
     wordings = [(rule, wording) for rule in book.rules for wording in rule.wordings]
     heard = 0
     for path in sorted(path for name in FILES for path in SOURCE.glob(f"broker-*/{name}")):
-        cut = book.cut(path.read_text("utf-8").splitlines())
+        cut = book.split_records(path.read_text("utf-8").splitlines())
         if cut is None:
             continue
-        taken = set(book.events(cut)["offset"].to_pylist())
-        kept = set(book.passed(cut)["line"].to_pylist())
+        taken = set(book.read_events(cut)["offset"].to_pylist())
+        kept = set(book.prefiltered(cut)["line"].to_pylist())
         for number, (start, end) in enumerate(zip(cut.starts, cut.ends, strict=True)):
             record = cut.data[start:end].tobytes().rstrip(b"\n") + b"\n"
             (claimed if int(start) in taken else others).append(record)
             heard += int(cut.lines[number]) in kept and int(start) not in taken
-        entries = book.entries(cut)
+        entries = book.parse_all(cut)
         for number, (rule, wording) in enumerate(wordings):
             mine = entries.filter(
                 pc.is_in(entries["logger"], pa.array([n.encode() for n in rule.loggers]))
@@ -195,25 +195,25 @@ def _java(wording: Wording) -> str:
 
 def bench(folder: Path, megabytes: tuple[int, int], plain_mb: tuple[int, int]) -> list[Speed]:
     """Make the archives and measure both ways in one Spark session."""
-    from forensics.engine.spark import Cluster  # noqa: PLC0415
+    from forensics.engine.spark import SparkEngine  # noqa: PLC0415
 
     load = os.getloadavg()[0]
     print(f"  load of the machine before the start: {load:.1f}", file=sys.stderr)
-    found = catalogue()
-    rules = found.heard()
-    book = Book(found.layouts, rules)
+    found = load_rule_set()
+    rules = found.active_rules()
+    book = LogReader(found.layouts, rules)
     pool = records(book)
     sizes = [make(folder / f"logs-{mb}", mb * MB, pool) for mb in megabytes]
     plain = [make(folder / f"plain-{mb}", mb * MB, pool) for mb in plain_mb]
     print(f"  {pool.heard:.0%} of the unclaimed records pass the sieve", file=sys.stderr)
-    cluster = Cluster("local[2]")
+    cluster = SparkEngine("local[2]")
     try:
 
         def scan(archive: Path, out: Path) -> None:
-            cluster.scan(plan([str(archive)]).splits, "", out)
+            cluster.scan(plan_reading([str(archive)]).splits, "", out)
 
-        all_texts = sorted({w.template.longest for rule in rules for w in rule.wordings})
-        few_texts = sorted({wording.template.longest for wording in pool.frequent})
+        all_texts = sorted({w.template.longest_literal for rule in rules for w in rule.wordings})
+        few_texts = sorted({wording.template.longest_literal for wording in pool.frequent})
         full = plainly(cluster.session, pool.frequent, all_texts)
         lean = plainly(cluster.session, pool.frequent, few_texts)
         return [

@@ -224,9 +224,9 @@ def _line(partition: int, version: int, ts: int, node: int, isr: list[int]) -> s
 def run(out: Path, logs: Path | None) -> None:
     """Do the work that is measured, in a process of its own."""
     from forensics import pipeline  # noqa: PLC0415
-    from forensics.engine.spark import Cluster  # noqa: PLC0415
+    from forensics.engine.spark import SparkEngine  # noqa: PLC0415
     from forensics.events.file_accounts import FileAccount  # noqa: PLC0415
-    from forensics.events.packs import catalogue  # noqa: PLC0415
+    from forensics.events.packs import load_rule_set  # noqa: PLC0415
     from forensics.settings import Settings  # noqa: PLC0415
 
     began = time.perf_counter()
@@ -247,16 +247,16 @@ def run(out: Path, logs: Path | None) -> None:
         one.first, one.last = BEGIN, BEGIN + DAY + 120 * SECOND
         files[one.file] = one
     pipeline.write_table(
-        pa.Table.from_pylist([one.row() for one in files.values()], schema=FILES),
+        pa.Table.from_pylist([one.to_row() for one in files.values()], schema=FILES),
         settings.tables / "files",
     )
-    cluster = Cluster(settings.master)
+    cluster = SparkEngine(settings.master)
     try:
-        past = pipeline.rebuild(cluster, files, settings, say)
+        past = pipeline.rebuild_history(cluster, files, settings, say)
     finally:
         cluster.stop()
         shutil.rmtree(settings.staging, ignore_errors=True)
-    result = pipeline.conclude(files, past, catalogue(), settings, say)
+    result = pipeline.finish_run(files, past, load_rule_set(), settings, say)
     say(f"stages {result['seconds']}, slowest detectors {result['slowest']}")
 
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from forensics import __version__
-from forensics.cli.app import group, jobs_folder, main, run
+from forensics.cli.app import jobs_folder, main, make_group, run_file
 
 SHOW = '''\
 """Show what was given.
@@ -47,7 +47,7 @@ def jobs(tmp_path: Path) -> Path:
 
 
 def call(jobs: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(group(jobs), arguments, prog_name="kafka-forensics")
+    return CliRunner().invoke(make_group(jobs), arguments, prog_name="kafka-forensics")
 
 
 def test_a_file_is_a_command_and_its_underscores_are_dashes(jobs: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_file_of_jobs_runs_by_itself(
     monkeypatch.setattr(sys, "argv", ["jobs/show_all.py", "--out", "there"])
 
     with pytest.raises(SystemExit):
-        run(str(jobs / "show_all.py"))
+        run_file(str(jobs / "show_all.py"))
 
     assert capsys.readouterr().out == "out=there\n"
 
@@ -169,8 +169,8 @@ def test_python_m_forensics_is_the_same_command() -> None:
 def test_every_shipped_command_loads_without_spark_and_explains_itself() -> None:
     code = """
 import sys, click
-from forensics.cli.app import group, jobs_folder
-commands = group(jobs_folder())
+from forensics.cli.app import make_group, jobs_folder
+commands = make_group(jobs_folder())
 context = click.Context(commands)
 for name, listed in commands.commands.items():
     assert listed.short_help, f"{name} needs a docstring on top of its file"
@@ -186,4 +186,4 @@ assert not heavy, f"loaded too early: {heavy}"
 
 def test_the_commands_are_found_beside_the_package_in_a_checkout() -> None:
     assert Path(__file__).parents[2] / "jobs" == jobs_folder()
-    assert isinstance(group(jobs_folder()), click.Group)
+    assert isinstance(make_group(jobs_folder()), click.Group)

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from forensics.cli import config_file
-from forensics.cli.app import group, jobs_folder
-from forensics.cli.option_sources import Option, known
+from forensics.cli.app import jobs_folder, make_group
+from forensics.cli.option_sources import Option, configurable_options
 from forensics.errors import ConfigError
 from tests.cli.test_help import COMMANDS
 
@@ -64,7 +64,10 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def call(jobs: Path, *arguments: str) -> Result:
     return CliRunner().invoke(
-        group(jobs), arguments, prog_name="kafka-forensics", auto_envvar_prefix="KAFKA_FORENSICS"
+        make_group(jobs),
+        arguments,
+        prog_name="kafka-forensics",
+        auto_envvar_prefix="KAFKA_FORENSICS",
     )
 
 
@@ -249,24 +252,24 @@ def test_what_new_writes_is_what_the_commands_take() -> None:
     text = call(jobs_folder(), "config", "new", "-").output
     file = Path("all.yaml")
     file.write_text(text)
-    keys = {call: known(one) for call, one in COMMANDS.items()}
+    keys = {call: configurable_options(one) for call, one in COMMANDS.items()}
     keys = {
         call: one for call, one in keys.items() if call[0] not in ("config", "doctor", "completion")
     }
-    assert {} == config_file.load(file, keys).settings
+    assert {} == config_file.load_config(file, keys).settings
 
     lines = [line.replace("#", "", 1) if "# " not in line else line for line in text.splitlines()]
     file.write_text("\n".join(lines))
-    config = config_file.load(file, keys)
+    config = config_file.load_config(file, keys)
 
     for call_, options in keys.items():
         for key, option in options.items():
             assert f"#{key}:" in text
             wanted = option.default
             found = config.settings.get(call_, {}).get(option.name)
-            if wanted not in (None, ()) or option.many or option.is_flag:
+            if wanted not in (None, ()) or option.is_multiple or option.is_flag:
                 assert found is not None, (call_, key)
-                assert (list(wanted or ()) if option.many else wanted) == _plain(
+                assert (list(wanted or ()) if option.is_multiple else wanted) == _plain(
                     found.value, option
                 )
 
@@ -280,8 +283,8 @@ def _plain(value: object, option: Option) -> object:
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no\.yaml:1: cannot be read"):
-        config_file.load(tmp_path / "no.yaml", {})
+        config_file.load_config(tmp_path / "no.yaml", {})
     file = tmp_path / "bytes.yaml"
     file.write_bytes(b"show: \xff\n")
     with pytest.raises(ConfigError, match="not UTF-8"):
-        config_file.load(file, {})
+        config_file.load_config(file, {})

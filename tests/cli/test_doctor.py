@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from forensics.cli import doctor
-from forensics.cli.doctor import OK, PROBLEM, WARNING, Check, machine
+from forensics.cli.doctor import OK, PROBLEM, WARNING, Check, check_machine
 
 ROOT = Path(__file__).parents[2]
 
 
 def looked(environ: dict[str, str], out: Path) -> dict[str, Check]:
-    return {check.name: check for check in machine(environ, out)}
+    return {check.name: check for check in check_machine(environ, out)}
 
 
 def run_doctor(
@@ -66,18 +66,18 @@ def test_a_machine_without_java_and_with_a_wrong_file_has_problems(tmp_path: Pat
 
 def test_a_package_that_is_missing_or_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     needs = [("click", ">=99"), ("no-such-package", ">=1"), ("pyarrow", ">=1,<999")]
-    monkeypatch.setattr(doctor, "_needs", lambda: needs)
+    monkeypatch.setattr(doctor, "_required_packages", lambda: needs)
     check = doctor._packages()
 
     assert PROBLEM == check.state
-    assert "click is" in check.says
-    assert "no-such-package is missing" in check.says
-    assert "pyarrow" not in check.says
+    assert "click is" in check.message
+    assert "no-such-package is missing" in check.message
+    assert "pyarrow" not in check.message
     assert "pip install 'click>=99' 'no-such-package>=1'" in check.advice
 
 
 def test_what_is_needed_is_what_the_project_says() -> None:
-    needs = dict(doctor._needs())
+    needs = dict(doctor._required_packages())
 
     assert ">=3.5,<5" == needs["pyspark"]
     assert {"click", "great-expectations", "isal", "pyarrow", "pyyaml"} <= set(needs)
@@ -90,7 +90,7 @@ def test_what_is_needed_is_what_the_project_says() -> None:
 def test_memory_is_judged_by_what_is_free(
     free: int, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "_available", lambda: free)
+    monkeypatch.setattr(doctor, "_available_memory", lambda: free)
     check = doctor._memory()
 
     assert (state, state != OK) == (check.state, bool(check.advice))
@@ -109,7 +109,7 @@ def test_another_spark_or_python_in_the_environment_is_told(tmp_path: Path) -> N
 
 def test_everything_that_is_not_well_says_what_to_do(tmp_path: Path) -> None:
     environ = {"PATH": "/nowhere", "SPARK_HOME": "/nowhere", "PYSPARK_PYTHON": "/no/python3"}
-    checks = list(machine(environ, tmp_path / "made/later"))
+    checks = list(check_machine(environ, tmp_path / "made/later"))
 
     assert any(check.state != OK for check in checks)
     assert [] == [check for check in checks if check.state != OK and not check.advice]

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from forensics.cli.app import group, jobs_folder
-from forensics.cli.dry_run import LOOK, look
+from forensics.cli.app import jobs_folder, make_group
+from forensics.cli.dry_run import HEAD_BYTES, preview_run
 from forensics.events.file_accounts import FileAccount
-from forensics.ingest.read_plan import plan
-from forensics.sandbox import tried
+from forensics.ingest.read_plan import plan_reading
+from forensics.sandbox import run_archives
 from forensics.settings import Settings
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
@@ -24,22 +24,22 @@ SERVER = SAMPLES / "430-unclean/logs/broker-1/server.log"
 
 
 def call(*arguments: str) -> Result:
-    return CliRunner().invoke(group(jobs_folder()), ["postmortem", *arguments])
+    return CliRunner().invoke(make_group(jobs_folder()), ["postmortem", *arguments])
 
 
 @pytest.mark.parametrize("archive", ["430-unclean/logs", "282-flapping/logs.tar.gz"])
 def test_it_says_of_each_file_what_a_real_run_says(archive: str, tmp_path: Path) -> None:
     path = str(SAMPLES / archive)
-    seen = look(Settings((path,), Path()))
-    real = tried([path], tmp_path / "out").files
+    seen = preview_run(Settings((path,), Path()))
+    real = run_archives([path], tmp_path / "out").files
 
     def told(one: FileAccount) -> tuple[object, ...]:
-        return one.row()["layout"], one.node, one.role
+        return one.to_row()["layout"], one.node, one.role
 
     assert {row["file"]: (row["layout"], row["node"], row["role"]) for row in seen.rows} == {
         name: told(one) for name, one in real.items()
     }
-    assert sum(split.bytes for split in plan([path]).splits) == seen.bytes
+    assert sum(split.bytes for split in plan_reading([path]).splits) == seen.bytes
     assert 0 < seen.seconds[0] < seen.seconds[1]
 
 
@@ -61,14 +61,14 @@ def test_less_than_a_megabyte_of_each_file_is_read(tmp_path: Path) -> None:
         archive.add(SERVER, "broker-2/server.log")
     settings = Settings((str(tmp_path),), Path())
     # Rules are read once in a process.
-    look(Settings((str(SERVER),), Path()))
+    preview_run(Settings((str(SERVER),), Path()))
     before = read_so_far()
-    seen = look(settings)
+    seen = preview_run(settings)
     read = read_so_far() - before
 
-    assert all(path.stat().st_size > 2 * LOOK for path in tmp_path.iterdir())
+    assert all(path.stat().st_size > 2 * HEAD_BYTES for path in tmp_path.iterdir())
     # The heads of the four files, and what is written of them to be scanned, once each.
-    assert read < 4 * (1 << 20) + 4 * LOOK
+    assert read < 4 * (1 << 20) + 4 * HEAD_BYTES
     assert ["apache"] * 4 == [row["layout"] for row in seen.rows]
     # The second file in it stands too far behind to be seen.
     assert [f"{tmp_path.name}/packed.tar.gz"] == list(seen.partly)

@@ -10,14 +10,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from forensics.cli.app import NAME, group, jobs_folder
+from forensics.cli.app import PROGRAM_NAME, jobs_folder, make_group
 
 Call = tuple[str, ...]
 
 
 def commands() -> Iterator[tuple[Call, click.Command]]:
     """Find every command that does something, with the words by which it is called."""
-    top = group(jobs_folder())
+    top = make_group(jobs_folder())
     with click.Context(top) as context:
         found: list[tuple[Call, click.Command | None]]
         found = [((name,), top.resolve_command(context, [name])[1]) for name in top.commands]
@@ -34,7 +34,7 @@ everyone = pytest.mark.parametrize("path", sorted(COMMANDS), ids=" ".join)
 
 
 def shown(path: Call) -> str:
-    done = CliRunner().invoke(group(jobs_folder()), [*path, "-h"], prog_name=NAME)
+    done = CliRunner().invoke(make_group(jobs_folder()), [*path, "-h"], prog_name=PROGRAM_NAME)
     assert done.exit_code == 0
     return done.stdout
 
@@ -55,7 +55,7 @@ def test_every_example_stands_on_a_line_of_its_own(path: Call) -> None:
     found = examples(path)
 
     assert found
-    assert [words[: len(path) + 1] for words in found] == [[NAME, *path]] * len(found)
+    assert [words[: len(path) + 1] for words in found] == [[PROGRAM_NAME, *path]] * len(found)
 
 
 @everyone

@@ -19,6 +19,7 @@ from forensics.history.nodes.controller_terms import ControllerTerms, EpochConfl
 from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions.fold import FoldContext
 from forensics.history.rebuild import History
+from forensics.run_output.reader import Tables
 
 __all__ = ["SECOND", "absence", "case", "epoch", "event", "logs", "reign", "row", "version"]
 
@@ -162,4 +163,4 @@ def case(
     lanes.absences = list(away)
     known = clocks or Clocks({}, {}, ())
     context = FoldContext(known, StartupWindows({}, {}), (), elr=False, kraft=kraft)
-    return DetectionContext(folder, History(known, lanes, context), load_limits())
+    return DetectionContext(Tables(folder), History(known, lanes, context), load_limits())

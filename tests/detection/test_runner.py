@@ -16,8 +16,9 @@ from forensics.detection.requirements import BROKERS, CLIENTS, LogRequirements, 
 from forensics.detection.runner import Detector, run_detectors
 from forensics.detection.thresholds import find_expired_suppressions, load_limits
 from forensics.errors import RuleError
-from forensics.lib.yaml_with_lines import Page
+from forensics.lib.yaml_with_lines import FileText
 from forensics.run_output.findings import Finding
+from forensics.run_output.reader import Tables
 from tests.detection.cases import SECOND, case, event, logs, row
 
 NAME = "flapping-broker"
@@ -71,7 +72,7 @@ def test_what_was_accepted_is_counted_and_not_shown(
 
 def test_what_is_suppressed_for_too_long_is_a_problem() -> None:
     text = f"{NAME}:\n  suppress:\n    - {{brokers: [2], reason: x, until: 2026-11-17}}\n"
-    page = Page("mine/limits.yaml", text.encode())
+    page = FileText("mine/limits.yaml", text.encode())
 
     assert [] == list(find_expired_suppressions([page], date(2026, 11, 17)))
     (problem,) = find_expired_suppressions([page], date(2026, 11, 18))
@@ -81,12 +82,12 @@ def test_what_is_suppressed_for_too_long_is_a_problem() -> None:
 
 
 def test_limits_of_packs_lie_over_the_shipped_ones() -> None:
-    page = Page("limits.yaml", b"flapping-broker: {cycles: 5}")
+    page = FileText("limits.yaml", b"flapping-broker: {cycles: 5}")
 
     assert 5 == load_limits([page])[NAME]["cycles"]
     assert load_limits()[NAME]["window"] == load_limits([page])[NAME]["window"]
     with pytest.raises(RuleError):
-        load_limits([Page("limits.yaml", b"flapping-broker: {cycles: -1}")])
+        load_limits([FileText("limits.yaml", b"flapping-broker: {cycles: -1}")])
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ import pytest
 from forensics.detection.runner import DetectionResults
 from forensics.detection.verdict import build_findings_document
 from forensics.events.file_accounts import FileAccount
-from forensics.events.packs import catalogue
+from forensics.events.packs import load_rule_set
 from forensics.history.clocks.model import Clocks
 from forensics.run_output.findings import Finding
+from forensics.run_output.reader import Tables
 from tests.detection.cases import case, epoch
 
 NO_CLOCKS = Clocks({}, {}, ())
-RULES = catalogue()
+RULES = load_rule_set()
 PLACE = {"file": "a.log", "line": 7, "text": "x", "at": 5}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from forensics.cli.app import group, jobs_folder, load
+from forensics.cli.app import jobs_folder, load_command, make_group
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -70,7 +70,7 @@ NAMES = [f"{ids(page)}: {line}" for page, line in WRITTEN]
 @pytest.mark.parametrize("line", [line for _, line in WRITTEN], ids=NAMES)
 def test_commands_are_such_as_there_are(line: str) -> None:
     words = shlex.split(re.split(r"\s(?:#|\||&&|>|2>|;)", f" {line} ")[0], comments=True)
-    whole = group(jobs_folder())
+    whole = make_group(jobs_folder())
     context = click.Context(whole, info_name=NAME)
     _, command, rest = whole.resolve_command(context, words)
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
@@ -89,7 +89,7 @@ def test_there_are_commands_at_all() -> None:
 
 
 def test_the_page_of_commands_is_up_to_date() -> None:
-    reference = load(jobs_folder() / "reference.py").callback
+    reference = load_command(jobs_folder() / "reference.py").callback
     assert reference is not None
 
     assert reference.__globals__["page"]() == (ROOT / "docs" / "commands.md").read_text("utf-8")

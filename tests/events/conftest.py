@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forensics.events.log_reader import Book
+from forensics.events.log_reader import LogReader
 from forensics.events.rules import Rule, load_rules
 from forensics.parsing.layouts import Layout, load_layouts
 
@@ -20,5 +20,5 @@ def rules() -> tuple[Rule, ...]:
 
 
 @pytest.fixture(scope="session")
-def book(layouts: tuple[Layout, ...], rules: tuple[Rule, ...]) -> Book:
-    return Book(layouts, rules)
+def book(layouts: tuple[Layout, ...], rules: tuple[Rule, ...]) -> LogReader:
+    return LogReader(layouts, rules)

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from forensics.events.epoch_regressions import KEPT, Fall, Falls
+from forensics.events.epoch_regressions import MAX_KEPT, EpochRegression, EpochRegressions
 from forensics.schemas import EVENTS
 
 Row = dict[str, Any]
@@ -18,12 +18,12 @@ def told(line: int, epoch: int | None, version: int | None = None, **more: Any) 
             "leader_epoch": epoch, "partition_epoch": version} | more  # fmt: skip
 
 
-def found(rows: list[Row], size: int = 1000) -> list[Fall]:
-    falls = Falls()
+def found(rows: list[Row], size: int = 1000) -> list[EpochRegression]:
+    falls = EpochRegressions()
     for at in range(0, len(rows), size):
-        falls.take(pa.RecordBatch.from_pylist(rows[at : at + size], schema=EVENTS))
-    assert falls.count == len(falls.found)
-    return falls.found
+        falls.add(pa.RecordBatch.from_pylist(rows[at : at + size], schema=EVENTS))
+    assert falls.count == len(falls.regressions)
+    return falls.regressions
 
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
@@ -58,8 +58,8 @@ def test_who_tells_of_the_past_is_not_held_to_it() -> None:
 
 def test_a_file_of_two_clusters_keeps_the_first_few() -> None:
     rows = [told(number, epoch, partition=number) for epoch in (9, 3) for number in range(80)]
-    falls = Falls()
-    falls.take(pa.RecordBatch.from_pylist(rows, schema=EVENTS))
+    falls = EpochRegressions()
+    falls.add(pa.RecordBatch.from_pylist(rows, schema=EVENTS))
 
-    assert (80, KEPT) == (falls.count, len(falls.found))
-    assert list(range(KEPT)) == [fall[1] for fall in falls.found]
+    assert (80, MAX_KEPT) == (falls.count, len(falls.regressions))
+    assert list(range(MAX_KEPT)) == [fall[1] for fall in falls.regressions]

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forensics.errors import RuleError
-from forensics.events.error_codes import canonical, load_vocabulary
-from forensics.lib.yaml_with_lines import read, shipped
+from forensics.events.error_codes import canonical_errors, load_error_names
+from forensics.lib.yaml_with_lines import load_yaml, rule_files
 
 WRAPPED = "java.util.concurrent.ExecutionException:"
 SARAMA = (
@@ -114,13 +114,13 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("name", "written"), [(n, one) for n in WRITTEN for one in WRITTEN[n]])
 def test_a_spelling_has_one_name(name: str, written: str) -> None:
-    names, _ = canonical(pa.array([written]))
+    names, _ = canonical_errors(pa.array([written]))
     assert names.to_pylist() == [name]
 
 
 @pytest.mark.parametrize("written", UNKNOWN)
 def test_what_is_unknown_stays_as_it_is_written(written: str) -> None:
-    names, retriable = canonical(pa.array([f" {written}\n"]))
+    names, retriable = canonical_errors(pa.array([f" {written}\n"]))
     assert names.to_pylist() == [written]
     assert retriable.to_pylist() == [None]
 
@@ -129,7 +129,7 @@ def test_kafka_says_what_may_be_tried_again() -> None:
     raw = pa.array(
         ["NotLeaderForPartitionError", "TopicExistsException", None, "NONE", "TOPIC_EXISTS", "EOF"]
     )
-    names, retriable = canonical(raw)
+    names, retriable = canonical_errors(raw)
     assert names.type == pa.string()
     assert retriable.type == pa.bool_()
     assert names.null_count == 1
@@ -138,28 +138,28 @@ def test_kafka_says_what_may_be_tried_again() -> None:
 
 @pytest.mark.parametrize("empty", [pa.array([], pa.string()), pa.array([None], pa.string())])
 def test_nothing_stays_nothing(empty: pa.Array) -> None:
-    names, retriable = canonical(empty)
+    names, retriable = canonical_errors(empty)
     assert names.equals(empty)
     assert len(retriable) == retriable.null_count == len(empty)
 
 
 def test_every_name_and_every_spelling_is_read() -> None:
-    (path,) = (one for one in shipped(".") if one.name == "errors.yaml")
-    for error in read(path)["errors"]:
+    (path,) = (one for one in rule_files(".") if one.name == "errors.yaml")
+    for error in load_yaml(path)["errors"]:
         raw = pa.array([error["name"], *error.get("says", [])], pa.string())
-        names, retriable = canonical(raw)
+        names, retriable = canonical_errors(raw)
         assert set(names.to_pylist()) == {error["name"]}
         assert set(retriable.to_pylist()) == {error.get("retriable")}
 
 
 def test_the_protocol_has_no_gap() -> None:
-    codes = sorted(code for code in load_vocabulary().codes if code >= -1)
+    codes = sorted(code for code in load_error_names().codes if code >= -1)
     assert codes == list(range(-1, 134))
 
 
 def test_what_fresh_metadata_helps_may_be_tried_again() -> None:
-    (path,) = (one for one in shipped(".") if one.name == "errors.yaml")
-    stale = [one for one in read(path)["errors"] if one.get("metadata")]
+    (path,) = (one for one in rule_files(".") if one.name == "errors.yaml")
+    stale = [one for one in load_yaml(path)["errors"] if one.get("metadata")]
     assert len([one for one in stale if "code" in one]) == 13
     assert all(one["retriable"] for one in stale)
 
@@ -175,8 +175,8 @@ KNOWN = [spelling for spellings in WRITTEN.values() for spelling in spellings]
     )
 )
 def test_a_name_keeps_its_name(written: list[str | None]) -> None:
-    names, retriable = canonical(pa.array(written, pa.string()))
-    again, still = canonical(names)
+    names, retriable = canonical_errors(pa.array(written, pa.string()))
+    again, still = canonical_errors(names)
     assert again.equals(names)
     assert still.equals(retriable)
 
@@ -195,5 +195,5 @@ def test_a_broken_list_says_what_is_wrong(tmp_path: Path, text: str, says: str) 
     path = tmp_path / "errors.yaml"
     path.write_text(text)
     with pytest.raises(RuleError) as caught:
-        load_vocabulary(path)
+        load_error_names(path)
     assert says in str(caught.value.problems[0])

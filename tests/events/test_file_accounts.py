@@ -8,8 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from forensics.events.file_accounts import FileAccount, add_up, assign, mark_duplicates, settler
-from forensics.events.scan import STAGED
+from forensics.events.file_accounts import (
+    FileAccount,
+    assign_nodes,
+    make_event_finalizer,
+    mark_duplicates,
+    sum_accounts,
+)
+from forensics.events.scan import STAGED_SCHEMA
 from forensics.schemas import EVENTS
 
 SECOND = 1_000_000
@@ -34,18 +40,18 @@ def account(file: str, sha256: str | None = None, **writers: int) -> FileAccount
 
 def named(*files: FileAccount) -> dict[str, tuple[str | None, str | None]]:
     accounts = {one.file: one for one in files}
-    assign(accounts)
+    assign_nodes(accounts)
     return {name: (one.node, one.role) for name, one in accounts.items()}
 
 
 def staged(*rows: dict[str, Any]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(list(rows), schema=STAGED)
+    return pa.RecordBatch.from_pylist(list(rows), schema=STAGED_SCHEMA)
 
 
 def test_line_numbers_of_a_split_begin_after_the_splits_before_it() -> None:
     rows = [row("a", 2, 5), row("a", 0, 3), row("b", 0, 9), row("a", 1, 4)]
 
-    files = add_up(rows)
+    files = sum_accounts(rows)
 
     assert files["a"].bases == {0: 0, 1: 3, 2: 7}
     assert files["b"].bases == {0: 0}
@@ -54,7 +60,7 @@ def test_line_numbers_of_a_split_begin_after_the_splits_before_it() -> None:
 
 
 def test_a_digest_is_no_split() -> None:
-    files = add_up([row("a", 0, 3), {"file": "a", "split": -1, "account": {"sha256": "d1"}}])
+    files = sum_accounts([row("a", 0, 3), {"file": "a", "split": -1, "account": {"sha256": "d1"}}])
 
     assert files["a"].sha256 == "d1"
     assert files["a"].bases == {0: 0}
@@ -68,7 +74,7 @@ def test_a_file_begins_with_its_first_known_time_and_ends_with_its_last() -> Non
         row("a", 3, 1),
     ]
 
-    told = add_up(rows)["a"].row()
+    told = sum_accounts(rows)["a"].to_row()
 
     assert told["first_ts"] == datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)
     assert told["last_ts"] == datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
@@ -77,9 +83,9 @@ def test_a_file_begins_with_its_first_known_time_and_ends_with_its_last() -> Non
 def test_what_is_damaged_is_said_once() -> None:
     rows = [row("a", 0, 1, notes=["cut off"], broken=True), row("a", 1, 1, notes=["cut off"])]
 
-    files = add_up(rows)
+    files = sum_accounts(rows)
 
-    assert files["a"].row()["damaged"] == "cut off"
+    assert files["a"].to_row()["damaged"] == "cut off"
     assert files["a"].broken
 
 
@@ -95,7 +101,7 @@ def test_only_one_of_the_files_with_the_same_content_counts() -> None:
 
     copies = {name: one.duplicate_of for name, one in files.items() if one.duplicate_of}
     assert copies == {"b/server.log": "a/server.log"}
-    told = files["b/server.log"].row()
+    told = files["b/server.log"].to_row()
     assert (told["lines"], told["duplicate_lines"], told["records"]) == (2, 2, 0)
 
 
@@ -179,7 +185,7 @@ def test_at_last_the_name_of_a_file_says_whose_it_is(
 
 
 def test_settled_events_have_the_lines_of_the_whole_file_and_a_node() -> None:
-    files = add_up([row("a", 0, 3), row("a", 1, 4)])
+    files = sum_accounts([row("a", 0, 3), row("a", 1, 4)])
     files["a"].node = "broker-1"
     batch = staged(
         {"file": "a", "split": 0, "kind": "k", "line": 2},
@@ -187,7 +193,7 @@ def test_settled_events_have_the_lines_of_the_whole_file_and_a_node() -> None:
         {"file": "a", "split": 1, "account": "{}"},
     )
 
-    (settled,) = settler(files)([batch])
+    (settled,) = make_event_finalizer(files)([batch])
 
     assert settled.schema.equals(EVENTS)
     assert settled["line"].to_pylist() == [2, 5]
@@ -195,13 +201,13 @@ def test_settled_events_have_the_lines_of_the_whole_file_and_a_node() -> None:
 
 
 def test_the_events_of_a_copy_are_left_out() -> None:
-    files = add_up([row("a", 0, 3, sha256="x"), row("b", 0, 3, sha256="x")])
+    files = sum_accounts([row("a", 0, 3, sha256="x"), row("b", 0, 3, sha256="x")])
     mark_duplicates(files)
     batch = staged(
         {"file": "a", "split": 0, "kind": "k", "line": 1},
         {"file": "b", "split": 0, "kind": "k", "line": 1},
     )
 
-    (settled,) = settler(files)([batch])
+    (settled,) = make_event_finalizer(files)([batch])
 
     assert settled["file"].to_pylist() == ["a"]

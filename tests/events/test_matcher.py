@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from forensics.events.log_reader import Book
+from forensics.events.log_reader import LogReader
 from forensics.events.rules import Rule
-from forensics.ingest.record_splitter import Cutter
+from forensics.ingest.record_splitter import RecordSplitter
 from forensics.schemas import EVENTS
 
 STARTS = (
@@ -30,21 +30,21 @@ UPDATED = (
 )
 
 
-def events(book: Book, text: bytes) -> list[dict[str, Any]]:
-    cut = Cutter(book.signatures).feed(text, final=True)
+def events(book: LogReader, text: bytes) -> list[dict[str, Any]]:
+    cut = RecordSplitter(book.signatures).feed(text, final=True)
     assert cut is not None
-    found = book.events(cut)
+    found = book.read_events(cut)
     assert found.schema.equals(EVENTS)
     rows: list[dict[str, Any]] = found.to_pylist()
     return rows
 
 
-def read(book: Book, *lines: str) -> list[dict[str, Any]]:
+def read(book: LogReader, *lines: str) -> list[dict[str, Any]]:
     return events(book, "\n".join(lines).encode())
 
 
 def test_events_come_in_the_order_of_the_lines_whatever_rule_takes_them(
-    book: Book, rules: tuple[Rule, ...]
+    book: LogReader, rules: tuple[Rule, ...]
 ) -> None:
     lines = [one.line for rule in rules for wording in rule.wordings for one in wording.examples]
     lines = [line for line in lines if "\n" not in line]
@@ -56,7 +56,7 @@ def test_events_come_in_the_order_of_the_lines_whatever_rule_takes_them(
     assert set(numbers) == set(range(1, len(shuffled) + 1))
 
 
-def test_one_rule_takes_a_line(book: Book, rules: tuple[Rule, ...]) -> None:
+def test_one_rule_takes_a_line(book: LogReader, rules: tuple[Rule, ...]) -> None:
     lines = [one.line for rule in rules for wording in rule.wordings for one in wording.examples]
     taken: dict[int, set[str]] = defaultdict(set)
     for event in read(book, *lines):
@@ -65,7 +65,7 @@ def test_one_rule_takes_a_line(book: Book, rules: tuple[Rule, ...]) -> None:
     assert {len(names) for names in taken.values()} == {1}
 
 
-def test_an_event_says_where_it_stands_and_what_it_rests_on(book: Book) -> None:
+def test_an_event_says_where_it_stands_and_what_it_rests_on(book: LogReader) -> None:
     line = UPDATED.format("1")
 
     (event,) = read(book, "[2026-11-18 11:00:00,000] INFO nothing (kafka.Nobody)", "", line)
@@ -82,7 +82,7 @@ def test_an_event_says_where_it_stands_and_what_it_rests_on(book: Book) -> None:
     assert event["ts"].isoformat() == "2026-11-18T11:51:22.793000+00:00"
 
 
-def test_what_a_line_says_beside_its_news_was_so_at_some_earlier_time(book: Book) -> None:
+def test_what_a_line_says_beside_its_news_was_so_at_some_earlier_time(book: LogReader) -> None:
     now, before = read(book, UNCLEAN)
 
     assert (now["leader"], now["leader_epoch"], now["partition_epoch"]) == (1, 2, 4)
@@ -94,7 +94,7 @@ def test_what_a_line_says_beside_its_news_was_so_at_some_earlier_time(book: Book
 
 @pytest.mark.parametrize(("previous", "telling"), [("-1", "fresh"), ("4", None)])
 def test_a_broker_that_knew_no_epoch_before_may_retell_an_old_start(
-    previous: str, telling: str | None, book: Book
+    previous: str, telling: str | None, book: LogReader
 ) -> None:
     (event,) = read(book, STARTS.format(epoch=5, previous=previous))
 
@@ -102,14 +102,14 @@ def test_a_broker_that_knew_no_epoch_before_may_retell_an_old_start(
     assert event["telling"] == telling
 
 
-def test_a_number_that_is_too_large_does_not_lose_the_line(book: Book) -> None:
+def test_a_number_that_is_too_large_does_not_lose_the_line(book: LogReader) -> None:
     (event,) = read(book, STARTS.format(epoch=99999999999, previous=1))
 
     assert event["leader_epoch"] is None
     assert event["topic"] == "orders-v2"
 
 
-def test_bytes_that_are_no_utf_8_survive(book: Book) -> None:
+def test_bytes_that_are_no_utf_8_survive(book: LogReader) -> None:
     line = (
         b"[2026-11-18 11:51:22,793] WARN [Producer clientId=\xff\xfe] Error while fetching metadata"
         b" with correlation id 142 : {orders-v2=LEADER_NOT_AVAILABLE}"
@@ -122,11 +122,11 @@ def test_bytes_that_are_no_utf_8_survive(book: Book) -> None:
     assert "clientId=\ufffd\ufffd]" in event["text"]
 
 
-def test_nothing_matched_is_an_empty_table_of_events(book: Book) -> None:
+def test_nothing_matched_is_an_empty_table_of_events(book: LogReader) -> None:
     assert read(book, "[2026-11-18 11:00:00,000] INFO nothing (kafka.Nobody)") == []
 
 
-def test_crlf_changes_no_event(book: Book, rules: tuple[Rule, ...]) -> None:
+def test_crlf_changes_no_event(book: LogReader, rules: tuple[Rule, ...]) -> None:
     lines = [one.line for rule in rules for wording in rule.wordings for one in wording.examples]
     lines = [line for line in lines if "\n" not in line]
     unix = read(book, *lines)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forensics.events.matcher import convert, text
+from forensics.events.matcher import decode_text, parse_column
 from forensics.schemas import IDS
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -25,7 +25,7 @@ def captured(*values: str | bytes | None) -> pa.Array:
 def test_a_number_is_read_however_it_is_wrapped(values: list[tuple[int, str]]) -> None:
     column = captured(*(form.format(value) for value, form in values))
 
-    assert convert(column, pa.int32()).to_pylist() == [value for value, _ in values]
+    assert parse_column(column, pa.int32()).to_pylist() == [value for value, _ in values]
 
 
 @given(st.lists(st.integers(-(10**17), 10**17)))
@@ -33,13 +33,13 @@ def test_a_number_too_large_for_its_column_is_null(values: list[int]) -> None:
     column = captured(*map(str, values))
 
     narrow = [value if -(2**31) <= value < 2**31 else None for value in values]
-    assert convert(column, pa.int32()).to_pylist() == narrow
-    assert convert(column, pa.int64()).to_pylist() == values
+    assert parse_column(column, pa.int32()).to_pylist() == narrow
+    assert parse_column(column, pa.int64()).to_pylist() == values
 
 
 @pytest.mark.parametrize("nothing", ["None", "Optional.empty", "OptionalInt.empty", "", "-", None])
 def test_no_number_is_null(nothing: str | None) -> None:
-    assert convert(captured(nothing, "7"), pa.int32()).to_pylist() == [None, 7]
+    assert parse_column(captured(nothing, "7"), pa.int32()).to_pylist() == [None, 7]
 
 
 @given(
@@ -52,7 +52,7 @@ def test_a_list_is_read_however_it_is_bracketed(
         *(one and one[1].format(one[2].join(map(str, one[0]))) for one in values),
     )
 
-    assert convert(column, IDS).to_pylist() == [one and one[0] for one in values]
+    assert parse_column(column, IDS).to_pylist() == [one and one[0] for one in values]
 
 
 @given(st.lists(st.none() | st.binary(max_size=20), max_size=10))
@@ -60,7 +60,7 @@ def test_no_bytes_at_all_can_stop_a_conversion(values: list[bytes | None]) -> No
     column = captured(*values)
 
     for wanted in (pa.int32(), pa.int64(), IDS, pa.string()):
-        result = convert(column, wanted)
+        result = parse_column(column, wanted)
         assert (len(result), result.type) == (len(values), wanted)
         assert all(
             got is None for got, one in zip(result.to_pylist(), values, strict=True) if one is None
@@ -69,8 +69,8 @@ def test_no_bytes_at_all_can_stop_a_conversion(values: list[bytes | None]) -> No
 
 @given(st.lists(st.none() | st.text(max_size=20)))
 def test_text_stays_what_it_is(values: list[str | None]) -> None:
-    assert text(captured(*values)).to_pylist() == values
+    assert decode_text(captured(*values)).to_pylist() == values
 
 
 def test_what_is_not_utf_8_is_replaced_and_its_neighbours_are_left_alone() -> None:
-    assert text(captured(b"a\xffb", "ü", None)).to_pylist() == ["a�b", "ü", None]
+    assert decode_text(captured(b"a\xffb", "ü", None)).to_pylist() == ["a�b", "ü", None]

@@ -7,12 +7,19 @@ from pathlib import Path
 import pytest
 
 from forensics.errors import RuleError
-from forensics.events.packs import Pack, assemble, catalogue, open_pack, packed, unpacked
+from forensics.events.packs import (
+    Pack,
+    load_rule_set,
+    merge_packs,
+    open_pack,
+    packs_from_json,
+    packs_to_json,
+)
 from forensics.events.rules import Rule
-from forensics.events.scan import scanner
-from forensics.lib.yaml_with_lines import Page
+from forensics.events.scan import load_scanner
+from forensics.lib.yaml_with_lines import FileText
 from forensics.parsing.layouts import Layout
-from forensics.rule_tools.check import check
+from forensics.rule_tools.check import check_rules
 
 OWN = """\
 id: acme.flag
@@ -43,10 +50,10 @@ def test_a_pack_adds_rules_with_kinds_of_its_own(
 ) -> None:
     own = pack(tmp_path, pack=HEAD, events__flag=OWN, kinds__acme="acme_flagged: a flag\n")
 
-    found = catalogue([own])
+    found = load_rule_set([own])
 
     assert {rule.id for rule in found.rules} == {rule.id for rule in rules} | {"acme.flag"}
-    assert check(layouts, found.rules) == []
+    assert check_rules(layouts, found.rules) == []
     assert [dict(one) for one in found.packs][1] == {
         "name": "acme",
         "version": "7",
@@ -55,7 +62,7 @@ def test_a_pack_adds_rules_with_kinds_of_its_own(
 
 
 def test_a_rule_may_stand_beside_the_head_of_its_pack(tmp_path: Path) -> None:
-    found = catalogue([pack(tmp_path, flag=OWN, kinds__acme="acme_flagged: a flag\n")])
+    found = load_rule_set([pack(tmp_path, flag=OWN, kinds__acme="acme_flagged: a flag\n")])
 
     assert "acme.flag" in {rule.id for rule in found.rules}
     assert found.packs[1]["name"] == tmp_path.name
@@ -65,7 +72,7 @@ def test_a_pack_replaces_by_id_and_takes_away(tmp_path: Path) -> None:
     mine = OWN.replace("acme.flag", "leader.starts").replace("acme_flagged", "recovering")
     own = pack(tmp_path, pack=HEAD + "disable: [follower.starts, librdkafka]\n", starts=mine)
 
-    found = catalogue([own])
+    found = load_rule_set([own])
 
     (starts,) = (rule for rule in found.rules if rule.id == "leader.starts")
     assert starts.loggers == ("AcmeInterceptor",)
@@ -78,7 +85,7 @@ def test_the_last_pack_lies_on_top(tmp_path: Path) -> None:
     first = pack(tmp_path / "a", flag=OWN, kinds__acme=kinds)
     second = pack(tmp_path / "b", flag=OWN.replace("AcmeInter", "AcmeOuter"), kinds__acme=kinds)
 
-    (mine,) = (rule for rule in catalogue([first, second]).rules if rule.id == "acme.flag")
+    (mine,) = (rule for rule in load_rule_set([first, second]).rules if rule.id == "acme.flag")
 
     assert mine.loggers == ("AcmeOuterceptor",)
 
@@ -95,15 +102,15 @@ def test_the_last_pack_lies_on_top(tmp_path: Path) -> None:
 def test_a_head_that_does_not_hold_is_named(
     head: str, line: int, says: str, tmp_path: Path
 ) -> None:
-    _, problems = assemble([pack(tmp_path, pack=head)])
+    _, problems = merge_packs([pack(tmp_path, pack=head)])
 
-    assert [(one.line, one.says[: len(says)]) for one in problems] == [(line, says)]
+    assert [(one.line, one.message[: len(says)]) for one in problems] == [(line, says)]
     assert problems[0].file == str(tmp_path / "pack.yaml")
 
 
 def test_an_unknown_kind_is_named(tmp_path: Path) -> None:
     with pytest.raises(RuleError, match=r"flag\.yaml:2: there is no kind 'acme_flagged'"):
-        catalogue([pack(tmp_path, flag=OWN)])
+        load_rule_set([pack(tmp_path, flag=OWN)])
 
 
 def test_the_digest_names_the_content_and_nothing_else(tmp_path: Path) -> None:
@@ -112,16 +119,16 @@ def test_the_digest_names_the_content_and_nothing_else(tmp_path: Path) -> None:
     other = pack(tmp_path / "c", pack=HEAD, flag=OWN + "\n")
 
     assert first.sha256 == second.sha256 != other.sha256
-    assert catalogue().packs[0]["sha256"] == catalogue().packs[0]["sha256"]
+    assert load_rule_set().packs[0]["sha256"] == load_rule_set().packs[0]["sha256"]
 
 
 def test_packs_travel_to_workers_that_do_not_have_their_folder(tmp_path: Path) -> None:
     own = pack(tmp_path, pack=HEAD, flag=OWN, kinds__acme="acme_flagged: a flag\n")
-    text = packed([own])
+    text = packs_to_json([own])
     for path in tmp_path.rglob("*.yaml"):
         path.unlink()
 
-    assert "AcmeInterceptor" in scanner(text).book.matcher.loggers
-    assert unpacked(text)[0].sha256 == own.sha256
-    assert unpacked("") == []
-    assert Page("x", b"a: 1").read_text() == "a: 1"
+    assert "AcmeInterceptor" in load_scanner(text).reader.matcher.loggers
+    assert packs_from_json(text)[0].sha256 == own.sha256
+    assert packs_from_json("") == []
+    assert FileText("x", b"a: 1").read_text() == "a: 1"

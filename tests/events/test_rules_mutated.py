@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from forensics.events.log_reader import Book
+from forensics.events.log_reader import LogReader
 from forensics.events.matcher import Matcher
 from forensics.events.rules import Rule, Wording
 from forensics.lib.log_templates import _PART, Template, compile_template
-from forensics.parsing.layout_check import starts
-from forensics.rule_tools.check import _facts
+from forensics.parsing.layout_check import number_lines
+from forensics.rule_tools.check import _compare_facts
 
 
 def mutated(template: Template) -> Iterator[Template]:
@@ -73,14 +73,14 @@ class Examples:
 
 
 @pytest.fixture(scope="session")
-def examples(book: Book, rules: tuple[Rule, ...]) -> Examples:
+def examples(book: LogReader, rules: tuple[Rule, ...]) -> Examples:
     """Read every example as a layout reads it."""
     lines = [one.line for rule in rules for wording in rule.wordings for one in wording.examples]
     lines = list(dict.fromkeys(lines))
-    cut = book.cut(lines)
+    cut = book.split_records(lines)
     assert cut is not None
-    firsts = starts(lines)
-    entries = book.entries(cut)
+    firsts = number_lines(lines)
+    entries = book.parse_all(cut)
     places = entries["line"].to_pylist()
     return Examples(entries, {firsts[line]: at for at, line in enumerate(places) if line in firsts})
 
@@ -94,11 +94,11 @@ def holds(rule: Rule, wording: Wording, examples: Examples) -> bool:
         by_line.setdefault(event["line"], []).append(event)
     for example, line in zip(wording.examples, entries["line"].to_pylist(), strict=True):
         found = by_line.get(line, [])
-        single = isinstance(example.gives, Mapping)
-        gives = [example.gives] if single else example.gives
+        single = isinstance(example.expected, Mapping)
+        gives = [example.expected] if single else example.expected
         if not found or (not single and len(gives) != len(found)):
             return False
-        if any(list(_facts(one, event)) for one, event in zip(gives, found, strict=False)):
+        if any(list(_compare_facts(one, event)) for one, event in zip(gives, found, strict=False)):
             return False
     return True
 
@@ -113,7 +113,7 @@ def test_one_wrong_character_in_any_piece_of_any_match_is_noticed(
             for template in mutated(wording.template):
                 tried += 1
                 if not pc.extract_regex(texts, template.pattern).null_count:
-                    unseen.append(f"{rule.path}:{wording.at}: {template.source}")
+                    unseen.append(f"{rule.path}:{wording.line_number}: {template.source}")
 
     assert unseen == []
     assert tried > 5000
@@ -130,7 +130,7 @@ def test_no_constant_and_no_part_of_a_list_can_change_unseen(
                 tried += 1
                 if holds(rule, mutant, examples):
                     what = mutant.each if mutant.settings == wording.settings else mutant.settings
-                    unseen.append(f"{rule.path}:{wording.at}: {what}")
+                    unseen.append(f"{rule.path}:{wording.line_number}: {what}")
 
     assert unseen == []
     assert tried > 500

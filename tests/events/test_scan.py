@@ -49,7 +49,7 @@ def test_any_split_size_gives_the_same_accounts_and_events(text: bytes, split_si
     assert [] == [
         one
         for one in split.files.values()
-        if one.row()["damaged"] != whole.files["server.log"].row()["damaged"]
+        if one.to_row()["damaged"] != whole.files["server.log"].to_row()["damaged"]
     ]
     assert hashlib.sha256(text).hexdigest() == split.files["server.log"].sha256
 

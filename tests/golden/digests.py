@@ -23,8 +23,8 @@ from tempfile import TemporaryDirectory
 import pyarrow.dataset as ds
 
 from forensics import pipeline
-from forensics.events.packs import catalogue
-from forensics.sandbox import tried
+from forensics.events.packs import load_rule_set
+from forensics.sandbox import run_archives
 from forensics.settings import Settings
 from tests.weekly.audits import Audits, archives_in
 
@@ -69,9 +69,9 @@ def postmortem_digests(archive: Path) -> Digests:
         link = Path(scratch) / archive.name
         link.symlink_to(archive)
         os.chdir(scratch)
-        read = tried([link.name], out)
+        read = run_archives([link.name], out)
         settings = Settings((link.name,), out)
-        pipeline.conclude(read.files, read.past, catalogue(()), settings, lambda _: None)
+        pipeline.finish_run(read.files, read.past, load_rule_set(()), settings, lambda _: None)
         found = {
             name: digest_of((out / name).read_bytes()) for name in ("findings.json", "report.html")
         }

@@ -8,7 +8,7 @@ from pathlib import Path
 from forensics.detection.registry import detect
 from forensics.detection.thresholds import load_limits
 from forensics.report.histories.partition import _skipped
-from forensics.sandbox import tried_lines
+from forensics.sandbox import run_lines
 
 MOST = 2_147_483_000
 STARTS = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forensics.sandbox import tried_lines
+from forensics.sandbox import run_lines
 
 VERSION = (
     "[2026-06-10 12:00:00,123] INFO Kafka version: {} (org.apache.kafka.common.utils.AppInfoParser)"
@@ -40,6 +40,6 @@ ACTIVE = (
 def test_the_mode_follows_from_what_servers_say(
     logs: dict[str, str], kraft: bool, elr: Any, tmp_path: Path
 ) -> None:
-    context = tried_lines({name: text + "\n" for name, text in logs.items()}, tmp_path).past.context
+    context = run_lines({name: text + "\n" for name, text in logs.items()}, tmp_path).past.context
 
     assert (kraft, elr) == (context.kraft, context.elr)

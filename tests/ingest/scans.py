@@ -9,9 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from forensics.events.file_accounts import FileAccount, add_up, assign, settler
-from forensics.events.scan import STAGED, scanner
-from forensics.ingest.read_plan import plan, tasks
+from forensics.events.file_accounts import (
+    FileAccount,
+    assign_nodes,
+    make_event_finalizer,
+    sum_accounts,
+)
+from forensics.events.scan import STAGED_SCHEMA, load_scanner
+from forensics.ingest.read_plan import bundle_splits, plan_reading
 from forensics.settings import SPLIT_SIZE
 
 __all__ = ["KINDS_OF_LINES", "Scanned", "scan"]
@@ -59,12 +64,14 @@ def account_of(one: FileAccount) -> Row:
 
 def scan(*archives: Path | str, split_size: int = SPLIT_SIZE) -> Scanned:
     """Read archives."""
-    work = plan([str(path) for path in archives], split_size)
-    splits = [split for bundle in tasks(work.splits, 2) for split in bundle]
-    batches = [batch for split in splits for batch in scanner().scan(split)]
-    staged = pa.Table.from_batches(batches, schema=STAGED).select(["file", "split", "account"])
+    work = plan_reading([str(path) for path in archives], split_size)
+    splits = [split for bundle in bundle_splits(work.splits, 2) for split in bundle]
+    batches = [batch for split in splits for batch in load_scanner().scan(split)]
+    staged = pa.Table.from_batches(batches, schema=STAGED_SCHEMA).select(
+        ["file", "split", "account"]
+    )
     rows = [row for row in staged.to_pylist() if row["account"] is not None]
-    files = add_up([row | {"account": json.loads(row["account"])} for row in rows])
-    assign(files)
-    events = [row for batch in settler(files)(batches) for row in batch.to_pylist()]
+    files = sum_accounts([row | {"account": json.loads(row["account"])} for row in rows])
+    assign_nodes(files)
+    events = [row for batch in make_event_finalizer(files)(batches) for row in batch.to_pylist()]
     return Scanned(files, events, work.problems)

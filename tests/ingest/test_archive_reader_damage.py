@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from forensics.errors import ArchiveError
-from forensics.ingest.archive_reader import Unpacked, blocks, zip_member
-from forensics.ingest.record_starts import LONGEST
+from forensics.ingest.archive_reader import Unpacked, open_zip_member, read_blocks
+from forensics.ingest.record_starts import MAX_RECORD
 from forensics.lib import storage
 from tests.ingest.sample_archives import LOG, TREE, tarred, write, zipped
 from tests.ingest.scans import KINDS_OF_LINES, scan
@@ -38,7 +38,8 @@ def test_every_line_before_the_cut_of_a_gzip_is_read(share: float, tmp_path: Pat
     assert abs(found.counts["lines"] - left.count(b"\n")) <= 1
     assert found.broken
     assert (
-        f"gzip data cut off after {found.counts['bytes']} bytes of text" == found.row()["damaged"]
+        f"gzip data cut off after {found.counts['bytes']} bytes of text"
+        == found.to_row()["damaged"]
     )
 
 
@@ -67,7 +68,7 @@ def test_a_gzip_broken_in_the_middle_says_where(tmp_path: Path) -> None:
     found = scan(save(tmp_path, "broken.gz", bytes(packed))).files["broken.gz"]
 
     assert found.broken
-    assert str(found.row()["damaged"]).startswith("gzip data broken after ")
+    assert str(found.to_row()["damaged"]).startswith("gzip data broken after ")
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
@@ -81,7 +82,7 @@ def test_a_tar_that_breaks_off_keeps_the_files_before(compress: Any, tmp_path: P
     assert not files["logs!whole.log"].broken
     assert files["logs!cut.log"].broken
     assert 0 < files["logs!cut.log"].counts["lines"] < 300
-    assert "the archive breaks off" in str(files["logs"].row()["damaged"])
+    assert "the archive breaks off" in str(files["logs"].to_row()["damaged"])
     assert "logs!gone.log" not in files
 
 
@@ -108,16 +109,16 @@ def test_an_encrypted_entry_is_named_and_the_others_are_read(tmp_path: Path) -> 
 def test_an_entry_that_is_not_where_the_index_says_is_named(tmp_path: Path) -> None:
     packed = zipped({"a.log": LOG}).replace(b"PK\x03\x04", b"PK\x03\x05", 1)
     path = save(tmp_path, "logs.zip", b"PK\x03\x04" + packed)
-    item = Unpacked("a", zip_member(str(path), "a.log"))
+    item = Unpacked("a", open_zip_member(str(path), "a.log"))
 
-    assert [] == list(blocks(item))
+    assert [] == list(read_blocks(item))
     assert "the entry's header is not where the index says" == item.damaged
 
 
 def test_an_empty_file_has_no_lines_and_is_not_damaged(tmp_path: Path) -> None:
     for content in (b"", gzip.compress(b"")):
         one = scan(save(tmp_path, "empty.log", content)).files["empty.log"]
-        assert (0, 0, None) == (one.counts["lines"], one.counts["bytes"], one.row()["damaged"])
+        assert (0, 0, None) == (one.counts["lines"], one.counts["bytes"], one.to_row()["damaged"])
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_an_empty_file_has_no_lines_and_is_not_damaged(tmp_path: Path) -> None:
 def test_what_is_no_log_is_counted_and_said(content: bytes, says: str, tmp_path: Path) -> None:
     one = scan(save(tmp_path, "strange", content)).files["strange"]
 
-    assert says == one.row()["damaged"]
+    assert says == one.to_row()["damaged"]
     assert content.count(b"\n") + (content[-1:] != b"\n") == one.counts["lines"]
     assert one.counts["lines"] == one.counts["unparsed_lines"] + one.counts["blank_lines"]
     assert 0 == one.counts["events"]
@@ -144,13 +145,13 @@ def test_a_line_of_three_megabytes_is_one_line(
     first: bytes, split_size: int, tmp_path: Path
 ) -> None:
     """Only its first megabyte is looked at, and that is said; what comes after it is read."""
-    assert 3 << 20 > LONGEST
+    assert 3 << 20 > MAX_RECORD
     text = first + b"x" * (3 << 20) + b"\n" + LOG
     one = scan(save(tmp_path, "long.log", text), split_size=split_size).files["long.log"]
 
     assert (301, len(text)) == (one.counts["lines"], one.counts["bytes"])
     assert 301 == sum(one.counts[name] for name in KINDS_OF_LINES)
-    assert "1 line(s) longer than 1 MB, read in part" in str(one.row()["damaged"])
+    assert "1 line(s) longer than 1 MB, read in part" in str(one.to_row()["damaged"])
 
 
 def test_a_missing_path_among_others_is_a_problem_and_alone_an_error(tmp_path: Path) -> None:

@@ -13,8 +13,14 @@ from collections.abc import Callable
 import pytest
 
 from forensics.ingest import compression
-from forensics.ingest.archive_reader import Unpacked, blocks, zip_member
-from forensics.ingest.compression import Damage, Inflated, Peekable, Transcoded, sniff
+from forensics.ingest.archive_reader import Unpacked, open_zip_member, read_blocks
+from forensics.ingest.compression import (
+    DamageError,
+    Decompressed,
+    PeekableStream,
+    Utf16Stream,
+    sniff_format,
+)
 from tests.ingest.sample_archives import LOG, tarred, zipped
 
 COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
@@ -40,7 +46,7 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     ],
 )
 def test_the_first_bytes_say_what_a_file_is(kind: str, content: bytes) -> None:
-    assert kind == sniff(content[: compression.SNIFFED])
+    assert kind == sniff_format(content[: compression.SNIFF_BYTES])
 
 
 def test_looking_at_the_head_takes_nothing_away() -> None:
@@ -53,16 +59,16 @@ def test_looking_at_the_head_takes_nothing_away() -> None:
         def read(self, size: int = -1, /) -> bytes:
             return self.rest.read(min(10, size) if size > 0 else 10)
 
-    stream = Peekable(Slow(LOG[:2000]))
+    stream = PeekableStream(Slow(LOG[:2000]))
 
-    assert LOG[: compression.SNIFFED] == stream.head
+    assert LOG[: compression.SNIFF_BYTES] == stream.head
     assert LOG[:2000] == b"".join(iter(lambda: stream.read(300), b""))
 
 
 @pytest.mark.parametrize("kind", COMPRESSIONS)
 @pytest.mark.parametrize("size", [100, 5000, 1 << 20])
 def test_a_stream_is_the_same_whatever_is_asked_for_at_once(kind: str, size: int) -> None:
-    stream = Inflated(io.BytesIO(COMPRESSIONS[kind](LOG)), kind)
+    stream = Decompressed(io.BytesIO(COMPRESSIONS[kind](LOG)), kind)
 
     assert LOG == b"".join(iter(lambda: stream.read(size), b""))
 
@@ -71,14 +77,14 @@ def test_a_stream_is_the_same_whatever_is_asked_for_at_once(kind: str, size: int
 def test_a_cut_is_told_after_the_last_good_byte(
     kind: str, compress: Callable[[bytes], bytes]
 ) -> None:
-    stream = Inflated(io.BytesIO(compress(LOG)[:-20]), kind)
+    stream = Decompressed(io.BytesIO(compress(LOG)[:-20]), kind)
     got = b""
 
     damage = None
     try:
         while part := stream.read(1 << 20):
             got += part
-    except Damage as error:
+    except DamageError as error:
         damage = str(error)
 
     assert re.match(f"{kind} data (cut off|broken) after {len(got)} bytes of text", str(damage))
@@ -87,14 +93,14 @@ def test_a_cut_is_told_after_the_last_good_byte(
 
 @pytest.mark.parametrize("kind", COMPRESSIONS)
 def test_a_stream_without_a_byte_is_empty(kind: str) -> None:
-    assert b"" == Inflated(io.BytesIO(b""), kind).read()
+    assert b"" == Decompressed(io.BytesIO(b""), kind).read()
 
 
 def test_what_unpacks_to_far_too_much_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "_BOMB_SIZE", 1 << 20)
-    stream = Inflated(io.BytesIO(gzip.compress(bytes(8 << 20))), "gzip")
+    stream = Decompressed(io.BytesIO(gzip.compress(bytes(8 << 20))), "gzip")
     item = Unpacked("bomb.gz", stream)
-    got = sum(len(block) for block in blocks(item, 1 << 16))
+    got = sum(len(block) for block in read_blocks(item, 1 << 16))
 
     assert "unpacks to more than 500 times its size; stopped" == item.damaged
     assert 1 << 20 < got < 5 << 20
@@ -104,13 +110,13 @@ def test_a_log_that_shrinks_well_is_no_bomb(monkeypatch: pytest.MonkeyPatch) -> 
     """Both must be too much: the size, and how often the file's own."""
     monkeypatch.setattr(compression, "_BOMB_SIZE", 1 << 10)
     text = LOG * 20
-    stream = Inflated(io.BytesIO(gzip.compress(text)), "gzip")
+    stream = Decompressed(io.BytesIO(gzip.compress(text)), "gzip")
 
     assert text == b"".join(iter(lambda: stream.read(1 << 16), b""))
 
 
 def test_utf_16_that_ends_in_half_a_character_is_read_to_there() -> None:
-    stream = Transcoded(io.BytesIO("[é€😀".encode("utf-16")[:-1]))
+    stream = Utf16Stream(io.BytesIO("[é€😀".encode("utf-16")[:-1]))
 
     assert "[é€\ufffd" == b"".join(iter(lambda: stream.read(3), b"")).decode()
 
@@ -118,7 +124,7 @@ def test_utf_16_that_ends_in_half_a_character_is_read_to_there() -> None:
 def test_a_way_of_zip_that_is_not_read_is_said(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("zip") / "logs.zip"
     path.write_bytes(zipped(method=zipfile.ZIP_LZMA))
-    item = Unpacked("a", zip_member(str(path), "broker-1/server.log"))
+    item = Unpacked("a", open_zip_member(str(path), "broker-1/server.log"))
 
-    assert [] == list(blocks(item))
+    assert [] == list(read_blocks(item))
     assert "compressed by method 14, which is not read; unpack it first" == item.damaged

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forensics.ingest.json_records import Record
+from forensics.ingest.json_records import JsonRecordWrapper
 from forensics.ingest.record_starts import find_lines
-from forensics.ingest.wrapper_detection import texts_of
+from forensics.ingest.wrapper_detection import to_texts
 from forensics.ingest.wrappers import load_wrappers
 from tests.ingest.sample_archives import LOGS
 from tests.ingest.scans import scan
@@ -99,7 +99,7 @@ def test_a_log_in_parts_tells_what_the_plain_one_does(
     (file,) = got.files.values()
 
     assert {"records": 700, "lines": 700} == {k: file.counts[k] for k in ("records", "lines")}
-    assert f"{name}+apache" == file.row()["layout"]
+    assert f"{name}+apache" == file.to_row()["layout"]
     assert len(wanted.events) > 100
     order = sorted([{k: row[k] for k in SEEN} for row in wanted.events], key=str)
     assert order == sorted([{k: row[k] for k in SEEN} for row in got.events], key=str)
@@ -116,13 +116,16 @@ def test_a_collector_may_stand_around_them(tmp_path: Path) -> None:
     (tmp_path / "server.log").write_bytes(docker_json(lines))
     (file,) = scan(tmp_path).files.values()
 
-    assert ("docker-json+record-ecs+apache", 60) == (file.row()["layout"], file.counts["records"])
+    assert ("docker-json+record-ecs+apache", 60) == (
+        file.to_row()["layout"],
+        file.counts["records"],
+    )
 
 
 def opened(line: str, name: str = "record-ecs") -> str | None:
     (wrapper,) = (one for one in load_wrappers() if one.id == name)
-    assert isinstance(wrapper, Record)
-    texts = wrapper.open(texts_of(find_lines(line.encode() + b"\n", final=True)))
+    assert isinstance(wrapper, JsonRecordWrapper)
+    texts = wrapper.unwrap(to_texts(find_lines(line.encode() + b"\n", final=True)))
     text = texts.data[: int(texts.bounds[-1])].tobytes().decode("utf-8", "replace")
     return text.removesuffix("\n") if np.all(texts.carried) else None
 

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forensics.ingest.line_lookup import (
-    Place,
+    FoundFile,
     _Reader,
-    alike,
-    command,
     digest_and_head,
-    look_up,
-    quoted,
+    is_alike,
+    look_up_lines,
+    quote_for_shell,
+    shell_command,
 )
-from forensics.ingest.read_plan import plan
+from forensics.ingest.read_plan import plan_reading
 from tests.ingest.sample_archives import ARCHIVES, FILES, LOG, TREE, tarred, utf16, write, zipped
 
 WANTED = {"broker-1/server.log": [1, 2, 150, 300], "broker-1/state-change.log": [60]}
@@ -33,12 +33,12 @@ def lines_of(name: str) -> list[bytes]:
     return TREE[name].rstrip(b"\n").split(b"\n")
 
 
-def only(places: list[Place]) -> Place:
+def only(places: list[FoundFile]) -> FoundFile:
     assert len(places) == 1
     return places[0]
 
 
-def checked(place: Place, text: list[bytes], numbers: list[int], context: int) -> None:
+def checked(place: FoundFile, text: list[bytes], numbers: list[int], context: int) -> None:
     """Compare what was found with the lines themselves."""
     around = {
         near
@@ -58,13 +58,13 @@ def checked(place: Place, text: list[bytes], numbers: list[int], context: int) -
 def test_lines_are_found_in_an_archive(form: str, tmp_path: Path) -> None:
     path = tmp_path / "logs.bin"
     path.write_bytes(ARCHIVES[form]())
-    files = {split.file for split in plan([str(path)]).splits}
+    files = {split.file for split in plan_reading([str(path)]).splits}
     # The name is the one that the tables have; a zip in a tar has a name between.
     between = {"zip in tar.gz": "logs.zip!", "zip in zip": "logs.zip!", "tar in tar": "logs.tar!",
                "tar.gz in zip": "logs.tgz!"}.get(form, "")  # fmt: skip
     wanted = {f"logs.bin!{between}{name}": numbers for name, numbers in WANTED.items()}
 
-    found = look_up(plan([str(path)]), wanted, 2)
+    found = look_up_lines(plan_reading([str(path)]), wanted, 2)
 
     assert files
     for name, numbers in WANTED.items():
@@ -73,11 +73,11 @@ def test_lines_are_found_in_an_archive(form: str, tmp_path: Path) -> None:
         runs_plainly(path, place, lines_of(name))
 
 
-def runs_plainly(path: Path, place: Place, text: list[bytes]) -> None:
+def runs_plainly(path: Path, place: FoundFile, text: list[bytes]) -> None:
     """Run the command that a person would, and compare what it prints."""
-    shown = command(str(path), place.opened.steps, 59, 60)
+    shown = shell_command(str(path), place.location.steps, 59, 60)
     if shown is None:
-        assert ("zip",) in {step[:1] for step in place.opened.steps[1:]}
+        assert ("zip",) in {step[:1] for step in place.location.steps[1:]}
         return
     if not all(map(shutil.which, TOOLS)):
         pytest.skip(f"not all of {', '.join(TOOLS)} are here")
@@ -90,7 +90,7 @@ def test_lines_are_found_in_a_compressed_file(form: str, tmp_path: Path) -> None
     path = tmp_path / "it's a server.log"
     path.write_bytes(FILES[form](LOG))
 
-    place = only(look_up(plan([str(path)]), {path.name: [1, 299, 300]}, 1)[path.name])
+    place = only(look_up_lines(plan_reading([str(path)]), {path.name: [1, 299, 300]}, 1)[path.name])
 
     checked(place, lines_of("broker-1/server.log"), [1, 299, 300], 1)
     runs_plainly(path, place, lines_of("broker-1/server.log"))
@@ -98,9 +98,11 @@ def test_lines_are_found_in_a_compressed_file(form: str, tmp_path: Path) -> None
 
 def test_a_file_in_a_folder_is_read_however_it_would_be_split(tmp_path: Path) -> None:
     write(tmp_path / "logs")
-    work = plan([str(tmp_path / "logs")], split_size=1024)
+    work = plan_reading([str(tmp_path / "logs")], split_size=1024)
 
-    place = only(look_up(work, {"logs/broker-1/server.log": [150]}, 0)["logs/broker-1/server.log"])
+    place = only(
+        look_up_lines(work, {"logs/broker-1/server.log": [150]}, 0)["logs/broker-1/server.log"]
+    )
 
     assert len(work.splits) > 20
     checked(place, lines_of("broker-1/server.log"), [150], 0)
@@ -116,9 +118,9 @@ def test_an_archive_that_has_moved_still_holds_the_line(now: str, tmp_path: Path
         path.write_bytes(tarred() if now == "renamed" else zipped(utf16()))
     name = "logs.tar!broker-1/server.log"
 
-    place = only(look_up(plan([str(path)]), {name: [7]}, 0)[name])
+    place = only(look_up_lines(plan_reading([str(path)]), {name: [7]}, 0)[name])
 
-    assert place.opened.file != name
+    assert place.location.file != name
     checked(place, lines_of("broker-1/server.log"), [7], 0)
 
 
@@ -127,10 +129,10 @@ def test_the_file_of_the_whole_name_is_preferred_and_others_are_offered_else(
 ) -> None:
     for folder in ("a", "b"):
         write(tmp_path / folder, {"broker-1/server.log": f"{folder}\n".encode() * 9})
-    work = plan([str(tmp_path / "a"), str(tmp_path / "b")])
+    work = plan_reading([str(tmp_path / "a"), str(tmp_path / "b")])
 
-    exact = look_up(work, {"b/broker-1/server.log": [2]})["b/broker-1/server.log"]
-    other = look_up(work, {"old.tar!broker-1/server.log": [2]})["old.tar!broker-1/server.log"]
+    exact = look_up_lines(work, {"b/broker-1/server.log": [2]})["b/broker-1/server.log"]
+    other = look_up_lines(work, {"old.tar!broker-1/server.log": [2]})["old.tar!broker-1/server.log"]
 
     assert [place.lines[2].text for place in exact] == [b"b"]
     assert {place.lines[2].text for place in other} == {b"a", b"b"}
@@ -139,11 +141,11 @@ def test_the_file_of_the_whole_name_is_preferred_and_others_are_offered_else(
 def test_a_line_beyond_the_end_is_not_there_and_the_length_is_said(tmp_path: Path) -> None:
     path = write(tmp_path, {"a.log": b"one\ntwo"}) / "a.log"
 
-    place = only(look_up(plan([str(path)]), {"a.log": [2, 3]})["a.log"])
+    place = only(look_up_lines(plan_reading([str(path)]), {"a.log": [2, 3]})["a.log"])
 
     assert list(place.lines) == [2]
     assert place.count == 2
-    assert look_up(plan([str(path)]), {"elsewhere.log": [1]}) == {"elsewhere.log": []}
+    assert look_up_lines(plan_reading([str(path)]), {"elsewhere.log": [1]}) == {"elsewhere.log": []}
 
 
 def test_what_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -152,7 +154,7 @@ def test_what_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     path.write_bytes(packed[: len(packed) // 2])
     name = "logs.tgz!broker-1/server.log"
 
-    place = only(look_up(plan([str(path)]), {name: [1, 300]})[name])
+    place = only(look_up_lines(plan_reading([str(path)]), {name: [1, 300]})[name])
 
     assert place.lines[1].text == lines_of("broker-1/server.log")[0]
     assert 300 not in place.lines
@@ -163,9 +165,9 @@ def test_the_whole_file_can_be_compared(tmp_path: Path) -> None:
     path = tmp_path / "logs.tgz"
     path.write_bytes(ARCHIVES["gz in tar.gz"]())
     name = "logs.tgz!broker-1/server.log"
-    place = only(look_up(plan([str(path)]), {name: [1]})[name])
+    place = only(look_up_lines(plan_reading([str(path)]), {name: [1]})[name])
 
-    assert digest_and_head(place.opened) == (hashlib.sha256(LOG).hexdigest(), LOG[: 256 << 10])
+    assert digest_and_head(place.location) == (hashlib.sha256(LOG).hexdigest(), LOG[: 256 << 10])
 
 
 @given(
@@ -203,9 +205,9 @@ def in_blocks(text: bytes, sizes: list[int]) -> Iterator[bytes]:
 
 
 def test_names_are_alike_when_one_ends_like_the_other() -> None:
-    assert alike("logs.tgz!b-1/server.log", "case/x/b-1/server.log")
-    assert not alike("logs.tgz!b-1/server.log", "logs.tgz!b-2/server.log")
-    assert not alike("logs/xserver.log", "logs/server.log")
+    assert is_alike("logs.tgz!b-1/server.log", "case/x/b-1/server.log")
+    assert not is_alike("logs.tgz!b-1/server.log", "logs.tgz!b-2/server.log")
+    assert not is_alike("logs/xserver.log", "logs/server.log")
 
 
 @pytest.mark.parametrize(
@@ -213,12 +215,12 @@ def test_names_are_alike_when_one_ends_like_the_other() -> None:
 )
 def test_a_name_is_quoted_so_that_a_shell_reads_it_back(name: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        ["bash", "-c", f"printf %s {quoted(name)}"],
+        ["bash", "-c", f"printf %s {quote_for_shell(name)}"],
         capture_output=True, cwd=tmp_path, check=True,
     )  # fmt: skip
 
     assert done.stdout.decode() == name
-    assert quoted(name).isprintable()
+    assert quote_for_shell(name).isprintable()
     assert not list(tmp_path.iterdir())
 
 
@@ -229,7 +231,7 @@ def test_names_that_unzip_would_take_for_patterns_are_not(tmp_path: Path) -> Non
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("server[1].log", "right\n")
         archive.writestr("server1.log", "wrong\n")
-    shown = command(str(path), [("zip", "server[1].log")], 1, 1)
+    shown = shell_command(str(path), [("zip", "server[1].log")], 1, 1)
     assert shown
 
     done = subprocess.run(["bash", "-c", shown], capture_output=True, check=True)

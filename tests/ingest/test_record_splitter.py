@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forensics.ingest.record_splitter import Account, Cut, Cutter, Part
+from forensics.ingest.record_splitter import LineCounts, Records, RecordSplitter, SplitterOptions
 from forensics.ingest.record_starts import Signature
 
 SIGNATURES = [Signature.of("[dd] "), Signature.of("d|")]
@@ -20,32 +20,32 @@ texts = st.builds(
 )
 
 
-def records_of(cut: Cut | None, base: int) -> list[tuple[int, int, bytes]]:
+def records_of(cut: Records | None, base: int) -> list[tuple[int, int, bytes]]:
     if cut is None:
         return []
     return [
         (int(number) + base, int(place), cut.data[start:end].tobytes())
         for number, place, start, end in zip(
-            cut.lines, cut.places, cut.starts, cut.ends, strict=True
+            cut.lines, cut.offsets, cut.starts, cut.ends, strict=True
         )
     ]
 
 
 def run(
     text: bytes, begin: int, limit: int | None, block: int, base: int, *, headless: bool
-) -> tuple[list[tuple[int, int, bytes]], Account]:
+) -> tuple[list[tuple[int, int, bytes]], LineCounts]:
     """Do what a reader does: skip the line that began before the split, then feed on blocks."""
     at = begin
     if begin:
         newline = text.find(b"\n", begin - 1)
         at = len(text) if newline < 0 else newline + 1
-    cutter = Cutter(SIGNATURES, Part(at, limit, begin > 0, headless))
+    cutter = RecordSplitter(SIGNATURES, SplitterOptions(at, limit, begin > 0, headless))
     found = []
     while at < len(text) and not cutter.done:
         part = text[at : at + block]
         at += len(part)
         found += records_of(cutter.feed(part, final=at >= len(text)), base)
-    return found, cutter.account
+    return found, cutter.counts
 
 
 @settings(max_examples=400, deadline=None)
@@ -57,7 +57,7 @@ def test_any_split_and_any_block_give_the_same_records_and_the_same_account(
     whole, expected = run(text, 0, None, 1 << 20, 0, headless=headless)
     bounds = [0, *sorted({point for point in points if point < len(text)}), len(text)]
     found: list[tuple[int, int, bytes]] = []
-    total = Account()
+    total = LineCounts()
     for begin, end in zip(bounds, bounds[1:], strict=False):
         part, account = run(text, begin, end, block, total.lines, headless=headless)
         found += part

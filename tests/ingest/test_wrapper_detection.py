@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from forensics.ingest import record_splitter
 from forensics.ingest import wrapper_detection as unwrapping_module
-from forensics.ingest.record_splitter import Account, Cut, Cutter, Part
-from forensics.ingest.record_starts import LONGEST, Signature, find_lines
-from forensics.ingest.wrapper_detection import Unwrapping, choose, texts_of
-from forensics.ingest.wrappers import Json, load_wrappers
-from forensics.parsing.entries import grouped, signatures
+from forensics.ingest.record_splitter import LineCounts, Records, RecordSplitter, SplitterOptions
+from forensics.ingest.record_starts import MAX_RECORD, Signature, find_lines
+from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers, to_texts
+from forensics.ingest.wrappers import JsonStringWrapper, load_wrappers
+from forensics.parsing.entries import group_layouts, group_signatures
 from forensics.parsing.layouts import load_layouts
 from tests.ingest.sample_archives import LOG, LOGS
 from tests.ingest.scans import KINDS_OF_LINES, Scanned, scan
@@ -31,7 +31,7 @@ TRACE = [b"java.io.IOException: no", b"\tat kafka.server.KafkaServer.startup(Kaf
 OTHERS = [*TRACE, b"", "größe \U0001f600".encode()]
 LINES = [*LOG.splitlines(), *OTHERS, *LOG.splitlines()[:9]]
 KNOWN = {wrapper.id: wrapper for wrapper in load_wrappers()}
-SHIPPED = signatures(grouped(load_layouts()))
+SHIPPED = group_signatures(group_layouts(load_layouts()))
 # What the hypothesis tests take for a record.
 SHORT = [Signature.of("[dd] "), Signature.of("d|")]
 
@@ -63,10 +63,10 @@ def counts(found: Scanned) -> dict[str, int]:
 
 
 def row(found: Scanned) -> Row:
-    return found.files["server.log"].row()
+    return found.files["server.log"].to_row()
 
 
-def texts(cut: Cut | None) -> list[bytes]:
+def texts(cut: Records | None) -> list[bytes]:
     assert cut is not None
     return [cut.data[a:b].tobytes() for a, b in zip(cut.starts, cut.ends, strict=True)]
 
@@ -175,19 +175,21 @@ def test_a_file_with_a_few_wrapped_lines_is_read_as_it_is(bare: Scanned) -> None
 def test_plain_logs_carry_no_wrapper() -> None:
     boot = b"2026-11-18T11:36:56.674Z  WARN 3 --- [main] o.a.k.clients.NetworkClient   : x\n"
 
-    assert choose(boot * 9, SHIPPED) is None
-    assert choose(b"", SHIPPED) is None
-    assert choose(b"\n\n", SHIPPED) is None
-    assert [] == [path for path in LOGS.rglob("*.log*") if choose(path.read_bytes(), SHIPPED)]
+    assert detect_wrappers(boot * 9, SHIPPED) is None
+    assert detect_wrappers(b"", SHIPPED) is None
+    assert detect_wrappers(b"\n\n", SHIPPED) is None
+    assert [] == [
+        path for path in LOGS.rglob("*.log*") if detect_wrappers(path.read_bytes(), SHIPPED)
+    ]
 
 
 def test_records_that_look_wrapped_are_records() -> None:
     """A layout may begin as a wrapper does; only records inside make it a wrapper."""
     layout = [Signature.of("dddd-dd-ddTdd:dd:dd.dddddd")]
 
-    assert choose(WRAPS["timestamps"]([b"INFO one"] * 9), layout) is None
-    assert choose(WRAPS["timestamps"]([b"INFO one"] * 9), []) is not None
-    assert choose(WRAPS["cri"]([*LINES]), SHIPPED) is not None
+    assert detect_wrappers(WRAPS["timestamps"]([b"INFO one"] * 9), layout) is None
+    assert detect_wrappers(WRAPS["timestamps"]([b"INFO one"] * 9), []) is not None
+    assert detect_wrappers(WRAPS["cri"]([*LINES]), SHIPPED) is not None
 
 
 def test_lines_without_the_wrapper_are_read_as_they_are(bare: Scanned) -> None:
@@ -209,16 +211,16 @@ def test_what_one_service_says_is_no_part_of_another_s_record() -> None:
         b"b  | 7|two",
         b"b  | x",
     ]
-    cutter = Cutter(SHORT, Part(unwrapping=Unwrapping((KNOWN["compose"],))))
+    cutter = RecordSplitter(SHORT, SplitterOptions(wrappers=WrapperStack((KNOWN["compose"],))))
     cut = cutter.feed(b"\n".join(lines), final=True)
 
     assert [b"[12] one\n\tat\n", b"7|two\nx"] == texts(cut)
-    assert 1 == cutter.account.unparsed_lines
-    assert 3 == cutter.account.continuation_lines
+    assert 1 == cutter.counts.unparsed_lines
+    assert 3 == cutter.counts.continuation_lines
 
 
 def opened(name: str, text: bytes) -> list[bytes]:
-    found = KNOWN[name].open(texts_of(find_lines(text, final=True)))
+    found = KNOWN[name].unwrap(to_texts(find_lines(text, final=True)))
     return [found.data[a:b].tobytes() for a, b in zip(found.starts, found.stops, strict=True)]
 
 
@@ -270,14 +272,14 @@ def test_hostile_lines_are_counted_and_cost_no_more_than_others(
     what: str, name: str, block: int
 ) -> None:
     lines = WRAPS[name]([b"[12] one", b"x"]) * 2
-    text = lines + HOSTILE[what] + b"\n" + lines + b"[34] " + b"x" * LONGEST + b"\n" + lines
-    cutter = Cutter(SHORT, Part(unwrapping=Unwrapping((KNOWN[name],))))
+    text = lines + HOSTILE[what] + b"\n" + lines + b"[34] " + b"x" * MAX_RECORD + b"\n" + lines
+    cutter = RecordSplitter(SHORT, SplitterOptions(wrappers=WrapperStack((KNOWN[name],))))
     for at in range(0, len(text), block):
         cutter.feed(text[at : at + block], final=at + block >= len(text))
 
-    assert text.count(b"\n") == cutter.account.lines
-    assert len(text) == cutter.account.bytes
-    assert cutter.account.records >= 7
+    assert text.count(b"\n") == cutter.counts.lines
+    assert len(text) == cutter.counts.bytes
+    assert cutter.counts.records >= 7
 
 
 def as_object(text: bytes, *, torn: bool, plain: bool) -> bytes:
@@ -306,28 +308,28 @@ WRAPPED = {
 
 
 @st.composite
-def wrapped(draw: st.DrawFn) -> tuple[Unwrapping, bytes]:
+def wrapped(draw: st.DrawFn) -> tuple[WrapperStack, bytes]:
     """Draw a file and how it is wrapped."""
     name = draw(st.sampled_from(sorted(WRAPPED)))
     wrapper = KNOWN[name]
-    if isinstance(wrapper, Json):
+    if isinstance(wrapper, JsonStringWrapper):
         # So that short lines can be torn.
-        wrapper = replace(wrapper, least=4)
+        wrapper = replace(wrapper, min_split_length=4)
     lines = draw(st.lists(WRAPPED[name], max_size=30))
-    return Unwrapping((wrapper,)), b"\n".join(lines) + draw(st.sampled_from([b"", b"\n"]))
+    return WrapperStack((wrapper,)), b"\n".join(lines) + draw(st.sampled_from([b"", b"\n"]))
 
 
 Found = list[tuple[int, int, bytes, bytes]]
 
 
-def run(text: bytes, part: Part, block: int, base: int) -> tuple[Found, Account]:
+def run(text: bytes, part: SplitterOptions, block: int, base: int) -> tuple[Found, LineCounts]:
     """Do what a reader does, with the line before the split in its hand."""
     at = part.offset
     if at:
         newline = text.find(b"\n", at - 1)
         at = len(text) if newline < 0 else newline + 1
     before = text[text.rfind(b"\n", 0, max(at - 1, 0)) + 1 : at]
-    cutter = Cutter(SHORT, replace(part, offset=at, before=before))
+    cutter = RecordSplitter(SHORT, replace(part, offset=at, before=before))
     found: Found = []
     while at < len(text) and not cutter.done:
         cut = cutter.feed(text[at : at + block], final=at + block >= len(text))
@@ -336,35 +338,35 @@ def run(text: bytes, part: Part, block: int, base: int) -> tuple[Found, Account]
             found += [
                 (int(line) + base, int(place), cut.data[a:b].tobytes(), cut.data[a:c].tobytes())
                 for line, place, a, b, c in zip(
-                    cut.lines, cut.places, cut.starts, cut.heads, cut.ends, strict=True
+                    cut.lines, cut.offsets, cut.starts, cut.heads, cut.ends, strict=True
                 )
             ]
-    return found, cutter.account
+    return found, cutter.counts
 
 
 @settings(max_examples=600, deadline=None)
 @given(wrapped(), st.lists(st.integers(1, 900), max_size=4), st.integers(1, 90), st.booleans())
 def test_any_split_and_any_block_give_the_same_records_and_the_same_account(
-    file: tuple[Unwrapping, bytes],
+    file: tuple[WrapperStack, bytes],
     points: list[int],
     block: int,
     headless: bool,
 ) -> None:
     """Neither a line that is torn nor a service that changes depends on where the file is split."""
     unwrapping, text = file
-    same_everywhere(text, Part(headless=headless, unwrapping=unwrapping), points, block)
+    same_everywhere(text, SplitterOptions(headless=headless, wrappers=unwrapping), points, block)
 
 
 @settings(max_examples=300, deadline=None)
 @given(wrapped(), st.lists(st.integers(1, 900), max_size=4), st.integers(1, 90), st.booleans())
 def test_what_is_too_long_is_cut_at_the_same_place_everywhere(
-    file: tuple[Unwrapping, bytes], points: list[int], block: int, wrapped: bool
+    file: tuple[WrapperStack, bytes], points: list[int], block: int, wrapped: bool
 ) -> None:
     unwrapping, text = file
     with pytest.MonkeyPatch.context() as patch:
         for module in (record_splitter, unwrapping_module):
-            patch.setattr(module, "LONGEST", 50)
-        part = Part(unwrapping=unwrapping if wrapped else None)
+            patch.setattr(module, "MAX_RECORD", 50)
+        part = SplitterOptions(wrappers=unwrapping if wrapped else None)
         same_everywhere(text.replace(b"hello", b"hello" * 20), part, points, block)
 
 
@@ -373,17 +375,17 @@ def test_a_return_before_what_is_too_long_closes_the_line_everywhere() -> None:
     text = f"{part} P [34] x\n{part} P \r\n{part} F [12] {'hello' * 20}".encode()
     with pytest.MonkeyPatch.context() as patch:
         for module in (record_splitter, unwrapping_module):
-            patch.setattr(module, "LONGEST", 50)
-        same_everywhere(text, Part(unwrapping=Unwrapping((KNOWN["cri"],))), [], 1)
+            patch.setattr(module, "MAX_RECORD", 50)
+        same_everywhere(text, SplitterOptions(wrappers=WrapperStack((KNOWN["cri"],))), [], 1)
 
 
-def same_everywhere(text: bytes, part: Part, points: list[int], block: int) -> None:
+def same_everywhere(text: bytes, part: SplitterOptions, points: list[int], block: int) -> None:
     whole, expected = run(text, part, 1 << 20, 0)
     bounds = [0, *sorted({point for point in points if point < len(text)}), len(text)]
     found: Found = []
-    total = Account()
+    total = LineCounts()
     for begin, end in zip(bounds, bounds[1:], strict=False):
-        mine = replace(part, offset=begin, limit=end, orphan=begin > 0)
+        mine = replace(part, offset=begin, limit=end, continues_split=begin > 0)
         some, account = run(text, mine, block, total.lines)
         found += some
         for name in ("bytes", "lines", "long_lines", "stray_lines", *KINDS_OF_LINES):

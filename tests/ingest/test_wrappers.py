@@ -8,7 +8,7 @@ import pytest
 
 from forensics.ingest.wrapper_detection import check_wrappers
 from forensics.ingest.wrappers import load_wrappers
-from forensics.parsing.entries import grouped, signatures
+from forensics.parsing.entries import group_layouts, group_signatures
 from forensics.parsing.layouts import load_layouts
 
 SOUND = """\
@@ -28,14 +28,14 @@ refuses:
 def problems(folder: Path, text: str, *, plain: tuple[str, ...] = ()) -> list[str]:
     path = folder / "bar.yaml"
     path.write_text(text)
-    return [f"{one.line}: {one.says}" for one in check_wrappers((), plain, [path])]
+    return [f"{one.line}: {one.message}" for one in check_wrappers((), plain, [path])]
 
 
 def test_the_shipped_wrappers_hold_and_leave_every_layout_alone() -> None:
     layouts = load_layouts()
     plain = [str(one["line"]) for layout in layouts for one in layout.examples]
 
-    assert [] == list(check_wrappers(signatures(grouped(layouts)), plain))
+    assert [] == list(check_wrappers(group_signatures(group_layouts(layouts)), plain))
     assert len(load_wrappers()) > 10
     assert len(plain) > 5
 
@@ -84,7 +84,7 @@ def test_an_id_may_be_taken_once(tmp_path: Path) -> None:
         path.write_text(SOUND)
 
     assert [f"id 'bar' is taken by {paths[0]}"] == [
-        one.says for one in check_wrappers((), (), paths) if "taken" in one.says
+        one.message for one in check_wrappers((), (), paths) if "taken" in one.message
     ]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forensics.lib import arrow_io
-from forensics.lib.arrow_io import batched, partitions
+from forensics.lib.arrow_io import iter_partitions, to_batches
 
 SCHEMA = pa.schema(
     [
@@ -32,7 +32,7 @@ def test_a_partition_s_rows_come_together_however_batches_are_cut(
 ) -> None:
     rows = [row(*key, ts=number) for number, key in enumerate(sorted(keys))]
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    found = [list(some) for some in partitions(table.to_batches(size), SCHEMA.names)]
+    found = [list(some) for some in iter_partitions(table.to_batches(size), SCHEMA.names)]
 
     assert rows == [one for some in found for one in some]
     assert len(set(keys)) == len(found)
@@ -40,7 +40,7 @@ def test_a_partition_s_rows_come_together_however_batches_are_cut(
 
 def test_times_are_microseconds_and_what_is_not_asked_for_stays_behind() -> None:
     table = pa.Table.from_pylist([row("t", 0, 5, [2, 1]), row("t", 0, None)], schema=SCHEMA)
-    found = next(partitions(table.to_batches(), ["topic", "partition", "ts"]))
+    found = next(iter_partitions(table.to_batches(), ["topic", "partition", "ts"]))
 
     assert [("t", 0, 5), ("t", 0, None)] == [tuple(one.values()) for one in found]
 
@@ -48,14 +48,14 @@ def test_times_are_microseconds_and_what_is_not_asked_for_stays_behind() -> None
 def test_rows_that_name_the_same_file_share_its_name() -> None:
     """Else a million statements would hold a million names."""
     table = pa.Table.from_pylist([row("a-topic", n) for n in range(9)], schema=SCHEMA)
-    names = [one["topic"] for one in arrow_io.rows_of(table.to_batches(), ["topic"])]
+    names = [one["topic"] for one in arrow_io.iter_rows(table.to_batches(), ["topic"])]
 
     assert 1 == len({id(name) for name in names})
 
 
 def test_rows_go_into_batches_of_which_none_is_large() -> None:
     rows = ({"topic": "t", "partition": number} for number in range(12_000))
-    found = list(batched(rows, SCHEMA))
+    found = list(to_batches(rows, SCHEMA))
 
     assert [5000, 5000, 2000] == [len(one) for one in found]
     assert row("t", 11_999, None) == found[-1].to_pylist()[-1]

@@ -97,8 +97,8 @@ def test_braces_around_a_hole_stay_braces() -> None:
 
 
 def test_the_longest_text_is_the_one_to_look_for() -> None:
-    assert compile_template("[{a}] updated to {b} by").longest == "] updated to "
-    assert compile_template("{a}").longest == ""
+    assert compile_template("[{a}] updated to {b} by").longest_literal == "] updated to "
+    assert compile_template("{a}").longest_literal == ""
 
 
 def test_a_layout_brings_a_type_of_its_own() -> None:

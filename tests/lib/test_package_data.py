@@ -42,10 +42,10 @@ def call(packed: Path, temporary: Path, *arguments: str) -> str:
 
 def test_rules_and_commands_are_found_in_a_checkout() -> None:
     assert (ROOT / "rules", ROOT / "jobs") == (
-        package_data.folder("rules"),
-        package_data.folder("jobs"),
+        package_data.data_folder("rules"),
+        package_data.data_folder("jobs"),
     )
-    assert (ROOT / "forensics/assets/page.css").as_uri() == package_data.address("page.css")
+    assert (ROOT / "forensics/assets/page.css").as_uri() == package_data.asset_url("page.css")
 
 
 def test_all_commands_and_all_rules_are_in_the_zip(packed: Path, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_all_commands_and_all_rules_are_in_the_zip(packed: Path, tmp_path: Path)
 
 
 def test_a_rule_that_was_swept_away_is_unpacked_again(packed: Path, tmp_path: Path) -> None:
-    ask = ["-c", "from forensics.lib import package_data as data; print(data.folder('rules'))"]
+    ask = ["-c", "from forensics.lib import package_data as data; print(data.data_folder('rules'))"]
     rules = Path(call(packed, tmp_path, *ask).strip())
     (rules / "limits.yaml").unlink()
     (rules / "chains.yaml").write_text("")
@@ -77,7 +77,7 @@ def test_a_folder_that_others_can_write_is_not_trusted(packed: Path, tmp_path: P
     taken.mkdir()
     taken.chmod(0o777)
 
-    ask = ["-c", "from forensics.lib import package_data as data; print(data.folder('rules'))"]
+    ask = ["-c", "from forensics.lib import package_data as data; print(data.data_folder('rules'))"]
     rules = Path(call(packed, tmp_path, *ask).strip())
 
     assert taken not in rules.parents
@@ -85,7 +85,7 @@ def test_a_folder_that_others_can_write_is_not_trusted(packed: Path, tmp_path: P
 
 
 def test_java_can_read_an_asset_inside_the_zip(packed: Path, tmp_path: Path) -> None:
-    ask = "from forensics.lib import package_data as data; print(data.address('log4j2.properties'))"
+    ask = "from forensics.lib import package_data as d; print(d.asset_url('log4j2.properties'))"
     archive, _, inside = call(packed, tmp_path, "-c", ask).strip().partition("!/")
 
     assert f"jar:{packed.as_uri()}" == archive

@@ -9,10 +9,10 @@ import pyarrow.dataset as ds
 import pytest
 
 from forensics.errors import ArchiveError
-from forensics.ingest.line_lookup import look_up
-from forensics.ingest.read_plan import plan
+from forensics.ingest.line_lookup import look_up_lines
+from forensics.ingest.read_plan import plan_reading
 from forensics.lib import storage
-from forensics.sandbox import tried
+from forensics.sandbox import run_archives
 from tests.ingest.object_store import SECRET, Bucket, serving
 from tests.ingest.sample_archives import ARCHIVES, LOG, TREE, write
 from tests.ingest.scans import scan
@@ -61,7 +61,9 @@ def test_the_whole_bucket_can_be_read(bucket: Bucket) -> None:
 
 def test_the_past_of_an_archive_is_the_same_from_a_store(bucket: Bucket, tmp_path: Path) -> None:
     past = [
-        ds.dataset(tried([archive], tmp_path / str(at)).tables / "leadership").to_table()
+        ds.dataset(
+            run_archives([archive], tmp_path / str(at)).tables.folder / "leadership"
+        ).to_table()
         for at, archive in enumerate(
             (str(bucket.folder / "incident.tar.gz"), bucket.address("incident.tar.gz"))
         )
@@ -72,10 +74,10 @@ def test_the_past_of_an_archive_is_the_same_from_a_store(bucket: Bucket, tmp_pat
 
 
 def test_a_line_is_found_again_in_a_store(bucket: Bucket) -> None:
-    work = plan([bucket.address("all.tar.gz")])
+    work = plan_reading([bucket.address("all.tar.gz")])
     [name] = [one for one in scan(bucket.address("all.tar.gz")).files if "server.log" in one
               and "broker-1" in one]  # fmt: skip
-    [found] = look_up(work, {name: [5]}).values()
+    [found] = look_up_lines(work, {name: [5]}).values()
 
     assert LOG.splitlines()[4] == found[0].lines[5].text
 
@@ -83,9 +85,9 @@ def test_a_line_is_found_again_in_a_store(bucket: Bucket) -> None:
 def test_what_is_not_there_or_may_not_be_seen_is_told_without_secrets(bucket: Bucket) -> None:
     gone = bucket.address("nothing/here.log")
     with pytest.raises(ArchiveError, match=r"there is no file or folder s3://.*/nothing") as error:
-        plan([gone])
+        plan_reading([gone])
     with pytest.raises(ArchiveError, match="ACCESS_DENIED") as denied:
-        plan([bucket.address(NESTED, secret="NOSUCHSECRET")])
+        plan_reading([bucket.address(NESTED, secret="NOSUCHSECRET")])
 
     assert SECRET not in str(error.value)
     assert "NOSUCHSECRET" not in str(denied.value)
@@ -93,11 +95,11 @@ def test_what_is_not_there_or_may_not_be_seen_is_told_without_secrets(bucket: Bu
 
 def test_an_address_that_makes_no_sense_is_told_without_secrets() -> None:
     with pytest.raises(ArchiveError, match="Cannot parse URI") as error:
-        storage.size_of("s3://KEY:a secret@logs/server.log")
+        storage.file_size("s3://KEY:a secret@logs/server.log")
 
     assert "a secret" not in str(error.value)
 
 
 def test_an_address_of_a_kind_that_nobody_reads_says_which_are_read() -> None:
     with pytest.raises(ArchiveError, match="ftp:// is no kind of address"):
-        storage.size_of("ftp://logs/server.log")
+        storage.file_size("ftp://logs/server.log")

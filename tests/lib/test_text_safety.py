@@ -29,13 +29,13 @@ def test_text_cannot_open_a_tag(text: str) -> None:
 @given(ANY)
 def test_an_attribute_cannot_be_left(text: str) -> None:
     """No quote, bracket or line end stands in an attribute."""
-    assert not set("<>\"'\n\t") & set(text_safety.attribute(text))
+    assert not set("<>\"'\n\t") & set(text_safety.escape_attr(text))
 
 
 @given(ANY)
 def test_a_label_has_no_markup(text: str) -> None:
     """Plotly finds no tag, and no entity that it would turn into one."""
-    out = text_safety.plotly(text)
+    out = text_safety.escape_plotly(text)
 
     assert not set("<>\n") & set(out)
     assert re.sub(r"&(amp|lt|gt|#36|#37);", "", out).count("&") == 0

@@ -36,3 +36,8 @@ def test_scalars_are_of_the_type_of_the_tables(micros: int) -> None:
     scalar = to_arrow_timestamp(micros)
 
     assert (scalar.type, scalar.value) == (pa.timestamp("us", tz="UTC"), micros)
+
+
+def test_milliseconds_are_cut_and_not_rounded() -> None:
+    assert to_iso(1_795_001_905_007_999) == "2026-11-18T11:38:25.007Z"
+    assert to_iso(1_795_001_905_999_999) == "2026-11-18T11:38:25.999Z"

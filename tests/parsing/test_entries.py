@@ -9,37 +9,46 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from forensics.events.file_accounts import Writers
-from forensics.ingest.record_splitter import Cut, Cutter
-from forensics.parsing.entries import ENTRIES, grouped, layout_of, lift, parse, signatures
+from forensics.events.file_accounts import WriterCounter
+from forensics.ingest.record_splitter import Records, RecordSplitter
+from forensics.parsing.entries import (
+    ENTRIES,
+    extract_records,
+    find_layout,
+    group_layouts,
+    group_signatures,
+    parse_records,
+)
 from forensics.parsing.layouts import Layout, load_layouts
-from forensics.parsing.prefilter import Sieve, later_lines, texts
+from forensics.parsing.prefilter import Prefilter, first_lines, later_lines
 
 LAYOUTS = load_layouts()
-GROUPS = grouped(LAYOUTS)
+GROUPS = group_layouts(LAYOUTS)
 NOON = "2026-11-18 12:00:00"
 EXAMPLES = [(layout, str(example["line"])) for layout in LAYOUTS for example in layout.examples]
 
 
-def cut(text: str | bytes, groups: list[list[Layout]] = GROUPS) -> Cut:
+def cut(text: str | bytes, groups: list[list[Layout]] = GROUPS) -> Records:
     raw = text.encode() if isinstance(text, str) else text
-    found = Cutter(signatures(groups)).feed(raw, final=True)
+    found = RecordSplitter(group_signatures(groups)).feed(raw, final=True)
     assert found is not None
     return found
 
 
 def entries(text: str | bytes) -> list[dict[str, Any]]:
     found = cut(text)
-    parsed = parse(found, np.arange(len(found.starts)), GROUPS)
+    parsed = parse_records(found, np.arange(len(found.starts)), GROUPS)
     assert parsed.schema.equals(ENTRIES)
     rows: list[dict[str, Any]] = parsed.to_pylist()
     return sorted(rows, key=lambda row: row["line"])
 
 
-def kept(sieve: Sieve, *lines: str) -> list[int]:
+def kept(sieve: Prefilter, *lines: str) -> list[int]:
     """Say which of some lines pass a sieve."""
     found = cut("\n".join(lines))
-    lifted = sieve.narrow(lift(found, sieve.keep(found, GROUPS), GROUPS), GROUPS)
+    lifted = sieve.select_by_probe(
+        extract_records(found, sieve.select_by_logger(found, GROUPS), GROUPS), GROUPS
+    )
     return [found.lines.tolist().index(line) for line in lifted["line"].to_pylist()]
 
 
@@ -49,7 +58,7 @@ def kept(sieve: Sieve, *lines: str) -> list[int]:
 def test_a_line_is_read_by_its_own_layout(layout: Layout, line: str) -> None:
     found = cut(line)
 
-    assert layout_of(found, 0, GROUPS[found.kinds[0] - 1]) == layout.id
+    assert find_layout(found, 0, GROUPS[found.kinds[0] - 1]) == layout.id
 
 
 def test_two_layouts_that_start_alike_are_told_apart() -> None:
@@ -109,13 +118,13 @@ def test_the_first_line_of_a_record_is_its_text_and_the_others_are_beside_it() -
     found = cut(f"[{NOON},123] WARN one (a.B)\n\tat x\n[{NOON},124] INFO two (a.B)\n")
     rows = np.array([0], np.int64)
 
-    assert texts(found, rows).to_pylist() == [f"[{NOON},123] WARN one (a.B)".encode()]
+    assert first_lines(found, rows).to_pylist() == [f"[{NOON},123] WARN one (a.B)".encode()]
     assert later_lines(found, rows).to_pylist() == [b"\tat x\n"]
 
 
 def test_what_nobody_listens_to_does_not_pass() -> None:
     texts_wanted = ["ISR updated to "]
-    sieve = Sieve({"KafkaController": texts_wanted, "Partition": texts_wanted})
+    sieve = Prefilter({"KafkaController": texts_wanted, "Partition": texts_wanted})
     lines = [
         f"[{NOON},001] INFO ISR updated to 1 (kafka.controller.KafkaController)",
         f"[{NOON},002] INFO Cleaner 0: ISR updated to (kafka.log.LogCleaner)",
@@ -130,7 +139,7 @@ def test_what_nobody_listens_to_does_not_pass() -> None:
 
 @pytest.mark.parametrize("logger", ["a", "FAIL", "seven77", "eight888", "nine99999"])
 def test_a_logger_of_any_length_is_heard(logger: str) -> None:
-    sieve = Sieve({logger: ["a"]})
+    sieve = Prefilter({logger: ["a"]})
 
     assert kept(sieve, f"[{NOON},001] INFO a (x.{logger})", f"[{NOON},001] INFO a (x.Other)") == [0]
 
@@ -139,7 +148,7 @@ def test_a_message_of_several_lines_is_looked_at_closely() -> None:
     """Its logger stands further down, where one look does not reach."""
     text = f"[{NOON},001] INFO first\nsecond (kafka.log.LogCleaner)\n"
 
-    assert kept(Sieve({"Partition": ["first"]}), text) == [0]
+    assert kept(Prefilter({"Partition": ["first"]}), text) == [0]
 
 
 @pytest.mark.parametrize(
@@ -153,10 +162,10 @@ def test_a_message_of_several_lines_is_looked_at_closely() -> None:
 def test_a_message_names_its_writer(message: str, writer: str) -> None:
     messages = pa.array([message.encode(), b"nobody"], pa.binary())
 
-    assert Writers().count(messages, pa.nulls(2, pa.binary())) == {writer: 1}
+    assert WriterCounter().count(messages, pa.nulls(2, pa.binary())) == {writer: 1}
 
 
 def test_a_layout_can_name_the_client_itself() -> None:
     clients = pa.array([b"rd-1", None, b"rd-1"], pa.binary())
 
-    assert Writers().count(pa.nulls(0, pa.binary()), clients) == {"client:rd-1": 2}
+    assert WriterCounter().count(pa.nulls(0, pa.binary()), clients) == {"client:rd-1": 2}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from forensics.events.log_reader import Book
+from forensics.events.log_reader import LogReader
 from forensics.events.rules import Rule
-from forensics.ingest.record_splitter import Cutter
+from forensics.ingest.record_splitter import RecordSplitter
 
 SAMPLE = Path(__file__).parents[2] / "sample_logs/430-unclean/logs"
 NOISE = [
@@ -19,25 +19,25 @@ NOISE = [
 ]
 
 
-def test_every_line_that_a_rule_needs_passes(book: Book, rules: tuple[Rule, ...]) -> None:
+def test_every_line_that_a_rule_needs_passes(book: LogReader, rules: tuple[Rule, ...]) -> None:
     lines = [one.line for rule in rules for wording in rule.wordings for one in wording.examples]
-    cut = book.cut(lines)
+    cut = book.split_records(lines)
 
     assert cut is not None
-    passed = set(book.passed(cut)["line"].to_pylist())
+    passed = set(book.prefiltered(cut)["line"].to_pylist())
     assert passed == {int(line) for line in cut.lines}
 
 
-def test_noise_does_not_pass(book: Book) -> None:
-    cut = book.cut(NOISE)
+def test_noise_does_not_pass(book: LogReader) -> None:
+    cut = book.split_records(NOISE)
 
     assert cut is not None
     assert len(cut.starts) == len(NOISE)
-    assert len(book.passed(cut)) == 0
+    assert len(book.prefiltered(cut)) == 0
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLE.glob("*/*.log")), ids=lambda path: path.parent.name)
-def test_the_sieve_loses_no_event_of_a_recording(path: Path, book: Book) -> None:
-    cut = Cutter(book.signatures).feed(path.read_bytes(), final=True)
+def test_the_sieve_loses_no_event_of_a_recording(path: Path, book: LogReader) -> None:
+    cut = RecordSplitter(book.signatures).feed(path.read_bytes(), final=True)
     if cut is not None:
-        assert book.events(cut).equals(book.matcher.match(book.entries(cut)))
+        assert book.read_events(cut).equals(book.matcher.match(book.parse_all(cut)))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from forensics.events.log_reader import Book
-from forensics.events.packs import catalogue
+from forensics.events.log_reader import LogReader
+from forensics.events.packs import load_rule_set
 
-FOUND = catalogue()
-BOOK = Book(FOUND.layouts, FOUND.heard())
+FOUND = load_rule_set()
+BOOK = LogReader(FOUND.layouts, FOUND.active_rules())
 QUOTE = "org.apache.kafka.common.errors.RecordTooLargeException: The message is 9 bytes"
 
 
 def told(*lines: str) -> list[tuple[str, str | None]]:
-    cut = BOOK.cut(lines)
+    cut = BOOK.split_records(lines)
     assert cut is not None
-    events = BOOK.events(cut)
+    events = BOOK.read_events(cut)
     return [(row["kind"], row["error"]) for row in events.select(["kind", "error"]).to_pylist()]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forensics.parsing.time_statistics import longest
+from forensics.parsing.time_statistics import longest_gaps
 from tests.ingest.sample_archives import LOGS
 from tests.ingest.scans import Scanned, scan
 
@@ -61,7 +61,7 @@ def test_levels_are_counted_by_their_first_letter() -> None:
 
 
 def test_only_the_longest_silences_are_kept() -> None:
-    kept = longest([(0, 10 * SECOND + n, n) for n in range(100)])
+    kept = longest_gaps([(0, 10 * SECOND + n, n) for n in range(100)])
 
     assert 32 == len(kept)
     assert 68 == min(at for _, _, at in kept)

@@ -32,7 +32,7 @@ def read(form: str, *texts: str) -> list[int]:
     data[: len(raw)] = np.frombuffer(raw, np.uint8)
     lengths = np.array([len(text) + 3 for text in texts], np.int64)
     places = np.concatenate([[2], 2 + np.cumsum(lengths)[:-1]])
-    return [int(value) for value in TimeFormat.of(form).read(data, places)]
+    return [int(value) for value in TimeFormat.parse(form).read(data, places)]
 
 
 def micros(moment: datetime) -> int:
@@ -115,4 +115,4 @@ def test_a_leap_second_is_the_second_after() -> None:
 @pytest.mark.parametrize("form", ["yyyy-MM-dd hh:mm", "Zyyyy", "yyyy EEE", "yyyy'open"])
 def test_a_letter_without_a_meaning_is_refused(form: str) -> None:
     with pytest.raises(TimeFormatError, match="cannot read"):
-        TimeFormat.of(form)
+        TimeFormat.parse(form)

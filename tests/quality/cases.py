@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from forensics.events.packs import catalogue, open_pack
-from forensics.pipeline import judge
-from forensics.run_result import Stopwatch, ending_of
-from forensics.sandbox import tried
+from forensics.events.packs import load_rule_set, open_pack
+from forensics.pipeline import detect_and_gate
+from forensics.run_result import Stopwatch, decide_outcome
+from forensics.sandbox import run_archives
 from forensics.settings import Settings
 
 __all__ = ["Judged", "judged", "later", "rolling", "spoilt"]
@@ -84,12 +84,14 @@ def later(text: str, seconds: float) -> str:
 def judged(archive: Path, out: Path, packs: Sequence[Path] = (), **more: Any) -> Judged:
     """Read, rebuild and judge logs in this process."""
     opened = [open_pack(path) for path in packs]
-    trial = tried([str(archive)], out, opened)
+    trial = run_archives([str(archive)], out, opened)
     wishes = Settings((str(archive),), out, packs=tuple(packs), **more)
-    document, _ = judge(trial.files, trial.past, catalogue(opened), wishes, Stopwatch())
-    end = ending_of(document, (), document["quality"]["closed"], wishes)
+    document, _ = detect_and_gate(
+        trial.files, trial.past, load_rule_set(opened), wishes, Stopwatch()
+    )
+    end = decide_outcome(document, (), document["quality"]["closed"], wishes)
     rows = _table(out / "tables/checks")
-    return Judged(document, {row["check"]: row for row in rows}, int(end.code), end.because)
+    return Judged(document, {row["check"]: row for row in rows}, int(end.code), end.reason)
 
 
 def _table(folder: Path) -> list[Row]:

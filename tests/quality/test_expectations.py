@@ -41,7 +41,7 @@ def said(folder: Path) -> list[str]:
     try:
         load_checked_expectations([open_pack(folder)])
     except RuleError as error:
-        return [f"{problem.line}: {problem.says}" for problem in error.problems]
+        return [f"{problem.line}: {problem.message}" for problem in error.problems]
     return []
 
 
@@ -133,12 +133,12 @@ def test_the_command_that_checks_rules_checks_suites(tmp_path: Path) -> None:
 
 
 def schema() -> Any:
-    return json.loads((root() / "schema/quality.json").read_text("utf-8"))
+    return json.loads((rules_folder() / "schema/quality.json").read_text("utf-8"))
 
 
 def test_the_schema_for_editors_takes_what_is_shipped_and_names_what_there_is() -> None:
-    for path in shipped("quality"):
-        jsonschema.validate(json.loads(json.dumps(read(path))), schema())
+    for path in rule_files("quality"):
+        jsonschema.validate(json.loads(json.dumps(load_yaml(path))), schema())
     one = schema()["$defs"]["expectation"]["properties"]
     assert set(TABLES) == set(one["table"]["enum"])
     assert set(CONSEQUENCES) == set(one["consequence"]["enum"])

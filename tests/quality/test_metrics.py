@@ -17,6 +17,7 @@ from forensics.quality import metrics
 from forensics.quality.expectations import TABLES
 from forensics.quality.metrics import GateInput
 from forensics.run_output.findings import Finding
+from forensics.run_output.reader import Tables
 
 Row = dict[str, Any]
 SECOND = 1_000_000
@@ -98,7 +99,7 @@ def test_a_long_table_is_measured_in_parts_that_never_cut_a_partition(
 ) -> None:
     """The two epochs lie on both sides of what would be a cut."""
     monkeypatch.setattr(metrics, "_PART", 2)
-    monkeypatch.setattr(metrics, "scanned", _one_by_one)
+    monkeypatch.setattr(Tables, "scan", _one_by_one)
     rows = [state(0, 1, 2), state(0, 1, 2, partition=1), state(3, 2, 3, partition=1)]
     rows += [state(3, 3, 4, partition=1), state(0, 9, 5, topic="u"), state(1, 6, 7, topic="u")]
     found = metrics.measure_leadership(given(tmp_path, leadership=rows))
@@ -110,18 +111,17 @@ def test_a_long_table_is_measured_in_parts_that_never_cut_a_partition(
     assert -4.0 == found["shortest"].min()
 
 
-def _one_by_one(data: Any, columns: Sequence[str]) -> Any:
-    table = data.to_table(list(columns))
+def _one_by_one(tables: Tables, name: str, columns: Sequence[str]) -> Any:
+    table = tables.read(name, columns)
     return (batch for at in range(len(table)) for batch in table.slice(at, 1).to_batches())
 
 
 def test_empty_tables_have_their_columns(tmp_path: Path) -> None:
     names = ("leadership", "isr", "clocks", "lanes", "coverage", "events")
     empty = given(tmp_path, **dict.fromkeys(names, ()))
-    modules: dict[str, Any] = dict.fromkeys(names, metrics) | {"events": metrics}
 
     for name in names:
-        frame = getattr(modules[name], name)(empty)
+        frame = getattr(metrics, f"measure_{name}")(empty)
         assert (0, set(TABLES[name].columns)) == (len(frame), set(frame.columns))
 
 

@@ -14,9 +14,9 @@ import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner
 
-from forensics.cli.app import group, jobs_folder
+from forensics.cli.app import jobs_folder, make_group
 from forensics.errors import ForensicsError
-from forensics.redacted_run import again, asked
+from forensics.redacted_run import parse_classes, redact_saved_run
 from forensics.redaction.name_patterns import find_names
 from forensics.redaction.pseudonyms import CLASSES, Pseudonyms
 from forensics.redaction.replacer import Replacer
@@ -52,7 +52,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
     made = {}
     for name in RECORDINGS:
         plain = postmortem(name, root / name)
-        again(plain, root / f"{name}-redacted", CLASSES, root / "map.json")
+        redact_saved_run(plain, root / f"{name}-redacted", CLASSES, root / "map.json")
         made[name] = Pair(plain, root / f"{name}-redacted", root / "map.json")
     return made
 
@@ -154,11 +154,11 @@ def test_a_name_has_one_pseudonym_in_every_run_of_a_map(
     assert one.names["app-orders"] in clients[0] & clients[1]
 
     # Another map: other pseudonyms, since nobody knows its key.
-    again(one.plain, tmp_path / "other", CLASSES, tmp_path / "map.json")
+    redact_saved_run(one.plain, tmp_path / "other", CLASSES, tmp_path / "map.json")
     theirs = Pair(one.plain, tmp_path / "other", tmp_path / "map.json").names
     assert not set(theirs.values()) & set(one.names.values())
     # The same map once more: the same bytes.
-    again(one.plain, tmp_path / "again", CLASSES, one.secret)
+    redact_saved_run(one.plain, tmp_path / "again", CLASSES, one.secret)
     for path in sorted(one.redacted.rglob("*")):
         if path.is_file():
             assert (
@@ -183,7 +183,7 @@ def test_the_page_and_the_verdict_are_drawn_from_the_redacted_tables(
 def test_the_map_is_private_and_lies_outside(pairs: dict[str, Pair], tmp_path: Path) -> None:
     pair = pairs["430-unclean"]
     assert pair.secret.stat().st_mode & 0o777 == 0o600
-    command = group(jobs_folder())
+    command = make_group(jobs_folder())
 
     done = CliRunner().invoke(command, ["redact", str(pair.plain), "-o", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
@@ -203,7 +203,9 @@ def test_what_is_not_redacted_yet_is_never_written_over(
     (tmp_path / "out" / "report-old.html").write_text("app-orders", "utf-8")
 
     with pytest.raises(ForensicsError, match="not redacted"):
-        again(pairs["430-unclean"].plain, tmp_path / "out", CLASSES, tmp_path / "map.json")
+        redact_saved_run(
+            pairs["430-unclean"].plain, tmp_path / "out", CLASSES, tmp_path / "map.json"
+        )
 
 
 # Names that would break a pattern, a page, a table or the text around them.
@@ -239,7 +241,7 @@ def hostile(tmp_path: Path) -> Path:
 
 
 def test_hostile_names_go_and_the_rest_stays(hostile: Path, tmp_path: Path) -> None:
-    again(hostile, tmp_path / "out", CLASSES, tmp_path / "map.json")
+    redact_saved_run(hostile, tmp_path / "out", CLASSES, tmp_path / "map.json")
     told = json.loads((tmp_path / "map.json").read_text("utf-8"))["names"]
     names = {kind: told[kind] for kind in ("topics", "clients")}
     assert set(names["topics"]) >= set(HOSTILE)
@@ -324,7 +326,7 @@ def test_names_are_spotted_by_what_stands_around_them(
 
 def test_only_what_is_asked_for_is_redacted(pairs: dict[str, Pair], tmp_path: Path) -> None:
     plain = pairs["430-unclean"].plain
-    again(plain, tmp_path / "out", asked("topics"), tmp_path / "map.json")
+    redact_saved_run(plain, tmp_path / "out", parse_classes("topics"), tmp_path / "map.json")
 
     left = {hit for _, hit in survivors([tmp_path / "out"], names_of("430-unclean"))}
     assert left == {name for name in names_of("430-unclean") if name.startswith("app-")}
@@ -333,8 +335,10 @@ def test_only_what_is_asked_for_is_redacted(pairs: dict[str, Pair], tmp_path: Pa
 
 def test_a_redacted_run_can_be_redacted_further(pairs: dict[str, Pair], tmp_path: Path) -> None:
     plain = pairs["430-unclean"].plain
-    again(plain, tmp_path / "some", asked("topics"), tmp_path / "map.json")
-    again(tmp_path / "some", tmp_path / "more", asked("clients"), tmp_path / "map.json")
+    redact_saved_run(plain, tmp_path / "some", parse_classes("topics"), tmp_path / "map.json")
+    redact_saved_run(
+        tmp_path / "some", tmp_path / "more", parse_classes("clients"), tmp_path / "map.json"
+    )
     told = load_run(tmp_path / "more").document
 
     assert told["redaction"]["classes"] == ["clients", "topics"]
@@ -356,7 +360,7 @@ def test_folders_and_files_are_called_otherwise_too(tmp_path: Path) -> None:
     ])  # fmt: skip
     told = finding("F-00000001", "x", "low", title=f"{names[0]} ends early", evidence=[])
     write_findings(document([told], "clear"), tmp_path / "run" / "findings.json")
-    again(tmp_path / "run", tmp_path / "out", CLASSES, tmp_path / "map.json")
+    redact_saved_run(tmp_path / "run", tmp_path / "out", CLASSES, tmp_path / "map.json")
 
     found = [short(name) for name in table(tmp_path / "out", "files")["file"].to_pylist()]
     assert found == ["path~.tar.gz!path~/server.log.3", "path~.tar.gz!ip~/server.log",

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from click.testing import CliRunner
 
-from forensics.cli.app import group, jobs_folder
+from forensics.cli.app import jobs_folder, make_group
 from forensics.report.exports import FOLDER_FORMATS, TEXT_FORMATS
 from forensics.run_output.reader import load_run
 
@@ -53,7 +53,7 @@ def exported(out: Path, target: Path) -> Path:
     topics = {name.rpartition("-")[0] for one in run.findings for name in one.partitions}
     asked = [part for topic in sorted(topics)[:5] for part in ("--topic", topic)]
     told = CliRunner().invoke(
-        group(jobs_folder()), ["timeline", str(out), *asked, "--broker", "1", "--lines"]
+        make_group(jobs_folder()), ["timeline", str(out), *asked, "--broker", "1", "--lines"]
     )
     (target / "timeline.txt").write_text(told.stdout, "utf-8")
     return target

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from forensics import pipeline
-from forensics.events.packs import catalogue
-from forensics.sandbox import tried
+from forensics.events.packs import load_rule_set
+from forensics.sandbox import run_archives
 from forensics.settings import Settings
 
 __all__ = ["RECORDINGS", "SAMPLES", "postmortem"]
@@ -30,9 +30,9 @@ RECORDINGS = {
 def postmortem(name: str, out: Path) -> Path:
     """Read a recording and leave everything that a postmortem leaves in `out`."""
     archive = str(SAMPLES / name / RECORDINGS[name])
-    read = tried([archive], out)
+    read = run_archives([archive], out)
     settings = Settings((archive,), out)
-    pipeline.conclude(read.files, read.past, catalogue(()), settings, _hush)
+    pipeline.finish_run(read.files, read.past, load_rule_set(()), settings, _hush)
     return out
 
 

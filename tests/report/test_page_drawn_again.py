@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from forensics.cli.app import group, jobs_folder
-from forensics.lib.time_zone import Zone, shifted, shown_in, zone
+from forensics.cli.app import jobs_folder, make_group
+from forensics.lib.time_zone import Zone, find_zone, shift_figure, use_zone
 from forensics.report.page import draw_report
 from forensics.report.time_window import narrow_run
 from forensics.run_output.reader import load_run
@@ -25,7 +25,7 @@ Rewrite = Callable[[Path, dict[str, Any]], None]
 
 
 def report(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(group(jobs_folder()), ["report", *map(str, arguments)])
+    return CliRunner().invoke(make_group(jobs_folder()), ["report", *map(str, arguments)])
 
 
 def redrawn(out: Path, *arguments: str) -> str:
@@ -179,18 +179,20 @@ def test_the_window_is_asked_for_in_the_zone_of_the_page(unclean: Path) -> None:
 def test_a_change_of_clocks_within_the_logs_is_said_and_splits_no_page() -> None:
     """On 2026-10-25 Berlin had the hour from two to three twice."""
     before = 1_792_886_400_000
-    found = zone("Europe/Berlin", (before, before + 6 * 3_600_000))
+    found = find_zone("Europe/Berlin", (before, before + 6 * 3_600_000))
 
     assert found.label == "UTC+02:00"
     assert found.offset == 2 * 3_600_000
     assert "Europe/Berlin went from UTC+02:00 to UTC+01:00 around 2026-10-25 0" in found.note
     assert "stays at UTC+02:00" in found.note
-    assert zone("Europe/Berlin", (before, before + 60_000)).label == "Europe/Berlin"
+    assert find_zone("Europe/Berlin", (before, before + 60_000)).label == "Europe/Berlin"
 
 
 def test_utc_is_utc_by_every_name() -> None:
-    assert zone("UTC", (0, 1)) == zone("Etc/UTC", None) == Zone()
-    assert zone("Europe/London", (1_767_225_600_000, 1_767_225_700_000)).label == "Europe/London"
+    assert find_zone("UTC", (0, 1)) == find_zone("Etc/UTC", None) == Zone()
+    assert (
+        find_zone("Europe/London", (1_767_225_600_000, 1_767_225_700_000)).label == "Europe/London"
+    )
 
 
 def test_times_are_written_and_what_is_no_time_stays_as_it_is() -> None:
@@ -208,8 +210,8 @@ def test_times_are_written_and_what_is_no_time_stays_as_it_is() -> None:
         },
     }
 
-    with shown_in(Zone("here", 60_000)):
-        moved = shifted(drawing)
+    with use_zone(Zone("here", 60_000)):
+        moved = shift_figure(drawing)
 
     first = "1970-01-01 00:01:00.001"
     assert moved["data"][0]["x"] == ["1970-01-01 00:01:01", None, "1970-01-01 00:01:00.003"]
@@ -218,7 +220,7 @@ def test_times_are_written_and_what_is_no_time_stays_as_it_is() -> None:
     assert moved["layout"]["xaxis"]["range"] == ["1970-01-01 00:01:00", "1970-01-01 00:01:00.009"]
     assert moved["layout"]["yaxis"]["range"] == [0, 1]
     assert [mark["x1"] for mark in moved["layout"]["shapes"]] == [1, first]
-    assert shifted(drawing)["data"][1]["base"] == ["1970-01-01 00:00:00.001"]
+    assert shift_figure(drawing)["data"][1]["base"] == ["1970-01-01 00:00:00.001"]
     assert drawing["data"][0]["x"] == [1000, None, 3]
 
 

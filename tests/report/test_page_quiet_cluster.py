@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from forensics.cli.app import group, jobs_folder
+from forensics.cli.app import jobs_folder, make_group
 
 
 def said(*arguments: str) -> str:
-    done = CliRunner().invoke(group(jobs_folder()), arguments)
+    done = CliRunner().invoke(make_group(jobs_folder()), arguments)
     assert (0, "") == (done.exit_code, done.stderr), done.output
     return done.stdout
 

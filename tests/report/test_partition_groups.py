@@ -106,7 +106,7 @@ def test_a_history_may_go_on_in_the_next_part_of_the_table(
     unclean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = fold(unclean)
-    monkeypatch.setattr(reader, "_PART", 2)
+    monkeypatch.setattr(reader, "_CHUNK_ROWS", 2)
     parts = fold(unclean)
 
     assert whole.rows == parts.rows

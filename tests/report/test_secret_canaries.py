@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from forensics import pipeline
-from forensics.cli.app import group, jobs_folder
-from forensics.events.packs import catalogue
+from forensics.cli.app import jobs_folder, make_group
+from forensics.events.packs import load_rule_set
 from forensics.run_output.reader import load_run
-from forensics.sandbox import tried
+from forensics.sandbox import run_archives
 from forensics.settings import Settings
 from tests.canaries import CANARIES, FIXED
 from tests.report.export_outputs import exported, texts
@@ -36,7 +36,7 @@ class Planted:
 
 
 def run(*arguments: str | Path | int) -> str:
-    done = CliRunner().invoke(group(jobs_folder()), [str(one) for one in arguments])
+    done = CliRunner().invoke(make_group(jobs_folder()), [str(one) for one in arguments])
     return done.output
 
 
@@ -59,9 +59,9 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(f"{'' if name == 'client' else name}\n" + "\n".join(lines) + "\n", "utf-8")
     archive = str(root / "logs")
-    read = tried([archive], root / "out")
+    read = run_archives([archive], root / "out")
     settings = Settings((archive,), root / "out", command=("postmortem", f"--x=token={secrets[0]}"))
-    pipeline.conclude(read.files, read.past, catalogue(()), settings, lambda _: None)
+    pipeline.finish_run(read.files, read.past, load_rule_set(()), settings, lambda _: None)
     return Planted(root / "logs", root / "out", (*secrets, *FIXED))
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from forensics.events.packs import assemble, open_pack
+from forensics.events.packs import merge_packs, open_pack
 from forensics.events.rules import Rule, load_rules
 from forensics.parsing.layout_check import check_layouts
 from forensics.parsing.layouts import Layout, load_layouts
-from forensics.rule_tools.check import check
+from forensics.rule_tools.check import check_rules
 
 RULE = """\
 id: isr.updated
@@ -46,17 +46,17 @@ def write(folder: Path, text: str, name: str = "isr.yaml") -> Path:
 
 
 def found(path: Path, layouts: tuple[Layout, ...]) -> list[str]:
-    return [f"{one.line}: {one.says}" for one in check(layouts, load_rules([path]))]
+    return [f"{one.line}: {one.message}" for one in check_rules(layouts, load_rules([path]))]
 
 
 def found_in_layout(path: Path) -> list[str]:
-    return [f"{one.line}: {one.says}" for one in check_layouts(load_layouts([path]))]
+    return [f"{one.line}: {one.message}" for one in check_layouts(load_layouts([path]))]
 
 
 def test_all_shipped_rules_and_layouts_hold(
     layouts: tuple[Layout, ...], rules: tuple[Rule, ...]
 ) -> None:
-    assert [str(problem) for problem in check(layouts, rules)] == []
+    assert [str(problem) for problem in check_rules(layouts, rules)] == []
 
 
 def test_the_rule_of_these_tests_holds(tmp_path: Path, layouts: tuple[Layout, ...]) -> None:
@@ -128,10 +128,10 @@ def test_a_line_that_two_rules_take_is_ambiguous(
         write(tmp_path, RULE.replace("id: isr.updated", "id: other"), "other.yaml"),
     ]
 
-    problems = check(layouts, load_rules(paths))
+    problems = check_rules(layouts, load_rules(paths))
 
     assert [Path(one.file).name for one in problems] == ["isr.yaml", "other.yaml"]
-    assert "also taken by other" in problems[0].says
+    assert "also taken by other" in problems[0].message
 
 
 def test_every_problem_is_found_in_one_run(tmp_path: Path, layouts: tuple[Layout, ...]) -> None:
@@ -157,7 +157,7 @@ refuses: ["2026-11-18 11:38:17.373 INFO  [main] a.Odd - twelve"]
 """
     paths = [write(tmp_path, text, "bare.yaml"), write(tmp_path, RULE)]
 
-    assert check(layouts, load_rules(paths)) == []
+    assert check_rules(layouts, load_rules(paths)) == []
 
 
 def test_a_rule_of_ones_own_stands_beside_the_shipped_ones_or_in_place_of_one(
@@ -166,7 +166,7 @@ def test_a_rule_of_ones_own_stands_beside_the_shipped_ones_or_in_place_of_one(
     write(tmp_path, RULE)
     write(tmp_path, RULE.replace("id: isr.updated", "id: new.one"), "new.yaml")
 
-    found, problems = assemble([open_pack(tmp_path)])
+    found, problems = merge_packs([open_pack(tmp_path)])
 
     assert problems == []
     assert {rule.id for rule in found.rules} == {rule.id for rule in rules} | {"new.one"}
@@ -184,7 +184,7 @@ def test_what_cannot_be_read_as_a_rule_is_a_problem_and_the_rest_is_given(tmp_pa
     write(tmp_path, RULE, "g-good.yaml")
     write(tmp_path, RULE, "h-again.yaml")
 
-    found, problems = assemble([open_pack(tmp_path)])
+    found, problems = merge_packs([open_pack(tmp_path)])
 
     where = sorted({(Path(one.file).name[0], one.line) for one in problems})
     assert where == [
@@ -201,9 +201,9 @@ def test_what_cannot_be_read_as_a_rule_is_a_problem_and_the_rest_is_given(tmp_pa
 
 
 def test_a_folder_without_rules_is_a_problem(tmp_path: Path) -> None:
-    _, problems = assemble([open_pack(tmp_path)])
+    _, problems = merge_packs([open_pack(tmp_path)])
 
-    assert [one.says for one in problems] == ["no rules here: there is no file *.yaml"]
+    assert [one.message for one in problems] == ["no rules here: there is no file *.yaml"]
 
 
 def test_the_layout_of_these_tests_holds(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_line_that_two_layouts_read_is_ambiguous(tmp_path: Path) -> None:
     other = LAYOUT.replace("id: mine", "id: other")
     paths = [write(tmp_path, LAYOUT), write(tmp_path, other, "other.yaml")]
 
-    says = {one.says for one in check_layouts(load_layouts(paths))}
+    says = {one.message for one in check_layouts(load_layouts(paths))}
 
     assert says == {
         "the example is also read by layout mine",
@@ -251,6 +251,6 @@ def test_a_line_that_two_layouts_read_is_ambiguous(tmp_path: Path) -> None:
 def test_two_layouts_with_one_id_are_a_problem(tmp_path: Path) -> None:
     paths = [write(tmp_path, LAYOUT), write(tmp_path, LAYOUT, "other.yaml")]
 
-    says = [one.says for one in check_layouts(load_layouts(paths))]
+    says = [one.message for one in check_layouts(load_layouts(paths))]
 
     assert any(one.startswith("id 'mine' is taken by ") for one in says)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from forensics.events.rules import Kind, Rule, load_rules
-from forensics.lib.text_safety import cell, code, fenced, prose, table
-from forensics.rule_tools.generate_docs import MARK, pages, readable
-from forensics.rule_tools.rule_text import MEANINGS, every_kind, newest
+from forensics.lib.text_safety import md_block, md_cell, md_code, md_table, md_text
+from forensics.rule_tools.generate_docs import GENERATED_MARK, generate_pages, readable_template
+from forensics.rule_tools.rule_text import COLUMN_MEANINGS, all_kinds, newest_version
 from forensics.schemas import EVENTS
 from tests.rule_tools.test_check import RULE
 
@@ -21,7 +21,7 @@ HOSTILE = "a|b <c> *d* _e_ `f` ``g`` [h](i) \\ \x1b[31m &amp; $j$"
 
 @pytest.fixture(scope="session")
 def written(rules: tuple[Rule, ...]) -> dict[str, str]:
-    return pages(rules, every_kind())
+    return generate_pages(rules, all_kinds())
 
 
 @pytest.fixture
@@ -45,14 +45,14 @@ def test_the_pages_are_up_to_date(written: dict[str, str]) -> None:
 
 
 def test_every_column_of_events_has_a_meaning_and_no_other_has() -> None:
-    assert list(MEANINGS) == EVENTS.names
-    assert all(MEANINGS.values())
+    assert list(COLUMN_MEANINGS) == EVENTS.names
+    assert all(COLUMN_MEANINGS.values())
 
 
 def test_the_order_of_the_rules_does_not_matter(
     rules: tuple[Rule, ...], written: dict[str, str]
 ) -> None:
-    assert pages(reversed(rules), every_kind()) == written
+    assert generate_pages(reversed(rules), all_kinds()) == written
 
 
 def test_every_rule_and_every_kind_has_its_place(
@@ -61,7 +61,7 @@ def test_every_rule_and_every_kind_has_its_place(
     for rule in rules:
         page = written[f"rules/{Path(rule.path).parent.name}.md"]
         assert page.count(f'<a id="{rule.id}"></a>') == 1
-    for kind in every_kind():
+    for kind in all_kinds():
         assert written["rules/kinds.md"].count(f'<a id="{kind}"></a>') == 1
 
 
@@ -81,11 +81,13 @@ def test_every_link_leads_somewhere(written: dict[str, str]) -> None:
 
 
 def test_a_page_tells_everything_of_a_rule(rule: Rule) -> None:
-    rule = replace(rule, means="The ISR is new.", beware="Not the leader.")
+    rule = replace(rule, description="The ISR is new.", caveats="Not the leader.")
 
-    page = pages([rule], {"partition_state": Kind("how a partition stood")})["rules/isr.md"]
+    page = generate_pages([rule], {"partition_state": Kind("how a partition stood")})[
+        "rules/isr.md"
+    ]
 
-    assert page.startswith(MARK)
+    assert page.startswith(GENERATED_MARK)
     assert "\n## isr.updated\n" in page
     assert (
         "Kind [`partition_state`](kinds.md#partition_state), logger `Partition`, since 3.1; "
@@ -104,11 +106,11 @@ def test_a_page_tells_everything_of_a_rule(rule: Rule) -> None:
 
 def test_text_of_a_log_takes_no_effect_on_a_page(rule: Rule) -> None:
     wording = rule.wordings[0]
-    example = replace(wording.examples[0], line=HOSTILE, gives={"topic": HOSTILE})
+    example = replace(wording.examples[0], line=HOSTILE, expected={"topic": HOSTILE})
     wording = replace(wording, examples=(example,))
-    rule = replace(rule, means=HOSTILE, beware=HOSTILE, wordings=(wording,))
+    rule = replace(rule, description=HOSTILE, caveats=HOSTILE, wordings=(wording,))
 
-    page = pages([rule], {"partition_state": Kind(HOSTILE)})["rules/isr.md"]
+    page = generate_pages([rule], {"partition_state": Kind(HOSTILE)})["rules/isr.md"]
 
     shown = r"a\|b \<c\> \*d\* \_e\_ \`f\` \`\`g\`\` \[h\](i) \\ \<U+001B\>\[31m \&amp; \$j\$"
     assert f"\n{shown}\n" in page
@@ -128,23 +130,23 @@ def test_text_of_a_log_takes_no_effect_on_a_page(rule: Rule) -> None:
     ],
 )
 def test_code_stays_code_whatever_it_holds(text: str, expected: str) -> None:
-    assert code(text) == expected
+    assert md_code(text) == expected
 
 
 def test_a_block_ends_only_where_it_ends() -> None:
-    assert fenced(["```", "x"]) == "````text\n```\nx\n````"
-    assert fenced([]) == "```text\n```"
+    assert md_block(["```", "x"]) == "````text\n```\nx\n````"
+    assert md_block([]) == "```text\n```"
 
 
 def test_a_table_keeps_its_columns() -> None:
-    lines = list(table(("a", "b"), [(code("x|y"), prose("p|q"))]))
+    lines = list(md_table(("a", "b"), [(md_code("x|y"), md_text("p|q"))]))
 
     assert lines == ["| a | b |", "| --- | --- |", "| `x\\|y` | p\\|q |"]
-    assert cell("x") == "x"
+    assert md_cell("x") == "x"
 
 
 def test_a_match_is_shown_as_a_person_would_write_it() -> None:
-    assert readable("a {x:int}{:spaces}{:topic} {{topic:topic}={:word}} {:digit}{}") == (
+    assert readable_template("a {x:int}{:spaces}{:topic} {{topic:topic}={:word}} {:digit}{}") == (
         "a <x> … {<topic>=…} <number>…"
     )
 
@@ -152,5 +154,5 @@ def test_a_match_is_shown_as_a_person_would_write_it() -> None:
 def test_the_newest_version_is_the_one_that_most_wordings_last_to(rule: Rule) -> None:
     other = replace(rule, wordings=(replace(rule.wordings[0], versions=("1.0", "9.9")),))
 
-    assert newest([rule, rule, other]) == "4.3"
-    assert newest([]) == ""
+    assert newest_version([rule, rule, other]) == "4.3"
+    assert newest_version([]) == ""

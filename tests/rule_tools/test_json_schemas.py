@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 
 from forensics.events import rules
-from forensics.lib.yaml_with_lines import read, root, shipped
+from forensics.lib.yaml_with_lines import load_yaml, rule_files, rules_folder
 from forensics.parsing import layouts
-from forensics.rule_tools.json_schemas import schemas
-from forensics.rule_tools.rule_text import every_kind
+from forensics.rule_tools.json_schemas import generate_schemas
+from forensics.rule_tools.rule_text import all_kinds
 from forensics.schemas import FACTS
 from tests.rule_tools.test_check import LAYOUT, RULE
 
@@ -22,7 +22,7 @@ FOLDERS = {"event-rule.json": "events", "layout.json": "layouts", "kinds.json": 
 
 def schema(name: str) -> dict[str, Any]:
     """Read a schema with today's facts and kinds, whether its file has them yet or not."""
-    found: dict[str, Any] = json.loads(schemas(every_kind())[name])
+    found: dict[str, Any] = json.loads(generate_schemas(all_kinds())[name])
     return found
 
 
@@ -34,7 +34,7 @@ def told(name: str, document: object) -> list[str]:
 def refused(name: str, text: str, folder: Path) -> str:
     path = folder / "one.yaml"
     path.write_text(text)
-    return "\n".join(told(name, read(path)))
+    return "\n".join(told(name, load_yaml(path)))
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -45,11 +45,11 @@ def test_a_schema_is_one(name: str) -> None:
 @pytest.mark.parametrize("name", FOLDERS)
 def test_every_shipped_file_fits_its_schema(name: str) -> None:
     checker = jsonschema.Draft202012Validator(schema(name))
-    paths = list(shipped(FOLDERS[name]))
+    paths = list(rule_files(FOLDERS[name]))
     problems = [
         f"{path}: {error.json_path}: {error.message}"
         for path in paths
-        for error in checker.iter_errors(read(path))
+        for error in checker.iter_errors(load_yaml(path))
     ]
 
     assert problems == []
@@ -59,8 +59,8 @@ def test_every_shipped_file_fits_its_schema(name: str) -> None:
 def test_the_schemas_are_up_to_date() -> None:
     old = [
         name
-        for name, text in schemas(every_kind()).items()
-        if (root() / "schema" / name).read_text("utf-8") != text
+        for name, text in generate_schemas(all_kinds()).items()
+        if (rules_folder() / "schema" / name).read_text("utf-8") != text
     ]
 
     assert old == [], "facts or kinds have changed since they were written; run `make docs`"

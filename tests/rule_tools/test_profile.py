@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from forensics.cli.app import group, jobs_folder
+from forensics.cli.app import jobs_folder, make_group
 from forensics.events import scan
-from forensics.events.log_reader import Book
-from forensics.events.packs import Catalogue, catalogue
+from forensics.events.log_reader import LogReader
+from forensics.events.packs import RuleSet, load_rule_set
 from forensics.events.scan import Scanner
-from forensics.ingest.read_plan import plan
+from forensics.ingest.read_plan import plan_reading
 from forensics.rule_tools import profile
 from forensics.rule_tools.profile import Cost, Profile, profile_scan
 
@@ -31,8 +31,8 @@ LOG = """\
 
 
 @pytest.fixture(scope="module")
-def known() -> Catalogue:
-    return catalogue()
+def known() -> RuleSet:
+    return load_rule_set()
 
 
 @pytest.fixture
@@ -42,19 +42,21 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def profiled(path: Path, known: Catalogue) -> Profile:
-    return profile_scan(plan([str(path)], 1 << 62).splits, known.layouts, known.heard())
+def profiled(path: Path, known: RuleSet) -> Profile:
+    return profile_scan(
+        plan_reading([str(path)], 1 << 62).splits, known.layouts, known.active_rules()
+    )
 
 
 def said(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(group(jobs_folder()), ["rules", "profile", *map(str, arguments)])
+    return CliRunner().invoke(make_group(jobs_folder()), ["rules", "profile", *map(str, arguments)])
 
 
-def test_records_and_events_are_those_of_the_scan(known: Catalogue) -> None:
+def test_records_and_events_are_those_of_the_scan(known: RuleSet) -> None:
     found = profiled(SAMPLE, known)
 
-    scanner = Scanner(Book(known.layouts, known.heard()))
-    batches = [one for split in plan([str(SAMPLE)]).splits for one in scanner.scan(split)]
+    scanner = Scanner(LogReader(known.layouts, known.active_rules()))
+    batches = [one for split in plan_reading([str(SAMPLE)]).splits for one in scanner.scan(split)]
     accounts = [
         json.loads(row) for one in batches for row in one["account"].drop_null().to_pylist()
     ]
@@ -64,7 +66,7 @@ def test_records_and_events_are_those_of_the_scan(known: Catalogue) -> None:
     assert found.records >= found.sieved > 0
 
 
-def test_each_wording_knows_what_it_was_asked_and_what_it_took(log: Path, known: Catalogue) -> None:
+def test_each_wording_knows_what_it_was_asked_and_what_it_took(log: Path, known: RuleSet) -> None:
     found = profiled(log, known)
 
     taken = {name: cost.taken for (name, _), cost in found.wordings.items() if cost.taken}
@@ -74,16 +76,16 @@ def test_each_wording_knows_what_it_was_asked_and_what_it_took(log: Path, known:
     assert found.events == 2
 
 
-def test_a_rule_is_asked_only_if_a_scan_asks_it(log: Path, known: Catalogue) -> None:
+def test_a_rule_is_asked_only_if_a_scan_asks_it(log: Path, known: RuleSet) -> None:
     asked = {name for name, _ in profiled(log, known).wordings}
 
-    heard = {rule.id for rule in known.heard() if "Partition" in rule.loggers}
+    heard = {rule.id for rule in known.active_rules() if "Partition" in rule.loggers}
     assert asked <= heard
     assert heard < {rule.id for rule in known.rules if "Partition" in rule.loggers}
 
 
 def test_seconds_are_those_between_two_looks_at_the_watch(
-    log: Path, known: Catalogue, monkeypatch: pytest.MonkeyPatch
+    log: Path, known: RuleSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks: Iterator[int] = count()
     monkeypatch.setattr(profile, "perf_counter", lambda: float(next(ticks)))
@@ -100,12 +102,12 @@ def test_seconds_are_those_between_two_looks_at_the_watch(
 
 
 def test_much_text_is_matched_a_part_at_a_time_as_in_a_scan(
-    tmp_path: Path, known: Catalogue, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, known: RuleSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "server.log"
     log.write_text(LOG * 8000)
     whole = profiled(log, known)
-    monkeypatch.setattr(scan, "_ENOUGH", 1)
+    monkeypatch.setattr(scan, "_MATCH_BATCH_BYTES", 1)
 
     parts = profiled(log, known)
 
@@ -122,7 +124,7 @@ def test_the_dearest_wording_comes_first() -> None:
         *(8_000_000, 12_345, 678, 9),
     )
 
-    assert list(found.lines(2)) == [
+    assert list(found.to_lines(2)) == [
         "8.0 MB, 12,345 records, 4.00 s, 2 MB/s",
         "  cut        1.00 s   25 %",
         "  match      3.00 s   75 %",

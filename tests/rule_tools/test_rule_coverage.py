@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from forensics.cli.app import group, jobs_folder
-from forensics.events.log_reader import Book
+from forensics.cli.app import jobs_folder, make_group
+from forensics.events.log_reader import LogReader
 from forensics.events.rules import load_rules
-from forensics.ingest.read_plan import plan
+from forensics.ingest.read_plan import plan_reading
 from forensics.parsing.layouts import Layout
 from forensics.rule_tools import rule_coverage
-from forensics.rule_tools.rule_coverage import Coverage, Shape, cover
+from forensics.rule_tools.rule_coverage import RuleCoverage, Shape, measure_coverage
 
 RULE = """\
 id: mine.told
@@ -76,13 +76,15 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def counted(pack: Path, layouts: tuple[Layout, ...], *logs: Path) -> Coverage:
-    book = Book(layouts, load_rules(sorted(pack.glob("*.yaml"))))
-    return cover(plan([str(log) for log in logs], 1 << 62).splits, book)
+def counted(pack: Path, layouts: tuple[Layout, ...], *logs: Path) -> RuleCoverage:
+    book = LogReader(layouts, load_rules(sorted(pack.glob("*.yaml"))))
+    return measure_coverage(plan_reading([str(log) for log in logs], 1 << 62).splits, book)
 
 
 def said(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(group(jobs_folder()), ["rules", "coverage", *map(str, arguments)])
+    return CliRunner().invoke(
+        make_group(jobs_folder()), ["rules", "coverage", *map(str, arguments)]
+    )
 
 
 def test_each_record_is_told_or_routine_or_unclaimed(
@@ -91,10 +93,10 @@ def test_each_record_is_told_or_routine_or_unclaimed(
     found = counted(pack, layouts, log)
 
     assert found.loggers == {"Partition": 6, "LogCleaner": 2, "Cleaner": 1}
-    assert found.told == {"Partition": 2}
+    assert found.telling == {"Partition": 2}
     assert found.routine == {"Partition": 1, "LogCleaner": 2}
     assert [found.unclaimed(name) for name in ("Partition", "LogCleaner", "Cleaner")] == [3, 0, 1]
-    assert (found.records, found.claimed, found.nowhere) == (9, 5, 1)
+    assert (found.records, found.claimed, found.unparsed_lines) == (9, 5, 1)
 
 
 def test_a_line_counts_once_for_its_rule_however_many_events_it_makes(
@@ -113,7 +115,7 @@ def test_what_looks_alike_is_one_shape_and_its_first_line_is_named(
         Shape("Partition", "ERROR", ODD): 1,
         Shape("Cleaner", "INFO", "Heard by none"): 1,
     }
-    assert found.places[Shape("Partition", "WARN", ODD)] == "server.log:7"
+    assert found.first_lines[Shape("Partition", "WARN", ODD)] == "server.log:7"
 
 
 @pytest.mark.parametrize(
@@ -139,12 +141,12 @@ def test_what_says_nothing_new_is_masked(
 def test_more_shapes_than_can_be_kept_lose_the_rare_ones(
     pack: Path, log: Path, layouts: tuple[Layout, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule_coverage, "_MOST_SHAPES", 2)
+    monkeypatch.setattr(rule_coverage, "_MAX_SHAPES", 2)
 
     found = counted(pack, layouts, log)
 
     assert found.shapes == {Shape("Partition", "WARN", ODD): 2}
-    assert set(found.places) == set(found.shapes)
+    assert set(found.first_lines) == set(found.shapes)
 
 
 def test_counts_do_not_depend_on_the_size_of_the_blocks_a_file_is_read_in(
@@ -155,7 +157,7 @@ def test_counts_do_not_depend_on_the_size_of_the_blocks_a_file_is_read_in(
 
     found = counted(pack, layouts, log)
 
-    assert (found.records, found.claimed, found.nowhere) == (36_000, 20_000, 0)
+    assert (found.records, found.claimed, found.unparsed_lines) == (36_000, 20_000, 0)
     assert found.rules == {"mine.told": 8000, "mine.routine": 12_000}
 
 

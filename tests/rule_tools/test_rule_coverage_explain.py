@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from forensics.cli.app import group, jobs_folder
-from forensics.lib.text_safety import plain
+from forensics.cli.app import jobs_folder, make_group
+from forensics.lib.text_safety import printable
 from tests.rule_tools.test_check import RULE
 
 SAMPLE = Path(__file__).parents[2] / "sample_logs/430-unclean/logs"
@@ -34,7 +34,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def rules(*arguments: str) -> Result:
-    return CliRunner().invoke(group(jobs_folder()), ["rules", *arguments])
+    return CliRunner().invoke(make_group(jobs_folder()), ["rules", *arguments])
 
 
 def test_check_says_in_one_line_that_all_hold() -> None:
@@ -153,8 +153,8 @@ def test_a_log_with_other_letters_is_shown_on_a_terminal_that_has_none(tmp_path:
 def test_every_character_that_a_terminal_obeys_is_shown_as_its_code() -> None:
     everything = "".join(map(chr, [*range(0x3000), *range(0xD7F0, 0xE010), 0x1F600, 0xE0001]))
 
-    shown = plain(everything)
+    shown = printable(everything)
 
     assert shown.isprintable()
     assert "\x1b" not in shown
-    assert plain("größe \U0001f600") == "größe \U0001f600"
+    assert printable("größe \U0001f600") == "größe \U0001f600"

@@ -14,13 +14,13 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from forensics.cli.app import group, jobs_folder
+from forensics.cli.app import jobs_folder, make_group
 from forensics.events import packs
 from forensics.events.rules import Kind, Rule, load_rules
-from forensics.lib.yaml_with_lines import Page, read
-from forensics.rule_tools.check import check
-from forensics.rule_tools.generate_docs import MARK
-from forensics.rule_tools.rule_text import described, since, span
+from forensics.lib.yaml_with_lines import FileText, load_yaml
+from forensics.rule_tools.check import check_rules
+from forensics.rule_tools.generate_docs import GENERATED_MARK
+from forensics.rule_tools.rule_text import describe_rule, version_phrase, version_range
 
 OURS = Path(__file__).parents[2] / "rules" / "events"
 
@@ -98,15 +98,15 @@ Refuses
 
 
 @pytest.fixture(scope="module")
-def parsed() -> dict[Page, tuple[Rule, ...]]:
+def parsed() -> dict[FileText, tuple[Rule, ...]]:
     return {}
 
 
 @pytest.fixture(autouse=True)
-def parse_once(parsed: dict[Page, tuple[Rule, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+def parse_once(parsed: dict[FileText, tuple[Rule, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command reads all rules; here the same text is parsed once."""
 
-    def load(pages: Sequence[Page], known: Mapping[str, Kind]) -> tuple[Rule, ...]:
+    def load(pages: Sequence[FileText], known: Mapping[str, Kind]) -> tuple[Rule, ...]:
         (page,) = pages
         if page not in parsed:
             parsed[page] = load_rules(pages, known)
@@ -124,7 +124,7 @@ def pack(tmp_path: Path) -> Path:
 
 
 def rules(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(group(jobs_folder()), ["rules", *map(str, arguments)])
+    return CliRunner().invoke(make_group(jobs_folder()), ["rules", *map(str, arguments)])
 
 
 def listed(*arguments: str | Path) -> list[list[str]]:
@@ -158,7 +158,7 @@ def test_list_keeps_what_is_asked_for(pack: Path) -> None:
     by_both = listed("--logger", "kafka.cluster.Partition", "--kind", "isr_rejected")
 
     assert {row[0] for row in by_family} == {
-        read(path)["id"] for path in (OURS / "isr").glob("*.yaml")
+        load_yaml(path)["id"] for path in (OURS / "isr").glob("*.yaml")
     }
     assert "listed.rule" in {row[0] for row in by_kind}
     assert {row[1] for row in by_kind} == {"broker_fenced", "partition_state"}
@@ -201,7 +201,7 @@ def test_list_is_json_where_it_is_asked_for(pack: Path) -> None:
 def test_list_is_aligned_on_a_terminal(
     pack: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    commands = group(jobs_folder())
+    commands = make_group(jobs_folder())
     with click.Context(commands) as context:
         command = commands.resolve_command(context, ["rules"])[1]
     assert isinstance(command, click.Group)
@@ -225,9 +225,9 @@ def test_list_is_aligned_on_a_terminal(
 
 
 def test_show_tells_everything_of_a_rule() -> None:
-    (rule,) = load_rules([Page("listed.yaml", LISTED.encode())])
+    (rule,) = load_rules([FileText("listed.yaml", LISTED.encode())])
 
-    lines = "\n".join(described(rule)) + "\n"
+    lines = "\n".join(describe_rule(rule)) + "\n"
 
     for mark, start, end in (
         ("MEANING", "partition_state: ", "\n"),
@@ -239,7 +239,7 @@ def test_show_tells_everything_of_a_rule() -> None:
         assert said
         lines = lines.replace(start + said + end, start + mark + end, 1)
     assert lines == SHOWN
-    assert "[the same as <broker>; the same as <partition>]" in "\n".join(described(rule))
+    assert "[the same as <broker>; the same as <partition>]" in "\n".join(describe_rule(rule))
 
 
 def test_show_takes_an_id_and_what_an_event_says_of_its_rule() -> None:
@@ -266,11 +266,11 @@ def test_new_writes_a_rule_that_holds(tmp_path: Path) -> None:
 
     assert (done.exit_code, other.exit_code) == (0, 0), done.stderr + other.stderr
     assert f"rules check {folder}" in done.stdout
-    assert read(folder / "cleaner-slow.yaml")["id"] == "cleaner.slow"
-    found = packs.catalogue([packs.open_pack(folder)])
+    assert load_yaml(folder / "cleaner-slow.yaml")["id"] == "cleaner.slow"
+    found = packs.load_rule_set([packs.open_pack(folder)])
     # As `rules check` does it; of the others only those that hear the same lines.
     beside = [rule for rule in found.rules if "LogCleaner" in rule.loggers]
-    assert [one for one in check(found.layouts, beside) if str(folder) in str(one)] == []
+    assert [one for one in check_rules(found.layouts, beside) if str(folder) in str(one)] == []
     first, _, _ = (folder / "cleaner-slow.yaml").read_text().partition("\n")
     assert first.startswith("# yaml-language-server: $schema=file:///")
     assert first.endswith("/rules/schema/event-rule.json")
@@ -302,7 +302,7 @@ def test_new_does_not_take_a_line_that_a_rule_of_ones_own_takes(tmp_path: Path) 
 def test_docs_writes_its_pages_twice_alike_and_takes_away_what_is_old(tmp_path: Path) -> None:
     first = rules("docs", tmp_path)
     pages = {path: path.read_bytes() for path in tmp_path.rglob("*.md")}
-    (tmp_path / "rules" / "gone.md").write_text(f"{MARK}\nold\n")
+    (tmp_path / "rules" / "gone.md").write_text(f"{GENERATED_MARK}\nold\n")
     (tmp_path / "rules" / "notes.md").write_text("by hand\n")
 
     second = rules("docs", tmp_path)
@@ -352,5 +352,5 @@ assert pa.array([1, None]).to_pandas().isna().tolist() == [False, True]
 
 
 def test_versions_are_told_by_their_numbers() -> None:
-    assert span(["3.10", "3.9", "0.8.2"]) == ("0.8.2", "3.10")
-    assert since(["3.9", "3.10"], "3.10") == "since 3.9"
+    assert version_range(["3.10", "3.9", "0.8.2"]) == ("0.8.2", "3.10")
+    assert version_phrase(["3.9", "3.10"], "3.10") == "since 3.9"

@@ -9,16 +9,23 @@ from pathlib import Path
 import pytest
 
 from forensics.errors import ForensicsError
-from forensics.events.log_reader import Book
-from forensics.events.packs import Catalogue
+from forensics.events.log_reader import LogReader
+from forensics.events.packs import RuleSet
 from forensics.events.rules import Rule, load_rules
 from forensics.lib.log_templates import compile_template
-from forensics.lib.yaml_with_lines import Page, read, root
-from forensics.parsing.layout_check import rows
+from forensics.lib.yaml_with_lines import FileText, load_yaml, rules_folder
+from forensics.parsing.layout_check import to_rows
 from forensics.parsing.layouts import Layout
-from forensics.rule_tools.check import check
-from forensics.rule_tools.rule_text import every_kind
-from forensics.rule_tools.scaffold import Draft, _near_miss, _quoted, draft, pointer, template_of
+from forensics.rule_tools.check import check_rules
+from forensics.rule_tools.rule_text import all_kinds
+from forensics.rule_tools.scaffold import (
+    RuleDraft,
+    _near_miss,
+    _quote_yaml,
+    draft_rule,
+    guess_template,
+    schema_address,
+)
 
 LINE = '[2026-11-18 11:51:22,793] INFO Cleaner 0 is slowest: "12 ms" \\ | {x} on a-3 (k.LogCleaner)'
 # Every so many of the shipped examples is drafted in full; all of them are matched.
@@ -26,28 +33,28 @@ STRIDE = 97
 
 
 @pytest.fixture(scope="session")
-def found(layouts: tuple[Layout, ...], rules: tuple[Rule, ...]) -> Catalogue:
-    return Catalogue(layouts, rules, ())
+def found(layouts: tuple[Layout, ...], rules: tuple[Rule, ...]) -> RuleSet:
+    return RuleSet(layouts, rules, ())
 
 
-def drafted(found: Catalogue, line: str | None, logger: str) -> tuple[str, Rule]:
-    text = draft(Draft("a.draft", logger, "routine", line), found, every_kind(), "x.json")
-    return text, load_rules([Page("a-draft.yaml", text.encode())])[0]
+def drafted(found: RuleSet, line: str | None, logger: str) -> tuple[str, Rule]:
+    text = draft_rule(RuleDraft("a.draft", logger, "routine", line), found, all_kinds(), "x.json")
+    return text, load_rules([FileText("a-draft.yaml", text.encode())])[0]
 
 
-def test_a_draft_holds_beside_the_rules_of_its_logger(found: Catalogue) -> None:
+def test_a_draft_holds_beside_the_rules_of_its_logger(found: RuleSet) -> None:
     drafts = [drafted(found, line, "k.LogCleaner") for line in (LINE, None)]
 
     for text, rule in drafts:
         assert text.startswith("# yaml-language-server: $schema=x.json\n")
         assert rule.wordings[0].versions[-1] == "4.3"
-        assert rule.means
+        assert rule.description
     peers = [rule for rule in found.rules if "LogCleaner" in rule.loggers]
-    problems = check(found.layouts, [*peers, *(replace(r, id=r.path) for _, r in drafts)])
+    problems = check_rules(found.layouts, [*peers, *(replace(r, id=r.path) for _, r in drafts)])
     assert [str(one) for one in problems if "a-draft" in str(one)] == []
 
 
-def test_a_draft_is_made_from_its_line(found: Catalogue) -> None:
+def test_a_draft_is_made_from_its_line(found: RuleSet) -> None:
     _, rule = drafted(found, LINE, "LogCleaner")
     (wording,) = rule.wordings
 
@@ -55,8 +62,8 @@ def test_a_draft_is_made_from_its_line(found: Catalogue) -> None:
         'Cleaner {:int} is slowest: "{duration_ms:int} ms" \\ | {} on a-3'
     )
     assert wording.examples[0].line == LINE
-    assert wording.examples[0].gives == {"duration_ms": 12}
-    assert wording.refuses == (LINE.replace("slowest", "not slowest"),)
+    assert wording.examples[0].expected == {"duration_ms": 12}
+    assert wording.must_not_match == (LINE.replace("slowest", "not slowest"),)
 
 
 @pytest.mark.parametrize(
@@ -78,22 +85,22 @@ def test_a_draft_is_made_from_its_line(found: Catalogue) -> None:
     ],
 )
 def test_what_differs_from_line_to_line_is_passed_over(message: str, expected: str | None) -> None:
-    assert (expected or message) in template_of(message)
+    assert (expected or message) in guess_template(message)
 
 
 def test_the_match_of_any_line_takes_it_and_refuses_what_is_near(
-    found: Catalogue, rules: tuple[Rule, ...]
+    found: RuleSet, rules: tuple[Rule, ...]
 ) -> None:
     lines = [one.line for rule in rules for word in rule.wordings for one in word.examples]
-    book = Book(found.layouts, ())
-    cut = book.cut(list(dict.fromkeys(lines)))
+    book = LogReader(found.layouts, ())
+    cut = book.split_records(list(dict.fromkeys(lines)))
     assert cut is not None
     tried = 0
-    for row in rows(book.entries(cut)):
+    for row in to_rows(book.parse_all(cut)):
         message = row["message"] or ""
         if not re.search("[A-Za-z]{2}", message):
             continue
-        match = template_of(message)
+        match = guess_template(message)
         pattern = re.compile(compile_template(match).pattern)
         assert pattern.search(message), match
         assert not pattern.search(_near_miss(message, message, match)), match
@@ -101,13 +108,13 @@ def test_the_match_of_any_line_takes_it_and_refuses_what_is_near(
     assert tried > 200
 
 
-def test_a_draft_from_any_shipped_example_holds(found: Catalogue) -> None:
+def test_a_draft_from_any_shipped_example_holds(found: RuleSet) -> None:
     pairs = [(rule, one.line) for rule in found.rules for w in rule.wordings for one in w.examples]
     for rule, line in pairs[::STRIDE]:
         for logger in rule.loggers:
             others = tuple(one for one in found.rules if logger not in one.loggers)
             try:
-                drafted(Catalogue(found.layouts, others, ()), line, logger)
+                drafted(RuleSet(found.layouts, others, ()), line, logger)
             except ForensicsError as error:
                 # A rule may listen to several loggers; its example is of one of them.
                 assert "The line's logger is" in str(error), line  # noqa: PT017
@@ -116,32 +123,34 @@ def test_a_draft_from_any_shipped_example_holds(found: Catalogue) -> None:
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        (Draft("Upper", "X", "routine"), "'Upper' is no id"),
-        (Draft("../up", "X", "routine"), "'../up' is no id"),
-        (Draft("a.b", "X Y", "routine"), "'X Y' is no logger"),
-        (Draft("a.b", "X", "rutine"), "There is no kind 'rutine'; did you mean routine"),
-        (Draft("isr.updated", "X", "routine"), "There is a rule isr.updated already, in "),
-        (Draft("a.b", "X", "routine", "no record"), "No layout reads the line"),
-        (Draft("a.b", "X", "routine", LINE), "The line's logger is LogCleaner, not X."),
-        (Draft("a.b", "X", "routine", "[2026-11-18 11:51:22,793] INFO 1 (X)"), "has no words"),
+        (RuleDraft("Upper", "X", "routine"), "'Upper' is no id"),
+        (RuleDraft("../up", "X", "routine"), "'../up' is no id"),
+        (RuleDraft("a.b", "X Y", "routine"), "'X Y' is no logger"),
+        (RuleDraft("a.b", "X", "rutine"), "There is no kind 'rutine'; did you mean routine"),
+        (RuleDraft("isr.updated", "X", "routine"), "There is a rule isr.updated already, in "),
+        (RuleDraft("a.b", "X", "routine", "no record"), "No layout reads the line"),
+        (RuleDraft("a.b", "X", "routine", LINE), "The line's logger is LogCleaner, not X."),
+        (RuleDraft("a.b", "X", "routine", "[2026-11-18 11:51:22,793] INFO 1 (X)"), "has no words"),
     ],
 )
-def test_what_cannot_be_drafted_is_said(wanted: Draft, says: str, found: Catalogue) -> None:
+def test_what_cannot_be_drafted_is_said(wanted: RuleDraft, says: str, found: RuleSet) -> None:
     with pytest.raises(ForensicsError) as error:
-        draft(wanted, found, every_kind(), "x.json")
+        draft_rule(wanted, found, all_kinds(), "x.json")
 
     assert says in str(error.value)
 
 
-def test_a_line_that_a_rule_takes_already_is_said(found: Catalogue) -> None:
+def test_a_line_that_a_rule_takes_already_is_said(found: RuleSet) -> None:
     (rule,) = (one for one in found.rules if one.id == "isr.updated")
     example = rule.wordings[0].examples[0]
 
     with pytest.raises(ForensicsError, match=r"The rule isr\.updated@.* takes this line already"):
-        draft(Draft("a.b", "Partition", "routine", example.line), found, every_kind(), "x.json")
+        draft_rule(
+            RuleDraft("a.b", "Partition", "routine", example.line), found, all_kinds(), "x.json"
+        )
 
 
-def test_a_draft_keeps_the_lines_after_the_first(found: Catalogue) -> None:
+def test_a_draft_keeps_the_lines_after_the_first(found: RuleSet) -> None:
     line = LINE + "\njava.io.IOException: a\n\tat b.C.d(C.java:7)"
 
     _, rule = drafted(found, line, "LogCleaner")
@@ -151,14 +160,17 @@ def test_a_draft_keeps_the_lines_after_the_first(found: Catalogue) -> None:
 
 def test_a_file_holds_any_line(tmp_path: Path) -> None:
     text = "".join(map(chr, [*range(0x2100), 0xFEFF, 0xFFFD, 0x1F600, 0xE0001])) + "\\u0041 {a} %s"
-    (tmp_path / "one.yaml").write_text(f"line: {_quoted(text)}\n")
+    (tmp_path / "one.yaml").write_text(f"line: {_quote_yaml(text)}\n")
 
-    assert read(tmp_path / "one.yaml") == {"line": text}
+    assert load_yaml(tmp_path / "one.yaml") == {"line": text}
 
 
 def test_the_schema_is_found_from_the_checkout_and_from_anywhere(tmp_path: Path) -> None:
-    inside = root().parent / "packs" / "mine" / "a.yaml"
+    inside = rules_folder().parent / "packs" / "mine" / "a.yaml"
 
-    assert pointer(inside) == "../../rules/schema/event-rule.json"
-    assert pointer(tmp_path / "a.yaml") == (root() / "schema/event-rule.json").resolve().as_uri()
-    assert (root() / "schema/event-rule.json").exists()
+    assert schema_address(inside) == "../../rules/schema/event-rule.json"
+    assert (
+        schema_address(tmp_path / "a.yaml")
+        == (rules_folder() / "schema/event-rule.json").resolve().as_uri()
+    )
+    assert (rules_folder() / "schema/event-rule.json").exists()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from forensics.cli.app import group, jobs_folder
+from forensics.cli.app import jobs_folder, make_group
 from forensics.run_output.findings import write_findings
 from tests.ingest.sample_archives import LOG, TREE, tarred, write
 from tests.ingest.wrapped_logs import WRAPS
@@ -25,7 +25,7 @@ Out = Callable[..., Path]
 
 
 def show(*arguments: str | Path | int) -> Result:
-    return CliRunner().invoke(group(jobs_folder()), ["show", *map(str, arguments)])
+    return CliRunner().invoke(make_group(jobs_folder()), ["show", *map(str, arguments)])
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from forensics.run_output.findings import Finding, iso_time, sort_findings
+from forensics.run_output.findings import Finding, sort_findings
 
 PLACE = {"file": "a.log", "line": 7, "text": "x", "at": 5}
 
@@ -84,8 +84,3 @@ def test_evidence_is_in_the_order_of_time_once_each_and_not_endless() -> None:
 
     assert list(range(59, 19, -1)) == [place["line"] for place in found]
     assert {"file", "line", "text", "rule"} == set(found[0])
-
-
-def test_moments_are_written_in_milliseconds_of_utc() -> None:
-    assert "2026-11-18T11:38:25.007Z" == iso_time(1_795_001_905_007_999)
-    assert "2026-11-18T11:38:25.999Z" == iso_time(1_795_001_905_999_999)

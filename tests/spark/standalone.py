@@ -67,7 +67,7 @@ def _start(folder: Path, name: str, kind: str, *options: str) -> subprocess.Pope
         "SPARK_DAEMON_MEMORY": "256m",
         # Its port is a fixed one, and nobody asks there.
         "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
-        **java.find(os.environ).environment,
+        **java.find_java(os.environ).environment,
     }
     ports = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     with open(folder / f"{name}.log", "wb") as log:

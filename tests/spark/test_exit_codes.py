@@ -57,7 +57,7 @@ def words(arguments: Sequence[str], *, submitted: bool) -> list[str]:
 
 def environment() -> dict[str, str]:
     """Where a checkout is not installed, its packages are on the path."""
-    told = os.environ | java.find(os.environ).environment
+    told = os.environ | java.find_java(os.environ).environment
     ours = {"PYTHONPATH": str(ROOT), "SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": sys.executable}
     return told | ours | {"SPARK_LOCAL_IP": "127.0.0.1"}
 

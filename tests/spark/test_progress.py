@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forensics.engine import spark
-from forensics.ingest.read_plan import plan
+from forensics.ingest.read_plan import plan_reading
 from tests.spark.conftest import SAMPLES
 
 SERVER = SAMPLES / "430-unclean/logs/broker-1/server.log"
@@ -23,15 +23,15 @@ class Listener:
         self.reads: list[tuple[int, int]] = []
         self.counts: list[tuple[int, int]] = []
 
-    def begin(self, stage: str) -> None: ...
+    def begin_stage(self, stage: str) -> None: ...
 
-    def end(self) -> None: ...
+    def end_stage(self) -> None: ...
 
-    def read(self, done: int, of: int) -> None:
-        self.reads.append((done, of))
+    def bytes_read(self, done: int, total: int) -> None:
+        self.reads.append((done, total))
 
-    def tasks(self, done: int, of: int) -> None:
-        self.counts.append((done, of))
+    def tasks_done(self, done: int, total: int) -> None:
+        self.counts.append((done, total))
 
 
 @pytest.mark.spark
@@ -39,14 +39,14 @@ def test_bytes_are_told_while_tasks_still_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark itself tells of a task only when it has ended."""
-    monkeypatch.setattr(spark, "_PAUSE", 0.05)
+    monkeypatch.setattr(spark, "_POLL_SECONDS", 0.05)
     before = dict(os.environ)
     text = SERVER.read_bytes()
     log = tmp_path / "server.log"
     log.write_bytes(text * (SIZE // len(text)))
-    splits = plan([str(log)], 4 << 20).splits
+    splits = plan_reading([str(log)], 4 << 20).splits
     listener = Listener()
-    cluster = spark.Cluster("local[1]", listener)
+    cluster = spark.SparkEngine("local[1]", listener)
     try:
         cluster.scan(splits, "", tmp_path / "staging/scan")
     finally:

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from forensics.engine import spark
-from forensics.engine.spark import Tasks
+from forensics.engine.spark import ScanTasks
 from forensics.errors import ArchiveError, ForensicsError
-from forensics.ingest.read_plan import plan
+from forensics.ingest.read_plan import plan_reading
 
 
 def wrote(folder: Path, rows: int) -> None:
@@ -23,11 +23,11 @@ def test_rows_that_executors_kept_to_themselves_are_missed(tmp_path: Path) -> No
     wrote(tmp_path / "scan", 3)
     wrote(tmp_path / "scan", 4)
 
-    spark._look_for(tmp_path / "scan", 7)
+    spark._verify_rows_on_driver(tmp_path / "scan", 7)
     with pytest.raises(ForensicsError, match="and 7 of them are here") as told:
-        spark._look_for(tmp_path / "scan", 1007)
+        spark._verify_rows_on_driver(tmp_path / "scan", 1007)
     with pytest.raises(ForensicsError, match="and 0 of them are here"):
-        spark._look_for(tmp_path / "nothing", 7)
+        spark._verify_rows_on_driver(tmp_path / "nothing", 7)
 
     assert "must lie where the driver and all executors see the same files" in str(told.value)
 
@@ -35,12 +35,12 @@ def test_rows_that_executors_kept_to_themselves_are_missed(tmp_path: Path) -> No
 def test_an_archive_that_an_executor_does_not_see_is_named(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("[2026-11-18 11:51:22,793] INFO started (kafka.server.KafkaServer)\n")
-    splits = plan([str(log)]).splits
+    splits = plan_reading([str(log)]).splits
     log.unlink()
     first = pa.record_batch({"id": [0]})
 
     with pytest.raises(ArchiveError, match=r"server\.log is not there on .* see the same files"):
-        list(Tasks([splits], "", "", context=False)([first]))
+        list(ScanTasks([splits], "", "", context=False)([first]))
 
 
 def test_a_bare_path_never_means_the_file_system_of_a_cluster(
@@ -48,4 +48,4 @@ def test_a_bare_path_never_means_the_file_system_of_a_cluster(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert f"file://{tmp_path}/out 1:2/tables" == spark._address(Path("out 1:2/tables"))
+    assert f"file://{tmp_path}/out 1:2/tables" == spark._file_uri(Path("out 1:2/tables"))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from forensics.cli.app import group, jobs_folder
-from forensics.ingest.line_lookup import look_up
-from forensics.ingest.read_plan import plan
+from forensics.cli.app import jobs_folder, make_group
+from forensics.ingest.line_lookup import look_up_lines
+from forensics.ingest.read_plan import plan_reading
 from forensics.lib.text_safety import escape_html
 from forensics.run_output.reader import load_run
 from tests.spark.conftest import Run
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 
 def show(*arguments: str | Path | int) -> tuple[int, str]:
-    done = CliRunner().invoke(group(jobs_folder()), ["show", *map(str, arguments)])
+    done = CliRunner().invoke(make_group(jobs_folder()), ["show", *map(str, arguments)])
     return done.exit_code, done.stdout
 
 
@@ -64,7 +64,7 @@ def test_offsets_are_those_of_the_table_of_events(recorded: Callable[[str], Run]
     for row in chosen:
         wanted.setdefault(row["file"], []).append(row["line"])
 
-    found = look_up(plan([str(run.archive)]), wanted)
+    found = look_up_lines(plan_reading([str(run.archive)]), wanted)
 
     for row in chosen:
         assert found[row["file"]][0].lines[row["line"]].offset == row["offset"]

@@ -98,7 +98,7 @@ def done(
         "EXECUTOR_MEMORY": "800m",
         # This machine may have other addresses, which need not lead back to it.
         "SPARK_LOCAL_IP": "127.0.0.1",
-        **java.find(os.environ).environment,
+        **java.find_java(os.environ).environment,
     }
     ended = subprocess.run(
         [SUBMIT, nodes.master, SAMPLES / "430-unclean/logs", "-o", out, "--fail-on", "high"],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from forensics.cli.app import group, jobs_folder
+from forensics.cli.app import jobs_folder, make_group
 from tests.spark.conftest import SAMPLES
 
 LOGS = SAMPLES / "430-unclean/logs"
@@ -22,7 +22,7 @@ def test_an_archive_is_read_and_kept_and_can_be_asked_again(tmp_path: Path) -> N
         shutil.copy(LOGS / name, tmp_path / "logs" / name)
     archive, out = str(tmp_path / "logs"), str(tmp_path / "out")
     asked = ["--partition", "metrics-firehose-1", "--broker", "2"]
-    command = group(jobs_folder())
+    command = make_group(jobs_folder())
 
     first = CliRunner().invoke(
         command, ["timeline", archive, *asked, "-o", out, "--master", "local[1]"]

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from forensics.engine.local import InProcess
+from forensics.engine.local import LocalEngine
 from forensics.weekly.iso_week import Week
-from forensics.weekly_audit import Wishes, audit
+from forensics.weekly_audit import AuditRequest, audit
 from tests.weekly.shifted_logs import read_logs, shift_times, write_logs
 
 __all__ = [
@@ -41,9 +41,9 @@ ARCHIVES: Mapping[str, tuple[str, timedelta]] = {
 
 
 @contextmanager
-def open_local_engine() -> Iterator[InProcess]:
+def open_local_engine() -> Iterator[LocalEngine]:
     """Open the engine that needs no Spark."""
-    yield InProcess()
+    yield LocalEngine()
 
 
 def ignore_message(text: str) -> None:
@@ -70,7 +70,7 @@ class Audits:
 
     def run(self, *archives: Path, week: str | None = None, **wishes: Any) -> dict[str, Any]:
         """Give some archives to the store; without any, build it again."""
-        asked = Wishes(
+        asked = AuditRequest(
             tuple(map(str, archives)), str(self.store), Week.parse(week) if week else None, **wishes
         )
         return audit(asked, self.say or self.said.append, engines=open_local_engine)

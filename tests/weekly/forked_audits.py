@@ -65,9 +65,9 @@ def serve() -> None:
     import great_expectations  # noqa: F401, PLC0415 - what each of them would load
 
     import tests.weekly.audits  # noqa: F401, PLC0415 - the same
-    from forensics.events.scan import scanner  # noqa: PLC0415 - the same
+    from forensics.events.scan import load_scanner  # noqa: PLC0415 - the same
 
-    scanner("[]")
+    load_scanner("[]")
 
     answers = os.fdopen(os.dup(1), "w")
     # What an audit prints must not be taken for an answer.

@@ -8,7 +8,7 @@ from forensics.detection import verdict
 from forensics.detection.registry import detect
 from forensics.events.packs import catalogue
 from forensics.run_output.findings import write_findings
-from forensics.sandbox import tried
+from forensics.sandbox import run_archives
 
 __all__ = ["SAMPLES", "run_postmortem"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from forensics.cli.app import group, jobs_folder
+from forensics.cli.app import jobs_folder, make_group
 from forensics.weekly.store_files import lock_store
 from tests.weekly.audits import Audits, archives_in, ignore_message
 
@@ -33,7 +33,7 @@ def store(made: Path, tmp_path: Path) -> Path:
 
 def call(*words: object) -> Result:
     """Call a command; nothing here is new, so none of them needs Spark."""
-    return CliRunner().invoke(group(jobs_folder()), list(map(str, words)), prog_name="x")
+    return CliRunner().invoke(make_group(jobs_folder()), list(map(str, words)), prog_name="x")
 
 
 def test_a_quiet_day(given: Path, store: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from forensics.lib.storage import Objects
+from forensics.lib.storage import ObjectStore
 from forensics.weekly import remote_store
-from forensics.weekly_audit import Wishes, audit
+from forensics.weekly_audit import AuditRequest, audit
 from tests.ingest.object_store import SECRET, serving
 from tests.weekly.audits import Audits, archives_in, ignore_message, open_local_engine
 from tests.weekly.shifted_logs import read_store
@@ -27,10 +27,10 @@ def test_logs_and_store_may_be_objects(tmp_path: Path, monkeypatch: pytest.Monke
         for name in ("three", "four"):
             plain.run(logs[name])
             inside = logs[name].relative_to(bucket.folder).as_posix()
-            wishes = Wishes((bucket.address(inside),), address)
+            wishes = AuditRequest((bucket.address(inside),), address)
             result = audit(wishes, ignore_message, engines=open_local_engine)
 
-        store = Objects(address)
+        store = ObjectStore(address)
         kept = {name: store.read(name) for name in store.names()
                 if not name.startswith((".", "_"))}  # fmt: skip
 

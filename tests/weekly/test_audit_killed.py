@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.run_result import Code
+from forensics.run_result import ExitCode
 from forensics.weekly.store_files import StoreFiles, lock_store
 from tests.weekly.audits import Audits, archives_in, ignore_message
 from tests.weekly.forked_audits import AuditProcesses, start_audit_processes
@@ -119,7 +119,7 @@ def test_who_does_not_wait_is_told_whose_the_store_is(
     with lock_store(store, 0, ignore_message):
         result = Audits(store).run(given["two"])
 
-    assert Code.HELD == result["exit_code"]
+    assert ExitCode.STORE_LOCKED == result["exit_code"]
     assert f"Another run holds {store}: process {os.getpid()} on " in result["reason"]
     assert "--wait SECONDS" in result["reason"]
     assert read_store(before) == read_store(store)

@@ -62,7 +62,7 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, line: int, s
         read(tmp_path, text)
 
     assert any(
-        one.file.endswith("notes.yaml") and one.line == line and says in one.says
+        one.file.endswith("notes.yaml") and one.line == line and says in one.message
         for one in error.value.problems
     ), error.value
 

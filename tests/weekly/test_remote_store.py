@@ -9,7 +9,7 @@ from typing import IO
 
 import pytest
 
-from forensics.lib.storage import Objects
+from forensics.lib.storage import ObjectStore
 from forensics.weekly import remote_store
 from forensics.weekly.remote_store import open_remote_store
 from forensics.weekly.store_files import StoreHeldError
@@ -35,7 +35,7 @@ def quiet(_: str) -> None:
 
 
 def content(address: str) -> dict[str, bytes]:
-    store = Objects(address)
+    store = ObjectStore(address)
     return {name: store.read(name) for name in store.names() if not name.startswith(".")}
 
 
@@ -101,16 +101,16 @@ def test_a_run_that_dies_while_it_puts_things_back_is_brought_to_its_end(
 def dying(monkeypatch: pytest.MonkeyPatch, done: int) -> None:
     """Let a store take so many files more, the lock not counted."""
     left = [done]
-    plain = Objects.put
+    plain = ObjectStore.put
 
-    def put(self: Objects, name: str, content: IO[bytes]) -> None:
+    def put(self: ObjectStore, name: str, content: IO[bytes]) -> None:
         if name != ".lock":
             left[0] -= 1
             if left[0] < 0:
                 raise MemoryError
         plain(self, name, content)
 
-    monkeypatch.setattr(Objects, "put", put)
+    monkeypatch.setattr(ObjectStore, "put", put)
 
 
 def test_a_second_run_is_told_who_holds_the_store(bucket: Bucket) -> None:

@@ -146,7 +146,7 @@ def _document(web: _CausalGraph, group: Sequence[ChainNode]) -> Document:
     first = roots[0]
     return {
         "id": "C-" + hashlib.sha256(repr([first.id, sorted(names)]).encode()).hexdigest()[:8],
-        "trigger": {**_named(first), "at": iso_time(first.begin)},
+        "trigger": {**_named(first), "at": to_iso(first.begin)},
         "findings": [knot.id for knot in group if knot.detector != MOVE],
         "links": links,
         "links_left_out": max(0, len(mine) + len(roots) - _LINKS),
@@ -185,7 +185,7 @@ def _trigger(knot: ChainNode) -> Document:
         "role": "trigger",
         "from": None,
         "to": knot.id,
-        "at": iso_time(knot.begin),
+        "at": to_iso(knot.begin),
         "before_s": None,
         "doubt_s": None,
         "order": "told",
@@ -202,7 +202,7 @@ def _link(tie: CausalLink, *, sole: bool) -> Document:
     return {
         "from": tie.source.id,
         "to": tie.target.id,
-        "at": iso_time(tie.end.begin),
+        "at": to_iso(tie.end.begin),
         "before_s": round(order.before / SECOND, 3),
         "doubt_s": None if doubt is None else round(doubt / SECOND, 3),
         "order": "told" if order.is_known else "open",
@@ -225,7 +225,7 @@ def _recoveries(group: Iterable[ChainNode]) -> Iterable[Document]:
             "role": "recovery",
             "from": knot.id,
             "to": knot.id,
-            "at": iso_time(last.end),
+            "at": to_iso(last.end),
             "before_s": round((last.end - last.begin) / SECOND, 3),
             "doubt_s": None,
             "order": "told",

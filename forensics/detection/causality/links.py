@@ -18,7 +18,7 @@ from forensics.detection.context import DetectionContext, Row
 from forensics.detection.shared.leader_moves import LeaderAndEpoch, MoveHistory, PlannedMove
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
-from forensics.lib.yaml_with_lines import read, root
+from forensics.lib.yaml_with_lines import load_yaml, rules_folder
 from forensics.run_output.findings import SEVERITIES, Finding
 
 # A planned change of leaders, which no detector reports: nothing is wrong with it.
@@ -79,7 +79,7 @@ def allowed_sources(cause: object) -> Collection[str] | None:
 
 @cache
 def _table() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = read(root() / "chains.yaml")
+    found: Mapping[str, Any] = load_yaml(rules_folder() / "chains.yaml")
     return found
 
 

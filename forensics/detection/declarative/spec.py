@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from forensics import schemas
 from forensics.errors import Problem, RuleError
-from forensics.lib.yaml_with_lines import Page, line_of, read
+from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml
 from forensics.run_output.findings import SEVERITIES
 
 # The tables a rule may look at, and the column that says when a row is.
@@ -190,7 +190,7 @@ class DeclaredDetector:
 
 def load_declaration(page: Path | Page) -> DeclaredDetector:
     """Read one detector; all that is wrong with it comes in one error."""
-    found = read(page)
+    found = load_yaml(page)
     problems = [Problem(str(page), line, says) for line, says in _faults(found)]
     if problems:
         raise RuleError(problems)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
@@ -58,7 +57,7 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
             "uncertainty_ms": row["uncertainty_ms"],
             "drift_ppm": row.get("drift_ppm"),
             "steps": [
-                {"at": iso_time(step["at"]), "ms": step["ms"]} for step in row.get("steps") or ()
+                {"at": to_iso(step["at"]), "ms": step["ms"]} for step in row.get("steps") or ()
             ],
             "node": node,
         },
@@ -119,7 +118,7 @@ def _title(row: Mapping[str, Any]) -> str:
     if steps:
         parts += [
             f"set {'forward' if step['ms'] > 0 else 'back'} by {_seconds(step['ms'])} at"
-            f" {iso_time(step['at'])[11:19]}"
+            f" {to_iso(step['at'])[11:19]}"
             for step in steps
         ]
     elif not zone or abs(offset) >= _MENTIONED_MS:

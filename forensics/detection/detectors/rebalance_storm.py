@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time
@@ -230,7 +229,7 @@ def _moves(context: DetectionContext, storms: Sequence[Storm]) -> None:
     moment = pc.field("started_at")
     begin, end = min(one[0] for one in spans), max(one[1] for one in spans)
     where = pc.field("topic").isin(sorted({topic for topic, _ in homes}))
-    where &= (moment >= _moment(begin)) & (moment <= _moment(end))
+    where &= (moment >= to_arrow_timestamp(begin)) & (moment <= to_arrow_timestamp(end))
     columns = ["topic", "partition", "leader", "previous_leader", "started_at"]
     for row in context.each("leadership", where, columns):
         if row["leader"] == row["previous_leader"] or row["previous_leader"] is None:
@@ -395,7 +394,3 @@ def _doubts(one: Storm) -> list[str]:
     if one.members > 1 and one.failures <= one.members:
         found.append("A deploy that replaces every member several times looks the same.")
     return found
-
-
-def _moment(micros: int) -> pa.Scalar:
-    return pa.scalar(micros, pa.timestamp("us", tz="UTC"))

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, group_by_gap, partition_name
 from forensics.detection.kafka_cli import check_command
-from forensics.run_output.findings import Finding, PartitionLoss, iso_time, total_loss
+from forensics.lib.time_units import to_iso
+from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 
 NAME = "truncation"
 _SHOWN = 20
@@ -63,8 +64,8 @@ def _loss(rows: list[Row]) -> PartitionLoss:
         lost_records_min=max(_least(row) for row in rows),
         lost_records_max=None if last is None else last - lost_from,
         below_high_watermark=max(0, deepest),
-        written_from=iso_time(min(written)) if written else None,
-        written_to=iso_time(min(until)) if until else None,
+        written_from=to_iso(min(written)) if written else None,
+        written_to=to_iso(min(until)) if until else None,
         check=check_command(first["topic"], first["partition"], first["leader_epoch"]),
         note="" if ends else "no line says where the log ended before it was cut",
     )

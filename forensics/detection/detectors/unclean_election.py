@@ -23,7 +23,8 @@ from forensics.detection.context import (
     partition_name,
 )
 from forensics.detection.kafka_cli import check_command
-from forensics.run_output.findings import Finding, PartitionLoss, iso_time, total_loss
+from forensics.lib.time_units import to_iso
+from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 
 LOSS_KINDS = (
     "partition_state",
@@ -136,7 +137,7 @@ def _written_between(old: Sequence[Row], start: int, lost_from: int) -> tuple[st
         and row["log_end"] <= lost_from
     ]
     # The new leader leads from then on, and nobody writes to the old one.
-    return (iso_time(max(short)) if short else None), iso_time(start)
+    return (to_iso(max(short)) if short else None), to_iso(start)
 
 
 def _find_old_end(

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Absence
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import SECOND, to_arrow_timestamp
 
 # A line written as a process falls asleep or wakes says nothing of the time in between.
 _DOZING = SECOND // 2

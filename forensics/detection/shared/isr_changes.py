@@ -27,13 +27,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from forensics.detection.context import DetectionContext, Row, by_time, partition_name
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
-from forensics.schemas import scanned
+from forensics.run_output.reader import Tables
 
 # Of the drops of a run so many of the first give it their lines, and so many partitions a name.
 _KEPT, _NAMES = 40, 10_000
@@ -362,12 +361,9 @@ class Dropouts:
 
 def find_dropouts(context: DetectionContext, min_count: int) -> dict[int, Dropouts]:
     """Find the brokers that left the ISR of one and the same partition `least` times or more."""
-    folder = context.tables / "isr"
     found: dict[int, Dropouts] = {}
-    if not folder.is_dir():
-        return found
     often: Counter[tuple[int, str, int]] = Counter()
-    for rows in _rows(ds.dataset(folder, format="parquet")):
+    for rows in _rows(context.tables):
         left = _left(rows)
         _count(found, left)
         _repeated(found, often, left, min_count)
@@ -375,10 +371,10 @@ def find_dropouts(context: DetectionContext, min_count: int) -> dict[int, Dropou
     return {broker: one for broker, one in sorted(found.items()) if one.repeated}
 
 
-def _rows(data: ds.Dataset) -> Iterator[pa.Table]:
+def _rows(tables: Tables) -> Iterator[pa.Table]:
     """Read the table; the last row of each part is the first one of the next, to compare with."""
     last: pa.Table | None = None
-    for batch in scanned(data, _DROPOUT_COLUMNS, None, _HELD):
+    for batch in tables.scan("isr", _DROPOUT_COLUMNS, None, _HELD):
         rows = pa.Table.from_batches([batch])
         rows = rows if last is None else pa.concat_tables([last, rows])
         last = rows.slice(rows.num_rows - 1)

@@ -129,7 +129,7 @@ class LeaderMoveIndex:
             return
         topic, moment = pc.field("topic"), pc.field("started_at")
         where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
-        where &= (moment >= _moment(span[0])) & (moment <= _moment(span[1]))
+        where &= (moment >= to_arrow_timestamp(span[0])) & (moment <= to_arrow_timestamp(span[1]))
         names = {_name(*key): code for key, code in self._codes.items()}
         wanted = pa.array(list(names))
         codes = np.array(list(names.values()), np.int64)
@@ -205,10 +205,6 @@ def _named(moves: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
 
 def _name(topic: str, partition: int | None) -> str:
     return f"{topic}{_SEPARATOR}{'' if partition is None else partition}"
-
-
-def _moment(micros: int) -> pa.Scalar:
-    return pa.scalar(micros, pa.timestamp("us", tz="UTC"))
 
 
 # Of so many partitions so many moves are looked at; what lies beyond is told by no chain.
@@ -343,7 +339,9 @@ def _rows(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[Ro
     high = max(finding.end for finding in findings) + _STROKE
     where = topic.isin(sorted(topics)) & (topic >= min(topics)) & (topic <= max(topics))
     where &= (
-        (start >= _moment(low)) & (start <= _moment(high)) & (pc.field("election") != "initial")
+        (start >= to_arrow_timestamp(low))
+        & (start <= to_arrow_timestamp(high))
+        & (pc.field("election") != "initial")
     )
     names = pa.array(wanted, pa.string())
     for batch in context.batches("leadership", where, _PLANNED_COLUMNS):

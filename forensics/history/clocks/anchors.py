@@ -26,7 +26,7 @@ from forensics.history.clocks.line_fit import (
     thin_evenly,
 )
 from forensics.history.nodes.startup_windows import StartupWindows
-from forensics.lib.arrow_io import batched, rows_of
+from forensics.lib.arrow_io import iter_rows, to_batches
 from forensics.lib.time_units import SECOND
 
 # One row: two nodes saw the same state, the first `delta` milliseconds after the second.
@@ -84,8 +84,10 @@ class AnchorSource:
 
     def __call__(self, events: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Find anchors in batches of events sorted by the keys."""
-        groups = groupby(rows_of(events, self.columns), itemgetter(*self.keys))
-        return batched(chain.from_iterable(self.find_anchors(rows) for _, rows in groups), ANCHORS)
+        groups = groupby(iter_rows(events, self.columns), itemgetter(*self.keys))
+        return to_batches(
+            chain.from_iterable(self.find_anchors(rows) for _, rows in groups), ANCHORS
+        )
 
 
 def pair_sightings(

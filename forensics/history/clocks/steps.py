@@ -12,14 +12,12 @@ from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.history.clocks.anchors import PARTITION_KINDS
 from forensics.history.clocks.model import ClockModel, Clocks, ClockStep, UnexplainedInterval
-from forensics.lib.arrow_io import rows_of
-from forensics.lib.time_units import MINUTE
-from forensics.schemas import scanned
+from forensics.lib.arrow_io import iter_rows, read_batches
+from forensics.lib.time_units import MINUTE, to_arrow_timestamp
 
 _ALWAYS = 2**62
 # A node that hangs hears all at once what came meanwhile; a clock that is off stays off.
@@ -241,9 +239,9 @@ def _heard(events: Path, clocks: Clocks, node: str, step: ClockStep) -> dict[Sta
 
 def _around(events: Path, clocks: Clocks, node: str, begin: int, end: int) -> list[LoggedLine]:
     zone = clocks.zones_min.get(node, 0) * MINUTE
-    first, last = (pa.scalar(at + zone, pa.timestamp("us", "UTC")) for at in (begin, end))
+    first, last = (to_arrow_timestamp(at + zone) for at in (begin, end))
     wanted = (pc.field("node") == node) & (pc.field("ts") >= first) & (pc.field("ts") <= last)
-    rows = islice(rows_of(scanned(events, _COLUMNS, wanted), _COLUMNS), _MOST)
+    rows = islice(iter_rows(read_batches(events, _COLUMNS, wanted), _COLUMNS), _MOST)
     return [
         LoggedLine(file, line, at - zone, _state(facts))
         for *facts, file, line, at in (row.values() for row in rows)

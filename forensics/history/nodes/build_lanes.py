@@ -36,9 +36,9 @@ from forensics.history.nodes.controller_terms import (
     find_terms,
 )
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
-from forensics.lib.arrow_io import SEEN, events_of, rows_of
+from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_events
 from forensics.lib.time_units import SECOND
-from forensics.schemas import LANES, scanned
+from forensics.schemas import LANES
 
 # A process that is away is silent; one that is up, and silent too long, may be anything.
 _ALIVE = ("up", "starting", "recovering")
@@ -158,7 +158,7 @@ class Lanes:
 
 def build_lanes(events: Path, clocks: Clocks, roles: Mapping[str, str | None]) -> Lanes:
     """Follow every broker, controller and client."""
-    news = _news(events_of(events, LIFECYCLE_KINDS), read_startup_windows(events), clocks, roles)
+    news = _news(read_events(events, LIFECYCLE_KINDS), read_startup_windows(events), clocks, roles)
     starts = [row for row in news if row["kind"] == "process_starting"]
     words = _last_words(events, starts, clocks)
     own = (_broker(node, roles) for node in roles)
@@ -204,8 +204,8 @@ def _is_old(row: Row, phases: StartupWindows) -> bool:
 
 
 def _told_of_controllers(events: Path, clocks: Clocks) -> list[Row]:
-    columns = [*SEEN, "controller", "controller_epoch", "text", "rule"]
-    told = events_of(events, CONTROLLER_KINDS, columns)
+    columns = [*SIGHTING, "controller", "controller_epoch", "text", "rule"]
+    told = read_events(events, CONTROLLER_KINDS, columns)
     # Who is named without an epoch is named by every broker at every connection, and says little.
     kept = [
         row
@@ -223,8 +223,8 @@ def _clients(
     found = ClientLanes()
     if not nodes:
         return {}
-    batches = scanned(events, CLIENT_COLUMNS, pc.field("node").isin(nodes))
-    for row in rows_of(batches, CLIENT_COLUMNS):
+    batches = read_batches(events, CLIENT_COLUMNS, pc.field("node").isin(nodes))
+    for row in iter_rows(batches, CLIENT_COLUMNS):
         if row["ts"] is not None:
             found.add_line(row, clocks.event_time(row))
     return found.build()
@@ -245,9 +245,9 @@ def _with_pauses(
     }
     if not fenced:
         return brokers
-    columns = [*SEEN, "text", "rule", "duration_ms"]
+    columns = [*SIGHTING, "text", "rule", "duration_ms"]
     wakes: dict[str, list[Row]] = {}
-    for row in events_of(events, WAKE_UP_KINDS, columns):
+    for row in read_events(events, WAKE_UP_KINDS, columns):
         if row["node"] in fenced.values():
             wakes.setdefault(row["node"], []).append(row | {"at": clocks.event_time(row)})
     found = dict(brokers)
@@ -283,7 +283,7 @@ def _last_words(
     if not wanted:
         return found
     columns = ["node", "ts", "file", "line", "text", "rule"]
-    for batch in scanned(events, columns, pc.field("node").isin(list(wanted))):
+    for batch in read_batches(events, columns, pc.field("node").isin(list(wanted))):
         moments = batch["ts"].cast(pa.int64())
         for node in pc.unique(batch["node"]).to_pylist():
             mine = pc.equal(batch["node"], node)

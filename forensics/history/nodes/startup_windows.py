@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forensics.lib.arrow_io import SEEN, events_of
+from forensics.lib.arrow_io import SIGHTING, read_events
 from forensics.lib.time_units import SECOND
 
 STARTUP_KINDS = (
@@ -94,5 +94,5 @@ def _inside(stretches: Iterable[tuple[int, int]], moment: int) -> bool:
 def read_startup_windows(path: Path) -> StartupWindows:
     """Read when each process was starting and catching up."""
     return StartupWindows.from_events(
-        row for row in events_of(path, STARTUP_KINDS, SEEN) if row["node"]
+        row for row in read_events(path, STARTUP_KINDS, SIGHTING) if row["node"]
     )

@@ -16,7 +16,7 @@ from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions.observations import Observation
-from forensics.parsing.time_statistics import SILENCE
+from forensics.parsing.time_statistics import MIN_SILENCE
 
 # How the end of a row is known: the next state began then; it still was so when the logs end; or
 # nobody saw it end, and `ended_at` is the last moment at which it is sure to have been so.
@@ -248,7 +248,7 @@ def _hung(wakes: Iterable[Wake], coverage: Coverage) -> dict[str, list[tuple[int
     found: dict[str, list[tuple[int, int]]] = {}
     quiet = {node: coverage.shared_gaps(node) for node in coverage.nodes}
     for node, at, waited_ms in wakes:
-        if waited_ms * 1000 < SILENCE // 2:
+        if waited_ms * 1000 < MIN_SILENCE // 2:
             continue
         for begin, end in quiet.get(node, ()):
             if begin < at and end - _WAKING <= at <= end + _WAKING:

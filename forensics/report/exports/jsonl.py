@@ -1,4 +1,4 @@
-"""The timeline as JSON lines: one thing that happened a line, in the order of time."""
+"""The event stream as JSON lines."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ TIMES = ("time", "ended_at", "logged_at", "written_from", "written_to")
 
 
 def write(run: RunOutput, events: bool) -> Iterator[str]:
-    """Write findings and changes of state, and single events where they are asked for."""
-    for one in stream_events(run, events=events):
-        row = one | {name: iso_time(one[name]) for name in TIMES if name in one}
-        # Kept to ASCII, so that nothing in it can move a terminal or turn a line around.
+    """Write findings and changes of state, and single events if asked for."""
+    for event in stream_events(run, events=events):
+        row = event | {name: iso_time(event[name]) for name in TIMES if name in event}
+        # ASCII only, so that no text can control a terminal.
         yield json.dumps(row) + "\n"

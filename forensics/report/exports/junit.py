@@ -1,40 +1,36 @@
-"""The findings as a test report: what a build server shows without knowing of Kafka."""
+"""The findings as a JUnit report, which build servers show."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from forensics.lib.formatting import span
+from forensics.lib.formatting import span_text
 from forensics.report.headline import verdict_sentence
 from forensics.report.html import Markup, join, tag
 from forensics.run_output.reader import Finding, RunOutput
 
-NAME = "kafka-forensics"
-# Characters that XML has no way to write.
-IMPOSSIBLE = re.compile("[\ufffe\uffff\U0001fffe\U0001ffff]")
-QUOTED = 5
+_NAME = "kafka-forensics"
+# Characters that XML cannot hold.
+_IMPOSSIBLE = re.compile("[\ufffe\uffff\U0001fffe\U0001ffff]")
+_MAX_QUOTES = 5
 
 
 def write(run: RunOutput, _events: bool) -> Iterator[str]:
-    """Write one test for the verdict, for each finding, and for each detector that found nothing.
+    """Write a test for the verdict, for each finding, and for each detector that found nothing.
 
-    An incident fails; what cannot be told is an error, so that no build is green because logs were
-    missing; a detector that could not be asked is skipped.
+    An incident fails. A verdict that cannot be told is an error, so that no build is green because
+    logs were missing. A detector that could not be evaluated is skipped.
     """
     cases = [_verdict(run), *map(_finding, run.findings), *_outcomes(run)]
-    kinds = [case.kind for case in cases]
-    counts = {
-        "tests": len(cases),
-        "failures": kinds.count("failure"),
-        "errors": kinds.count("error"),
-        "skipped": kinds.count("skipped"),
-    }
-    suite = tag("testsuite", "\n", join((case.xml() for case in cases), "\n"), name=NAME, **counts)
-    whole = tag("testsuites", "\n", suite, "\n", name=NAME, **counts)
-    yield f'<?xml version="1.0" encoding="UTF-8"?>\n{IMPOSSIBLE.sub("�", whole)}\n'
+    kinds = Counter(case.kind for case in cases)
+    plurals = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    counts = {"tests": len(cases)} | {plural: kinds[kind] for plural, kind in plurals.items()}
+    suite = tag("testsuite", "\n", join((case.xml() for case in cases), "\n"), name=_NAME, **counts)
+    whole = tag("testsuites", "\n", suite, "\n", name=_NAME, **counts)
+    yield f'<?xml version="1.0" encoding="UTF-8"?>\n{_IMPOSSIBLE.sub("�", whole)}\n'
 
 
 @dataclass(frozen=True)
@@ -49,25 +45,26 @@ class _Case:
     message: str = ""
 
     def xml(self) -> Markup:
-        """Write it."""
+        """Render the test case."""
         inside: Markup | None = tag("system-out", self.text) if self.text else None
         if self.kind == "skipped":
             inside = tag("skipped", message=self.message)
         elif self.kind != "passed":
             inside = tag(self.kind, self.text, message=self.message or self.text, type=self.type)
-        return tag("testcase", inside, classname=f"{NAME}.{self.detector}", name=self.name)
+        return tag("testcase", inside, classname=f"{_NAME}.{self.detector}", name=self.name)
 
 
 def _verdict(run: RunOutput) -> _Case:
     verdict = str(run.document.get("verdict"))
-    # The findings of an incident fail by themselves; one incident is not two failures.
+    # The findings of an incident are failures themselves: do not count it twice.
     kind = "passed" if verdict in ("clear", "incident") else "error"
     return _Case("verdict", "verdict", kind, verdict_sentence(run), verdict)
 
 
 def _finding(finding: Finding) -> _Case:
-    quotes = [f"{one.file}:{one.line}\n  {one.text}" for one in finding.evidence[:QUOTED]]
-    when = f"confidence {finding.confidence}, {span(finding.start_ms, finding.end_ms)}"
+    evidence = finding.evidence[:_MAX_QUOTES]
+    quotes = [f"{line.file}:{line.line}\n  {line.text}" for line in evidence]
+    when = f"confidence {finding.confidence}, {span_text(finding.start_ms, finding.end_ms)}"
     return _Case(
         finding.detector,
         name=f"{finding.id} {finding.title}",
@@ -79,14 +76,13 @@ def _finding(finding: Finding) -> _Case:
 
 
 def _outcomes(run: RunOutput) -> Iterator[_Case]:
-    """Give a test to each detector that found nothing: it was quiet, or could not be asked."""
-    outcomes: Sequence[Mapping[str, Any]] = run.document.get("detectors") or ()
-    for one in outcomes:
-        status = str(one.get("status"))
+    """Yield a test for each detector that found nothing."""
+    for outcome in run.document.get("detectors") or ():
+        status = str(outcome.get("status"))
         if status == "fired":
             continue
-        reasons = "; ".join(map(str, one.get("reasons") or ()))
+        reasons = "; ".join(map(str, outcome.get("reasons") or ()))
         kind = {"quiet": "passed", "not_evaluable": "skipped"}.get(status, "error")
         text = f"not seen: {reasons}" if kind == "passed" and reasons else reasons
-        name = str(one.get("detector"))
+        name = str(outcome.get("detector"))
         yield _Case(name, "nothing found", kind, text, status, reasons or status)

@@ -1,22 +1,19 @@
-"""The tables as files that spreadsheets and notebooks open: CSV and Parquet, one file a table."""
+"""The tables for spreadsheets and notebooks: one CSV or Parquet file a table."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
 from forensics.lib.text_safety import visible
 from forensics.run_output.reader import RunOutput
-from forensics.schemas import scanned
 
 TEXT = pa.string()
 FINDINGS = pa.schema(
@@ -24,35 +21,31 @@ FINDINGS = pa.schema(
     + [("brokers", pa.list_(pa.int32())), ("partitions", pa.list_(TEXT))]
     + [("clients", pa.list_(TEXT)), ("evidence", pa.int32()), ("explanation", TEXT)]
 )
-# What a spreadsheet takes for the beginning of a formula, also in the wide forms of East Asia.
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# What begins a formula in a spreadsheet, also in full-width forms.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 Batches = Iterable[pa.RecordBatch]
 
 
 def table_names(run: RunOutput) -> list[str]:
-    """List what there is: the findings and the tables that were saved."""
-    folder = run.folder / "tables"
-    found = (
-        sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.exists() else []
-    )
-    return ["findings", *(name for name in found if run.column_names(name))]
+    """Return the names of what can be exported: the findings and the saved tables."""
+    return ["findings", *(name for name in run.tables.names() if run.column_names(name))]
 
 
 def write_csv(run: RunOutput, folder: Path, wanted: Sequence[str] = ()) -> list[Path]:
-    """Write tables as CSV; text that a spreadsheet would calculate gets an apostrophe in front."""
-    return _each(run, folder, wanted, "csv", _csv)
+    """Write tables as CSV; an apostrophe keeps text from being taken for a formula."""
+    return _write_each(run, folder, wanted, "csv", _csv)
 
 
 def write_parquet(run: RunOutput, folder: Path, wanted: Sequence[str] = ()) -> list[Path]:
-    """Write tables as single Parquet files, with every value as it was read."""
-    return _each(run, folder, wanted, "parquet", _parquet)
+    """Write tables as single Parquet files, with all values as they were read."""
+    return _write_each(run, folder, wanted, "parquet", _parquet)
 
 
 def safe_cell(value: object) -> object:
-    """Make one value fit for a cell.
+    """Return a value as it may stand in a cell.
 
-    >>> safe("=1+1"), safe(-1), safe([1, 2]), safe("a" + chr(27))
-    ("'=1+1", -1, '[1, 2]', 'a⟨U+001B⟩')
+    >>> [safe_cell(value) for value in ("=1+1", -1, [1, 2], "a" + chr(27))]
+    ["'=1+1", -1, '[1, 2]', 'a⟨U+001B⟩']
     """
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
@@ -60,45 +53,43 @@ def safe_cell(value: object) -> object:
         value = json.dumps(value, ensure_ascii=False, default=str)
     if not isinstance(value, str):
         return value
-    text = f"'{value}" if value.startswith(FORMULA) else value
+    text = f"'{value}" if value.startswith(FORMULA_STARTS) else value
     return visible(text).replace("\n", "⟨U+000A⟩").replace("\t", "⟨U+0009⟩")
 
 
-def _each(
+def _write_each(
     run: RunOutput,
     folder: Path,
     wanted: Sequence[str],
     suffix: str,
     write: Callable[[Path, pa.Schema, Batches], None],
 ) -> list[Path]:
-    every = table_names(run)
-    unknown = [name for name in wanted if name not in every]
+    known = table_names(run)
+    unknown = [name for name in wanted if name not in known]
     if unknown:
-        message = f"--table {unknown[0]}: {run.folder} has {', '.join(every)}."
+        message = f"--table {unknown[0]}: {run.folder} has {', '.join(known)}."
         raise ForensicsError(message)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for name in wanted or every:
+    for name in wanted or known:
         path = folder / f"{name}.{suffix}"
-        schema, batches = _table(run, name)
-        half = path.with_name(f".{path.name}.half")
-        write(half, schema, batches)
-        half.replace(path)
+        unfinished = path.with_name(f".{path.name}.half")
+        write(unfinished, *_read(run, name))
+        unfinished.replace(path)
         written.append(path)
     return written
 
 
-def _table(run: RunOutput, name: str) -> tuple[pa.Schema, Batches]:
+def _read(run: RunOutput, name: str) -> tuple[pa.Schema, Batches]:
     if name == "findings":
-        rows = [_finding(row) for row in run.document.get("findings") or ()]
+        rows = [
+            {column: row.get(column) for column in FINDINGS.names}
+            | {"evidence": len(row.get("evidence") or ())}
+            for row in run.document.get("findings") or ()
+        ]
         return FINDINGS, pa.Table.from_pylist(rows, schema=FINDINGS).to_batches()
-    data = ds.dataset(run.folder / "tables" / name, format="parquet", partitioning="hive")
-    return data.schema, scanned(data)
-
-
-def _finding(row: dict[str, Any]) -> dict[str, Any]:
-    plain = {name: row.get(name) for name in FINDINGS.names}
-    return plain | {"evidence": len(row.get("evidence") or ())}
+    data = run.tables.dataset(name)
+    return data.schema if data else pa.schema([]), run.tables.scan(name)
 
 
 def _csv(path: Path, schema: pa.Schema, batches: Batches) -> None:
@@ -106,12 +97,8 @@ def _csv(path: Path, schema: pa.Schema, batches: Batches) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(schema.names)
         for batch in batches:
-            writer.writerows(_rows(batch, schema.names))
-
-
-def _rows(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[list[object]]:
-    for row in batch.to_pylist():
-        yield [safe_cell(row[name]) for name in columns]
+            rows = batch.to_pylist()
+            writer.writerows([safe_cell(row[name]) for name in schema.names] for row in rows)
 
 
 def _parquet(path: Path, schema: pa.Schema, batches: Batches) -> None:

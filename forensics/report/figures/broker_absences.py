@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import clock, count, lasting
-from forensics.lib.text_safety import plotly as shown
+from forensics.lib.formatting import count, duration, time_text
+from forensics.lib.text_safety import escape_plotly as shown
 from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure
 from forensics.report.lane_intervals import LaneInterval
@@ -131,7 +131,7 @@ def _dots(some: Sequence[Return], row: int, bounds: tuple[float, float]) -> plot
 def _story(one: Return) -> str:
     how = "shut down in order" if one.asked else one.state
     return (
-        f"{shown(one.broker)} back at {clock(one.back)} after {lasting(one.back - one.gone)} "
+        f"{shown(one.broker)} back at {time_text(one.back)} after {duration(one.back - one.gone)} "
         f"({how}); {count(one.moved, 'leadership')} lost meanwhile"
     )
 
@@ -143,8 +143,8 @@ def _says(found: Sequence[Return]) -> str:
         by_name.setdefault(one.broker, []).append(one)
     told = [
         f"{name} left and returned {count(len(mine), 'time')}"
-        + (f" in {lasting(mine[-1].back - mine[0].gone)}" if len(mine) > 1 else "")
-        + f", away {lasting(max(one.back - one.gone for one in mine))} at most; up to "
+        + (f" in {duration(mine[-1].back - mine[0].gone)}" if len(mine) > 1 else "")
+        + f", away {duration(max(one.back - one.gone for one in mine))} at most; up to "
         f"{count(max(one.moved for one in mine), 'leadership')} lost each time"
         for name, mine in sorted(by_name.items(), key=lambda item: -len(item[1]))
     ]

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.detection.thresholds import load_limits
-from forensics.lib.formatting import clock, count, lasting, listed
-from forensics.lib.text_safety import plotly as shown
+from forensics.lib.formatting import count, duration, join_names, time_text
+from forensics.lib.text_safety import escape_plotly as shown
 from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure, table, tag
 from forensics.report.time_bins import Ints
@@ -53,7 +53,7 @@ def add_duration_curve(
         "type": "log", "domain": list(RIGHT), "anchor": "y2", "automargin": True,
         "range": [_power(MIN_EPISODES), _power(most)], "zeroline": False, "fixedrange": True,
         "tickvals": [tick for tick in TICKS if tick <= most],
-        "ticktext": [lasting(tick) for tick in TICKS if tick <= most], "tickangle": -40,
+        "ticktext": [duration(tick) for tick in TICKS if tick <= most], "tickangle": -40,
         "title": {"text": "over within", "standoff": 6},
     }  # fmt: skip
     layout["yaxis2"] = {
@@ -80,13 +80,13 @@ def _curve(lengths: Sequence[int], most: float) -> plotly_sheet.Figure:
         "type": "scatter", "mode": "lines", "x": [at for at, _ in points], "xaxis": "x2",
         "y": [round(share, 2) for _, share in points], "yaxis": "y2", "showlegend": False,
         "line": {"shape": "hv", "width": 2.5, "color": "#0072B2"}, "name": "over within",
-        "customdata": [f"{share:.0f} % over within {lasting(at)}" for at, share in points],
+        "customdata": [f"{share:.0f} % over within {duration(at)}" for at, share in points],
         "hovertemplate": "%{customdata}<extra></extra>",
     }  # fmt: skip
 
 
 def _line(name: str, at: int) -> plotly_sheet.Figure:
-    says = f"{lasting(at)} {WORDS[name]}"
+    says = f"{duration(at)} {WORDS[name]}"
     fill = theme.VERDICT["sustained" if name == "settled" else "stuck"]
     return {
         "type": "scatter", "mode": "lines", "x": [at, at], "y": [0, 100], "xaxis": "x2",
@@ -112,7 +112,9 @@ def render(run: RunOutput) -> Markup | None:
         return None
     ordered = sorted(every, key=lambda one: (-_length(one, view), one.start_ms or 0, one.id))
     drawn = ordered[:MOST]
-    names = [f"{at}. {listed(one.clients, 1) or 'not named'}" for at, one in enumerate(drawn, 1)]
+    names = [
+        f"{at}. {join_names(one.clients, 1) or 'not named'}" for at, one in enumerate(drawn, 1)
+    ]
     lengths = [_length(one, view) for one in ordered]
     rows = [("First to last error, longest first; a tick: a leader moved",
              max(MIN_HEIGHT, 20 * len(drawn) + 10))]  # fmt: skip
@@ -158,9 +160,9 @@ def _bars(
         start, end = plotly_sheet.finding_span(one, view)
         cause = str(one.measures.get("cause") or "not known").replace("_", " ")
         story = (
-            f"{shown(listed(one.clients) or 'not named')}: {shown(verdict)}, cause {shown(cause)}, "
-            f"{count(one.measures.get('errors'), 'error')}<br>{clock(start, exact=True)} for "
-            f"{lasting(end - start)}"
+            f"{shown(join_names(one.clients) or 'not named')}: {shown(verdict)}, "
+            f"cause {shown(cause)}, {count(one.measures.get('errors'), 'error')}<br>"
+            f"{time_text(start, exact=True)} for {duration(end - start)}"
         )
         bars.append((start, end, shown(name), "", story))
     fill = theme.VERDICT.get(verdict, theme.HATCH)
@@ -203,7 +205,7 @@ def _ticks(moved: Sequence[tuple[int, str]]) -> plotly_sheet.Figure:
     return {
         "type": "scatter", "mode": "markers", "name": "a leader of its topics moved",
         "x": [at for at, _ in moved], "y": [shown(name) for _, name in moved],
-        "customdata": [f"a leader moved at {clock(at, exact=True)}" for at, _ in moved],
+        "customdata": [f"a leader moved at {time_text(at, exact=True)}" for at, _ in moved],
         "hovertemplate": "%{customdata}<extra></extra>",
         "marker": {"symbol": "line-ns", "size": 14, "line": {"width": 2.5, "color": "#009E73"}},
     }  # fmt: skip
@@ -219,8 +221,8 @@ def _says(every: Sequence[Finding], drawn: int, moved: int, view: tuple[int, int
     none = f" For {count(lacks, 'episode')} no move of a leader is seen before." if lacks else ""
     return (
         f"{count(len(every), 'episode')} of stale metadata: {kinds}; half were over within "
-        f"{lasting(max(1, lengths[len(lengths) // 2]))}, {count(within)} within a second, the "
-        f"longest took {lasting(max(1, lengths[-1]))}.{none}{more}"
+        f"{duration(max(1, lengths[len(lengths) // 2]))}, {count(within)} within a second, the "
+        f"longest took {duration(max(1, lengths[-1]))}.{none}{more}"
     )
 
 
@@ -232,7 +234,7 @@ def _table(lengths: Sequence[int], limits: Sequence[int]) -> Markup:
     last = next((at for at, (_, number) in enumerate(within) if number == len(lengths)), len(steps))
     listing = table(
         ("Over within", "Episodes", "Share"),
-        [[lasting(step), number, f"{100 * number // len(lengths)} %"]
+        [[duration(step), number, f"{100 * number // len(lengths)} %"]
          for step, number in within[: last + 1]],
         caption="How soon episodes were over", numbers=("Episodes", "Share"),
     )  # fmt: skip

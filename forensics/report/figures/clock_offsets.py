@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from forensics.lib.formatting import clock, lasting
-from forensics.lib.text_safety import plotly as shown
+from forensics.lib.formatting import duration, time_text
+from forensics.lib.text_safety import escape_plotly as shown
 from forensics.report import plotly_sheet, theme
 from forensics.run_output.reader import ClockCorrection, Row, parse_correction
 
@@ -57,7 +57,7 @@ def _line(known: ClockCorrection, zone: int, window: tuple[int, int]) -> plotly_
         x += [begin - off, end - _off(known, end)]
         y += [off - zone, then - zone]
     x = [min(max(moment, window[0]), window[1]) for moment in x]
-    says = [f"{clock(at)}: {'-' if ms < 0 else '+'}{lasting(abs(ms))}"
+    says = [f"{time_text(at)}: {'-' if ms < 0 else '+'}{duration(abs(ms))}"
             for at, ms in zip(x, y, strict=True)]  # fmt: skip
     return {
         "type": "scatter", "mode": "lines+markers", "x": x, "y": y, "customdata": says,
@@ -74,7 +74,7 @@ def _axis(values: Sequence[int]) -> plotly_sheet.Figure:
     """Name the lowest and the highest offset, and zero where it lies between them."""
     low, high = min(values), max(values)
     ticks = sorted({low, high} | ({0} if low < 0 < high else set()))
-    words = [f"{'-' if ms < 0 else ''}{lasting(abs(ms))}" for ms in ticks]
+    words = [f"{'-' if ms < 0 else ''}{duration(abs(ms))}" for ms in ticks]
     edge = max(1, (high - low) // 5)
     return {
         "tickvals": ticks, "ticktext": words, "range": [low - edge, high + edge],

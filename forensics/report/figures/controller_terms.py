@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from forensics.lib.formatting import clock, count, lasting
+from forensics.lib.formatting import count, duration, time_text
 from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure
 from forensics.report.lane_intervals import LaneInterval
@@ -80,7 +80,7 @@ def _double(overlaps: Sequence[tuple[int, int, int]]) -> plotly_sheet.Figure:
 def _story(lane: LaneInterval) -> str:
     who = "node not known" if lane.broker is None else f"node {lane.broker}"
     epoch = "epoch not known" if lane.epoch is None else f"epoch {lane.epoch}"
-    return f"{who}, {epoch}<br>{clock(lane.start)} for {lasting(lane.end - lane.start)}"
+    return f"{who}, {epoch}<br>{time_text(lane.start)} for {duration(lane.end - lane.start)}"
 
 
 def _says(steps: Sequence[LaneInterval], overlaps: int) -> str:
@@ -93,7 +93,7 @@ def _says(steps: Sequence[LaneInterval], overlaps: int) -> str:
     ]  # fmt: skip
     if gaps:
         says.append(f"nobody is known to have led {count(len(gaps), 'time')} in between, "
-                    f"{lasting(max(gaps))} at most")  # fmt: skip
+                    f"{duration(max(gaps))} at most")  # fmt: skip
     if overlaps:
         says.append(f"{count(overlaps, 'overlap')} of two that both took themselves for it")
     return f"{'; '.join(says)}."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from forensics.lib.formatting import clock, lasting
-from forensics.lib.text_safety import plotly as shown
+from forensics.lib.formatting import duration, time_text
+from forensics.lib.text_safety import escape_plotly as shown
 from forensics.report import plotly_sheet, theme
 from forensics.report.lane_intervals import find_gaps
 from forensics.report.partition_groups import IsrState, PartitionGroup
@@ -104,7 +104,7 @@ def _unknown_trace(
     bars = [
         (start, end, shown(row.label), "",
          (f"{shown(row.label)}: leader not known<br>"
-          f"{clock(start)} for {lasting(end - start)}"))
+          f"{time_text(start)} for {duration(end - start)}"))
         for row, (start, end) in holes
     ]  # fmt: skip
     fills = [fill] * len(bars)
@@ -139,7 +139,7 @@ def _missing(state: IsrState) -> int:
 
 def _sync(row: PartitionGroup, state: IsrState) -> str:
     isr = ", ".join(map(str, state.isr or ())) or "nobody"
-    when = f"{clock(state.start, exact=True)} for {lasting(state.end - state.start)}"
+    when = f"{time_text(state.start, exact=True)} for {duration(state.end - state.start)}"
     return f"{shown(row.label)}: in sync {isr}, of {state.replica_count}<br>{when}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from forensics.lib.formatting import clock, count, lasting, numbered
+from forensics.lib.formatting import count, duration, natural_key, time_text
 from forensics.report import plotly_sheet, theme
 from forensics.report.figures.partition_heatmap import encode_array
 from forensics.report.html import Markup, figure, render_legend, table, tag
@@ -33,7 +33,7 @@ def render(run: RunOutput) -> Markup | None:
     if not whole or not any(row["log"] for row in rows):
         return None
     found = {(row["node"] or "node not known", row["log"]) for row in rows if row["log"]}
-    names = sorted(found, key=lambda name: (numbered(name[0]), name[1]))
+    names = sorted(found, key=lambda name: (natural_key(name[0]), name[1]))
     edges = np.linspace(*whole, CELLS + 1).astype(np.int64)
     cells = np.stack([_row(rows, node, log, edges) for node, log in names[:MOST]])
     sheet = plotly_sheet.Sheet([("", max(60, min(18 * len(cells), TALLEST)))], whole)
@@ -103,7 +103,7 @@ def _says(run: RunOutput, rows: int) -> str:
     longest = max(gone, key=lambda one: one[2] - one[1])
     return says + (
         f"{count(len(nodes), 'node')} without logs at some time, longest {longest[0]} for "
-        f"{lasting(longest[2] - longest[1])} from {clock(longest[1])} ({longest[3]})."
+        f"{duration(longest[2] - longest[1])} from {time_text(longest[1])} ({longest[3]})."
     )
 
 
@@ -111,7 +111,7 @@ def _table(run: RunOutput) -> Markup | None:
     gone = find_silences(run)
     if not gone:
         return None
-    rows = [[node, clock(start), clock(end), lasting(end - start), why]
+    rows = [[node, time_text(start), time_text(end), duration(end - start), why]
             for node, start, end, why in gone[:LISTED]]  # fmt: skip
     listing = table(("Node", "From", "To", "For", "Why"), rows, caption="When nodes are silent")
     return tag("details", tag("summary", "Silences as a table"), listing)

@@ -179,7 +179,7 @@ def _table(grid: Grid) -> Markup | None:
         if short.any():
             most = int((cells[short] % time_bins.BELOW_MIN_ISR).max())
             sums = [int((which * spans).sum()) for which in (short, under)]
-            rows.append([name, str(most), *(lasting(ms) if ms else "-" for ms in sums)])
+            rows.append([name, str(most), *(duration(ms) if ms else "-" for ms in sums)])
     if not rows:
         return None
     head = ("Row", "Missing at worst", "Cells with one missing", "Cells under min.insync")

@@ -14,9 +14,9 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from forensics.lib.formatting import clock, lasting
-from forensics.lib.text_safety import plotly as shown
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import duration, time_text
+from forensics.lib.text_safety import escape_plotly as shown
+from forensics.lib.time_zone import current_zone
 from forensics.report import plotly_sheet, theme, time_bins
 from forensics.report.figures import partition_heatmap
 from forensics.report.html import Child, Markup, join, tag
@@ -245,9 +245,9 @@ def _axis(paper: _Paper) -> None:
     for at in range(6):
         moment = start + (end - start) * at // 5
         side = {0: "start", 5: "end"}.get(at, "middle")
-        paper.words(clock(moment)[11:], paper.x(moment), paper.y + 10, side)
+        paper.words(time_text(moment)[11:], paper.x(moment), paper.y + 10, side)
     paper.y += 26
-    paper.words(f"time, {current().label} ({clock(start)[:10]})", SVG_LEFT, paper.y)
+    paper.words(f"time, {current_zone().label} ({time_text(start)[:10]})", SVG_LEFT, paper.y)
     paper.y += 8
 
 
@@ -368,7 +368,7 @@ def _bars(volume: Volume, counts: Ints, word: str) -> plotly_sheet.Figure:
         "type": "bar", "x": start.tolist(), "width": wide.tolist(), "offset": 0,
         "y": [round(rate, 3) for rate in _rate(volume, counts)[some].tolist()],
         "customdata": [
-            f"{many:,} {word}<br>{clock(at)} for {lasting(ms)}" for many, at, ms in spans
+            f"{many:,} {word}<br>{time_text(at)} for {duration(ms)}" for many, at, ms in spans
         ],
         "hovertemplate": "%{customdata}<extra></extra>", "showlegend": False,
     }  # fmt: skip
@@ -381,8 +381,9 @@ def _holes(tracks: plotly_sheet.TimelineData, high: float) -> plotly_sheet.Figur
     return {
         "type": "bar", "x": [start for _, start, _, _ in silent], "offset": 0,
         "width": [end - start for _, start, end, _ in silent], "y": [high] * len(silent),
-        "customdata": [f"{shown(node)}: {shown(why)}<br>{clock(start)} for {lasting(end - start)}"
-                       for node, start, end, why in silent],
+        "customdata": [
+            f"{shown(node)}: {shown(why)}<br>{time_text(start)} for {duration(end - start)}"
+            for node, start, end, why in silent],
         "hovertemplate": "%{customdata}<extra></extra>", "showlegend": False, "name": "no logs",
         "opacity": 0.5,
         "marker": {"color": fill, "line": {"width": 0}, "pattern": {

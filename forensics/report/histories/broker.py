@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import count, listed, named
+from forensics.lib.formatting import count, detector_label, join_names
 from forensics.report.histories.model import (
     MAX_ROWS,
     Location,
@@ -167,7 +167,7 @@ def _stroke_step(kind: str, stroke: _Stroke, table: pa.Table, *, dated: bool = T
     return Step(
         "moves",
         at,
-        f"{WORDS[kind]} {count(number, 'partition')}{by} ({listed(names, NAMED)})",
+        f"{WORDS[kind]} {count(number, 'partition')}{by} ({join_names(names, NAMED)})",
         evidence=tuple(place for row in told for place in row_locations(row)[:1])[:PROOFS],
         facts={"move": kind, "count": number, "elections": dict(kinds), "partitions": names[:6]},
     )
@@ -180,7 +180,8 @@ def _kind(name: str) -> str:
 def _findings(run: RunOutput, broker: int) -> Iterator[Step]:
     for found in run.findings:
         if broker in found.brokers:
-            says = f"{found.severity} finding {found.id}: {found.title or named(found.detector)}"
+            title = found.title or detector_label(found.detector)
+            says = f"{found.severity} finding {found.id}: {title}"
             ends = "unknown" if found.end_ms is None else "known"
             yield Step(
                 "finding",

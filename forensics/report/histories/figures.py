@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
-from forensics.lib.text_safety import plotly as plain
+from forensics.lib.text_safety import escape_plotly as plain
 from forensics.report import lane_intervals, partition_groups, plotly_sheet, theme, time_bins
 from forensics.report.figures import leadership
 from forensics.report.histories.model import MAX_ROWS, Step, Timeline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from forensics.lib.formatting import clock, count, listed
+from forensics.lib.formatting import count, join_names, time_text
 from forensics.report import page
 from forensics.report.histories import figures
 from forensics.report.histories.model import Location, Step, Timeline
@@ -25,7 +25,7 @@ HINT = {
 
 def write_page(run: RunOutput, stories: Sequence[Timeline], target: Path) -> Path:
     """Draw histories into one page, and give its path."""
-    names = listed([story.name for story in stories], 2)
+    names = join_names([story.name for story in stories], 2)
     drawn = stories[:STORIES]
     left = len(stories) - len(drawn)
     more = tag("p", f"{count(left, 'more history', 'more histories')} asked for, not drawn.")
@@ -64,7 +64,7 @@ def _overview(stories: Sequence[Timeline]) -> Markup | None:
 def _part(run: RunOutput, story: Timeline, at: int) -> Markup:
     of = figures.partition_figure if story.kind == "partition" else figures.broker_figure
     span = story.shown
-    window = f"{clock(span.start)} to {clock(span.end)} UTC"
+    window = f"{time_text(span.start)} to {time_text(span.end)} UTC"
     drawing = figure(
         f"figure-{anchor(_id(at))}", of(run, story), f"Shown: {window}. {HINT[story.kind]}"
     )

@@ -8,25 +8,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from forensics.lib.formatting import LEVELS, clock, count, lasting
+from forensics.lib.formatting import LEVELS, count, duration, time_text
 from forensics.report.histories.model import ShownTime, Step
 
 
 def format_time(at: int | None, after: int | None = None) -> str:
     """Say a time to the millisecond; the date is left out where it is that of `after`.
 
-    >>> moment(1500, 0)
+    >>> format_time(1500, 0)
     '00:00:01.500'
     """
-    text = clock(at, exact=True)
-    same_day = at is not None and after is not None and clock(after)[:10] == text[:10]
+    text = time_text(at, exact=True)
+    same_day = at is not None and after is not None and time_text(after)[:10] == text[:10]
     return text[11:] if same_day else text
 
 
 def describe_end(step: Step, shown: ShownTime) -> str:
     """Say when a step ended and how long it lasted, or what is not known of that.
 
-    >>> until(Step("isr", 0, "", 1500, "known"), Shown(0, 9000))
+    >>> describe_end(Step("isr", 0, "", 1500, "known"), ShownTime(0, 9000))
     'until 00:00:01.500 (1.5 s)'
     """
     if step.end_kind == "moment":
@@ -38,10 +38,10 @@ def describe_end(step: Step, shown: ShownTime) -> str:
         further = (
             ""
             if step.start is None
-            else f" (they reach {lasting(max(0, shown.last - step.start))} further)"
+            else f" (they reach {duration(max(0, shown.last - step.start))} further)"
         )
         return f"not seen to end in these logs{further}"
-    long = "" if step.start is None else f" ({lasting(step.end - step.start)})"
+    long = "" if step.start is None else f" ({duration(step.end - step.start)})"
     if step.end_kind == "sure":
         return f"surely until {format_time(step.end, step.start)}{long}, not known after that"
     return f"until {format_time(step.end, step.start)}{long}"
@@ -50,7 +50,7 @@ def describe_end(step: Step, shown: ShownTime) -> str:
 def describe_leader(leader: int | None) -> str:
     """Say who leads.
 
-    >>> who(2), who(-1), who(None)
+    >>> describe_leader(2), describe_leader(-1), describe_leader(None)
     ('broker 2', 'nobody', 'not known')
     """
     if leader is None:
@@ -61,7 +61,7 @@ def describe_leader(leader: int | None) -> str:
 def format_ids(brokers: Sequence[int] | None) -> str:
     """List brokers.
 
-    >>> ids([1, 2]), ids([]), ids(None)
+    >>> format_ids([1, 2]), format_ids([]), format_ids(None)
     ('1,2', 'none', 'not known')
     """
     if brokers is None:
@@ -74,7 +74,7 @@ def describe_election(
 ) -> str:
     """Say how a leader came to lead, and whether a committed record could be lost by it.
 
-    >>> election("controlled_shutdown", 2, clean=True)
+    >>> describe_election("controlled_shutdown", 2, clean=True)
     'controlled shutdown, clean'
     """
     # The kind of an epoch without a leader is the kind of its loss.
@@ -94,7 +94,7 @@ def describe_election(
 def format_ranges(numbers: Sequence[int]) -> str:
     """Say sorted numbers, what follows without a gap as a range.
 
-    >>> runs([0, 1, 2, 3, 7, 9, 10])
+    >>> format_ranges([0, 1, 2, 3, 7, 9, 10])
     '0 to 3, 7, 9, 10'
     """
     found: list[list[int]] = []
@@ -169,7 +169,7 @@ def _darkness(reigns: Sequence[Step], shown: ShownTime) -> list[str]:
     if not dark:
         return []
     total = sum(step.known_duration(shown) for step in dark)
-    told = [f"without a leader for {lasting(total)}"] if total else ["without a leader"]
+    told = [f"without a leader for {duration(total)}"] if total else ["without a leader"]
     if dark[-1].end_kind == "open":
         told.append(f"{'and ' if total else ''}from {format_time(dark[-1].start)} on")
     return [" ".join(told)]
@@ -192,7 +192,7 @@ def _unknown(steps: Sequence[Step], shown: ShownTime) -> list[str]:
     if not holes:
         return []
     total = sum(step.known_duration(shown) for step in holes)
-    long = f" for {lasting(total)}" if total else ""
+    long = f" for {duration(total)}" if total else ""
     return [f"who led is not known{long} ({count(len(holes), 'stretch', 'stretches')})"]
 
 
@@ -218,8 +218,8 @@ def _life(steps: Sequence[Step], shown: ShownTime) -> list[str]:
     up = [step for step in states if step.facts["state"] == "up"]
     known = sum(step.known_duration(shown) for step in states)
     times = Counter(step.facts["state"] for step in states)
-    served = lasting(sum(step.known_duration(shown) for step in up))
-    told = [f"up for {served} of the {lasting(known)} that are told"]
+    served = duration(sum(step.known_duration(shown) for step in up))
+    told = [f"up for {served} of the {duration(known)} that are told"]
     told += [
         f"{word} {count(times[state], 'time')}"
         for state, word in (("crashed", "crashed"), ("fenced", "fenced"), ("paused", "paused"),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from forensics.errors import ForensicsError
-from forensics.lib.formatting import clock, millis
+from forensics.lib.formatting import parse_millis, time_text
 from forensics.report.histories.model import ShownTime
 from forensics.report.histories.phrases import format_ranges
 from forensics.run_output.reader import RunOutput
@@ -42,7 +42,7 @@ def check_selection(wanted: Selection) -> None:
                 f"{name}-0; for all partitions of a topic: --topic {name}"
             )
     for option, text in (("--from", wanted.start), ("--to", wanted.end)):
-        if text is not None and not TIME_OF_DAY.fullmatch(text) and millis(text) is None:
+        if text is not None and not TIME_OF_DAY.fullmatch(text) and parse_millis(text) is None:
             raise ForensicsError(f"{option} {text}: write a time in UTC, such as {EXAMPLE}.")
 
 
@@ -58,7 +58,7 @@ def find_shown_time(run: RunOutput, wanted: Selection) -> ShownTime:
     if since is not None and till is not None and since > till:
         raise ForensicsError("--from is later than --to; exchange them.")
     if start > end:
-        reach = f"{clock(first, exact=True)} to {clock(last, exact=True)} UTC"
+        reach = f"{time_text(first, exact=True)} to {time_text(last, exact=True)} UTC"
         raise ForensicsError(f"The logs reach from {reach}; choose --from and --to within that.")
     return ShownTime(start, end, last)
 
@@ -68,10 +68,10 @@ def parse_time(option: str, text: str | None, window: tuple[int, int]) -> int | 
     if text is None:
         return None
     if not TIME_OF_DAY.fullmatch(text):
-        return millis(text)
+        return parse_millis(text)
     first, last = window
-    day = clock(first)[:10]
-    moment = millis(f"{day}T{text.zfill(8) if text.count(':') == 2 else text.zfill(5)}")
+    day = time_text(first)[:10]
+    moment = parse_millis(f"{day}T{text.zfill(8) if text.count(':') == 2 else text.zfill(5)}")
     if moment is None:
         raise ForensicsError(f"{option} {text}: there is no such time; write {EXAMPLE}.")
     later = moment + DAY
@@ -79,7 +79,9 @@ def parse_time(option: str, text: str | None, window: tuple[int, int]) -> int | 
         raise ForensicsError(f"{option} {text}: the logs are of several days; name the day too.")
     # A night belongs to two days: the one that the logs reach into is meant.
     return (
-        later if moment < first and later <= last + DAY // 2 and day != clock(last)[:10] else moment
+        later
+        if moment < first and later <= last + DAY // 2 and day != time_text(last)[:10]
+        else moment
     )
 
 

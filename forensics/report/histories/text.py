@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from forensics.lib.formatting import clock
+from forensics.lib.formatting import time_text
 from forensics.lib.text_safety import visible
 from forensics.report.histories.model import MAX_ROWS, Step, Timeline
 from forensics.report.histories.phrases import describe_end, format_time
@@ -98,4 +98,4 @@ def _step(step: Step, story: Timeline) -> dict[str, Any]:
 
 
 def _iso(at: int | None) -> str | None:
-    return None if at is None else clock(at, exact=True).replace(" ", "T") + "Z"
+    return None if at is None else time_text(at, exact=True).replace(" ", "T") + "Z"

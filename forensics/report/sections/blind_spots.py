@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import count, listed, named, share
+from forensics.lib.formatting import count, detector_label, join_names, percent
 from forensics.report.coverage_advice import advise_collection, describe_hole, find_log_holes
 from forensics.report.headline import sum_losses, unanswered_detectors
 from forensics.report.html import Child, Markup, command_block, join, table, tag
@@ -37,7 +37,7 @@ def _detectors(run: RunOutput) -> Markup | None:
         return None
     lines: list[list[Child]] = [
         [
-            named(str(row.get("detector"))),
+            detector_label(str(row.get("detector"))),
             "failed" if row.get("status") == "failed" else "not evaluable",
             "; ".join(map(str, row.get("reasons") or ())) or "no reason given",
             str(row.get("about") or "").strip(),
@@ -55,12 +55,14 @@ def _half_blind(run: RunOutput) -> Markup | None:
     for row in run.document.get("detectors") or ():
         if row.get("status") == "quiet" and row.get("reasons"):
             reasons = tuple(map(str, row["reasons"]))
-            groups.setdefault(reasons, []).append(named(str(row.get("detector"))))
+            groups.setdefault(reasons, []).append(detector_label(str(row.get("detector"))))
     if not groups:
         return None
     lines = (
         tag(
-            "li", f"{listed(names, 40)}: nothing found, but not seen: {listed(list(why), REASONS)}."
+            "li",
+            f"{join_names(names, 40)}: nothing found, but not seen: "
+            f"{join_names(list(why), REASONS)}.",
         )
         for why, names in groups.items()
     )
@@ -94,7 +96,7 @@ def _files(run: RunOutput) -> Iterator[Child]:
         (
             "with more than 5 % of its lines not understood",
             lambda row: row["unparsed_lines"] * 20 > row["lines"],
-            lambda row: f"{share(row['unparsed_lines'], row['lines'])} not understood",
+            lambda row: f"{percent(row['unparsed_lines'], row['lines'])} not understood",
         ),
     )
     for what, is_so, why in checks:
@@ -130,7 +132,7 @@ def _unread(run: RunOutput) -> Iterator[Child]:
     lines = sum(row["lines"] for row in run.files)
     if unread:
         yield (
-            f"What {count(unread, 'line')} say ({share(unread, lines)} of all): they are in no "
+            f"What {count(unread, 'line')} say ({percent(unread, lines)} of all): they are in no "
             "known layout. kafka-forensics rules coverage ARCHIVE names their shapes."
         )
 

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import count, lasting, listed
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, duration, join_names
+from forensics.lib.time_zone import current_zone
 from forensics.report import theme
 from forensics.report.absences import BrokerAbsence, BrokerLifecycle, read_lifecycles
 from forensics.report.figures import broker_absences
@@ -29,7 +29,7 @@ def render(run: RunOutput) -> Markup:
         return tag("p", "No broker's life could be read from the logs.")
     levels = _levels(run)
     calm = known[BLOCKS:]
-    names = listed([life.name for life in calm], 20)
+    names = join_names([life.name for life in calm], 20)
     rest = tag("p", f"And {count(len(calm), 'broker')} with less to tell: {names}.")
     blocks = [_block(run, life, levels) for life in known[:BLOCKS]]
     drawn = broker_absences.render(run)
@@ -39,7 +39,7 @@ def render(run: RunOutput) -> Markup:
 def _says(known: list[BrokerLifecycle]) -> str:
     bad = [life.name for life in known if life.sort_key[0]]
     clean = sum(1 for life in known for one in life.absences if one.kind == "clean shutdown")
-    worst = f"{listed(bad, 6)} left unplanned" if bad else "none left unplanned"
+    worst = f"{join_names(bad, 6)} left unplanned" if bad else "none left unplanned"
     return f"{count(len(known), 'broker')}: {worst}; {count(clean, 'clean shutdown')}."
 
 
@@ -84,7 +84,7 @@ def _sentence(life: BrokerLifecycle) -> str:
     ways = Counter(one.kind for one in life.absences)
     told = ", ".join(f"{number} {how}" for how, number in ways.most_common())
     gone = [one.back_at - one.left_at for one in life.absences if one.left_at and one.back_at]
-    longest = f"; longest {lasting(max(gone))}" if gone else ""
+    longest = f"; longest {duration(max(gone))}" if gone else ""
     open_end = life.absences[-1].back_at is None
     last = "; not back at the end of the logs" if open_end else ""
     return f"{count(len(life.absences), 'absence')}: {told}{longest}{last}."
@@ -116,7 +116,7 @@ def _strip(run: RunOutput, life: BrokerLifecycle) -> Markup | None:
 def _cycles(run: RunOutput, life: BrokerLifecycle) -> Markup | None:
     if not life.absences:
         return None
-    heads = [name.format(current().label) for name in HEAD]
+    heads = [name.format(current_zone().label) for name in HEAD]
     worst = life.absences[:ROWS]
     caption = f"Absences of {life.name}"
     if len(life.absences) > ROWS:
@@ -131,7 +131,7 @@ def _cycle(run: RunOutput, one: BrokerAbsence) -> list[Child]:
     return [
         short_time(run, one.left_at, exact=True),
         "not seen" if one.back_at is None else short_time(run, one.back_at, exact=True),
-        lasting(away) if known else "not known",
+        duration(away) if known else "not known",
         one.kind,
         *(f"{number:,}" for number in (*one.leaders, *one.isrs)),
         tag("code", one.first_line) if one.first_line else "-",

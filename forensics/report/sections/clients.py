@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from forensics.lib.formatting import clock, count, lasting, listed, named
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, detector_label, duration, join_names, time_text
+from forensics.lib.time_zone import current_zone
 from forensics.report.figures import client_episodes as drawn
 from forensics.report.html import Child, Markup, TableRow, anchor, join, table, tag
 from forensics.run_output.reader import Finding, RunOutput
@@ -83,11 +83,11 @@ def _seconds(finding: Finding) -> float:
 def _lasted(finding: Finding) -> str:
     if finding.start_ms is not None and finding.end_ms is not None:
         return (
-            lasting(finding.end_ms - finding.start_ms)
+            duration(finding.end_ms - finding.start_ms)
             if finding.end_ms > finding.start_ms
             else "a moment"
         )
-    return lasting(_seconds(finding) * 1000) if "duration_s" in finding.measures else "not known"
+    return duration(_seconds(finding) * 1000) if "duration_s" in finding.measures else "not known"
 
 
 def _errors(finding: Finding) -> int:
@@ -109,7 +109,7 @@ def _top(stale: Sequence[Finding]) -> Markup | None:
             name,
             count(sum(map(_errors, mine[name]))),
             f"{len(mine[name]):,}",
-            lasting(max(map(_seconds, mine[name])) * 1000),
+            duration(max(map(_seconds, mine[name])) * 1000),
         ]
         for name in ranked[:NAMED]
     ]
@@ -122,7 +122,7 @@ def _top(stale: Sequence[Finding]) -> Markup | None:
 def _episodes(caption: str, found: Sequence[Finding]) -> Markup:
     if len(found) > MOST:
         caption += f", the worst {MOST} of {len(found):,}"
-    head = [f"{name}, {current().label}" if name == "From" else name for name in HEAD]
+    head = [f"{name}, {current_zone().label}" if name == "From" else name for name in HEAD]
     rows = (_row(finding) for finding in sorted(found, key=_badness)[:MOST])
     return table(head, rows, caption=caption, numbers=("Errors",), data_copy=caption)
 
@@ -132,13 +132,13 @@ def _row(finding: Finding) -> TableRow:
     topics = measures.get("topics")
     names = topics if isinstance(topics, list) else list(finding.partitions)
     cells: list[Child] = [
-        listed(list(finding.clients)) or "not named",
+        join_names(list(finding.clients)) or "not named",
         str(measures.get("verdict") or "not known"),
         str(measures.get("cause") or "not known").replace("_", " "),
         count(measures.get("errors")),
         _lasted(finding),
-        clock(finding.start_ms),
-        listed([str(name) for name in names]) or "-",
+        time_text(finding.start_ms),
+        join_names([str(name) for name in names]) or "-",
         tag("a", finding.id, href=f"#{anchor(finding.id)}"),
     ]
     return TableRow(cells, {"data_kind": "client", "data_of": finding.id})
@@ -154,14 +154,14 @@ def _suspicious(found: Sequence[Finding]) -> Markup | None:
 def _others(found: Sequence[Finding]) -> Markup | None:
     if not found:
         return None
-    head = [f"{name}, {current().label}" if name == "From" else name for name in OTHER]
+    head = [f"{name}, {current_zone().label}" if name == "From" else name for name in OTHER]
     rows = (
         TableRow(
             [
-                listed(list(finding.clients)),
-                f"{named(finding.detector)}: {finding.title}",
+                join_names(list(finding.clients)),
+                f"{detector_label(finding.detector)}: {finding.title}",
                 finding.severity,
-                clock(finding.start_ms),
+                time_text(finding.start_ms),
                 tag("a", finding.id, href=f"#{anchor(finding.id)}"),
             ],
             {"data_kind": "client", "data_of": finding.id},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forensics.lib.formatting import count, lasting, numbered
+from forensics.lib.formatting import count, duration, natural_key
 from forensics.report.figures import clock_offsets
 from forensics.report.html import Child, Markup, figure, join, table, tag
 from forensics.run_output.reader import Row, RunOutput
@@ -18,7 +18,7 @@ HEAD = ("Node", "Offset", "Uncertainty", "Anchors", "Zone shift", "Course")
 
 def render(run: RunOutput) -> Markup:
     """List every node's offset against the reference."""
-    rows = sorted(run.rows("clocks", COLUMNS), key=lambda row: numbered(row["node"] or ""))
+    rows = sorted(run.rows("clocks", COLUMNS), key=lambda row: natural_key(row["node"] or ""))
     if not rows:
         return tag("p", "No two nodes' clocks could be compared; times are as logged.")
     listing = table(HEAD, map(_row, rows), caption="Clock offsets", numbers=HEAD[1:4])
@@ -48,8 +48,8 @@ def _says(rows: list[Row]) -> str:
     missing = len(rows) - len(known)
     tail = f" {count(missing, 'node')} could not be compared." if missing else ""
     return (
-        f"Clocks are up to {lasting(apart)} off the reference; times in the findings are "
-        f"corrected. What lies closer together than {lasting(2 * doubt)} on two nodes may have "
+        f"Clocks are up to {duration(apart)} off the reference; times in the findings are "
+        f"corrected. What lies closer together than {duration(2 * doubt)} on two nodes may have "
         f"happened in the other order. Where a clock was set or drifts, the offset given is the "
         f"largest.{tail}"
     )
@@ -74,7 +74,7 @@ def _course(row: Row) -> str:
         return "reference"
     if row["steps"]:
         return "; ".join(
-            f"set {'forward' if step['ms'] > 0 else 'back'} by {lasting(abs(step['ms']))}"
+            f"set {'forward' if step['ms'] > 0 else 'back'} by {duration(abs(step['ms']))}"
             for step in row["steps"]
         )
     rate = row["drift_ppm"] or 0

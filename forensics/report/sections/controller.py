@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import count, lasting, listed
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, duration, join_names
+from forensics.lib.time_zone import current_zone
 from forensics.report import lane_intervals
 from forensics.report.figures import controller_terms as drawn
 from forensics.report.html import Child, Markup, anchor, join, table, tag
@@ -47,7 +47,7 @@ def render(run: RunOutput) -> Markup:
     whole = run.window
     vacant = _vacant(terms)
     over = _overlaps(terms)
-    heads = [name.format(current().label) for name in HEAD]
+    heads = [name.format(current_zone().label) for name in HEAD]
     lines = sorted([*rows, *vacant], key=lambda row: (row["started_at"] or 0, row["state"]))
     caption = "Terms of the controllers"
     if len(lines) > ROWS:
@@ -73,14 +73,16 @@ def _says(terms: Sequence[Row], vacant: Sequence[Row], whole: tuple[int, int] | 
     nodes = list(dict.fromkeys(str(row["node"]) for row in terms))
     gaps = [row["ended_at"] - row["started_at"] for row in vacant]
     none = "nobody was seen to lead for "
-    empty = f"{none}{lasting(sum(gaps))} in {count(len(gaps), 'stretch', 'stretches')} between them"
-    said = f"{count(len(terms), 'term')} of {listed(nodes, 6)}; " + (
+    empty = (
+        f"{none}{duration(sum(gaps))} in {count(len(gaps), 'stretch', 'stretches')} between them"
+    )
+    said = f"{count(len(terms), 'term')} of {join_names(nodes, 6)}; " + (
         empty if gaps else "no time without a controller between them"
     )
     first = terms[0]["started_at"]
     if whole is None or first is None or first - whole[0] <= SOON:
         return f"{said}."
-    return f"{said}; in the first {lasting(first - whole[0])} of the logs none is known."
+    return f"{said}; in the first {duration(first - whole[0])} of the logs none is known."
 
 
 def _vacant(terms: Sequence[Row]) -> list[Row]:
@@ -153,6 +155,6 @@ def _row(run: RunOutput, row: Row, epochs: Mapping[int, int | None]) -> list[Chi
         "-" if epoch is None else str(epoch),
         short_time(run, start, exact=True),
         "the end of the logs" if end is None else short_time(run, end, exact=True),
-        lasting(end - start) if known else "not known",
+        duration(end - start) if known else "not known",
         tag("code", place) if place else "-",
     ]

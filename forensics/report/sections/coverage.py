@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from forensics.lib.formatting import clock, count, lasting, listed, numbered, share
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, duration, join_names, natural_key, percent, time_text
+from forensics.lib.time_zone import current_zone
 from forensics.report.figures import log_coverage
 from forensics.report.html import Child, Markup, join, table, tag
 from forensics.report.lane_intervals import find_gaps
@@ -38,7 +38,7 @@ class Strip:
 
     def words(self, column: str) -> str:
         """The different values of one column, or a dash."""
-        return listed(sorted({str(row[column]) for row in self.files if row[column]}), 2) or "-"
+        return join_names(sorted({str(row[column]) for row in self.files if row[column]}), 2) or "-"
 
     def total(self, column: str) -> int:
         """The sum of one column."""
@@ -77,7 +77,9 @@ def _listing(run: RunOutput, strips: list[Strip]) -> Markup:
 def _empty(strips: list[Strip]) -> str:
     """Name the logs in which there is nothing; a row of their own would say no more."""
     names = [f"{strip.node} {strip.kind}" for strip in strips if not strip.total("lines")]
-    return f"{count(len(names), 'log is', 'logs are')} empty: {listed(names, 6)}." if names else ""
+    return (
+        f"{count(len(names), 'log is', 'logs are')} empty: {join_names(names, 6)}." if names else ""
+    )
 
 
 def _strips(files: list[Row]) -> list[Strip]:
@@ -85,7 +87,7 @@ def _strips(files: list[Row]) -> list[Strip]:
     for row in files:
         node = row["node"] or "node not known"
         groups.setdefault((node, _kind(row["file"] or "")), []).append(row)
-    ordered = sorted(groups, key=lambda name: (numbered(name[0]), name[1]))
+    ordered = sorted(groups, key=lambda name: (natural_key(name[0]), name[1]))
     return [Strip(node, kind, tuple(groups[node, kind])) for node, kind in ordered]
 
 
@@ -108,8 +110,8 @@ def _row(run: RunOutput, strip: Strip) -> list[Child]:
         _bar(run, spans),
         _time(run, min((start for start, _ in spans), default=None)),
         _time(run, max((end for _, end in spans), default=None)),
-        share(lines - strip.total("unparsed_lines"), lines),
-        tag("strong", f"damaged: {listed(damaged, 2)}") if damaged else "no",
+        percent(lines - strip.total("unparsed_lines"), lines),
+        tag("strong", f"damaged: {join_names(damaged, 2)}") if damaged else "no",
         _offset(run, strip.node),
         strip.words("layout"),
         strip.words("kafka_version"),
@@ -118,8 +120,8 @@ def _row(run: RunOutput, strip: Strip) -> list[Child]:
 
 def _time(run: RunOutput, moment: int | None) -> str:
     """Leave out the date where the whole window is of one day; the sentence above has it."""
-    text = clock(moment)
-    days = {clock(edge)[:10] for edge in run.window or ()}
+    text = time_text(moment)
+    days = {time_text(edge)[:10] for edge in run.window or ()}
     return text[11:] if moment is not None and days == {text[:10]} else text
 
 
@@ -142,7 +144,7 @@ def _bar(run: RunOutput, spans: list[tuple[int, int]]) -> Markup:
 
 def _covered(spans: list[tuple[int, int]], start: int, end: int) -> str:
     hidden = sum(last - first for first, last in find_gaps(spans, (start, end)))
-    return f"{share(end - start - hidden, end - start)} of the window lies between its lines"
+    return f"{percent(end - start - hidden, end - start)} of the window lies between its lines"
 
 
 def _says(run: RunOutput, strips: list[Strip]) -> str:
@@ -152,10 +154,14 @@ def _says(run: RunOutput, strips: list[Strip]) -> str:
     hurt = sum(1 for row in files if row["damaged"])
     nodes = len({strip.node for strip in strips})
     window = run.window
-    during = f", {clock(window[0])} to {clock(window[1])} {current().label}" if window else ""
+    during = (
+        f", {time_text(window[0])} to {time_text(window[1])} {current_zone().label}"
+        if window
+        else ""
+    )
     return (
         f"{count(len(files), 'file')} of {count(nodes, 'node')}, {count(lines, 'line')}{during}, "
-        f"{share(lines - unread, lines)} understood; "
+        f"{percent(lines - unread, lines)} understood; "
         f"{count(hurt, 'file') if hurt else 'no file'} damaged."
     )
 
@@ -198,10 +204,10 @@ def _alike(silent: list[tuple[int, int, str]], apart: int) -> list[list[tuple[in
 def _unspoken(group: list[tuple[int, int, str]]) -> str:
     # Of all of them, what none has lines for.
     start, end = max(one[0] for one in group), min(one[1] for one in group)
-    nodes = listed(sorted(node for *_, node in group), NODES)
-    last = clock(end)[11:] if clock(end)[:10] == clock(start)[:10] else clock(end)
-    label = current().label
+    nodes = join_names(sorted(node for *_, node in group), NODES)
+    last = time_text(end)[11:] if time_text(end)[:10] == time_text(start)[:10] else time_text(end)
+    label = current_zone().label
     return (
-        f"We cannot speak for {nodes} between {clock(start)} and {last} {label} "
-        f"({lasting(end - start)})."
+        f"We cannot speak for {nodes} between {time_text(start)} and {last} {label} "
+        f"({duration(end - start)})."
     )

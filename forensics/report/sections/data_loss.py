@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from forensics.lib.formatting import count, listed, millis
+from forensics.lib.formatting import count, join_names, parse_millis
 from forensics.lib.text_safety import visible
-from forensics.lib.time_zone import current
+from forensics.lib.time_zone import current_zone
 from forensics.report.data_loss import clean_truncation_rows, sum_clean_truncations
 from forensics.report.headline import LossTotals, loss_rows, sum_losses
 from forensics.report.html import Child, Markup, anchor, command_block, join, table, tag
@@ -126,7 +126,7 @@ class _Past:
 
 
 def _head(names: Sequence[str]) -> list[str]:
-    return [name.format(current().label) for name in names]
+    return [name.format(current_zone().label) for name in names]
 
 
 def _row(run: RunOutput, past: _Past, finding: Finding, row: PartitionLoss) -> list[Child]:
@@ -174,7 +174,7 @@ def _bounds(least: int | None, most: int | None) -> str:
 
 
 def _written(run: RunOutput, row: PartitionLoss) -> str:
-    first, last = millis(row.written_from), millis(row.written_to)
+    first, last = parse_millis(row.written_from), parse_millis(row.written_to)
     if first is None and last is None:
         return "not known"
     return f"{short_time(run, first)} to {short_time(run, last)}"
@@ -212,7 +212,7 @@ def _trimmed(run: RunOutput, finding: Finding, row: PartitionLoss) -> list[Child
     return [
         row.partition,
         f"broker {_id(row.leader)}, epoch {_id(row.leader_epoch)}",
-        "not known" if brokers is None else listed([f"broker {one}" for one in brokers]),
+        "not known" if brokers is None else join_names([f"broker {one}" for one in brokers]),
         _range(row),
         _bounds(row.lost_records_min, row.lost_records_max),
         _offset(row.below_high_watermark),

@@ -6,8 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from forensics.lib.formatting import clock, count, listed, named
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, detector_label, join_names, time_text
+from forensics.lib.time_zone import current_zone
 from forensics.report.evidence_html import QuoteContext, render_quote
 from forensics.report.finding_text import count_statuses, describe_status, render_actions
 from forensics.report.headline import finding_period
@@ -108,7 +108,7 @@ class _Drawer:
 
     def _card(self, number: int, finding: Finding) -> Markup:
         badge = tag("span", finding.severity, class_="badge")
-        title = f"{number}. {finding.title or named(finding.detector)}"
+        title = f"{number}. {finding.title or detector_label(finding.detector)}"
         return tag(
             "article",
             tag("h3", badge, " ", tag("a", title, href=f"#{anchor(finding.id)}")),
@@ -128,7 +128,7 @@ class _Drawer:
         state = f". State: {describe_status(finding)}." if describe_status(finding) else "."
         return tag(
             "div",
-            tag("p", code(finding.id), " ", named(finding.detector), ". ",
+            tag("p", code(finding.id), " ", detector_label(finding.detector), ". ",
                 finding_period(self._run, finding), state),
             render_strip(self._run, [(finding.start_ms, finding.end_ms)]),
             class_="when",
@@ -158,9 +158,9 @@ def _rest(numbered: Sequence[Numbered]) -> str:
     starts = [finding.start_ms for finding in found if finding.start_ms is not None]
     during = ""
     if starts:
-        during = f", {clock(min(starts))} to {clock(max(starts))} {current().label}"
+        during = f", {time_text(min(starts))} to {time_text(max(starts))} {current_zone().label}"
     counts = ", ".join(f"{number} {level}" for level, number in levels.items())
-    return f"{len(found):,} more of {named(found[0].detector)}: {counts}{during}"
+    return f"{len(found):,} more of {detector_label(found[0].detector)}: {counts}{during}"
 
 
 def _reasons(finding: Finding) -> Markup:
@@ -183,7 +183,7 @@ def _scope(finding: Finding) -> Markup | None:
         ("Clients", list(finding.clients)),
     )
     pairs = [
-        tag("div", tag("dt", name), tag("dd", listed(names, NAMES)))
+        tag("div", tag("dt", name), tag("dd", join_names(names, NAMES)))
         for name, names in groups
         if names
     ]
@@ -206,7 +206,7 @@ def _value(value: object) -> Child:
         rows = count(len(value), "row")
         return join([rows, ", see the ", link]) if "lost_from" in value[0] else f"{rows} of data"
     if isinstance(value, list):
-        return listed([str(item) for item in value], VALUES) or "none"
+        return join_names([str(item) for item in value], VALUES) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):

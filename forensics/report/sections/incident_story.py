@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from forensics.lib.formatting import clock, count, listed
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, join_names, time_text
+from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import find_alert
 from forensics.report.evidence_html import QuoteContext, render_quote
 from forensics.report.html import Child, Markup, anchor, join, tag
@@ -32,7 +32,7 @@ def render(run: RunOutput) -> Markup:
             "p", "Nothing of level medium or higher was found, so there is no story to tell."
         )
     places = QuoteContext(run, [proof for row in rows for proof in row.proofs])
-    heads = (tag("th", name, scope="col") for name in (f"Time, {current().label}", *HEAD))
+    heads = (tag("th", name, scope="col") for name in (f"Time, {current_zone().label}", *HEAD))
     bodies = (_group(run, group, rows, places) for group in GROUPS)
     inside = (tag("caption", CAPTION), tag("thead", tag("tr", *heads)), *bodies)
     shown = tag("table", *inside, class_="story", data_copy="What happened")
@@ -47,7 +47,7 @@ def render(run: RunOutput) -> Markup:
 
 
 def _date(rows: Sequence[StoryRow]) -> str:
-    days = sorted({clock(row.at)[:10] for row in rows})
+    days = sorted({time_text(row.at)[:10] for row in rows})
     return f"{' to '.join(dict.fromkeys([days[0], days[-1]]))}. "
 
 
@@ -63,7 +63,7 @@ def _group(
 
 def _lines(run: RunOutput, rows: Sequence[StoryRow], places: QuoteContext) -> Iterator[Markup]:
     told: set[tuple[str, str]] = set()
-    long = len({clock(row.at)[:10] for row in rows}) > 1
+    long = len({time_text(row.at)[:10] for row in rows}) > 1
     for at, row in enumerate(rows):
         below = at + 1 < len(rows) and bool(rows[at + 1].order_doubt)
         kind = " ".join(
@@ -71,7 +71,7 @@ def _lines(run: RunOutput, rows: Sequence[StoryRow], places: QuoteContext) -> It
             for name, is_so in (("unsure-end", row.order_doubt), ("unsure-start", below))
             if is_so
         )
-        when = clock(row.at, exact=True)
+        when = time_text(row.at, exact=True)
         moment = join([when if long else when[11:], _doubt(row)])
         cells = (
             _what(row, again=(row.text, row.subject) in told),
@@ -103,10 +103,10 @@ def _seen(run: RunOutput, row: StoryRow) -> Child:
     told = []
     if row.client_errors:
         names = [f"{sign.client} ({sign.what})" for sign in row.client_errors]
-        told.append(tag("span", f"client error, first of {listed(names, 4)}"))
+        told.append(tag("span", f"client error, first of {join_names(names, 4)}"))
     finding = next((one for one in run.findings if one.id == row.finding), None)
     if not row.client_errors and finding and finding.clients and row.group != "recovery":
-        told.append(tag("span", f"client error of {listed(list(finding.clients))}"))
+        told.append(tag("span", f"client error of {join_names(list(finding.clients))}"))
     metric = find_alert(row.detector) if row.group != "recovery" else ""
     if metric:
         told.append(tag("small", f"metric: {metric}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forensics.lib.formatting import clock, count, lasting, listed
+from forensics.lib.formatting import count, duration, join_names, time_text
 from forensics.report import lane_intervals, partition_groups, time_bins
 from forensics.report.figures import leadership, partition_heatmap
 from forensics.report.html import Child, Markup, figure, join, table, tag
@@ -54,7 +54,7 @@ def _says(fold: partition_groups.GroupedHistories) -> str:
     unclean = sum(len(row.members) for row in fold.rows if row.impact.unclean_count)
     dark = max((row.impact.leaderless_ms for row in fold.rows), default=0)
     # A sum: the longest single time stands in the finding.
-    some = f"none was without a leader for more than {lasting(dark)}, all its times together"
+    some = f"none was without a leader for more than {duration(dark)}, all its times together"
     worst = some if dark else "none was without a leader"
     histories = count(fold.history_count, "different history", "different histories")
     torn = count(unclean, "partition") if unclean else "no partition"
@@ -76,13 +76,13 @@ def _listing(rows: list[partition_groups.PartitionGroup]) -> Markup:
 
 def _cells(row: partition_groups.PartitionGroup, most: int) -> list[Child]:
     reigns = [
-        f"{_leader(reign.leader)} from {clock(reign.start)[11:]}" for reign in row.leader_epochs
+        f"{_leader(reign.leader)} from {time_text(reign.start)[11:]}" for reign in row.leader_epochs
     ]
-    members = listed(list(row.members), most)
+    members = join_names(list(row.members), most)
     alone, dark = (
-        lasting(ms) if ms else "-" for ms in (row.impact.single_isr_ms, row.impact.leaderless_ms)
+        duration(ms) if ms else "-" for ms in (row.impact.single_isr_ms, row.impact.leaderless_ms)
     )
-    return [row.label, listed(reigns, 12), row.impact.unclean_count, dark, alone, members]
+    return [row.label, join_names(reigns, 12), row.impact.unclean_count, dark, alone, members]
 
 
 def _leader(leader: int | None) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from forensics.lib.formatting import count, lasting, listed
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, duration, join_names
+from forensics.lib.time_zone import current_zone
 from forensics.report.html import Child, Markup, TableRow, entity_id, join, json_script, table, tag
 from forensics.report.partition_ranking import (
     PackedHistories,
@@ -69,8 +69,8 @@ def _row(harm: PartitionImpact) -> TableRow:
         tag("a", f"{harm.name[0]}-{harm.name[1]}", href=f"#{name}"),
         "not bounded" if harm.max_lost is None else f"{harm.max_lost:,}",
         f"{harm.unclean_count:,}",
-        lasting(harm.leaderless_ms) if harm.leaderless_ms else "-",
-        lasting(harm.single_isr_ms) if harm.single_isr_ms else "-",
+        duration(harm.leaderless_ms) if harm.leaderless_ms else "-",
+        duration(harm.single_isr_ms) if harm.single_isr_ms else "-",
         f"{harm.epoch_count:,}",
         f"{harm.isr_count:,}",
         _leader(UNKNOWN_LEADER if harm.leader is None else harm.leader),
@@ -96,7 +96,7 @@ def _history(run: RunOutput, harm: PartitionImpact, told: PackedHistories) -> Ma
     caption = f"History of {name}"
     if len(rows) > CHANGES:
         caption += f", the first {CHANGES} of {len(rows):,} changes"
-    head = (f"From, {current().label}", "Leader", "Leader epoch", "In sync")
+    head = (f"From, {current_zone().label}", "Leader", "Leader epoch", "In sync")
     shown = table(head, rows[:CHANGES], caption=caption)
     return tag("details", tag("summary", caption), shown)
 
@@ -115,7 +115,7 @@ def _changes(run: RunOutput, told: PackedHistories, place: int) -> Iterator[list
     at = start
     for code, after in zip(*[iter(synced)] * 2, strict=True):
         at += after
-        isr = "not known" if code < 0 else listed([str(one) for one in told.isrs[code]], 20)
+        isr = "not known" if code < 0 else join_names([str(one) for one in told.isrs[code]], 20)
         turns.setdefault(at, [None, None, None])[2] = isr or "none"
     last = ["not known", "-", "not known"]
     for moment, turn in sorted(turns.items()):
@@ -145,8 +145,8 @@ def _block(run: RunOutput, chosen: list[PartitionImpact], told: PackedHistories)
     value = {
         "from": whole[0],
         "to": whole[1],
-        "zone": current().offset,
-        "label": current().label,
+        "zone": current_zone().offset,
+        "label": current_zone().label,
         "shown": ROWS,
         "topics": list(topics),
         "isrs": told.isrs,

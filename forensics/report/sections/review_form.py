@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forensics.errors import RuleError
-from forensics.lib.yaml_with_lines import read
+from forensics.lib.yaml_with_lines import load_yaml
 from forensics.report.html import Child, Markup, join, table, tag
 from forensics.run_output.reader import RunOutput
 
@@ -54,7 +54,7 @@ def _notes(run: RunOutput) -> tuple[Mapping[str, Any], str]:
     if not path.is_file():
         return {}, ""
     try:
-        found = read(path)
+        found = load_yaml(path)
     except (RuleError, OSError, UnicodeDecodeError) as error:
         return {}, f"{NOTES} could not be read: {error}"
     if not isinstance(found, Mapping):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from forensics.lib.formatting import clock, count, lasting, listed
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, duration, join_names, time_text
+from forensics.lib.time_zone import current_zone
 from forensics.report import lane_intervals, partition_groups, plotly_sheet, time_bins
 from forensics.report.figures import timeline
 from forensics.report.html import Markup, figure, join, render_legend, table, tag
@@ -83,11 +83,13 @@ def _says(drawn: plotly_sheet.TimelineData) -> str:
     errors = sum(int(bins.sum()) for bins in counted)
     parts = [
         f"{count(len(drawn.findings), 'finding')}",
-        f"{listed(away, 6)} away or restarting at some time" if away else "no broker seen away",
+        f"{join_names(away, 6)} away or restarting at some time" if away else "no broker seen away",
         f"at worst {' and '.join(peaks)} at once" if peaks else "",
         f"{count(errors, 'client error')}",
     ]
-    shown = f"Shown: {clock(drawn.view[0])} to {clock(drawn.view[1])} {current().label}"
+    shown = (
+        f"Shown: {time_text(drawn.view[0])} to {time_text(drawn.view[1])} {current_zone().label}"
+    )
     return f"{'; '.join(part for part in parts if part)}. {shown}. Hatched: not known."
 
 
@@ -95,14 +97,20 @@ def _states(brokers: list[lane_intervals.LaneInterval]) -> Markup | None:
     if not brokers:
         return tag("p", "No broker's life could be read from the logs.")
     rows = [
-        [lane.name, lane.state, clock(lane.start), clock(lane.end), lasting(lane.end - lane.start)]
+        [
+            lane.name,
+            lane.state,
+            time_text(lane.start),
+            time_text(lane.end),
+            duration(lane.end - lane.start),
+        ]
         for lane in brokers
         if lane.state != "up"
     ]
     caption = "Broker states other than up"
     if len(rows) > ROWS:
         caption += f", the first {ROWS} of {len(rows):,}"
-    label = current().label
+    label = current_zone().label
     head = ["Broker", "State", f"From, {label}", f"To, {label}", "For"]
     shown = table(head, rows[:ROWS], caption=caption)
     return tag("details", tag("summary", "Broker states as a table"), shown) if rows else None

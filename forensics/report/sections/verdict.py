@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from forensics.lib.formatting import clock, count, lasting, listed
-from forensics.lib.time_zone import current
+from forensics.lib.formatting import count, duration, join_names, time_text
+from forensics.lib.time_zone import current_zone
 from forensics.report.data_loss import sum_clean_truncations
 from forensics.report.finding_text import drop_standing
 from forensics.report.headline import is_open, sum_losses, unanswered_detectors, verdict_sentence
@@ -62,18 +62,18 @@ def _cells(run: RunOutput) -> list[Markup]:
     first = "at the earliest, the last line before a crash" if early else "first incident finding"
     going = any(is_open(run, finding) for finding in found)
     end = max(ends, default=None)
-    whole = lasting(end - start) if start is not None and end is not None else ""
-    seen = f"the logs end {clock(end)[11:]}, {whole} later" if whole else ""
+    whole = duration(end - start) if start is not None and end is not None else ""
+    seen = f"the logs end {time_text(end)[11:]}, {whole} later" if whole else ""
     brokers = sorted({broker for finding in found for broker in finding.brokers})
     return [
-        _cell("Started", clock(start), f"{current().label}, {first}"),
+        _cell("Started", time_text(start), f"{current_zone().label}, {first}"),
         _cell(
             "Ended",
-            "not over" if going else clock(end),
-            (seen if going else f"{current().label}, after {whole}") if whole else "",
+            "not over" if going else time_text(end),
+            (seen if going else f"{current_zone().label}, after {whole}") if whole else "",
         ),
         _partitions(run),
-        _cell("Brokers", listed([str(broker) for broker in brokers], 6) or "none named", ""),
+        _cell("Brokers", join_names([str(broker) for broker in brokers], 6) or "none named", ""),
         _clients(found),
         _first_sign(run, start, end, early=early),
     ]
@@ -96,7 +96,7 @@ def _partitions(run: RunOutput) -> Markup:
 
 def _clients(found: list[Finding]) -> Markup:
     names = sorted({client for finding in found for client in finding.clients})
-    return _cell("Clients with sustained errors", f"{len(names):,}", listed(names))
+    return _cell("Clients with sustained errors", f"{len(names):,}", join_names(names))
 
 
 def _died(finding: Finding) -> bool:
@@ -112,9 +112,9 @@ def _first_sign(run: RunOutput, start: int | None, end: int | None, *, early: bo
     if not found:
         return _cell(name, "not seen", "no client logged a warning meanwhile")
     first = found[0]
-    value = lasting(first.at - start) if first.at > start else "at once"
+    value = duration(first.at - start) if first.at > start else "at once"
     value = f"at most {value}" if early and first.at > start else value
-    when = f"{clock(first.at)[11:]} {current().label}"
+    when = f"{time_text(first.at)[11:]} {current_zone().label}"
     return _cell(name, value, f"{first.client}: {first.what}, {when}")
 
 
@@ -154,8 +154,8 @@ def _looked(run: RunOutput) -> list[Markup]:
     files = archive.get("files") or len(run.files)
     few = len(run.findings)
     return [
-        _cell("From", clock(run.window[0] if run.window else None), current().label),
-        _cell("To", clock(run.window[1] if run.window else None), current().label),
+        _cell("From", time_text(run.window[0] if run.window else None), current_zone().label),
+        _cell("To", time_text(run.window[1] if run.window else None), current_zone().label),
         _cell("Files", f"{files:,}", f"of {count(len(nodes), 'node')}, {hurt:,} damaged"),
         _cell("Facts read", f"{archive.get('events') or 0:,}", "from their lines"),
         _cell("Kinds of trouble looked for", f"{len(asked) - deaf:,}", f"{deaf:,} could not be"),

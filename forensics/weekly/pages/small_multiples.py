@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forensics.lib.formatting import count, listed
-from forensics.lib.text_safety import plotly as shown
+from forensics.lib.formatting import count, join_names
+from forensics.lib.text_safety import escape_plotly as shown
 from forensics.report import theme
 from forensics.report.html import Child, Markup, figure, table, tag
 from forensics.report.plotly_sheet import CLEAR, CONFIG, FONT, Figure
@@ -292,7 +292,9 @@ def _says(view: WeekView) -> str:
     more = f"; {count(left, 'broker')} with less to tell in the table" if left else ""
     told = ((lowercase_first(signal.title), _rise(view, signal)) for signal in BROKER_SIGNALS)
     worst = [f"{title} {words}" for title, words in told if words]
-    rises = f" Far above the weeks before: {listed(worst, len(BROKER_SIGNALS))}." if worst else ""
+    rises = (
+        f" Far above the weeks before: {join_names(worst, len(BROKER_SIGNALS))}." if worst else ""
+    )
     over = f"{view.names[0]} to {view.names[-1]}"
     return (
         f"{count(known, 'week')} of {over}, {count(len(brokers), 'broker')}{more}.{rises} "

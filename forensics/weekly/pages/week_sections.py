@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from forensics.lib.formatting import LEVELS, clock, count, lasting, listed
+from forensics.lib.formatting import LEVELS, count, duration, join_names, time_text
 from forensics.report.html import (
     Child,
     Markup,
@@ -63,7 +63,7 @@ def draw_nights(view: WeekView) -> Markup:
         return join([tag("p", rule), tag("p", says)])
     known = [{row[0]: row[1] for row in one["nights"]["partitions"]} for one in view.weeks if one]
     rows: list[list[Child]] = [
-        [name, nights, lasting(round(minutes * 60_000)),
+        [name, nights, duration(round(minutes * 60_000)),
          sum(one.get(name, 0) for one in known),
          f"{sum(one.get(name, 0) > MAX_LOW_ISR_NIGHTS for one in known)} of {len(known)}"]
         for name, nights, minutes in often[:MAX_NIGHT_ROWS]
@@ -125,7 +125,7 @@ def _then(before: WeekSummary | None, broker: int) -> str:
 
 
 def _length(minutes: float | None) -> str:
-    return "-" if not minutes else lasting(round(minutes * MINUTE))
+    return "-" if not minutes else duration(round(minutes * MINUTE))
 
 
 MAX_FINDING_ROWS, QUIET = 200, 300
@@ -334,7 +334,7 @@ def _cells(view: WeekView) -> list[Markup]:
     covered, then = view.judgement.now, view.judgement.then
     before = f"last week {format_coverage(then)}" if then else "last week is not in the store"
     return [
-        _cell("Week", clock(start)[:10], f"to {clock(end - 1)[:10]}, UTC"),
+        _cell("Week", time_text(start)[:10], f"to {time_text(end - 1)[:10]}, UTC"),
         _cell("Coverage of brokers and controllers", format_coverage(covered), before),
         _cell("Incidents begun", ", ".join(incidents) or "none",
               f"{accepted} accepted" if accepted else ""),
@@ -366,7 +366,7 @@ def hourly(view: WeekView) -> Markup:
         if many
     ]
     total = sum(many or 0 for many in cells)
-    most = f", most of them {listed(told)}" if told else ""
+    most = f", most of them {join_names(told)}" if told else ""
     says = f"{count(total, 'leadership')} lost{most}; no log tells of {count(dark, 'hour')}."
     by_day = [cells[at : at + 24] for at in range(0, len(cells), 24)]
     rows = [[hourly_heatmap.DAYS[at], *("?" if many is None else f"{many:,}" for many in row)]
@@ -427,7 +427,7 @@ def _node(view: WeekView, name: str, told: Mapping[str, Any]) -> list[Child]:
     versions = view.week["versions"].get(name, [])
     whole = span_of(view.week)
     says = format_coverage((told["covered_ms"], whole))
-    return [name, says, _strip(told["days"], says), listed(versions) or "-"]
+    return [name, says, _strip(told["days"], says), join_names(versions) or "-"]
 
 
 def _strip(by_day: Sequence[int], says: str) -> Markup:
@@ -449,8 +449,8 @@ def days(view: WeekView) -> Markup:
         found = [row[1] for group in view.week["findings"] for row in group["findings"]
                  if begin <= row[2] < begin + DAY]  # fmt: skip
         loud = [f"{found.count(level)} {level}" for level in LEVELS[:3] if level in found]
-        date = clock(begin)[:10]
-        address = f"report.html#t/{date}T00:00:00Z..{clock(begin + DAY)[:10]}T00:00:00Z"
+        date = time_text(begin)[:10]
+        address = f"report.html#t/{date}T00:00:00Z..{time_text(begin + DAY)[:10]}T00:00:00Z"
         cells = view.week["hours"][24 * at : 24 * at + 24]
         lost = (
             "?" if all(many is None for many in cells) else f"{sum(many or 0 for many in cells):,}"

@@ -16,7 +16,7 @@ from forensics.detection.runner import run_detectors
 from forensics.history.clocks.model import ClockModel, Clocks, ClockSegment
 from forensics.history.nodes.broker_states import Absence
 from forensics.run_output.findings import SEVERITIES, Finding, PartitionLoss
-from forensics.sandbox import tried
+from forensics.sandbox import run_archives
 from tests.detection.cases import SECOND, absence, case, epoch, logs, reign
 
 SAMPLES = Path(__file__).parents[3] / "sample_logs"
@@ -324,7 +324,7 @@ def test_every_cause_that_a_detector_may_name_is_known() -> None:
 def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = SAMPLES / request.param
     out = tmp_path_factory.mktemp(request.param)
-    known = tried([str(next(folder.glob("logs*")))], out).case()
+    known = run_archives([str(next(folder.glob("logs*")))], out).context()
     truth = json.loads((folder / "truth" / "run.json").read_text("utf-8"))
     return request.param, run_detectors(known, detectors()), truth
 

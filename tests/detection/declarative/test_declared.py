@@ -16,9 +16,9 @@ from forensics.detection.registry import all_detectors, detect, load_shipped_dec
 from forensics.detection.thresholds import load_limits
 from forensics.errors import RuleError
 from forensics.events.packs import open_pack
-from forensics.lib.yaml_with_lines import Page
+from forensics.lib.yaml_with_lines import FileText
 from forensics.run_output.findings import Finding
-from forensics.sandbox import detector_problems, sample_problems, tried_lines
+from forensics.sandbox import find_detector_problems, find_sample_problems, run_lines
 from tests.detection.cases import SECOND, case, epoch, event, logs, row
 
 HEAD = """\
@@ -154,7 +154,7 @@ def test_shipped_ones_hold_and_every_number_of_theirs_matters(one: DeclaredDetec
     for name, value in numbers:
         for moved in (value - 1, value + 1):
             changed = replace(one, limits={**one.limits, name: moved})
-            assert list(sample_problems([changed])), f"{one.id}: {name} may be {moved}"
+            assert list(find_sample_problems([changed])), f"{one.id}: {name} may be {moved}"
 
 
 def text_of(one: DeclaredDetector) -> str:
@@ -223,7 +223,7 @@ def test_a_detector_of_ones_own_that_fails_does_not_take_the_others_with_it(tmp_
 def test_python_that_is_no_detector_is_named(text: str, says: str, tmp_path: Path) -> None:
     packs = [open_pack(pack(tmp_path, detectors__bad_py=text))]
 
-    (problem,) = detector_problems(packs, shipped=False)
+    (problem,) = find_detector_problems(packs, shipped=False)
 
     assert says in str(problem)
     assert str(problem).startswith(f"{tmp_path}/detectors/bad.py:1:")
@@ -241,7 +241,7 @@ def test_python_that_is_no_detector_is_named(text: str, says: str, tmp_path: Pat
 )
 def test_limits_that_do_not_fit_are_named(text: str, says: str) -> None:
     with pytest.raises(RuleError) as error:
-        load_limits([Page("limits.yaml", text.encode())])
+        load_limits([FileText("limits.yaml", text.encode())])
 
     assert says in str(error.value)
 

@@ -16,7 +16,7 @@ Bounds = Mapping[tuple[str, int | None], tuple[int, int | None]]
 
 
 def bounds_of(logs: Path, out: Path) -> Bounds:
-    found = tried([str(logs)], out)
+    found = run_archives([str(logs)], out)
     return {
         (loss.partition, loss.leader_epoch): (loss.lost_records_min, loss.lost_records_max)
         for finding in detect(found.tables, found.past).findings

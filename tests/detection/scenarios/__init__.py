@@ -15,7 +15,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from forensics.run_output.findings import Finding
-from forensics.sandbox import tried_lines
+from forensics.sandbox import run_lines
 
 __all__ = ["KINDS", "Scenario", "every", "matches", "told"]
 
@@ -43,7 +43,7 @@ class Scenario:
 
 def told(files: Mapping[str, str]) -> Callable[[Path], DetectionContext]:
     """Build a case from the text of logs, each under the name of its file."""
-    return lambda folder: tried_lines(files, folder / "out").case()
+    return lambda folder: run_lines(files, folder / "out").context()
 
 
 def every() -> Iterator[Scenario]:

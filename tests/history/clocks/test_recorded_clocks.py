@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from forensics.history.clocks.model import Clocks
-from forensics.sandbox import tried
+from forensics.sandbox import run_archives
 from tests.history.wrong_clocks import (
     Wrong,
     by,
@@ -43,14 +43,14 @@ class Read:
 
 def read(logs: Path, out: Path) -> Read:
     """Read an archive as far as leadership."""
-    found = tried([str(logs)], out)
-    led = ds.dataset(found.tables / "leadership", format="parquet").to_table()
+    found = run_archives([str(logs)], out)
+    led = ds.dataset(found.tables.folder / "leadership", format="parquet").to_table()
     led = led.append_column("at", led["started_at"].cast(pa.int64()))
     leaders = {
         (row["topic"], row["partition"], row["leader_epoch"]): (row["leader"], row["at"])
         for row in led.to_pylist()
     }
-    return Read(found.past.clocks, placed(found.tables / "events"), leaders)
+    return Read(found.past.clocks, placed(found.tables.folder / "events"), leaders)
 
 
 def placed(events: Path) -> dict[Place, Row]:

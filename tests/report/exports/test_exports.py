@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forensics.cli.app import group, jobs_folder
+from forensics.cli.app import jobs_folder, make_group
 from forensics.report.exports import event_stream
 from forensics.report.exports.markdown import code_span, escape, fenced_block
 from forensics.report.exports.tables import safe_cell
@@ -39,7 +39,7 @@ FORMULAS = ("=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\u
 
 def export(out: Path, form: str, *options: str | Path) -> Result:
     arguments = ["export", str(out), "--format", form, *map(str, options)]
-    return CliRunner().invoke(group(jobs_folder()), arguments)
+    return CliRunner().invoke(make_group(jobs_folder()), arguments)
 
 
 def text_of(out: Path, form: str, *options: str) -> str:
@@ -136,7 +136,7 @@ def test_a_timeline_longer_than_memory_is_in_order_too(
     unclean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = list(event_stream.stream_events(load_run(unclean), events=True))
-    monkeypatch.setattr(event_stream, "HELD", 7)
+    monkeypatch.setattr(event_stream, "MAX_ROWS_IN_MEMORY", 7)
 
     assert list(event_stream.stream_events(load_run(unclean), events=True)) == whole
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from forensics.cli.app import group, jobs_folder
+from forensics.cli.app import jobs_folder, make_group
 from forensics.errors import ForensicsError
 from forensics.report.histories import build_timelines
 from forensics.report.histories.model import Location, Step, Timeline
@@ -385,7 +385,7 @@ def test_a_hostile_name_cannot_colour_or_clear_the_terminal(told: Callable[..., 
 
 
 def call(*arguments: str) -> Result:
-    return CliRunner().invoke(group(jobs_folder()), ["timeline", *arguments])
+    return CliRunner().invoke(make_group(jobs_folder()), ["timeline", *arguments])
 
 
 def test_the_command_writes_json_and_nothing_else(unclean: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.lib.formatting import millis
+from forensics.lib.formatting import parse_millis
 from forensics.report.histories import build_timelines
 from forensics.report.histories.page import write_page
 from forensics.report.histories.selection import Selection
@@ -52,7 +52,7 @@ def test_what_is_not_known_is_hatched_and_never_coloured_as_known(tmp_path: Path
 
     [drawing] = drawings(page(tmp_path, tmp_path / "t.html", Selection(("t-0",))))
     bars = {
-        (millis(base), (millis(base) or 0) + length): bool(
+        (parse_millis(base), (parse_millis(base) or 0) + length): bool(
             trace["marker"].get("pattern", {}).get("shape")
         )
         for trace in drawing["data"]
@@ -74,7 +74,7 @@ def test_a_broker_has_its_findings_its_life_and_what_it_led(unclean: Path, tmp_p
     led = next(trace for trace in drawing["data"] if trace.get("name") == "partitions led")
 
     assert ["Findings", "Active controller", "Life", "Partitions led"] == titles
-    assert START + ELECTED in map(millis, led["x"])
+    assert START + ELECTED in map(parse_millis, led["x"])
 
 
 def test_several_partitions_stand_together_first(unclean: Path, tmp_path: Path) -> None:
