@@ -25,11 +25,17 @@ from forensics import run_result
 from forensics.detection import verdict
 from forensics.detection.registry import detect
 from forensics.detection.runner import DetectionResults
-from forensics.engine.base import Engine, Say
-from forensics.engine.progress import SILENT, Watcher
-from forensics.engine.spark import Cluster, told_plainly
-from forensics.events.file_accounts import FileAccount, add_up, assign, mark_duplicates, settler
-from forensics.events.packs import Catalogue, catalogue, open_pack, packed
+from forensics.engine.base import Engine, Notify
+from forensics.engine.progress import SILENT, ProgressListener
+from forensics.engine.spark import SparkEngine, translate_spark_errors
+from forensics.events.file_accounts import (
+    FileAccount,
+    assign_nodes,
+    make_event_finalizer,
+    mark_duplicates,
+    sum_accounts,
+)
+from forensics.events.packs import RuleSet, load_rule_set, open_pack, packs_to_json
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
 from forensics.history.log_coverage import build_coverage_table, find_named_nodes
@@ -42,8 +48,8 @@ from forensics.history.rebuild import (
     build_fold_context,
     make_partition_folder,
 )
-from forensics.ingest.read_plan import Plan, plan
-from forensics.lib.arrow_io import events_of
+from forensics.ingest.read_plan import ReadPlan, plan_reading
+from forensics.lib.arrow_io import read_events, release_arrow_memory
 from forensics.quality.expectations import load_expectations
 from forensics.quality.gate import apply_gate, downgrade_results, run_checks
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
@@ -166,7 +172,7 @@ def detect_and_gate(  # noqa: PLR0913
     settings: Settings,
     watch: Stopwatch,
     *,
-    chosen: Callable[[DetectionResults], DetectionResults] = _all,
+    select: Callable[[DetectionResults], DetectionResults] = _all,
 ) -> tuple[dict[str, Any], DetectionResults]:
     """Turn history into findings, check what they rest on, and trust them no further than that.
 
@@ -175,14 +181,14 @@ def detect_and_gate(  # noqa: PLR0913
     packs = [open_pack(path) for path in settings.packs]
     tables = Tables(settings.tables)
     with watch.stage("incidents"):
-        answers = chosen(detect(settings.tables, past, packs))
+        answers = select(detect(tables, past, packs))
     with watch.stage("quality"):
-        given = GateInput(settings.tables, list(files.values()), past.clocks, answers.findings)
+        given = GateInput(tables, list(files.values()), past.clocks, answers.findings)
         gate = run_checks(given, load_expectations(packs), settings.data_docs)
         answers, gate = downgrade_results(answers, gate, given)
         write_table(gate.table(), settings.tables / "checks")
         document = verdict.build_findings_document(
-            settings.tables, files.values(), past.clocks, answers, rules
+            tables, files.values(), past.clocks, answers, rules
         )
     return apply_gate(document, gate, given), answers
 
@@ -225,7 +231,7 @@ def _run_stages(settings: Settings, say: Notify, watch: Stopwatch) -> dict[str, 
     with translate_spark_errors():
         with watch.stage("start"):
             preload_library()
-            cluster = Cluster(settings.master, watch.watcher)
+            cluster = SparkEngine(settings.master, watch.listener)
         try:
             with watch.stage("scan"):
                 files = scan_archives(cluster, work, packs_to_json(packs), settings, say)

@@ -68,7 +68,7 @@ def find_detector_problems(packs: Sequence[Pack], *, shipped: bool) -> list[Prob
     rules = list(load_shipped_declarations()) if shipped else []
     for pack in packs:
         try:
-            rules += load_declarations(pack.folder("detectors"))
+            rules += load_declarations(pack.pages_in("detectors"))
         except RuleError as error:
             problems += error.problems
     if not problems:
@@ -79,7 +79,7 @@ def find_detector_problems(packs: Sequence[Pack], *, shipped: bool) -> list[Prob
     return problems or list(find_sample_problems(rules, packs))
 
 
-def sample_problems(
+def find_sample_problems(
     rules: Iterable[DeclaredDetector], packs: Sequence[Pack] = ()
 ) -> Iterator[Problem]:
     """Try declared detectors on their own samples: each must find as much as it says."""

@@ -10,17 +10,17 @@ from typing import Any
 
 from forensics import run_result
 from forensics.detection.registry import all_detectors
-from forensics.engine.base import Engine, Say
-from forensics.engine.progress import SILENT, Watcher
-from forensics.engine.spark import Cluster, told_plainly
+from forensics.engine.base import Engine, Notify
+from forensics.engine.progress import SILENT, ProgressListener
+from forensics.engine.spark import SparkEngine, translate_spark_errors
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
-from forensics.events.packs import catalogue, open_pack, packed
-from forensics.ingest.read_plan import split_up
-from forensics.lib.storage import is_remote, shown
-from forensics.pipeline import accounts
+from forensics.events.packs import load_rule_set, open_pack, packs_to_json
+from forensics.ingest.read_plan import split_files
+from forensics.lib.storage import display, is_remote
+from forensics.pipeline import load_accounts
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
-from forensics.run_result import Code, Ending, Stopwatch
+from forensics.run_result import ExitCode, RunOutcome, Stopwatch
 from forensics.settings import SPLIT_SIZE, Settings
 from forensics.weekly.iso_week import Week
 from forensics.weekly.new_inputs import NewInputs

@@ -155,8 +155,8 @@ def docs(folder: Path) -> None:
     from forensics.rule_tools.generate_docs import GENERATED_MARK, generate_pages
     from forensics.rule_tools.rule_text import all_kinds
 
-    made = pages(_found(()).rules, every_kind())
-    made |= {"detectors.md": f"{MARK}\n\n{render_detector_docs()}"}
+    made = generate_pages(_found(()).rules, all_kinds())
+    made |= {"detectors.md": f"{GENERATED_MARK}\n\n{render_detector_docs()}"}
     written = {folder / name: text for name, text in made.items()}
     there = {path for path in (*written, *(folder / "rules").glob("*.md")) if path.exists()}
     ours = {path for path in there if path.read_text("utf-8").startswith(GENERATED_MARK)}

@@ -68,15 +68,15 @@ def check_with_spark(master: str | None, watcher: ProgressListener = SILENT) -> 
 def check_without_spark() -> Iterator[Check]:
     """Read the same in this process: rules, layouts and detectors, but neither Spark nor page."""
     from forensics.detection.declarative.interpreter import make_detector  # noqa: PLC0415
-    from forensics.sandbox import tried  # noqa: PLC0415
+    from forensics.sandbox import run_archives  # noqa: PLC0415
 
     with TemporaryDirectory(prefix="kafka-forensics-") as folder:
         rule, logs, expected = _largest_sample()
         archive = Path(folder) / "sample.tar.gz"
         _pack(logs, archive)
         try:
-            trial = tried([str(archive)], Path(folder) / "out")
-            found = len(list(make_detector(rule).find(trial.case())))
+            trial = run_archives([str(archive)], Path(folder) / "out")
+            found = len(list(make_detector(rule).find(trial.context())))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
             yield Check("sample", PROBLEM, f"{type(error).__name__}: {error}", _REINSTALL_ADVICE)
             return
@@ -86,7 +86,7 @@ def check_without_spark() -> Iterator[Check]:
         yield Check("sample", OK if good else PROBLEM, says, "" if good else _REINSTALL_ADVICE)
 
 
-def _sample() -> tuple[DeclaredDetector, Mapping[str, str], int]:
+def _largest_sample() -> tuple[DeclaredDetector, Mapping[str, str], int]:
     """Give the sample of a detector that has the most logs, and what must be found in it."""
     firing = [
         (rule, one) for rule in load_shipped_declarations() for one in rule.samples if one.expected
@@ -104,7 +104,9 @@ def _pack(logs: Mapping[str, str], target: Path) -> None:
             archive.addfile(member, io.BytesIO(data))
 
 
-def _judged(result: Mapping[str, Any], rule: DeclaredDetector, out: Path, expected: int) -> Check:
+def _check_sample_run(
+    result: Mapping[str, Any], rule: DeclaredDetector, out: Path, expected: int
+) -> Check:
     document = json.loads((out / "findings.json").read_text("utf-8"))
     found = sum(one["detector"] == rule.id for one in document["findings"])
     size = (out / "report.html").stat().st_size

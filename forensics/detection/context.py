@@ -49,7 +49,7 @@ class FindingDetails(TypedDict, total=False):
 class DetectionContext:
     """Tables, history and limits of one run."""
 
-    tables: Path
+    tables: Tables
     history: History
     limits: Mapping[str, Mapping[str, Any]]
 
@@ -63,41 +63,28 @@ class DetectionContext:
         self, table: str, where: pc.Expression | None, columns: Sequence[str] | None = None
     ) -> Iterator[Row]:
         """Read rows as `rows` does, a few at a time, in the order of the table."""
-        for batch in scanned(self._dataset(table), columns, where, _HELD):
+        for batch in self.tables.scan(table, columns, where, _HELD):
             yield from self._rows(pa.Table.from_batches([batch]))
 
     def batches(
         self, table: str, where: pc.Expression | None, columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
         """Read a table as Arrow does: for questions about so many rows that each costs too much."""
-        yield from scanned(self._dataset(table), columns, where, _HELD)
+        yield from self.tables.scan(table, columns, where, _HELD)
 
     def first_rows(self, table: str, limit: int, where: pc.Expression | None = None) -> list[Row]:
         """Read the first rows of a table that may be as long as the archive, or may be missing."""
-        if not (self.tables / table).is_dir():
-            return []
         return list(islice(self.each(table, where), limit))
 
     def count_beyond(self, table: str, limit: int, where: pc.Expression | None = None) -> int:
         """Count the rows that `some` leaves out: what is not looked at must be said."""
-        if not (self.tables / table).is_dir():
-            return 0
-        return max(0, int(self._dataset(table).count_rows(filter=where)) - limit)
+        return max(0, self.tables.count_rows(table, where) - limit)
 
     def first_events(self, kind: str, limit: int, where: pc.Expression) -> list[Row]:
         """Read the first events of a kind by corrected time, of however many there are."""
         columns = ["ts", "node", "file", "line", "text", "rule"]
         chosen = (pc.field("kind") == kind) & pc.field("ts").is_valid() & where
         return heapq.nsmallest(limit, self.each("events", chosen, columns), key=by_time)
-
-    def _dataset(self, table: str) -> ds.Dataset:
-        if table not in self._datasets:
-            self._datasets[table] = ds.dataset(self.tables / table, format="parquet")
-        return self._datasets[table]
-
-    @cached_property
-    def _datasets(self) -> dict[str, ds.Dataset]:
-        return {}
 
     def _rows(self, found: pa.Table) -> list[Row]:
         for at, field in enumerate(found.schema):
@@ -193,15 +180,19 @@ class DetectionContext:
         *,
         stated: bool = True,
         apart: int | None = None,
+        confidence: tuple[str, str] | None = None,
         **details: Unpack[FindingDetails],
     ) -> Finding:
         """Build a finding; its confidence follows from the evidence, as `confidence` rates it.
 
-        `stated` and `apart` are those of `confidence`, all else are fields of `Finding`.
+        `stated` and `apart` are those of `confidence`, all else are fields of `Finding`. A
+        detector that rates its confidence by another rule gives it, with the reason.
         """
-        confidence, reason = self.confidence(begin, end, evidence, stated=stated, apart=apart)
+        level, reason = confidence or self.confidence(
+            begin, end, evidence, stated=stated, apart=apart
+        )
         return Finding(
-            detector, severity, confidence, title, begin, end, evidence, reason=reason, **details
+            detector, severity, level, title, begin, end, evidence, reason=reason, **details
         )
 
     @property

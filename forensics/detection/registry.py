@@ -31,7 +31,7 @@ from forensics.run_output.reader import Tables
 _GROUP = "kafka_forensics.detectors"
 
 
-def detect(tables: Path, past: History, packs: Sequence[Pack] = ()) -> DetectionResults:
+def detect(tables: Tables, past: History, packs: Sequence[Pack] = ()) -> DetectionResults:
     """Ask every detector, also those of packs, and give the findings worst first."""
     asked = all_detectors(packs)
     pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
@@ -48,7 +48,7 @@ def all_detectors(packs: Sequence[Pack] = ()) -> list[Detector]:
         found[one.name] = one
     for pack in packs:
         found |= {
-            rule.id: make_detector(rule) for rule in load_declarations(pack.folder("detectors"))
+            rule.id: make_detector(rule) for rule in load_declarations(pack.pages_in("detectors"))
         }
         for page in _python_pages(pack):
             one = _detector_from_module(_run_python_page(page), page.name)
@@ -58,11 +58,11 @@ def all_detectors(packs: Sequence[Pack] = ()) -> list[Detector]:
 
 def load_shipped_declarations() -> list[DeclaredDetector]:
     """Read the declared detectors that come with the package."""
-    paths = sorted((root() / "detectors").rglob("*.yaml"))
-    return load_declarations(Page(str(path), path.read_bytes()) for path in paths)
+    paths = sorted((rules_folder() / "detectors").rglob("*.yaml"))
+    return load_declarations(FileText(str(path), path.read_bytes()) for path in paths)
 
 
-def load_declarations(pages: Iterable[Page]) -> list[DeclaredDetector]:
+def load_declarations(pages: Iterable[FileText]) -> list[DeclaredDetector]:
     """Read declared detectors, or say in one error all that is wrong with them."""
     found: list[DeclaredDetector] = []
     problems: list[Problem] = []
@@ -78,8 +78,8 @@ def load_declarations(pages: Iterable[Page]) -> list[DeclaredDetector]:
     return found
 
 
-def _python_pages(pack: Pack) -> Iterator[Page]:
-    return (page for page in pack.folder("detectors") if page.name.endswith(".py"))
+def _python_pages(pack: Pack) -> Iterator[FileText]:
+    return (page for page in pack.pages_in("detectors") if page.name.endswith(".py"))
 
 
 def _load_plugins() -> Iterator[tuple[Any, str]]:
@@ -91,7 +91,7 @@ def _load_plugins() -> Iterator[tuple[Any, str]]:
             raise RuleError([Problem(one.value, 1, says)]) from error
 
 
-def _run_python_page(page: Page) -> ModuleType:
+def _run_python_page(page: FileText) -> ModuleType:
     """Run a Python file of a pack as a module of its own."""
     module = ModuleType(f"kafka_forensics_detectors.{Path(page.name).stem}")
     module.__file__ = page.name

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-import pyarrow.dataset as ds
-
 from forensics.detection.kafka_cli import parse_version
 from forensics.history.log_coverage import classify_log_file
 from forensics.run_output.reader import Tables

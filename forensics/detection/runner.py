@@ -11,6 +11,7 @@ from forensics.detection.causality.chains import build_chains
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS, LogRequirements, Visibility
 from forensics.detection.suppressions import SuppressedFinding, find_suppression
+from forensics.lib.arrow_io import release_arrow_memory
 from forensics.run_output.findings import Finding, sort_findings
 
 
@@ -76,7 +77,7 @@ def run_detectors(context: DetectionContext, detectors: Iterable[Detector]) -> D
             continue
         finally:
             seconds[detector.name] = round(time.monotonic() - begun, 2)
-            give_back()
+            release_arrow_memory()
         taken = [one for finding in found if (one := find_suppression(finding, context.limits))]
         gone = {one.finding.id for one in taken}
         kept = [finding for finding in found if finding.id not in gone]

@@ -21,14 +21,14 @@ _WHOM = ("topics", "partitions", "brokers", "clients")
 _SUPPRESSION = {*_WHOM, "reason", "until"}
 
 
-def load_limits(overlays: Iterable[Page] = (), own_detectors: Iterable[str] = ()) -> Limits:
-    """Read limits: detector to name to value; `own` are detectors that are not shipped."""
-    shipped = root() / "limits.yaml"
-    found = {name: dict(values) for name, values in read(shipped).items()}
+def load_limits(overlays: Iterable[FileText] = (), own_detectors: Iterable[str] = ()) -> Limits:
+    """Read limits: detector to name to value; `own` are detectors that are not rule_files."""
+    shipped = rules_folder() / "limits.yaml"
+    found = {name: dict(values) for name, values in load_yaml(shipped).items()}
     found |= {name: {} for name in own_detectors if name not in found}
-    problems = list(_suppression_faults(str(shipped), read(shipped)))
+    problems = list(_suppression_faults(str(shipped), load_yaml(shipped)))
     for page in overlays:
-        given = read(page)
+        given = load_yaml(page)
         problems += [
             *_faults(page, given, found, set(own_detectors)),
             *_suppression_faults(str(page), given),
@@ -40,7 +40,7 @@ def load_limits(overlays: Iterable[Page] = (), own_detectors: Iterable[str] = ()
     return found
 
 
-def find_expired_suppressions(pages: Iterable[Page], today: date) -> Iterator[Problem]:
+def find_expired_suppressions(pages: Iterable[FileText], today: date) -> Iterator[Problem]:
     """Find what is suppressed for longer than somebody meant it to be."""
     shipped = FileText(
         str(rules_folder() / "limits.yaml"), (rules_folder() / "limits.yaml").read_bytes()

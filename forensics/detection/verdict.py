@@ -21,11 +21,11 @@ _READ_SHARE = 0.5
 
 
 def build_findings_document(
-    tables: Path,
+    tables: Tables,
     files: Iterable[FileAccount],
     clocks: Clocks,
     answers: DetectionResults,
-    catalogue: Catalogue,
+    catalogue: RuleSet,
 ) -> dict[str, Any]:
     """Build findings.json."""
     files, findings = list(files), answers.findings

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.runner import DetectionResults, Outcome
+from forensics.lib.arrow_io import release_arrow_memory
 from forensics.quality import metrics
 from forensics.quality.expectations import TABLES, Expectation
 from forensics.quality.gx_runner import CheckResult, GxRunner
@@ -140,7 +141,7 @@ def run_checks(
         if mine := wanted.get(table):
             frame = _frame(table, run)
             # What it was read from grows with the archive.
-            give_back()
+            release_arrow_memory()
             answers = runner.validate(table, frame, mine)
             checks += [
                 _check(one, answer, frame, run) for one, answer in zip(mine, answers, strict=True)
@@ -151,7 +152,7 @@ def run_checks(
 
 def _frame(table: str, run: GateInput) -> pd.DataFrame:
     columns = list(TABLES[table].columns)
-    if table in ("archive", "files", "findings") or run.has(table):
+    if table in ("archive", "files", "findings") or run.tables.has(table):
         return _FRAMES[table](run)[columns]
     return pd.DataFrame({name: pd.Series([], dtype=float) for name in columns})
 

@@ -22,7 +22,7 @@ import pandas as pd
 
 from forensics.errors import Problem, RuleError
 from forensics.events.packs import Pack
-from forensics.lib.yaml_with_lines import Page, line_of, read
+from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml
 from forensics.quality.expectations import Expectation, load_expectations, suggest
 
 _SITE = "kafka-forensics"

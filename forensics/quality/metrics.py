@@ -90,13 +90,12 @@ def measure_archive(run: GateInput) -> pd.DataFrame:
     """Measure all of it in one row."""
     sums = {name: pc.sum(run.rows[name]).as_py() or 0 for name in ("lines", "records", "events")}
     unparsed = pc.sum(run.rows["unparsed_lines"]).as_py() or 0
-    epochs = run.data("leadership").count_rows() if run.has("leadership") else 0
     row = {
         "files": len(run.files),
         "nodes": len({one.node for one in run.files if one.node}),
         **sums,
         "parsed_share": 1.0 - unparsed / max(sums["lines"], 1),
-        "leader_epochs": epochs,
+        "leader_epochs": run.tables.count_rows("leadership"),
         "findings": len(run.findings),
     }
     return pd.DataFrame([row])
@@ -123,7 +122,7 @@ def measure_files(run: GateInput) -> pd.DataFrame:
 
 def measure_events(run: GateInput) -> pd.DataFrame:
     """Count the events of each kind in each file, and what is odd about them."""
-    found = [_flagged(batch, run.brokers) for batch in scanned(run.data("events"), _READ)]
+    found = [_flagged(batch, run.brokers) for batch in run.tables.scan("events", _READ)]
     names = ["file", "node", "kind"]
     if not found:
         empty = {name: pd.Series([], dtype=object) for name in names}
@@ -177,10 +176,6 @@ def _moments(one: FileAccount) -> Iterator[int]:
 def _year(one: FileAccount) -> int | None:
     first = min(_moments(one), default=None)
     return None if first is None else to_datetime(first).year
-
-
-def _moment(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / 1e6, UTC)
 
 
 def _ahead(accounts: Sequence[FileAccount], run: GateInput) -> list[float | None]:
@@ -238,7 +233,7 @@ def measure_clocks(run: GateInput) -> pd.DataFrame:
     """Give the clocks as they were found."""
     names = ["node", "offset_ms", "uncertainty_ms", "anchors", "zone_shift_minutes", "kind",
              "drift_ppm", "steps"]  # fmt: skip
-    table = run.read("clocks", names)
+    table = run.tables.read("clocks", names)
     lengths = pc.fill_null(pc.list_value_length(table["steps"]), 0)
     table = table.set_column(names.index("steps"), "steps", lengths)
     frame: pd.DataFrame = table.to_pandas()
@@ -248,14 +243,14 @@ def measure_clocks(run: GateInput) -> pd.DataFrame:
 def measure_lanes(run: GateInput) -> pd.DataFrame:
     """Measure each stretch of each node's life."""
     names = ["node", "role", "state", "started_at", "ended_at", "evidence"]
-    frame = _timed(run.read("lanes", names), ["node", "role"])
+    frame = _timed(run.tables.read("lanes", names), ["node", "role"])
     return frame[["node", "role", "state", "seconds", "overlap", "evidence"]]
 
 
 def measure_coverage(run: GateInput) -> pd.DataFrame:
     """Measure each stretch of what a log covers."""
     names = ["node", "role", "log", "state", "started_at", "ended_at", "files", "records"]
-    frame = _timed(run.read("coverage", names), ["node", "role", "log"])
+    frame = _timed(run.tables.read("coverage", names), ["node", "role", "log"])
     return frame[["node", "role", "log", "state", "seconds", "overlap", "files", "records"]]
 
 
@@ -277,9 +272,6 @@ def _timed(table: pa.Table, keys: Sequence[str]) -> pd.DataFrame:
 
 def _parts(run: GateInput, table: str) -> Iterator[pa.Table]:
     """Give a table in parts; a partition's rows stand together, and no part cuts through them."""
-    if not run.has(table):
-        return
-    data = run.data(table)
     epoch = "leader_epoch" if table == "leadership" else "partition_epoch"
     columns = [*_COMMON, epoch]
     held = pa.table({})

@@ -15,7 +15,7 @@ import pytest
 
 from forensics.detection.registry import detect
 from forensics.detection.runner import DetectionResults
-from forensics.sandbox import tried
+from forensics.sandbox import run_archives
 
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = Path(os.environ.get("KAFKA_RECORDINGS", ROOT.parent / "shared/recordings"))
@@ -87,7 +87,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Detecti
 
     def give(name: str) -> DetectionResults:
         if name not in known:
-            found = tried([str(logs_of(name))], tmp_path_factory.mktemp(name))
+            found = run_archives([str(logs_of(name))], tmp_path_factory.mktemp(name))
             known[name] = detect(found.tables, found.past)
         return known[name]
 

@@ -141,10 +141,10 @@ def test_a_quiet_detector_names_what_it_did_not_see(tmp_path: Path) -> None:
         outcome.reasons
     )
     assert ["broker-1"] == [
-        one["node"] for one in Visibility(tmp_path).gaps(50 * SECOND, 99 * SECOND)
+        one["node"] for one in Visibility(Tables(tmp_path)).gaps(50 * SECOND, 99 * SECOND)
     ]
-    assert [] == list(Visibility(tmp_path).gaps(3661 * SECOND, 3662 * SECOND))
-    assert [] == list(Visibility(tmp_path).gaps(0, 9 * SECOND, ["broker-2"]))
+    assert [] == list(Visibility(Tables(tmp_path)).gaps(3661 * SECOND, 3662 * SECOND))
+    assert [] == list(Visibility(Tables(tmp_path)).gaps(0, 9 * SECOND, ["broker-2"]))
 
 
 def test_only_some_of_many_holes_are_named(tmp_path: Path) -> None:

@@ -33,9 +33,9 @@ def account(lines: int = 100, loose: int = 0, *, broken: bool = False) -> FileAc
 def verdict(folder: Path, file: FileAccount, *findings: Finding, epochs: int = 1) -> str:
     case(folder, leadership=[epoch(n, 1, n) for n in range(epochs)])
     return str(
-        build_findings_document(folder, [file], NO_CLOCKS, DetectionResults(findings), RULES)[
-            "verdict"
-        ]
+        build_findings_document(
+            Tables(folder), [file], NO_CLOCKS, DetectionResults(findings), RULES
+        )["verdict"]
     )
 
 
@@ -81,16 +81,16 @@ def test_inferred_epochs_alone_prove_nothing(tmp_path: Path) -> None:
 
     assert (
         "cannot_tell"
-        == build_findings_document(tmp_path, [account()], NO_CLOCKS, DetectionResults(), RULES)[
-            "verdict"
-        ]
+        == build_findings_document(
+            Tables(tmp_path), [account()], NO_CLOCKS, DetectionResults(), RULES
+        )["verdict"]
     )
 
 
 def test_the_document_sums_up_what_was_read(tmp_path: Path) -> None:
     case(tmp_path, leadership=[epoch(0, 1, 1)])
     found = build_findings_document(
-        tmp_path, [account(100), account(50)], NO_CLOCKS, DetectionResults(), RULES
+        Tables(tmp_path), [account(100), account(50)], NO_CLOCKS, DetectionResults(), RULES
     )
 
     assert {"files": 2, "bytes": 1500, "lines": 150, "events": 6} == found["archive"]
@@ -105,13 +105,13 @@ def test_the_summary_is_the_worst_finding_and_how_many_more(tmp_path: Path) -> N
     assert (
         "The worst (1 more)"
         == build_findings_document(
-            tmp_path, [account()], NO_CLOCKS, DetectionResults(findings), RULES
+            Tables(tmp_path), [account()], NO_CLOCKS, DetectionResults(findings), RULES
         )["summary"]
     )
     assert (
         "The worst"
         == build_findings_document(
-            tmp_path, [account()], NO_CLOCKS, DetectionResults(findings[:1]), RULES
+            Tables(tmp_path), [account()], NO_CLOCKS, DetectionResults(findings[:1]), RULES
         )["summary"]
     )
 
@@ -123,7 +123,9 @@ def test_the_window_is_corrected_by_the_clocks(tmp_path: Path) -> None:
     ahead.node = "broker-2"
     clocks = Clocks({"broker-2": 1_000.0}, {"broker-2": 60}, ())
 
-    window = build_findings_document(tmp_path, [ahead], clocks, DetectionResults(), RULES)["window"]
+    window = build_findings_document(Tables(tmp_path), [ahead], clocks, DetectionResults(), RULES)[
+        "window"
+    ]
 
     assert {"from": "1969-12-31T23:00:00.000Z", "to": "1969-12-31T23:00:08.000Z"} == window
 
@@ -134,7 +136,7 @@ def test_the_rules_behind_the_evidence_are_explained_and_the_packs_named(tmp_pat
     found = Finding("broker-restart", "low", "confirmed", "Something", 1, 1, [place])
 
     told = build_findings_document(
-        tmp_path, [account()], NO_CLOCKS, DetectionResults([found]), RULES
+        Tables(tmp_path), [account()], NO_CLOCKS, DetectionResults([found]), RULES
     )
 
     assert list(told["rules"]) == ["leader.starts"]

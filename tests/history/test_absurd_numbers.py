@@ -29,8 +29,8 @@ def test_epochs_billions_apart(tmp_path: Path) -> None:
         for n, (epoch, version) in enumerate([(1, 3), (2, 4), (MOST, MOST), (MOST + 1, MOST + 1)])
     )
     begun = time.process_time()
-    trial = tried_lines({"broker-1/state-change.log": log, "broker-1/server.log": CUT}, tmp_path)
-    case = trial.case(load_limits())
+    trial = run_lines({"broker-1/state-change.log": log, "broker-1/server.log": CUT}, tmp_path)
+    case = trial.context(load_limits())
     answers = detect(trial.tables, trial.past)
 
     assert time.process_time() - begun < 20

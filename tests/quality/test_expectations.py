@@ -13,7 +13,7 @@ import pytest
 
 from forensics.errors import RuleError
 from forensics.events.packs import open_pack
-from forensics.lib.yaml_with_lines import read, root, shipped
+from forensics.lib.yaml_with_lines import load_yaml, rule_files, rules_folder
 from forensics.quality.expectations import CONSEQUENCES, SEVERITIES, TABLES, load_expectations
 from forensics.quality.gx_runner import find_problems, load_checked_expectations
 

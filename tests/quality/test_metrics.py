@@ -30,7 +30,7 @@ def given(folder: Path, **run: Sequence[Row]) -> GateInput:
         (folder / name).mkdir()
         found = pa.Table.from_pylist(list(rows), schema=getattr(schemas, name.upper()))
         pq.write_table(found, folder / name / "part-0.parquet")
-    return GateInput(folder, ())
+    return GateInput(Tables(folder), ())
 
 
 def state(number: int, begin: float | None, end: float | None, **more: Any) -> Row:
@@ -138,7 +138,9 @@ def test_files_are_measured_by_their_accounts(tmp_path: Path) -> None:
     lost = account("c", "n2", NOW)
     lost.counts["lines"] += 5
     twice = account("d", "n1", NOW + 9 * DAY, duplicate_of="a", stepped=1)
-    frame = metrics.measure_files(GateInput(tmp_path, [odd, old, lost, twice])).set_index("file")
+    frame = metrics.measure_files(GateInput(Tables(tmp_path), [odd, old, lost, twice])).set_index(
+        "file"
+    )
 
     assert [3, 0, 0, 0] == frame["steps_back"].tolist()
     assert [9, 0, 0, 0] == frame["farthest_step_back"].tolist()
@@ -153,7 +155,7 @@ def test_files_are_measured_by_their_accounts(tmp_path: Path) -> None:
 
 def test_one_node_alone_is_ahead_of_nobody(tmp_path: Path) -> None:
     frame = metrics.measure_files(
-        GateInput(tmp_path, [account("a", "n1", NOW), account("b", "n1", NOW)])
+        GateInput(Tables(tmp_path), [account("a", "n1", NOW), account("b", "n1", NOW)])
     )
 
     assert frame["days_ahead"].isna().all()
@@ -193,7 +195,7 @@ def test_evidence_must_be_a_line_of_a_file_that_was_read(tmp_path: Path) -> None
     places.append({"file": "nowhere", "line": 1, "text": "", "rule": None})
     one = Finding("x", "low", "likely", "T", NOW, NOW - SECOND, places, brokers=(1, 2))
     (row,) = metrics.measure_findings(
-        GateInput(tmp_path, [account("a", "n1", NOW)], findings=[one])
+        GateInput(Tables(tmp_path), [account("a", "n1", NOW)], findings=[one])
     ).to_dict("records")
 
     assert (4, 2, -1.0, 2) == tuple(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from forensics.detection import verdict
 from forensics.detection.registry import detect
-from forensics.events.packs import catalogue
+from forensics.events.packs import load_rule_set
 from forensics.run_output.findings import write_findings
 from forensics.sandbox import run_archives
 
@@ -18,10 +18,10 @@ SAMPLES = Path(__file__).parents[2] / "sample_logs"
 def run_postmortem(sample: str, out: Path) -> Path:
     """Read a recording and leave what a postmortem of it leaves, but for the page."""
     logs = next(one for one in (SAMPLES / sample).iterdir() if one.name.startswith("logs"))
-    trial = tried([str(logs)], out)
+    trial = run_archives([str(logs)], out)
     answers = detect(trial.tables, trial.past)
     document = verdict.build_findings_document(
-        trial.tables, trial.files.values(), trial.past.clocks, answers, catalogue([])
+        trial.tables, trial.files.values(), trial.past.clocks, answers, load_rule_set([])
     )
     write_findings(document, out / "findings.json")
     return out

@@ -25,8 +25,8 @@ from forensics.detection.causality.links import (
 )
 from forensics.detection.context import DetectionContext, Row
 from forensics.detection.shared.leader_moves import MoveHistory
-from forensics.lib.time_units import SECOND
-from forensics.run_output.findings import SEVERITIES, Finding, iso_time
+from forensics.lib.time_units import SECOND, to_iso
+from forensics.run_output.findings import SEVERITIES, Finding
 
 _INCIDENT = SEVERITIES.index("medium")
 # Nobody reads more of them; what is left out is counted.

@@ -188,7 +188,7 @@ class DeclaredDetector:
     samples: tuple[Sample, ...] = field(default=())
 
 
-def load_declaration(page: Path | Page) -> DeclaredDetector:
+def load_declaration(page: Path | FileText) -> DeclaredDetector:
     """Read one detector; all that is wrong with it comes in one error."""
     found = load_yaml(page)
     problems = [Problem(str(page), line, says) for line, says in _faults(found)]

@@ -41,7 +41,8 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     where = kind.isin(list(_KINDS)) | error.isin(list(_ERRORS))
     where |= (kind == _CONNECTION_FAILED) & pc.match_substring(error, RECEIVE_ERROR)
     by, columns = ["kind", "node", "client", "value"], ["detail", "error", "broker"]
-    for session in find_sessions(context, where, by, limits["gap"], columns, keep=_simplify_address):
+    gap = limits["gap"]
+    for session in find_sessions(context, where, by, gap, columns, keep=_simplify_address):
         if session.subject[0] != _CONNECTION_FAILED or session.count >= limits["least"]:
             yield _finding(context, session)
 
@@ -77,7 +78,7 @@ def _address(value: str | None) -> str | None:
 def _finding(context: DetectionContext, session: EventSession) -> Finding:
     kind, node, client, address = session.subject
     mechanism = _mechanism(session)
-    is_client = kind == "client_authentication_failed" or (kind not in _KINDS and kind != _CONNECTION_FAILED)
+    is_client = kind not in ("authentication_failed", "peer_unauthenticated", _CONNECTION_FAILED)
     name = (client or node or "unknown") if is_client else (address or "an unknown address")
     limits = context.limits[NAME]
     details = [text for text in session.values("detail") if text]

@@ -16,8 +16,12 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
-from forensics.detection.shared.event_sessions import EVIDENCE_COLUMNS, EventSession, find_sessions
-from forensics.lib.time_units import SECOND
+from forensics.detection.shared.event_sessions import (
+    EVIDENCE_COLUMNS,
+    EventSession,
+    find_sessions,
+)
+from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
 
 # Parts of what a coordinator or a member gives as reason; the first that fits counts.

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time
+from forensics.detection.context import DetectionContext, Row
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
@@ -20,7 +16,6 @@ from forensics.detection.shared.oversize_requests import (
     find_oversize_requests,
     parse_sizes,
 )
-from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "record-too-large"
@@ -29,8 +24,6 @@ _ERRORS = ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "_MSG_SIZE_TOO_LARGE")
 _SPLIT = "producer_batch_split"
 _SETTINGS = ("max.request.size", "buffer.memory", "message.max.bytes", "segment.bytes")
 _TOPIC_LIMIT = "max.message.bytes"
-
-
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
@@ -114,10 +107,12 @@ def _severity(context: DetectionContext, oversize: Oversize) -> str:
 def _title(oversize: Oversize, *, is_request: bool) -> str:
     count = oversize.session.count
     if oversize.is_split:
-        return f"{oversize.client}: {count} batches for {oversize.topic} were too large, split and sent again"
+        batches = f"{count} batches for {oversize.topic}"
+        return f"{oversize.client}: {batches} were too large, split and sent again"
     if is_request:
         clients = f" of {', '.join(oversize.clients)}" if oversize.clients else ""
-        return f"{oversize.session.subject[0]} closed {count} connections{clients} for requests too large"
+        node = oversize.session.subject[0]
+        return f"{node} closed {count} connections{clients} for requests too large"
     many = "records were" if count > 1 else "record was"
     topic = f" for {oversize.topic}" if oversize.topic else ""
     return f"{oversize.client}: {count} {many} too large{topic} ({oversize.limit})"
@@ -130,7 +125,13 @@ def _explanation(oversize: Oversize) -> str:
             "was told so. Nothing is lost; each split costs a round trip."
         )
     size = f" The largest was {oversize.size} bytes" if oversize.size else ""
-    size += f", allowed are {oversize.allowed}." if oversize.size and oversize.allowed else "." if size else ""
+    size += (
+        f", allowed are {oversize.allowed}."
+        if oversize.size and oversize.allowed
+        else "."
+        if size
+        else ""
+    )
     return f"{_MEANINGS[oversize.limit]}{size}"
 
 

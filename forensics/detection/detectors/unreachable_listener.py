@@ -42,7 +42,9 @@ def _read_advertised_listeners(context: DetectionContext) -> list[Row]:
     return context.events("setting_seen", where=pc.field("setting") == "advertised.listeners")
 
 
-def _client_finding(context: DetectionContext, address: UnreachableAddress, settings: Sequence[Row]) -> Finding:
+def _client_finding(
+    context: DetectionContext, address: UnreachableAddress, settings: Sequence[Row]
+) -> Finding:
     limits = context.limits[NAME]
     named = [row for row in settings if address.address in (row["value"] or "")][:1]
     evidence = [*address.first, *named]

@@ -35,8 +35,7 @@ def nodes_that_logged(context: DetectionContext, spans: Sequence[tuple[str, int,
 
 def _within(context: DetectionContext, node: str, begin: int, end: int) -> pc.Expression:
     off = begin - context.history.clocks.correct(node, begin)
-    low, high = (pa.scalar(at + off, pa.timestamp("us", "UTC")) for at in
-                 (begin + _DOZING, end - _DOZING))  # fmt: skip
+    low, high = (to_arrow_timestamp(at + off) for at in (begin + _DOZING, end - _DOZING))
     return (pc.field("node") == node) & (pc.field("ts") > low) & (pc.field("ts") < high)
 
 

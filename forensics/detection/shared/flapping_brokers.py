@@ -36,7 +36,7 @@ class IsrFlapping:
     evidence: Sequence[Row]
 
 
-def find_flapping_absences(context: DetectionContext) -> dict[int, list[Absence]]:
+def find_flapping_absences(context: DetectionContext) -> dict[int, Sequence[Absence]]:
     """Return the unplanned absences of every broker that had too many within the window."""
     limits = context.limits[_LIMITS]
     if len(context.absences) < limits["cycles"]:

@@ -129,6 +129,13 @@ def find_shrink_runs(
     return sorted(every, key=lambda one: (one.begin, repr(one.subject)))
 
 
+def find_isr_storms(context: DetectionContext) -> list[ShrinkRun]:
+    """Find the runs of shrinks, whoever was dropped by whom, that are long enough for a storm."""
+    limits = context.limits["isr-storm"]
+    gap, near = limits["gap"], limits["near"]
+    return find_shrink_runs(context, lambda _: [()], gap, limits["shrinks"], near)
+
+
 class _Reasons:
     """How brokers were away, around the moments at which they are dropped or drop others.
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, partition_name
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
 
 

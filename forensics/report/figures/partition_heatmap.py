@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forensics.detection.shared.min_isr import MinIsr
-from forensics.lib.formatting import count, lasting
+from forensics.lib.formatting import count, duration
 from forensics.report import plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure, render_legend, table, tag
 from forensics.report.time_bins import Grid
@@ -163,7 +163,7 @@ def _says(grid: Grid, floor: MinIsr) -> str:
     else:
         spans = np.diff(grid.edges)
         longest = int((short * spans).sum(axis=1).max())
-        says += f"in one of them for up to {lasting(longest)}"
+        says += f"in one of them for up to {duration(longest)}"
     if not floor.largest:
         return f"{says}. min.insync.replicas is not in these logs."
     below = count(int(under.any(axis=1).sum()), "row") if under.any() else "no row"

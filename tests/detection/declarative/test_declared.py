@@ -41,7 +41,7 @@ LOST = HEAD + (
 
 
 def rule(text: str) -> DeclaredDetector:
-    return load_declaration(Page("mine.yaml", text.encode()))
+    return load_declaration(FileText("mine.yaml", text.encode()))
 
 
 def found(text: str, one: DetectionContext) -> list[Finding]:
@@ -149,7 +149,7 @@ def test_faults_name_file_and_line(change: Mapping[str, str], says: str) -> None
 
 @pytest.mark.parametrize("one", load_shipped_declarations(), ids=lambda one: one.id)
 def test_shipped_ones_hold_and_every_number_of_theirs_matters(one: DeclaredDetector) -> None:
-    assert [] == list(sample_problems([one]))
+    assert [] == list(find_sample_problems([one]))
     numbers = [(k, v) for k, v in one.limits.items() if k != "level" and f"\n{k}:" in text_of(one)]
     for name, value in numbers:
         for moved in (value - 1, value + 1):
@@ -250,7 +250,7 @@ def test_logs_become_findings_without_spark(tmp_path: Path) -> None:
     (one,) = load_shipped_declarations()[1:2]
     sample = next(sample for sample in one.samples if sample.kind == "fires")
 
-    (told,) = make_detector(one).find(tried_lines(sample.logs, tmp_path).case())
+    (told,) = make_detector(one).find(run_lines(sample.logs, tmp_path).context())
 
     assert ("deleted-topic-in-use", "medium") == (told.detector, told.severity)
     assert "Topic orders-v2 was deleted while somebody still used it" == told.title

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forensics.detection.registry import detect
-from forensics.sandbox import tried
+from forensics.sandbox import run_archives
 
 LOGS = Path(__file__).parents[3] / "sample_logs" / "430-unclean" / "logs"
 Bounds = Mapping[tuple[str, int | None], tuple[int, int | None]]
