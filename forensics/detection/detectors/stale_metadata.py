@@ -159,7 +159,7 @@ def _cause_of(
     episode: Episode,
     election: str,
     previous: int | None,
-    flapping: set[int],
+    flapping: Collection[int],
 ) -> str:
     if election == "failover":
         return _cause_of_loss("crash", previous, flapping)
@@ -175,7 +175,7 @@ def _cause_of(
     return _ELECTIONS.get(election, "none_seen")
 
 
-def _cause_of_loss(kind: str, broker: int | None, flapping: set[int]) -> str:
+def _cause_of_loss(kind: str, broker: int | None, flapping: Collection[int]) -> str:
     if kind == "controlled":
         return "controlled_restart"
     return "flapping" if broker in flapping else "broker_crash"
