@@ -1,7 +1,8 @@
-"""The verdict over all findings, and the document that machines read."""
+"""Decides the verdict over all findings, and builds findings.json."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,32 +12,94 @@ from forensics.detection.runner import DetectionResults
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import RuleSet
 from forensics.history.clocks.model import Clocks
+from forensics.history.log_coverage import LACKING_STATES
 from forensics.lib.time_units import to_iso
-from forensics.run_output.findings import Finding
+from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding
 from forensics.run_output.reader import Tables
 
-_INCIDENT = ("medium", "high", "critical")
-# With less than this share of lines in a known layout, silence proves nothing.
-_READ_SHARE = 0.5
+INCIDENT, CLEAR, CANNOT_TELL = "incident", "clear", "cannot_tell"
+# With a smaller share of lines in a known layout, silence proves nothing; that no record was lost
+# is a stronger claim.
+MIN_PARSED_SHARE = 0.5
+MIN_PARSED_SHARE_FOR_LOSS = 0.95
+# Notes about a file that was read to its end: it is no log, or a line of it is too long.
+_HARMLESS_NOTE = re.compile(
+    r"binary data, not a log|no known log layout at its beginning"
+    r"|\d+ line\(s\) longer than 1 MB, read in part"
+)
+
+
+def decide_verdict(
+    severities: Iterable[str],
+    files: Iterable[Mapping[str, Any]],
+    *,
+    knows_leaders: bool,
+    lacks_logs: bool,
+) -> str:
+    """Return the verdict over findings of some severities; `files` are rows of tables/files."""
+    if not INCIDENT_SEVERITIES.isdisjoint(severities):
+        return INCIDENT
+    conclusive = is_silence_conclusive(files, knows_leaders=knows_leaders, lacks_logs=lacks_logs)
+    return CLEAR if conclusive else CANNOT_TELL
+
+
+def is_silence_conclusive(
+    files: Iterable[Mapping[str, Any]],
+    *,
+    knows_leaders: bool,
+    lacks_logs: bool,
+    min_parsed_share: float = MIN_PARSED_SHARE,
+) -> bool:
+    """Return True if logs that tell of no incident show that there was none."""
+    files = list(files)
+    lines = sum(row["lines"] for row in files)
+    unparsed = sum(row["unparsed_lines"] for row in files)
+    return (
+        bool(lines)
+        and knows_leaders
+        and not lacks_logs
+        and unparsed <= lines * (1 - min_parsed_share)
+        and not any(is_damaged(row["damaged"]) for row in files)
+    )
+
+
+def is_damaged(notes: str | None) -> bool:
+    """Return True if the notes about a file, as tables/files has them, say that a part is lost.
+
+    >>> is_damaged("binary data, not a log"), is_damaged("gzip stream ends early"), is_damaged(None)
+    (False, True, False)
+    """
+    return any(not _HARMLESS_NOTE.fullmatch(note) for note in notes.split("; ")) if notes else False
+
+
+def withhold_verdict(document: Mapping[str, Any], summary: str) -> dict[str, Any]:
+    """Return findings.json with the verdict that these logs cannot tell, and why."""
+    return {**document, "verdict": CANNOT_TELL, "summary": summary}
 
 
 def build_findings_document(
     tables: Tables,
     files: Iterable[FileAccount],
     clocks: Clocks,
-    answers: DetectionResults,
-    catalogue: RuleSet,
+    results: DetectionResults,
+    rules: RuleSet,
 ) -> dict[str, Any]:
     """Build findings.json."""
-    files, findings = list(files), answers.findings
-    verdict = _verdict(tables, files, findings)
+    files, findings = list(files), results.findings
+    rows = [one.to_row() for one in files]
+    # That a node was silent for long hides nothing: where nothing happens, there is little to say.
+    verdict = decide_verdict(
+        (finding.severity for finding in findings),
+        rows,
+        knows_leaders=tables.count_rows("leadership", pc.field("how") == "observed") > 0,
+        lacks_logs=tables.count_rows("coverage", pc.field("state").isin(LACKING_STATES)) > 0,
+    )
     moments = [
         clocks.correct(one.node, moment)
         for one in files
         for moment in (one.first, one.last)
         if moment is not None
     ]
-    rows = [one.to_row() for one in files]
     rows_of_findings = [finding.to_json() for finding in findings]
     return {
         "schema": 1,
@@ -53,16 +116,16 @@ def build_findings_document(
             "events": sum(row["events"] for row in rows),
         },
         "findings": rows_of_findings,
-        "chains": [dict(chain) for chain in answers.chains],
-        "suppressed": [one.document() for one in answers.suppressed],
-        "detectors": [one.document() for one in answers.outcomes],
-        "packs": [dict(pack) for pack in catalogue.packs],
-        "rules": _rules(rows_of_findings, catalogue),
+        "chains": [dict(chain) for chain in results.chains],
+        "suppressed": [one.document() for one in results.suppressed],
+        "detectors": [one.document() for one in results.outcomes],
+        "packs": [dict(pack) for pack in rules.packs],
+        "rules": _rules(rows_of_findings, rules),
     }
 
 
-def _rules(findings: Sequence[Mapping[str, Any]], catalogue: RuleSet) -> dict[str, Any]:
-    """Say of each rule that a finding's evidence rests on what its lines mean, and do not mean."""
+def _rules(findings: Sequence[Mapping[str, Any]], rules: RuleSet) -> dict[str, Any]:
+    """Return what the lines of each rule that evidence rests on mean, and do not mean."""
     used = {
         str(one["rule"]).partition("@")[0]
         for finding in findings
@@ -71,38 +134,16 @@ def _rules(findings: Sequence[Mapping[str, Any]], catalogue: RuleSet) -> dict[st
     }
     return {
         rule.id: {"means": rule.description, "beware": rule.caveats}
-        for rule in sorted(catalogue.rules, key=lambda rule: rule.id)
+        for rule in sorted(rules.rules, key=lambda rule: rule.id)
         if rule.id in used
     }
 
 
-def _verdict(tables: Tables, files: Sequence[FileAccount], findings: Sequence[Finding]) -> str:
-    if any(finding.severity in _INCIDENT for finding in findings):
-        return "incident"
-    lines = sum(one.counts["lines"] for one in files)
-    loose = sum(one.counts["unparsed_lines"] for one in files)
-    broken = any(one.broken for one in files)
-    known = pc.field("how") == "observed"
-    epochs = tables.count_rows("leadership", known)
-    if not lines or not epochs or broken or loose > lines * _READ_SHARE or _lacks_logs(tables):
-        return "cannot_tell"
-    return "clear"
-
-
-def _lacks_logs(tables: Tables) -> bool:
-    """Whether logs are missing that would tell if something happened.
-
-    That a node was silent for long is no such thing: where nothing happens, there is little to say.
-    """
-    lacking = pc.field("state").isin(["missing", "rotated", "hidden"])
-    return tables.count_rows("coverage", lacking) > 0
-
-
 def _summary(verdict: str, findings: Sequence[Finding]) -> str:
-    if verdict == "incident":
-        count = sum(finding.severity in _INCIDENT for finding in findings)
+    if verdict == INCIDENT:
+        count = sum(finding.severity in INCIDENT_SEVERITIES for finding in findings)
         more = f" ({count - 1} more)" if count > 1 else ""
         return findings[0].title + more
-    if verdict == "clear":
+    if verdict == CLEAR:
         return "Nothing above routine was found, and the logs were good enough to tell."
     return "Nothing was found, but these logs are not enough to say that nothing happened."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 _PREFIX = "broker-"
 
 
@@ -24,3 +26,12 @@ def broker_id(node: str | None) -> int | None:
         return None
     digits = node.removeprefix(_PREFIX)
     return int(digits) if digits.isdecimal() else None
+
+
+def broker_ids(nodes: Iterable[str | None]) -> set[int]:
+    """Return the ids of those nodes that are brokers.
+
+    >>> broker_ids(["broker-2", "controller-3"])
+    {2}
+    """
+    return {broker for node in nodes if (broker := broker_id(node)) is not None}

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.runner import DetectionResults, Outcome
+from forensics.detection.verdict import CLEAR, withhold_verdict
 from forensics.lib.arrow_io import release_arrow_memory
 from forensics.quality import metrics
 from forensics.quality.expectations import TABLES, Expectation
@@ -326,14 +327,12 @@ def apply_gate(document: Mapping[str, Any], gate: Gate, run: GateInput) -> dict[
     closed = gate.closed
     if closed:
         more = "; what was found stands below, with less confidence" if found["findings"] else ""
-        found["verdict"] = "cannot_tell"
-        found["summary"] = f"The quality gate is closed: {closed[0]}{more}."
-    elif found["verdict"] == "clear":
+        return withhold_verdict(found, f"The quality gate is closed: {closed[0]}{more}.")
+    if found["verdict"] == CLEAR:
         for check in gate.failed("downgrade"):
             if _counts(check, run):
-                found["verdict"] = "cannot_tell"
-                found["summary"] = f"Nothing was found, but that is not sure: {check.failure_text}."
-                break
+                says = f"Nothing was found, but that is not sure: {check.failure_text}."
+                return withhold_verdict(found, says)
     return found
 
 

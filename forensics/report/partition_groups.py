@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from forensics.detection.shared.min_isr import MinIsr
-from forensics.lib.formatting import LEVELS
 from forensics.report import time_bins
 from forensics.report.html import entity_id
-from forensics.report.time_bins import Ints, bin_edges
-from forensics.report.topic_min_isr import read_min_isr
+from forensics.report.time_bins import Ints, bin_edges, read_min_isr
+from forensics.run_output.findings import severity_rank
 from forensics.run_output.partition_histories import (
+    UNKNOWN_LEADER,
     IsrCodes,
     IsrHistory,
     LeaderHistory,
@@ -147,7 +147,7 @@ def heatmap_edges(run: RunOutput, whole: tuple[int, int]) -> Ints:
     """Cut time into what heatmaps have as cells: short ones where findings begin and end."""
     # Of equally bad findings any first few are spread over the whole time, should all be too many.
     ranked = sorted(enumerate(run.findings), key=lambda pair: (
-        LEVELS.index(pair[1].severity) if pair[1].severity in LEVELS else len(LEVELS),
+        severity_rank(pair[1].severity),
         f"{pair[0]:032b}"[::-1], pair[0]))  # fmt: skip
     sides = (side for _, one in ranked for side in (one.start_ms, one.end_ms))
     return bin_edges(whole, [moment for moment in sides if moment is not None])
@@ -279,3 +279,10 @@ def _grid(
 def _link(member: str) -> str:
     topic, _, number = member.rpartition("-")
     return f"#{entity_id('p', topic, number)}"
+
+
+def leader_word(leader: int | None) -> str:
+    """Name a leader in a cell of a table."""
+    if leader in (None, UNKNOWN_LEADER):
+        return "not known"
+    return "none" if leader == -1 else str(leader)

@@ -9,17 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from forensics.detection.verdict import INCIDENT, decide_verdict
 from forensics.errors import ForensicsError
+from forensics.history.log_coverage import LACKING_STATES
 from forensics.lib.formatting import count, parse_millis, span_text, time_text
 from forensics.lib.time_units import MILLISECOND, to_arrow_timestamp, to_iso
 from forensics.lib.time_zone import current_zone
 from forensics.report.histories.selection import TIME_OF_DAY, parse_time
-from forensics.run_output.reader import INCIDENT_SEVERITIES, RunOutput, corrected_times
+from forensics.run_output.reader import RunOutput, corrected_times
 
 Span = tuple[int, int]
-# With less than this share of lines in a known layout, silence proves nothing.
-MAX_UNPARSED_SHARE = 0.5
-HIDING_STATES = ("missing", "rotated", "hidden")
 
 
 @dataclass(frozen=True)
@@ -148,26 +147,23 @@ def narrow_run(run: RunOutput, span: Span) -> WindowedRun:
     seen = WindowedRun(run.folder, document, run, span)
     verdict = _verdict(seen)
     first = str(findings[0].get("title") or "") if findings else "Nothing"
-    words = first if verdict == "incident" else f"{count(len(findings), 'finding')} in this window."
+    words = first if verdict == INCIDENT else f"{count(len(findings), 'finding')} in this window."
     return WindowedRun(run.folder, document | {"verdict": verdict, "summary": words}, run, span)
 
 
 def _verdict(seen: WindowedRun) -> str:
-    if any(finding.severity in INCIDENT_SEVERITIES for finding in seen.findings):
-        return "incident"
-    whole = seen.whole.document.get("verdict")
-    if whole != "incident":
-        return str(whole)
-    # The run had an incident elsewhere, so nobody asked yet whether silence means anything here.
-    lines = sum(row["lines"] for row in seen.files)
-    loose = sum(row["unparsed_lines"] for row in seen.files)
-    known = seen.count_rows("leadership", ds.field("how") == "observed")
+    # Where the run had an incident elsewhere, nobody asked yet what silence in the window means.
     lacks = seen.has_table("coverage") and seen.count_rows(
-        "coverage", ds.field("state").isin(HIDING_STATES)
+        "coverage", ds.field("state").isin(LACKING_STATES)
     )
-    broken = any(row["damaged"] for row in seen.files)
-    blind = not lines or not known or broken or lacks or loose > lines * MAX_UNPARSED_SHARE
-    return "cannot_tell" if blind else "clear"
+    verdict = decide_verdict(
+        (finding.severity for finding in seen.findings),
+        seen.files,
+        knows_leaders=seen.count_rows("leadership", ds.field("how") == "observed") > 0,
+        lacks_logs=lacks > 0,
+    )
+    whole = str(seen.whole.document.get("verdict"))
+    return verdict if INCIDENT in (verdict, whole) else whole
 
 
 def _overlaps(finding: Mapping[str, Any], span: Span) -> bool:

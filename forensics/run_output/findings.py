@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from forensics.lib.formatting import LEVELS
 from forensics.lib.time_units import SECOND, to_iso
 
-SEVERITIES = LEVELS[::-1]
+# From the least to the worst, and the other way round.
+SEVERITIES = ("info", "low", "medium", "high", "critical")
+WORST_FIRST = SEVERITIES[::-1]
+# Any finding as bad as these makes the verdict an incident.
+INCIDENT_SEVERITIES = frozenset(SEVERITIES[2:])
 CONFIDENCES = ("possible", "likely", "confirmed")
 _MAX_EVIDENCE = 40
 
@@ -76,6 +79,11 @@ _LOSS_TYPES = {
     one.name: str if one.name in _TEXTS else list if one.name in ("also_cut", "cut_on") else int
     for one in fields(PartitionLoss)
 }
+
+
+def severity_rank(severity: object) -> int:
+    """Return the place of a severity among all, the worst first; an unknown one comes last."""
+    return WORST_FIRST.index(severity) if severity in WORST_FIRST else len(WORST_FIRST)
 
 
 @dataclass(frozen=True)
@@ -150,11 +158,6 @@ def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(
         findings, key=lambda found: (severity_rank(found.severity), found.begin // 1000, found.id)
     )
-
-
-def severity_rank(severity: object) -> int:
-    """Return the place of a severity, 0 for the worst; an unknown one is last."""
-    return LEVELS.index(severity) if severity in LEVELS else len(LEVELS)
 
 
 def _evidence(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ import pyarrow.dataset as ds
 
 from forensics.lib.arrow_io import read_batches
 from forensics.lib.formatting import parse_millis, time_text
-from forensics.run_output.findings import PartitionLoss, severity_rank
+from forensics.run_output.findings import INCIDENT_SEVERITIES, PartitionLoss, severity_rank
 
 Times = npt.NDArray[np.int64]
 
@@ -99,8 +99,6 @@ def _millis(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
-# The severities that make the verdict an incident.
-INCIDENT_SEVERITIES = frozenset({"critical", "high", "medium"})
 FILE_COUNTS = (
     "bytes", "lines", "records", "continuation_lines", "blank_lines", "unparsed_lines",
     "duplicate_lines", "events",

@@ -13,9 +13,9 @@ from forensics import schemas
 from forensics.detection.context import DetectionContext
 from forensics.detection.thresholds import load_limits
 from forensics.history.clocks.model import Clocks
-from forensics.history.nodes.broker_states import Absence, Span
+from forensics.history.nodes.broker_states import Absence, EvidenceRow, Span
 from forensics.history.nodes.build_lanes import Lanes
-from forensics.history.nodes.controller_terms import ControllerTerms, EpochConflict
+from forensics.history.nodes.controller_terms import ControllerTerm, ControllerTerms, EpochConflict
 from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions.fold import FoldContext
 from forensics.history.rebuild import History
@@ -25,7 +25,6 @@ __all__ = ["SECOND", "absence", "case", "epoch", "event", "logs", "reign", "row"
 
 SECOND = 1_000_000
 Row = dict[str, Any]
-Reign = tuple[str, int | None, Span]
 
 
 def row(table: str, **values: Any) -> Row:
@@ -88,7 +87,7 @@ def version(
 
 def absence(broker: int, kind: str, begin: float, end: float | None = None) -> Absence:
     """Make one absence, told by one line."""
-    place = {
+    place: EvidenceRow = {
         "file": f"broker-{broker}/server.log",
         "line": int(begin * 10),
         "text": f"broker {broker} away",
@@ -99,16 +98,16 @@ def absence(broker: int, kind: str, begin: float, end: float | None = None) -> A
     return Absence(broker, kind, int(begin * SECOND), ends, (place,))
 
 
-def reign(node: str, owner: int, term: int, begin: float) -> Reign:
+def reign(node: str, owner: int, term: int, begin: float) -> ControllerTerm:
     """Make one reign of a controller."""
-    place = {
+    place: EvidenceRow = {
         "file": f"{node}/controller.log",
         "line": term,
         "text": f"{node} leads",
         "at": int(begin * SECOND),
         "what": None,
     }
-    return node, owner, Span("active", int(begin * SECOND), None, [place], term)
+    return ControllerTerm(node, owner, Span("active", int(begin * SECOND), None, [place], term))
 
 
 def logs(node: str, last: float, **more: Any) -> Row:
@@ -126,7 +125,7 @@ def case(
     events: Sequence[Row] = (),
     files: Sequence[Row] = (),
     away: Iterable[Absence] = (),
-    controllers: Sequence[Reign] = (),
+    controllers: Sequence[ControllerTerm] = (),
     clocks: Clocks | None = None,
     cuts: Sequence[Row] = (),
     breaches: Sequence[Row] = (),
@@ -135,7 +134,7 @@ def case(
     isr: Sequence[Row] = (),
     brokers: Mapping[int, list[Span]] | None = None,
     kraft: bool = True,
-    offices: Sequence[Reign] = (),
+    offices: Sequence[ControllerTerm] = (),
 ) -> DetectionContext:
     """Save tables and put the case together; events hold what leadership calls evidence."""
     told = [

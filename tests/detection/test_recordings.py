@@ -15,6 +15,7 @@ import pytest
 
 from forensics.detection.registry import detect
 from forensics.detection.runner import DetectionResults
+from forensics.run_output.findings import SEVERITIES
 from forensics.sandbox import run_archives
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +79,6 @@ CAUSES: Mapping[str, Mapping[str, int]] = {
     "391-controllers": {"broker_crash": 4},
     "430-slow-skew": {"flapping": 1, "none_seen": 1, "preferred_election": 2},
 }
-LEVELS = ("info", "low", "medium", "high", "critical")
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_detectors_say_what_an_expert_would(
 ) -> None:
     worst: dict[str, str] = {}
     for one in answers(name).findings:
-        level = max(worst.get(one.detector, "info"), one.severity, key=LEVELS.index)
+        level = max(worst.get(one.detector, "info"), one.severity, key=SEVERITIES.index)
         worst[one.detector] = level
 
     assert EXPECTED[name] == {who: level for who, level in worst.items() if level != "info"}

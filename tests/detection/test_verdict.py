@@ -27,7 +27,8 @@ def finding(severity: str, title: str = "Something") -> Finding:
 
 def account(lines: int = 100, loose: int = 0, *, broken: bool = False) -> FileAccount:
     counts = Counter({"lines": lines, "bytes": 10 * lines, "unparsed_lines": loose, "events": 3})
-    return FileAccount("a.log", counts, first=1_000_000, last=9_000_000, broken=broken)
+    notes = ["gzip stream ends early"] if broken else []
+    return FileAccount("a.log", counts, first=1_000_000, last=9_000_000, notes=notes, broken=broken)
 
 
 def verdict(folder: Path, file: FileAccount, *findings: Finding, epochs: int = 1) -> str:
@@ -67,8 +68,16 @@ def test_an_incident_is_one_however_bad_the_logs_are(tmp_path: Path) -> None:
         (account(0), 1, "cannot_tell"),
         (account(broken=True), 1, "cannot_tell"),
         (account(), 0, "cannot_tell"),
+        (FileAccount("a", account().counts, notes=["binary data, not a log"]), 1, "clear"),
     ],
-    ids=["half unread", "more than half unread", "nothing read", "damaged", "no leader known"],
+    ids=[
+        "half unread",
+        "more than half unread",
+        "nothing read",
+        "damaged",
+        "no leader known",
+        "beside it a file that is no log",
+    ],
 )
 def test_silence_counts_only_when_enough_was_read(
     file: FileAccount, epochs: int, wanted: str, tmp_path: Path

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from forensics.history.clocks.model import Clocks
-from forensics.history.nodes.broker_states import Absence
+from forensics.history.nodes.broker_states import Absence, EvidenceRow
 from forensics.history.nodes.startup_windows import STARTUP_KINDS, StartupWindows
 from forensics.history.partitions.fold import FoldContext
 from forensics.schemas import EVENTS
@@ -80,7 +80,7 @@ def _value(name: str, text: str) -> Any:
 
 def _absence(found: re.Match[str]) -> Absence:
     begin, end, broker, kind, fenced = found.groups()
-    places: list[Mapping[str, Any]] = []
+    places: list[EvidenceRow] = []
     if fenced:
         at = int(fenced)
         places = [{"file": "c/controller.log", "line": at, "at": at * SECOND, "what": "fenced"}]

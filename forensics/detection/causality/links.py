@@ -17,6 +17,7 @@ from typing import Any
 from forensics.detection.context import DetectionContext, Row
 from forensics.detection.shared.leader_moves import LeaderAndEpoch, MoveHistory, PlannedMove
 from forensics.history.nodes.broker_states import Absence
+from forensics.lib.node_ids import broker_ids, broker_node
 from forensics.lib.time_units import SECOND
 from forensics.lib.yaml_with_lines import load_yaml, rules_folder
 from forensics.run_output.findings import SEVERITIES, Finding
@@ -157,8 +158,8 @@ def build_nodes(
 def _knot(context: DetectionContext, finding: Finding, shifts: MoveHistory) -> ChainNode:
     named = {loss.partition for loss in finding.losses}
     node = finding.measures.get("node")
-    names = {f"broker-{one}" for one in finding.brokers} | ({str(node)} if node else set())
-    brokers = set(finding.brokers) | _ids(names)
+    names = set(map(broker_node, finding.brokers)) | ({str(node)} if node else set())
+    brokers = set(finding.brokers) | broker_ids(names)
     leaders = {loss.leader for loss in finding.losses if loss.leader is not None}
     cut = {broker for loss in finding.losses for broker in loss.cut_on or ()}
     stretches = _stretches(context, finding, frozenset(brokers), shifts)
@@ -176,11 +177,6 @@ def _knot(context: DetectionContext, finding: Finding, shifts: MoveHistory) -> C
         finding.measures.get("cause"),
         finding.detector == "broker-restart" and finding.measures.get("kind") == "controlled",
     )
-
-
-def _ids(names: Iterable[str]) -> set[int]:
-    ends = (name.removeprefix("broker-") for name in names if name.startswith("broker-"))
-    return {int(end) for end in ends if end.isdecimal()}
 
 
 def _stretches(
@@ -238,13 +234,14 @@ def _changes(context: DetectionContext, finding: Finding) -> list[Interval]:
     reigns = context.history.lanes.controllers
     return [
         Interval(
-            span.begin,
-            span.begin,
-            frozenset({before} if before is not None else ()),
-            _nearest(span.evidence, span.begin),
+            after.span.begin,
+            after.span.begin,
+            frozenset({before.controller} if before.controller is not None else ()),
+            _nearest(after.span.evidence, after.span.begin),
         )
-        for (_, before, _), (_, after, span) in zip(reigns, reigns[1:], strict=False)
-        if before != after and finding.begin <= span.begin <= finding.end
+        for before, after in zip(reigns, reigns[1:], strict=False)
+        if before.controller != after.controller
+        and finding.begin <= after.span.begin <= finding.end
     ]
 
 
@@ -307,7 +304,7 @@ class Order:
     def description(self) -> str:
         """Say it in words.
 
-        >>> Order(1_200_000, 400_000, told=True).says
+        >>> Order(1_200_000, 400_000, is_known=True).description
         'before by 1.2 s ± 0.4'
         """
         if not self.is_known:

@@ -30,17 +30,17 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     changes = [
         (before, after)
         for before, after in pairwise(terms)
-        if (before[1] != after[1] or _died(context, before, after[2].begin))
-        and not _is_planned(context, stops, before, after[2].begin)
+        if (before.controller != after.controller or _died(context, before, after.span.begin))
+        and not _is_planned(context, stops, before, after.span.begin)
     ]
-    for run in windows(changes, lambda change: change[1][2].begin, limits["window"] * SECOND):
+    for run in windows(changes, lambda change: change[1].span.begin, limits["window"] * SECOND):
         if len(run) >= limits["changes"]:
             yield _finding(context, run)
 
 
 def _died(context: DetectionContext, term: ControllerTerm, moment: int) -> bool:
     """Return True if the controller died in its term: the same node then begins another one."""
-    _, broker, span = term
+    broker, span = term.controller, term.span
     return any(
         absence.broker == broker
         and absence.kind == "crash"
@@ -53,7 +53,7 @@ def _is_planned(
     context: DetectionContext, stops: Sequence[tuple[str, int]], term: ControllerTerm, moment: int
 ) -> bool:
     """Return True if the controller was being stopped on purpose: another one must follow."""
-    own_node, broker, _ = term
+    own_node, broker = term.node, term.controller
     near = context.limits[NAME]["near"] * SECOND
     absences = absences_of(context, broker) if broker is not None else []
     # A start that fails stops, too: by then the office was lost.
@@ -72,10 +72,10 @@ def _finding(
     context: DetectionContext, run: Sequence[tuple[ControllerTerm, ControllerTerm]]
 ) -> Finding:
     limits = context.limits[NAME]
-    spans = [after[2] for _, after in run]
+    spans = [after.span for _, after in run]
     begin, end = spans[0].begin, spans[-1].begin
     evidence = [line for span in spans for line in span.evidence]
-    lost = [before[0] for before, _ in run]
+    lost = [before.node for before, _ in run]
     worst, times = Counter(lost).most_common(1)[0]
     return context.finding(
         NAME,

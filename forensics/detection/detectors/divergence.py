@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from forensics.detection.context import MAX_QUOTED_PARTITIONS, DetectionContext, partition_name
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
-from forensics.detection.shared.leader_moves import read_leader_epochs
-from forensics.lib.node_ids import broker_id, broker_node
+from forensics.lib.formatting import quantity
+from forensics.lib.node_ids import broker_ids, broker_node
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -54,7 +54,7 @@ def _unexplained(context: DetectionContext, found: Sequence[EventSession]) -> li
     names = {_partition(session) for session in found}
     unclean: dict[str, int] = {}
     changes: dict[str, list[int]] = defaultdict(list)
-    for row in read_leader_epochs(context, names, ["clean"]) if names else ():
+    for row in context.leader_epochs(names, ["clean"]) if names else ():
         name, begin = partition_name(row), row["started_at"]
         if row["clean"] is False:
             # An unclean election without a time may have come before all of it.
@@ -113,7 +113,7 @@ def _finding(context: DetectionContext, name: str, group: Sequence[EventSession]
         begin,
         end,
         evidence,
-        brokers=sorted(broker for node in nodes if (broker := broker_id(node)) is not None),
+        brokers=sorted(broker_ids(nodes)),
         partitions=names,
         measures={
             "partitions": len(names),
@@ -152,7 +152,7 @@ def _why(limits: Mapping[str, Any], name: str, group: Sequence[EventSession]) ->
 
 
 def _many(count: int) -> str:
-    return f"{count} partition{'' if count == 1 else 's'}"
+    return quantity(count, "partition")
 
 
 _TITLES = {

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
-from forensics.lib.node_ids import broker_id
+from forensics.lib.node_ids import broker_ids
 from forensics.lib.time_units import DAY, SECOND
 from forensics.run_output.findings import Finding
 
@@ -44,7 +44,7 @@ def _finding(context: DetectionContext, session: EventSession) -> Finding:
         session.begin,
         session.end,
         session.first,
-        brokers=sorted(broker for node in nodes if (broker := broker_id(node)) is not None),
+        brokers=sorted(broker_ids(nodes)),
         partitions=partitions,
         measures={
             "topic": topic,

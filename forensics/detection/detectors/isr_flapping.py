@@ -14,6 +14,7 @@ from forensics.detection.shared.flapping_brokers import (
     find_isr_flapping,
 )
 from forensics.detection.shared.isr_changes import ShrinkRun, find_isr_storms, find_shrink_runs
+from forensics.lib.formatting import quantity
 from forensics.run_output.findings import Finding
 
 NAME = "isr-flapping"
@@ -60,7 +61,7 @@ def _finding(context: DetectionContext, replica: int, runs: Sequence[ShrinkRun])
     names = sorted(run.subject[1] for run in runs)
     leaders = sorted({leader for run in runs for leader, _ in run.pairs})
     lags = [run.max_lag for run in runs if run.max_lag is not None]
-    many = f"{len(names)} partition{'' if len(names) == 1 else 's'}"
+    many = quantity(len(names), "partition")
     return context.finding(
         NAME,
         limits["severity"],

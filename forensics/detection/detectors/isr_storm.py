@@ -15,6 +15,7 @@ from forensics.detection.shared.isr_changes import (
     find_isr_storms,
     find_recovery,
 )
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -82,7 +83,7 @@ def _seconds_to_recover(context: DetectionContext, run: ShrinkRun, recovery: Isr
 def _title(run: ShrinkRun, slow: Sequence[int], cut_off: Sequence[int]) -> str:
     count = len(run.partitions)
     dropped = _list_brokers(slow) if slow else f"the followers of {_list_brokers(cut_off)}"
-    where = f"{count} partition{'' if count == 1 else 's'}"
+    where = quantity(count, "partition")
     title = f"{dropped} dropped from the ISR {run.count} times on {where}"
     return title[0].upper() + title[1:]
 

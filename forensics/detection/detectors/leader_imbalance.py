@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time, partition_name
 from forensics.detection.shared.event_sessions import EVIDENCE_COLUMNS
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -136,7 +137,7 @@ def _title(count: int, busiest: int, leads: int, leadership: _Leadership, *, is_
             f"Leadership piles up on broker {busiest}: it leads {leads} partitions, an even share"
             f" would be {leadership.even_share:.0f}"
         )
-    partitions = f"{count} partition{'' if count == 1 else 's'}"
+    partitions = quantity(count, "partition")
     return (
         f"{partitions} led by another broker than their first replica, though that one is in sync"
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time
+from forensics.detection.context import DetectionContext, Row, by_time, in_topics
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared.event_sessions import EVIDENCE_COLUMNS, EventSession, find_sessions
 from forensics.lib.time_units import SECOND
@@ -48,8 +48,7 @@ def _read_leader_epochs(
     """Read who led the partitions of these topics; of each only what is needed."""
     if not topics:
         return {}
-    topic = pc.field("topic")
-    where = topic.isin(sorted(topics)) & (topic >= min(topics)) & (topic <= max(topics))
+    where = in_topics(topics)
     epochs: dict[str, list[Row]] = defaultdict(list)
     for row in context.each("leadership", where, ["topic", "leader", "started_at", "ended_at"]):
         epochs[row["topic"]].append(row)

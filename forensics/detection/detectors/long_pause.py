@@ -9,7 +9,7 @@ from itertools import groupby
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import quote
 from forensics.detection.shared.process_stalls import ProcessStall, find_stalls
-from forensics.lib.node_ids import broker_id
+from forensics.lib.node_ids import broker_ids
 from forensics.lib.sessionize import sessions, windows
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -69,7 +69,7 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
         end,
         evidence,
         stated=stated,
-        brokers=sorted(broker for node in nodes if (broker := broker_id(node)) is not None),
+        brokers=sorted(broker_ids(nodes)),
         measures={
             "node": ", ".join(nodes),
             "longest_ms": round(longest * 1000),

@@ -20,7 +20,7 @@ from forensics.detection.context import (
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EVIDENCE_COLUMNS, EventSession
 from forensics.detection.shared.isr_changes import find_rejection_loops
-from forensics.detection.shared.leader_moves import read_leader_epochs
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -104,7 +104,7 @@ def _find_other_leaders(
     """Find who led the partitions meanwhile, as the cluster knows it."""
     return {
         partition_name(row): row["leader"]
-        for row in read_leader_epochs(context, names)
+        for row in context.leader_epochs(names)
         if row["leader"] not in (None, -1, broker)
         and (row["started_at"] is None or row["started_at"] <= end)
         and (row["ended_at"] is None or row["ended_at"] >= begin)
@@ -117,7 +117,7 @@ def _describe_length(micros: int) -> str:
 
 
 def _title(broker: int, names: Sequence[str], length: str) -> str:
-    where = f"{len(names)} partition{'' if len(names) == 1 else 's'}"
+    where = quantity(len(names), "partition")
     return (
         f"Broker {broker} kept taking itself for the leader of {where} for {length},"
         " and was refused"

@@ -11,7 +11,6 @@ from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
 from forensics.detection.shared.broker_absences import (
     absences_of,
-    is_silent,
     no_quorum_absences,
     session_timeout,
 )
@@ -101,12 +100,12 @@ def _leaderless_finding(context: DetectionContext, outage: Outage, failed: int) 
 def _is_led_elsewhere(context: DetectionContext, outage: Outage) -> bool:
     """Return True if another node led all the while, and kept logging: only some were cut off."""
     return any(
-        span.state == "active"
-        and node not in outage.nodes
-        and span.begin <= outage.begin
-        and (span.end is None or span.end >= outage.last_seen)
-        and not is_silent(context, node, outage.begin, outage.end)
-        for node, _, span in context.history.lanes.terms.terms
+        term.span.state == "active"
+        and term.node not in outage.nodes
+        and term.span.begin <= outage.begin
+        and (term.span.end is None or term.span.end >= outage.last_seen)
+        and not context.is_silent(term.node, outage.begin, outage.end)
+        for term in context.history.lanes.terms.terms
     )
 
 

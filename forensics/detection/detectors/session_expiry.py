@@ -20,6 +20,7 @@ from forensics.detection.shared.event_sessions import (
     find_outages,
 )
 from forensics.detection.shared.process_stalls import find_stalls
+from forensics.lib.node_ids import broker_id
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -122,7 +123,7 @@ def _read_registrations(context: DetectionContext) -> Iterator[_Registrations]:
     joined = [row for row in rows if row["kind"] == "brokers_joined"]
     for node in sorted({row["node"] for row in rows if roles.get(row["node"]) == "broker"}):
         own = [row for row in rows if row["node"] == node and row["kind"] != "brokers_joined"]
-        broker = _number(node)
+        broker = broker_id(node)
         registered = [row["at"] for row in joined if row["broker"] == broker]
         registered += [
             row["at"]
@@ -177,11 +178,6 @@ def _find_refusals(
 
 def _first_between(moments: Sequence[int], begin: int, end: int | None) -> int | None:
     return next((at for at in moments if at >= begin and (end is None or at < end)), None)
-
-
-def _number(node: str | None) -> int | None:
-    digits = (node or "").rpartition("-")[2]
-    return int(digits) if digits.isdigit() else None
 
 
 def _find_expired(context: DetectionContext, own: _Registrations) -> Iterator[Finding]:

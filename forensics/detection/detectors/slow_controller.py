@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CONTROLLERS
-from forensics.detection.shared.broker_absences import is_silent
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -55,7 +54,7 @@ def _is_excused(
         is_one_moment
         and longest > 0
         and bool(node)
-        and is_silent(context, node, first - longest, first)
+        and context.is_silent(node, first - longest, first)
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time
+from forensics.detection.context import DetectionContext, Row, by_time, in_topics
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import BROKERS, CLIENTS
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
@@ -148,7 +148,7 @@ def _cause(context: DetectionContext, episode: Episode, flapping: Collection[int
     if episode.absence is not None:
         causes.add(_cause_of_loss(episode.absence.kind, episode.absence.broker, flapping))
     near = context.limits[NAME]["near"] * SECOND
-    terms = (term[2].begin for term in context.history.lanes.controllers[1:])
+    terms = (term.span.begin for term in context.history.lanes.controllers[1:])
     if episode.created_at is None and any(abs(at - episode.begin) <= near for at in terms):
         causes.add("controller_change")
     return next((cause for cause in _CAUSES if cause in causes), "none_seen")
@@ -221,10 +221,10 @@ def _read_move_lines(
     moves = {move for one in assessments for move in one.episode.moves}
     if not moves:
         return {}
-    topics = sorted({topic for (topic, _), _ in moves})
-    topic, moment = pc.field("topic"), pc.field("started_at")
-    where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
-    where &= moment.isin(pa.array(sorted({at for _, at in moves}), pa.timestamp("us", tz="UTC")))
+    where = in_topics(topic for (topic, _), _ in moves)
+    where &= pc.field("started_at").isin(
+        pa.array(sorted({at for _, at in moves}), pa.timestamp("us", tz="UTC"))
+    )
     cited: dict[tuple[str, int | None, int], list[Row]] = defaultdict(list)
     for row in context.each("leadership", where, ["topic", "partition", "started_at", "evidence"]):
         for number in (row["partition"], None):
@@ -373,8 +373,8 @@ def _suspect_without_lines(episode: Episode, related: _RelatedLines, near: int) 
 def _read_related_lines(context: DetectionContext, episodes: Sequence[Episode]) -> _RelatedLines:
     topics = sorted({topic for episode in episodes for topic in episode.topics})
     nodes = sorted({episode.node for episode in episodes})
-    kind, topic, node = pc.field("kind"), pc.field("topic"), pc.field("node")
-    where = kind.isin(_TOPIC_KINDS) & topic.isin(topics)
+    kind, node = pc.field("kind"), pc.field("node")
+    where = kind.isin(_TOPIC_KINDS) & pc.field("topic").isin(topics)
     where |= kind.isin(_CLIENT_KINDS) & node.isin(nodes)
     related = _RelatedLines(has_broker_logs=context.visibility.missing_logs(BROKERS) is None)
     for row in context.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
@@ -387,10 +387,8 @@ def _read_related_lines(context: DetectionContext, episodes: Sequence[Episode]) 
         at = context.history.clocks.correct(row["node"], row["first_ts"])
         related.begins[row["node"]] = min(at, related.begins.get(row["node"], at))
     related.named.update(related.topics)
-    if topics:
-        where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
-        for batch in context.batches("leadership", where, ["topic"]):
-            related.named.update(batch["topic"].unique().to_pylist())
+    for batch in context.batches("leadership", in_topics(topics), ["topic"]):
+        related.named.update(batch["topic"].unique().to_pylist())
     return related
 
 

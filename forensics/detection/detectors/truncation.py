@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, group_by_gap, partition_name
-from forensics.detection.kafka_cli import check_command
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 
@@ -31,7 +31,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     unread = context.count_beyond("cuts", limits["most"], clean)
     rows = context.first_rows("cuts", limits["most"], clean)
     for group in group_by_gap(rows, limits["stroke"]):
-        losses = [(_loss(cuts), cuts) for cuts in _by_epoch(group)]
+        losses = [(_loss(context, cuts), cuts) for cuts in _by_epoch(group)]
         for is_deep in (True, False):
             part = [one for one in losses if bool(one[0].below_high_watermark) is is_deep]
             if part:
@@ -47,7 +47,7 @@ def _by_epoch(group: Sequence[Row]) -> Iterator[list[Row]]:
     yield from (cuts[key] for key in sorted(cuts))
 
 
-def _loss(rows: list[Row]) -> PartitionLoss:
+def _loss(context: DetectionContext, rows: list[Row]) -> PartitionLoss:
     lost_from = min(row["cut_to"] for row in rows)
     ends = [row["log_end"] for row in rows if row["log_end"] is not None]
     deepest = max((row["high_watermark"] or 0) - row["cut_to"] for row in rows)
@@ -68,7 +68,9 @@ def _loss(rows: list[Row]) -> PartitionLoss:
         below_high_watermark=max(0, deepest),
         written_from=to_iso(min(written)) if written else None,
         written_to=to_iso(min(until)) if until else None,
-        check=check_command(first["topic"], first["partition"], first["leader_epoch"]),
+        check=context.commands.leader_epochs(
+            first["topic"], first["partition"], first["leader_epoch"]
+        ),
         note="" if ends else "no line says where the log ended before it was cut",
     )
 
@@ -136,7 +138,7 @@ def _why(limits: Mapping[str, Any], losses: Sequence[PartitionLoss], *, is_deep:
 def _title(losses: Sequence[PartitionLoss], *, is_deep: bool, is_clean: bool) -> str:
     least, most = total_loss(losses)
     count = len({loss.partition for loss in losses})
-    where = f"of {count} partition{'' if count == 1 else 's'}"
+    where = f"of {quantity(count, 'partition')}"
     if most is None:
         much = f"At least {least:,} records" if least else "Nobody tells how many records"
     elif least == most:

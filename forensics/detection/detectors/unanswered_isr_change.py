@@ -14,8 +14,9 @@ from itertools import islice
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, partition_name
+from forensics.detection.context import DetectionContext, in_topics, partition_name
 from forensics.detection.requirements import LogRequirements
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -85,9 +86,7 @@ def _read_answers(
     context: DetectionContext, keys: Collection[tuple[str, int]]
 ) -> Iterator[tuple[tuple[str, int], int]]:
     """Yield when the state of one of these partitions changed, or a proposal was refused."""
-    topics = sorted({topic for topic, _ in keys})
-    topic = pc.field("topic")
-    where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
+    where = in_topics(topic for topic, _ in keys)
     changed = where & pc.field("started_at").is_valid()
     for row in context.each("isr", changed, ["topic", "partition", "started_at"]):
         if (key := (row["topic"], row["partition"])) in keys:
@@ -126,7 +125,7 @@ def _finding(context: DetectionContext, broker: int, proposals: Sequence[_Propos
         {"file": proposal.file, "line": proposal.line} for proposal in proposals[:_SHOWN]
     )
     names = sorted({proposal.partition for proposal in proposals})
-    where = f"{len(names)} partition{'' if len(names) == 1 else 's'}"
+    where = quantity(len(names), "partition")
     how = f"{len(never)} never" if never else f"after up to {max(waits):.0f} s"
     return context.finding(
         NAME,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,9 +20,10 @@ from forensics.detection.context import (
     Row,
     by_time,
     group_by_gap,
+    in_topics,
     partition_name,
 )
-from forensics.detection.kafka_cli import check_command
+from forensics.lib.formatting import quantity
 from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
@@ -133,7 +135,9 @@ def _bound_losses(
         for row in some:
             partition = row["topic"], row["partition"]
             previous = leaders.get((*partition, row["leader_epoch"]))
-            yield bound_loss(row, previous, sorted(events[partition], key=by_time))
+            loss, lines = bound_loss(row, previous, sorted(events[partition], key=by_time))
+            check = context.commands.leader_epochs(*partition, row["leader_epoch"])
+            yield replace(loss, check=check), lines
 
 
 def _read_events(context: DetectionContext, some: Sequence[Row]) -> dict[_Partition, list[Row]]:
@@ -194,9 +198,7 @@ def _last_leader_before(epoch: int, leaders: Mapping[int, int | None]) -> int | 
 def _is_one_of(partitions: Iterable[_Partition]) -> pc.Expression:
     """Select the rows of some partitions, and some more that only share a topic and a number."""
     topics, numbers = (sorted(set(each)) for each in zip(*partitions, strict=True))
-    topic, partition = pc.field("topic"), pc.field("partition")
-    bounds = (topic >= topics[0]) & (topic <= topics[-1])
-    return bounds & topic.isin(topics) & partition.isin(pa.array(numbers, pa.int32()))
+    return in_topics(topics) & pc.field("partition").isin(pa.array(numbers, pa.int32()))
 
 
 def bound_loss(
@@ -244,7 +246,6 @@ def bound_loss(
         written_from=written_from,
         written_to=written_to,
         manner=election.get("manner"),
-        check=check_command(election["topic"], election["partition"], epoch),
         also_cut=[tail] if line is not None and most is not None else [],
     )
     return loss, places
@@ -385,9 +386,8 @@ def _severity(context: DetectionContext, losses: Sequence[PartitionLoss]) -> str
 
 def _title(losses: Sequence[PartitionLoss], leaders: set[int]) -> str:
     brokers = ", ".join(f"broker {broker}" for broker in sorted(leaders))
-    count = len(losses)
-    word = "partition" if count == 1 else "partitions"
-    return f"Unclean election of {brokers} on {count} {word}: {_loss_words(losses)}"
+    where = quantity(len(losses), "partition")
+    return f"Unclean election of {brokers} on {where}: {_loss_words(losses)}"
 
 
 def _loss_words(losses: Sequence[PartitionLoss]) -> str:

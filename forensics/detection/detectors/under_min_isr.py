@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, Row, partition_name
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
-from forensics.detection.shared.min_isr import REFUSALS, MinIsr, find_min_isr
+from forensics.detection.shared.min_isr import REFUSALS, MinIsr, read_min_isr
+from forensics.lib.formatting import quantity
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -60,7 +61,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     where = pc.field("kind").isin(list(_KINDS)) & pc.field("error").isin(list(REFUSALS))
     by, columns = ["topic", "partition"], ["node", "client", "error", "kind"]
     refusals = find_sessions(context, where, by, limits["stroke"], columns)
-    min_isr = find_min_isr(context)
+    min_isr = read_min_isr(context)
     shortages = _find_shortages(context, min_isr) if min_isr.largest > 1 else []
     both: list[EventSession | _Shortage] = [*refusals, *shortages]
     both.sort(key=lambda one: (one.begin, one.end, isinstance(one, EventSession)))
@@ -165,7 +166,7 @@ def _title(
     seconds: float,
 ) -> str:
     count = len(set(names))
-    where = f"{count} partition{'' if count == 1 else 's'}"
+    where = quantity(count, "partition")
     if refused:
         return f"Writes refused for want of replicas in sync: {where}, up to {seconds:.0f} s"
     longest = max(one.longest for one in short) / SECOND

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row
+from forensics.detection.context import DetectionContext, Row, once_per_run
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 
@@ -67,6 +67,7 @@ def is_up(context: DetectionContext, broker: int, moment: int, near: int) -> boo
     )
 
 
+@once_per_run
 def find_unreachable_addresses(context: DetectionContext) -> list[UnreachableAddress]:
     """Find the addresses that clients could never use, though the brokers behind them ran."""
     if not context.visibility.has_kinds(*_KINDS):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row
+from forensics.detection.context import DetectionContext, Row, once_per_run
 from forensics.detection.shared.broker_absences import absences_of, unplanned_absences
 from forensics.detection.shared.isr_changes import Dropouts, find_dropouts
 from forensics.history.nodes.broker_states import Absence
@@ -36,6 +36,7 @@ class IsrFlapping:
     evidence: Sequence[Row]
 
 
+@once_per_run
 def find_flapping_absences(context: DetectionContext) -> dict[int, Sequence[Absence]]:
     """Return the unplanned absences of every broker that had too many within the window."""
     limits = context.limits[_LIMITS]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time
+from forensics.detection.context import DetectionContext, Row, by_time, once_per_run
 from forensics.detection.shared.event_sessions import (
     EVIDENCE_COLUMNS,
     EventSession,
@@ -51,6 +51,7 @@ class Oversize:
     lines: list[Row] = field(default_factory=list)
 
 
+@once_per_run
 def find_oversize_requests(context: DetectionContext) -> list[Oversize]:
     """Find requests so large that a broker closed the connection without an answer."""
     if not context.visibility.has_kinds("connection_failed"):

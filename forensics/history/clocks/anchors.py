@@ -1,9 +1,8 @@
-"""Finds moments that several nodes saw: what ties their clocks together.
+"""Finds anchors: moments that several nodes logged, and so tie their clocks together.
 
-States of partitions have numbers of Kafka's own; registrations of brokers have their epochs, groups
-of consumers their generations. Requests and answers are told by both sides within milliseconds.
-
-Reduces all that ties two nodes' clocks, however much, to one row of bounded size.
+States of partitions, registrations of brokers and generations of consumer groups have numbers of
+Kafka's own; requests and responses are logged by both sides within milliseconds. All anchors of two
+nodes, however many, are reduced to one row of bounded size.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
@@ -31,35 +31,13 @@ from forensics.lib.time_units import SECOND
 
 # One row: two nodes saw the same state, the first `delta` milliseconds after the second.
 ANCHORS = pa.schema(
-    [
-        ("node", pa.string()),
-        ("other", pa.string()),
-        ("delta", pa.float64()),
-        ("at", pa.int64()),
-    ]
+    [("node", pa.string()), ("other", pa.string()), ("delta", pa.float64()), ("at", pa.int64())]
 )
 PARTITION_KINDS = ("partition_state",)
 _PARTITION_COLUMNS = (
     "topic", "partition", "ts", "node", "telling", "leader_epoch", "partition_epoch", "log_end",
 )  # fmt: skip
-BROKER_KINDS = (
-    "broker_registered",
-    "broker_unfenced",
-    "broker_shutdown_granted",
-    "brokers_joined",
-    "controlled_shutdown_granted",
-    "process_started",
-    "process_stopping",
-)
-GROUP_KINDS = ("group_stable", "group_member_left", "group_joined", "group_leaving")
-
-_BROKER_COLUMNS = (
-    "broker", "kind", "ts", "node", "file", "line", "telling", "broker_epoch", "controller",
-)  # fmt: skip
-_GROUP_COLUMNS = ("group", "kind", "ts", "node", "member", "generation")
-
-# What of the anchors of one pair is kept of one partition, broker or group.
-_KEPT = 256
+# What both sides log of a registered broker: a request and its response.
 _ANSWERS = {
     "broker_unfenced": "unfenced",
     "process_started": "unfenced",
@@ -67,8 +45,18 @@ _ANSWERS = {
     "process_stopping": "leaving",
     "controlled_shutdown_granted": "left",
 }
+BROKER_KINDS = ("broker_registered", "brokers_joined", *_ANSWERS)
+GROUP_KINDS = ("group_stable", "group_member_left", "group_joined", "group_leaving")
 
+_BROKER_COLUMNS = (
+    "broker", "kind", "ts", "node", "file", "line", "telling", "broker_epoch", "controller",
+)  # fmt: skip
+_GROUP_COLUMNS = ("group", "kind", "ts", "node", "member", "generation")
+
+# How many anchors of a pair of nodes are kept of one partition, broker or group.
+_KEPT = 256
 Row = Mapping[str, Any]
+# A state, the node that logged it, and when.
 Sighting = tuple[object, str, int]
 Anchor = tuple[str, str, float, int]
 
@@ -93,7 +81,7 @@ class AnchorSource:
 def pair_sightings(
     sightings: Iterable[Sighting], among: Callable[[str, str], bool] | None = None
 ) -> list[Anchor]:
-    """Pair up who saw the same state when: (state, node, micros) to rows of ANCHORS."""
+    """Pair up the nodes that logged the same state, as rows of ANCHORS."""
     first: dict[object, dict[str, int]] = defaultdict(dict)
     for state, node, micros in sightings:
         seen = first[state]
@@ -107,23 +95,19 @@ def pair_sightings(
     ]
 
 
-def list_anchor_sources(phases: StartupWindows) -> tuple[AnchorSource, ...]:
-    """Name all that ties clocks together, and how to find it."""
-
-    def of_broker(rows: Iterable[Row]) -> list[dict[str, Any]]:
-        return find_broker_anchors(rows, phases)
-
+def list_anchor_sources(startups: StartupWindows) -> tuple[AnchorSource, ...]:
+    """Return all kinds of events that tie clocks together, and how to find anchors in them."""
+    of_broker = partial(find_broker_anchors, startups=startups)
+    key = ("topic", "partition")
     return (
-        AnchorSource(
-            ("topic", "partition"), PARTITION_KINDS, _PARTITION_COLUMNS, find_partition_anchors
-        ),
+        AnchorSource(key, PARTITION_KINDS, _PARTITION_COLUMNS, find_partition_anchors),
         AnchorSource(("broker",), BROKER_KINDS, _BROKER_COLUMNS, of_broker),
         AnchorSource(("group",), GROUP_KINDS, _GROUP_COLUMNS, find_group_anchors),
     )
 
 
 def find_partition_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Find, in the events of one partition, the states that several nodes saw at first hand."""
+    """Find, in the events of one partition, the states that several nodes logged as they came."""
     sightings = (
         ((name, row[name]), row["node"], row["ts"])
         for row in rows
@@ -131,18 +115,19 @@ def find_partition_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
         for name in ("leader_epoch", "partition_epoch")
         if row[name] is not None
     )
-    return _rows(pair_sightings(sightings))
+    return _anchor_rows(pair_sightings(sightings))
 
 
-def find_broker_anchors(rows: Iterable[Row], phases: StartupWindows) -> list[dict[str, Any]]:
-    """Find what a broker and the controllers both tell of the broker's life."""
-    told = [row for row in rows if row["node"] and row["ts"] is not None]
-    told.sort(key=lambda row: (row["node"], row["ts"], row["line"], row["file"]))
-    return _rows(pair_sightings([*_registrations(told, phases), *_joinings(told)]))
+def find_broker_anchors(rows: Iterable[Row], startups: StartupWindows) -> list[dict[str, Any]]:
+    """Find what both a broker and the controllers log of the broker's life."""
+    events = [row for row in rows if row["node"] and row["ts"] is not None]
+    events.sort(key=lambda row: (row["node"], row["ts"], row["line"], row["file"]))
+    sightings = [*_sightings_by_epoch(events, startups), *_sightings_by_order(events)]
+    return _anchor_rows(pair_sightings(sightings))
 
 
 def find_group_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Find what the coordinator of a group of consumers and its members both tell."""
+    """Find what both the coordinator of a consumer group and its members log."""
     coordinators = set()
     sightings: list[Sighting] = []
     for row in rows:
@@ -155,22 +140,23 @@ def find_group_anchors(rows: Iterable[Row]) -> list[dict[str, Any]]:
         if state[1] is not None:
             sightings.append((state, row["node"], row["ts"]))
     # Members are many; it is enough to tie each to the coordinator.
-    return _rows(pair_sightings(sightings, lambda a, b: (a in coordinators) != (b in coordinators)))
+    anchors = pair_sightings(sightings, lambda a, b: (a in coordinators) != (b in coordinators))
+    return _anchor_rows(anchors)
 
 
 def _is_new(row: Row) -> bool:
-    """Whether a line that may be old news tells of a partition that has only been created."""
+    """Return True if a line that may repeat old news is about a partition just created."""
     return row["telling"] == "fresh" and not (
         row["leader_epoch"] or row["partition_epoch"] or row["log_end"]
     )
 
 
-def _registrations(rows: Iterable[Row], phases: StartupWindows) -> Iterator[Sighting]:
-    """Number what is told of a broker by the epoch of its registration."""
+def _sightings_by_epoch(rows: Iterable[Row], startups: StartupWindows) -> Iterator[Sighting]:
+    """Number what is logged about a broker by the epoch of its registration."""
     epochs: dict[str, int] = {}
     for row in rows:
         node = row["node"]
-        if row["telling"] == "replay" and phases.is_replaying(node, row["ts"]):
+        if row["telling"] == "replay" and startups.is_replaying(node, row["ts"]):
             continue
         epoch = row["broker_epoch"]
         if epoch is not None:
@@ -185,32 +171,30 @@ def _registrations(rows: Iterable[Row], phases: StartupWindows) -> Iterator[Sigh
             yield (_ANSWERS[row["kind"]], epoch), node, row["ts"]
 
 
-def _joinings(rows: Iterable[Row]) -> Iterator[Sighting]:
-    """Match a broker's registrations in ZooKeeper with what the controller says to them.
+def _sightings_by_order(rows: Iterable[Row]) -> Iterator[Sighting]:
+    """Match a broker's registrations in ZooKeeper with what the controller logs of them.
 
     No number stands on both sides; where both sides count as many, they are matched in order.
     """
-    mine: dict[str, list[int]] = defaultdict(list)
-    theirs: dict[str, list[int]] = defaultdict(list)
+    registered: dict[str, set[int]] = defaultdict(set)
+    joined: dict[str, set[int]] = defaultdict(set)
     for row in rows:
         if row["kind"] == "broker_registered" and row["controller"] is None:
-            mine[row["node"]].append(row["ts"])
-        elif row["kind"] == "brokers_joined" and row["ts"] not in theirs[row["node"]]:
-            theirs[row["node"]].append(row["ts"])
-    for told in (mine, theirs):
-        for node, moments in told.items():
-            told[node] = sorted(set(moments))
-    for node, moments in mine.items():
-        for other, heard in theirs.items():
-            if node != other and len(moments) == len(heard):
-                for at, (said, seen) in enumerate(zip(moments, heard, strict=True)):
-                    yield ("joined", other, at), node, said
-                    yield ("joined", other, at), other, seen
+            registered[row["node"]].add(row["ts"])
+        elif row["kind"] == "brokers_joined":
+            joined[row["node"]].add(row["ts"])
+    for node, moments in registered.items():
+        for other, seen in joined.items():
+            if node != other and len(moments) == len(seen):
+                pairs = zip(sorted(moments), sorted(seen), strict=True)
+                for index, (micros, other_micros) in enumerate(pairs):
+                    yield ("joined", other, index), node, micros
+                    yield ("joined", other, index), other, other_micros
 
 
-def _rows(found: Iterable[Anchor]) -> list[dict[str, Any]]:
+def _anchor_rows(anchors: Iterable[Anchor]) -> list[dict[str, Any]]:
     pairs: dict[tuple[str, str], list[Point]] = defaultdict(list)
-    for node, other, delta, at in found:
+    for node, other, delta, at in anchors:
         pairs[node, other].append((at, delta))
     return [
         {"node": node, "other": other, "delta": delta, "at": at}
@@ -220,7 +204,7 @@ def _rows(found: Iterable[Anchor]) -> list[dict[str, Any]]:
 
 
 # One row: how far apart two clocks are by all their anchors, how closely these agree, and which
-# of them are kept to be looked at again.
+# of them are kept for the fit.
 PAIRS = pa.schema(
     [
         ("node", pa.string()),
@@ -232,19 +216,15 @@ PAIRS = pa.schema(
     ]
 )
 _KEPT_PER_PAIR = 512
-# Of all pairs together that many are held at once; of each, some must be left.
-_HELD, _FEWEST = 300_000, 24
+# Of all pairs together so many points are held at once; of each pair, some must be left.
+_HELD, _MIN_KEPT = 300_000, 24
 _MANY = 20_000
 
 
 def make_pair_reducer(nodes: int) -> Callable[[pa.Table], pa.Table]:
-    """Make the `settle_pair` for so many nodes: of a hundred there are five thousand pairs."""
-    kept = min(_KEPT_PER_PAIR, max(_FEWEST, _HELD // max(1, nodes * nodes)))
-
-    def settle(deltas: pa.Table) -> pa.Table:
-        return reduce_pair(deltas, kept)
-
-    return settle
+    """Return the `reduce_pair` for so many nodes: among a hundred there are five thousand pairs."""
+    kept = min(_KEPT_PER_PAIR, max(_MIN_KEPT, _HELD // max(1, nodes * nodes)))
+    return partial(reduce_pair, kept=kept)
 
 
 def reduce_pair(deltas: pa.Table, kept: int = _KEPT_PER_PAIR) -> pa.Table:
@@ -252,24 +232,23 @@ def reduce_pair(deltas: pa.Table, kept: int = _KEPT_PER_PAIR) -> pa.Table:
     row = {"node": deltas["node"][0].as_py(), "other": deltas["other"][0].as_py()}
     if deltas.num_rows > _MANY:
         deltas = _first_of_each_second(deltas)
-    pairs = list(zip(deltas["at"].to_pylist(), deltas["delta"].to_pylist(), strict=True))
+    pairs = zip(deltas["at"].to_pylist(), deltas["delta"].to_pylist(), strict=True)
     # What one node writes in a moment may take the other, if it hangs, many seconds, and either may
     # be the one that hangs: bursts are taken by both clocks.
-    mine, other = dedupe_by_either_clock(pairs)
-    middle, width = estimate_offset(
-        [delta for _, delta in thin_evenly(mine + other, 4 * _KEPT_PER_PAIR)]
-    )
-    points = sorted({*thin_evenly(mine, kept), *thin_evenly(other, kept)})
-    row |= {"count": min(len(mine), len(other)), "delta": middle, "spread": width}
+    by_one, by_other = dedupe_by_either_clock(pairs)
+    sample = thin_evenly(by_one + by_other, 4 * _KEPT_PER_PAIR)
+    offset, uncertainty = estimate_offset([delta for _, delta in sample])
+    points = sorted({*thin_evenly(by_one, kept), *thin_evenly(by_other, kept)})
+    row |= {"count": min(len(by_one), len(by_other)), "delta": offset, "spread": uncertainty}
     row["points"] = [{"at": at, "delta": delta} for at, delta in points]
     return pa.Table.from_pylist([row], schema=PAIRS)
 
 
 def _first_of_each_second(deltas: pa.Table) -> pa.Table:
-    """Thin out very many anchors, second by second of both clocks, without a loop."""
-    theirs = pc.add(deltas["at"], pc.cast(pc.multiply(deltas["delta"], 1000.0), pa.int64(), False))
+    """Thin out very many anchors, second by second of both clocks, without a Python loop."""
+    other = pc.add(deltas["at"], pc.cast(pc.multiply(deltas["delta"], 1000.0), pa.int64(), False))
     parts = []
-    for clock in (deltas["at"], theirs):
+    for clock in (deltas["at"], other):
         table = deltas.select(["at", "delta"]).append_column("second", pc.divide(clock, SECOND))
         table = table.append_column("clock", clock).sort_by([("clock", "ascending")])
         first = table.group_by("second", use_threads=False).aggregate(

@@ -1,6 +1,7 @@
-"""Reads offsets and drifts off points that crowd: most nodes are well most of the time.
+"""Estimates the offset and drift between two clocks, and splits them into segments at steps.
 
-Splits the course of a clock into straight stretches with steps between them.
+Points are robustly fitted: most nodes are healthy most of the time, so the truth lies where points
+are dense, and a node that hangs only adds outliers on one side.
 """
 
 from __future__ import annotations
@@ -8,100 +9,99 @@ from __future__ import annotations
 import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import itemgetter
+
+from forensics.lib.sessionize import windows
+from forensics.lib.time_units import SECOND
 
 # How far apart healthy nodes hear of a change.
-TYPICAL_LAG_MS = 100.0
+LAG_MS = 100.0
 # When a state was seen (microseconds), and by how many milliseconds one clock was then ahead.
 Point = tuple[int, float]
 
-_BURST = 1_000_000
 # How much longer one tail must be than the other to be called a tail.
 _SKEWED = 2.0
-# A crowd this many times as large as any other, and no smaller, is the truth without a doubt.
-_DECISIVE, _CROWD = 2, 4
-# The share of points by whose distance the doubt is measured: those beyond may just be late.
+# A cluster this many times as large as any other, and no smaller, is certainly the truth.
+_DECISIVE, _CLUSTER = 2, 4
+# The share of points whose distance gives the uncertainty: those beyond may just be late.
 _NEARLY_ALL = 0.8
 # With fewer points than that, all of them may be late.
-_FAITH = 6
+_FEW = 6
 # Time services slew by no more, and clocks left alone run off by less.
-_FASTEST_PPM = 500.0
+_MAX_DRIFT_PPM = 500.0
 # Later than that is no noise but a node that hung.
-_USUAL_MS = 500.0
-_WINDOWS, _IN_WINDOW = 12, 4
+_MAX_NOISE_MS = 500.0
+_WINDOWS, _POINTS_PER_WINDOW = 12, 4
 # A drift must explain more than a constant does: so many points, and such a share of all.
 _MORE, _MORE_SHARE = 3, 0.1
 
 
 @dataclass(frozen=True)
 class FittedLine:
-    """A straight stretch of a clock: an offset at a moment, a drift, and the doubt of both."""
+    """A straight line through points: an offset at a moment, a drift, and the uncertainty."""
 
     at: int
     offset_ms: float
     drift_ppm: float
     uncertainty_ms: float
-    inliers: tuple[int, ...]
+    # indices of the points near the line
+    inliers: tuple[int, ...] = ()
 
     def points_near(self, points: Sequence[Point], within_ms: float) -> list[int]:
-        """Give the places of the points that lie near this line."""
+        """Return the indices of the points that lie near this line."""
         return [n for n, (at, d) in enumerate(points) if abs(d - self.offset_at(at)) <= within_ms]
 
-    def offset_at(self, at: int) -> float:
-        """Give the offset at a moment, in milliseconds."""
-        return self.offset_ms + self.drift_ppm * (at - self.at) / 1e9
+    def offset_at(self, micros: int) -> float:
+        """Return the offset at a moment, in milliseconds."""
+        return self.offset_ms + self.drift_ppm * (micros - self.at) / 1e9
 
 
 def estimate_offset(deltas: Sequence[float]) -> tuple[float, float]:
-    """Read the offset of two clocks off how far apart they saw the same states, and its doubt.
+    """Estimate the offset of two clocks, and its uncertainty, from when both saw the same states.
 
-    Nodes that are well see a change within a tenth of a second of each other, so the truth lies
-    where the deltas crowd. A node that hangs sees things late, never early: of several crowds the
+    Healthy nodes see a change within a tenth of a second of each other, so the truth lies where
+    the deltas are dense. A node that hangs sees things late, never early: of several clusters the
     one away from the long tail is believed.
 
-    >>> offset_of([5000.0, 5010.0, 5200.0, 5300.0, 9000.0, 14000.0, 30000.0, 31000.0])[0]
+    >>> estimate_offset([5000.0, 5010.0, 5200.0, 5300.0, 9000.0, 14000.0, 30000.0, 31000.0])[0]
     5000.0
-    >>> abs(offset_of([-2.0, -1.0, 0.0, 1.0, 2.0])[0]) <= 2.0
+    >>> abs(estimate_offset([-2.0, -1.0, 0.0, 1.0, 2.0])[0]) <= 2.0
     True
     """
     ordered = sorted(deltas)
-    crowd = [_around(ordered, one) for one in ordered]
-    fullest = max(crowd)
-    dense = [at for at, count in enumerate(crowd) if 2 * count > fullest]
+    density = [_count_near(ordered, delta) for delta in ordered]
+    densest = max(density)
+    dense = [index for index, count in enumerate(density) if 2 * count > densest]
     shares = (0.1, 0.25, 0.5, 0.75, 0.9)
-    low, quarter, middle, most, high = (ordered[int(len(ordered) * share)] for share in shares)
-    if high - middle > _SKEWED * (middle - low):
+    p10, p25, median, p75, p90 = (ordered[int(len(ordered) * share)] for share in shares)
+    if p90 - median > _SKEWED * (median - p10):
         edge = ordered[dense[0]]
-        best, typical = _densest(ordered, edge, edge + 2 * TYPICAL_LAG_MS), quarter
-    elif middle - low > _SKEWED * (high - middle):
+        best, typical = _find_mode(ordered, edge, edge + 2 * LAG_MS), p25
+    elif median - p10 > _SKEWED * (p90 - median):
         edge = ordered[dense[-1]]
-        mirrored = [-one for one in reversed(ordered)]
-        best, typical = -_densest(mirrored, -edge, 2 * TYPICAL_LAG_MS - edge), most
+        mirrored = [-delta for delta in reversed(ordered)]
+        best, typical = -_find_mode(mirrored, -edge, 2 * LAG_MS - edge), p75
     else:
-        at = min(dense, key=lambda at: (-crowd[at], abs(ordered[at] - middle)))
-        best, typical = (
-            _densest(ordered, ordered[at] - TYPICAL_LAG_MS, ordered[at] + TYPICAL_LAG_MS),
-            middle,
-        )
-    count = _around(ordered, best)
-    far = [
-        (n, abs(one - best))
-        for one, n in zip(ordered, crowd, strict=True)
-        if abs(one - best) > 2 * TYPICAL_LAG_MS
-    ]
-    apart = sorted(abs(one - best) for one in ordered)
-    doubt = max(abs(typical - best), apart[int(len(apart) * _NEARLY_ALL)])
+        index = min(dense, key=lambda n: (-density[n], abs(ordered[n] - median)))
+        centre = ordered[index]
+        best, typical = _find_mode(ordered, centre - LAG_MS, centre + LAG_MS), median
+    count = _count_near(ordered, best)
+    distances = [abs(delta - best) for delta in ordered]
+    far = [(n, apart) for apart, n in zip(distances, density, strict=True) if apart > 2 * LAG_MS]
+    nearly_all = sorted(distances)[int(len(distances) * _NEARLY_ALL)]
+    uncertainty = max(abs(typical - best), nearly_all)
     rival = max((n for n, _ in far), default=0)
-    if count >= max(_CROWD, _DECISIVE * rival, len(ordered) / 2):
-        doubt = min(doubt, TYPICAL_LAG_MS)
-    # Another crowd of about the size may be the right one.
-    rivals = [away + 2 * TYPICAL_LAG_MS for n, away in far if n >= _CROWD and _DECISIVE * n > count]
-    return best, max([doubt, *rivals]) + TYPICAL_LAG_MS * max(1.0, _FAITH / len(ordered))
+    if count >= max(_CLUSTER, _DECISIVE * rival, len(ordered) / 2):
+        uncertainty = min(uncertainty, LAG_MS)
+    # Another cluster of about the size may be the right one.
+    rivals = [apart + 2 * LAG_MS for n, apart in far if n >= _CLUSTER and _DECISIVE * n > count]
+    return best, max([uncertainty, *rivals]) + LAG_MS * max(1.0, _FEW / len(ordered))
 
 
-def _densest(ordered: Sequence[float], low: float, high: float) -> float:
-    """Find where values between two bounds crowd most: the narrower half, again and again."""
+def _find_mode(ordered: Sequence[float], low: float, high: float) -> float:
+    """Return where values between two bounds are densest: halve to the narrower part repeatedly."""
     part = ordered[bisect_left(ordered, low) : bisect_right(ordered, high)]
     while len(part) > 2:
         size = (len(part) + 1) // 2
@@ -110,13 +110,9 @@ def _densest(ordered: Sequence[float], low: float, high: float) -> float:
     return part[0]
 
 
-def dedupe_bursts(deltas: Iterable[Point]) -> list[Point]:
+def dedupe_bursts(points: Iterable[Point]) -> list[Point]:
     """Keep the first of the points that came within a second: they are one, seen many times."""
-    kept: list[Point] = []
-    for at, delta in sorted(deltas):
-        if not kept or at - kept[-1][0] > _BURST:
-            kept.append((at, delta))
-    return kept
+    return [burst[0] for burst in windows(sorted(points), itemgetter(0), SECOND)]
 
 
 def thin_evenly(points: Sequence[Point], limit: int) -> list[Point]:
@@ -127,66 +123,65 @@ def thin_evenly(points: Sequence[Point], limit: int) -> list[Point]:
 
 
 def dedupe_by_either_clock(points: Iterable[Point]) -> tuple[list[Point], list[Point]]:
-    """Reduce points to bursts by either clock, for either may be of the node that hung."""
+    """Dedupe bursts by each of the two clocks, as either node may have hung."""
     points = list(points)
-    theirs = dedupe_bursts((at + int(delta * 1000), delta) for at, delta in points)
-    return dedupe_bursts(points), [(at - int(delta * 1000), delta) for at, delta in theirs]
+    by_other = dedupe_bursts((at + int(delta * 1000), delta) for at, delta in points)
+    return dedupe_bursts(points), [(at - int(delta * 1000), delta) for at, delta in by_other]
 
 
 def downsample(points: Sequence[Point], limit: int) -> list[Point]:
-    """Keep few points of many, evenly over time; of each burst there is one for either clock."""
+    """Keep few of many points, evenly over time, deduped by each of the two clocks."""
     if len(points) <= limit:
         return sorted(points)
-    mine, other = dedupe_by_either_clock(points)
-    return sorted({*thin_evenly(mine, limit), *thin_evenly(other, limit)})
+    by_one, by_other = dedupe_by_either_clock(points)
+    return sorted({*thin_evenly(by_one, limit), *thin_evenly(by_other, limit)})
 
 
 def median_residual(lines: Sequence[FittedLine], points: Sequence[Point]) -> float:
-    """Give how far points lie from the line they belong to, as a rule."""
+    """Return the median distance of points from the nearest line, without those of hangs."""
     apart = [min(abs(delta - line.offset_at(at)) for line in lines) for at, delta in points]
-    usual = [one for one in apart if one <= _USUAL_MS]
+    usual = [distance for distance in apart if distance <= _MAX_NOISE_MS]
     return statistics.median(usual) if usual else 0.0
 
 
 def fit_line(points: Sequence[Point]) -> FittedLine:
-    """Lay one line through points in the order of time: level, or sloping where that says more."""
+    """Fit one line through points in the order of time: level, or sloping if that explains more."""
     middle = points[len(points) // 2][0]
-    level, doubt = estimate_offset([delta for _, delta in points])
-    flat = FittedLine(middle, level, 0.0, doubt, _inside(points, middle, level, 0.0))
-    ppm = _slope(points)
-    rise = abs(ppm) * (points[-1][0] - points[0][0]) / 1e9
-    if abs(ppm) <= _FASTEST_PPM and rise > 2 * TYPICAL_LAG_MS:
-        rest = [delta - ppm * (at - middle) / 1e9 for at, delta in points]
-        level, doubt = estimate_offset(rest)
-        sloping = FittedLine(middle, level, ppm, doubt, _inside(points, middle, level, ppm))
+    flat = _fit_level(points, middle, 0.0)
+    drift = _median_drift(points)
+    length = points[-1][0] - points[0][0]
+    rise = abs(drift) * length / 1e9
+    if abs(drift) <= _MAX_DRIFT_PPM and rise > 2 * LAG_MS:
+        sloping = _fit_level(points, middle, drift)
         more = len(sloping.inliers) - len(flat.inliers)
         if more >= max(_MORE, _MORE_SHARE * len(points)):
             return sloping
-    # A drift too small to be told is still there: it moves both ends away from the middle.
-    unseen = min(rise, 2 * TYPICAL_LAG_MS, _FASTEST_PPM * (points[-1][0] - points[0][0]) / 1e9) / 2
-    return FittedLine(flat.at, flat.offset_ms, 0.0, flat.uncertainty_ms + unseen, flat.inliers)
+    # A drift too small to be measured is still there: it moves both ends away from the middle.
+    unseen = min(rise, 2 * LAG_MS, _MAX_DRIFT_PPM * length / 1e9) / 2
+    return replace(flat, uncertainty_ms=flat.uncertainty_ms + unseen)
 
 
-def _around(ordered: Sequence[float], one: float) -> int:
-    return bisect_right(ordered, one + TYPICAL_LAG_MS) - bisect_left(ordered, one - TYPICAL_LAG_MS)
+def _fit_level(points: Sequence[Point], middle: int, drift: float) -> FittedLine:
+    """Fit a line of a given drift."""
+    rest = [delta - drift * (at - middle) / 1e9 for at, delta in points]
+    offset, uncertainty = estimate_offset(rest)
+    line = FittedLine(middle, offset, drift, uncertainty)
+    return replace(line, inliers=tuple(line.points_near(points, 2 * LAG_MS)))
 
 
-def _inside(points: Sequence[Point], middle: int, level: float, ppm: float) -> tuple[int, ...]:
-    return tuple(
-        index
-        for index, (at, delta) in enumerate(points)
-        if abs(delta - level - ppm * (at - middle) / 1e9) <= 2 * TYPICAL_LAG_MS
-    )
+def _count_near(ordered: Sequence[float], value: float) -> int:
+    return bisect_right(ordered, value + LAG_MS) - bisect_left(ordered, value - LAG_MS)
 
 
-def _slope(points: Sequence[Point]) -> float:
-    """Give the median slope between the levels of windows, in parts per million."""
-    count = min(_WINDOWS, len(points) // _IN_WINDOW)
+def _median_drift(points: Sequence[Point]) -> float:
+    """Return the median slope between the levels of windows, in parts per million."""
+    count = min(_WINDOWS, len(points) // _POINTS_PER_WINDOW)
     edges = [len(points) * n // count for n in range(count + 1)] if count > 2 else []
     levels = []
-    for begin, end in zip(edges, edges[1:], strict=False):
-        part = points[begin:end]
-        levels.append((part[len(part) // 2][0], estimate_offset([delta for _, delta in part])[0]))
+    for begin, end in pairwise(edges):
+        window = points[begin:end]
+        offset, _ = estimate_offset([delta for _, delta in window])
+        levels.append((window[len(window) // 2][0], offset))
     slopes = [
         (later - sooner) * 1e9 / (after - before)
         for n, (before, sooner) in enumerate(levels)
@@ -196,114 +191,124 @@ def _slope(points: Sequence[Point]) -> float:
     return statistics.median(slopes) if slopes else 0.0
 
 
-# A line and the first and the last moment that speak for it.
-FittedSegment = tuple[FittedLine, int, int]
+@dataclass(frozen=True)
+class FittedSegment:
+    """A line, and the first and the last moment of the points near it."""
+
+    line: FittedLine
+    first: int
+    last: int
+
 
 # A node that hangs is late now and then, each time by something else; a step stays as it is.
-_LEAST = 3
-_SHARE = 0.5
-_GAIN = 2
-_DEEPEST = 6
+_MIN_POINTS = 3
+_MIN_SHARE = 0.5
+_MIN_GAIN = 2
+_MAX_DEPTH = 6
 # Metadata may reach a node half a second late for minutes on end, and one that hangs, seconds.
-_LEAST_STEP_MS = 1000.0
+_MIN_STEP_MS = 1000.0
 _STEADY_MS, _UNSTEADY_MS = 500.0, 5000.0
 _TIMES, _MANY, _FAR = 2.5, 8, 20
 # What comes and goes and lasts no longer may be one pause; what stays to the end, or was so from
 # the beginning, is believed sooner.
-_HANG, _SHORT = 30_000_000, 10_000_000
-# Where a line misses that share, other places are tried than those where its misses crowd.
+_HANG, _SHORT = 30 * SECOND, 10 * SECOND
+# Where a line misses that share, splits are tried elsewhere than around its misses too.
 _MISSED = 0.25
 _TRIED = 48
 
 
 def fit_segments(points: Sequence[Point], depth: int = 0) -> list[FittedSegment]:
-    """Lay straight lines through points in the order of time, as few as explain them."""
+    """Fit straight lines through points in the order of time, as few as explain them."""
     whole = fit_line(points)
     missed = set(range(len(points))) - set(whole.points_near(points, _STEADY_MS))
-    if len(missed) >= _LEAST and depth < _DEEPEST:
-        tried = ((_gain(points, whole, cuts), cuts) for cuts in _cuts(points, sorted(missed)))
-        gain, cuts = max(tried, key=lambda one: (one[0], [-cut for cut in one[1]]), default=(0, ()))
-        if gain >= _GAIN:
-            edges = [0, *cuts, len(points)]
+    if len(missed) >= _MIN_POINTS and depth < _MAX_DEPTH:
+        tried = (
+            (_gain_of(points, whole, splits), splits)
+            for splits in _candidate_splits(points, sorted(missed))
+        )
+        best = max(tried, key=lambda one: (one[0], [-n for n in one[1]]), default=(0, ()))
+        if best[0] >= _MIN_GAIN:
+            edges = [0, *best[1], len(points)]
             parts = [fit_segments(points[a:b], depth + 1) for a, b in pairwise(edges)]
-            return _merged([one for part in parts for one in part])
-    inside = whole.inliers or tuple(range(len(points)))
+            return _merge_equal([segment for part in parts for segment in part])
+    inliers = whole.inliers or tuple(range(len(points)))
     # One at either end may have come there by chance.
-    stray = 1 if len(inside) >= 2 * _LEAST else 0
-    return [(whole, points[inside[stray]][0], points[inside[-1 - stray]][0])]
+    stray = 1 if len(inliers) >= 2 * _MIN_POINTS else 0
+    return [FittedSegment(whole, points[inliers[stray]][0], points[inliers[-1 - stray]][0])]
 
 
-def _cuts(points: Sequence[Point], missed: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Name the places where a step may be: around the crowd that a straight line misses, mostly."""
+def _candidate_splits(points: Sequence[Point], missed: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield where steps may be: mostly around the cluster of points that a straight line misses."""
     count = len(points)
     rest = [points[n] for n in missed]
-    crowd = {missed[n] for n in fit_line(rest).points_near(rest, _STEADY_MS)}
-    out = set(missed)
-    weights = [1 if n in crowd else 0 if n in out else -1 for n in range(count)]
-    begin, end = _heaviest(weights)
-    if sum(weights[begin:end]) >= _LEAST:
+    cluster = {missed[n] for n in fit_line(rest).points_near(rest, _STEADY_MS)}
+    outliers = set(missed)
+    weights = [1 if n in cluster else 0 if n in outliers else -1 for n in range(count)]
+    begin, end = _find_heaviest_run(weights)
+    if sum(weights[begin:end]) >= _MIN_POINTS:
         yield from {(begin,), (end,), (begin, end)}
     if len(missed) > _MISSED * count:
         yield from {(count * n // _TRIED,) for n in range(1, _TRIED)}
 
 
-def _heaviest(weights: Sequence[int]) -> tuple[int, int]:
+def _find_heaviest_run(weights: Sequence[int]) -> tuple[int, int]:
     """Find the run with the largest sum."""
     best = total = start = 0
-    found = (0, 0)
+    run = (0, 0)
     for n, weight in enumerate(weights):
         if total <= 0:
             total, start = 0, n
         total += weight
         if total > best:
-            best, found = total, (start, n + 1)
-    return found
+            best, run = total, (start, n + 1)
+    return run
 
 
-def _gain(points: Sequence[Point], whole: FittedLine, cuts: tuple[int, ...]) -> int:
-    """Count the points more that lines between cuts explain; none, if these would be no steps."""
-    parts = [points[begin:end] for begin, end in pairwise([0, *cuts, len(points)])]
-    if min(map(len, parts)) < _LEAST:
+def _gain_of(points: Sequence[Point], whole: FittedLine, splits: tuple[int, ...]) -> int:
+    """Count the points that splitting explains in addition; 0 if the splits would be no steps."""
+    parts = [points[begin:end] for begin, end in pairwise([0, *splits, len(points)])]
+    if min(map(len, parts)) < _MIN_POINTS:
         return 0
     lines = [fit_line(part) for part in parts]
-    near = max(map(_unsteady, lines, parts))
+    near = max(map(_width_of, lines, parts))
     if near > _UNSTEADY_MS:
         return 0
-    least = max(_LEAST_STEP_MS, _TIMES * near)
+    min_step = max(_MIN_STEP_MS, _TIMES * near)
     if near > _STEADY_MS and min(map(len, parts)) < _MANY:
-        least = _FAR * near
+        min_step = _FAR * near
     for (before, after), part in zip(pairwise(lines), parts[1:], strict=True):
-        if not _steps(before, after, part[0][0], least):
+        if not _is_step(before, after, part[0][0], min_step):
             return 0
     explained = 0
     for n, (line, part) in enumerate(zip(lines, parts, strict=True)):
         own = line.points_near(part, near)
-        if len(own) < max(_LEAST, _SHARE * len(part)) or part[own[-1]][0] - part[own[0]][0] < (
-            _HANG if 0 < n < len(cuts) else _SHORT
-        ):
+        if len(own) < max(_MIN_POINTS, _MIN_SHARE * len(part)):
+            return 0
+        if part[own[-1]][0] - part[own[0]][0] < (_HANG if 0 < n < len(splits) else _SHORT):
             return 0
         explained += len(own)
-    return explained - len(cuts) - len(whole.points_near(points, near))
+    return explained - len(splits) - len(whole.points_near(points, near))
 
 
-def _unsteady(line: FittedLine, points: Sequence[Point]) -> float:
-    """Give how far from a line what belongs to it may lie."""
+def _width_of(line: FittedLine, points: Sequence[Point]) -> float:
+    """Return how far from a line the points that belong to it may lie."""
     apart = [abs(delta - line.offset_at(at)) for at, delta in points]
     return max(_STEADY_MS, 2 * statistics.median_low(apart))
 
 
-def _steps(before: FittedLine, after: FittedLine, at: int, least: float) -> bool:
-    return abs(after.offset_at(at) - before.offset_at(at)) > least
+def _is_step(before: FittedLine, after: FittedLine, micros: int, min_step: float) -> bool:
+    return abs(after.offset_at(micros) - before.offset_at(micros)) > min_step
 
 
-def _merged(found: Sequence[FittedSegment]) -> list[FittedSegment]:
-    """Join neighbours that turned out to be the same stretch."""
-    kept: list[FittedSegment] = []
-    for line, first, last in found:
-        flat = bool(kept) and line.drift_ppm == kept[-1][0].drift_ppm == 0
-        if flat and not _steps(kept[-1][0], line, first, _LEAST_STEP_MS):
-            longer = max(kept[-1], (line, first, last), key=lambda one: len(one[0].inliers))
-            kept[-1] = (longer[0], kept[-1][1], last)
+def _merge_equal(segments: Sequence[FittedSegment]) -> list[FittedSegment]:
+    """Join neighbours that turned out to be the same segment."""
+    merged: list[FittedSegment] = []
+    for segment in segments:
+        last = merged[-1] if merged else None
+        flat = last is not None and segment.line.drift_ppm == last.line.drift_ppm == 0
+        if last and flat and not _is_step(last.line, segment.line, segment.first, _MIN_STEP_MS):
+            better = max(last, segment, key=lambda one: len(one.line.inliers))
+            merged[-1] = FittedSegment(better.line, last.first, segment.last)
         else:
-            kept.append((line, first, last))
-    return kept
+            merged.append(segment)
+    return merged

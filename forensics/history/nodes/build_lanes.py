@@ -1,11 +1,13 @@
-"""Follows every broker, controller and client of a cluster through its events.
+"""Builds the lanes of all brokers, controllers and clients from the table of events.
 
-Lets a broker's lane be unknown where its log has a hole and no controller watched it.
+Where a broker's log has a gap and no controller observed it, its lane is unknown.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.history.clocks.model import Clocks
-from forensics.history.log_coverage import Coverage
+from forensics.history.log_coverage import Coverage, logged_between
 from forensics.history.nodes.broker_states import (
     LIFECYCLE_KINDS,
-    WAKE_UP_KINDS,
+    WAKE_KINDS,
     Absence,
-    Evidence,
+    EvidenceRow,
     Span,
     build_broker_lanes,
     find_absences,
@@ -37,84 +39,75 @@ from forensics.history.nodes.controller_terms import (
 )
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
 from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_events
+from forensics.lib.intervals import contains
+from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.time_units import SECOND
 from forensics.schemas import LANES
 
 # A process that is away is silent; one that is up, and silent too long, may be anything.
 _ALIVE = ("up", "starting", "recovering")
+_FOREVER = 1 << 62
+# Controllers repeat each other's news within that.
+_ECHO = 5 * SECOND
+# A controller goes on to apply what it has read for a while after it logs that it has caught up.
+_TRAILING = 10 * SECOND
 
-Blank = tuple[int, int | None, Evidence]
+Row = dict[str, Any]
+Roles = Mapping[str, str | None]
+# Begin, end (`_FOREVER`: until the logs end), and a line that shows it.
+Gap = tuple[int, int, EvidenceRow]
 
 
 def mark_unobserved(
-    node: str, spans: Sequence[Span], coverage: Coverage, office: Sequence[ControllerTerm]
+    node: str, spans: Sequence[Span], coverage: Coverage, terms: Sequence[ControllerTerm]
 ) -> list[Span]:
-    """Cut out of a lane the stretches in which nobody could have told of this broker."""
+    """Make a lane unknown where nobody could have logged what this broker does."""
     lane = list(spans)
-    for blank in _blanks(node, coverage):
-        if not _watched(node, blank, coverage, office):
-            lane = [part for span in lane for part in _cut(span, blank)]
+    for gap in _find_gaps(node, coverage):
+        if not _is_observed(node, gap, coverage, terms):
+            lane = [part for span in lane for part in _mark_gap(span, gap)]
     return lane
 
 
-def _blanks(node: str, coverage: Coverage) -> Iterator[Blank]:
+def _find_gaps(node: str, coverage: Coverage) -> Iterator[Gap]:
     logs = coverage.logs_of(node)
-    if not logs:
-        return
     for begin, end in coverage.find_gaps(node):
-        places = [
-            {"file": one.file, "line": one.line}
-            for log in logs
-            for one in log.gaps
-            if one.begin <= begin and one.end >= end
-        ]
-        if places:
-            yield begin, end, places[0]
-    if not coverage.reaches_end(node):
+        gaps = (gap for log in logs for gap in log.gaps if gap.begin <= begin and gap.end >= end)
+        gap = next(gaps, None)
+        if gap is not None:
+            yield begin, end, gap.evidence
+    if logs and not coverage.reaches_end(node):
         last = max(logs, key=lambda log: log.last)
-        file, line = last.ends[1]
-        yield last.last, None, {"file": file, "line": line}
+        yield last.last, _FOREVER, last.ends[1]
 
 
-def _watched(node: str, blank: Blank, coverage: Coverage, office: Iterable[ControllerTerm]) -> bool:
-    """Whether the log of another node that was the active controller covers the stretch."""
-    begin, end, _ = blank
-    until = coverage.end if end is None else end
+def _is_observed(node: str, gap: Gap, coverage: Coverage, terms: Iterable[ControllerTerm]) -> bool:
+    """Return True if the log of another node that was the active controller covers the gap."""
+    begin, end = gap[0], coverage.end if gap[1] == _FOREVER else gap[1]
     return any(
-        other != node
-        and span.state == "active"
-        and span.begin <= begin
-        and (span.end is None or span.end >= until)
-        and coverage.is_logging_at(other, begin)
-        and (coverage.is_logging_at(other, until) or coverage.reaches_end(other))
-        and not any(a < until and b > begin for a, b in coverage.find_gaps(other))
-        for other, _, span in office
+        term.node != node
+        and term.span.state == "active"
+        and term.span.begin <= begin
+        and (term.span.end is None or term.span.end >= end)
+        and coverage.is_logging_at(term.node, begin)
+        and (coverage.is_logging_at(term.node, end) or coverage.reaches_end(term.node))
+        and not any(a < end and b > begin for a, b in coverage.find_gaps(term.node))
+        for term in terms
     )
 
 
-def _cut(span: Span, blank: Blank) -> Iterator[Span]:
-    begin, end, place = blank
-    over = span.end is None or span.end > begin
-    if span.state not in _ALIVE or not over or (end is not None and end <= span.begin):
+def _mark_gap(span: Span, gap: Gap) -> Iterator[Span]:
+    begin, end, line = gap
+    span_end = _FOREVER if span.end is None else span.end
+    if span.state not in _ALIVE or span_end <= begin or end <= span.begin:
         yield span
         return
-    start = max(begin, span.begin)
+    start, stop = max(begin, span.begin), min(end, span_end)
     if start > span.begin:
-        yield Span(span.state, span.begin, start, span.evidence, span.epoch)
-    stop = span.end if end is None or (span.end is not None and span.end <= end) else end
-    yield Span("unknown", start, stop, [place])
-    if stop is not None and (span.end is None or stop < span.end):
-        yield Span(span.state, stop, span.end, span.evidence, span.epoch)
-
-
-# Controllers repeat each other's news within that.
-_ECHO = 5 * SECOND
-# A controller goes on to apply what it has read for a while after it says that it has caught up.
-_BEHIND = 10 * SECOND
-# A line that is written as a process falls asleep, or wakes, is no sign of life in between.
-_DOZING = SECOND // 2
-
-Row = dict[str, Any]
+        yield replace(span, end=start)
+    yield Span("unknown", start, None if stop == _FOREVER else stop, [line])
+    if stop < span_end:
+        yield replace(span, begin=stop)
 
 
 class Lanes:
@@ -128,7 +121,10 @@ class Lanes:
         terms: ControllerTerms | None = None,
         clients: Mapping[str, Sequence[Span]] | None = None,
     ) -> None:
-        """Take what was followed; `speaking` are the brokers whose own logs are there."""
+        """Find the absences; `with_logs` are the brokers whose own logs are there.
+
+        `controllers` are the terms by their elections alone, `terms` those with their real ends.
+        """
         self.brokers = brokers
         self.controllers = controllers
         self.terms = terms or ControllerTerms(controllers)
@@ -140,14 +136,14 @@ class Lanes:
         ]
 
     def table(self, coverage: Coverage | None = None) -> pa.Table:
-        """Give the table of lanes; where the logs have holes, a lane is unknown."""
-        office, known = self.terms.terms, coverage or Coverage()
+        """Return the table of lanes; in the gaps of logs, a lane is unknown."""
+        terms, known = self.terms.terms, coverage or Coverage()
         rows = [
-            _row(f"broker-{broker}", "broker", broker, span)
+            _row(broker_node(broker), "broker", broker, span)
             for broker, spans in self.brokers.items()
-            for span in mark_unobserved(f"broker-{broker}", spans, known, office)
+            for span in mark_unobserved(broker_node(broker), spans, known, terms)
         ]
-        rows += [_row(node, "controller", owner, span) for node, owner, span in office]
+        rows += [_row(term.node, "controller", term.controller, term.span) for term in terms]
         rows += [
             _row(node, "client", None, span)
             for node, spans in self.clients.items()
@@ -156,152 +152,133 @@ class Lanes:
         return pa.Table.from_pylist(rows, schema=LANES)
 
 
-def build_lanes(events: Path, clocks: Clocks, roles: Mapping[str, str | None]) -> Lanes:
+def build_lanes(events: Path, clocks: Clocks, roles: Roles) -> Lanes:
     """Follow every broker, controller and client."""
-    news = _news(read_events(events, LIFECYCLE_KINDS), read_startup_windows(events), clocks, roles)
+    own_logs = {id_: node for node in roles if (id_ := _broker_id(node, roles)) is not None}
+    rows = read_events(events, LIFECYCLE_KINDS)
+    news = _select_news(rows, read_startup_windows(events), clocks, roles)
     starts = [row for row in news if row["kind"] == "process_starting"]
-    words = _last_words(events, starts, clocks)
-    own = (_broker(node, roles) for node in roles)
-    speaking = frozenset(broker for broker in own if broker is not None)
-    brokers = build_broker_lanes(news, words)
-    told = _told_of_controllers(events, clocks)
-    reigns = find_terms(told)
+    brokers = build_broker_lanes(news, _read_last_lines(events, starts, clocks))
+    controller_events = _read_controller_events(events, clocks)
+    terms = find_terms(controller_events)
+    closed = close_terms(terms, controller_events, brokers)
     return Lanes(
-        _with_pauses(brokers, events, clocks, roles),
-        reigns,
-        speaking,
-        ControllerTerms(close_terms(reigns, told, brokers), find_epoch_conflicts(told)),
-        _clients(events, clocks, roles),
+        _add_pauses(brokers, events, clocks, own_logs),
+        terms,
+        frozenset(own_logs),
+        ControllerTerms(closed, find_epoch_conflicts(controller_events)),
+        _build_client_lanes(events, clocks, roles),
     )
 
 
-def _news(
-    told: Sequence[Row], phases: StartupWindows, clocks: Clocks, roles: Mapping[str, str | None]
+def _select_news(
+    rows: Sequence[Row], startups: StartupWindows, clocks: Clocks, roles: Roles
 ) -> list[Row]:
-    """Keep what is told at first hand, and once."""
-    # Where a controller tells live of fencings, what its log repeats of them adds nothing.
-    live = {row["kind"] for row in told if row["telling"] is None}
-    heard: dict[tuple[str, int | None], Row] = {}
+    """Keep what is logged as it happens, and once."""
+    # Where a controller logs fencings live, what its metadata log repeats of them adds nothing.
+    live = {row["kind"] for row in rows if row["telling"] is None}
+    last: dict[tuple[str, int | None], Row] = {}
     news: list[Row] = []
-    for row in told:
+    for row in rows:
         row["at"] = clocks.event_time(row)
-        row["node_broker"] = _broker(row["node"], roles)
+        row["node_broker"] = _broker_id(row["node"], roles)
         if row["telling"] is not None:
             # What a controller reads from its log as it starts may have been long ago.
-            if row["kind"] in live or _is_old(row, phases):
+            if row["kind"] in live or _is_replayed(row, startups):
                 continue
-            before = heard.get((row["kind"], row["broker"]))
+            before = last.get((row["kind"], row["broker"]))
             if before and before["node"] != row["node"] and row["at"] - before["at"] < _ECHO:
                 continue
-            heard[row["kind"], row["broker"]] = row
+            last[row["kind"], row["broker"]] = row
         news.append(row)
     return news
 
 
-def _is_old(row: Row, phases: StartupWindows) -> bool:
-    stretches = phases.replaying.get(row["node"] or "", ())
-    return any(begin <= row["ts"] <= end + _BEHIND for begin, end in stretches)
+def _is_replayed(row: Row, startups: StartupWindows) -> bool:
+    windows = startups.replaying.get(row["node"] or "", ())
+    return contains(((begin, end + _TRAILING) for begin, end in windows), row["ts"])
 
 
-def _told_of_controllers(events: Path, clocks: Clocks) -> list[Row]:
+def _read_controller_events(events: Path, clocks: Clocks) -> list[Row]:
     columns = [*SIGHTING, "controller", "controller_epoch", "text", "rule"]
-    told = read_events(events, CONTROLLER_KINDS, columns)
-    # Who is named without an epoch is named by every broker at every connection, and says little.
-    kept = [
-        row
-        for row in told
+    # Every broker names the controller without an epoch at every connection: that proves little.
+    return [
+        row | {"at": clocks.event_time(row)}
+        for row in read_events(events, CONTROLLER_KINDS, columns)
         if row["kind"] != "controller_seen" or row["controller_epoch"] is not None
     ]
-    return [row | {"at": clocks.event_time(row)} for row in kept]
 
 
-def _clients(
-    events: Path, clocks: Clocks, roles: Mapping[str, str | None]
-) -> Mapping[str, Sequence[Span]]:
+def _build_client_lanes(events: Path, clocks: Clocks, roles: Roles) -> Mapping[str, Sequence[Span]]:
     """Follow clients in one streaming read: their errors may be as many as lines in the archive."""
     nodes = [node for node, role in roles.items() if role == "client"]
-    found = ClientLanes()
-    if not nodes:
-        return {}
-    batches = read_batches(events, CLIENT_COLUMNS, pc.field("node").isin(nodes))
+    lanes = ClientLanes()
+    batches = read_batches(events, CLIENT_COLUMNS, pc.field("node").isin(nodes)) if nodes else ()
     for row in iter_rows(batches, CLIENT_COLUMNS):
         if row["ts"] is not None:
-            found.add_line(row, clocks.event_time(row))
-    return found.build()
+            lanes.add_line(row, clocks.event_time(row))
+    return lanes.build()
 
 
-def _with_pauses(
-    brokers: Mapping[int, list[Span]],
-    events: Path,
-    clocks: Clocks,
-    roles: Mapping[str, str | None],
+def _add_pauses(
+    brokers: Mapping[int, list[Span]], events: Path, clocks: Clocks, nodes: Mapping[int, str]
 ) -> Mapping[int, list[Span]]:
-    """Look in the logs of brokers that were fenced for what they said as they woke."""
-    names = {_broker(node, roles): node for node in roles}
+    """Look in the logs of brokers that were fenced for what they logged as they woke."""
     fenced = {
-        broker: names[broker]
+        nodes[broker]: broker
         for broker, spans in brokers.items()
-        if broker in names and any(span.state == "fenced" for span in spans)
+        if broker in nodes and any(span.state == "fenced" for span in spans)
     }
     if not fenced:
         return brokers
-    columns = [*SIGHTING, "text", "rule", "duration_ms"]
-    wakes: dict[str, list[Row]] = {}
-    for row in read_events(events, WAKE_UP_KINDS, columns):
-        if row["node"] in fenced.values():
-            wakes.setdefault(row["node"], []).append(row | {"at": clocks.event_time(row)})
-    found = dict(brokers)
-    for broker, node in fenced.items():
-        silent = partial(_is_silent, events, clocks, node)
-        found[broker] = insert_pauses(brokers[broker], wakes.get(node, ()), silent)
-    return found
-
-
-def _is_silent(events: Path, clocks: Clocks, node: str, begin: int, end: int) -> bool:
-    """Whether a node's log has no event between two corrected moments."""
-    # Clocks run evenly enough: what is taken off here is taken off there.
-    off = begin - clocks.correct(node, begin)
-    moment = pc.field("ts").cast(pa.int64())
-    inside = (moment > begin + off + _DOZING) & (moment < end + off - _DOZING)
+    wakes: dict[str, list[Row]] = defaultdict(list)
+    for row in read_events(events, WAKE_KINDS, [*SIGHTING, "text", "rule", "duration_ms"]):
+        wakes[row["node"]].append(row | {"at": clocks.event_time(row)})
     data = ds.dataset(events, format="parquet")
-    return int(data.count_rows(filter=(pc.field("node") == node) & inside)) == 0
+
+    def is_silent(node: str, begin: int, end: int) -> bool:
+        return not data.count_rows(filter=logged_between(clocks, node, begin, end))
+
+    paused = {
+        broker: insert_pauses(brokers[broker], wakes[node], partial(is_silent, node))
+        for node, broker in fenced.items()
+    }
+    return {**brokers, **paused}
 
 
-def _broker(node: str | None, roles: Mapping[str, str | None]) -> int | None:
-    digits = (node or "").rpartition("-")[2]
-    return int(digits) if roles.get(node or "") == "broker" and digits.isdigit() else None
+def _broker_id(node: str | None, roles: Roles) -> int | None:
+    return broker_id(node) if roles.get(node or "") == "broker" else None
 
 
-def _last_words(
-    events: Path, starts: Sequence[Mapping[str, Any]], clocks: Clocks
-) -> dict[tuple[str, int], dict[str, Any]]:
+def _read_last_lines(
+    events: Path, starts: Sequence[Row], clocks: Clocks
+) -> dict[tuple[str, int], Row]:
     """Find the last line each process wrote before it was started again, in one streaming read."""
-    found: dict[tuple[str, int], dict[str, Any]] = {}
-    wanted: dict[str, list[int]] = {}
+    last_lines: dict[tuple[str, int], Row] = {}
+    starts_of: dict[str, list[int]] = defaultdict(list)
     for row in starts:
-        wanted.setdefault(row["node"], []).append(row["ts"])
-    if not wanted:
-        return found
+        starts_of[row["node"]].append(row["ts"])
     columns = ["node", "ts", "file", "line", "text", "rule"]
-    for batch in read_batches(events, columns, pc.field("node").isin(list(wanted))):
-        moments = batch["ts"].cast(pa.int64())
+    wanted = pc.field("node").isin(list(starts_of))
+    for batch in read_batches(events, columns, wanted) if starts else ():
+        times = batch["ts"].cast(pa.int64())
         for node in pc.unique(batch["node"]).to_pylist():
-            mine = pc.equal(batch["node"], node)
-            for start in wanted[node]:
-                before = pc.and_(mine, pc.less(moments, start))
-                last = pc.max(moments.filter(before)).as_py()
-                best = found.get((node, start))
+            own = pc.equal(batch["node"], node)
+            for start in starts_of[node]:
+                before = pc.and_(own, pc.less(times, start))
+                last = pc.max(times.filter(before)).as_py()
+                best = last_lines.get((node, start))
                 if last is None or (best and best["ts"] > last):
                     continue
-                rows = batch.filter(pc.and_(before, pc.equal(moments, last))).to_pylist()
-                final = max(rows, key=lambda one: (one["line"], one["file"]))
-                final.update(ts=last, at=clocks.correct(node, last))
-                if best is None or (last, final["line"]) >= (best["ts"], best["line"]):
-                    found[node, start] = final
-    return found
+                rows = batch.filter(pc.and_(before, pc.equal(times, last))).to_pylist()
+                line = max(rows, key=lambda row: (row["line"], row["file"]))
+                line.update(ts=last, at=clocks.correct(node, last))
+                if best is None or (last, line["line"]) >= (best["ts"], best["line"]):
+                    last_lines[node, start] = line
+    return last_lines
 
 
-def _row(node: str, role: str, broker: int | None, span: Span) -> dict[str, Any]:
+def _row(node: str, role: str, broker: int | None, span: Span) -> Row:
     return {
         "node": node,
         "role": role,
@@ -309,5 +286,5 @@ def _row(node: str, role: str, broker: int | None, span: Span) -> dict[str, Any]
         "state": span.state,
         "started_at": span.begin,
         "ended_at": span.end,
-        "evidence": [{"file": one["file"], "line": one["line"]} for one in span.evidence],
+        "evidence": [{"file": line["file"], "line": line["line"]} for line in span.evidence],
     }

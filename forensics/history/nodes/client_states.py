@@ -1,25 +1,27 @@
-"""The life of clients: healthy, with stale metadata, or cut off, as their own logs tell it."""
+"""The states of clients by their own logs: healthy, with stale metadata, or disconnected."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forensics.history.nodes.broker_states import Evidence, Span
+from forensics.history.nodes.broker_states import EvidenceRow, Span
+from forensics.lib.time_units import SECOND
 
 CLIENT_COLUMNS = ("kind", "ts", "node", "error", "file", "line")
 
-_STALE = (
+_STALE_ERRORS = (
     "NOT_LEADER_OR_FOLLOWER",
     "NOT_LEADER_FOR_PARTITION",
     "UNKNOWN_TOPIC_OR_PARTITION",
     "LEADER_NOT_AVAILABLE",
     "FENCED_LEADER_EPOCH",
 )
-_CUT_OFF = ("NETWORK_EXCEPTION", "REQUEST_TIMED_OUT", "TIMED_OUT", "DISCONNECTED")
-_KINDS = {
+_CONNECTION_ERRORS = ("NETWORK_EXCEPTION", "REQUEST_TIMED_OUT", "TIMED_OUT", "DISCONNECTED")
+_STATES_BY_KIND = {
     "client_refresh": "stale",
     "client_metadata_stale": "stale",
     "metadata_leaderless": "stale",
@@ -30,108 +32,109 @@ _KINDS = {
     "client_request_cancelled": "disconnected",
     "all_brokers_down": "disconnected",
 }
-# Clients try again and again; what comes within that is one stretch of trouble.
-_GAP = 10_000_000
+# Clients try again and again; errors within that are one state.
+_GAP = 10 * SECOND
+_WHOLE_LOG = 1 << 62
 
 
 @dataclass(slots=True)
-class _Run:
-    """A stretch of trouble of one kind, from its first line to its last."""
+class _Session:
+    """Lines of one state that follow each other closely."""
 
     begin: int
     end: int
-    first: Evidence
-    last: Evidence
+    first: EvidenceRow
+    last: EvidenceRow
 
 
-class _Runs:
-    """Stretches in the order of time; lines may come in any order, and millions of them."""
+class _Sessions:
+    """Sessions in the order of time; lines may come in any order, and millions of them."""
 
     def __init__(self, gap: int) -> None:
-        self.runs: list[_Run] = []
+        self.sessions: list[_Session] = []
         self._gap = gap
 
-    def take(self, at: int, place: Evidence) -> None:
-        """Let a line begin a stretch, prolong one, or join two."""
-        here = bisect_right(self.runs, at, key=lambda run: run.begin)
-        before = self.runs[here - 1] if here else None
-        after = self.runs[here] if here < len(self.runs) else None
+    def add(self, at: int, line: EvidenceRow) -> None:
+        """Let a line begin a session, prolong one, or join two."""
+        index = bisect_right(self.sessions, at, key=lambda session: session.begin)
+        before = self.sessions[index - 1] if index else None
+        after = self.sessions[index] if index < len(self.sessions) else None
         if before is not None and at <= before.end + self._gap:
-            if _sooner(before.end, before.last, at, place):
-                before.end, before.last = at, place
-            elif at == before.begin and _sooner(at, place, before.begin, before.first):
-                before.first = place
+            if _order(before.end, before.last) < _order(at, line):
+                before.end, before.last = at, line
+            elif at == before.begin and _order(at, line) < _order(before.begin, before.first):
+                before.first = line
             if after is not None and after.begin <= before.end + self._gap:
                 before.end, before.last = after.end, after.last
-                del self.runs[here]
+                del self.sessions[index]
         elif after is not None and at >= after.begin - self._gap:
-            after.begin, after.first = at, place
+            after.begin, after.first = at, line
         else:
-            self.runs.insert(here, _Run(at, at, place, place))
+            self.sessions.insert(index, _Session(at, at, line, line))
 
 
-def _sooner(at: int, place: Evidence, other_at: int, other: Evidence) -> bool:
-    return (at, place["line"], place["file"]) < (other_at, other["line"], other["file"])
+def _order(at: int, line: EvidenceRow) -> tuple[int, int, str]:
+    return at, line["line"], line["file"]
 
 
 class ClientLanes:
-    """Takes clients' lines one by one, and gives their lanes; holds stretches, not lines."""
+    """Builds the lanes of clients from their lines, one by one; holds sessions, not lines."""
 
     def __init__(self) -> None:
         """Begin with no client."""
-        self._troubles: dict[str, dict[str, _Runs]] = {}
-        self._whole: dict[str, _Runs] = {}
+        self._errors: dict[tuple[str, str], _Sessions] = defaultdict(lambda: _Sessions(_GAP))
+        self._logs: dict[str, _Sessions] = defaultdict(lambda: _Sessions(_WHOLE_LOG))
 
     def add_line(self, row: Mapping[str, Any], at: int) -> None:
-        """Take one line of a client's log, with its corrected time."""
-        place = {"file": row["file"], "line": row["line"]}
-        # Silence is no hole in a client's log: one that is well has nothing to say.
-        self._whole.setdefault(row["node"], _Runs(1 << 62)).take(at, place)
-        state = _state(row)
+        """Add one line of a client's log, with its corrected time."""
+        line: EvidenceRow = {"file": row["file"], "line": row["line"]}
+        # Silence is no gap in a client's log: a healthy client has nothing to log.
+        self._logs[row["node"]].add(at, line)
+        state = _state_of(row)
         if state is not None:
-            mine = self._troubles.setdefault(row["node"], {})
-            mine.setdefault(state, _Runs(_GAP)).take(at, place)
+            self._errors[row["node"], state].add(at, line)
 
     def build(self) -> dict[str, list[Span]]:
-        """Give each client's lane, from the first line of its log to the last."""
-        return {node: list(self._lane(node)) for node in sorted(self._whole)}
+        """Return each client's lane, from the first line of its log to the last."""
+        return {node: list(self._lane(node)) for node in sorted(self._logs)}
 
     def _lane(self, node: str) -> Iterator[Span]:
-        [whole] = self._whole[node].runs
-        mine = self._troubles.get(node, {})
-        stale = [_span("stale", run) for run in mine["stale"].runs] if "stale" in mine else []
-        cut_off = mine["disconnected"].runs if "disconnected" in mine else []
-        # A broker that answers that it does not lead says more than one that does not answer.
-        apart = [part for run in cut_off for part in _outside(_span("disconnected", run), stale)]
-        troubles = sorted([*stale, *apart], key=lambda span: (span.begin, span.end or 0))
-        at, place = whole.begin, whole.first
-        for trouble in troubles:
-            if trouble.begin > at:
-                yield Span("healthy", at, trouble.begin, [place, trouble.evidence[0]])
-            yield trouble
-            at, place = trouble.end or trouble.begin, trouble.evidence[-1]
-        if whole.end > at:
-            yield Span("healthy", at, whole.end, [place, whole.last])
+        [log] = self._logs[node].sessions
+        stale, disconnected = (
+            [_span(state, session) for session in self._errors[node, state].sessions]
+            for state in ("stale", "disconnected")
+        )
+        # A broker that responds that it does not lead says more than one that does not respond.
+        rest = [part for span in disconnected for part in _subtract(span, stale)]
+        begin, line = log.begin, log.first
+        for span in sorted([*stale, *rest], key=lambda span: (span.begin, span.end or 0)):
+            if span.begin > begin:
+                yield Span("healthy", begin, span.begin, [line, span.evidence[0]])
+            yield span
+            begin, line = span.end or span.begin, span.evidence[-1]
+        if log.end > begin:
+            yield Span("healthy", begin, log.end, [line, log.last])
 
 
-def _state(row: Mapping[str, Any]) -> str | None:
+def _state_of(row: Mapping[str, Any]) -> str | None:
     if row["kind"] != "client_error":
-        return _KINDS.get(row["kind"])
-    if row["error"] in _STALE:
+        return _STATES_BY_KIND.get(row["kind"])
+    if row["error"] in _STALE_ERRORS:
         return "stale"
-    return "disconnected" if row["error"] in _CUT_OFF else None
+    return "disconnected" if row["error"] in _CONNECTION_ERRORS else None
 
 
-def _span(state: str, run: _Run) -> Span:
-    same = run.first == run.last
-    return Span(state, run.begin, run.end, [run.first] if same else [run.first, run.last])
+def _span(state: str, session: _Session) -> Span:
+    same = session.first == session.last
+    evidence = [session.first] if same else [session.first, session.last]
+    return Span(state, session.begin, session.end, evidence)
 
 
-def _outside(span: Span, others: Sequence[Span]) -> Iterable[Span]:
-    """Cut out of a stretch what other stretches cover."""
-    begin, end = span.begin, span.end if span.end is not None else span.begin
+def _subtract(span: Span, others: Sequence[Span]) -> Iterable[Span]:
+    """Yield the parts of a span that no other one covers; a moment is a span, too."""
+    begin, end = span.begin, span.end or span.begin
     for other in others:
-        until = other.end if other.end is not None else other.begin
+        until = other.end or other.begin
         if until < begin or other.begin > end:
             continue
         if other.begin > begin:

@@ -1,25 +1,32 @@
-"""Who was the active controller, by epoch, and where two nodes claim to be the same one."""
+"""Finds which node was the active controller in each epoch, and epochs that two nodes claim."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
-from forensics.history.nodes.broker_states import Evidence, Span, event_order, evidence_of
+from forensics.history.nodes.broker_states import EvidenceRow, Span, event_order, evidence_of
+from forensics.lib.time_units import SECOND
 
-CONTROLLER_KINDS = (
-    "controller_elected",
-    "controller_resigned",
-    "controller_renouncing",
-    "controller_seen",
-)
 _RESIGNS = ("controller_resigned", "controller_renouncing")
+_NAMES = ("controller_elected", "controller_seen")
+CONTROLLER_KINDS = (*_NAMES, *_RESIGNS)
 # Nodes' clocks, corrected or not, may be off by this much.
-_BLUR = 1_000_000
+_CLOCK_SLACK = SECOND
 
-# The node, its id, and the stretch of time.
-ControllerTerm = tuple[str, int | None, Span]
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ControllerTerm:
+    """A time in which a node was the active controller, held on to that, or nobody was."""
+
+    node: str
+    # the node's id; None if nobody was the controller, or the id is not known
+    controller: int | None
+    span: Span
 
 
 @dataclass(frozen=True)
@@ -28,117 +35,118 @@ class EpochConflict:
 
     epoch: int
     claimants: tuple[int, int]
-    evidence: tuple[Evidence, Evidence]
+    evidence: tuple[EvidenceRow, EvidenceRow]
 
     @property
     def invariant(self) -> str:
-        """The promise that this breaks."""
+        """Return the name of the broken invariant."""
         return "one controller per epoch"
 
     @property
     def title(self) -> str:
-        """Say it in a sentence."""
-        one, other = self.claimants
-        return f"Controller epoch {self.epoch} is claimed for node {one} and for node {other}"
+        """Return the conflict as a sentence."""
+        first, second = self.claimants
+        return f"Controller epoch {self.epoch} is claimed for node {first} and for node {second}"
 
 
 @dataclass(frozen=True)
 class ControllerTerms:
-    """The controllers' reigns as they ended, with what lies between them, and rival claims."""
+    """The controllers' terms as they ended, with what lies between them, and rival claims."""
 
     terms: Sequence[ControllerTerm]
     conflicts: Sequence[EpochConflict] = ()
 
 
-def find_terms(events: Iterable[Mapping[str, Any]]) -> list[ControllerTerm]:
-    """Say which node was the active controller, by epoch; a node's reign ends with the next."""
-    reigns: dict[int, ControllerTerm] = {}
+def find_terms(events: Iterable[Event]) -> list[ControllerTerm]:
+    """Return the term of each controller epoch; it ends where the next one begins."""
+    terms: dict[int, ControllerTerm] = {}
     for event in sorted(events, key=event_order):
         epoch = event["controller_epoch"]
-        if event["kind"] != "controller_elected" or epoch is None or epoch in reigns:
-            continue
-        span = Span("active", event["at"], None, [evidence_of(event)], epoch)
-        reigns[epoch] = (event["node"], event["controller"], span)
-    ordered = [reigns[epoch] for epoch in sorted(reigns)]
-    for (_, _, span), (_, _, after) in zip(ordered, ordered[1:], strict=False):
-        span.end = after.begin
+        if event["kind"] == "controller_elected" and epoch is not None and epoch not in terms:
+            span = Span("active", event["at"], None, [evidence_of(event)], epoch)
+            terms[epoch] = ControllerTerm(event["node"], event["controller"], span)
+    ordered = [terms[epoch] for epoch in sorted(terms)]
+    for term, after in pairwise(ordered):
+        term.span.end = after.span.begin
     return ordered
 
 
 def close_terms(
-    reigns: Sequence[ControllerTerm],
-    events: Iterable[Mapping[str, Any]],
+    terms: Sequence[ControllerTerm],
+    events: Iterable[Event],
     brokers: Mapping[int, Sequence[Span]],
 ) -> list[ControllerTerm]:
-    """Tell how each reign ended: given up or cut off before the next, or held on to after it.
+    """Find how each term ended: given up or cut off before the next, or held on to after it.
 
-    Between a reign that ended and the next epoch nobody was `active`: that time is `vacant`. Who
-    was deposed and did not notice is `deposed` until it gives up.
+    Between a term that ended and the next epoch nobody was `active`: that time is `vacant`. A
+    controller that was deposed and did not notice is `deposed` until it gives up.
     """
     resigned = [event for event in sorted(events, key=event_order) if event["kind"] in _RESIGNS]
-    found: list[ControllerTerm] = []
-    for reign, after in zip(reigns, [*reigns[1:], None], strict=False):
-        node, owner, span = reign
-        own = next((one for one in resigned if _gives_up(one, reign, after, reigns)), None)
-        end = _last_moment(span, own, brokers.get(-1 if owner is None else owner, ()))
-        if end is None or (span.end is not None and end[0] >= span.end):
-            found.append(reign)
+    closed: list[ControllerTerm] = []
+    for term, after in zip(terms, [*terms[1:], None], strict=False):
+        span = term.span
+        own = next((event for event in resigned if _gives_up(event, term, after, terms)), None)
+        states = brokers.get(term.controller, ()) if term.controller is not None else ()
+        end_at, line = _find_end(span, own, states) or (None, None)
+        next_start = after.span.evidence[:1] if after is not None else []
+        if end_at is None or line is None or (span.end is not None and end_at >= span.end):
+            closed.append(term)
         else:
-            found.append(
-                (node, owner, replace(span, end=end[0], evidence=[*span.evidence, end[1]]))
-            )
-            if after is not None and after[2].epoch == (span.epoch or 0) + 1:
-                places = [end[1], *after[2].evidence[:1]]
-                found.append((node, None, Span("vacant", end[0], span.end, places)))
+            ended = replace(span, end=end_at, evidence=[*span.evidence, line])
+            closed.append(replace(term, span=ended))
+            if after is not None and after.span.epoch == (span.epoch or 0) + 1:
+                vacant = Span("vacant", end_at, span.end, [line, *next_start])
+                closed.append(ControllerTerm(term.node, None, vacant))
         # A process that was started anew resigns from what it never held.
-        alive = own is not None and (end is None or end[0] == own["at"])
-        if alive and own is not None and span.end is not None and own["at"] > span.end + _BLUR:
-            places = [*(after[2].evidence[:1] if after else []), evidence_of(own)]
-            found.append((node, owner, Span("deposed", span.end, own["at"], places, span.epoch)))
-    return found
+        alive = own is not None and end_at in (None, own["at"])
+        if alive and own and span.end is not None and own["at"] > span.end + _CLOCK_SLACK:
+            evidence = [*next_start, evidence_of(own)]
+            deposed = Span("deposed", span.end, own["at"], evidence, span.epoch)
+            closed.append(replace(term, span=deposed))
+    return closed
 
 
-def find_epoch_conflicts(events: Iterable[Mapping[str, Any]]) -> list[EpochConflict]:
-    """Find epochs of controllers for which two owners are named, by whomever."""
-    named: dict[int, dict[int, Evidence]] = {}
+def find_epoch_conflicts(events: Iterable[Event]) -> list[EpochConflict]:
+    """Find controller epochs for which two controllers are named, by any nodes."""
+    named: dict[int, dict[int, EvidenceRow]] = {}
     for event in sorted(events, key=event_order):
-        told = event["kind"] in ("controller_elected", "controller_seen")
-        epoch, owner = event["controller_epoch"], event["controller"]
-        if told and epoch is not None and owner is not None and owner >= 0:
-            named.setdefault(epoch, {}).setdefault(owner, evidence_of(event))
-    found = []
-    for epoch, owners in sorted(named.items()):
-        one, *others = sorted(owners)
-        found += [
-            EpochConflict(epoch, (one, other), (owners[one], owners[other])) for other in others[:1]
-        ]
-    return found
+        epoch, controller = event["controller_epoch"], event["controller"]
+        if event["kind"] in _NAMES and None not in (epoch, controller) and controller >= 0:
+            named.setdefault(epoch, {}).setdefault(controller, evidence_of(event))
+    return [
+        EpochConflict(epoch, (first, second), (claims[first], claims[second]))
+        for epoch, claims in sorted(named.items())
+        if len(claims) > 1
+        for first, second in [sorted(claims)[:2]]
+    ]
 
 
 def _gives_up(
-    event: Mapping[str, Any],
-    reign: ControllerTerm,
+    event: Event,
+    term: ControllerTerm,
     after: ControllerTerm | None,
-    reigns: Sequence[ControllerTerm],
+    terms: Sequence[ControllerTerm],
 ) -> bool:
-    """Whether a line is the end of just this reign, and not of a later one of the same node."""
-    node, _, span = reign
-    if event["node"] != node or event["at"] < span.begin:
+    """Return True if a line ends just this term, and not a later one of the same node."""
+    if event["node"] != term.node or event["at"] < term.span.begin:
         return False
-    if event["controller_epoch"] is not None and event["controller_epoch"] != span.epoch:
+    if event["controller_epoch"] not in (None, term.span.epoch):
         return False
-    later = [one for other, _, one in reigns if other == node and one.begin > span.begin]
-    return after is None or all(event["at"] < one.begin for one in later)
+    return after is None or not any(
+        term.span.begin < other.span.begin <= event["at"]
+        for other in terms
+        if other.node == term.node
+    )
 
 
-def _last_moment(
-    span: Span, own: Mapping[str, Any] | None, life: Sequence[Span]
-) -> tuple[int, Evidence] | None:
-    """Find when the node gave up, or its process ended, if that was within the reign."""
+def _find_end(
+    span: Span, own: Event | None, states: Sequence[Span]
+) -> tuple[int, EvidenceRow] | None:
+    """Return when and by which line the node gave up, or its process ended, after the start."""
     ends = [(own["at"], evidence_of(own))] if own is not None else []
     ends += [
-        (one.begin, one.evidence[0])
-        for one in life
-        if one.state in ("crashed", "stopped") and one.begin >= span.begin
+        (state.begin, state.evidence[0])
+        for state in states
+        if state.state in ("crashed", "stopped") and state.begin >= span.begin
     ]
-    return min(ends, key=lambda one: one[0], default=None)
+    return min(ends, key=lambda end: end[0], default=None)

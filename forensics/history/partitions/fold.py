@@ -274,7 +274,7 @@ def _versions(
     ends = find_endings(held, context.observers, kraft=context.kraft)
     begun = _unnumbered(said)
     for state, row, ending in zip(states, held, ends, strict=True):
-        yield _version(state, *(ending if row.followed else _bounded(state, ending, begun)))
+        yield _version(state, *(ending if row.is_followed else _bounded(state, ending, begun)))
     known = {state.leader_epoch for state in states}
     for one in said:
         # Lines without a partition epoch still tell the ISR of an epoch that nothing else tells.

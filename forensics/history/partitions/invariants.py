@@ -8,6 +8,7 @@ from typing import Any
 
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.partitions.observations import Observation
+from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import MINUTE
 
 # A replica's log that is deleted may be the end of its topic.
@@ -184,8 +185,7 @@ def _first(said: Iterable[Observation]) -> Observation:
 
 def _hung(one: Observation, away: Sequence[Absence]) -> bool:
     """Whether the node that says so was away around then, and may have spoken of the past."""
-    digits = one.node.rpartition("-")[2]
-    broker = int(digits) if one.node.startswith("broker-") and digits.isdigit() else None
+    broker = broker_id(one.node)
     return any(
         absence.broker == broker
         and absence.begin - MINUTE <= one.at

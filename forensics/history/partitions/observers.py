@@ -1,275 +1,259 @@
-"""Who was listening when: a word dates a change only if its speaker heard of it at once.
+"""Which nodes observed a partition when: only those date its changes, and the ends of its states.
 
-A broker that was paused, fenced, or starting tells of what it missed when it is back, under the
-time of its return. And a state that nobody was there to see end is known for as long as one of
-those who told of it went on listening, not until somebody tells of a later one.
+A broker that was paused, fenced, or starting logs what it missed when it is back, under the time of
+its return. And a state whose end nobody saw is known for as long as one of the nodes that logged it
+went on observing, not until somebody logs a later one.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import chain
 
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions.observations import Observation
+from forensics.lib.intervals import Interval, IntervalSet
+from forensics.lib.node_ids import broker_id, broker_node
+from forensics.lib.time_units import SECOND
 from forensics.parsing.time_statistics import MIN_SILENCE
 
 # How the end of a row is known: the next state began then; it still was so when the logs end; or
 # nobody saw it end, and `ended_at` is the last moment at which it is sure to have been so.
 OBSERVED, OPEN, UNKNOWN = "observed", "open", "unknown"
 
-# Who is back has much to read before it tells news again.
-_BEHIND = 10_000_000
-# A KRaft broker tells of the changes it hears of in these; controllers tell of few partitions.
-_HEARING = ("state-change", "all")
-# A broker is named away a little before or after its partitions move.
-_AROUND = 15_000_000
-# All that piled up is told in one go.
-_WAKING = 2_000_000
+# A node that is back has much to read before it logs news again.
+_CATCHING_UP = 10 * SECOND
+# A KRaft broker logs the changes it hears of in these; controllers name few partitions.
+_CHANGE_LOGS = ("state-change", "all")
+# A broker is logged as away a little before or after its partitions move.
+_AROUND = 15 * SECOND
+# After a hang, everything that piled up is logged within that.
+_WAKING = 2 * SECOND
 
 # A node, the moment of its line, and the milliseconds it says it waited.
 Wake = tuple[str, int, int]
 Ending = tuple[int | None, str]
-# Begin and end of each stretch, and the greatest end so far, all in the order of their begin.
-Stretches = tuple[Sequence[int], Sequence[int], Sequence[int]]
+ByNode = Mapping[str, IntervalSet]
+_NEVER = IntervalSet()
 
 
 @dataclass(frozen=True)
 class Observers:
-    """When each broker or controller did not listen, in corrected time."""
+    """When each broker or controller observed nothing, in corrected time."""
 
-    away: Mapping[str, Stretches] = field(default_factory=dict)
-    late: Mapping[str, Stretches] = field(default_factory=dict)
-    deaf: Mapping[str, Stretches] = field(default_factory=dict)
-    orderly: Mapping[str, Stretches] = field(default_factory=dict)
+    # while it logs what it missed, after it hung or was away
+    late: ByNode = field(default_factory=dict)
+    # while it was away or silent
+    blind: ByNode = field(default_factory=dict)
+    # while it was shut down in order
+    shutdowns: ByNode = field(default_factory=dict)
+    # the begin of the last absence, if an absence lasts until the logs end
+    gone_since: Mapping[str, int] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
 
     @classmethod
     def from_absences(
-        cls, away: Iterable[Absence], coverage: Coverage, wakes: Iterable[Wake] = ()
+        cls, absences: Iterable[Absence], coverage: Coverage, wakes: Iterable[Wake] = ()
     ) -> Observers:
-        """Gather absences and silences by node; `wakes` are lines that tell of a long wait."""
-        gone = _hung(wakes, coverage)
-        orderly: dict[str, list[tuple[int, int]]] = {}
-        for absence in away:
+        """Gather absences and gaps by node; `wakes` are lines that tell of a long wait."""
+        away = _find_hangs(wakes, coverage)
+        shutdowns: dict[str, list[Interval]] = defaultdict(list)
+        for absence in absences:
             end = coverage.end if absence.end is None else absence.end
-            node = f"broker-{absence.broker}"
-            found = orderly if absence.kind == "controlled" else gone
-            found.setdefault(node, []).append((absence.begin, max(end, absence.begin)))
-        late = {node: [(begin, end + _BEHIND) for begin, end in gone[node]] for node in gone}
-        silent = {node: list(coverage.partition_log_gaps(node)) for node in coverage.nodes}
-        nodes = {*gone, *orderly, *silent}
-        deaf = {
-            node: _stretches([*gone.get(node, ()), *orderly.get(node, ()), *silent.get(node, ())])
-            for node in nodes
-        }
-        return cls(_by_node(gone), _by_node(late), deaf, _by_node(orderly), coverage)
+            by_node = shutdowns if absence.kind == "controlled" else away
+            span = (absence.begin, max(end, absence.begin))
+            by_node[broker_node(absence.broker)].append(span)
+        gone_since: dict[str, int] = {}
+        for node, spans in chain(away.items(), shutdowns.items()):
+            if max(end for _, end in spans) >= coverage.end:
+                last = max(begin for begin, _ in spans)
+                gone_since[node] = max(last, gone_since.get(node, last))
+        late = {n: [(begin, end + _CATCHING_UP) for begin, end in away[n]] for n in away}
+        blind = {}
+        for node in {*away, *shutdowns, *coverage.nodes}:
+            log = coverage.partition_log(node)
+            gaps = [(gap.begin, gap.end) for gap in log.gaps] if log is not None else []
+            blind[node] = [*away.get(node, ()), *shutdowns.get(node, ()), *gaps]
+        return cls(_by_node(late), _by_node(blind), _by_node(shutdowns), gone_since, coverage)
 
-    def is_late(self, node: str, at: int, logged: int, phases: StartupWindows) -> bool:
-        """Whether a node may tell only now what it missed while it was away.
+    def is_late(self, node: str, at: int, logged: int, startups: StartupWindows) -> bool:
+        """Return True if a node may log only now what it missed while it was away.
 
-        Who shuts down in order tells at once what it hears, until it is started again.
+        A node that shuts down in order logs at once what it hears, until it is started again.
         """
-        if _inside(self.late.get(node), at):
-            return True
-        return _inside(self.orderly.get(node), at) and phases.is_starting(node, logged)
+        return at in self.late.get(node, _NEVER) or (
+            at in self.shutdowns.get(node, _NEVER) and startups.is_starting(node, logged)
+        )
 
     def logs_every_change(self, node: str) -> bool:
-        """Whether the log is here in which a KRaft broker tells of every change it hears of."""
+        """Return True if the log is here in which a KRaft broker logs every change it hears of."""
         log = self.coverage.partition_log(node)
-        here = not self.coverage.nodes or (log is not None and log.kind in _HEARING)
-        return here and node.startswith("broker-")
+        is_here = not self.coverage.nodes or (log is not None and log.kind in _CHANGE_LOGS)
+        return is_here and node.startswith("broker-")
 
     def observed_between(self, node: str, begin: int, end: int) -> bool:
-        """Whether a node listened all the time between two moments."""
-        if not self.logs_every_change(node):
-            return False
-        stretches = self.deaf.get(node)
-        if stretches is None:
-            return True
-        begins, _, reach = stretches
-        first = bisect_left(begins, end)
-        return first == 0 or reach[first - 1] <= begin
+        """Return True if a node observed all the time between two moments."""
+        blind = self.blind.get(node, _NEVER).intervals
+        later = bisect_left(blind, (end + 1,))
+        return self.logs_every_change(node) and (later == 0 or blind[later - 1][1] <= begin)
 
     def observed_until(self, node: str, at: int) -> int:
-        """Give the moment up to which a node that spoke is sure to have listened."""
-        last = self.coverage.last_line_at(node)
-        if last is None or last <= at or _inside(self.deaf.get(node), at):
+        """Return the moment up to which a node that logged a line is sure to have observed."""
+        log, blind = self.coverage.partition_log(node), self.blind.get(node, _NEVER)
+        if log is None or log.last <= at or at in blind:
             return at
-        begins = self.deaf.get(node, ((), (), ()))[0]
-        following = bisect_left(begins, at)
-        return min(last, begins[following]) if following < len(begins) else last
+        later = blind.intervals[bisect_left(blind.intervals, (at + 1,)) :]
+        return min(log.last, later[0][0] - 1) if later else log.last
 
     def explains_departure(
-        self, broker: int | None, at: int | None, away: Iterable[Absence]
+        self, broker: int | None, at: int | None, absences: Iterable[Absence]
     ) -> bool:
-        """Whether somebody says how a broker was around a moment: itself, or who missed it."""
+        """Return True if the logs are here that show how a broker was around a moment.
+
+        These are its own, or those of a node that missed it.
+        """
         if not self.coverage.nodes or broker is None or broker < 0:
             return True
         if at is None:
             return False
-        for absence in away:
+        for absence in absences:
             end = self.coverage.end if absence.end is None else absence.end
-            seen = any(place["what"] in ("fenced", "unclean") for place in absence.evidence)
+            seen = any(line["what"] in ("fenced", "unclean") for line in absence.evidence)
             if seen and absence.begin - _AROUND <= at <= end + _WAKING:
                 return True
-        return self.coverage.is_logging_at(f"broker-{broker}", at)
+        return self.coverage.is_logging_at(broker_node(broker), at)
 
     def observes_until_end(self, node: str, at: int) -> bool:
-        """Whether a node listened, and was alive, until the logs end."""
+        """Return True if a node observed, and was alive, from a moment until the logs end."""
         if not self.coverage.nodes:
             return True
-        stopped = (self.away.get(node), self.orderly.get(node))
-        return self.coverage.reaches_end(node) and not any(
-            self._is_gone(one, at) for one in stopped
-        )
-
-    def _is_gone(self, stretches: Stretches | None, at: int) -> bool:
-        """Whether one of the stretches that began later reaches the end of the logs."""
-        if stretches is None:
-            return False
-        begins, _, reach = stretches
-        return reach[-1] >= self.coverage.end and begins[-1] >= at
+        gone_since = self.gone_since.get(node)
+        return self.coverage.reaches_end(node) and (gone_since is None or gone_since < at)
 
 
 @dataclass(slots=True)
 class OpenState:
-    """One row of a history on its way: when it began, who told of it, and what comes after."""
+    """One row of a history without an end: when it began, and the lines that show it."""
 
     at: int | None
-    said: Sequence[Observation]
+    observations: Sequence[Observation]
     replicas: Sequence[int] | None
     leader: int | None
     # whether the next row is the very next state
-    followed: bool = True
+    is_followed: bool = True
 
 
 def find_endings(
-    held: Sequence[OpenState], attention: Observers, *, kraft: bool
+    states: Sequence[OpenState], observers: Observers, *, kraft: bool
 ) -> Iterator[Ending]:
-    """Say for each row when it ended, and how that is known."""
-    nexts = next_dated([one.at for one in held])
-    for at, (one, following) in enumerate(zip(held, nexts, strict=True)):
-        if following is None:
-            yield _last(one, attention, kraft=kraft, final=at == len(held) - 1)
+    """Yield for each row when it ended, and how that is known."""
+    following = next_dated([state.at for state in states])
+    for index, (state, next_index) in enumerate(zip(states, following, strict=True)):
+        if next_index is None:
+            final = index == len(states) - 1
+            yield _end_of_last(state, observers, kraft=kraft, final=final)
             continue
-        after = held[following]
-        moment = after.at
-        if (one.followed and following == at + 1) or (kraft and _heard_both(one, after, attention)):
-            yield moment, OBSERVED
+        after = states[next_index]
+        adjacent = state.is_followed and next_index == index + 1
+        if adjacent or (kraft and _is_change_observed(state, after, observers)):
+            yield after.at, OBSERVED
         else:
-            yield _known_until(one, moment, attention, kraft=kraft), UNKNOWN
+            yield _known_until(state, after.at, observers, kraft=kraft), UNKNOWN
 
 
-def _heard_both(one: OpenState, after: OpenState, attention: Observers) -> bool:
-    """Whether one replica told of both states and heard all between: then that took no time.
+def _is_change_observed(state: OpenState, after: OpenState, observers: Observers) -> bool:
+    """Return True if one replica logged both states and all between: then that took no time.
 
-    A KRaft broker that reads several changes of a partition at once tells only of the last.
+    A KRaft broker that reads several changes of a partition at once logs only the last.
     """
-    first = _first_words(one)
+    first = _first_timely(state)
     return any(
-        node in first
-        and first[node] <= moment
-        and attention.observed_between(node, first[node], moment)
-        for node, moment in _first_words(after).items()
+        node in first and first[node] <= at and observers.observed_between(node, first[node], at)
+        for node, at in _first_timely(after).items()
     )
 
 
-def _first_words(held: OpenState) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for one in held.said:
-        if one.is_timely and one.at < found.get(one.node, one.at + 1):
-            found[one.node] = one.at
-    return found
+def _first_timely(state: OpenState) -> dict[str, int]:
+    """Return when each node first logged a state as it came."""
+    first: dict[str, int] = {}
+    for line in state.observations:
+        if line.is_timely:
+            first[line.node] = min(line.at, first.get(line.node, line.at))
+    return first
 
 
 def _known_until(
-    held: OpenState, limit: int | None, attention: Observers, *, kraft: bool
+    state: OpenState, limit: int | None, observers: Observers, *, kraft: bool
 ) -> int | None:
-    """Give the last moment at which a state is sure to have been; null: not even its beginning."""
-    sure = held.at
-    for one in held.said:
-        if not one.is_timely:
+    """Return the last moment at which a state is sure to have been; None if there is none."""
+    sure = state.at
+    for line in state.observations:
+        if not line.is_timely:
             continue
-        until = one.at
-        # Under ZooKeeper a broker does not hear of every change, so its silence says nothing.
-        if kraft and attention.logs_every_change(one.node) and _is_among(one.node, held.replicas):
-            until = attention.observed_until(one.node, one.at)
+        until = line.at
+        # Under ZooKeeper a broker does not hear of every change, so its silence proves nothing.
+        if kraft and _would_log_end(line.node, state, observers):
+            until = observers.observed_until(line.node, line.at)
         until = until if limit is None else min(until, limit)
         sure = until if sure is None else max(sure, until)
     return sure
 
 
-def _last(held: OpenState, attention: Observers, *, kraft: bool, final: bool) -> Ending:
-    """Say how the last state ends: open only where somebody listened until the end of the logs."""
-    if final and not attention.coverage.nodes:
+def _end_of_last(state: OpenState, observers: Observers, *, kraft: bool, final: bool) -> Ending:
+    """Return how the last state ends: open only if a node observed until the logs end."""
+    # Of a partition without a leader no replica is left that could log a change, or make one.
+    if final and (not observers.coverage.nodes or state.leader == -1):
         return None, OPEN
-    if final and held.leader == -1:
-        # No replica is left alive that could tell of a change, or make one.
-        return None, OPEN
-    tellers = {
-        one.node
-        for one in held.said
-        if not kraft
-        or (attention.logs_every_change(one.node) and _is_among(one.node, held.replicas))
+    nodes = {
+        line.node
+        for line in state.observations
+        if not kraft or _would_log_end(line.node, state, observers)
     }
-    moment = held.at if held.at is not None else attention.coverage.end
-    if final and any(attention.observes_until_end(node, moment) for node in tellers):
+    at = state.at if state.at is not None else observers.coverage.end
+    if final and any(observers.observes_until_end(node, at) for node in nodes):
         return None, OPEN
-    until = _known_until(held, None, attention, kraft=kraft)
-    return until, UNKNOWN
+    return _known_until(state, None, observers, kraft=kraft), UNKNOWN
 
 
-def _is_among(node: str, replicas: Sequence[int] | None) -> bool:
-    digits = node.rpartition("-")[2]
-    return replicas is None or (digits.isdigit() and int(digits) in replicas)
+def _would_log_end(node: str, state: OpenState, observers: Observers) -> bool:
+    """Return True if a KRaft node is a replica, and its log of every change is here."""
+    is_replica = state.replicas is None or broker_id(node) in state.replicas
+    return is_replica and observers.logs_every_change(node)
 
 
 def next_dated(moments: Sequence[int | None]) -> list[int | None]:
-    """Give, for each place, the next place with a moment.
+    """Return, for each index, the next index with a moment.
 
-    >>> next_known([1, None, 3])
+    >>> next_dated([1, None, 3])
     [2, 2, None]
     """
     later: int | None = None
-    found: list[int | None] = []
-    for place in range(len(moments) - 1, -1, -1):
-        found.append(later)
-        later = later if moments[place] is None else place
-    return found[::-1]
+    following: list[int | None] = []
+    for index in range(len(moments) - 1, -1, -1):
+        following.append(later)
+        later = later if moments[index] is None else index
+    return following[::-1]
 
 
-def _hung(wakes: Iterable[Wake], coverage: Coverage) -> dict[str, list[tuple[int, int]]]:
-    """Find the silences of nodes that end with a line that tells of a long wait: they hung."""
-    found: dict[str, list[tuple[int, int]]] = {}
-    quiet = {node: coverage.shared_gaps(node) for node in coverage.nodes}
+def _find_hangs(wakes: Iterable[Wake], coverage: Coverage) -> dict[str, list[Interval]]:
+    """Find the gaps of nodes that end with a line that tells of a long wait: they hung."""
+    hangs: dict[str, set[Interval]] = defaultdict(set)
     for node, at, waited_ms in wakes:
         if waited_ms * 1000 < MIN_SILENCE // 2:
             continue
-        for begin, end in quiet.get(node, ()):
+        for begin, end in coverage.shared_gaps(node):
             if begin < at and end - _WAKING <= at <= end + _WAKING:
-                found.setdefault(node, []).append((begin, max(at, end)))
-    return {node: sorted(set(stretches)) for node, stretches in found.items()}
+                hangs[node].add((begin, max(at, end)))
+    return defaultdict(list, {node: sorted(spans) for node, spans in hangs.items()})
 
 
-def _by_node(found: Mapping[str, Sequence[tuple[int, int]]]) -> dict[str, Stretches]:
-    return {node: _stretches(stretches) for node, stretches in found.items()}
-
-
-def _stretches(found: Iterable[tuple[int, int]]) -> Stretches:
-    ordered = sorted(found)
-    ends = [end for _, end in ordered]
-    return [begin for begin, _ in ordered], ends, list(accumulate(ends, max))
-
-
-def _inside(stretches: Stretches | None, at: int) -> bool:
-    """Whether a moment lies within a stretch, not at its edge."""
-    if stretches is None:
-        return False
-    begins, _, reach = stretches
-    before = bisect_left(begins, at)
-    return before > 0 and reach[before - 1] > at
+def _by_node(spans: Mapping[str, Iterable[Interval]]) -> ByNode:
+    """Index spans by node; a line at the very begin of a span was still logged in time."""
+    return {
+        node: IntervalSet((begin + 1, end) for begin, end in pairs) for node, pairs in spans.items()
+    }

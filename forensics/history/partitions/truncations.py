@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from forensics.history.clocks.model import Clocks
 from forensics.history.partitions.observations import Observation
+from forensics.lib.node_ids import broker_id
 
 TRUNCATION_KINDS = ("truncated", "truncated_below_high_watermark", "log_loaded")
 # A log warns of its high watermark in the same breath as it is cut.
@@ -129,7 +130,7 @@ def _cut(line: _Line, known: _Known) -> dict[str, Any]:
         "table": "cuts",
         "leader_epoch": epoch,
         "leader": reign["leader"] if reign else None,
-        "broker": _broker(line.node),
+        "broker": broker_id(line.node),
         "started_at": line.at,
         "cut_to": line.cut_to,
         "log_end": end,
@@ -186,7 +187,7 @@ def _is_unclean(line: _Line, epoch: int | None, known: _Known) -> bool | None:
     clean = [None if one is None else one["clean"] for one in reigns]
     # An unclean leader's own records are part of its story too, once it has to cut them.
     own = known.reigns.get(held)
-    mine = own is not None and own["clean"] is False and own["leader"] == _broker(line.node)
+    mine = own is not None and own["clean"] is False and own["leader"] == broker_id(line.node)
     if mine or False in clean:
         return True
     # An epoch without a leader loses nothing, and is neither clean nor unclean.
@@ -200,8 +201,3 @@ def _between(reigns: Mapping[int, Row], epochs: range) -> list[Row | None]:
         return [reigns.get(one) for one in epochs]
     # Of so many epochs most are not known, and a number that is wrong may name billions.
     return [one for epoch, one in reigns.items() if epoch in epochs] + [None]
-
-
-def _broker(node: str) -> int | None:
-    digits = node.rpartition("-")[2]
-    return int(digits) if node.startswith("broker-") and digits.isdigit() else None

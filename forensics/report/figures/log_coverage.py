@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from forensics.history.log_coverage import LACKING_STATES
 from forensics.lib.formatting import count, duration, natural_key, time_text
 from forensics.report import plotly_sheet, theme
 from forensics.report.figures.partition_heatmap import encode_array
@@ -17,7 +18,6 @@ from forensics.run_output.reader import Row, RunOutput
 TALLEST = 420
 
 MOST, CELLS, LISTED = 200, 400, 200
-NO_FILE = ("missing", "rotated", "hidden")
 LINES, SILENT, LACKING, DOWN = 3, 2, 1, 0
 LOOKS = {
     LINES: ("#33658a", "lines"), SILENT: ("#e0b34a", "silent"),
@@ -56,7 +56,7 @@ def _row(rows: Sequence[Row], node: str, log: str, edges: Ints) -> Ints:
         # Between its first and its last line a log is there, whatever it says.
         found[min(a for a, _ in spans) : max(b for _, b in spans)] = SILENT
     told = [
-        (row, LACKING if row["state"] in NO_FILE else SILENT)
+        (row, LACKING if row["state"] in LACKING_STATES else SILENT)
         for row in mine
         if row["log"] in (None, log) and row["state"] not in ("covered", "down")
     ]

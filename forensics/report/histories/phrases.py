@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from forensics.lib.formatting import LEVELS, count, duration, time_text
+from forensics.lib.formatting import count, duration, time_text
 from forensics.report.histories.model import ShownTime, Step
+from forensics.run_output.findings import WORST_FIRST
 
 
 def format_time(at: int | None, after: int | None = None) -> str:
@@ -251,5 +252,5 @@ def _findings(steps: Sequence[Step]) -> list[str]:
     levels = Counter(step.facts["severity"] for step in steps if step.kind == "finding")
     if not levels:
         return ["no finding names it"]
-    worst = ", ".join(f"{levels[level]} {level}" for level in LEVELS if levels[level])
+    worst = ", ".join(f"{levels[level]} {level}" for level in WORST_FIRST if levels[level])
     return [f"{count(sum(levels.values()), 'finding')} ({worst})"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.detectors.contradiction import find
+from forensics.history.nodes.broker_states import EvidenceRow
 from forensics.history.nodes.controller_terms import EpochConflict
 from tests.detection.cases import SECOND, case, row
 
@@ -60,7 +61,7 @@ def test_each_promise_is_one_finding_for_all_partitions(tmp_path: Path) -> None:
 
 
 def test_two_controllers_of_one_epoch_are_a_contradiction(tmp_path: Path) -> None:
-    places = tuple(
+    places: tuple[EvidenceRow, ...] = tuple(
         {"file": f"c-{at}", "line": at, "text": "", "rule": None, "at": at * SECOND, "what": None}
         for at in (5, 9)
     )

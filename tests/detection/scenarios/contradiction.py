@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from forensics.history.nodes.broker_states import EvidenceRow
 from forensics.history.nodes.controller_terms import EpochConflict
 from tests.detection.cases import SECOND, case, logs, row
 from tests.detection.scenarios import Scenario, told
@@ -30,7 +31,7 @@ def breach(second: float = 10, partition: int = 0, **more: Any) -> Row:
     return row("breaches", **(plain | more))
 
 
-RIVALS = tuple(
+RIVALS: tuple[EvidenceRow, ...] = tuple(
     {"file": f"c-{at}", "line": at, "text": "", "rule": None, "at": at * SECOND, "what": None}
     for at in (5, 9)
 )

@@ -9,8 +9,11 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
+from forensics.history.nodes.controller_terms import ControllerTerm
 from tests.detection.cases import Row, absence, case, event, logs
 from tests.detection.scenarios import Scenario, told
+
+LED = ControllerTerm("controller-2", 2, Span("active", 0, None, [], 7))
 
 NAME = "quorum-trouble"
 
@@ -131,7 +134,7 @@ SCENARIOS = [
     Scenario(
         NAME, "quiet", "a controller that is cut off, while another one leads",
         quorum(
-            range(100, 200, 10), offices=[("controller-2", 2, Span("active", 0, None, [], 7))],
+            range(100, 200, 10), offices=[LED],
             told=[event(150, "controller-2", "leaders_changing")],
         ),
         [{"severity": "low", "measures": {"kind": "cut_off"}}],
@@ -139,7 +142,7 @@ SCENARIOS = [
     Scenario(
         NAME, "fires", "who led is dead: nothing more is heard of it",
         quorum(
-            range(100, 200, 10), offices=[("controller-2", 2, Span("active", 0, None, [], 7))],
+            range(100, 200, 10), offices=[LED],
         ),
         [{"severity": "medium", "measures": {"kind": "no_leader"}}],
     ),

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from forensics.history.log_coverage import Coverage, Log, LogGap
-from forensics.history.nodes.broker_states import Span
+from forensics.history.nodes.broker_states import EvidenceRow, Span
 from forensics.history.nodes.build_lanes import mark_unobserved
 from forensics.history.nodes.controller_terms import ControllerTerm
 from tests.history.log_lines import SECOND
 
-PLACE = {"file": "b/server.log", "line": 1}
+PLACE: EvidenceRow = {"file": "b/server.log", "line": 1}
 LIFE = [
     Span("starting", 0, 10 * SECOND, [PLACE]),
     Span("up", 10 * SECOND, None, [PLACE]),
 ]
-WATCHED: list[ControllerTerm] = [("broker-2", 2, Span("active", 0, None, [PLACE], 1))]
+WATCHED = [ControllerTerm("broker-2", 2, Span("active", 0, None, [PLACE], 1))]
 
 
 def log(node: str, last: float, *silences: tuple[float, float]) -> Log:
@@ -30,15 +30,15 @@ def log(node: str, last: float, *silences: tuple[float, float]) -> Log:
         files=(file,),
         levels={"I": 100},
         records=100,
-        ends=((file, 1), (file, 99)),
+        ends=({"file": file, "line": 1}, {"file": file, "line": 99}),
     )
 
 
 def lane(
-    *logs: Log, life: list[Span] = LIFE, office: list[ControllerTerm] | None = None
+    *logs: Log, life: list[Span] = LIFE, terms: list[ControllerTerm] | None = None
 ) -> list[str]:
     known = Coverage(tuple(logs), 0, max(one.last for one in logs))
-    found = mark_unobserved("broker-1", life, known, office or [])
+    found = mark_unobserved("broker-1", life, known, terms or [])
     return [
         f"{one.state} {one.begin / SECOND:g}..{'' if one.end is None else f'{one.end / SECOND:g}'}"
         for one in found
@@ -58,9 +58,9 @@ def test_after_the_last_line_of_its_log_a_broker_may_be_anything() -> None:
 def test_a_controller_that_watches_would_have_told() -> None:
     logs = log("broker-1", 400), log("broker-2", 1000)
 
-    assert ["starting 0..10", "up 10.."] == lane(*logs, office=WATCHED)
-    own: list[ControllerTerm] = [("broker-1", 1, WATCHED[0][2])]
-    assert "unknown 400.." in lane(*logs, office=own)
+    assert ["starting 0..10", "up 10.."] == lane(*logs, terms=WATCHED)
+    own = [ControllerTerm("broker-1", 1, WATCHED[0].span)]
+    assert "unknown 400.." in lane(*logs, terms=own)
 
 
 def test_a_broker_that_stopped_stays_stopped() -> None:
@@ -75,7 +75,7 @@ def test_a_hole_in_the_middle_is_unknown_and_what_follows_is_not() -> None:
     holed = log("broker-1", 1000, (200, 800))
 
     assert ["starting 0..10", "up 10..200", "unknown 200..800", "up 800.."] == lane(holed)
-    assert ["starting 0..10", "up 10.."] == lane(holed, log("broker-2", 1000), office=WATCHED)
+    assert ["starting 0..10", "up 10.."] == lane(holed, log("broker-2", 1000), terms=WATCHED)
 
 
 def test_without_coverage_lanes_stay_as_they_are() -> None:

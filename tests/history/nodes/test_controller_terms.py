@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from forensics.history.nodes.broker_states import Span
+from forensics.history.nodes.broker_states import EvidenceRow, Span
 from forensics.history.nodes.controller_terms import close_terms, find_epoch_conflicts, find_terms
 from tests.history.log_lines import SECOND, event
 
@@ -30,7 +30,7 @@ def test_a_reign_ends_with_the_next() -> None:
     ]
 
     assert [("controller-1", 1, 4, "1..9"), ("controller-2", 2, 5, "9..")] == [
-        (node, owner, span.epoch, span_of(span)) for node, owner, span in find_terms(rows)
+        (one.node, one.controller, one.span.epoch, span_of(one.span)) for one in find_terms(rows)
     ]
 
 
@@ -41,7 +41,7 @@ def test_an_election_without_an_epoch_is_no_reign() -> None:
 def test_reigns_follow_epochs_and_not_clocks() -> None:
     rows = [elected(9, "controller-2", 4), elected(5, "controller-1", 5)]
 
-    assert [4, 5] == [span.epoch for _, _, span in find_terms(rows)]
+    assert [4, 5] == [term.span.epoch for term in find_terms(rows)]
 
 
 def gives_up(second: float, node: str, kind: str = "controller_resigned", **facts: Any) -> Row:
@@ -51,8 +51,8 @@ def gives_up(second: float, node: str, kind: str = "controller_resigned", **fact
 
 def office(*rows: Row, **lives: list[Span]) -> list[tuple[str, str, str]]:
     brokers = {int(name[-1]): spans for name, spans in lives.items()}
-    reigns = close_terms(find_terms(rows), rows, brokers)
-    return [(node, span.state, span_of(span)) for node, _, span in reigns]
+    terms = close_terms(find_terms(rows), rows, brokers)
+    return [(term.node, term.span.state, span_of(term.span)) for term in terms]
 
 
 FIRST, SECOND_ONE = elected(1, "broker-1", 4), elected(9, "broker-2", 5)
@@ -84,7 +84,7 @@ def test_who_does_not_notice_that_another_took_over_is_deposed() -> None:
 
 
 def test_a_process_that_was_started_anew_is_not_deposed() -> None:
-    line = {"file": "broker-1/server.log", "line": 60, "at": 6 * SECOND}
+    line: EvidenceRow = {"file": "broker-1/server.log", "line": 60, "at": 6 * SECOND}
     death = Span("crashed", 6 * SECOND, 12 * SECOND, [line])
     found = office(FIRST, SECOND_ONE, gives_up(15, "broker-1"), broker_1=[death])
 
@@ -118,7 +118,7 @@ def test_an_epoch_that_is_named_ends_only_that_reign() -> None:
 
 
 def test_a_controller_that_dies_rules_no_more() -> None:
-    line = {"file": "broker-1/server.log", "line": 60, "at": 6 * SECOND}
+    line: EvidenceRow = {"file": "broker-1/server.log", "line": 60, "at": 6 * SECOND}
     death = Span("crashed", 6 * SECOND, 12 * SECOND, [line])
 
     assert [

@@ -33,9 +33,9 @@ def change(**more: Any) -> LeaderChange:
         "old_replicas": (1, 2, 3),
         "replicas": (1, 2, 3),
         "elr": None,
-        "recovering": False,
+        "is_recovering": False,
         "kraft": True,
-        "adjacent": True,
+        "is_adjacent": True,
     }
     return LeaderChange(**(plain | more))
 
@@ -83,7 +83,7 @@ def test_a_leader_that_stays_in_sync_did_not_leave_yet(leaves: str) -> None:
 
 def test_states_that_are_no_neighbours_prove_no_stay() -> None:
     """Between them the old leader may have left and come back."""
-    back = change(new=1, old=2, new_isr=(1, 2, 3), adjacent=False)
+    back = change(new=1, old=2, new_isr=(1, 2, 3), is_adjacent=False)
 
     assert "failover" == classify_election(back, [away("crash", broker=2)])
 
@@ -187,7 +187,7 @@ def test_a_leader_out_of_the_eligible_replicas_is_clean() -> None:
 def test_an_unclean_election_was_somebody_s_will(
     moves: ControllerActions, manner: str | None
 ) -> None:
-    unclean = change(recovering=True, old=-1, old_isr=())
+    unclean = change(is_recovering=True, old=-1, old_isr=())
 
     assert "unclean" == classify_election(unclean, [], (), moves)
     assert manner == classify_manner(unclean, moves)
