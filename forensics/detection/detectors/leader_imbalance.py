@@ -12,8 +12,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time, partition_name
-from forensics.detection.shared.event_sessions import EVIDENCE_COLUMNS
+from forensics.detection.context import (
+    EVIDENCE_COLUMNS,
+    DetectionContext,
+    Row,
+    by_time,
+    partition_name,
+)
 from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding

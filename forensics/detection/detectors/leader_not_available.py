@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time, in_topics
+from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time, in_topics
 from forensics.detection.requirements import CLIENTS
-from forensics.detection.shared.event_sessions import EVIDENCE_COLUMNS, EventSession, find_sessions
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow.compute as pc
 
 from forensics.detection.context import (
+    EVIDENCE_COLUMNS,
     MAX_QUOTED_PARTITIONS,
     DetectionContext,
     Row,
@@ -18,7 +19,7 @@ from forensics.detection.context import (
     partition_name,
 )
 from forensics.detection.requirements import LogRequirements
-from forensics.detection.shared.event_sessions import EVIDENCE_COLUMNS, EventSession
+from forensics.detection.shared.event_sessions import EventSession
 from forensics.detection.shared.isr_changes import find_rejection_loops
 from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND

@@ -10,15 +10,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row
+from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import BROKERS
-from forensics.detection.shared.event_sessions import (
-    EVIDENCE_COLUMNS,
-    Outage,
-    Recoveries,
-    find_outages,
-)
+from forensics.detection.shared.event_sessions import Outage, Recoveries, find_outages
 from forensics.detection.shared.process_stalls import find_stalls
 from forensics.lib.node_ids import broker_id
 from forensics.lib.sessionize import sessions

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time, once_per_run
-from forensics.detection.shared.event_sessions import (
+from forensics.detection.context import (
     EVIDENCE_COLUMNS,
-    EventSession,
-    find_sessions,
+    DetectionContext,
+    Row,
+    by_time,
+    once_per_run,
 )
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 
 REQUEST_LIMIT = "socket.request.max.bytes"
