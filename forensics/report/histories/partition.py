@@ -321,7 +321,7 @@ class _Events:
 
 
 def _read_events(run: RunOutput, topic: str, where: ds.Expression, shown: ShownTime) -> _Events:
-    if "ts" not in run.column_names("events"):
+    if "ts" not in run.tables.column_names("events"):
         return _Events(())
     kind = ds.field("kind")
     of_partition = where & kind.isin([*EVENT_STEPS, *OFFSET_KINDS, *ISR_KINDS])
