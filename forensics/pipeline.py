@@ -14,6 +14,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ from forensics.history.rebuild import (
     History,
     build_clocks,
     build_fold_context,
-    make_partition_folder,
+    fold_batches,
 )
 from forensics.ingest.read_plan import ReadPlan, plan_reading
 from forensics.lib.arrow_io import read_events, release_arrow_memory
@@ -126,7 +127,7 @@ def fold_partitions(engine: Engine, known: FoldContext, settings: Settings) -> N
         settings.tables / "events",
         FOLD_KINDS,
         FOLD_COLUMNS,
-        make_partition_folder(known),
+        partial(fold_batches, context=known),
         FOLDED,
     )
     engine.write_temporary(both, folded)
