@@ -26,7 +26,7 @@ from forensics.history.partitions.observations import (
     Observation,
     read_observations,
 )
-from forensics.history.partitions.observers import Ending, Observers, OpenState
+from forensics.history.partitions.observers import Ending, Observers
 from forensics.history.partitions.states import PartitionState, build_states
 from forensics.history.partitions.truncations import TRUNCATION_KINDS, find_truncations
 from forensics.schemas import BREACHES, CUTS, ISR, LEADERSHIP
@@ -148,17 +148,8 @@ def _date_leader_losses(states: Sequence[PartitionState], context: FoldContext) 
 def _leadership_rows(
     epochs: Sequence[LeaderEpoch], context: FoldContext, hints: Sequence[ElectionHint]
 ) -> Iterator[dict[str, Any]]:
-    open_states = [
-        OpenState(
-            epoch.at,
-            epoch.observations,
-            epoch.first_state.replicas if epoch.first_state else None,
-            epoch.leader,
-            after is None or after.epoch == epoch.epoch + 1,
-        )
-        for epoch, after in zip(epochs, [*epochs[1:], None], strict=False)
-    ]
-    endings = observers.find_endings(open_states, context.observers, kraft=context.kraft)
+    follows = [after.epoch == epoch.epoch + 1 for epoch, after in pairwise(epochs)]
+    endings = observers.find_endings(epochs, follows, context.observers, kraft=context.kraft)
     for last, epoch, (end, ended) in zip([None, *epochs], epochs, endings, strict=False):
         change = _leader_change(epoch, last, context)
         candidates = (change.old_isr or change.replicas or ()) if change.old is None else ()
@@ -196,7 +187,7 @@ def _leadership_rows(
 def _leader_change(
     epoch: LeaderEpoch, last: LeaderEpoch | None, context: FoldContext
 ) -> LeaderChange:
-    first, before = epoch.first_state, epoch.state_before
+    before = epoch.state_before
     if last is not None and last.epoch == epoch.epoch - 1:
         old = last.leader
     else:
@@ -215,7 +206,7 @@ def _leader_change(
         old_isr=before.isr if before else None,
         new_isr=initial_isr(epoch, kraft=context.kraft),
         old_replicas=before.replicas if before else None,
-        replicas=first.replicas if first else None,
+        replicas=epoch.replicas,
         elr=before.elr if before else None,
         is_recovering=epoch.is_recovering,
         kraft=context.kraft,
@@ -227,20 +218,11 @@ def _leader_change(
 def _isr_rows(
     states: Sequence[PartitionState], observations: Sequence[Observation], context: FoldContext
 ) -> Iterator[dict[str, Any]]:
-    open_states = [
-        OpenState(
-            state.at,
-            state.observations,
-            state.replicas,
-            state.leader,
-            after is not None and after.partition_epoch == state.partition_epoch + 1,
-        )
-        for state, after in zip(states, [*states[1:], None], strict=False)
-    ]
-    endings = observers.find_endings(open_states, context.observers, kraft=context.kraft)
+    follows = [b.partition_epoch == a.partition_epoch + 1 for a, b in pairwise(states)]
+    endings = observers.find_endings(states, follows, context.observers, kraft=context.kraft)
     starts = _unnumbered_starts(observations)
-    for state, row, ending in zip(states, open_states, endings, strict=True):
-        yield _isr_row(state, *(ending if row.is_followed else _bound(state, ending, starts)))
+    for state, ending, is_followed in zip(states, endings, [*follows, False], strict=False):
+        yield _isr_row(state, *(ending if is_followed else _bound(state, ending, starts)))
     known = {state.leader_epoch for state in states}
     for line in observations:
         # Lines without a partition epoch still show the ISR of an epoch that nothing else shows.

@@ -29,6 +29,11 @@ class LeaderEpoch:
     # lines about the next epoch that name who led in this one
     next_observations: Sequence[Observation] = ()
 
+    @property
+    def replicas(self) -> tuple[int, ...] | None:
+        """Return the replicas of the first known state."""
+        return self.first_state.replicas if self.first_state else None
+
 
 def build_leader_epochs(
     observations: Sequence[Observation], states: Sequence[PartitionState], *, kraft: bool
