@@ -49,10 +49,10 @@ demo: setup ## Write the postmortem of a recorded incident into demo-out/
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 
 test: test-fast ## Run all tests, the quick ones first
-	@$(PYTEST) -m 'spark or browser'
+	@$(PYTEST) -m 'spark or browser or slow'
 
-test-fast: setup ## Run the tests that need neither Spark nor a browser
-	@$(PYTEST) -m 'not spark and not browser'
+test-fast: setup ## Run the tests that need neither Spark nor a browser nor much time
+	@$(PYTEST) -m 'not spark and not browser and not slow'
 
 digests: setup ## Say which recordings give other findings, tables or pages than before (tests/golden)
 	@$(BIN)/python -m tests.golden.digests

@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
+import pytest
 from hypothesis import settings
+
+from forensics.events.log_reader import LogReader
+from forensics.events.rules import Rule, load_rules
+from forensics.parsing.layouts import Layout, load_layouts
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
@@ -14,3 +19,21 @@ settings.load_profile("same")
 # pytest-xdist have such a one.
 if "PYTEST_XDIST_WORKER" in os.environ:
     sys.modules["__main__"].__file__ = __file__
+
+
+@pytest.fixture(scope="session")
+def layouts() -> tuple[Layout, ...]:
+    """Return the shipped layouts, read once."""
+    return load_layouts()
+
+
+@pytest.fixture(scope="session")
+def rules() -> tuple[Rule, ...]:
+    """Return the shipped rules, read once."""
+    return load_rules()
+
+
+@pytest.fixture(scope="session")
+def book(layouts: tuple[Layout, ...], rules: tuple[Rule, ...]) -> LogReader:
+    """Return a reader of logs by the shipped layouts and rules."""
+    return LogReader(layouts, rules)

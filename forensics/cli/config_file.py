@@ -6,14 +6,13 @@ a key the long name of one of its options; nothing in it is skipped in silence.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from forensics.errors import ConfigError, Problem, RuleError
+from forensics.errors import ConfigError, Problem, RuleError, did_you_mean
 from forensics.lib.yaml_with_lines import line_of, load_yaml
 
 FILE_NAME = "kafka-forensics.yaml"
@@ -173,5 +172,4 @@ def _resolve_path(value: Any, folder: Path) -> Any:
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(str(name), list(known), 1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(sorted(known))}"
+    return did_you_mean(name, known) or f"; there are: {', '.join(sorted(known))}"

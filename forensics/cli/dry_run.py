@@ -19,13 +19,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from forensics.engine.progress import format_bytes, format_duration
 from forensics.events.file_accounts import FileAccount, assign_nodes, sum_accounts
 from forensics.events.packs import open_pack, packs_to_json
 from forensics.events.scan import load_scanner
 from forensics.ingest.archive_reader import open_zip_member, unpack_files
 from forensics.ingest.compression import DamageError, Readable
 from forensics.ingest.read_plan import ReadPlan, Split, bundle_splits, plan_reading
+from forensics.lib.formatting import format_bytes, quantity, rough_duration
 from forensics.settings import Settings
 
 # So much is read of each file on disk, and of each text in it.
@@ -73,8 +73,8 @@ class Preview:
         nodes = sorted({row["node"] for row in self.rows if row["role"]})
         known = ", ".join(nodes) or "none known"
         yield f"{len(self.rows)} files, {format_bytes(self.bytes)} to read; nodes: {known}"
-        fast, slow = map(format_duration, self.seconds)
-        cores = f"{self.cores} core{'' if self.cores == 1 else 's'}"
+        fast, slow = map(rough_duration, self.seconds)
+        cores = quantity(self.cores, "core")
         yield f"would take between {fast} and {slow} on {cores}"
 
 

@@ -23,6 +23,7 @@ from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence, EvidenceRow
 from forensics.lib.arrow_io import read_batches
+from forensics.lib.formatting import quantity
 from forensics.lib.intervals import Interval, intersect
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
@@ -185,9 +186,9 @@ def measure_coverage(files: Iterable[FileAccount], clocks: Clocks) -> Coverage:
 def classify_log_file(file: str) -> str:
     """Name the kind of log by the name of its file; `all` is where a process writes everything.
 
-    >>> kind_of_log("logs.tgz!broker-1/state-change.log.2026-11-18-11")
+    >>> classify_log_file("logs.tgz!broker-1/state-change.log.2026-11-18-11")
     'state-change'
-    >>> kind_of_log("controller-1.log")
+    >>> classify_log_file("controller-1.log")
     'all'
     """
     name = _base_name(file)
@@ -365,7 +366,7 @@ def _rotation_rows(log: Log) -> Iterator[Row]:
 
 def _rotated_row(log: Log, word: str, count: int, low: str, high: str) -> Row:
     older, newer = (high, low) if word == "number" else (low, high)
-    files = f"{count} rotated {'file' if count == 1 else 'files'}"
+    files = quantity(count, "rotated file")
     why = f"{files} missing between {_base_name(older)} and {_base_name(newer)}, by their {word}s"
     span = (log.spans.get(older, (None, None))[1], log.spans.get(newer, (None, None))[0])
     evidence = [{"file": older, "line": 1}, {"file": newer, "line": 1}]

@@ -93,6 +93,15 @@ def count(number: float | None, noun: str = "", plural: str = "") -> str:
     return f"{figure} {pluralize(noun, number, plural)}".strip()
 
 
+def quantity(number: int, noun: str) -> str:
+    """Write a number without separators, with its noun, as titles do.
+
+    >>> quantity(1, "partition"), quantity(1200, "partition")
+    ('1 partition', '1200 partitions')
+    """
+    return f"{number} {pluralize(noun, number)}"
+
+
 def pluralize(noun: str, number: float | None, plural: str = "") -> str:
     """Return a noun in the form that follows a number.
 
@@ -115,10 +124,10 @@ def percent(part: int, whole: int) -> str:
     return f"{tenths / 10:.1f}".removesuffix(".0") + " %"
 
 
-def format_size(size: float) -> str:
+def format_bytes(size: float) -> str:
     """Write a number of bytes in the decimal units of disk makers.
 
-    >>> format_size(999), format_size(1_540_000)
+    >>> format_bytes(999), format_bytes(1_540_000)
     ('999 B', '1.5 MB')
     """
     for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):

@@ -11,13 +11,12 @@ when it does not hold. One that has the id of a shipped one takes its place.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from forensics.errors import Problem, RuleError
+from forensics.errors import Problem, RuleError, did_you_mean
 from forensics.events.packs import Pack
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 
@@ -237,10 +236,8 @@ def load_expectations(packs: Sequence[Pack] = ()) -> list[Expectation]:
 def suggest(name: object, known: Iterable[object]) -> str:
     """Suggest what was meant, or name what there is where that is short enough to read."""
     names = sorted(map(str, known))
-    close = difflib.get_close_matches(str(name), names, 1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; known: {', '.join(names)}" if len(names) <= 12 else ""
+    listed = f"; known: {', '.join(names)}" if len(names) <= 12 else ""
+    return did_you_mean(name, names) or listed
 
 
 def _expectations(page: FileText, problems: list[Problem]) -> Iterator[Expectation]:

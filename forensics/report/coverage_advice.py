@@ -1,14 +1,9 @@
-"""What to collect next time, so that what could not be seen now can be, with the command.
-
-Whether the logs reach far enough for their silence to mean something.
-
-Which metric would have shown what a detector finds: read from rules/alerts.yaml.
-"""
+"""What the logs do not show: whether they reach far enough, what to collect, what to alert on."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,126 +16,135 @@ from forensics.lib.time_zone import current_zone
 from forensics.lib.yaml_with_lines import load_yaml, rules_folder
 from forensics.run_output.reader import Row, RunOutput, short_time
 
-# States of the table of coverage that hide what may have happened; who is silent hides nothing.
+# States of the table of coverage that hide what may have happened; silence hides nothing.
 HIDING_STATES = {"missing": "missing", "rotated": "rotated away", "hidden": "without INFO"}
-# Which detectors would have told of a loss.
-LOSS_DETECTOR = "unclean-election"
-
-
-def loss_would_be_visible(run: RunOutput) -> bool:
-    """Whether a loss would have been seen: else that none was seen is no comfort."""
-    asked = run.document.get("detectors") or ()
-    deaf = any(
-        one.get("detector") == LOSS_DETECTOR and one.get("status") in ("not_evaluable", "failed")
-        for one in asked
-    )
-    return not deaf and is_silence_conclusive(
-        run.files,
-        knows_leaders=True,
-        lacks_logs=bool(_holes(run)),
-        min_parsed_share=MIN_PARSED_SHARE_FOR_LOSS,
-    )
-
-
-def describe_missing_logs(run: RunOutput) -> str:
-    """Say what is missing, where too much is."""
-    hurt = sum(is_damaged(row["damaged"]) for row in run.files)
-    whole = sum(row["lines"] for row in run.files)
-    lines = sum(row["unparsed_lines"] for row in run.files)
-    parts = [f"{count(hurt, 'file')} damaged" if hurt else ""]
-    parts += [f"logs of {join_names(nodes, 3)} {words}" for words, nodes in _holes(run).items()]
-    if not whole or lines > whole * (1 - MIN_PARSED_SHARE_FOR_LOSS):
-        parts.append(f"{percent(lines, whole)} of the lines in no known layout")
-    if not run.count_rows("leadership", ds.field("how") == "observed"):
-        parts.append("no line says who led any partition")
-    return ", ".join(part for part in parts if part)
-
-
-def _holes(run: RunOutput) -> dict[str, list[str]]:
-    """Name the brokers and controllers whose logs are missing, by what is wrong with them."""
-    if not run.has_table("coverage"):
-        return {}
-    here = ds.field("state").isin(list(HIDING_STATES)) & (ds.field("role") != "client")
-    found: dict[str, set[str]] = {}
-    for row in run.rows("coverage", ("node", "state"), here):
-        found.setdefault(HIDING_STATES[row["state"]], set()).add(str(row["node"]))
-    return {words: sorted(nodes) for words, nodes in sorted(found.items())}
-
-
-COLUMNS = ("node", "role", "log", "state", "started_at", "ended_at", "why")
-# States of the table of coverage that say that something is not there; `down` is no hole.
+# States that say that something is not there; `down` is no hole.
 HOLE_WORDS = {
     "missing": "missing",
     "rotated": "rotated away",
     "silent": "silent",
     "hidden": "a level hides INFO",
 }
+HOLE_COLUMNS = ("node", "role", "log", "state", "started_at", "ended_at", "why")
 MAX_NAMED = 6
 
 
 @dataclass(frozen=True)
 class CollectionAdvice:
-    """What to collect, why, and how."""
+    """What to collect, and why, and how."""
 
     what: str
     command: str
 
 
+def unanswered_detectors(run: RunOutput) -> list[dict[str, Any]]:
+    """Return the detectors that could not look, or failed: their silence says nothing."""
+    rows = run.document.get("detectors") or ()
+    return [dict(row) for row in rows if row.get("status") in ("not_evaluable", "failed")]
+
+
+def count_lines(run: RunOutput) -> tuple[int, int]:
+    """Count the lines of all files, and those in no known layout."""
+    return sum(row["lines"] for row in run.files), sum(row["unparsed_lines"] for row in run.files)
+
+
+def loss_would_be_visible(run: RunOutput) -> bool:
+    """Return True if a loss would have been seen: else that none was seen is no comfort."""
+    unanswered = {row.get("detector") for row in unanswered_detectors(run)}
+    return "unclean-election" not in unanswered and is_silence_conclusive(
+        run.files,
+        knows_leaders=True,
+        lacks_logs=bool(_hidden_nodes(run)),
+        min_parsed_share=MIN_PARSED_SHARE_FOR_LOSS,
+    )
+
+
+def describe_missing_logs(run: RunOutput) -> str:
+    """Say what is missing, where too much is."""
+    damaged = sum(is_damaged(row["damaged"]) for row in run.files)
+    lines, unparsed = count_lines(run)
+    parts = [f"{count(damaged, 'file')} damaged"] if damaged else []
+    hidden = _hidden_nodes(run)
+    parts += [f"logs of {join_names(nodes, 3)} {words}" for words, nodes in hidden.items()]
+    if not lines or unparsed > lines * (1 - MIN_PARSED_SHARE_FOR_LOSS):
+        parts.append(f"{percent(unparsed, lines)} of the lines in no known layout")
+    if not run.count_rows("leadership", ds.field("how") == "observed"):
+        parts.append("no line says who led any partition")
+    return ", ".join(parts)
+
+
+def _hidden_nodes(run: RunOutput) -> dict[str, list[str]]:
+    """Name the brokers and controllers whose logs are missing, by what is wrong with them."""
+    if not run.has_table("coverage"):
+        return {}
+    is_hiding = ds.field("state").isin(list(HIDING_STATES)) & (ds.field("role") != "client")
+    nodes: dict[str, set[str]] = {}
+    for row in run.rows("coverage", ("node", "state"), is_hiding):
+        nodes.setdefault(HIDING_STATES[row["state"]], set()).add(str(row["node"]))
+    return {words: sorted(names) for words, names in sorted(nodes.items())}
+
+
 def find_log_holes(run: RunOutput) -> list[Row]:
-    """Give the holes in the logs, by node and time."""
-    rows = run.rows("coverage", COLUMNS, ds.field("state").isin(list(HOLE_WORDS)))
+    """Return the holes in the logs, by node and time."""
+    rows = run.rows("coverage", HOLE_COLUMNS, ds.field("state").isin(list(HOLE_WORDS)))
     return sorted(
         rows, key=lambda row: (row["node"] or "", row["started_at"] or 0, row["log"] or "")
     )
 
 
+def describe_hole(run: RunOutput, row: Row) -> str:
+    """Say which hole this is: whose, of which log, from when to when, and why."""
+    log = f" ({row['log']}.log)" if row["log"] not in (None, "all") else ""
+    when = f"{short_time(run, row['started_at'])} to {short_time(run, row['ended_at'])}"
+    return f"{row['node']}{log}, {when}: {row['why'] or HOLE_WORDS.get(row['state'], row['state'])}"
+
+
 def advise_collection(run: RunOutput) -> list[CollectionAdvice]:
     """Say what is worth collecting; empty where nothing is known to be missing."""
-    return [*_of_holes(run), *_of_roles(run), *_of_files(run)]
+    return [*_for_holes(run), *_for_roles(run), *_for_damaged_files(run)]
 
 
-def _of_holes(run: RunOutput) -> Iterator[CollectionAdvice]:
-    mine: dict[str, list[Row]] = {}
+def _for_holes(run: RunOutput) -> Iterator[CollectionAdvice]:
+    holes: dict[str, list[Row]] = {}
     for row in find_log_holes(run):
-        mine.setdefault(str(row["state"]), []).append(row)
-    if "missing" in mine:
-        names = _nodes(mine["missing"])
+        holes.setdefault(str(row["state"]), []).append(row)
+    nodes = {state: sorted({str(row["node"]) for row in rows if row["node"]})
+             for state, rows in holes.items()}  # fmt: skip
+    named = {state: join_names(names, MAX_NAMED) for state, names in nodes.items()}
+    if "missing" in holes:
         yield CollectionAdvice(
-            f"The logs of {join_names(names, MAX_NAMED)}: "
-            "others name them, but nothing of theirs is here.",
-            "\n".join(_pack(name, run) for name in names[:MAX_NAMED]),
+            f"The logs of {named['missing']}: others name them, but nothing of theirs is here.",
+            _pack_commands(nodes["missing"], run),
         )
-    if "rotated" in mine:
-        names = _nodes(mine["rotated"])
+    if "rotated" in holes:
         yield CollectionAdvice(
-            f"The older logs of {join_names(names, MAX_NAMED)}, which were rotated away: copy them "
-            "before they are deleted, and let log4j keep more (MaxBackupIndex, or max in log4j2).",
-            "\n".join(_pack(name, run) for name in names[:MAX_NAMED]),
+            f"The older logs of {named['rotated']}, which were rotated away: copy them before "
+            "they are deleted, and let log4j keep more (MaxBackupIndex, or max in log4j2).",
+            _pack_commands(nodes["rotated"], run),
         )
-    if "hidden" in mine:
-        names = _nodes(mine["hidden"])
+    if "hidden" in holes:
         yield CollectionAdvice(
-            f"INFO lines of {join_names(names, MAX_NAMED)}: what changes leaders and ISRs is told "
-            "at INFO. This lowers the level until the next restart:",
+            f"INFO lines of {named['hidden']}: what changes leaders and ISRs is told at INFO. "
+            "This lowers the level until the next restart:",
             "kafka-configs.sh --bootstrap-server BROKER:9092 --alter --entity-type broker-loggers "
             "--entity-name BROKER_ID --add-config kafka=INFO,state.change.logger=INFO",
         )
-    if "silent" in mine:
-        names = _nodes(mine["silent"])
+    if "silent" in holes:
         yield CollectionAdvice(
-            f"What the host of {join_names(names, MAX_NAMED)} says of the silence: was the "
-            "process, the disk or the host stopped?",
-            f"journalctl --utc {_between(mine['silent'])}",
+            f"What the host of {named['silent']} says of the silence: was the process, the "
+            "disk or the host stopped?",
+            f"journalctl --utc {_journal_window(holes['silent'])}",
         )
 
 
-def _of_roles(run: RunOutput) -> Iterator[CollectionAdvice]:
+def _for_roles(run: RunOutput) -> Iterator[CollectionAdvice]:
     roles = {row["role"] for row in run.files if row["records"]}
     logs = " ".join(str(row["file"]) for row in run.files).lower()
     if run.files and "client" not in roles:
+        since = _utc(run.window[0]).replace(" ", "T") + "Z" if run.window else "TIME"
         yield CollectionAdvice(
             "Logs of the applications: only they tell what clients saw, and for how long.",
-            f"kubectl logs --timestamps --since-time={_iso(run)} POD > POD.log",
+            f"kubectl logs --timestamps --since-time={since} POD > POD.log",
         )
     if "broker" in roles and "gc" not in logs:
         yield CollectionAdvice(
@@ -155,65 +159,50 @@ def _of_roles(run: RunOutput) -> Iterator[CollectionAdvice]:
         )
 
 
-def _of_files(run: RunOutput) -> Iterator[CollectionAdvice]:
-    hurt = [row for row in run.files if row["damaged"]]
-    if hurt:
+def _for_damaged_files(run: RunOutput) -> Iterator[CollectionAdvice]:
+    if damaged := sum(1 for row in run.files if row["damaged"]):
         yield CollectionAdvice(
-            f"{count(len(hurt), 'file')} once more, whole: what was read of them ends early.",
+            f"{count(damaged, 'file')} once more, whole: what was read of them ends early.",
             "gzip -t FILE.gz || echo damaged   # check each before it is sent",
         )
 
 
-def _nodes(rows: list[Row]) -> list[str]:
-    return sorted({str(row["node"]) for row in rows if row["node"]})
+def _pack_commands(nodes: Sequence[str], run: RunOutput) -> str:
+    since = f'--newer-mtime="{time_text(run.window[0])}" ' if run.window else ""
+    hosts = map(shlex.quote, nodes[:MAX_NAMED])
+    return "\n".join(
+        f"ssh {host} 'tar czf - {since}\"$KAFKA_LOGS\"' > {host}.tgz" for host in hosts
+    )
 
 
-def _pack(name: str, run: RunOutput) -> str:
-    host = shlex.quote(name)
-    since = f"--newer-mtime={shlex.quote(time_text(run.window[0]))} " if run.window else ""
-    return f"ssh {host} 'tar czf - {since.replace(chr(39), chr(34))}\"$KAFKA_LOGS\"' > {host}.tgz"
-
-
-def _between(rows: list[Row]) -> str:
+def _journal_window(rows: Sequence[Row]) -> str:
     starts = [row["started_at"] for row in rows if row["started_at"] is not None]
     ends = [row["ended_at"] for row in rows if row["ended_at"] is not None]
-    words = []
-    by = current_zone().offset
-    # journalctl is asked in UTC, whatever the zone of the page.
-    if starts:
-        words.append(f'--since "{time_text(min(starts) - by)}"')
-    if ends:
-        words.append(f'--until "{time_text(max(ends) - by)}"')
-    return " ".join(words)
+    options = [f'--since "{_utc(min(starts))}"'] if starts else []
+    options += [f'--until "{_utc(max(ends))}"'] if ends else []
+    return " ".join(options)
 
 
-def _iso(run: RunOutput) -> str:
-    by = current_zone().offset
-    return time_text(run.window[0] - by).replace(" ", "T") + "Z" if run.window else "TIME"
-
-
-def describe_hole(run: RunOutput, row: Row) -> str:
-    """Say one hole in words."""
-    log = f" ({row['log']}.log)" if row["log"] not in (None, "all") else ""
-    when = f"{short_time(run, row['started_at'])} to {short_time(run, row['ended_at'])}"
-    return f"{row['node']}{log}, {when}: {row['why'] or HOLE_WORDS.get(row['state'], row['state'])}"
+def _utc(moment: int) -> str:
+    """Format a time for a command: in UTC, whatever the zone of the page."""
+    return time_text(moment - current_zone().offset)
 
 
 def find_alert(detector: str) -> str:
-    """Say which metric shows it and when to be told; empty: none that Kafka has.
+    """Say which metric shows what a detector finds, and when to be told; empty if Kafka has none.
 
-    >>> alert("offline-partitions"), alert("truncation")
+    >>> find_alert("offline-partitions"), find_alert("truncation")
     ('OfflinePartitionsCount above 0', '')
     """
-    one = load_alerts().get(detector)
-    if not isinstance(one, Mapping):
+    alert = load_alerts().get(detector)
+    if not isinstance(alert, Mapping):
         return ""
     # The name alone is what people search their dashboards for.
-    return f"{one['metric'].rpartition('name=')[2]} {one['alert']}"
+    return f"{alert['metric'].rpartition('name=')[2]} {alert['alert']}"
 
 
 @cache
 def load_alerts() -> Mapping[str, Any]:
-    """Give what is known of each detector."""
-    found: Mapping[str, Any] = load_yaml(rules_folder() / "alerts.yaml")["alerts"]
-    return found
+    """Read rules/alerts.yaml: the metric and the alert for each detector."""
+    alerts: Mapping[str, Any] = load_yaml(rules_folder() / "alerts.yaml")["alerts"]
+    return alerts

@@ -1,4 +1,4 @@
-"""What was cut off logs after clean changes of leader: lost to producers that did not wait."""
+"""What findings say of lost records: after unclean elections, and cut after clean ones."""
 
 from __future__ import annotations
 
@@ -9,10 +9,35 @@ from forensics.lib.formatting import count
 from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Finding
 
+LossRows = list[tuple[Finding, PartitionLoss]]
+
+
+@dataclass(frozen=True)
+class LossTotals:
+    """What the unclean elections took, summed over their partitions."""
+
+    partitions: int
+    at_least: int
+    at_most: int
+    unbounded: int
+    is_certain: bool
+    # how many of the lost had been acknowledged, in words; empty where nothing is known of it
+    acknowledged: str = ""
+
+    def __str__(self) -> str:
+        on = f"on {count(self.partitions, 'partition')}"
+        if self.unbounded:
+            return "possible, not bounded"
+        if not self.at_most:
+            return "none seen"
+        if self.at_least and self.is_certain:
+            return f"confirmed {_join_bounds(self.at_least, self.at_most, '..')} records {on}"
+        return f"possible, at most {count(self.at_most, 'record')} {on}"
+
 
 @dataclass(frozen=True)
 class TruncationTotals:
-    """How many records were cut, at least and at most, on how many partitions."""
+    """How many records were cut after clean elections, on how many partitions."""
 
     at_least: int
     at_most: int
@@ -24,22 +49,61 @@ class TruncationTotals:
         return f"{both} of {count(self.partitions, 'partition')}"
 
 
-def clean_truncation_rows(findings: Sequence[Finding]) -> list[tuple[Finding, PartitionLoss]]:
-    """Give every partition that was cut after a clean change of leader."""
+def loss_rows(findings: Sequence[Finding]) -> LossRows:
+    """Return every partition of every unclean election, with the finding it belongs to."""
+    return _partition_rows(findings, "unclean-election")
+
+
+def clean_truncation_rows(findings: Sequence[Finding]) -> LossRows:
+    """Return every partition that was cut after a clean change of leader, with its finding."""
+    return _partition_rows(findings, "truncation")
+
+
+def _partition_rows(findings: Sequence[Finding], detector: str) -> LossRows:
     return [
         (finding, row)
         for finding in findings
-        if finding.detector == "truncation"
+        if finding.detector == detector
         for row in finding.losses
     ]
 
 
-def sum_clean_truncations(findings: Sequence[Finding]) -> TruncationTotals | None:
-    """Sum them up; None where there is none."""
-    rows = clean_truncation_rows(findings)
-    bounds = [(row.lost_records_min, row.lost_records_max) for _, row in rows]
-    known = [(least, most) for least, most in bounds if most is not None]
-    if not any(most for _, most in known):
+def sum_losses(findings: Sequence[Finding]) -> LossTotals | None:
+    """Sum up what unclean elections took; None where they name no partition."""
+    rows = loss_rows(findings)
+    if not rows:
         return None
-    least, most = sum(least for least, _ in known), sum(most for _, most in known)
-    return TruncationTotals(least, most, len({row.partition for _, row in rows}))
+    bounds = [row.lost_records_max for _, row in rows]
+    return LossTotals(
+        partitions=sum(1 for bound in bounds if bound != 0),
+        at_least=sum(row.lost_records_min for _, row in rows),
+        at_most=sum(bound or 0 for bound in bounds),
+        unbounded=bounds.count(None),
+        is_certain=all(finding.confidence != "possible" for finding, _ in rows),
+        acknowledged=_sum_acknowledged([row for _, row in rows]),
+    )
+
+
+def _sum_acknowledged(rows: Sequence[PartitionLoss]) -> str:
+    low = sum(row.acknowledged_min or 0 for row in rows)
+    bounds = [row.acknowledged_max for row in rows]
+    if not (low or any(bounds)):
+        return ""
+    if None in bounds:
+        return f"at least {low:,}"
+    return _join_bounds(low, sum(bound or 0 for bound in bounds), " to ")
+
+
+def _join_bounds(low: int, high: int, between: str) -> str:
+    return f"{low:,}" if low == high else f"{low:,}{between}{high:,}"
+
+
+def sum_clean_truncations(findings: Sequence[Finding]) -> TruncationTotals | None:
+    """Sum up what was cut after clean elections; None where nothing was."""
+    rows = clean_truncation_rows(findings)
+    bounded = [row for _, row in rows if row.lost_records_max]
+    if not bounded:
+        return None
+    low = sum(row.lost_records_min for row in bounded)
+    high = sum(row.lost_records_max or 0 for row in bounded)
+    return TruncationTotals(low, high, len({row.partition for _, row in rows}))

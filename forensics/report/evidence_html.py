@@ -1,7 +1,4 @@
-"""One line of one log, quoted: its place outside, its text inside.
-
-The lines around a quoted one, as far as they were read as facts: no others are saved.
-"""
+"""Quoted log lines as HTML: the line, where it stands, and the lines around it that were saved."""
 
 from __future__ import annotations
 
@@ -15,14 +12,58 @@ from forensics.lib.formatting import count
 from forensics.report.html import Child, Markup, code, join, tag
 from forensics.run_output.reader import Evidence, RunOutput
 
-# Lines to either side; quoted lines with more of which a page is large enough; letters of a line.
-CONTEXT_LINES, MAX_QUOTES, MAX_CHARS = 5, 200, 160
+# Lines to either side, characters of each. With more quotes the page is large enough without them.
+CONTEXT_LINES, MAX_CHARS, MAX_QUOTES = 5, 160, 200
 LineKey = tuple[str, int]
 
 
-def read_neighbours(run: RunOutput, wanted: Collection[LineKey]) -> Mapping[LineKey, str]:
+class QuoteContext:
+    """Where the quoted lines begin in their unpacked files, what those files are, what is around.
+
+    Only lines that were read as facts are saved, so the context has gaps.
+    """
+
+    def __init__(self, run: RunOutput, quoted: Iterable[Evidence]) -> None:
+        """Look up all lines that a section quotes in one go."""
+        wanted = {(line.file, line.line) for line in quoted if line.line is not None}
+        self._neighbours = _read_neighbours(run, wanted)
+        self._offsets = _read_offsets(run, wanted)
+        self._rules = set(run.document.get("rules") or ())
+        self._digests = {row["file"]: row["sha256"] for row in run.files if row["sha256"]}
+
+    def rule_link(self, evidence: Evidence) -> Child:
+        """Link to what the page says of the rule that read a line."""
+        if not evidence.rule:
+            return None
+        text = f"read by {evidence.rule}"
+        has_entry = evidence.rule in self._rules
+        return tag("a", text, href=f"#rule-{evidence.rule}") if has_entry else text
+
+    def render_around(self, evidence: Evidence, first: int, last: int) -> Markup | None:
+        """Quote the saved lines from `first` to `last`, counted from a line; gaps are shown."""
+        if evidence.line is None:
+            return None
+        lines: list[str] = []
+        for number in range(evidence.line + first, evidence.line + last + 1):
+            text = self._neighbours.get((evidence.file, number))
+            if text is not None:
+                lines.append(f"{number}  {text[:MAX_CHARS]}{'…' if len(text) > MAX_CHARS else ''}")
+            elif lines[-1:] != ["…"]:
+                lines.append("…")
+        return None if lines == ["…"] else tag("pre", "\n".join(lines), class_="near")
+
+    def describe_position(self, evidence: Evidence) -> str:
+        """Say where a line is, to the byte, and in which file by its digest."""
+        offset = self._offsets.get((evidence.file, evidence.line))
+        digest = self._digests.get(evidence.file)
+        parts = [f"byte {offset:,}"] if offset is not None else []
+        parts += [f"file SHA-256 {digest[:16]}…"] if digest else []
+        return ", ".join(parts)
+
+
+def _read_neighbours(run: RunOutput, wanted: Collection[LineKey]) -> Mapping[LineKey, str]:
     """Read what is saved of the lines near some lines."""
-    if not wanted or len(wanted) > MAX_QUOTES:
+    if not wanted or len(wanted) > MAX_QUOTES or "text" not in run.column_names("events"):
         return {}
     near = {
         (file, line + step)
@@ -30,89 +71,30 @@ def read_neighbours(run: RunOutput, wanted: Collection[LineKey]) -> Mapping[Line
         for step in range(-CONTEXT_LINES, CONTEXT_LINES + 1)
         if step and line + step > 0
     }
-    found: dict[LineKey, str] = {}
-    here = ds.field("line").isin(sorted({line for _, line in near})) & ds.field("text").is_valid()
-    if "text" not in run.column_names("events"):
-        return {}
-    for part in run.chunks("events", ("file", "line", "text"), here):
-        for row in part.to_pylist():
-            place = (row["file"], row["line"])
-            if place in near and len(row["text"]) > len(found.get(place, "")):
-                found[place] = row["text"]
-    return found
+    texts: dict[LineKey, str] = {}
+    is_near = ds.field("line").isin(sorted({line for _, line in near}))
+    where = is_near & ds.field("text").is_valid()
+    for chunk in run.chunks("events", ("file", "line", "text"), where):
+        for row in chunk.to_pylist():
+            key = row["file"], row["line"]
+            if key in near and len(row["text"]) > len(texts.get(key, "")):
+                texts[key] = row["text"]
+    return texts
 
 
-def format_context(known: Mapping[LineKey, str], proof: Evidence) -> tuple[str, str]:
-    """Give the lines before and after a quoted one, each with its number; gaps are seen."""
-    if proof.line is None:
-        return "", ""
-    before = range(proof.line - CONTEXT_LINES, proof.line)
-    after = range(proof.line + 1, proof.line + CONTEXT_LINES + 1)
-    return _block(known, proof, before), _block(known, proof, after)
-
-
-def _block(known: Mapping[LineKey, str], proof: Evidence, numbers: range) -> str:
-    lines: list[str] = []
-    for number in numbers:
-        text: Any = known.get((proof.file, number))
-        if text is not None:
-            cut = "…" if len(text) > MAX_CHARS else ""
-            lines.append(f"{number}  {text[:MAX_CHARS]}{cut}")
-        elif not lines or lines[-1] != "…":
-            lines.append("…")
-    return "" if lines == ["…"] else "\n".join(lines)
-
-
-class QuoteContext:
-    """Where the quoted lines begin in their unpacked files, and what those files are."""
-
-    def __init__(self, run: RunOutput, quoted: Iterable[Evidence]) -> None:
-        """Look up all lines that a section quotes in one go."""
-        wanted = {(one.file, one.line) for one in quoted if one.line is not None}
-        self._near = read_neighbours(run, wanted)
-        self._offsets = _offsets(run, wanted)
-        self._rules = set(run.document.get("rules") or ())
-        self._digests = {row["file"]: row["sha256"] for row in run.files if row["sha256"]}
-
-    def rule_link(self, proof: Evidence) -> Child:
-        """Lead to what the page says of the rule that read a line."""
-        if not proof.rule:
-            return None
-        says = f"read by {proof.rule}"
-        return tag("a", says, href=f"#rule-{proof.rule}") if proof.rule in self._rules else says
-
-    def render_context(self, proof: Evidence) -> tuple[Markup | None, Markup | None]:
-        """Quote the lines before and after one, as far as they are saved."""
-        before, after = format_context(self._near, proof)
-        return (
-            tag("pre", before, class_="near") if before else None,
-            tag("pre", after, class_="near") if after else None,
-        )
-
-    def describe_position(self, proof: Evidence) -> str:
-        """Say where a line is, to the byte, and of which file by its digest."""
-        offset = self._offsets.get((proof.file, proof.line))
-        digest = self._digests.get(proof.file)
-        words = [f"byte {offset:,}" if offset is not None else ""]
-        words.append(f"file SHA-256 {digest[:16]}…" if digest else "")
-        return ", ".join(word for word in words if word)
-
-
-def _offsets(run: RunOutput, wanted: set[tuple[str, int]]) -> dict[tuple[str, Any], int]:
-    if not wanted:
-        return {}
-    found: dict[tuple[str, Any], int] = {}
-    here = ds.field("line").isin(sorted({line for _, line in wanted}))
-    for part in run.chunks("events", ("file", "line", "offset"), here):
-        for row in part.filter(pc.is_valid(part["offset"])).to_pylist():
+def _read_offsets(run: RunOutput, wanted: Collection[LineKey]) -> dict[tuple[str, Any], int]:
+    offsets: dict[tuple[str, Any], int] = {}
+    is_wanted = ds.field("line").isin(sorted({line for _, line in wanted}))
+    for chunk in run.chunks("events", ("file", "line", "offset"), is_wanted) if wanted else ():
+        for row in chunk.filter(pc.is_valid(chunk["offset"])).to_pylist():
             if (row["file"], row["line"]) in wanted:
-                found[row["file"], row["line"]] = row["offset"]
-    return found
+                offsets[row["file"], row["line"]] = row["offset"]
+    return offsets
 
 
 def parse_proofs(rows: Sequence[Mapping[str, Any]] | None) -> tuple[Evidence, ...]:
     """Read quoted lines as findings.json has them, each once."""
-    read = (
+    lines = (
         Evidence(
             str(row.get("file") or ""),
             row.get("line"),
@@ -121,34 +103,29 @@ def parse_proofs(rows: Sequence[Mapping[str, Any]] | None) -> tuple[Evidence, ..
         )
         for row in rows or ()
     )
-    return tuple(dict.fromkeys(read))
+    return tuple(dict.fromkeys(lines))
 
 
 def render_quote(
-    proof: Evidence, places: QuoteContext, max_chars: int | None = None, quote: str | None = None
-) -> Markup:
-    """Set one quoted line, folded; of a line with more letters than `most`, its beginning.
+    evidence: Evidence, context: QuoteContext, max_chars: int | None = None,
+    pointer: str | None = None,
+) -> Markup:  # fmt: skip
+    """Set one quoted line, folded; of a line with more than `max_chars`, its beginning.
 
-    `quote` is where the whole line stands in findings.json, for a script to put it here.
+    `pointer` tells a script where the whole line stands in findings.json.
     """
-    place = f"{proof.file}:{proof.line}" if proof.line is not None else proof.file
-    left = len(proof.text) - max_chars if max_chars is not None else 0
+    name = f"{evidence.file}:{evidence.line}" if evidence.line is not None else evidence.file
+    left = len(evidence.text) - max_chars if max_chars is not None else 0
     cut = f"and {count(left, 'character')} more in findings.json" if left > 0 else None
-    told: list[Child] = [
-        part
-        for part in (cut, places.describe_position(proof) or None, places.rule_link(proof))
-        if part
-    ]
-    below = tag("small", join(told, "; ")) if told else None
-    text = tag("pre", proof.text[:max_chars]) if proof.text else None
-    before, after = places.render_context(proof)
+    notes = (cut, context.describe_position(evidence) or None, context.rule_link(evidence))
+    below = [note for note in notes if note]
     return tag(
         "details",
-        tag("summary", code(place)),
-        before,
-        text,
-        after,
-        below,
+        tag("summary", code(name)),
+        context.render_around(evidence, -CONTEXT_LINES, -1),
+        tag("pre", evidence.text[:max_chars]) if evidence.text else None,
+        context.render_around(evidence, 1, CONTEXT_LINES),
+        tag("small", join(below, "; ")) if below else None,
         class_="chip",
-        data_quote=quote if cut else None,
+        data_quote=pointer if cut else None,
     )

@@ -1,21 +1,17 @@
-"""What a finding is about, in a few words.
-
-Whether a finding is new, comes again, or is accepted, as runs of other weeks tell.
-
-What to do, as detectors write it: sentences, and commands to be copied.
-"""
+"""A finding in words: title, scope, period, status against other weeks, and what to do."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 
-from forensics.lib.formatting import count, detector_label, join_names
+from forensics.lib.formatting import count, detector_label, join_names, pluralize, span_text
 from forensics.report.html import Markup, command_block, join, render_prose, tag
-from forensics.run_output.reader import Finding
+from forensics.run_output.reader import Finding, RunOutput
 
-# Most detectors speak of partitions where they name any; these of a process, or of who talks to it.
+# Detectors of processes, and of clients; all others speak of partitions where they name any.
 NODE_DETECTORS = frozenset({
     "broker-restart", "clock-skew", "disk-failure", "fencing-loop", "flapping-broker",
     "long-pause", "metadata-version-loop", "session-expiry", "slow-controller",
@@ -25,15 +21,21 @@ CLIENT_DETECTORS = frozenset({
     "client-disconnects", "offset-reset", "producer-fatal", "rebalance-storm", "record-too-large",
     "stale-metadata", "unreachable-listener",
 })  # fmt: skip
-# What holds all the while and does not happen: it neither begins nor ends an incident.
+# These find what holds all the while: it neither begins nor ends an incident.
 STANDING_DETECTORS = frozenset({"clock-skew", "config-risk", "contradiction"})
 MAX_PARTITIONS_NAMED = 3
 RESTART_TITLES = {"crash": "Crash", "controlled": "Planned restart"}
+COMMAND_LINE = re.compile(
+    r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh)?( |$)|"
+    r"(sudo )?(kcat|zcat|cat|sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|"
+    r"jstat|iostat|curl|ssh) )"
+)
 
 
 def drop_standing(findings: Sequence[Finding]) -> list[Finding]:
-    """Leave out what is only a state of things, unless there is nothing else."""
-    return [one for one in findings if one.detector not in STANDING_DETECTORS] or list(findings)
+    """Leave out findings about a lasting state, unless there are no others."""
+    passing = [finding for finding in findings if finding.detector not in STANDING_DETECTORS]
+    return passing or list(findings)
 
 
 def short_title(finding: Finding) -> str:
@@ -45,17 +47,13 @@ def short_title(finding: Finding) -> str:
 
 def describe_scope(finding: Finding) -> str:
     """Say what a finding is about: what its detector speaks of first, or else what it names."""
-    found = {
-        "partitions": _partitions(finding.partitions),
-        "brokers": _brokers(finding),
-        "clients": join_names(list(finding.clients)),
-    }
-    order = ["partitions", "brokers", "clients"]
+    partitions = _partitions(finding.partitions)
+    brokers, clients = _brokers(finding), join_names(list(finding.clients))
     if finding.detector in NODE_DETECTORS:
-        order = ["brokers", "partitions", "clients"]
+        return brokers or partitions or clients or "the cluster"
     if finding.detector in CLIENT_DETECTORS:
-        order = ["clients", "partitions", "brokers"]
-    return next((found[name] for name in order if found[name]), "the cluster")
+        return clients or partitions or brokers or "the cluster"
+    return partitions or brokers or clients or "the cluster"
 
 
 def _partitions(names: tuple[str, ...]) -> str:
@@ -68,17 +66,30 @@ def _partitions(names: tuple[str, ...]) -> str:
 def _brokers(finding: Finding) -> str:
     node = finding.measures.get("node")
     if not finding.brokers:
-        return str(node) if isinstance(node, str) else ""
-    word = "broker" if len(finding.brokers) == 1 else "brokers"
+        return node if isinstance(node, str) else ""
+    word = pluralize("broker", len(finding.brokers))
     return f"{word} {join_names([str(broker) for broker in finding.brokers], 6)}"
 
 
+def is_open(run: RunOutput, finding: Finding) -> bool:
+    """Return True if the logs end before the finding does."""
+    last = run.window[1] if run.window else None
+    return finding.end_ms is None or (last is not None and finding.end_ms >= last)
+
+
+def finding_period(run: RunOutput, finding: Finding) -> str:
+    """Say from when to when a finding reaches; one that is open ends with the logs."""
+    if not is_open(run, finding) or not run.window:
+        return span_text(finding.start_ms, finding.end_ms)
+    return f"{span_text(finding.start_ms, run.window[1])}, to the end of the logs"
+
+
 def describe_status(finding: Finding) -> str:
-    """Say the state of one finding; empty where no other run was compared.
+    """Say whether a finding is new, recurring or accepted; empty where no other run was compared.
 
     >>> from forensics.run_output.reader import Finding
-    >>> told(Finding("F-1", "x", "high", "likely", "", 0, 0, status="recurring", weeks=3,
-    ...              first_seen="2026-10-26"))
+    >>> seen = {"status": "recurring", "weeks_seen": 3, "first_seen": "2026-10-26"}
+    >>> describe_status(Finding("F-1", "x", "high", "likely", "", 0, 0, **seen))
     'recurring (3 weeks, since 2026-10-26)'
     """
     parts = [count(finding.weeks_seen, "week")] if finding.weeks_seen else []
@@ -89,41 +100,27 @@ def describe_status(finding: Finding) -> str:
 
 
 def count_statuses(findings: Sequence[Finding]) -> str:
-    """Count the findings by their states, the commonest first."""
-    first = [_kind(finding) for finding in findings]
-    ranked = sorted(Counter(first).items(), key=lambda pair: (-pair[1], pair[0]))
-    return ", ".join(f"{number} {name}" for name, number in ranked)
-
-
-def _kind(finding: Finding) -> str:
-    # The state may go on to say since when: "recurring, 3 weeks".
-    return finding.status.partition(",")[0].partition("(")[0].strip() or "not compared"
-
-
-COMMAND_LINE = re.compile(
-    r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh)?( |$)|"
-    r"(sudo )?(kcat|zcat|cat|sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|"
-    r"jstat|iostat|curl|ssh) )"
-)
+    """Count the findings by their status, the commonest first."""
+    # The status may go on to say since when: "recurring, 3 weeks".
+    statuses = Counter(
+        re.split(r"[,(]", finding.status)[0].strip() or "not compared" for finding in findings
+    )
+    ranked = sorted(statuses.items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"{number} {status}" for status, number in ranked)
 
 
 def render_actions(actions: Sequence[str]) -> Markup | None:
     """List what to do, in order."""
     if not actions:
         return None
-    items = (tag("li", _action(action)) for action in actions)
+    items = (tag("li", _render_action(action)) for action in actions)
     return join([tag("h4", "What to do"), tag("ol", *items, class_="actions")])
 
 
-def _action(action: str) -> Markup:
-    """Set the lines that are commands as one block, and all else as prose."""
-    blocks: list[tuple[bool, list[str]]] = []
-    for line in action.strip().splitlines():
-        is_command = bool(COMMAND_LINE.match(line))
-        if not blocks or blocks[-1][0] != is_command:
-            blocks.append((is_command, []))
-        blocks[-1][1].append(line)
+def _render_action(action: str) -> Markup:
+    """Set lines that are commands as blocks to be copied, and all else as prose."""
+    blocks = groupby(action.strip().splitlines(), lambda line: bool(COMMAND_LINE.match(line)))
     return join(
-        command_block(lines) if is_command else render_prose("\n".join(lines))
+        command_block(list(lines)) if is_command else render_prose("\n".join(lines))
         for is_command, lines in blocks
     )

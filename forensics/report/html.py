@@ -1,7 +1,4 @@
-"""HTML that cannot be forged: a plain string is always escaped, only Markup is not.
-
-A strip of the whole window with the stretches in it that something lasted.
-"""
+"""HTML that cannot be forged: a plain string is always escaped, only Markup is not."""
 
 from __future__ import annotations
 
@@ -11,9 +8,12 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from forensics.lib import text_safety
+from forensics.lib.formatting import count
 from forensics.run_output.reader import RunOutput
 
 MAX_NOWRAP_CHARS = 28
+# A narrower mark on a strip would not be seen.
+MIN_WIDTH_PERCENT = 0.6
 VOID = frozenset({"br", "hr", "input", "link", "meta"})
 
 
@@ -25,6 +25,7 @@ class Markup(str):
 
 Child = str | int | None
 Value = str | int | bool | None
+OpenSpan = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class TableRow:
 
 
 def trust_html(source: str) -> Markup:
-    """Take our own source (style, script, escaped JSON) as it stands; never for log text."""
+    """Mark our own source (style, script, escaped JSON) as HTML; never call it with log text."""
     return Markup(source)
 
 
@@ -62,7 +63,7 @@ def _attribute(key: str, value: Value) -> str:
 
 
 def join(children: Iterable[Child], between: Child = None) -> Markup:
-    """Put children one after the other, each escaped unless it is Markup."""
+    """Concatenate children, each escaped unless it is Markup."""
     return Markup(_safe(between).join(_safe(child) for child in children if child is not None))
 
 
@@ -86,10 +87,15 @@ def anchor(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", text)
 
 
+def finding_link(finding_id: str, text: str = "") -> Markup:
+    """Link to the card of a finding, by its id or another text."""
+    return tag("a", text or finding_id, href=f"#{anchor(finding_id)}")
+
+
 def entity_id(kind: str, *names: object) -> str:
     """Make the id of a partition, a broker or whatever else has an address on the page.
 
-    >>> spot("p", "orders", 17), spot("p", 'a "b', 1)
+    >>> entity_id("p", "orders", 17), entity_id("p", 'a "b', 1)
     ('p/orders/17', 'p/a%20%22b/1')
     """
     return "/".join([kind, *(quote(str(name), safe="", errors="replace") for name in names)])
@@ -109,11 +115,11 @@ def render_prose(text: str) -> Markup:
 
 def _inline(text: str) -> Markup:
     pieces = re.split(r"`([^`]+)`", text)
-    return join(code(piece) if place % 2 else piece for place, piece in enumerate(pieces))
+    return join(code(piece) if index % 2 else piece for index, piece in enumerate(pieces))
 
 
 def json_script(value: object, **attributes: str) -> Markup:
-    """Set JSON into the page, where a script or a machine can find it."""
+    """Put JSON into the page, where a script or a machine can find it."""
     inside = trust_html(text_safety.script_json(value))
     return tag("script", inside, type="application/json", **attributes)
 
@@ -121,9 +127,9 @@ def json_script(value: object, **attributes: str) -> Markup:
 def figure(
     name: str, drawing: object, caption: str, *after: Child, still: Markup | None = None
 ) -> Markup:
-    """Set one figure: what it says in a sentence, a box to draw into, and its data.
+    """Set one figure: its caption, a box to draw into, and its data.
 
-    `still` is what stands in the box until a script draws there.
+    `still` stands in the box until a script draws there.
     """
     return tag(
         "figure",
@@ -153,7 +159,7 @@ def table(
     numbers: Sequence[str] = (),
     **attributes: Value,
 ) -> Markup:
-    """Build a table in its own scrolling box; `numbers` names the columns set to the right."""
+    """Build a table in its own scrolling box; `numbers` names the columns to align right."""
     right = [name in numbers for name in head]
     heads = (
         tag("th", name, scope="col", class_="number" if is_number else None)
@@ -161,16 +167,20 @@ def table(
     )
     body = tag("tbody", *(_row(row, right) for row in rows))
     top = (tag("caption", caption), tag("thead", tag("tr", *heads)))
-    inside = tag("table", *top, body, **attributes)
-    # A box that scrolls must be reachable by keyboard, hence the tabindex and the name.
-    return tag("div", inside, class_="scroll", tabindex=0, role="region", aria_label=caption)
+    return scroll_box(tag("table", *top, body, **attributes), caption)
+
+
+def scroll_box(inside: Markup, label: str) -> Markup:
+    """Put a wide element into a box that scrolls."""
+    # It must be reachable by keyboard, hence the tabindex and the name.
+    return tag("div", inside, class_="scroll", tabindex=0, role="region", aria_label=label)
 
 
 def _row(row: Sequence[Child] | TableRow, right: Sequence[bool]) -> Markup:
     line = row if isinstance(row, TableRow) else TableRow(row)
     cells = [
-        tag("td" if place else "th", cell, scope=None if place else "row", class_=_kind(cell, far))
-        for place, (cell, far) in enumerate(zip(line.cells, right, strict=True))
+        tag("td" if at else "th", cell, scope=None if at else "row", class_=_kind(cell, is_number))
+        for at, (cell, is_number) in enumerate(zip(line.cells, right, strict=True))
     ]
     return tag("tr", *cells, **line.attributes)
 
@@ -183,28 +193,42 @@ def _kind(cell: Child, is_number: bool) -> str | None:
     return "short" if is_short or (isinstance(cell, Markup) and cell.startswith("<a ")) else None
 
 
-OpenSpan = tuple[int | None, int | None]
-# Narrower than this nobody would see it.
-MIN_WIDTH_PERCENT = 0.6
+def limit_caption(caption: str, total: int, limit: int, which: str = "first") -> str:
+    """Say in the caption of a table that only the first rows are shown, if so.
+
+    >>> limit_caption("Terms", 2000, 200)
+    'Terms, the first 200 of 2,000'
+    """
+    return f"{caption}, the {which} {limit} of {total:,}" if total > limit else caption
 
 
-def render_strip(run: RunOutput, stretches: Sequence[OpenSpan]) -> Markup | None:
-    """Draw stretches of time on the window of the logs; the text beside it says the same."""
+def note_left_out(left: int, noun: str, text: str = "And {} more.") -> Markup | None:
+    """Say below a table how many rows are not shown; None where all are."""
+    return tag("p", text.format(count(left, noun))) if left > 0 else None
+
+
+def render_strip(run: RunOutput, spans: Sequence[OpenSpan]) -> Markup | None:
+    """Draw spans of time on the window of the logs; the text beside it says the same."""
     if not run.window:
         return None
-    pieces = (tag("span", style=strip_style(one, run.window)) for one in stretches)
+    pieces = (tag("span", style=strip_style(span, run.window)) for span in spans)
     return tag("div", *pieces, class_="strip", aria_hidden="true")
 
 
-def strip_style(stretch: OpenSpan, whole: tuple[int, int]) -> str:
-    """Place a stretch within the whole, in percent.
+def strip_style(span: OpenSpan, whole: tuple[int, int]) -> str:
+    """Return the CSS that places a span within the whole, in percent.
 
-    >>> piece((2, 4), (0, 8))
+    >>> strip_style((2, 4), (0, 8))
     'left:25.00%;width:25.00%'
     """
     start, end = whole
-    first = start if stretch[0] is None else stretch[0]
-    last = end if stretch[1] is None else stretch[1]
-    left = min(max((first - start) / (end - start), 0.0), 1.0) * 100
-    right = min(max((last - start) / (end - start), 0.0), 1.0) * 100
+    sides = (start if span[0] is None else span[0], end if span[1] is None else span[1])
+    left, right = (min(max((at - start) / (end - start), 0.0), 1.0) * 100 for at in sides)
     return f"left:{left:.2f}%;width:{max(right - left, MIN_WIDTH_PERCENT):.2f}%"
+
+
+def section(id_: str, title: str, *inside: Child, tabindex: int | None = -1) -> Markup:
+    """Build a section of a page under its heading; a link to it moves the focus there."""
+    heading = tag("h2", title, id=f"{id_}-title")
+    return tag("section", heading, *inside, id=id_, aria_labelledby=f"{id_}-title",
+               tabindex=tabindex)  # fmt: skip

@@ -46,7 +46,7 @@ def choose_view(run: RunOutput) -> tuple[int, int] | None:
 def find_gaps(spans: Iterable[tuple[int, int]], whole: tuple[int, int]) -> list[tuple[int, int]]:
     """Give the stretches of `whole` that no span covers.
 
-    >>> gaps([(2, 4), (3, 6)], (0, 9))
+    >>> find_gaps([(2, 4), (3, 6)], (0, 9))
     [(0, 2), (6, 9)]
     """
     holes, reached = [], whole[0]
@@ -84,7 +84,7 @@ def read_lanes(run: RunOutput, role: str) -> list[LaneInterval]:
             row.get("epoch"),
         )
         known.setdefault(name, []).append(lane)
-    return [lane for name in sorted(known, key=_by_number) for lane in _filled(known[name], whole)]
+    return [lane for name in sorted(known, key=name_order) for lane in _filled(known[name], whole)]
 
 
 def read_controller_terms(run: RunOutput) -> list[LaneInterval]:
@@ -129,9 +129,10 @@ def merge_short_intervals(
 ) -> list[LaneInterval]:
     """Join what is too short to be seen, until there are at most so many stretches.
 
-    >>> coarse([Lane("a", 1, "up", 0, 5), Lane("a", 1, "down", 5, 6), Lane("a", 1, "up", 6, 7),
-    ...         Lane("a", 1, "down", 7, 99)], 3, (0, 99))[1]
-    Lane(name='a', broker=1, state='several states', start=5, end=7, epoch=None)
+    >>> states = [("up", 0, 5), ("down", 5, 6), ("up", 6, 7), ("down", 7, 99)]
+    >>> lanes = [LaneInterval("a", 1, *state) for state in states]
+    >>> merge_short_intervals(lanes, 3, (0, 99))[1]
+    LaneInterval(name='a', broker=1, state='several states', start=5, end=7, epoch=None)
     """
     found, least = list(lanes), max(1, (whole[1] - whole[0]) // 1000)
     while len(found) > max_count and least < 2 * (whole[1] - whole[0]):
@@ -158,7 +159,8 @@ def _name(broker: int | None, node: str | None) -> str:
     return f"broker {broker}" if broker is not None else (node or "node not known")
 
 
-def _by_number(name: str) -> tuple[int, str]:
+def name_order(name: str) -> tuple[int, str]:
+    """Return a key that sorts names that end in a number by it, and all others last."""
     number = name.rpartition(" ")[2]
     return (int(number) if number.isdigit() else 1 << 31, name)
 
@@ -172,7 +174,7 @@ def _filled(known: list[LaneInterval], whole: tuple[int, int]) -> list[LaneInter
 def assign_rows(spans: Sequence[tuple[int, int]], apart: int) -> list[int]:
     """Give each span a row so that none of a row stand closer than `apart`.
 
-    >>> stagger([(0, 4), (1, 2), (9, 9)], 2)
+    >>> assign_rows([(0, 4), (1, 2), (9, 9)], 2)
     [0, 1, 0]
     """
     ends: list[int] = []

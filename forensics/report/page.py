@@ -1,18 +1,14 @@
-"""Draws report.html out of one saved run: sections in order, style and script inside.
+"""Draw report.html from the output folder of a run: all of it, or one time window, in any zone.
 
-Draws the page of a run once more: as it was, in another time zone, or for a shorter window.
+The page is one file: the sections in their order, styles, scripts and figures inside.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import importlib
 import os
-import pkgutil
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -22,8 +18,27 @@ from forensics.lib import time_zone
 from forensics.lib.formatting import time_text
 from forensics.lib.secret_patterns import MASK, PLACES
 from forensics.lib.time_zone import current_zone
-from forensics.report import plotly_sheet, sections, theme
+from forensics.report import theme
 from forensics.report.html import Child, Markup, join, tag, trust_html
+from forensics.report.plotly_sheet import plotly_js
+from forensics.report.sections import (
+    appendix,
+    blind_spots,
+    brokers,
+    clients,
+    clocks,
+    controller,
+    coverage,
+    data_loss,
+    findings,
+    incident_story,
+    leadership,
+    partitions,
+    quality,
+    review_form,
+    timeline,
+    verdict,
+)
 from forensics.report.size_budget import gzip_base64
 from forensics.report.time_window import WindowedRun, narrow_run, parse_window
 from forensics.run_output.reader import RunOutput, load_run
@@ -39,46 +54,46 @@ CONTENT_POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; "
     "font-src data:; base-uri 'none'; form-action 'none'"
 )
-
-
-@dataclass(frozen=True)
-class Section:
-    """One part of the page, as its file declares it."""
-
-    id: str
-    order: int
-    title: str
-    render: Callable[[RunOutput], Markup]
-
-
-def load_sections() -> list[Section]:
-    """Give every section that has a file, in page order."""
-    every = []
-    for module in pkgutil.iter_modules(sections.__path__):
-        loaded = importlib.import_module(f"{sections.__name__}.{module.name}")
-        every.append(
-            Section(
-                getattr(loaded, "ANCHOR", module.name), loaded.ORDER, loaded.TITLE, loaded.render
-            )
-        )
-    return sorted(every, key=lambda section: (section.order, section.id))
+# Every section in the order of the page, by the anchor that links go to.
+SECTIONS = {
+    "verdict": verdict,
+    "coverage": coverage,
+    "timeline": timeline,
+    "happened": incident_story,
+    "findings": findings,
+    "ledger": data_loss,
+    "swimlanes": leadership,
+    "clients": clients,
+    "brokers": brokers,
+    "partitions": partitions,
+    "controller": controller,
+    "clocks": clocks,
+    "unseen": blind_spots,
+    "review": review_form,
+    "quality": quality,
+    "appendix": appendix,
+}
 
 
 def draw_report(out: Path, *, shared: bool = False) -> Path:
-    """Draw `out/report.html` from what is saved in `out`, and give its path."""
+    """Draw `out/report.html` from what is saved in `out`, and return its path."""
     return render_report(load_run(out), out / PAGE_NAME, shared=shared)
 
 
 def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -> Path:
-    """Draw a run, or a window of one, as one page, and give its path.
+    """Draw a run, or a window of one, as one page, and return its path.
 
-    A page holds all it needs, or, `shared`, has the library of the figures beside it, where the
-    pages of other runs find it too.
+    The page holds all that it needs. If `shared`, the library of the figures is in a file beside
+    it, where the pages of other runs find it too.
     """
     with theme.use_broker_colours(run):
-        parts = [(section, section.render(run)) for section in load_sections()]
+        bodies = {anchor: section.render(run) for anchor, section in SECTIONS.items()}
     # A section with nothing to say leaves no heading and no link behind.
-    parts = [(section, body) for section, body in parts if body]
+    parts = [
+        (anchor, section.TITLE, bodies[anchor])
+        for anchor, section in SECTIONS.items()
+        if bodies[anchor]
+    ]
     return write_page(
         target,
         "Kafka incident postmortem",
@@ -88,65 +103,61 @@ def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -
         _notes(run),
         tag(
             "main",
-            join(_part(section, inside) for section, inside in parts),
+            join(_part(*part) for part in parts),
             data_zone=current_zone().offset or None,
         ),
         tag("footer", _footer(run)),
-        _running(run),
+        _print_footer(run),
         shared=shared,
     )
 
 
 def _notes(run: RunOutput) -> Markup | None:
-    """Say before all else that a page shows less than there is, or time in a peculiar way."""
+    """Say before all else that a page shows less than there is, another time zone or pseudonyms."""
     zone = current_zone()
     notes = [run.notice] if isinstance(run, WindowedRun) else []
     notes += [zone.note] if zone.label.startswith("UTC") and zone.note else []
-    notes += _redacted(run)
+    redaction = run.document.get("redaction") or {}
+    if classes := ", ".join(map(str, redaction.get("classes") or ())):
+        notes.append(f"Redacted: {classes} have pseudonyms here, each the same one everywhere.")
     if not notes:
         return None
     lines = (tag("p", note, class_="warning") for note in notes)
     return tag("aside", *lines, aria_label="About this page")
 
 
-def _redacted(run: RunOutput) -> list[str]:
-    told = run.document.get("redaction") or {}
-    classes = ", ".join(map(str, told.get("classes") or ()))
-    says = f"Redacted: {classes} have pseudonyms here, each the same one everywhere."
-    return [says] if classes else []
-
-
 def write_page(page: Path, title: str, *inside: Child, shared: bool | str = False) -> Path:
-    """Write a page around its body, with the style, scripts and policy of every page, and whole.
+    """Write a page around its body, with the styles, scripts and policy of every page.
 
-    `shared` may name the folder of the library, seen from the page's own.
+    `shared` may name the folder of the library, relative to the folder of the page.
     """
     body = tag("body", *inside, _scripts(shared=shared))
     head = _head(title, shared=shared)
     document = "<!doctype html>\n" + tag("html", head, "\n", body, lang="en") + "\n"
     if shared:
-        beside = page.parent / _library(shared)
-        if not beside.exists():
-            _write(beside, _plotly_js())
-    return _write(page, document)
-
-
-def _write(page: Path, text: str) -> Path:
-    half = page.with_name(f".{page.name}.{os.getpid()}")
-    half.write_text(text, encoding="utf-8", newline="\n")
-    half.replace(page)
+        library = page.parent / _library_path(shared)
+        if not library.exists():
+            _write_whole(library, plotly_js())
+    _write_whole(page, document)
     return page
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file that is never seen half-written."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text, encoding="utf-8", newline="\n")
+    partial.replace(path)
 
 
 def _head(title: str, *, shared: bool | str) -> Markup:
     sources = [_hash(_asset(name)) for name in SCRIPTS]
-    # A file beside the page is of the page's own origin, but has no hash that browsers would ask.
-    sources.append("'self'" if shared else _hash(_plotly_js()))
+    # Browsers ask no hash of a file beside the page: it is of the page's own origin.
+    sources.append("'self'" if shared else _hash(plotly_js()))
     policy = CONTENT_POLICY.format(scripts=" ".join(sources))
     return tag(
         "head",
         tag("meta", charset="utf-8"),
-        # Before anything else can load: what comes ahead of it is not covered by it.
+        # First of all: the policy does not cover what stands before it.
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="referrer", content="no-referrer"),
@@ -156,10 +167,8 @@ def _head(title: str, *, shared: bool | str) -> Markup:
     )
 
 
-def _header(parts: list[tuple[Section, Markup]]) -> Markup:
-    links = join(
-        tag("li", tag("a", section.title, href=f"#{section.id}")) for section, _ in parts[1:]
-    )
+def _header(parts: list[tuple[str, str, Markup]]) -> Markup:
+    links = join(tag("li", tag("a", title, href=f"#{anchor}")) for anchor, title, _ in parts[1:])
     return tag(
         "header",
         tag("h1", "Kafka incident postmortem"),
@@ -181,48 +190,45 @@ def _finder() -> Markup:
     )  # fmt: skip
 
 
-def _part(section: Section, inside: Markup) -> Markup:
-    title = f"{section.id}-title"
-    heading = tag("h2", section.title, id=title)
-    return tag("section", heading, inside, "\n", id=section.id, aria_labelledby=title, tabindex=-1)
+def _part(anchor: str, title: str, body: Markup) -> Markup:
+    label = f"{anchor}-title"
+    heading = tag("h2", title, id=label)
+    return tag("section", heading, body, "\n", id=anchor, aria_labelledby=label, tabindex=-1)
 
 
 def _footer(run: RunOutput) -> Markup:
     schema = run.document.get("schema", "not known")
     zone = current_zone()
     own = "" if zone.is_utc else f" {zone.note} Log lines are quoted as they stand."
-    says = f"All times are {zone.label}.{own} Drawn from findings.json, schema {schema}."
-    return tag("p", f"{says} Secrets are masked as {MASK}: {PLACES}.")
+    text = f"All times are {zone.label}.{own} Drawn from findings.json, schema {schema}."
+    return tag("p", f"{text} Secrets are masked as {MASK}: {PLACES}.")
 
 
-def _running(run: RunOutput) -> Markup:
+def _print_footer(run: RunOutput) -> Markup:
     """Name the report on each sheet of paper: sheets of two of them get mixed up on a table."""
-    says = f'"Kafka incident postmortem, report {run.short_digest}, page "'
-    pages = f'content: {says} counter(page) " of " counter(pages); font: 7pt sans-serif;'
+    text = f'"Kafka incident postmortem, report {run.short_digest}, page "'
+    pages = f'content: {text} counter(page) " of " counter(pages); font: 7pt sans-serif;'
     return tag("style", trust_html(f"@page {{ @bottom-right {{ {pages} }} }}"))
 
 
 def _scripts(*, shared: bool | str) -> Markup:
     library: dict[str, str] = {"type": "application/gzip", "id": "plotly-js"}
     if shared:
-        library["data_file"] = _library(shared)
+        library["data_file"] = _library_path(shared)
     return join(
         [
             tag("noscript", tag("p", "The figures need JavaScript; all else reads without it.")),
-            tag("script", None if shared else trust_html(_packed()), **library),
+            tag("script", None if shared else trust_html(_packed_plotly_js()), **library),
             *(tag("script", trust_html(_asset(name))) for name in SCRIPTS),
         ],
         "\n",
     )
 
 
-def _library(shared: bool | str) -> str:
-    return f"{shared}/{_shared_name()}" if isinstance(shared, str) else _shared_name()
-
-
-def _shared_name() -> str:
-    """Name the library after what is in it: a newer one takes no older page's away."""
-    return f"plotly.{hashlib.sha256(_plotly_js().encode()).hexdigest()[:12]}.js"
+def _library_path(shared: bool | str) -> str:
+    """Name the library after its content: a newer one does not replace that of an older page."""
+    name = f"plotly.{hashlib.sha256(plotly_js().encode()).hexdigest()[:12]}.js"
+    return f"{shared}/{name}" if isinstance(shared, str) else name
 
 
 @cache
@@ -231,13 +237,8 @@ def _asset(name: str) -> str:
 
 
 @cache
-def _plotly_js() -> str:
-    return plotly_sheet.plotly_js()
-
-
-@cache
-def _packed() -> str:
-    return gzip_base64(_plotly_js())
+def _packed_plotly_js() -> str:
+    return gzip_base64(plotly_js())
 
 
 def _hash(source: str) -> str:
@@ -246,7 +247,7 @@ def _hash(source: str) -> str:
 
 
 def open_output(out: Path) -> RunOutput:
-    """Open the output folder of a postmortem, or say what is wrong with it."""
+    """Open the output folder of a postmortem; raise ForensicsError if it is none."""
     if not (out / "findings.json").is_file():
         raise ForensicsError(
             f"{out} is no output folder of a postmortem: it has no findings.json. Make one with "
@@ -267,10 +268,7 @@ def redraw_report(  # noqa: PLR0913 - each is an option of its own
     target: Path | None = None,
     shared: bool = False,
 ) -> Path:
-    """Draw the page of what is saved in `out`, and give its path.
-
-    `shared` leaves the library of the figures in a file beside the page, for many pages together.
-    """
+    """Draw the page of a saved run in another zone or for a shorter window; return its path."""
     run = open_output(out)
     if target and not target.parent.is_dir():
         message = f"--html {target}: there is no folder {target.parent}; make it first."
@@ -279,12 +277,12 @@ def redraw_report(  # noqa: PLR0913 - each is an option of its own
     with time_zone.use_zone(chosen):
         if since is not None or till is not None:
             run = narrow_run(run, parse_window(run, since, till))
-        page = target or out / _name(run, "" if chosen.is_utc else zone)
+        page = target or out / _page_name(run, "" if chosen.is_utc else zone)
         return render_report(run, page, shared=shared)
 
 
-def _name(run: RunOutput, zone: str) -> str:
-    """Name a page after what it shows, so that it takes no other one's place."""
+def _page_name(run: RunOutput, zone: str) -> str:
+    """Name a page after what it shows, so that it does not replace another one."""
     parts = [time_text(moment) for moment in run.span] if isinstance(run, WindowedRun) else []
     parts += [zone] if zone else []
     if not parts:

@@ -12,10 +12,10 @@ import numpy as np
 from forensics.detection.shared.min_isr import MinIsr
 from forensics.report import time_bins
 from forensics.report.html import entity_id
-from forensics.report.time_bins import Ints, bin_edges
-from forensics.report.topic_min_isr import read_min_isr
+from forensics.report.time_bins import Ints, bin_edges, read_min_isr
 from forensics.run_output.findings import severity_rank
 from forensics.run_output.partition_histories import (
+    UNKNOWN_LEADER,
     IsrCodes,
     IsrHistory,
     LeaderHistory,
@@ -279,3 +279,10 @@ def _grid(
 def _link(member: str) -> str:
     topic, _, number = member.rpartition("-")
     return f"#{entity_id('p', topic, number)}"
+
+
+def leader_word(leader: int | None) -> str:
+    """Name a leader in a cell of a table."""
+    if leader in (None, UNKNOWN_LEADER):
+        return "not known"
+    return "none" if leader == -1 else str(leader)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -70,18 +71,13 @@ def _standing(start: int, end: int, view: tuple[int, int]) -> tuple[int, int]:
 def flag_position(start: int, end: int, view: tuple[int, int]) -> int:
     """Say where the head of a flag stands: one that an edge would cut is moved off it.
 
-    >>> [standing(at, at, (0, 1000)) for at in (5, 500, 995, 1001, 5000)]
+    >>> [flag_position(at, at, (0, 1000)) for at in (5, 500, 995, 1001, 5000)]
     [20, 500, 980, 980, 5000]
     """
     inside = (view[1] - view[0]) // 50
     if end < view[0] or start >= view[1] + inside:
         return start
     return min(max(start, view[0] + inside), view[1] - inside)
-
-
-def finding_link(name: str) -> str:
-    """Name the place on the page that tells of a finding."""
-    return f"#{anchor(name)}"
 
 
 def lane_label(lane: LaneInterval) -> str:
@@ -95,7 +91,7 @@ def lane_label(lane: LaneInterval) -> str:
 def shorten_name(name: str) -> str:
     """Cut a long name in the middle: topics may have 249 letters, and tell at both ends.
 
-    >>> short("a-topic-with-a-very-long-name-indeed-17")
+    >>> shorten_name("a-topic-with-a-very-long-name-indeed-17")
     'a-topic-with-a…e-indeed-17'
     """
     return (
@@ -250,8 +246,9 @@ def _legend_lines(traces: Sequence[Figure]) -> int:
 RowDrawer = Callable[[Sheet, int], None]
 
 
+@cache
 def plotly_js() -> str:
-    """Give the source of plotly.js as the installed package carries it."""
+    """Return the source of plotly.js as the installed package carries it."""
     return str(get_plotlyjs())
 
 
@@ -323,7 +320,7 @@ def _flag_traces(
         "type": "scatter", "mode": "markers+text", "name": level, "showlegend": False,
         "x": [flag_position(*one, view) for one in reaches],
         "y": [row for _, _, row in flags], "text": [] if crowded else [str(n) for n, _, _ in flags],
-        "ids": [finding_link(found.id) for _, found, _ in flags],
+        "ids": [f"#{anchor(found.id)}" for _, found, _ in flags],
         "customdata": [f"{number}. {shown(found.title)} ({level})" for number, found, _ in flags],
         "marker": {"size": 9 if crowded else 18, "color": colour, "opacity": 1},
         "textposition": "middle center", "textfont": {"color": "#ffffff", "size": 11},

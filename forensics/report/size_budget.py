@@ -55,7 +55,7 @@ def gzip_base64(text: str) -> str:
 def fit_quotes(texts: Iterable[str], room: int) -> int | None:
     """Say how many characters of each text fit into a room in all; None where all of them do.
 
-    >>> longest(["x" * 100] * 3, 300), longest(["x" * 100] * 3, 200)
+    >>> fit_quotes(["x" * 100] * 3, 300), fit_quotes(["x" * 100] * 3, 200)
     (None, 60)
     """
     sizes = [len(text) for text in texts]

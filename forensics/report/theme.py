@@ -48,7 +48,7 @@ _SPREAD: ContextVar[Mapping[int, str] | None] = ContextVar("spread", default=Non
 def broker_colour(number: int) -> str:
     """Give a broker its colour, by its id alone; grey if others matter more on this page.
 
-    >>> broker(1) == broker(1), broker(1) == broker(8)
+    >>> broker_colour(1) == broker_colour(1), broker_colour(1) == broker_colour(8)
     (True, False)
     """
     chosen = _SPREAD.get()
@@ -61,7 +61,7 @@ def broker_colour(number: int) -> str:
 def assign_colours(numbers: Iterable[int]) -> dict[int, str]:
     """Give each of a few brokers a colour of its own: the one of its id, or else the next one.
 
-    >>> spread([1, 8])[1] == OKABE_ITO[1], spread([1, 8])[8] == OKABE_ITO[2]
+    >>> assign_colours([1, 8])[1] == OKABE_ITO[1], assign_colours([1, 8])[8] == OKABE_ITO[2]
     (True, True)
     """
     colours = (*OKABE_ITO, EIGHTH_COLOUR)

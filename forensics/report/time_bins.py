@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.detection.shared.min_isr import MinIsr
+from forensics.detection.shared.min_isr import MIN_ISR_COLUMNS, MIN_ISR_EVENTS, MinIsr, find_min_isr
 from forensics.history.log_coverage import GAP_STATES
-from forensics.report.topic_min_isr import min_isr_of_topics, read_min_isr
 from forensics.run_output.partition_histories import UNKNOWN_LEADER
 from forensics.run_output.reader import Finding, RunOutput, corrected_times
 
@@ -38,7 +37,7 @@ def bin_edges(whole: tuple[int, int], moments: Iterable[int], most: int = MAX_BI
 
     Moments come by their importance: where there are too many, the last ones have to do without.
 
-    >>> edges((0, 10_000), [5000], 10).tolist()
+    >>> bin_edges((0, 10_000), [5000], 10).tolist()
     [0, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000, 10000]
     """
     start, end = whole
@@ -86,7 +85,7 @@ def _cut(grid: npt.NDArray[np.float64], needed: npt.NDArray[np.float64],
 def merge_bins(fine: Ints, most: int) -> Ints:
     """Put neighbouring stretches together until they are few.
 
-    >>> coarser(np.arange(7), 3).tolist()
+    >>> merge_bins(np.arange(7), 3).tolist()
     [0, 2, 4, 6]
     """
     every = -(-(len(fine) - 1) // most)
@@ -166,7 +165,7 @@ def count_open_spans(
 ) -> list[tuple[int, int]]:
     """Count how many spans are open at each moment it changes.
 
-    >>> steps([(1, 3), (1, 5)], (0, 9))
+    >>> count_open_spans([(1, 3), (1, 5)], (0, 9))
     [(0, 0), (1, 2), (3, 1), (5, 0), (9, 0)]
     """
     changes = OpenSpanCounter(whole)
@@ -255,7 +254,7 @@ def count_debt(run: RunOutput) -> dict[str, list[tuple[int, int]]]:
 def max_level(points: Sequence[tuple[int, int]], view: tuple[int, int]) -> int:
     """Give the highest level within a view, with that which it begins with.
 
-    >>> highest([(0, 3), (5, 1), (9, 7)], (6, 8))
+    >>> max_level([(0, 3), (5, 1), (9, 7)], (6, 8))
     1
     """
     before = [level for moment, level in points if moment <= view[0]][-1:]
@@ -269,10 +268,19 @@ def _thin(states: pa.Table) -> pa.Table:
     return states.filter(pc.fill_null(short, fill_value=False))
 
 
+def read_min_isr(run: RunOutput) -> MinIsr:
+    """Read min.insync.replicas from the saved events; an old run may lack columns."""
+    if not set(MIN_ISR_COLUMNS) <= set(run.column_names("events")):
+        return MinIsr({}, None)
+    chunks = run.chunks("events", MIN_ISR_COLUMNS, MIN_ISR_EVENTS)
+    rows = (row for chunk in chunks for row in chunk.to_pylist())
+    return find_min_isr(row | {"at": run.correct_time(row["node"], row["ts"] or 0)} for row in rows)
+
+
 def _under(states: pa.Table, known: MinIsr) -> pa.Table:
     """Choose the states with too few replicas in sync for a leader to take records."""
     topics = states["topic"].combine_chunks().dictionary_encode()
-    floors = min_isr_of_topics(known, [str(name) for name in topics.dictionary.to_pylist()])
+    floors = [known.for_topic(str(name)) or 0 for name in topics.dictionary.to_pylist()]
     floor = pa.array(np.append(floors, 0)).take(pc.fill_null(topics.indices, len(floors)))
     short = pc.less(pc.list_value_length(states["isr"]), floor)
     return states.filter(pc.fill_null(short, fill_value=False))

@@ -1,11 +1,9 @@
-"""Trends: what was read is kept by weeks, and each week's findings stand beside the earlier ones.
+"""The weekly audit: a store of weeks, each compared with those before it, and its pages.
 
-`weeks` names weeks; `holding` and `shelf` keep the files of a store; `manifest` knows what was read
-and `rulebook` by which rules; `taking` finds what is new, `superseding` what has only grown, and
-`keeping` merges the events in; `building` makes the folder of a week; `store` does it all in order.
+`store` is the facade: it ingests new logs (`new_inputs`, `manifest`, `week_events`), builds weeks
+(`week_builder`, `week_summary`) and draws their pages (`pages`). One run at a time works on it
+(`store_lock`), and its changes take effect at once (`atomic_commit`, `remote_store`).
 
-`summaries` says of one week what the others are compared with, out of `covering`, `signals`,
-`nights` and `topics`; `recurrence`, `verdicts` and `changes` compare, as far as `ratios` allows;
-`notes` knows what people have said. `page`, `index` and `sections` draw; `comparing` takes any two
-windows.
+`metrics` counts, `coverage_normalisation` makes counts comparable; `recurrence`, `week_verdict` and
+`comparison` compare; `notes` are what people write about findings.
 """

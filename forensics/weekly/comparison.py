@@ -1,47 +1,43 @@
-"""Compares any two windows: weeks of a store, stretches of its time, or saved postmortems.
-
-A comparison of two windows as lines of text.
-"""
+"""Compares any two windows: weeks of a store, stretches of its time, or saved postmortems."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from forensics.errors import ForensicsError
 from forensics.lib.formatting import parse_millis, span_text
+from forensics.lib.intervals import Interval
 from forensics.lib.text_safety import visible
 from forensics.report.page import open_output
-from forensics.run_output.findings import severity_rank
-from forensics.weekly.coverage_normalisation import (
-    Coverage,
-    Span,
-    WeekSummary,
-    coverage,
-    format_coverage,
-    node_of,
-    per_hour,
-    span_of,
-)
+from forensics.weekly.coverage_normalisation import format_count
 from forensics.weekly.iso_week import Week, week_of
 from forensics.weekly.metrics import BROKER_SIGNALS, CLUSTER_SIGNALS, Signal
-from forensics.weekly.notes import Notes
+from forensics.weekly.notes import NO_NOTES, Notes
 from forensics.weekly.recurrence import (
-    STATES,
-    RecurringFinding,
+    TrackedFinding,
     compare_sizes,
-    groups_by_signature,
-    last_day,
+    merge_groups,
     why_not_visible,
 )
-from forensics.weekly.week_summary import summarise_window
-from forensics.weekly.week_verdict import WeekVerdict, cluster_total, compare_weeks
+from forensics.weekly.week_summary import NodeSummary, WeekSummary, summarise_window
+from forensics.weekly.week_verdict import WeekVerdict, compare_weeks
 
-RANGE_SEPARATOR, WINDOW_SEPARATOR = "..", "@"
+TABLE_HEAD = ("", "A", "B", "A an hour", "B an hour")
+# A terminal is no page.
+_MAX_FINDING_LINES = 40
+
+
+class CountPair(NamedTuple):
+    """One signal in both windows: counted, and for each covered hour; None if it is not known."""
+
+    signal: Signal
+    counts: tuple[float | None, float | None]
+    rates: tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
@@ -50,279 +46,251 @@ class Comparison:
 
     a: WeekSummary
     b: WeekSummary
-    judgement: WeekVerdict
-    troubles: Sequence[RecurringFinding]
+    verdict: WeekVerdict
+    findings: Sequence[TrackedFinding]
+
+    @property
+    def brokers(self) -> list[int]:
+        """The brokers of either window."""
+        return sorted({*self.a.brokers, *self.b.brokers})
 
 
-@dataclass(frozen=True)
-class CountPair:
-    """One count in both windows, and for each covered hour; None: nobody can tell."""
-
-    signal: Signal
-    # None: the whole cluster
-    broker: int | None
-    counts: tuple[float | None, float | None]
-    rates: tuple[float | None, float | None]
-
-
-def load_window(text: str, store: Path | None = None) -> dict[str, Any]:
+def load_window(text: str, store: Path | None = None) -> WeekSummary:
     """Sum up what a person has named: 2026-W46, FROM..TO, OUT or OUT@FROM..TO."""
-    folder, at, stretch = text.rpartition(WINDOW_SEPARATOR)
-    if at and RANGE_SEPARATOR in stretch:
-        return _of_output(Path(folder), _stretch(stretch), text)
+    folder, at, window = text.rpartition("@")
+    if at and ".." in window:
+        return _summarise_output(Path(folder), _parse_window(window), text)
     if (Path(text) / "findings.json").is_file():
-        return _of_output(Path(text), None, text)
+        return _summarise_output(Path(text), None, text)
     if store is None:
         raise ForensicsError(
-            f"{text} is no output folder of a postmortem. Name two such folders, or "
-            f"OUT{WINDOW_SEPARATOR}FROM{RANGE_SEPARATOR}TO; with --store STORE name weeks, "
-            f"as 2026-W46, or FROM{RANGE_SEPARATOR}TO."
+            f"{text} is no output folder of a postmortem. Name two such folders, or OUT@FROM..TO; "
+            "with --store STORE name weeks, as 2026-W46, or FROM..TO."
         )
-    if RANGE_SEPARATOR in text:
-        return _of_store(store, _stretch(text), text)
-    week = Week.parse(text)
-    return _of_store(store, (week.begin // 1000, week.end // 1000), text)
+    window_ms = _parse_window(text) if ".." in text else Week.parse(text).window_ms
+    return _summarise_weeks(store, window_ms, text)
 
 
-def _of_output(out: Path, span: Span | None, name: str) -> dict[str, Any]:
+def _summarise_output(out: Path, window: Interval | None, name: str) -> WeekSummary:
     run = open_output(out)
-    if span is None and run.window is None:
-        raise ForensicsError(f"{out}: no line in it has a time, so there is nothing to compare.")
-    whole = run.window or (0, 0)
-    # The last moment of the logs belongs to them.
-    return summarise_window(run, span or (whole[0], whole[1] + 1), name)
+    if window is None:
+        if run.window is None:
+            raise ForensicsError(
+                f"{out}: no line in it has a time, so there is nothing to compare."
+            )
+        # The last moment of the logs belongs to them.
+        window = run.window[0], run.window[1] + 1
+    return summarise_window(run, window, name)
 
 
-def _of_store(store: Path, span: Span, name: str) -> dict[str, Any]:
+def _summarise_weeks(store: Path, window: Interval, name: str) -> WeekSummary:
     """Sum up a stretch of a store's time, week by week: each week has tables of its own."""
-    first, last = (week_of(moment * 1000).number for moment in (span[0], span[1] - 1))
+    first, last = (week_of(moment * 1000).number for moment in (window[0], window[1] - 1))
     parts = []
-    for number in range(first, last + 1):
-        week = Week(number)
+    for week in map(Week, range(first, last + 1)):
         folder = store / "weeks" / str(week)
         if not (folder / "findings.json").is_file():
-            there = sorted(path.parent.name for path in store.glob("weeks/*/findings.json"))
-            known = f"it has {there[0]} to {there[-1]}" if there else "it has no week"
+            weeks = sorted(path.parent.name for path in store.glob("weeks/*/findings.json"))
+            known = f"it has {weeks[0]} to {weeks[-1]}" if weeks else "it has no week"
             raise ForensicsError(f"{store} has no week {week}; {known}.")
-        piece = max(span[0], week.begin // 1000), min(span[1], week.end // 1000)
-        parts.append(summarise_window(open_output(folder), piece, name))
+        begin, end = week.window_ms
+        part = max(window[0], begin), min(window[1], end)
+        parts.append(summarise_window(open_output(folder), part, name))
     return reduce(join_windows, parts)
 
 
-def _stretch(text: str) -> Span:
-    start, end = (parse_millis(part) for part in text.split(RANGE_SEPARATOR, 1))
+def _parse_window(text: str) -> Interval:
+    start, end = (parse_millis(part) for part in text.split("..", 1))
     if start is None or end is None:
-        example = f"2026-11-10T00:00{RANGE_SEPARATOR}2026-11-12T00:00"
+        example = "2026-11-10T00:00..2026-11-12T00:00"
         raise ForensicsError(f"{text}: write a stretch of time as {example}, in UTC.")
     if start >= end:
         raise ForensicsError(f"{text}: it begins no earlier than it ends; exchange the two.")
     return start, end
 
 
-def join_windows(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Put two windows together that follow each other."""
-    every = groups_by_signature(
-        dict(one) | {"findings": [*one["findings"], *other["findings"]]}, Notes()
+def join_windows(first: WeekSummary, second: WeekSummary) -> WeekSummary:
+    """Join the summaries of two windows of which the second follows the first."""
+    brokers = [one.signals["brokers"] for one in (first, second)]
+    nodes: dict[str, NodeSummary] = {}
+    for name in sorted({*first.nodes, *second.nodes}):
+        parts = [one.nodes[name] for one in (first, second) if name in one.nodes]
+        nodes[name] = {**parts[0], "covered_ms": sum(part["covered_ms"] for part in parts)}
+    blind = {
+        name: outcome
+        for name, outcome in first.detectors.items()
+        if outcome["status"] in ("not_evaluable", "failed")
+    }
+    return replace(
+        first,
+        window=[first.window[0], second.window[1]],
+        findings=list(merge_groups([*first.findings, *second.findings], NO_NOTES).values()),
+        levels=dict(Counter(first.levels) + Counter(second.levels)),
+        nodes=nodes,
+        brokers=sorted({*first.brokers, *second.brokers}),
+        signals={
+            "brokers": {
+                name: _add_counts(*(each.get(name, {}) for each in brokers))
+                for name in sorted({*brokers[0], *brokers[1]})
+            },
+            "cluster": _add_counts(first.signals["cluster"], second.signals["cluster"]),
+        },
+        detectors=second.detectors | blind,
+        # Two sets of rules are a third one.
+        rules=first.rules if first.rules == second.rules else [first.rules, second.rules],
     )
-    names = sorted({*one["nodes"], *other["nodes"]})
-    brokers = [side["signals"]["brokers"] for side in (one, other)]
-    return dict(one) | {
-        "window": [one["window"][0], other["window"][1]],
-        "findings": list(every.values()),
-        "levels": dict(Counter(one["levels"]) + Counter(other["levels"])),
-        "nodes": {name: _node(one["nodes"].get(name), other["nodes"].get(name)) for name in names},
-        "brokers": sorted({*one["brokers"], *other["brokers"]}),
-        "signals": {
-            "brokers": {name: dict(_sum(*(side.get(name, {}) for side in brokers)))
-                        for name in sorted({*brokers[0], *brokers[1]})},
-            "cluster": _sum(one["signals"]["cluster"], other["signals"]["cluster"]),
-        },
-        "detectors": dict(other["detectors"]) | {
-            name: told for name, told in one["detectors"].items()
-            if told["status"] in ("not_evaluable", "failed")
-        },
-        # Two packs of rules are a third one.
-        "rules": one["rules"] if one["rules"] == other["rules"] else [one["rules"], other["rules"]],
-    }  # fmt: skip
 
 
-def _node(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> dict[str, Any]:
-    known = [side for side in (one, other) if side is not None]
-    return dict(known[0]) | {"covered_ms": sum(side["covered_ms"] for side in known)}
+def _add_counts(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Add counts up; what is not known of one half is not known of both."""
+    pairs = {key: (first.get(key, 0), second.get(key, 0)) for key in {**first, **second}}
+    return {key: None if None in pair else round(sum(pair), 3) for key, pair in pairs.items()}
 
 
-def _sum(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
-    for key in {**one, **other}:
-        pair = one.get(key, 0), other.get(key, 0)
-        # What one half does not know, both do not know.
-        found[key] = None if None in pair else round(pair[0] + pair[1], 3)
-    return found
-
-
-def compare(a: WeekSummary, b: WeekSummary, notes: Notes | None = None) -> Comparison:
-    """Say what B is like beside A."""
-    bound = (notes or Notes()).resolve_ids((a, b))
-    old, new = groups_by_signature(a, bound), groups_by_signature(b, bound)
-    found = []
+def compare(a: WeekSummary, b: WeekSummary, notes: Notes = NO_NOTES) -> Comparison:
+    """Compare window B with window A."""
+    notes = notes.resolve_ids((a, b))
+    old, new = merge_groups(a.findings, notes), merge_groups(b.findings, notes)
+    findings = []
     for key in {**new, **old}:
-        group = new.get(key) or old[key]
+        group, side = (new[key], b) if key in new else (old[key], a)
         if key in new and key in old:
             state, why = compare_sizes((new[key], b), (old[key], a), "A")
-        elif key in new:
-            lacks = why_not_visible(group, a)
-            state, why = ("not evaluable" if lacks else "new"), f"in A: {lacks or 'not there'}"
         else:
-            lacks = why_not_visible(group, b)
-            state, why = ("not evaluable" if lacks else "resolved"), f"in B: {lacks or 'not there'}"
-        accepted = key in new and bound.accepts(key[0], last_day(b))
-        side = str((b if key in new else a)["week"])
-        found.append(RecurringFinding(key[0], state, group, side, 1 + (key in new and key in old),
-                                      side, why, bound.find(key[0]), accepted))  # fmt: skip
-    ranked = sorted(found, key=_rank)
-    return Comparison(a, b, compare_weeks(b, a, bound, other="A"), ranked)
+            other, letter, word = (a, "A", "new") if key in new else (b, "B", "resolved")
+            hidden = why_not_visible(group, other)
+            state = "not evaluable" if hidden else word
+            why = f"in {letter}: {hidden or 'not there'}"
+        findings.append(TrackedFinding(
+            key[0], state, group, side.week, (key in new) + (key in old), side.week, why,
+            notes.entries.get(key[0]), key in new and notes.accepts(key[0], b.last_day),
+        ))  # fmt: skip
+    findings.sort(key=lambda each: each.sort_key)
+    return Comparison(a, b, compare_weeks(b, a, notes, "A"), findings)
 
 
-def _rank(one: RecurringFinding) -> tuple[int, int, str]:
-    return severity_rank(one.group["severity"]), STATES.index(one.state), one.signature
-
-
-def count_pairs(found: Comparison, broker: int | None = None) -> list[CountPair]:
-    """Give each count of both windows, of one broker or of the whole cluster."""
+def count_pairs(comparison: Comparison, broker: int | None = None) -> list[CountPair]:
+    """Return each signal of both windows, of one broker or of the whole cluster."""
     signals = BROKER_SIGNALS if broker is not None else (*BROKER_SIGNALS, *CLUSTER_SIGNALS)
-    return [_pair(found, signal, broker) for signal in signals]
+    pairs = []
+    for signal in signals:
+        (a, a_rate), (b, b_rate) = (
+            _count_and_rate(one, signal.key, broker) for one in (comparison.a, comparison.b)
+        )
+        pairs.append(CountPair(signal, (a, b), (a_rate, b_rate)))
+    return pairs
 
 
-def _pair(found: Comparison, signal: Signal, broker: int | None) -> CountPair:
-    sides = [(one, *_counted(one, signal.key, broker)) for one in (found.a, found.b)]
-    rates = [
-        None if many is None else per_hour(many, covered, span_of(one))
-        for one, many, covered in sides
-    ]
-    return CountPair(signal, broker, (sides[0][1], sides[1][1]), (rates[0], rates[1]))
+def _count_and_rate(
+    week: WeekSummary, signal: str, broker: int | None
+) -> tuple[float | None, float | None]:
+    count = week.count(signal, broker)
+    coverage = week.coverage() if broker is None else week.broker_coverage(broker)
+    if broker is not None and not coverage.covered_ms:
+        # A broker without logs counts as unknown, not as zero.
+        count = count or None
+    return count, None if count is None else coverage.per_hour(count)
 
 
-def _counted(one: WeekSummary, key: str, broker: int | None) -> tuple[float | None, Coverage]:
-    if broker is None:
-        return cluster_total(one, key), coverage(one)
-    covered = coverage(one, [node_of(one, broker)])
-    told = one["signals"]["brokers"].get(str(broker), {})
-    # Of whom no log is there, that nothing was seen means nothing.
-    return (float(told.get(key, 0)) or None) if not covered[0] else float(told.get(key, 0)), covered
-
-
-def comparison_json(found: Comparison) -> dict[str, Any]:
-    """Give it all for machines."""
-    brokers = sorted({*found.a["brokers"], *found.b["brokers"]})
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison for machines."""
     return {
         "schema": 1,
-        "verdict": found.judgement.word,
-        "why": found.judgement.why,
-        "a": _side(found.a),
-        "b": _side(found.b),
-        "cluster": [_values(pair) for pair in count_pairs(found)],
+        "verdict": comparison.verdict.word,
+        "why": comparison.verdict.why,
+        "a": _window_json(comparison.a),
+        "b": _window_json(comparison.b),
+        "cluster": [_pair_json(pair) for pair in count_pairs(comparison)],
         "brokers": {
-            str(broker): [_values(pair) for pair in count_pairs(found, broker)]
-            for broker in brokers
+            str(broker): [_pair_json(pair) for pair in count_pairs(comparison, broker)]
+            for broker in comparison.brokers
         },
         "findings": [
             {
-                "signature": one.signature,
-                "state": one.state,
-                "why": one.why,
-                "severity": one.group["severity"],
-                "title": one.group["title"],
-                "count": one.group["count"],
-                "ids": [row[0] for row in one.group["findings"]],
-                "accepted": one.accepted,
+                "signature": finding.signature,
+                "state": finding.state,
+                "why": finding.why,
+                "severity": finding.group["severity"],
+                "title": finding.group["title"],
+                "count": finding.group["count"],
+                "ids": [row[0] for row in finding.group["findings"]],
+                "accepted": finding.accepted,
             }
-            for one in found.troubles
+            for finding in comparison.findings
         ],
     }
 
 
-def _side(one: WeekSummary) -> dict[str, Any]:
-    told, whole = coverage(one)
+def _window_json(week: WeekSummary) -> dict[str, Any]:
+    coverage = week.coverage()
     return {
-        "name": one["week"], "from_ms": one["window"][0], "to_ms": one["window"][1],
-        "covered_ms": told, "expected_ms": whole, "levels": one["levels"], "rules": one["rules"],
+        "name": week.week, "from_ms": week.window[0], "to_ms": week.window[1],
+        "covered_ms": coverage.covered_ms, "expected_ms": coverage.expected_ms,
+        "levels": week.levels, "rules": week.rules,
     }  # fmt: skip
 
 
-def _values(pair: CountPair) -> dict[str, Any]:
-    rates = [None if one is None else round(one, 6) for one in pair.rates]
+def _pair_json(pair: CountPair) -> dict[str, Any]:
+    rates = [None if rate is None else round(rate, 6) for rate in pair.rates]
     return {
         "signal": pair.signal.key, "a": pair.counts[0], "b": pair.counts[1],
         "a_per_covered_hour": rates[0], "b_per_covered_hour": rates[1],
     }  # fmt: skip
 
 
-# A terminal is no page.
-MAX_TERMINAL_ROWS = 40
-TABLE_HEAD = ("", "A", "B", "A an hour", "B an hour")
-
-
-def comparison_text(found: Comparison) -> Iterator[str]:
-    """Say it line by line."""
-    for name, words in describe_windows(found):
-        yield f"{name}  {visible(words)}"
-    yield ""
-    yield f"B is {found.judgement.word.upper()}: {found.judgement.why}"
-    yield ""
-    yield from _columns([TABLE_HEAD, *(table_cells(pair) for pair in count_pairs(found))])
-    for broker in sorted({*found.a["brokers"], *found.b["brokers"]}):
-        told = [table_cells(pair) for pair in count_pairs(found, broker) if any(pair.counts)]
-        if told:
-            yield ""
-            yield f"broker {broker}"
-            yield from _columns(told)
-    if found.troubles:
+def comparison_text(comparison: Comparison) -> Iterator[str]:
+    """Yield a comparison as lines for a terminal."""
+    for name, text in describe_windows(comparison):
+        yield f"{name}  {visible(text)}"
+    verdict = comparison.verdict
+    yield from ("", f"B is {verdict.word.upper()}: {verdict.why}", "")
+    yield from _align([TABLE_HEAD, *map(table_cells, count_pairs(comparison))])
+    for broker in comparison.brokers:
+        pairs = [pair for pair in count_pairs(comparison, broker) if any(pair.counts)]
+        if pairs:
+            yield from ("", f"broker {broker}", *_align(list(map(table_cells, pairs))))
+    findings = comparison.findings
+    if findings:
         yield ""
         rows = [
-            (one.state, str(one.group["severity"]), visible(one.signature),
-             f"{visible(one.why)}{'; accepted' if one.accepted else ''}")
-            for one in found.troubles
+            (finding.state, finding.group["severity"], visible(finding.signature),
+             f"{visible(finding.why)}{'; accepted' if finding.accepted else ''}")
+            for finding in findings
         ]  # fmt: skip
-        yield from _columns(rows[:MAX_TERMINAL_ROWS], right=False)
-        if len(rows) > MAX_TERMINAL_ROWS:
-            yield f"and {len(rows) - MAX_TERMINAL_ROWS:,} more: --json has them"
+        yield from _align(rows[:_MAX_FINDING_LINES], right=False)
+        if len(rows) > _MAX_FINDING_LINES:
+            yield f"and {len(rows) - _MAX_FINDING_LINES:,} more: --json has them"
 
 
-def describe_windows(found: Comparison) -> list[tuple[str, str]]:
-    """Say which windows are compared, and how much of each is covered."""
-    return [(name, _side_text(one)) for name, one in (("A", found.a), ("B", found.b))]
-
-
-def _side_text(one: WeekSummary) -> str:
-    start, end = one["window"]
-    return f"{one['week']}: {span_text(start, end)}, logs cover {format_coverage(coverage(one))}"
+def describe_windows(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield the letter of each window, with its name, its times and how much is covered."""
+    for letter, week in (("A", comparison.a), ("B", comparison.b)):
+        yield letter, f"{week.week}: {span_text(*week.window)}, logs cover {week.coverage()}"
 
 
 def table_cells(pair: CountPair) -> tuple[str, ...]:
-    """Write one count of both windows, and for each covered hour."""
-    return (pair.signal.title, *map(_count, pair.counts), *map(format_rate, pair.rates))
+    """Write one signal of both windows, in the columns of `TABLE_HEAD`."""
+    counts = ("?" if count is None else format_count(count) for count in pair.counts)
+    return (pair.signal.title, *counts, *map(format_rate, pair.rates))
 
 
-def _count(value: float | None) -> str:
-    return "?" if value is None else f"{value:,.1f}".removesuffix(".0")
-
-
-def format_rate(value: float | None) -> str:
+def format_rate(rate: float | None) -> str:
     """Write a count for an hour.
 
-    >>> rate(0.01234), rate(12.0), rate(None)
+    >>> format_rate(0.01234), format_rate(12.0), format_rate(None)
     ('0.0123', '12', '?')
     """
-    if value is None:
+    if rate is None:
         return "?"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
-def _columns(rows: Sequence[Sequence[str]], *, right: bool = True) -> Iterator[str]:
-    wide = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+def _align(rows: Sequence[Sequence[str]], *, right: bool = True) -> Iterator[str]:
+    """Pad the cells of each column to one width, all but the first to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        told = (
-            text.rjust(size) if at and right else text.ljust(size)
-            for at, (text, size) in enumerate(zip(row, wide, strict=True))
-        )
-        yield "  ".join(told).rstrip()
+        cells = [
+            cell.rjust(width) if index and right else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()

@@ -1,4 +1,4 @@
-"""Names weeks as ISO 8601 does, in UTC, and says when each begins and ends."""
+"""Weeks as ISO 8601 numbers them, in UTC; moments are microseconds since 1970, as in the tables."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from forensics.errors import ForensicsError
-from forensics.lib.time_units import DAY
+from forensics.lib.intervals import Interval
+from forensics.lib.time_units import DAY, MILLISECOND
 
-# All moments here are microseconds since 1970, as everywhere in the tables.
-# What has no time belongs to no week.
+# Stands for the week of events that have no time.
 UNDATED = "undated"
 _NAME = re.compile(r"(?P<year>\d{4})-W(?P<number>\d{2})")
-_FIRST = date(1970, 1, 5)
-_MONDAY = 4 * DAY
-_DAYS = 7
+_FIRST_MONDAY = date(1970, 1, 5)
+_FIRST_BEGIN = 4 * DAY
+_WEEK = 7 * DAY
 
 
 @dataclass(frozen=True, order=True)
 class Week:
     """One ISO week; `str` gives its name, and names sort as the weeks do.
 
-    >>> week = Week.named("2026-W46")
-    >>> str(week), str(week.after(1)), week.monday
+    >>> week = Week.parse("2026-W46")
+    >>> str(week), str(week.shift(1)), week.monday
     ('2026-W46', '2026-W47', datetime.date(2026, 11, 9))
     """
 
@@ -32,38 +32,43 @@ class Week:
 
     @classmethod
     def parse(cls, name: str) -> Week:
-        """Read a name such as 2026-W46, or say what is wrong with it."""
-        found = _NAME.fullmatch(name)
+        """Read a name such as 2026-W46."""
+        match = _NAME.fullmatch(name)
         try:
-            year, number = (int(found[part]) for part in ("year", "number")) if found else (0, 0)
+            year, number = (int(match["year"]), int(match["number"])) if match else (0, 0)
             monday = date.fromisocalendar(year, number, 1)
         except ValueError as error:
             message = f"{name!r} is no week; write the ISO year and week, as in 2026-W46."
             raise ForensicsError(message) from error
-        return cls((monday - _FIRST).days // _DAYS)
+        return cls((monday - _FIRST_MONDAY).days // 7)
 
     @property
     def monday(self) -> date:
-        """The day on which it begins."""
-        return _FIRST + timedelta(days=self.number * _DAYS)
+        """The first day."""
+        return _FIRST_MONDAY + timedelta(weeks=self.number)
 
     @property
     def begin(self) -> int:
-        """Its first moment."""
-        return _MONDAY + self.number * _DAYS * DAY
+        """The first moment."""
+        return _FIRST_BEGIN + self.number * _WEEK
 
     @property
     def end(self) -> int:
-        """The first moment after it."""
-        return self.begin + _DAYS * DAY
+        """The first moment after the week."""
+        return self.begin + _WEEK
 
     @property
-    def padded_range(self) -> tuple[int, int]:
-        """From when to when logs are looked at: a day more on both sides, the end not included."""
+    def window_ms(self) -> Interval:
+        """The begin and end in milliseconds."""
+        return self.begin // MILLISECOND, self.end // MILLISECOND
+
+    @property
+    def padded_range(self) -> Interval:
+        """From when to when logs are read: a day more on both sides."""
         return self.begin - DAY, self.end + DAY
 
     def shift(self, weeks: int) -> Week:
-        """Give the week so many weeks later, or earlier."""
+        """Return the week so many weeks later, or earlier."""
         return Week(self.number + weeks)
 
     def __str__(self) -> str:
@@ -72,13 +77,13 @@ class Week:
 
 
 def week_of(micros: int) -> Week:
-    """Give the week of a moment.
+    """Return the week of a moment.
 
     >>> str(week_of(1_798_761_599_000_000))  # 2026-12-31T23:59:59
     '2026-W53'
     """
-    return Week((micros - _MONDAY) // (_DAYS * DAY))
+    return Week((micros - _FIRST_BEGIN) // _WEEK)
 
 
-# What is told of any other time has a wrong date, and belongs to no week.
+# Any other date is wrong, and belongs to no week.
 EARLIEST, LATEST = Week.parse("1990-W01"), Week.parse("2200-W01")

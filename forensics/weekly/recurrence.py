@@ -1,223 +1,192 @@
-"""Which findings are new, which come again, and which are over, as far as the logs can tell."""
+"""Which findings are new, recurring, or over, as far as the logs of each week could show them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
-from typing import Any
 
+from forensics.lib.formatting import quantity
 from forensics.run_output.findings import severity_rank
 from forensics.weekly.coverage_normalisation import (
     MIN_COVERED_SHARE,
     MIN_DIFFERENCE,
     Coverage,
-    WeekSummary,
-    coverage,
-    format_coverage,
-    node_of,
-    same_rules,
-    scale_count,
-    span_of,
+    expected_count,
+    format_count,
 )
 from forensics.weekly.iso_week import Week
-from forensics.weekly.notes import Note, Notes
+from forensics.weekly.notes import NO_NOTES, Note, Notes
+from forensics.weekly.week_summary import FindingGroup, WeekSummary
 
 STATES = ("new", "seen", "worse", "recurring", "better", "resolved", "not evaluable")
-# By less than this nobody would notice: the same trouble is never quite the same size.
-FACTOR = 1.5
-Key = tuple[str, bool]
-Group = Mapping[str, Any]
+# The same trouble is never quite the same size: by less than this it is about as large.
+_MIN_FACTOR = 1.5
+# The signature, and whether it is an incident.
+GroupKey = tuple[str, bool]
+Groups = Mapping[GroupKey, FindingGroup]
 
 
 @dataclass(frozen=True)
-class RecurringFinding:
-    """One thing that is wrong, or was, with what the weeks before say of it."""
+class TrackedFinding:
+    """One group of findings, of this week or of an earlier one, with its past."""
 
     signature: str
     state: str
-    # what was found of it in the week, or, where it is gone, when it was last seen
-    group: Group
+    # as it is in this week, or, where it is over, in the week in which it was seen last
+    group: FindingGroup
     week: str
-    # in how many of the weeks that are known, this one included, and the first of them
-    weeks: int
-    first: str
+    # in how many of the known weeks it was seen, this one included, and in which first
+    week_count: int
+    first_week: str
     why: str
     note: Note | None = None
-    # somebody knows of it, and that still holds at the end of the week
+    # accepted by its note until the end of the week, or longer
     accepted: bool = False
 
     @property
     def is_incident(self) -> bool:
-        """Whether it is of level medium or above."""
-        return bool(self.group["incident"])
+        """Return True if the level is medium or above."""
+        return self.group["incident"]
 
     @property
     def is_open(self) -> bool:
-        """Whether the week itself has it."""
+        """Return True if it is seen in the week itself."""
         return self.state not in ("resolved", "not evaluable")
 
-
-def find_recurrences(
-    week: WeekSummary, earlier: Sequence[WeekSummary], notes: Notes | None = None
-) -> list[RecurringFinding]:
-    """Compare a week with those before it; the worst first."""
-    notes = (notes or Notes()).resolve_ids((*earlier, week))
-    before = sorted((one for one in earlier if one["week"] < week["week"]),
-                    key=lambda one: str(one["week"]))  # fmt: skip
-    known = [(one, groups_by_signature(one, notes)) for one in before]
-    now = groups_by_signature(week, notes)
-    found = [_present(key, group, week, known, notes) for key, group in now.items()]
-    found += _gone(week, now, known, notes)
-    return sorted(found, key=_rank)
+    @property
+    def sort_key(self) -> tuple[int, int, str]:
+        """The worst level first, then by state and signature."""
+        return severity_rank(self.group["severity"]), STATES.index(self.state), self.signature
 
 
-def _rank(one: RecurringFinding) -> tuple[int, int, str]:
-    return severity_rank(one.group["severity"]), STATES.index(one.state), one.signature
+def track_findings(
+    week: WeekSummary, earlier: Sequence[WeekSummary], notes: Notes = NO_NOTES
+) -> list[TrackedFinding]:
+    """Compare the findings of a week with those of the weeks before it; the worst first."""
+    notes = notes.resolve_ids((*earlier, week))
+    before = sorted((one for one in earlier if one.week < week.week), key=lambda one: one.week)
+    past = [(one, merge_groups(one.findings, notes)) for one in before]
+    now = merge_groups(week.findings, notes)
+    tracked = [_track_present(key, group, week, past, notes) for key, group in now.items()]
+    tracked += _track_absent(week, now, past, notes)
+    return sorted(tracked, key=lambda each: each.sort_key)
 
 
-def groups_by_signature(one: WeekSummary, notes: Notes) -> dict[Key, Group]:
-    """Give what was found, by its name of today; two names may have become one."""
-    found: dict[Key, Group] = {}
-    for group in one["findings"]:
-        key = notes.current_signature(group["signature"]), bool(group["incident"])
-        old = found.get(key)
-        found[key] = group if old is None else _joined(old, group)
-    return found
+def merge_groups(groups: Iterable[FindingGroup], notes: Notes) -> dict[GroupKey, FindingGroup]:
+    """Return groups by their present names; renaming a detector may have made two names one."""
+    merged: dict[GroupKey, FindingGroup] = {}
+    for group in groups:
+        key = notes.current_signature(group["signature"]), group["incident"]
+        old = merged.get(key)
+        merged[key] = group if old is None else {
+            **old,
+            "count": old["count"] + group["count"],
+            "size": old["size"] + group["size"],
+            "findings": [*old["findings"], *group["findings"]],
+        }  # fmt: skip
+    return merged
 
 
-def _joined(one: Group, other: Group) -> Group:
-    return dict(one) | {
-        "count": one["count"] + other["count"],
-        "size": one["size"] + other["size"],
-        "findings": [*one["findings"], *other["findings"]],
-    }
+def _track_present(
+    key: GroupKey, group: FindingGroup, week: WeekSummary,
+    past: Sequence[tuple[WeekSummary, Groups]], notes: Notes,
+) -> TrackedFinding:  # fmt: skip
+    signature, _ = key
+    seen = [(one, groups[key]) for one, groups in past if key in groups]
+    if not past:
+        state, why = "seen", "there is no earlier week to compare with"
+    elif not seen:
+        state, why = "new", _why_new(group, [one for one, _ in past])
+    else:
+        last, old = seen[-1]
+        if Week.parse(last.week).shift(1) == Week.parse(week.week):
+            state, why = compare_sizes((group, week), (old, last), last.week)
+        else:
+            state, why = "recurring", f"last seen in {last.week}"
+    first = seen[0][0].week if seen else week.week
+    return TrackedFinding(
+        signature, state, group, week.week, len(seen) + 1, first, why,
+        notes.entries.get(signature), notes.accepts(signature, week.last_day),
+    )  # fmt: skip
 
 
-def last_day(one: WeekSummary) -> date:
-    """Give the last day of a window: by then what was accepted until a day is judged."""
-    start, end = one["window"]
-    del start
-    return date(1970, 1, 1) + timedelta(milliseconds=int(end) - 1)
-
-
-def _present(
-    key: Key,
-    group: Group,
-    week: WeekSummary,
-    known: Sequence[tuple[WeekSummary, Mapping[Key, Group]]],
-    notes: Notes,
-) -> RecurringFinding:
-    seen = [(one, groups[key]) for one, groups in known if key in groups]
-    state, why = _state(group, week, seen, [one for one, _ in known])
-    first = str(seen[0][0]["week"]) if seen else str(week["week"])
-    return RecurringFinding(key[0], state, group, str(week["week"]), len(seen) + 1, first, why,
-                   notes.find(key[0]), notes.accepts(key[0], last_day(week)))  # fmt: skip
-
-
-def _state(
-    group: Group,
-    week: WeekSummary,
-    seen: Sequence[tuple[WeekSummary, Group]],
-    known: Sequence[WeekSummary],
-) -> tuple[str, str]:
-    if not known:
-        return "seen", "there is no earlier week to compare with"
-    if not seen:
-        could = sum(why_not_visible(group, one) is None for one in known)
-        many = f"{len(known)} earlier {'week' if len(known) == 1 else 'weeks'}"
-        none = "none of which could have shown it" if not could else f"{could} could have shown it"
-        return "new", f"not in the {many}, {none}"
-    last, old = seen[-1]
-    if Week.parse(str(last["week"])).shift(1) != Week.parse(str(week["week"])):
-        return "recurring", f"last seen in {last['week']}"
-    return compare_sizes((group, week), (old, last))
+def _why_new(group: FindingGroup, earlier: Sequence[WeekSummary]) -> str:
+    could = sum(why_not_visible(group, one) is None for one in earlier)
+    shown = f"{could} could have shown it" if could else "none of which could have shown it"
+    return f"not in the {quantity(len(earlier), 'earlier week')}, {shown}"
 
 
 def compare_sizes(
-    now: tuple[Group, WeekSummary], then: tuple[Group, WeekSummary], other: str = ""
+    now: tuple[FindingGroup, WeekSummary], then: tuple[FindingGroup, WeekSummary], then_name: str
 ) -> tuple[str, str]:
-    """Say whether the same trouble has become worse or better, and by which numbers."""
+    """Return whether the same trouble has become worse or better, and the numbers that say so."""
     (group, week), (old, last) = now, then
-    where = other or str(last["week"])
-    if not same_rules((week, last)):
-        return "recurring", f"the rules are others than in {where}, so sizes do not compare"
-    rank, rank_then = (severity_rank(one["severity"]) for one in (group, old))
-    if rank != rank_then:
-        word = "worse" if rank < rank_then else "better"
-        return word, f"{group['severity']}, {old['severity']} in {where}"
-    size, size_then = float(group["size"]), float(old["size"])
-    usual = scale_count(size_then, (_covered(old, last), span_of(last)),
-                     (_covered(group, week), span_of(week)))  # fmt: skip
-    says = f"{_figure(size)} against {_figure(size_then)} in {where}"
+    if week.rules != last.rules:
+        return "recurring", f"the rules are others than in {then_name}, so sizes do not compare"
+    rank, old_rank = (severity_rank(each["severity"]) for each in (group, old))
+    if rank != old_rank:
+        state = "worse" if rank < old_rank else "better"
+        return state, f"{group['severity']}, {old['severity']} in {then_name}"
+    size, old_size = group["size"], old["size"]
+    usual = expected_count(old_size, _coverage(old, last), _coverage(group, week))
+    text = f"{format_count(size)} against {format_count(old_size)} in {then_name}"
     if usual is None:
-        return "recurring", f"{says}; too little is covered to compare"
-    # A week that is covered worse must not look better, nor one covered better look worse.
-    alike = span_of(week) == span_of(last)
-    if size - usual >= MIN_DIFFERENCE and size > FACTOR * max(usual, size_then if alike else 0):
-        return "worse", says
-    if usual - size >= MIN_DIFFERENCE and FACTOR * size < (
-        min(usual, size_then) if alike else usual
-    ):
-        return "better", says
-    return "recurring", says
+        return "recurring", f"{text}; too little is covered to compare"
+    # With fewer logs a week must not look better, nor with more logs worse.
+    low, high = usual, usual
+    if week.window_ms == last.window_ms:
+        low, high = min(usual, old_size), max(usual, old_size)
+    if size - usual >= MIN_DIFFERENCE and size > _MIN_FACTOR * high:
+        return "worse", text
+    if usual - size >= MIN_DIFFERENCE and _MIN_FACTOR * size < low:
+        return "better", text
+    return "recurring", text
 
 
-def _figure(value: float) -> str:
-    return f"{value:,.1f}".removesuffix(".0")
+def _coverage(group: FindingGroup, week: WeekSummary) -> Coverage:
+    return week.coverage([week.node_of(broker) for broker in group["brokers"]] or None)
 
 
-def _covered(group: Group, one: WeekSummary) -> Coverage:
-    names = [node_of(one, broker) for broker in group["brokers"]]
-    return coverage(one, names or None)
-
-
-def why_not_visible(group: Group, one: WeekSummary) -> str | None:
-    """Say why a window could not have shown such a trouble; None: it could."""
-    told = one["detectors"].get(group["detector"])
-    if told is None:
+def why_not_visible(group: FindingGroup, week: WeekSummary) -> str | None:
+    """Return why a window could not have shown such a finding; None if it could."""
+    detector = week.detectors.get(group["detector"])
+    if detector is None:
         return f"{group['detector']} was not asked"
-    if told["status"] in ("not_evaluable", "failed"):
-        return "; ".join(told["why"]) or f"{group['detector']} could not be asked"
-    clients = [name for name in group["clients"] if not group["brokers"]]
-    hidden = [name for name in clients if not one["nodes"].get(name, {}).get("covered_ms")]
-    by_logs = {name for name, node in one["nodes"].items() if node["role"] == "client"}
-    if hidden and by_logs:
-        return f"no log of {hidden[0]}"
+    if detector["status"] in ("not_evaluable", "failed"):
+        return "; ".join(detector["why"]) or f"{group['detector']} could not be asked"
+    if not group["brokers"] and any(node["role"] == "client" for node in week.nodes.values()):
+        for client in group["clients"]:
+            if client not in week.nodes or not week.nodes[client]["covered_ms"]:
+                return f"no log of {client}"
     for broker in group["brokers"]:
-        name = node_of(one, broker)
-        covered = one["nodes"].get(name, {}).get("covered_ms", 0)
-        if covered < MIN_COVERED_SHARE * span_of(one):
-            return f"logs of broker {broker} cover {format_coverage((covered, span_of(one)))}"
-    whole = coverage(one)
-    if not whole[1] or whole[0] < MIN_COVERED_SHARE * whole[1]:
-        return f"the logs cover {format_coverage(whole)}"
-    return None
+        coverage = week.broker_coverage(broker)
+        if not coverage.reaches(MIN_COVERED_SHARE):
+            return f"logs of broker {broker} cover {coverage}"
+    whole = week.coverage()
+    return None if whole.reaches(MIN_COVERED_SHARE) else f"the logs cover {whole}"
 
 
-def _gone(
-    week: WeekSummary,
-    now: Mapping[Key, Group],
-    known: Sequence[tuple[WeekSummary, Mapping[Key, Group]]],
-    notes: Notes,
-) -> Iterator[RecurringFinding]:
-    """Give what was there and is not: over, where somebody would have seen it, or nobody knows."""
-    every = dict.fromkeys(key for _, groups in known for key in groups if key[1] and key not in now)
-    for key in every:
-        seen = [(at, one, groups[key]) for at, (one, groups) in enumerate(known) if key in groups]
+def _track_absent(
+    week: WeekSummary, now: Groups, past: Sequence[tuple[WeekSummary, Groups]], notes: Notes
+) -> Iterator[TrackedFinding]:
+    """Yield the incidents that are gone: resolved if this week would have shown them."""
+    absent = {key: None for _, groups in past for key in groups if key[1] and key not in now}
+    for key in absent:
+        seen = [(at, one, groups[key]) for at, (one, groups) in enumerate(past) if key in groups]
         at, last, group = seen[-1]
-        if any(_over(group, last, one) is None for one, _ in known[at + 1 :]):
-            # It was over before, and was told of then.
+        if any(_why_not_over(group, last, one) is None for one, _ in past[at + 1 :]):
+            # It was over in an earlier week, whose page says so.
             continue
-        why = _over(group, last, week)
-        state = "not evaluable" if why else "resolved"
-        says = why or f"last seen in {last['week']}; it would have been seen"
-        yield RecurringFinding(key[0], state, group, str(last["week"]), len(seen),
-                      str(seen[0][1]["week"]), says, notes.find(key[0]))  # fmt: skip
+        why = _why_not_over(group, last, week)
+        yield TrackedFinding(
+            key[0], "not evaluable" if why else "resolved", group, last.week, len(seen),
+            seen[0][1].week, why or f"last seen in {last.week}; it would have been seen",
+            notes.entries.get(key[0]),
+        )  # fmt: skip
 
 
-def _over(group: Group, last: WeekSummary, one: WeekSummary) -> str | None:
-    """Say why a trouble that is not there may still not be over; None: it is."""
-    if not same_rules((last, one)):
-        return f"the rules are others than in {last['week']}"
-    return why_not_visible(group, one)
+def _why_not_over(group: FindingGroup, last: WeekSummary, week: WeekSummary) -> str | None:
+    """Return why a finding that is not there may still not be over; None if it is over."""
+    if last.rules != week.rules:
+        return f"the rules are others than in {last.week}"
+    return why_not_visible(group, week)

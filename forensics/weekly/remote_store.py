@@ -1,8 +1,8 @@
-"""A store behind an address: worked on in a folder of this machine, and put back in one stroke.
+"""A store in an object store: copied into a folder, and what a run changed put back at once.
 
-What a run has changed goes up as a single object, the journal, and only then file by file to its
-place; the journal is emptied when all is there. Whoever opens a store whose journal is not empty
-follows it first, so that a run that was killed has changed nothing, or all.
+The changes go up as a single object, the journal, and only then file by file to their places; the
+journal is emptied when all is there. A run that opens a store with a journal replays it first, so
+a killed run has changed nothing, or all.
 """
 
 from __future__ import annotations
@@ -21,88 +21,80 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from forensics.lib.storage import ObjectStore, display
-from forensics.weekly.store_files import StoreHeldError, describe_owner, lock_owner
+from forensics.weekly.store_lock import LOCK_FILE, lock_owner, wait_for_lock
 
 _JOURNAL = ".commit.tar"
-_GONE = "gone.json"
-_LOCK = ".lock"
-# A store of objects cannot lock: who writes its name there waits whether another one does, too.
+_DELETED = "gone.json"
+# Object stores have no locks: a run writes its name and waits whether another one does so, too.
 _SETTLING = 2.0
-_PAUSE = 1.0
-# A run that was killed leaves its name behind; nobody audits for longer than that.
-_FORGOTTEN = 24 * 3600.0
+# A killed run leaves its name behind; no audit lasts longer than that.
+_LOCK_EXPIRY = 24 * 3600.0
 
 
 @contextmanager
 def open_remote_store(address: str, wait: float, say: Callable[[str], None]) -> Iterator[Path]:
-    """Give a folder that holds what the store holds; what is changed in it is put back at the end.
-
-    If what is done with it fails, the store stays as it was.
-    """
+    """Yield a folder with the content of a store; its changes are put back if the run succeeds."""
     store = ObjectStore(address)
-    with _held(store, address, wait, say), TemporaryDirectory(prefix="kafka-forensics-") as scratch:
+    with _lock(store, address, wait, say), TemporaryDirectory(prefix="kafka-forensics-") as scratch:
         folder = Path(scratch)
-        _follow(store)
-        before = _fetch(store, folder)
+        _replay_journal(store)
+        before = _download(store, folder)
         yield folder
-        _put_back(store, folder, before)
+        _upload_changes(store, folder, before)
 
 
-def _fetch(store: ObjectStore, folder: Path) -> dict[str, str]:
-    """Copy all that is kept, and say what it is."""
-    found = {}
-    for name in store.names():
-        if _is_kept(name):
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with store.open(name) as there, path.open("wb") as here:
-                shutil.copyfileobj(there, here)
-            found[name] = _digest(path)
-    return found
+def _download(store: ObjectStore, folder: Path) -> dict[str, str]:
+    """Copy all files of a store, and return their digests."""
+    digests = {}
+    for name in filter(_is_visible, store.names()):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with store.open(name) as source, path.open("wb") as target:
+            shutil.copyfileobj(source, target)
+        digests[name] = _digest(path)
+    return digests
 
 
-def _put_back(store: ObjectStore, folder: Path, before: dict[str, str]) -> None:
-    now = {
-        name: path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and _is_kept(name := path.relative_to(folder).as_posix())
-    }
-    changed = [name for name, path in now.items() if _digest(path) != before.get(name)]
-    gone = sorted(set(before) - set(now))
-    if not changed and not gone:
+def _upload_changes(store: ObjectStore, folder: Path, before: dict[str, str]) -> None:
+    paths = {path.relative_to(folder).as_posix(): path
+             for path in sorted(folder.rglob("*")) if path.is_file()}  # fmt: skip
+    changed = [name for name, path in paths.items()
+               if _is_visible(name) and _digest(path) != before.get(name)]  # fmt: skip
+    deleted = sorted(set(before) - set(paths))
+    if not changed and not deleted:
         return
     with TemporaryDirectory(prefix="kafka-forensics-") as scratch:
         packed = Path(scratch) / "journal.tar"
-        with tarfile.open(packed, "w") as written:
-            said = json.dumps(gone).encode()
-            told = tarfile.TarInfo(_GONE)
-            told.size = len(said)
-            written.addfile(told, io.BytesIO(said))
+        with tarfile.open(packed, "w") as journal:
+            content = json.dumps(deleted).encode()
+            member = tarfile.TarInfo(_DELETED)
+            member.size = len(content)
+            journal.addfile(member, io.BytesIO(content))
             for name in changed:
-                written.add(now[name], f"new/{name}")
-        with packed.open("rb") as journal:
-            store.put(_JOURNAL, journal)
-    _follow(store)
+                journal.add(paths[name], f"new/{name}")
+        with packed.open("rb") as file:
+            store.put(_JOURNAL, file)
+    _replay_journal(store)
 
 
-def _follow(store: ObjectStore) -> None:
-    """Do what the journal says, if it says anything; doing it twice does no more than once."""
+def _replay_journal(store: ObjectStore) -> None:
+    """Do what the journal says, if there is one; doing it twice does no more than once."""
     if not store.size(_JOURNAL):
         return
     with store.open(_JOURNAL) as file, tarfile.open(fileobj=file, mode="r:") as journal:
         for member in journal:
             content = journal.extractfile(member) or io.BytesIO()
-            if member.name == _GONE:
-                gone = json.loads(content.read())
+            if member.name == _DELETED:
+                deleted = json.loads(content.read())
             else:
                 store.put(member.name.removeprefix("new/"), content)
-    for name in gone:
+    for name in deleted:
         store.remove(name)
     store.put(_JOURNAL, io.BytesIO())
 
 
-def _is_kept(name: str) -> bool:
-    """Whether a file is a part of the store; hidden ones belong to a run."""
+def _is_visible(name: str) -> bool:
+    """Return True if a file is a part of the store; hidden ones belong to a run."""
     return not any(part.startswith(".") for part in name.split("/"))
 
 
@@ -112,42 +104,31 @@ def _digest(path: Path) -> str:
 
 
 @contextmanager
-def _held(
+def _lock(
     store: ObjectStore, address: str, wait: float, say: Callable[[str], None]
 ) -> Iterator[None]:
-    mine = json.dumps(lock_owner() | {"run": secrets.token_hex(8)}).encode()
-    until = time.monotonic() + wait
-    said = False
-    while not _taken(store, mine):
-        other = describe_owner(store.read(_LOCK).decode("utf-8", "replace"))
-        if time.monotonic() >= until:
-            raise StoreHeldError(
-                f"Another run holds {display(address)}: {other}. Try again when it is done, or let "
-                f"this one wait with --wait SECONDS. If it was killed, remove {_LOCK} there."
-            )
-        if not said:
-            say(f"waiting    {display(address)} is held by {other}")
-            said = True
-        time.sleep(_PAUSE)
+    own = json.dumps(lock_owner() | {"run": secrets.token_hex(8)}).encode()
+
+    def try_lock() -> str | None:
+        content = store.read(LOCK_FILE) if store.size(LOCK_FILE) else b""
+        if not content or _is_expired(content):
+            store.put(LOCK_FILE, io.BytesIO(own))
+            time.sleep(_SETTLING)
+            content = store.read(LOCK_FILE)
+        return None if content == own else content.decode("utf-8", "replace")
+
+    advice = f" If it was killed, remove {LOCK_FILE} there."
+    wait_for_lock(try_lock, display(address), wait, say, pause=1.0, advice=advice)
     try:
         yield
     finally:
         with suppress(OSError):
-            store.put(_LOCK, io.BytesIO())
+            store.put(LOCK_FILE, io.BytesIO())
 
 
-def _taken(store: ObjectStore, mine: bytes) -> bool:
-    there = store.read(_LOCK) if store.size(_LOCK) else b""
-    if there and not _is_forgotten(there):
-        return False
-    store.put(_LOCK, io.BytesIO(mine))
-    time.sleep(_SETTLING)
-    return store.read(_LOCK) == mine
-
-
-def _is_forgotten(lock: bytes) -> bool:
+def _is_expired(lock: bytes) -> bool:
     try:
         since = datetime.fromisoformat(json.loads(lock)["since"])
     except (ValueError, KeyError, TypeError):
         return True
-    return (datetime.now(UTC) - since).total_seconds() > _FORGOTTEN
+    return (datetime.now(UTC) - since).total_seconds() > _LOCK_EXPIRY

@@ -1,15 +1,14 @@
 """A store while a run works on it: what is known, which weeks there are, and what they hold.
 
-What it says depends on the logs that were given, the rules, the notes and how many weeks are kept,
+Its content depends on the logs that were given, the rules, the notes and how many weeks are kept,
 and on nothing else: neither on the order of runs, nor on their number, nor on the time of day.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,261 +20,240 @@ from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import RuleSet
 from forensics.lib.deterministic_parquet import iter_tables, sort_rows
 from forensics.run_result import Stopwatch
+from forensics.weekly.atomic_commit import NOTES_FILE, STORE_FILE, Transaction
 from forensics.weekly.iso_week import Week
 from forensics.weekly.manifest import CONTAINERS, LOGS, Log, Manifest, supersede
-from forensics.weekly.new_inputs import (
+from forensics.weekly.new_inputs import NewInputs, find_new_inputs, register_inputs
+from forensics.weekly.notes import Notes
+from forensics.weekly.pages import index_page, week_page
+from forensics.weekly.rules_digest import RulesDigest, digest_texts
+from forensics.weekly.week_builder import WeekBuilder, week_folder
+from forensics.weekly.week_events import (
     EventsByWeek,
-    NewInputs,
     WeekEvents,
     describe_week,
     events_file,
-    find_new_inputs,
     merge_week,
     partition_by_week,
-    register_inputs,
     weeks_with_events,
 )
-from forensics.weekly.notes import Notes
-from forensics.weekly.pages import index_page, week_page
-from forensics.weekly.rules_digest import RulesDigest
-from forensics.weekly.store_files import NOTES, STORE_FILE, Transaction
-from forensics.weekly.week_builder import SUMMARY, WeekBuilder, week_folder
+from forensics.weekly.week_summary import SUMMARY_FILE, WeekSummary
 
 _SCHEMA = 1
-# So many weeks before it stand beside a week.
-_EARLIER = 12
+# A week's page compares it with so many weeks before it.
+_MAX_EARLIER_WEEKS = 12
 _LATEST = "latest.html"
-_PLACE = ("line", "offset", "kind", "topic", "partition")
-
-
-@dataclass(frozen=True)
-class ScanResult:
-    """What was read: staged events, and the accounts of all files by container and place."""
-
-    staged: Path
-    accounts: Mapping[str, FileAccount]
+_LOG_ORDER = ("line", "offset", "kind", "topic", "partition")
 
 
 class Store:
-    """One store, opened for one run; everything new is drafted until `commit`."""
+    """One store, opened for one run; all changes are staged until `commit`."""
 
-    def __init__(self, draft: Transaction, book: RulesDigest, notes: Notes) -> None:
-        """Read what the store says so far."""
-        self.transaction = draft
-        self._notes = notes
-        self.rules = book
-        self.manifest = Manifest.load(draft.find(CONTAINERS), draft.find(LOGS))
-        head = draft.find(STORE_FILE)
-        said = json.loads(head.read_text(encoding="utf-8")) if head else {"weeks": {}}
-        dropped = said.get("dropped_before")
-        # Weeks before this one were let go, and their logs are not read again.
-        self._floor = Week.parse(dropped) if dropped else None
-        self._said: dict[Week, dict[str, Any]] = {
-            Week.parse(name): dict(one) for name, one in said["weeks"].items()
+    def __init__(self, files: Transaction, rules: RulesDigest, notes: Notes) -> None:
+        """Read what is in the store so far."""
+        self.files, self.rules, self._notes = files, rules, notes
+        self.manifest = Manifest.load(files.find(CONTAINERS), files.find(LOGS))
+        path = files.find(STORE_FILE)
+        head = json.loads(path.read_text(encoding="utf-8")) if path else {"weeks": {}}
+        dropped = head.get("dropped_before")
+        # Weeks before this one were dropped, and their logs are not read again.
+        self._first_kept = Week.parse(dropped) if dropped else None
+        # Of each week what its events are, and digests of what it was built and drawn from.
+        self._states: dict[Week, dict[str, Any]] = {
+            Week.parse(name): dict(state) for name, state in head["weeks"].items()
         }
-        self._touched: set[Week] = set()
+        self._changed_weeks: set[Week] = set()
 
     @property
     def weeks(self) -> list[Week]:
-        """Give the weeks of which there are logs, in order."""
-        reached = {week for log in self.manifest.current_logs() for week in log.weeks_with_lines()}
-        every = reached.union(weeks_with_events(self.transaction))
-        return sorted(week for week in every if self._floor is None or week >= self._floor)
+        """The weeks of which there are logs, in order."""
+        weeks = set(weeks_with_events(self.files))
+        for log in self.manifest.current_logs():
+            weeks |= log.weeks_with_lines()
+        first = self._first_kept
+        return sorted(week for week in weeks if first is None or week >= first)
 
     def find_new(self, archives: Sequence[str]) -> NewInputs:
-        """Look through archives for what was not read before."""
+        """Find in archives what was not read before."""
         return find_new_inputs(archives, self.manifest, self.rules.reading)
 
-    def ingest(self, new: NewInputs, reading: ScanResult | None) -> dict[str, Any]:
-        """Note what was given, and put the events of what is new into their weeks."""
-        read = reading.accounts if reading else {}
+    def ingest(
+        self, new: NewInputs, staged: Path, accounts: Mapping[str, FileAccount]
+    ) -> dict[str, Any]:
+        """Note what was given, put new events into their weeks, and return the figures of it.
+
+        `staged` is the folder of read_batches events; accounts have the names that files had there.
+        """
         before = dict(self.manifest.logs)
-        news = register_inputs(self.manifest, new, read, self.rules.reading)
-        result = {"files": new.files, "new": len(new.unread), "read_bytes": new.size}
-        if reading is None or not news:
+        new_logs = register_inputs(self.manifest, new, accounts, self.rules.reading)
+        result = {"files": new.file_count, "new": len(new.unread), "read_bytes": new.bytes_to_read}
+        if not new_logs:
             return result | {"events": 0, "touched": [], "undated": [], "superseded": 0}
-        found = partition_by_week(
-            reading.staged, news, read, self.transaction.scratch / "spread", self._floor
+        scratch = self.files.scratch / "spread"
+        events = partition_by_week(staged, new_logs, accounts, scratch, first_kept=self._first_kept)
+        for id_ in new_logs:
+            weeks = (week for week, logs in events.logs.items() if week and id_ in logs)
+            self._set_weeks(id_, sorted(weeks))
+        superseded = supersede(
+            self.manifest, new_logs, lambda log: self._read_log(log, new_logs, before, events)
         )
-        for name in news:
-            self._note_weeks(name, found)
-        begun = supersede(self.manifest, news, lambda log: self._rows(log, news, before, found))
-        gone = begun | {name for name in news if name in before}
-        skipped = {name for name in news if self.manifest.logs[name].superseded_by is not None}
-        self._merge(found, gone, skipped, before)
-        for name in begun | skipped:
-            self.manifest.logs[name] = replace(self.manifest.logs[name], weeks=())
-        undated = [
-            self.manifest.name(self.manifest.logs[name])
-            for name in news
-            if self.manifest.logs[name].is_undated
-        ]
-        touched = [str(week) for week in sorted(self._touched)]
+        skipped = {id_ for id_ in new_logs if self.manifest.logs[id_].superseded_by is not None}
+        removed = superseded | (new_logs.keys() & before.keys())
+        self._merge(events, removed, skipped, before)
+        for id_ in superseded | skipped:
+            self._set_weeks(id_, ())
+        logs = (self.manifest.logs[id_] for id_ in new_logs)
         return result | {
-            "events": found.rows,
-            "touched": touched,
-            "undated": sorted(undated),
-            "superseded": len(begun),
+            "events": events.rows,
+            "touched": [str(week) for week in sorted(self._changed_weeks)],
+            "undated": sorted(self.manifest.name(log) for log in logs if log.is_undated),
+            "superseded": len(superseded),
         }
 
     def drop_old_weeks(self, keep_weeks: int | None) -> None:
-        """Let go of all weeks but the newest, if so many are wanted and there are more."""
+        """Drop all weeks but the newest, if so many are to be kept and there are more."""
         weeks = self.weeks
         if keep_weeks is None or len(weeks) <= keep_weeks:
             return
-        self._floor = floor = weeks[-keep_weeks]
-        for week in {*weeks_with_events(self.transaction), *weeks}:
-            if week < floor:
-                self.transaction.delete(events_file(week))
-                self._said.pop(week, None)
-        for name, log in self.manifest.logs.items():
-            left = tuple(week for week in log.weeks if week >= floor)
-            if left != log.weeks:
-                self.manifest.logs[name] = replace(log, weeks=left)
+        self._first_kept = first = weeks[-keep_weeks]
+        for week in {*weeks_with_events(self.files), *weeks}:
+            if week < first:
+                self.files.delete(events_file(week))
+                self._states.pop(week, None)
+        for id_, log in self.manifest.logs.items():
+            self._set_weeks(id_, [week for week in log.weeks if week >= first])
 
     def build_weeks(  # noqa: PLR0913, PLR0917
         self, weeks: Sequence[Week], forced: Sequence[Week], engine: Any, rules: RuleSet,
         packs: tuple[Path, ...], watch: Stopwatch,
     ) -> Iterator[tuple[Week, Mapping[str, Any]]]:  # fmt: skip
-        """Build those weeks anew that have changed; gives each with its findings.json."""
-        self._count()
-        kept = {
-            week: WeekEvents(**one["events"])
-            for week, one in self._said.items()
-            if one.get("events")
+        """Build those weeks that have changed; yield each with its findings.json."""
+        self._describe_changed_weeks()
+        events = {
+            week: WeekEvents(**state["events"])
+            for week, state in self._states.items()
+            if state.get("events")
         }
-        builder = WeekBuilder(self.transaction, self.manifest, kept, self.rules, rules, packs)
+        builder = WeekBuilder(self.files, self.manifest, events, self.rules, rules, packs)
         for week in weeks:
             digest = builder.digest(week)
-            said = self._said.setdefault(week, {})
-            if week in forced or said.get("built") != digest or self.document(week) is None:
+            state = self._states.setdefault(week, {})
+            if week in forced or state.get("built") != digest or self.document(week) is None:
                 document = builder.build(week, engine(), watch)
-                said["built"] = digest
+                state["built"] = digest
                 yield week, document
 
     def draw_pages(self, weeks: Sequence[Week]) -> list[Week]:
         """Draw the pages of those weeks that have changed, or whose past has; and the index."""
-        self._forget()
-        found = self.transaction.find(NOTES)
-        said = found.read_bytes() if found else b""
-        texts = {one: self._text(one) for one in self.weeks}
-        there = [week for week in sorted(texts) if texts[week]]
+        self._delete_dropped_weeks()
+        path = self.files.find(NOTES_FILE)
+        notes = path.read_bytes().decode("utf-8", "replace") if path else ""
+        texts = {week: text for week in self.weeks if (text := self._summary_text(week))}
+        built = sorted(texts)
         drawn = []
-        for place, week in enumerate(there):
-            past = there[max(0, place - _EARLIER) : place]
-            digest = _digest(__version__, said.decode("utf-8", "replace"),
-                             *(texts[one] for one in (*past, week)))  # fmt: skip
-            name = f"{week_folder(week)}/index.html"
-            if week not in weeks or (
-                self._said[week].get("drawn") == digest and self.transaction.find(name)
-            ):
+        for index, week in enumerate(built):
+            past = built[max(0, index - _MAX_EARLIER_WEEKS) : index]
+            digest = digest_texts([__version__, notes, *(texts[each] for each in (*past, week))])
+            folder = week_folder(week)
+            is_drawn = self._states[week].get("drawn") == digest
+            if week not in weeks or (is_drawn and self.files.find(f"{folder}/index.html")):
                 continue
-            for beside in (SUMMARY, "findings.json"):
-                self._bring(f"{week_folder(week)}/{beside}")
-            week_page.draw_week(
-                self.transaction.new_files / week_folder(week),
-                [json.loads(texts[one]) for one in past],
-                self._notes,
-            )
-            self._said[week]["drawn"] = digest
+            for name in (SUMMARY_FILE, "findings.json"):
+                self._stage_again(f"{folder}/{name}")
+            earlier = [WeekSummary.from_json(texts[each]) for each in past]
+            week_page.draw_week(self.files.staged / folder, earlier, self._notes)
+            self._states[week]["drawn"] = digest
             drawn.append(week)
-        if there:
-            index_page.draw_index(
-                self.transaction.new_files, [json.loads(texts[one]) for one in there], self._notes
-            )
-            self.transaction.write(_LATEST, _redirect(f"{week_folder(there[-1])}/index.html"))
+        if built:
+            summaries = [WeekSummary.from_json(texts[week]) for week in built]
+            index_page.draw_index(self.files.staged, summaries, self._notes)
+            self.files.write(_LATEST, _redirect(f"{week_folder(built[-1])}/index.html"))
         return drawn
 
     def document(self, week: Week) -> dict[str, Any] | None:
-        """Give findings.json of a week, if it was built."""
-        path = self.transaction.find(f"{week_folder(week)}/findings.json")
+        """Return findings.json of a week, if it was built."""
+        path = self.files.find(f"{week_folder(week)}/findings.json")
         return json.loads(path.read_text(encoding="utf-8")) if path else None
 
     def verdict(self, week: Week) -> str | None:
-        """Say how a week was, if it was built."""
+        """Return the verdict of a week, if it was built."""
         document = self.document(week)
         return str(document["verdict"]) if document else None
 
     def commit(self) -> None:
-        """Put all that was drafted in its place."""
-        self._count()
-        self.manifest.save(self.transaction.new_path(CONTAINERS), self.transaction.new_path(LOGS))
+        """Make all staged changes at once."""
+        self._describe_changed_weeks()
+        self.manifest.save(self.files.new_path(CONTAINERS), self.files.new_path(LOGS))
         head = {
             "schema": _SCHEMA,
-            "rules": self.rules.as_json(),
-            "dropped_before": str(self._floor) if self._floor else None,
-            "weeks": {str(week): self._said[week] for week in sorted(self._said)},
+            "rules": self.rules._asdict(),
+            "dropped_before": str(self._first_kept) if self._first_kept else None,
+            "weeks": {str(week): self._states[week] for week in sorted(self._states)},
         }
-        self.transaction.write(STORE_FILE, json.dumps(head, indent=1, sort_keys=True) + "\n")
-        self.transaction.commit()
+        self.files.write(STORE_FILE, json.dumps(head, indent=1, sort_keys=True) + "\n")
+        self.files.commit()
 
-    def _note_weeks(self, name: str, found: EventsByWeek) -> None:
-        weeks = (week for week, logs in found.logs.items() if week is not None and name in logs)
-        self.manifest.logs[name] = replace(self.manifest.logs[name], weeks=tuple(sorted(weeks)))
+    def _set_weeks(self, id_: str, weeks: Sequence[Week]) -> None:
+        log = self.manifest.logs[id_]
+        if log.weeks != tuple(weeks):
+            self.manifest.logs[id_] = replace(log, weeks=tuple(weeks))
 
-    def _rows(
-        self, log: Log, news: Mapping[str, str], before: Mapping[str, Log], found: EventsByWeek
-    ) -> pa.Table:
-        """Give all events of a log, new or old, in the order of its lines."""
-        wanted = pc.field("file") == log.id
-        if log.id in news:
-            paths = [found.files[week] for week, logs in found.logs.items() if log.id in logs]
+    def _read_log(
+        self, log: Log, new_logs: Mapping[str, str], before: Mapping[str, Log],
+        events: EventsByWeek,
+    ) -> pa.Table:  # fmt: skip
+        """Return all events of a log, new or old, in the order of its lines."""
+        if log.id in new_logs:
+            paths = [events.files[week] for week, logs in events.logs.items() if log.id in logs]
         else:
             names = [events_file(week) for week in (*before[log.id].weeks, None)]
-            paths = [path for name in names if (path := self.transaction.find(name))]
-        every = [
-            part for path in paths for part in iter_tables(path, ["file", *_PLACE, "text"], wanted)
-        ]
-        if not every:
-            return pa.table({name: pa.nulls(0) for name in (*_PLACE, "text")})
-        return sort_rows(pa.concat_tables(every), _PLACE)
+            paths = [path for name in names if (path := self.files.find(name))]
+        columns, is_wanted = ["file", *_LOG_ORDER, "text"], pc.field("file") == log.id
+        tables = [part for path in paths for part in iter_tables(path, columns, is_wanted)]
+        if not tables:
+            return pa.table({name: pa.nulls(0) for name in (*_LOG_ORDER, "text")})
+        return sort_rows(pa.concat_tables(tables), _LOG_ORDER)
 
     def _merge(
-        self, found: EventsByWeek, gone: set[str], skipped: set[str], before: Mapping[str, Log]
+        self, events: EventsByWeek, removed: set[str], skipped: set[str], before: Mapping[str, Log]
     ) -> None:
-        """Write those weeks anew that get or lose events."""
-        losing = {week for name in gone if name in before for week in before[name].weeks}
-        touched = {*losing, *found.files, None} if gone else set(found.files)
-        for week in sorted(touched, key=lambda one: -1 if one is None else one.number):
-            merge_week(self.transaction, week, found.table(week, skipped), gone)
-        self._touched |= {week for week in touched if week is not None}
+        """Write the weeks anew that get new events, or lose those of removed logs."""
+        changed = set(events.files)
+        if removed:
+            losing = (week for id_ in removed & before.keys() for week in before[id_].weeks)
+            changed.update(losing, [None])
+        for week in sorted(changed, key=lambda week: -1 if week is None else week.number):
+            merge_week(self.files, week, events.read(week, skipped), removed)
+        self._changed_weeks |= {week for week in changed if week is not None}
 
-    def _count(self) -> None:
-        """Digest the events of the weeks that were written anew."""
-        for week in weeks_with_events(self.transaction):
-            if week in self._touched or "events" not in self._said.get(week, {}):
-                counted = describe_week(self.transaction, week)
-                self._said.setdefault(week, {})["events"] = vars(counted) if counted else None
-        for week in self._said:
-            if self.transaction.find(events_file(week)) is None:
-                self._said[week]["events"] = None
-        self._touched.clear()
+    def _describe_changed_weeks(self) -> None:
+        """Count and digest the events of the weeks that were written anew."""
+        for week in weeks_with_events(self.files):
+            if week in self._changed_weeks or "events" not in self._states.get(week, {}):
+                events = describe_week(self.files, week)
+                self._states.setdefault(week, {})["events"] = events and events._asdict()
+        for week, state in self._states.items():
+            if self.files.find(events_file(week)) is None:
+                state["events"] = None
+        self._changed_weeks.clear()
 
-    def _forget(self) -> None:
-        """Let the folders go of weeks that are no more."""
-        weeks = set(self.weeks)
-        self._said = {week: one for week, one in self._said.items() if week in weeks}
-        for name in self.transaction.names("weeks"):
-            if name.split("/")[1] not in map(str, weeks):
-                self.transaction.delete(name)
+    def _delete_dropped_weeks(self) -> None:
+        weeks = {str(week): week for week in self.weeks}
+        kept = set(weeks.values())
+        self._states = {week: state for week, state in self._states.items() if week in kept}
+        for name in self.files.names("weeks"):
+            if name.split("/")[1] not in weeks:
+                self.files.delete(name)
 
-    def _text(self, week: Week) -> str:
-        path = self.transaction.find(f"{week_folder(week)}/{SUMMARY}")
+    def _summary_text(self, week: Week) -> str:
+        path = self.files.find(f"{week_folder(week)}/{SUMMARY_FILE}")
         return path.read_text(encoding="utf-8") if path else ""
 
-    def _bring(self, name: str) -> None:
-        """Have a file among the new ones: what draws a page looks nowhere else."""
-        path = self.transaction.find(name)
-        if path is not None and path != self.transaction.new_files / name:
-            self.transaction.write(name, path.read_text(encoding="utf-8"))
-
-
-def _digest(*texts: str) -> str:
-    digest = hashlib.sha256()
-    for text in texts:
-        data = text.encode()
-        digest.update(f"{len(data)}\0".encode() + data)
-    return digest.hexdigest()
+    def _stage_again(self, name: str) -> None:
+        """Stage a committed file, as pages are drawn from staged files alone."""
+        path = self.files.find(name)
+        if path is not None and path != self.files.staged / name:
+            self.files.write(name, path.read_text(encoding="utf-8"))
 
 
 def _redirect(to: str) -> str:

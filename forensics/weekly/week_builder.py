@@ -1,11 +1,10 @@
-"""Builds the folder of one week out of the events that are kept: tables, findings, pages.
+"""Builds the folder of one week out of the kept events: tables, findings, and postmortem.
 
-What a week is made of is digested first, so that only those are built whose digest has changed.
+What a week is made of is digested first, so that only weeks are built whose digest has changed.
 
-Says which findings belong to a week: those that begin in it, told by corrected time.
-
-So each is told of once, however many weeks it lasts; the day before a week is looked at only to
-know how things stood when it began, and the day after to see how things went on.
+A finding belongs to the week in which it begins, by corrected time. So it is reported once, however
+many weeks it lasts; the day before a week is read only to know the states at its begin, and the day
+after it to see how things went on.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics import pipeline
-from forensics.detection.runner import DetectionResults, Outcome
+from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine
 from forensics.events.file_accounts import FileAccount, assign_nodes
 from forensics.events.packs import RuleSet
-from forensics.lib.arrow_io import release_arrow_memory
+from forensics.lib.arrow_io import release_arrow_memory, write_table
 from forensics.lib.deterministic_parquet import (
     PART_FILE,
     DeterministicWriter,
@@ -36,7 +35,6 @@ from forensics.lib.deterministic_parquet import (
 )
 from forensics.lib.time_units import to_arrow_timestamp, to_iso
 from forensics.parsing.time_statistics import MIN_SILENCE
-from forensics.pipeline import detect_and_gate
 from forensics.report import page
 from forensics.report.time_window import WindowedRun, narrow_run
 from forensics.run_output.findings import Finding, write_findings
@@ -44,64 +42,16 @@ from forensics.run_output.reader import RunOutput
 from forensics.run_result import Stopwatch
 from forensics.schemas import BREACHES, CUTS, EVENTS, FILES, ISR, LEADERSHIP
 from forensics.settings import Settings
+from forensics.weekly.atomic_commit import Transaction
 from forensics.weekly.iso_week import Week
 from forensics.weekly.manifest import Log, Manifest, account_json, disambiguate_names
-from forensics.weekly.new_inputs import WeekEvents, events_file
 from forensics.weekly.rules_digest import RulesDigest
-from forensics.weekly.store_files import Transaction
-from forensics.weekly.week_summary import summarise_week
+from forensics.weekly.week_events import WeekEvents, events_file
+from forensics.weekly.week_summary import SUMMARY_FILE, summarise_week
 
-
-def begun_in_week(answers: DetectionResults, week: Week) -> DetectionResults:
-    """Keep what begins in a week, and count for each detector what is left."""
-    found = [one for one in answers.findings if _begins(one, week)]
-    hidden = [one for one in answers.suppressed if _begins(one.finding, week)]
-    gone = {one.id for one in answers.findings} - {one.id for one in found}
-    chains = [one for one in answers.chains if not any(name in str(one) for name in gone)]
-    outcomes = [
-        _outcome(
-            one,
-            sum(finding.detector == one.detector for finding in found),
-            sum(taken.finding.detector == one.detector for taken in hidden),
-        )
-        for one in answers.outcomes
-    ]
-    return replace(answers, findings=found, suppressed=hidden, chains=chains, outcomes=outcomes)
-
-
-def carried_over(findings: Sequence[Finding], week: Week) -> list[dict[str, Any]]:
-    """Name what began before a week, and went on in it: the week before tells of it."""
-    return [
-        {
-            "id": one.id, "detector": one.detector, "severity": one.severity, "title": one.title,
-            "from": to_iso(one.begin), "to": to_iso(one.end),
-        }
-        for one in findings
-        if one.begin < week.begin <= one.end
-    ]  # fmt: skip
-
-
-def narrow_to_week(out: Path, document: Mapping[str, Any], week: Week) -> WindowedRun:
-    """Look at a run of nine days through the week in its middle, as far as logs reach."""
-    run = RunOutput(out, document)
-    begin, end = week.begin // 1000, week.end // 1000 - 1
-    if run.window and run.window[0] < end and run.window[1] > begin:
-        begin, end = max(begin, run.window[0]), min(end, run.window[1])
-    return narrow_run(run, (begin, end))
-
-
-def _begins(finding: Finding, week: Week) -> bool:
-    return week.begin <= finding.begin < week.end
-
-
-def _outcome(one: Outcome, found: int, taken: int) -> Outcome:
-    status = "quiet" if one.status == "fired" and not found + taken else one.status
-    return replace(one, findings=found, suppressed=taken, status=status)
-
-
-SUMMARY = "week.json"
 _SCHEMA = 1
-_FOLDED = (
+# The tables that an engine leaves in several files, and the order that makes them one.
+_REBUILT_TABLES = (
     ("leadership", LEADERSHIP, ("topic", "partition", "leader_epoch", "started_at", "leader")),
     ("isr", ISR, ("topic", "partition", "leader_epoch", "partition_epoch", "started_at", "leader")),
     ("cuts", CUTS, ("topic", "partition", "leader_epoch", "broker", "started_at", "cut_to")),
@@ -109,183 +59,226 @@ _FOLDED = (
 )
 
 
+def begun_in_week(answers: DetectionResults, week: Week) -> DetectionResults:
+    """Return the findings that begin in a week, counted anew for each detector."""
+    found = [finding for finding in answers.findings if _begins(finding, week)]
+    suppressed = [each for each in answers.suppressed if _begins(each.finding, week)]
+    dropped = {finding.id for finding in answers.findings} - {finding.id for finding in found}
+    chains = [chain for chain in answers.chains if not any(id_ in str(chain) for id_ in dropped)]
+    outcomes = []
+    for outcome in answers.outcomes:
+        count = sum(finding.detector == outcome.detector for finding in found)
+        hidden = sum(each.finding.detector == outcome.detector for each in suppressed)
+        is_quiet = outcome.status == "fired" and not count + hidden
+        status = "quiet" if is_quiet else outcome.status
+        outcomes.append(replace(outcome, findings=count, suppressed=hidden, status=status))
+    return replace(answers, findings=found, suppressed=suppressed, chains=chains, outcomes=outcomes)
+
+
+def _begins(finding: Finding, week: Week) -> bool:
+    return week.begin <= finding.begin < week.end
+
+
+def carried_over(findings: Sequence[Finding], week: Week) -> list[dict[str, Any]]:
+    """List what began before a week and went on in it; the week before reports it."""
+    return [
+        {
+            "id": finding.id, "detector": finding.detector, "severity": finding.severity,
+            "title": finding.title, "from": to_iso(finding.begin), "to": to_iso(finding.end),
+        }
+        for finding in findings
+        if finding.begin < week.begin <= finding.end
+    ]  # fmt: skip
+
+
+def narrow_to_week(out: Path, document: Mapping[str, Any], week: Week) -> WindowedRun:
+    """Narrow a run of nine days to the week in its middle, as far as logs reach."""
+    run = RunOutput(out, document)
+    begin, end = week.window_ms[0], week.window_ms[1] - 1
+    if run.window and run.window[0] < end and run.window[1] > begin:
+        begin, end = max(begin, run.window[0]), min(end, run.window[1])
+    return narrow_run(run, (begin, end))
+
+
+def week_folder(week: Week) -> str:
+    """Return the name of the folder of a week."""
+    return f"weeks/{week}"
+
+
+class _EventLines(NamedTuple):
+    """How many events of a log there are, and between which lines."""
+
+    number: int
+    first: int
+    last: int
+
+
 @dataclass(frozen=True)
 class WeekBuilder:
     """Builds weeks of one store, all by the same rules."""
 
-    draft: Transaction
-    known: Manifest
-    kept: Mapping[Week, WeekEvents]
-    book: RulesDigest
-    rules: RuleSet
+    files: Transaction
+    manifest: Manifest
+    events: Mapping[Week, WeekEvents]
+    rules: RulesDigest
+    catalogue: RuleSet
     packs: tuple[Path, ...]
 
     def digest(self, week: Week) -> str:
-        """Name all that a week is made of."""
-        before, now, after = (self.kept.get(week.shift(by)) for by in (-1, 0, 1))
-        made_of = {
+        """Digest all that a week is made of."""
+        before, now, after = (self.events.get(week.shift(by)) for by in (-1, 0, 1))
+        content = {
             "schema": _SCHEMA,
-            "rules": self.book.as_json(),
+            "rules": self.rules._asdict(),
             "events": [
                 before.last_day if before else None,
                 now.all if now else None,
                 after.first_day if after else None,
             ],
             "logs": [
-                [log.id, one.file, log.read_by, account_json(one)] for log, one in self._logs(week)
+                [log.id, account.file, log.read_by, account_json(account)]
+                for log, account in self._choose_logs(week)
             ],
         }
-        return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def build(self, week: Week, engine: Engine, watch: Stopwatch) -> dict[str, Any]:
-        """Write the folder of a week, all but its page; gives its findings.json."""
-        out = self.draft.replace_folder(week_folder(week))
+        """Write the folder of a week, all but its page, and return its findings.json."""
+        out = self.files.replace_folder(week_folder(week))
         settings = Settings((), out, packs=self.packs)
-        counted = self._counted(week)
-        chosen = self._logs(week)
-        logs = {log.id: one for log, one in chosen}
-        for name, one in logs.items():
-            _narrow(one, counted.get(name))
-        files = {one.file: one for one in logs.values()}
-        assign_nodes(files)
+        lines = self._count_events(week)
+        logs = self._choose_logs(week)
+        for log, account in logs:
+            _narrow_account(account, lines.get(log.id))
+        accounts = {account.file: account for _, account in logs}
+        assign_nodes(accounts)
         with watch.stage("history"):
-            self._write_events(week, logs, settings.tables / "events")
-            pipeline.assign_kafka_versions(files, settings.tables / "events")
-            rows = [files[name].to_row() for name in sorted(files)]
-            pipeline.write_table(
-                pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files"
-            )
-            past = pipeline.rebuild_history(engine, files, settings, _hush)
-            for name, schema, order in _FOLDED:
+            events = settings.tables / "events"
+            self._write_events(week, {log.id: account for log, account in logs}, events)
+            pipeline.assign_kafka_versions(accounts, events)
+            rows = [account.to_row() for _, account in sorted(accounts.items())]
+            files = pa.Table.from_pylist(rows, schema=FILES)
+            write_table(files, settings.tables / "files")
+            # A week is reported when it is done, and not in between.
+            past = pipeline.rebuild_history(engine, accounts, settings, lambda _: None)
+            for name, schema, order in _REBUILT_TABLES:
                 merge_files(settings.tables / name, schema, order)
         shutil.rmtree(settings.staging, ignore_errors=True)
-        before: list[dict[str, Any]] = []
+        earlier: list[dict[str, Any]] = []
 
-        def mine(answers: DetectionResults) -> DetectionResults:
-            before.extend(carried_over(answers.findings, week))
+        def choose(answers: DetectionResults) -> DetectionResults:
+            earlier.extend(carried_over(answers.findings, week))
             return begun_in_week(answers, week)
 
-        document, _ = detect_and_gate(files, past, self.rules, settings, watch, select=mine)
+        document, _ = pipeline.detect_and_gate(
+            accounts, past, self.catalogue, settings, watch, select=choose
+        )
         release_arrow_memory()
-        older = sorted(one.file for log, one in chosen if log.read_by != self.book.reading)
-        damaged = [f"{name}: {', '.join(files[name].notes)}" for name in sorted(files)
-                   if files[name].broken]  # fmt: skip
-        document |= {"carried_over": before, "older_rules": older, "damaged": damaged}
+        document |= {
+            "carried_over": earlier,
+            "older_rules": sorted(
+                account.file for log, account in logs if log.read_by != self.rules.reading
+            ),
+            "damaged": [
+                f"{name}: {', '.join(account.notes)}"
+                for name, account in sorted(accounts.items())
+                if account.broken
+            ],
+        }
         with watch.stage("report"):
-            return self._tell(week, out, document)
+            return self._write_report(week, out, document)
 
-    def _tell(self, week: Week, out: Path, document: dict[str, Any]) -> dict[str, Any]:
-        narrowed = narrow_to_week(out, document, week)
-        told = dict(narrowed.document) | {"week": str(week)}
-        write_findings(told, out / "findings.json")
-        page.render_report(narrowed, out / page.PAGE_NAME, shared="../..")
+    def _write_report(self, week: Week, out: Path, document: dict[str, Any]) -> dict[str, Any]:
+        run = narrow_to_week(out, document, week)
+        narrowed = dict(run.document) | {"week": str(week)}
+        write_findings(narrowed, out / "findings.json")
+        page.render_report(run, out / page.PAGE_NAME, shared="../..")
         summary = summarise_week(out, str(week), document["older_rules"])
-        text = json.dumps(summary, indent=1, sort_keys=True, ensure_ascii=False)
-        self.draft.write(f"{week_folder(week)}/{SUMMARY}", text + "\n")
-        return told
+        self.files.write(f"{week_folder(week)}/{SUMMARY_FILE}", summary.to_json())
+        return narrowed
 
-    def _logs(self, week: Week) -> list[tuple[Log, FileAccount]]:
-        """Give all logs that may have lines around a week, each with a name of its own.
+    def _choose_logs(self, week: Week) -> list[tuple[Log, FileAccount]]:
+        """Return the logs that may have lines around a week, each with a name of its own.
 
-        What has no time at all is there, too, where it lies in one archive with something that has.
+        Logs without any time are there, too, if another log of the same archive is.
         """
-        found = [
+        logs, undated = [], []
+        for log in self.manifest.current_logs():
+            account = clip_account(log.parsed_account, *week.padded_range)
+            if account.first is not None or week in log.weeks:
+                logs.append((log, account))
+            elif log.parsed_account.first is None and not log.weeks:
+                undated.append((log, account))
+        archives = {container for log, _ in logs for container, _ in log.places}
+        logs += [
             (log, account)
-            for log in self.known.current_logs()
-            if (account := clip_account(log.parsed_account, *week.padded_range)).first is not None
-            or week in log.weeks
-        ]
-        archives = {container for log, _ in found for container, _ in log.places}
-        found += [
-            (log, replace(log.parsed_account, counts=Counter(log.parsed_account.counts)))
-            for log in self.known.current_logs()
-            if log.parsed_account.first is None and not log.weeks
+            for log, account in undated
             if any(container in archives for container, _ in log.places)
         ]
-        return self._named(found)
-
-    def _named(self, logs: Sequence[tuple[Log, FileAccount]]) -> list[tuple[Log, FileAccount]]:
-        ordered = sorted(logs, key=lambda one: (one[0].parsed_account.first or 0, one[0].id))
-        names = {log.id: self.known.name(log) for log, _ in ordered}
-        names = disambiguate_names(names, [log.id for log, _ in ordered])
-        for log, account in ordered:
+        logs.sort(key=lambda each: (each[0].parsed_account.first or 0, each[0].id))
+        names = {log.id: self.manifest.name(log) for log, _ in logs}
+        names = disambiguate_names(names, list(names))
+        for log, account in logs:
             account.file = names[log.id]
-        return ordered
+        return logs
 
-    def _events(self, week: Week, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Give the events of a week, of the day before and the day after, in a fixed order."""
+    def _read_events(self, week: Week, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the events of a week, of the day before and the day after, in a fixed order."""
         begin, end = map(to_arrow_timestamp, week.padded_range)
-        inside = (pc.field("ts") >= begin) & (pc.field("ts") < end)
-        for one in (week.shift(-1), week, week.shift(1)):
-            path = self.draft.find(events_file(one))
+        is_inside = (pc.field("ts") >= begin) & (pc.field("ts") < end)
+        for each in (week.shift(-1), week, week.shift(1)):
+            path = self.files.find(events_file(each))
             if path is not None:
-                yield from iter_tables(path, columns, inside)
+                yield from iter_tables(path, columns, is_inside)
 
-    def _counted(self, week: Week) -> dict[str, _Lines]:
-        """Count the events of each log, and say from which line to which they stand."""
-        found: dict[str, _Lines] = {}
-        told = [("line", "count"), ("line", "min"), ("line", "max")]
-        for part in self._events(week, ["file", "line"]):
-            for row in part.group_by("file").aggregate(told).to_pylist():
-                here = _Lines(row["line_count"], row["line_min"], row["line_max"])
-                found[row["file"]] = found.get(row["file"], here.none) + here
-        return found
+    def _count_events(self, week: Week) -> dict[str, _EventLines]:
+        """Return how many events each log has around a week, and between which lines."""
+        figures = [("line", "count"), ("line", "min"), ("line", "max")]
+        counted = [
+            part.group_by("file").aggregate(figures)
+            for part in self._read_events(week, ["file", "line"])
+        ]
+        if not counted:
+            return {}
+        figures = [("line_count", "sum"), ("line_min", "min"), ("line_max", "max")]
+        total = pa.concat_tables(counted).group_by("file").aggregate(figures)
+        columns = (total[f"{column}_{figure}"].to_pylist() for column, figure in figures)
+        ranges = map(_EventLines, *columns)
+        return dict(zip(total["file"].to_pylist(), ranges, strict=True))
 
-    def _write_events(self, week: Week, logs: Mapping[str, FileAccount], target: Path) -> None:
-        """Settle the events: the names of this week, and the nodes that they come from."""
+    def _write_events(self, week: Week, accounts: Mapping[str, FileAccount], target: Path) -> None:
+        """Write the events with the file names of this week, and the nodes that they come from."""
         target.mkdir(parents=True)
-        known = pa.array(list(logs), pa.string())
-        names = pa.array([one.file for one in logs.values()], pa.string())
-        nodes = pa.array([one.node for one in logs.values()], pa.string())
+        ids = pa.array(list(accounts), pa.string())
+        names = pa.array([account.file for account in accounts.values()], pa.string())
+        nodes = pa.array([account.node for account in accounts.values()], pa.string())
         with DeterministicWriter(target / PART_FILE, EVENTS) as writer:
-            for part in self._events(week, EVENTS.names):
-                # Left out is what has lines in those days, but far from where its others are.
-                rows = part.filter(pc.is_in(part["file"], known))
-                at = pc.index_in(rows["file"], known)
+            for part in self._read_events(week, EVENTS.names):
+                # A log may have lines in those days, but far from all its others: it is left out.
+                rows = part.filter(pc.is_in(part["file"], ids))
+                index = pc.index_in(rows["file"], ids)
                 columns = {name: rows[name] for name in EVENTS.names}
-                columns |= {"file": names.take(at), "node": nodes.take(at)}
+                columns |= {"file": names.take(index), "node": nodes.take(index)}
                 writer.add(pa.table(columns))
 
 
-@dataclass(frozen=True)
-class _Lines:
-    """How many events of a log there are, and between which lines."""
-
-    count: int
-    first: int
-    last: int
-
-    @property
-    def none(self) -> _Lines:
-        """What changes nothing when this is added to it."""
-        return _Lines(0, self.first, self.last)
-
-    def __add__(self, other: _Lines) -> _Lines:
-        first, last = min(self.first, other.first), max(self.last, other.last)
-        return _Lines(self.count + other.count, first, last)
-
-
-def _narrow(account: FileAccount, lines: _Lines | None) -> None:
-    """Let an account tell of the events of some days alone."""
-    account.counts["events"] = lines.count if lines else 0
-    falls = [one for one in account.falls if lines and lines.first <= one[5] <= lines.last]
-    account.fallen = _of_these(falls, account.falls, account.fallen)
+def _narrow_account(account: FileAccount, lines: _EventLines | None) -> None:
+    """Let an account count the events between some lines alone."""
+    account.counts["events"] = lines.number if lines else 0
+    falls = [fall for fall in account.falls if lines and lines.first <= fall[5] <= lines.last]
+    account.fallen = _count_left(falls, account.falls, account.fallen)
     account.falls = falls
 
 
-def week_folder(week: Week) -> str:
-    """Name the folder of a week."""
-    return f"weeks/{week}"
-
-
 def clip_account(account: FileAccount, begin: int, end: int) -> FileAccount:
-    """Give an account as if the file had no lines outside of some days; counts stay as they are."""
-    ends = [at for at in (account.first, account.last) if at is not None]
+    """Return an account as if the file had lines on some days alone; counts stay as they are."""
+    ends = [moment for moment in (account.first, account.last) if moment is not None]
     if ends == sorted(ends):
-        ends = [min(max(at, begin), end) for at in ends if ends[0] < end and ends[-1] >= begin]
+        is_near = bool(ends) and ends[0] < end and ends[-1] >= begin
+        ends = [min(max(moment, begin), end) for moment in ends if is_near]
     else:
         # Its time goes backwards, so that nobody knows what lies between.
-        ends = [at for at in ends if begin <= at < end]
+        ends = [moment for moment in ends if begin <= moment < end]
     gaps = [
         (max(low, begin), min(high, end), line)
         for low, high, line in account.gaps
@@ -302,14 +295,10 @@ def clip_account(account: FileAccount, begin: int, end: int) -> FileAccount:
         last=ends[-1] if ends else None,
         gaps=gaps,
         steps=steps,
-        stepped=_of_these(steps, account.steps, account.stepped),
+        stepped=_count_left(steps, account.steps, account.stepped),
     )
 
 
-def _of_these(kept: Sequence[object], listed: Sequence[object], count: int) -> int:
-    """Count what is left of a list that may name only a few of all."""
-    return len(kept) if not kept or len(listed) == count else count
-
-
-def _hush(text: str) -> None:
-    """Say nothing: a week is told of when it is done."""
+def _count_left(left: Sequence[object], join_names: Sequence[object], count: int) -> int:
+    """Return the length of what is left of a list, or `count` if the list has not all items."""
+    return len(left) if not left or len(join_names) == count else count

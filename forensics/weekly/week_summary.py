@@ -1,34 +1,39 @@
-"""What trends need of one week, read from that week's folder alone.
-
-Names what a finding is about without its time: the same trouble has one name in every week.
-"""
+"""The content of week.json: what later weeks are compared with, out of one week's folder alone."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypedDict
 
 import numpy as np
 import pyarrow.dataset as ds
 
 from forensics.detection.verdict import decide_verdict
 from forensics.history.log_coverage import LACKING_STATES
-from forensics.run_output.reader import Finding, RunOutput, load_run
+from forensics.lib import intervals
+from forensics.lib.formatting import HOUR, pluralize
+from forensics.lib.intervals import Interval
+from forensics.lib.node_ids import broker_node
+from forensics.run_output.reader import Finding, Row, RunOutput, load_run
 from forensics.weekly.coverage_normalisation import (
+    SERVER_ROLES,
+    Coverage,
     NodeCoverage,
-    Span,
-    clipped,
-    length,
     measure_coverage,
 )
 from forensics.weekly.iso_week import Week
 from forensics.weekly.metrics import (
-    KEPT_PARTITIONS,
+    DAY,
     MAX_LOW_ISR_NIGHTS,
-    Counts,
+    AbsenceCounts,
+    SignalCounts,
+    TopicCounts,
     count_signals,
     count_topics,
     created_and_deleted_topics,
@@ -36,12 +41,14 @@ from forensics.weekly.metrics import (
     nights_in,
 )
 
-# Of more names than this only the first stand there, and a digest of all of them.
-NAMES = 4
-LETTERS = 120
-WHOLE = "cluster"
-# By what two findings of one detector are compared; of others each finding counts one.
-SIZES = {
+SUMMARY_FILE = "week.json"
+SCHEMA = 1
+# A signature of more names than this has the first ones, and a digest of all of them.
+_MAX_SIGNATURE_NAMES, _MAX_SIGNATURE_CHARS = 4, 120
+# Nobody reads more; what is left out is counted.
+_MAX_GROUPS, _MAX_PER_GROUP, _MAX_NODES, _MAX_LOW_ISR_PARTITIONS = 1000, 50, 2000, 200
+# The measure by which findings of a detector are compared; of other detectors each counts one.
+_SIZE_MEASURES = {
     "broker-restart": "away_s",
     "controller-churn": "changes",
     "flapping-broker": "cycles",
@@ -53,25 +60,162 @@ SIZES = {
 }
 
 
-def signature(finding: Finding) -> str:
-    """Say the detector, and which brokers, else which clients, else which topics.
+class NodeSummary(TypedDict):
+    """One node, and how much of the window its logs cover: in all, and day by day."""
 
-    >>> signature(Finding("F-1", "flapping-broker", "high", "likely", "", 0, 1, (3, 2)))
+    role: str
+    broker: int | None
+    covered_ms: int
+    days: list[int]
+
+
+class FindingGroup(TypedDict):
+    """The findings of one detector about the same thing; level and title are the worst one's."""
+
+    signature: str
+    detector: str
+    severity: str
+    incident: bool
+    confidence: str
+    title: str
+    brokers: list[int]
+    clients: list[str]
+    topics: list[str]
+    count: int
+    levels: dict[str, int]
+    size: float
+    # id, severity and start of each, in milliseconds
+    findings: list[list[Any]]
+
+
+class SignalsSummary(TypedDict):
+    """Each signal, by broker (as JSON writes its number) and for the cluster."""
+
+    brokers: dict[str, dict[str, float]]
+    cluster: dict[str, float | None]
+
+
+class LowIsrSummary(TypedDict):
+    """The partitions of low-ISR nights: name, nights and minutes of each."""
+
+    nights: int
+    partitions: list[list[Any]]
+    left_out: int
+    # how many have more such nights than is usual
+    often: int
+
+
+@dataclass
+class WeekSummary:
+    """One week, or any other window that is compared; fields are named as in week.json."""
+
+    week: str
+    window: list[int]
+    verdict: str
+    summary: str
+    levels: dict[str, int]
+    # name and digest of each pack of rules
+    rules: list[Any]
+    nodes: dict[str, NodeSummary]
+    brokers: list[int]
+    signals: SignalsSummary
+    away: dict[str, AbsenceCounts]
+    findings: list[FindingGroup]
+    findings_left_out: int
+    # whether each detector could have seen anything, and why not
+    detectors: dict[str, dict[str, Any]]
+    # leaderships lost by hour; None where no log covers it
+    hours: list[int | None]
+    nights: LowIsrSummary
+    versions: dict[str, list[str]]
+    topics: TopicCounts
+    topic_turns: dict[str, list[str]]
+    files: dict[str, int]
+    # files that were read by other rules than the rest
+    older_rules: list[str] = field(default_factory=list)
+    schema: int = SCHEMA
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read the text of a week.json."""
+        return cls(**json.loads(text))
+
+    def to_json(self) -> str:
+        """Return the text of a week.json."""
+        return json.dumps(vars(self), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+    @property
+    def window_ms(self) -> int:
+        """The length of the window."""
+        return self.window[1] - self.window[0]
+
+    @property
+    def last_day(self) -> date:
+        """The last day of the window: what is accepted until then is accepted in it."""
+        return date(1970, 1, 1) + timedelta(milliseconds=self.window[1] - 1)
+
+    @property
+    def servers(self) -> dict[str, int]:
+        """The brokers and controllers, and how long the logs of each cover the window."""
+        return {name: node["covered_ms"] for name, node in self.nodes.items()
+                if node["role"] in SERVER_ROLES}  # fmt: skip
+
+    def coverage(self, nodes: Collection[str] | None = None) -> Coverage:
+        """Return how much the logs of some nodes cover, or those of all servers."""
+        servers = self.servers
+        names = servers if nodes is None else nodes
+        covered = sum(servers.get(name, 0) for name in names)
+        return Coverage(covered, self.window_ms * len(names), self.window_ms)
+
+    def broker_coverage(self, broker: int) -> Coverage:
+        """Return how much the logs of one broker cover."""
+        return self.coverage([self.node_of(broker)])
+
+    def node_of(self, broker: int) -> str:
+        """Return the name of the node that is a broker."""
+        names = (name for name, node in self.nodes.items() if node["broker"] == broker)
+        return next(names, broker_node(broker))
+
+    def count(self, signal: str, broker: int | None = None) -> float | None:
+        """Return a signal of one broker, or of the whole cluster; None if it is not known."""
+        if broker is not None:
+            return float(self.signals["brokers"].get(str(broker), {}).get(signal, 0))
+        if signal in self.signals["cluster"]:
+            value = self.signals["cluster"][signal]
+            return None if value is None else float(value)
+        return float(sum(each.get(signal, 0) for each in self.signals["brokers"].values()))
+
+
+def signature_of(finding: Finding) -> str:
+    """Name what a finding is about, without its time: the same trouble has one name in every week.
+
+    >>> signature_of(Finding("F-1", "flapping-broker", "high", "likely", "", 0, 1, (3, 2)))
     'flapping-broker: brokers 2, 3'
     """
-    topics = topics_of(finding.partitions)
     if finding.brokers:
-        names = [str(one) for one in sorted(finding.brokers)]
-        subject = _named("broker", names)
+        subject = _subject("broker", [str(broker) for broker in sorted(finding.brokers)])
     elif finding.clients:
-        subject = _named("client", sorted(finding.clients))
+        subject = _subject("client", sorted(finding.clients))
     else:
-        subject = _named("topic", topics) if topics else WHOLE
+        topics = topics_of(finding.partitions)
+        subject = _subject("topic", topics) if topics else "cluster"
     return f"{finding.detector}: {subject}"
 
 
+def _subject(noun: str, names: Sequence[str]) -> str:
+    word = pluralize(noun, len(names))
+    text = ", ".join(names[:_MAX_SIGNATURE_NAMES])
+    if len(names) <= _MAX_SIGNATURE_NAMES and len(text) <= _MAX_SIGNATURE_CHARS:
+        return f"{word} {text}"
+    # It matters which names these all are, and not only how many.
+    digest = hashlib.sha256("\0".join(names).encode("utf-8", "replace")).hexdigest()[:6]
+    left = len(names) - _MAX_SIGNATURE_NAMES
+    more = f" and {left} more" if left > 0 else ""
+    return f"{word} {text[:_MAX_SIGNATURE_CHARS]}{more} #{digest}"
+
+
 def topics_of(partitions: Sequence[str]) -> list[str]:
-    """Give the topics of some partitions.
+    """Return the topics of some partitions.
 
     >>> topics_of(["orders-v2-1", "orders-v2-0"])
     ['orders-v2']
@@ -79,195 +223,158 @@ def topics_of(partitions: Sequence[str]) -> list[str]:
     return sorted({name.rpartition("-")[0] for name in partitions})
 
 
-def size(finding: Finding) -> float:
-    """Give how large a finding is, in the measure of its detector."""
-    return _number(finding.measures, SIZES.get(finding.detector, ""))
+def summarise_week(week_dir: Path, name: str, older_rules: Sequence[str] = ()) -> WeekSummary:
+    """Sum one week up, from its findings.json and tables."""
+    summary = summarise_window(load_run(week_dir), Week.parse(name).window_ms, name)
+    summary.older_rules = sorted(older_rules)
+    return summary
 
 
-def _number(measures: Mapping[str, Any], name: str) -> float:
-    value = measures.get(name)
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if known and value is not None else 1.0
-
-
-def _named(noun: str, names: Sequence[str]) -> str:
-    word = noun if len(names) == 1 else f"{noun}s"
-    text = ", ".join(names[:NAMES])
-    if len(names) <= NAMES and len(text) <= LETTERS:
-        return f"{word} {text}"
-    # Which ones they all are matters, and not only how many.
-    digest = hashlib.sha256("\0".join(names).encode("utf-8", "replace")).hexdigest()[:6]
-    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-    return f"{word} {text[:LETTERS]}{more} #{digest}"
-
-
-WeekSummary = Mapping[str, Any]
-
-SCHEMA = 1
-HOUR = 3_600_000
-DAY = 24 * HOUR
-# Of so much repeated trouble nobody reads more; what is left out is counted.
-GROUPS, EACH, NODES = 1000, 50, 2000
-
-
-def summarise_week(week_dir: Path, week: str, older: Sequence[str] = ()) -> WeekSummary:
-    """Sum one week up, from its findings.json and tables.
-
-    `older` names the files of it that were read by other rules than the rest.
-    """
-    named_week = Week.parse(week)
-    span = named_week.begin // 1000, named_week.end // 1000
-    return summarise_window(load_run(week_dir), span, week) | {"older_rules": sorted(older)}
-
-
-def summarise_window(run: RunOutput, window: Span, name: str) -> dict[str, Any]:
-    """Sum a window up; what began before it is told of the window before."""
-    findings = [one for one in run.findings if _begins(one, window)]
-    seen = measure_coverage(run, window)
-    counted = count_signals(run, window, findings)
-    groups = _groups(findings)
-    return {
-        "schema": SCHEMA,
-        "week": name,
-        "window": list(window),
-        "verdict": _verdict(run, findings, seen, window),
-        "summary": findings[0].title if findings else "",
-        "levels": dict(sorted(Counter(one.severity for one in findings).items())),
-        "rules": _rules(run),
-        "nodes": {one.node: _covered(one, window) for one in seen[:NODES]},
-        "brokers": _brokers(seen, counted),
-        "signals": {
-            "brokers": {str(number): dict(one) for number, one in counted.brokers.items()},
-            "cluster": dict(counted.cluster),
-        },
-        "away": {str(number): dict(one) for number, one in sorted(counted.away.items())},
-        "findings": groups[:GROUPS],
-        "findings_left_out": max(0, len(groups) - GROUPS),
-        "detectors": _detectors(run),
-        "hours": _hours(counted, seen, window),
-        "nights": _nights(run, window),
-        "versions": _versions(run, window),
-        "topics": count_topics(run, window),
-        "topic_turns": created_and_deleted_topics(run, window),
-        "files": _files(run, window),
-    }
-
-
-def _begins(finding: Finding, window: Span) -> bool:
-    return finding.start_ms is not None and window[0] <= finding.start_ms < window[1]
-
-
-def _verdict(
-    run: RunOutput, findings: Iterable[Finding], seen: Sequence[NodeCoverage], window: Span
-) -> str:
-    logged = any(one.is_server and one.spans for one in seen)
-    return decide_verdict(
-        (one.severity for one in findings),
-        [row for row in run.files if _touches(row["first_ts"], row["last_ts"], window)],
-        knows_leaders=logged and run.count_rows("leadership", ds.field("how") == "observed") > 0,
-        lacks_logs=any(
-            row["state"] in LACKING_STATES and _touches(row["started_at"], row["ended_at"], window)
-            for row in run.rows("coverage", ["state", "started_at", "ended_at"])
+def summarise_window(run: RunOutput, window: Interval, name: str) -> WeekSummary:
+    """Sum a window up; a finding that began before it belongs to the window before."""
+    findings = [
+        finding
+        for finding in run.findings
+        if finding.start_ms is not None and window[0] <= finding.start_ms < window[1]
+    ]
+    files = [row for row in run.files if _touches(row["first_ts"], row["last_ts"], window)]
+    nodes = measure_coverage(run, window)
+    counts = count_signals(run, window, findings)
+    groups = _group_findings(findings)
+    packs = run.document.get("packs") or ()
+    named_brokers = {node.broker for node in nodes if node.broker is not None}
+    return WeekSummary(
+        week=name,
+        window=list(window),
+        verdict=decide_verdict(
+            (finding.severity for finding in findings),
+            files,
+            knows_leaders=any(node.is_server and node.intervals for node in nodes)
+            and run.count_rows("leadership", ds.field("how") == "observed") > 0,
+            lacks_logs=any(
+                row["state"] in LACKING_STATES
+                and _touches(row["started_at"], row["ended_at"], window)
+                for row in run.rows("coverage", ["state", "started_at", "ended_at"])
+            ),
         ),
+        summary=findings[0].title if findings else "",
+        levels=_count_levels(findings),
+        rules=sorted([str(pack.get("name")), str(pack.get("sha256"))] for pack in packs),
+        nodes={node.node: _summarise_node(node, window) for node in nodes[:_MAX_NODES]},
+        brokers=sorted({*named_brokers, *counts.brokers, *counts.away}),
+        signals={
+            "brokers": {str(broker): each for broker, each in counts.brokers.items()},
+            "cluster": counts.cluster,
+        },
+        away={str(broker): each for broker, each in sorted(counts.away.items())},
+        findings=groups[:_MAX_GROUPS],
+        findings_left_out=max(0, len(groups) - _MAX_GROUPS),
+        detectors={
+            str(outcome.get("detector")): {
+                "status": str(outcome.get("status")),
+                "why": [str(reason) for reason in (outcome.get("reasons") or ())[:2]],
+            }
+            for outcome in run.document.get("detectors") or ()
+        },
+        hours=_count_by_hour(counts, nodes, window),
+        nights=_summarise_nights(run, window),
+        versions=_versions(files),
+        topics=count_topics(run, window),
+        topic_turns=created_and_deleted_topics(run, window),
+        files={
+            "files": len(files),
+            "damaged": sum(bool(row["damaged"]) for row in files),
+            "lines": sum(row["lines"] for row in files),
+            "unparsed_lines": sum(row["unparsed_lines"] for row in files),
+        },
     )
 
 
-def _touches(start: int | None, end: int | None, window: Span) -> bool:
+def _touches(start: int | None, end: int | None, window: Interval) -> bool:
     return (start is None or start < window[1]) and (end is None or end >= window[0])
 
 
-def _rules(run: RunOutput) -> list[list[str]]:
-    packs = run.document.get("packs") or ()
-    return sorted([str(pack.get("name")), str(pack.get("sha256"))] for pack in packs)
-
-
-def _covered(one: NodeCoverage, window: Span) -> dict[str, Any]:
-    days = range(window[0], window[1], DAY)
+def _summarise_node(node: NodeCoverage, window: Interval) -> NodeSummary:
+    days = ((start, min(start + DAY, window[1])) for start in range(window[0], window[1], DAY))
     return {
-        "role": one.role,
-        "broker": one.broker,
-        "covered_ms": length(one.spans),
-        "days": [length(clipped(one.spans, (at, min(at + DAY, window[1])))) for at in days],
+        "role": node.role,
+        "broker": node.broker,
+        "covered_ms": intervals.total_length(node.intervals),
+        "days": [intervals.total_length(intervals.clip(node.intervals, day)) for day in days],
     }
 
 
-def _brokers(seen: Iterable[NodeCoverage], counted: Counts) -> list[int]:
-    named_ones = {one.broker for one in seen if one.broker is not None}
-    return sorted(named_ones | set(counted.brokers) | set(counted.away))
+def _group_findings(findings: Sequence[Finding]) -> list[FindingGroup]:
+    """Group findings about the same thing, in their order: the worst first.
 
-
-def _groups(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Put findings together that are about the same; the worst first, as they come.
-
-    What is an incident stands alone: a restart that was asked for is not the crash of last week.
+    Incidents are apart from the others: a planned restart is not the crash of last week.
     """
-    found: dict[tuple[str, bool], list[Finding]] = {}
-    for one in findings:
-        found.setdefault((signature(one), one.is_incident), []).append(one)
-    return [_group(name, mine) for (name, _), mine in found.items()]
+    groups: dict[tuple[str, bool], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((signature_of(finding), finding.is_incident), []).append(finding)
+    return [_group(signature, group) for (signature, _), group in groups.items()]
 
 
-def _group(name: str, mine: Sequence[Finding]) -> dict[str, Any]:
-    worst = mine[0]
+def _group(signature: str, findings: Sequence[Finding]) -> FindingGroup:
+    worst = findings[0]
     return {
-        "signature": name,
+        "signature": signature,
         "detector": worst.detector,
         "severity": worst.severity,
         "incident": worst.is_incident,
         "confidence": worst.confidence,
         "title": worst.title,
         "brokers": sorted(worst.brokers),
-        "clients": sorted(worst.clients)[:EACH],
-        "topics": topics_of(worst.partitions)[:EACH],
-        "count": len(mine),
-        "levels": dict(sorted(Counter(one.severity for one in mine).items())),
-        "size": round(sum(map(size, mine)), 3),
-        "findings": [[one.id, one.severity, one.start_ms] for one in mine[:EACH]],
-    }
+        "clients": sorted(worst.clients)[:_MAX_PER_GROUP],
+        "topics": topics_of(worst.partitions)[:_MAX_PER_GROUP],
+        "count": len(findings),
+        "levels": _count_levels(findings),
+        "size": round(sum(map(_size, findings)), 3),
+        "findings": [[finding.id, finding.severity, finding.start_ms]
+                     for finding in findings[:_MAX_PER_GROUP]],
+    }  # fmt: skip
 
 
-def _detectors(run: RunOutput) -> dict[str, Any]:
-    """Keep of each detector's answer whether it could have seen anything, and why not."""
-    return {
-        str(one.get("detector")): {
-            "status": str(one.get("status")),
-            "why": [str(reason) for reason in (one.get("reasons") or ())[:2]],
-        }
-        for one in run.document.get("detectors") or ()
-    }
+def _count_levels(findings: Iterable[Finding]) -> dict[str, int]:
+    return dict(sorted(Counter(finding.severity for finding in findings).items()))
 
 
-def _hours(counted: Counts, seen: Iterable[NodeCoverage], window: Span) -> list[int | None]:
-    """Count the leaderships lost in each hour; None where no log of a server tells of it."""
+def _size(finding: Finding) -> float:
+    """Return how large a finding is, in the measure of its detector."""
+    value = finding.measures.get(_SIZE_MEASURES.get(finding.detector, ""))
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and value is not None else 1.0
+
+
+def _count_by_hour(
+    counts: SignalCounts, nodes: Iterable[NodeCoverage], window: Interval
+) -> list[int | None]:
+    """Count the leaderships lost in each hour; None where no log of a server covers it."""
     hours = -(-(window[1] - window[0]) // HOUR)
-    found = np.bincount((counted.moves - window[0]) // HOUR, minlength=hours).tolist()
-    spans = [span for one in seen if one.is_server for span in one.spans]
-    places = (((start - window[0]) // HOUR, -(-(end - window[0]) // HOUR)) for start, end in spans)
-    told = {at for first, last in places for at in range(first, last)}
-    return [many if many or at in told else None for at, many in enumerate(found)]
+    lost = np.bincount((counts.lost_at - window[0]) // HOUR, minlength=hours).tolist()
+    covered = {
+        hour
+        for node in nodes if node.is_server
+        for start, end in node.intervals
+        for hour in range((start - window[0]) // HOUR, -(-(end - window[0]) // HOUR))
+    }  # fmt: skip
+    return [count if count or hour in covered else None for hour, count in enumerate(lost)]
 
 
-def _nights(run: RunOutput, window: Span) -> dict[str, Any]:
-    found = find_low_isr_nights(run, window)
+def _summarise_nights(run: RunOutput, window: Interval) -> LowIsrSummary:
+    partitions = find_low_isr_nights(run, window)
     return {
         "nights": len(nights_in(window)),
-        "partitions": [[one.partition, one.nights, one.minutes] for one in found[:KEPT_PARTITIONS]],
-        "left_out": max(0, len(found) - KEPT_PARTITIONS),
-        # how many are thin in more nights than anybody should bear
-        "often": sum(one.nights > MAX_LOW_ISR_NIGHTS for one in found),
+        "partitions": [list(each) for each in partitions[:_MAX_LOW_ISR_PARTITIONS]],
+        "left_out": max(0, len(partitions) - _MAX_LOW_ISR_PARTITIONS),
+        "often": sum(each.nights > MAX_LOW_ISR_NIGHTS for each in partitions),
     }
 
 
-def _versions(run: RunOutput, window: Span) -> dict[str, list[str]]:
-    found: dict[str, set[str]] = {}
-    for row in run.files:
-        told = row["kafka_version"] and row["node"] and row["role"] in ("broker", "controller")
-        if told and _touches(row["first_ts"], row["last_ts"], window):
-            found.setdefault(row["node"], set()).add(row["kafka_version"])
-    return {node: sorted(told) for node, told in sorted(found.items())[:NODES]}
-
-
-def _files(run: RunOutput, window: Span) -> dict[str, int]:
-    rows = [row for row in run.files if _touches(row["first_ts"], row["last_ts"], window)]
-    told = {name: sum(row[name] for row in rows) for name in ("lines", "unparsed_lines")}
-    return {"files": len(rows), "damaged": sum(bool(row["damaged"]) for row in rows)} | told
+def _versions(files: Iterable[Row]) -> dict[str, list[str]]:
+    """Return the Kafka versions of each server."""
+    versions: dict[str, set[str]] = {}
+    for row in files:
+        if row["kafka_version"] and row["node"] and row["role"] in SERVER_ROLES:
+            versions.setdefault(row["node"], set()).add(row["kafka_version"])
+    return {node: sorted(each) for node, each in sorted(versions.items())[:_MAX_NODES]}

@@ -2,18 +2,15 @@
 
 That something is there is seen with few logs; that it is not there needs many. So a window is only
 called worse where the other one could have shown as much, and only better where it could itself.
-
-What else is different from the week before: rules, versions, brokers and topics.
-
-A broker or a topic that no line names may still be there, so such things are said as what they are.
+Other differences (rules, versions, brokers, topics) are listed beside the verdict: a broker or a
+topic that no line names may still be there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import date
+from typing import NamedTuple
 
 from forensics.lib.formatting import count, join_names
 from forensics.run_output.findings import WORST_FIRST
@@ -21,117 +18,17 @@ from forensics.weekly.coverage_normalisation import (
     MIN_COVERED_SHARE,
     MIN_DIFFERENCE,
     Coverage,
-    WeekSummary,
-    coverage,
-    format_coverage,
-    same_rules,
-    scale_count,
-    servers,
-    span_of,
+    expected_count,
+    format_count,
 )
 from forensics.weekly.metrics import BROKER_SIGNALS, CLUSTER_SIGNALS
-from forensics.weekly.notes import Notes
-from forensics.weekly.recurrence import last_day
+from forensics.weekly.notes import NO_NOTES, Notes
+from forensics.weekly.week_summary import WeekSummary
 
-NAMES = 8
-
-
-@dataclass(frozen=True)
-class Change:
-    """One difference: what it is about, and what changed."""
-
-    what: str
-    says: str
-
-
-def find_changes(now: WeekSummary, then: WeekSummary | None) -> list[Change]:
-    """Say what changed since the window before."""
-    made = list(_turned(now))
-    if then is None:
-        return made
-    every = (_rules(now, then), _versions(now, then), _brokers(now, then), _topics(now, then))
-    return [*(change for found in every for change in found), *made]
-
-
-def _rules(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
-    if not same_rules((now, then)):
-        old, new = (dict(map(tuple, one["rules"])) for one in (then, now))
-        for name in sorted({*old, *new}):
-            if old.get(name) != new.get(name):
-                word = "is new" if name not in old else "is gone" if name not in new else "changed"
-                hashes = f" ({_short(old.get(name))} to {_short(new.get(name))})"
-                yield Change(
-                    "Rules", f"the pack {name} {word}{hashes if word == 'changed' else ''}"
-                )
-    if now.get("older_rules"):
-        names = join_names(list(now["older_rules"]), NAMES)
-        many = count(len(now["older_rules"]), "file")
-        yield Change("Rules", f"{many} of this week read by older rules: {names}")
-
-
-def _short(digest: object) -> str:
-    return str(digest or "")[:8]
-
-
-def _versions(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
-    old, new = then["versions"], now["versions"]
-    moved: dict[tuple[str, str], list[str]] = {}
-    for node in sorted({*old, *new}):
-        if node in old and node in new and old[node] != new[node]:
-            words = (join_names(old[node]), join_names(new[node]))
-            moved.setdefault(words, []).append(node)
-    for (before, after), nodes in moved.items():
-        yield Change("Version", f"{join_names(nodes, NAMES)}: Kafka {before}, now {after}")
-
-
-def _brokers(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
-    came = [str(one) for one in now["brokers"] if one not in then["brokers"]]
-    gone = [str(one) for one in then["brokers"] if one not in now["brokers"]]
-    if came:
-        yield Change("Broker", f"named for the first time, or again: {join_names(came, NAMES)}")
-    if gone:
-        yield Change(
-            "Broker", f"named the week before, and by no line now: {join_names(gone, NAMES)}"
-        )
-    mute = [name for name in servers(then) if name not in servers(now)]
-    if mute:
-        yield Change(
-            "Logs", f"had logs the week before, and has none now: {join_names(mute, NAMES)}"
-        )
-
-
-def _topics(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
-    old, new = (_partitions(one) for one in (then, now))
-    if any(one["topics"]["topics"] > len(_partitions(one)) for one in (then, now)):
-        before, after = (one["topics"]["topics"] for one in (then, now))
-        if before != after:
-            yield Change("Topic", f"{count(after, 'topic')} named, {before:,} the week before")
-        return
-    came, gone = sorted(set(new) - set(old)), sorted(set(old) - set(new))
-    if came:
-        yield Change(
-            "Topic", f"named now, and by no line the week before: {join_names(came, NAMES)}"
-        )
-    if gone:
-        yield Change(
-            "Topic", f"named the week before, and by no line now: {join_names(gone, NAMES)}"
-        )
-
-
-def _partitions(one: WeekSummary) -> Mapping[str, int]:
-    found: Mapping[str, int] = one["topics"]["partitions"]
-    return found
-
-
-def _turned(now: WeekSummary) -> Iterator[Change]:
-    for word, names in sorted(now["topic_turns"].items()):
-        if names:
-            yield Change("Topic", f"{word} according to the logs: {join_names(names, NAMES)}")
-
-
-WORDS = ("better", "same", "worse", "cannot compare")
-# Where findings are equal: which counts matter, and from which difference on. Less is a usual week.
-SIGNALS = {
+_MAX_NAMES = 8
+_INCIDENT_LEVELS = WORST_FIRST[:3]
+# Where findings are equal these counts decide, from this difference on: smaller ones are usual.
+_MIN_SIGNAL_CHANGE = {
     "records_lost": 1,
     "unclean": 1,
     "minutes_dark": 10,
@@ -139,25 +36,11 @@ SIGNALS = {
     "leaders_lost": 50,
     "isr_drops": 50,
 }
-FACTOR = 2
-TITLES = {signal.key: signal.title for signal in (*BROKER_SIGNALS, *CLUSTER_SIGNALS)}
+_MIN_SIGNAL_FACTOR = 2
+_TITLES = {signal.key: signal.title for signal in (*BROKER_SIGNALS, *CLUSTER_SIGNALS)}
 
 
-@dataclass(frozen=True)
-class _Side:
-    """One of two windows, and how much of it is covered."""
-
-    one: WeekSummary
-    covered: Coverage
-
-    @property
-    def reach(self) -> tuple[Coverage, int]:
-        """How much of it is covered, and how long it is."""
-        return self.covered, span_of(self.one)
-
-
-@dataclass(frozen=True)
-class WeekVerdict:
+class WeekVerdict(NamedTuple):
     """The word, the numbers behind it, and how much of both windows is covered."""
 
     word: str
@@ -166,118 +49,178 @@ class WeekVerdict:
     then: Coverage | None = None
 
 
+class Change(NamedTuple):
+    """One difference between two weeks: its subject, and what changed."""
+
+    subject: str
+    text: str
+
+
 def compare_weeks(
-    now: WeekSummary,
-    then: WeekSummary | None,
-    notes: Notes | None = None,
-    other: str = "the week before",
-) -> WeekVerdict:
-    """Compare a window with another one, which is called `other`."""
+    now: WeekSummary, then: WeekSummary | None, notes: Notes = NO_NOTES,
+    then_name: str = "the week before",
+) -> WeekVerdict:  # fmt: skip
+    """Compare a window with another one."""
     if then is None:
-        why = f"{other} is not in the store"
-        return WeekVerdict("cannot compare", why, coverage(now))
-    # Who had logs then and has none now may have suffered unseen.
-    covered, before = coverage(now, sorted({*servers(now), *servers(then)})), coverage(then)
-    if not same_rules((now, then)):
-        why = f"{other} was read by other rules"
-        return WeekVerdict("cannot compare", why, covered, before)
-    notes = (notes or Notes()).resolve_ids((then, now))
-    word, why = _direction(_Side(now, covered), _Side(then, before), notes, other)
+        why = f"{then_name} is not in the store"
+        return WeekVerdict("cannot compare", why, now.coverage())
+    # A server that had logs then and has none now may have suffered unseen.
+    covered, covered_then = now.coverage({**now.servers, **then.servers}), then.coverage()
+    if now.rules != then.rules:
+        why = f"{then_name} was read by other rules"
+        return WeekVerdict("cannot compare", why, covered, covered_then)
+    notes = notes.resolve_ids((then, now))
+    levels, levels_then = (_count_open_levels(one, notes, now) for one in (now, then))
+    word, why = _compare_levels(
+        levels, levels_then, covered, covered_then, then_name
+    ) or _compare_signals(now, then, covered, covered_then, then_name)
     lacks = [
-        f"the logs cover {format_coverage(one)} of {name}, and {need}"
-        for one, name, need, wanted in (
+        f"the logs cover {coverage} of {name}, and {need}"
+        for coverage, name, need, words in (
             (covered, "this window", "what is missing may hide trouble", ("better", "same")),
-            (before, other, "what is missing there may hide as much", ("worse", "same")),
+            (covered_then, then_name, "what is missing there may hide as much", ("worse", "same")),
         )
-        if word in wanted and not _enough(one)
+        if word in words and not coverage.reaches(MIN_COVERED_SHARE)
     ]
     if lacks:
-        return WeekVerdict("cannot compare", "; ".join([why, *lacks]), covered, before)
-    return WeekVerdict(word, why, covered, before)
+        return WeekVerdict("cannot compare", "; ".join([why, *lacks]), covered, covered_then)
+    return WeekVerdict(word, why, covered, covered_then)
 
 
-def _enough(covered: Coverage) -> bool:
-    return bool(covered[1]) and covered[0] >= MIN_COVERED_SHARE * covered[1]
+def _count_open_levels(week: WeekSummary, notes: Notes, now: WeekSummary) -> Counter[str]:
+    """Count the incidents of each level that are not accepted at the end of `now`."""
+    levels: Counter[str] = Counter()
+    for group in week.findings:
+        signature = notes.current_signature(group["signature"])
+        if group["incident"] and not notes.accepts(signature, now.last_day):
+            levels.update(group["levels"])
+    return levels
 
 
-def _direction(now: _Side, then: _Side, notes: Notes, other: str) -> tuple[str, str]:
-    """Compare findings level by level, and counts where those are equal."""
-    day = last_day(now.one)
-    levels, levels_then = (_levels(side.one, notes, day) for side in (now, then))
-    for level in WORST_FIRST[:3]:
-        many, many_then = levels[level], levels_then[level]
-        if way := _way(now, many, then, many_then):
-            finding = count(many, f"{level} finding")
-            told = [f"{finding} against {many_then:,} in {other}"]
-            # The worst level decides, but what else moved is told, too.
-            told += [
-                f"{levels[one]:,} {one} against {levels_then[one]:,}"
-                for one in WORST_FIRST[:3]
-                if one != level and levels[one] != levels_then[one]
+def _compare_levels(
+    levels: Mapping[str, int], levels_then: Mapping[str, int], now: Coverage, then: Coverage,
+    then_name: str,
+) -> tuple[str, str] | None:  # fmt: skip
+    """Let the worst level that differs decide, and mention the others; None if none differs."""
+    for level in _INCIDENT_LEVELS:
+        if word := _direction(levels[level], levels_then[level], now, then):
+            findings = count(levels[level], f"{level} finding")
+            texts = [f"{findings} against {levels_then[level]:,} in {then_name}"]
+            texts += [
+                f"{levels[other]:,} {other} against {levels_then[other]:,}"
+                for other in _INCIDENT_LEVELS
+                if other != level and levels[other] != levels_then[other]
             ]
-            return way, "; ".join(told)
-    ways = list(_counted(now, then))
-    directions = {way for way, _ in ways}
-    words = ", ".join(words for _, words in ways)
-    if len(directions) == 1:
-        return directions.pop(), f"as many findings of each level as in {other}; {words}"
-    mixed = f"; {words}, which point both ways" if ways else ", and no count far from its own"
-    return "same", f"as many findings of each level as in {other}{mixed}"
+            return word, "; ".join(texts)
+    return None
 
 
-def _way(now: _Side, many: float, then: _Side, many_then: float) -> str | None:
-    """Say the direction for what is covered; in equal windows the counts must have it, too."""
-    usual = scale_count(many_then, then.reach, now.reach)
-    # With hardly a log there is no usual; then the counts must do.
-    apart = many - (many_then if usual is None else usual)
-    alike = span_of(now.one) == span_of(then.one)
-    if apart >= MIN_DIFFERENCE and not (alike and many <= many_then):
+def _compare_signals(
+    now: WeekSummary, then: WeekSummary, covered: Coverage, covered_then: Coverage, then_name: str
+) -> tuple[str, str]:
+    """Let the counts decide, if they are far apart and all point one way."""
+    words, texts = set(), []
+    for key, least in _MIN_SIGNAL_CHANGE.items():
+        value, old = now.count(key), then.count(key)
+        if value is None or old is None or abs(value - old) < least:
+            continue
+        is_far = max(value, old) >= _MIN_SIGNAL_FACTOR * min(value, old)
+        if is_far and (word := _direction(value, old, covered, covered_then)):
+            words.add(word)
+            title = lowercase_first(_TITLES[key])
+            texts.append(f"{title} {format_count(value)} against {format_count(old)}")
+    equal, listing = f"as many findings of each level as in {then_name}", ", ".join(texts)
+    if len(words) == 1:
+        return words.pop(), f"{equal}; {listing}"
+    if texts:
+        return "same", f"{equal}; {listing}, which point both ways"
+    return "same", f"{equal}, and no count far from its own"
+
+
+def _direction(value: float, old: float, now: Coverage, then: Coverage) -> str | None:
+    """Compare two counts by what is covered; in equal windows the bare counts must agree."""
+    usual = expected_count(old, then, now)
+    # With hardly a log there is no usual count; then the bare counts must do.
+    difference = value - (old if usual is None else usual)
+    is_same_length = now.window_ms == then.window_ms
+    if difference >= MIN_DIFFERENCE and not (is_same_length and value <= old):
         return "worse"
-    return "better" if apart <= -MIN_DIFFERENCE and not (alike and many >= many_then) else None
-
-
-def _counted(now: _Side, then: _Side) -> Iterator[tuple[str, str]]:
-    for key, least in SIGNALS.items():
-        many, many_then = cluster_total(now.one, key), cluster_total(then.one, key)
-        if many is None or many_then is None or abs(many - many_then) < least:
-            continue
-        if max(many, many_then) < FACTOR * min(many, many_then):
-            continue
-        if way := _way(now, many, then, many_then):
-            yield (
-                way,
-                f"{lowercase_first(TITLES[key])} {_figure(many)} against {_figure(many_then)}",
-            )
+    if difference <= -MIN_DIFFERENCE and not (is_same_length and value >= old):
+        return "better"
+    return None
 
 
 def lowercase_first(title: str) -> str:
     """Write a title within a sentence.
 
-    >>> lowered("Drops from an ISR")
+    >>> lowercase_first("Drops from an ISR")
     'drops from an ISR'
     """
     return title[:1].lower() + title[1:]
 
 
-def cluster_total(one: WeekSummary, key: str) -> float | None:
-    """Give a count of the whole cluster; None: nobody knows."""
-    whole = one["signals"]["cluster"]
-    if key in whole:
-        value = whole[key]
-        return None if value is None else float(value)
-    return float(sum(told.get(key, 0) for told in one["signals"]["brokers"].values()))
+def find_changes(now: WeekSummary, then: WeekSummary | None) -> list[Change]:
+    """List what else changed since the window before."""
+    changes: list[Change] = []
+    if then is not None:
+        changes += _rule_changes(now, then)
+        changes += _version_changes(now, then)
+        changes += _broker_changes(now, then)
+        changes += _topic_changes(now, then)
+    for change, topics in sorted(now.topic_turns.items()):
+        if topics:
+            changes.append(Change("Topic", f"{change} according to the logs: {_names(topics)}"))
+    return changes
 
 
-def _levels(one: WeekSummary, notes: Notes, day: date) -> Counter[str]:
-    """Count the incidents of each level that nobody has accepted."""
-    found: Counter[str] = Counter()
-    for group in one["findings"]:
-        if group["incident"] and not notes.accepts(
-            notes.current_signature(group["signature"]), day
-        ):
-            found.update(group["levels"])
-    return found
+def _names(names: list[str]) -> str:
+    return join_names(names, _MAX_NAMES)
 
 
-def _figure(value: float) -> str:
-    return f"{value:,.1f}".removesuffix(".0")
+def _rule_changes(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
+    old, new = (dict(map(tuple, one.rules)) for one in (then, now))
+    for name in sorted({*old, *new}):
+        if name not in old:
+            yield Change("Rules", f"the pack {name} is new")
+        elif name not in new:
+            yield Change("Rules", f"the pack {name} is gone")
+        elif old[name] != new[name]:
+            digests = f"{str(old[name])[:8]} to {str(new[name])[:8]}"
+            yield Change("Rules", f"the pack {name} changed ({digests})")
+    if now.older_rules:
+        files = count(len(now.older_rules), "file")
+        text = f"{files} of this week read by older rules: {_names(now.older_rules)}"
+        yield Change("Rules", text)
+
+
+def _version_changes(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
+    nodes_by_change: dict[tuple[str, str], list[str]] = {}
+    for node in sorted({*then.versions} & {*now.versions}):
+        old, new = then.versions[node], now.versions[node]
+        if old != new:
+            nodes_by_change.setdefault((join_names(old), join_names(new)), []).append(node)
+    for (before, after), nodes in nodes_by_change.items():
+        yield Change("Version", f"{_names(nodes)}: Kafka {before}, now {after}")
+
+
+def _broker_changes(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
+    if came := [str(broker) for broker in now.brokers if broker not in then.brokers]:
+        yield Change("Broker", f"named for the first time, or again: {_names(came)}")
+    if left := [str(broker) for broker in then.brokers if broker not in now.brokers]:
+        yield Change("Broker", f"named the week before, and by no line now: {_names(left)}")
+    if silent := [name for name in then.servers if name not in now.servers]:
+        yield Change("Logs", f"had logs the week before, and has none now: {_names(silent)}")
+
+
+def _topic_changes(now: WeekSummary, then: WeekSummary) -> Iterator[Change]:
+    # A summary names only some of very many topics, so their names are not compared.
+    if any(one.topics["topics"] > len(one.topics["partitions"]) for one in (then, now)):
+        before, after = then.topics["topics"], now.topics["topics"]
+        if before != after:
+            yield Change("Topic", f"{count(after, 'topic')} named, {before:,} the week before")
+        return
+    old, new = {*then.topics["partitions"]}, {*now.topics["partitions"]}
+    if came := sorted(new - old):
+        yield Change("Topic", f"named now, and by no line the week before: {_names(came)}")
+    if left := sorted(old - new):
+        yield Change("Topic", f"named the week before, and by no line now: {_names(left)}")

@@ -61,7 +61,7 @@ ACCEPTANCE: Mapping[str, Mapping[str, Sequence[str]]] = {
         "browser/test_time_zones.py": ("test_figures_are_pixel_for_pixel_the_same_in_every_zone",),
     },
     "6. Every number of the verdict is that of findings.json, and that of the table of events": {
-        "report/test_verdict_numbers.py": (
+        "report/sections/test_verdict_numbers.py": (
             "test_the_sentence_says_what_findings_json_says",
             "test_the_cells_say_what_findings_json_says",
             "test_what_was_lost_is_what_findings_json_says",
@@ -73,7 +73,7 @@ ACCEPTANCE: Mapping[str, Mapping[str, Sequence[str]]] = {
         ),
     },
     "7. 10,000 partitions, 30 brokers, 200 findings and 24 hours within the budgets": {
-        "report/test_large.py": (
+        "report/test_page_large.py": (
             "test_the_page_is_drawn_in_time_and_is_small",
             "test_no_figure_has_more_than_a_browser_draws_at_once",
         ),

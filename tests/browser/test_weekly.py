@@ -13,8 +13,8 @@ from tests.browser.test_axe import bad, judged
 from tests.browser.test_printed import plain, printed
 from tests.browser.test_script_off import text_of
 from tests.browser.walking import hover, open_all, read_through
-from tests.weekly.drawn_weeks import draw_store
-from tests.weekly.made_weeks import make_quarter
+from tests.weekly.sample_summaries import make_quarter
+from tests.weekly.store_pages import draw_store
 
 pytestmark = pytest.mark.browser
 

@@ -69,7 +69,9 @@ def counted(split_size: int) -> tuple[dict[str, int], Scanned]:
     return wanted, scan(LOGS, split_size=split_size)
 
 
-@pytest.mark.parametrize("split_size", [1 << 10, 64 << 10, 64 << 20])
+@pytest.mark.parametrize(
+    "split_size", [pytest.param(1 << 10, marks=pytest.mark.slow), 64 << 10, 64 << 20]
+)
 def test_lines_are_what_wc_says_at_any_split_size(split_size: int, whole: Scanned) -> None:
     wanted, found = counted(split_size)
 

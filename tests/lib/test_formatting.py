@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forensics.errors import did_you_mean
-from forensics.lib.formatting import count, format_size, pluralize
+from forensics.lib.formatting import count, format_bytes, pluralize
 
 
 @given(st.integers(0, 10**13))
@@ -18,7 +18,7 @@ def test_sizes_are_what_progress_used_to_write(size: int) -> None:
             expected = f"{left:.0f} {unit}" if unit == "B" else f"{left:.1f} {unit}"
             break
         left /= 1000
-    assert format_size(size) == (expected or f"{left:.1f} GB")
+    assert format_bytes(size) == (expected or f"{left:.1f} GB")
 
 
 @given(st.integers(0, 5000))

@@ -68,6 +68,7 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_second_run_gives_the_same_bytes(name: str, recorded: Recorded, again: Path) -> None:
     for made in ("findings.json", "report.html"):

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from forensics.report.data_loss import sum_losses
 from forensics.report.finding_text import describe_scope
-from forensics.report.headline import sum_losses, verdict_sentence
+from forensics.report.headline import verdict_sentence
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import RunOutput, load_run
 from tests.report.sample_runs import document, file, finding, lost, save, unclean_findings

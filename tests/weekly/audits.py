@@ -14,16 +14,6 @@ from forensics.weekly.iso_week import Week
 from forensics.weekly_audit import AuditRequest, audit
 from tests.weekly.shifted_logs import read_logs, shift_times, write_logs
 
-__all__ = [
-    "ARCHIVES",
-    "LOGS",
-    "WEEKS",
-    "Audits",
-    "archives_in",
-    "ignore_message",
-    "open_local_engine",
-]
-
 WEEKS = ["2026-W44", "2026-W45", "2026-W46", "2026-W47"]
 LOGS = {
     "282-expired-offsets": ("broker-1/", "app-audit/", "app-mail/"),
@@ -47,29 +37,29 @@ def open_local_engine() -> Iterator[LocalEngine]:
 
 
 def ignore_message(text: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 def archives_in(folder: Path) -> dict[str, Path]:
     """Write the four archives; all of them are called `logs`, as those of one cluster are."""
-    found = {}
+    archives = {}
     for name, (sample, by) in ARCHIVES.items():
-        wanted = {one: text for one, text in read_logs(sample).items()
-                  if one.startswith(LOGS[sample]) and "gc" not in one}  # fmt: skip
-        found[name] = write_logs(shift_times(wanted, by), folder / name / "logs")
-    return found
+        logs = {file: text for file, text in read_logs(sample).items()
+                if file.startswith(LOGS[sample]) and "gc" not in file}  # fmt: skip
+        archives[name] = write_logs(shift_times(logs, by), folder / name / "logs")
+    return archives
 
 
 @dataclass
 class Audits:
-    """A store, and what is done with it."""
+    """Audits of one store, with what they say."""
 
     store: Path
     said: list[str] = field(default_factory=list)
     say: Callable[[str], None] | None = None
 
     def run(self, *archives: Path, week: str | None = None, **wishes: Any) -> dict[str, Any]:
-        """Give some archives to the store; without any, build it again."""
+        """Audit some archives into the store; without any, build it again."""
         asked = AuditRequest(
             tuple(map(str, archives)), str(self.store), Week.parse(week) if week else None, **wishes
         )

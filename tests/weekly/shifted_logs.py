@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
-__all__ = ["SAMPLES", "read_logs", "read_store", "shift_times", "write_logs"]
-
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 # `2026-11-18 11:38:51`, with a T as well; the milliseconds stay as they are.
 _TIME = re.compile(rb"\b(2\d{3}-[01]\d-[0-3]\d)([T ])([0-2]\d:[0-5]\d:[0-5]\d)")

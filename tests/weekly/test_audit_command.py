@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from forensics.cli.app import jobs_folder, make_group
-from forensics.weekly.store_files import lock_store
+from forensics.weekly.store_lock import lock_store
 from tests.weekly.audits import Audits, archives_in, ignore_message
 
 

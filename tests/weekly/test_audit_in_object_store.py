@@ -14,6 +14,8 @@ from tests.ingest.object_store import SECRET, serving
 from tests.weekly.audits import Audits, archives_in, ignore_message, open_local_engine
 from tests.weekly.shifted_logs import read_store
 
+pytestmark = pytest.mark.slow
+
 # What serves the bucket wants to know how long a thing is before it comes.
 os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
 

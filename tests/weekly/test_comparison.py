@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from forensics.weekly.comparison import (
     load_window,
 )
 from jobs.compare import command
-from tests.weekly.made_weeks import DAY, WEEK, make_finding, make_week
-from tests.weekly.postmortem_of_logs import run_postmortem
+from tests.weekly.sample_postmortem import run_postmortem
+from tests.weekly.sample_summaries import DAY, WEEK, make_finding, make_week
 
 SAMPLE = "282-flapping"
 FLAPS = make_finding("flapping-broker", brokers=[2], size=4.0)
@@ -34,7 +35,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shelf(out: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store(out: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store whose one week is the recording; the week before has tables, and nothing in them."""
     store = tmp_path_factory.mktemp("store")
     for week in ("2026-W46", "2026-W47"):
@@ -50,24 +51,24 @@ def test_a_window_beside_itself_is_the_same(out: Path) -> None:
     whole = load_window(str(out))
     told = compare(whole, whole)
 
-    assert told.judgement.word == "same"
-    assert {one.state for one in told.troubles} == {"recurring"}
+    assert told.verdict.word == "same"
+    assert {one.state for one in told.findings} == {"recurring"}
 
 
 def test_windows_of_different_length_are_compared_by_the_hour() -> None:
     """Four times as much in four times as long is as much."""
     week = make_week("2026-W46", [FLAPS | {"count": 4}], signals={2: {"isr_drops": 700}})
     short = make_week("2026-W46", [FLAPS | {"size": 1.0}], signals={2: {"isr_drops": 100}})
-    short["window"] = [week["window"][0], week["window"][0] + DAY]
-    for told in short["nodes"].values():
+    short.window = [week.window[0], week.window[0] + DAY]
+    for told in short.nodes.values():
         told["covered_ms"] = DAY
-    week["levels"] = {"high": 7}
-    week["findings"][0]["levels"] = {"high": 7}
-    week["findings"][0]["size"] = 7.0
+    week.levels = {"high": 7}
+    week.findings[0]["levels"] = {"high": 7}
+    week.findings[0]["size"] = 7.0
     both = compare(short, week)
 
-    assert both.judgement.word == "same"
-    assert [one.state for one in both.troubles] == ["recurring"]
+    assert both.verdict.word == "same"
+    assert [one.state for one in both.findings] == ["recurring"]
     assert rates(both, "isr_drops") == pytest.approx((100 / 24, 100 / 24))
     assert rates(both, "isr_drops", 2) == pytest.approx((100 / 24, 100 / 24))
 
@@ -84,10 +85,10 @@ def test_only_what_the_other_window_would_have_shown_is_new_or_resolved() -> Non
     whole = make_week("2026-W45")
     week = make_week("2026-W46", [FLAPS])
 
-    assert [one.state for one in compare(whole, week).troubles] == ["new"]
-    assert [one.state for one in compare(deaf, week).troubles] == ["not evaluable"]
-    assert [one.state for one in compare(week, whole).troubles] == ["resolved"]
-    assert [one.state for one in compare(week, deaf).troubles] == ["not evaluable"]
+    assert [one.state for one in compare(whole, week).findings] == ["new"]
+    assert [one.state for one in compare(deaf, week).findings] == ["not evaluable"]
+    assert [one.state for one in compare(week, whole).findings] == ["resolved"]
+    assert [one.state for one in compare(week, deaf).findings] == ["not evaluable"]
 
 
 def test_of_a_broker_without_logs_nothing_is_not_zero() -> None:
@@ -99,17 +100,17 @@ def test_of_a_broker_without_logs_nothing_is_not_zero() -> None:
     assert pair.rates == (None, 0.0)
 
 
-def test_a_stretch_over_two_weeks_is_both_together(shelf: Path) -> None:
-    both = load_window("2026-11-14T00:00..2026-11-20T00:00", shelf)
-    one = load_window("2026-W47", shelf)
+def test_a_stretch_over_two_weeks_is_both_together(store: Path) -> None:
+    both = load_window("2026-11-14T00:00..2026-11-20T00:00", store)
+    one = load_window("2026-W47", store)
 
-    assert both["window"][1] - both["window"][0] == 6 * DAY
-    assert both["signals"]["brokers"] == one["signals"]["brokers"]
-    assert both["signals"]["cluster"] == one["signals"]["cluster"]
-    keys = [{(group["signature"], group["count"]) for group in told["findings"]}
+    assert both.window[1] - both.window[0] == 6 * DAY
+    assert both.signals["brokers"] == one.signals["brokers"]
+    assert both.signals["cluster"] == one.signals["cluster"]
+    keys = [{(group["signature"], group["count"]) for group in told.findings}
             for told in (both, one)]  # fmt: skip
     assert keys[0] == keys[1]
-    covered = [{name: told["covered_ms"] for name, told in each["nodes"].items()}
+    covered = [{name: told["covered_ms"] for name, told in each.nodes.items()}
                for each in (both, one)]  # fmt: skip
     assert covered[0] == covered[1]
 
@@ -118,20 +119,20 @@ def test_two_weeks_together_have_the_counts_the_findings_and_the_logs_of_both() 
     other = make_finding("stale-metadata", "medium", clients=["app"])
     one = make_week("2026-W45", [FLAPS], covered=0.25, signals={2: {"isr_drops": 3}})
     two = make_week("2026-W46", [FLAPS, other], signals={2: {"isr_drops": 4}})
-    two["signals"]["cluster"]["records_lost"] = None
+    two.signals["cluster"]["records_lost"] = None
     both = join_windows(one, two)
 
-    assert both["nodes"]["broker-2"]["covered_ms"] == round(1.25 * WEEK)
-    assert both["signals"]["brokers"]["2"]["isr_drops"] == 7
+    assert both.nodes["broker-2"]["covered_ms"] == round(1.25 * WEEK)
+    assert both.signals["brokers"]["2"]["isr_drops"] == 7
     # No bound of one half is no bound of the whole.
-    assert both["signals"]["cluster"]["records_lost"] is None
-    assert both["levels"] == {"high": 2, "medium": 1}
-    assert [(one["signature"], one["count"], one["size"]) for one in both["findings"]] == [
+    assert both.signals["cluster"]["records_lost"] is None
+    assert both.levels == {"high": 2, "medium": 1}
+    assert [(one["signature"], one["count"], one["size"]) for one in both.findings] == [
         ("flapping-broker: broker 2", 2, 8.0), ("stale-metadata: client app", 1, 1.0)
     ]  # fmt: skip
     assert compare(
-        both, join_windows(one, two | {"rules": [["ours", "b" * 64]]})
-    ).judgement.why == ("A was read by other rules")
+        both, join_windows(one, replace(two, rules=[["ours", "b" * 64]]))
+    ).verdict.why == ("A was read by other rules")
 
 
 @pytest.mark.parametrize(
@@ -143,9 +144,9 @@ def test_two_weeks_together_have_the_counts_the_findings_and_the_logs_of_both() 
         ("yesterday..today", "write a stretch of time as"),
     ],
 )
-def test_what_cannot_be_meant_is_told(shelf: Path, text: str, says: str) -> None:
+def test_what_cannot_be_meant_is_told(store: Path, text: str, says: str) -> None:
     with pytest.raises(ForensicsError, match=says):
-        load_window(text, shelf)
+        load_window(text, store)
 
 
 def test_without_a_store_a_week_is_no_window() -> None:
@@ -159,13 +160,13 @@ def test_the_text_has_the_windows_the_word_and_every_count(out: Path) -> None:
     text = "\n".join(comparison_text(told))
 
     assert "2026-11-18 11:48:00-11:50:00 UTC (2 min), logs cover" in text
-    assert f"B is WORSE: {told.judgement.why}" in text
+    assert f"B is WORSE: {told.verdict.why}" in text
     assert "Leaderships lost" in text
     assert "flapping-broker: broker 3" in text
 
 
-def test_the_command_writes_text_json_and_a_page(shelf: Path, tmp_path: Path) -> None:
-    asked = ["2026-W46", "2026-W47", "--store", str(shelf)]
+def test_the_command_writes_text_json_and_a_page(store: Path, tmp_path: Path) -> None:
+    asked = ["2026-W46", "2026-W47", "--store", str(store)]
     plain = CliRunner().invoke(command, asked)
     page = tmp_path / "pair.html"
     machine = CliRunner().invoke(command, [*asked, "--json", "--html", str(page)])
@@ -174,16 +175,16 @@ def test_the_command_writes_text_json_and_a_page(shelf: Path, tmp_path: Path) ->
     assert "B is CANNOT COMPARE" in plain.stdout
     document = json.loads(machine.stdout)
     expected = comparison_json(
-        compare(load_window("2026-W46", shelf), load_window("2026-W47", shelf))
+        compare(load_window("2026-W46", store), load_window("2026-W47", store))
     )
     assert document == json.loads(json.dumps(expected))
     assert "CANNOT COMPARE" in page.read_text("utf-8").upper()
     assert f"page: {page}" in machine.stderr
 
 
-def test_the_page_needs_a_folder_to_go_to(shelf: Path, tmp_path: Path) -> None:
+def test_the_page_needs_a_folder_to_go_to(store: Path, tmp_path: Path) -> None:
     gone = str(tmp_path / "gone" / "pair.html")
-    asked = ["2026-W46", "2026-W47", "--store", str(shelf), "--html", gone]
+    asked = ["2026-W46", "2026-W47", "--store", str(store), "--html", gone]
     result = CliRunner().invoke(command, asked)
 
     assert result.exit_code != 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from forensics.lib.intervals import total_length
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
-from forensics.weekly.coverage_normalisation import NodeCoverage, length, measure_coverage
+from forensics.weekly.coverage_normalisation import NodeCoverage, measure_coverage
 from tests.report import sample_runs as samples
 from tests.report.sample_runs import Row
 
@@ -40,7 +41,7 @@ def test_files_that_overlap_count_once_and_the_gap_between_two_not_at_all(tmp_pa
         log("broker-1", "server", 900_000, 1_200_000),
     ]
 
-    assert length(seen(tmp_path, files)["broker-1"].spans) == 500_000
+    assert total_length(seen(tmp_path, files)["broker-1"].intervals) == 500_000
 
 
 def test_a_silence_is_not_covered_but_that_a_process_was_down_is_known(tmp_path: Path) -> None:
@@ -49,10 +50,10 @@ def test_a_silence_is_not_covered_but_that_a_process_was_down_is_known(tmp_path:
              hole("broker-1", "rotated", 500_000, 600_000, "server")]  # fmt: skip
     told = seen(tmp_path, files, holes)
 
-    assert told["broker-1"].spans == (
+    assert told["broker-1"].intervals == (
         (START, START + 100_000), (START + 400_000, START + 500_000), (START + 600_000, WINDOW[1])
     )  # fmt: skip
-    assert length(told["broker-2"].spans) == 1_000_000
+    assert total_length(told["broker-2"].intervals) == 1_000_000
 
 
 def test_a_log_that_hides_info_or_tells_of_the_jvm_alone_covers_nothing(tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_a_log_that_hides_info_or_tells_of_the_jvm_alone_covers_nothing(tmp_path
              hole("broker-2", "missing", 0, 900_000, "server")]  # fmt: skip
     told = seen(tmp_path, files, holes)
 
-    assert [told[name].spans for name in ("broker-1", "broker-2")] == [(), ()]
+    assert [told[name].intervals for name in ("broker-1", "broker-2")] == [(), ()]
 
 
 def test_who_is_named_and_has_no_log_is_expected_and_who_is_of_another_time_is_not(
@@ -79,4 +80,4 @@ def test_the_same_file_twice_covers_no_more(tmp_path: Path) -> None:
              log("broker-1", "server", 500_000, 900_000, file="copy/server.log",
                  duplicate_of="incident.tgz!broker-1/server.log")]  # fmt: skip
 
-    assert length(seen(tmp_path, files)["broker-1"].spans) == 100_000
+    assert total_length(seen(tmp_path, files)["broker-1"].intervals) == 100_000

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from forensics.lib.intervals import Interval
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
-from forensics.weekly.coverage_normalisation import Span
-from forensics.weekly.metrics import Counts, count_signals
+from forensics.weekly.metrics import SignalCounts, count_signals
 from tests.report import sample_runs as samples
 from tests.report.sample_runs import Row
 
@@ -17,7 +17,7 @@ START = samples.START
 WINDOW = START, START + 100_000
 
 
-def counted(out: Path, window: Span = WINDOW, **tables: list[Row]) -> Counts:
+def counted(out: Path, window: Interval = WINDOW, **tables: list[Row]) -> SignalCounts:
     for name in ("leadership", "isr", "lanes", "events", "clocks", "files"):
         samples.save(out, name, tables.get(name, []))
     write_findings(samples.document(tables.get("findings", [])), out / "findings.json")
@@ -42,7 +42,7 @@ def lane(state: str, start: int, end: int | None, broker: int = 1) -> Row:
     }  # fmt: skip
 
 
-def told(found: Counts, key: str) -> Mapping[int, float]:
+def told(found: SignalCounts, key: str) -> Mapping[int, float]:
     return {broker: one[key] for broker, one in found.brokers.items() if one[key]}
 
 
@@ -53,7 +53,7 @@ def test_a_leader_that_is_lost_and_replaced_is_lost_once(tmp_path: Path) -> None
     found = counted(tmp_path, leadership=rows)
 
     assert told(found, "leaders_lost") == {1: 1, 2: 1}
-    assert found.moves.tolist() == [START + 10_000, START + 30_000]
+    assert found.lost_at.tolist() == [START + 10_000, START + 30_000]
     assert found.cluster["minutes_dark"] == round(1000 / 60_000, 3)
 
 

@@ -38,7 +38,7 @@ def test_a_renamed_detector_keeps_its_notes(tmp_path: Path) -> None:
     text = 'aliases:\n  flappy: flapping-broker\n"flappy: broker 2":\n  owner: ana\n'
     notes = read(tmp_path, text).resolve_ids(())
 
-    assert notes.find("flapping-broker: broker 2") == Note("ana")
+    assert notes.entries.get("flapping-broker: broker 2") == Note("ana")
 
 
 @pytest.mark.parametrize(

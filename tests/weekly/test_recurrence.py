@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Any
 
 import pytest
 
-from forensics.weekly.notes import Note, Notes
-from forensics.weekly.recurrence import RecurringFinding, find_recurrences
-from tests.weekly.made_weeks import make_finding, make_week
+from forensics.weekly.notes import NO_NOTES, Note, Notes
+from forensics.weekly.recurrence import TrackedFinding, track_findings
+from forensics.weekly.week_summary import NodeSummary, WeekSummary
+from tests.weekly.sample_summaries import make_finding, make_week
 
 FLAPS = make_finding("flapping-broker", brokers=[2])
 STALE = make_finding("stale-metadata", "medium", clients=["app-orders"])
 OTHER_RULES = [["kafka-forensics", "b" * 64]]
 
 
-def only(
-    week: dict[str, Any], *earlier: dict[str, Any], notes: Notes | None = None
-) -> RecurringFinding:
-    told = find_recurrences(week, earlier, notes)
+def only(week: WeekSummary, *earlier: WeekSummary, notes: Notes = NO_NOTES) -> TrackedFinding:
+    told = track_findings(week, earlier, notes)
     assert len(told) == 1
     return told[0]
 
@@ -35,7 +33,7 @@ def test_what_no_earlier_week_has_is_new_and_it_is_said_which_could_have_shown_i
     blind = make_week("2026-W44", covered={1: 1, 2: 0.1, 3: 1})
     one = only(make_week("2026-W46", [FLAPS]), blind, make_week("2026-W45"))
 
-    assert (one.state, one.weeks, one.first) == ("new", 1, "2026-W46")
+    assert (one.state, one.week_count, one.first_week) == ("new", 1, "2026-W46")
     assert one.why == "not in the 2 earlier weeks, 1 could have shown it"
 
 
@@ -43,7 +41,7 @@ def test_what_comes_again_is_counted_from_the_first_week_on() -> None:
     weeks = [make_week("2026-W43", [FLAPS]), make_week("2026-W44"), make_week("2026-W45", [FLAPS])]
     one = only(make_week("2026-W46", [FLAPS]), *weeks)
 
-    assert (one.state, one.weeks, one.first) == ("recurring", 3, "2026-W43")
+    assert (one.state, one.week_count, one.first_week) == ("recurring", 3, "2026-W43")
 
 
 def test_after_a_pause_it_is_recurring_and_not_compared() -> None:
@@ -103,7 +101,7 @@ def test_other_rules_count_otherwise() -> None:
 def test_what_would_have_been_seen_and_was_not_is_resolved() -> None:
     one = only(make_week("2026-W46"), make_week("2026-W45", [FLAPS]))
 
-    assert (one.state, one.week, one.first) == ("resolved", "2026-W45", "2026-W45")
+    assert (one.state, one.week, one.first_week) == ("resolved", "2026-W45", "2026-W45")
 
 
 @pytest.mark.parametrize(
@@ -123,19 +121,24 @@ def test_what_would_have_been_seen_and_was_not_is_resolved() -> None:
         ),
     ],
 )  # fmt: skip
-def test_silence_resolves_nothing(week: dict[str, Any], why: str) -> None:
+def test_silence_resolves_nothing(week: WeekSummary, why: str) -> None:
     one = only(week, make_week("2026-W45", [FLAPS]))
 
     assert (one.state, one.why) == ("not evaluable", why)
 
 
 def test_a_client_without_its_log_is_not_cured() -> None:
-    client = {"role": "client", "broker": None, "covered_ms": 3_600_000, "days": [0] * 7}
+    client: NodeSummary = {
+        "role": "client",
+        "broker": None,
+        "covered_ms": 3_600_000,
+        "days": [0] * 7,
+    }
     last = make_week("2026-W45", [STALE])
-    last["nodes"]["app-orders"] = client
+    last.nodes["app-orders"] = client
     deaf, told = make_week("2026-W46"), make_week("2026-W46")
-    deaf["nodes"]["app-other"] = client
-    told["nodes"]["app-orders"] = client
+    deaf.nodes["app-other"] = client
+    told.nodes["app-orders"] = client
 
     assert (only(deaf, last).state, only(deaf, last).why) == (
         "not evaluable", "no log of app-orders"
@@ -152,7 +155,7 @@ def test_what_nobody_could_see_stays_open_until_somebody_can() -> None:
 
 def test_what_was_over_is_told_of_once() -> None:
     assert (
-        find_recurrences(
+        track_findings(
             make_week("2026-W46"), [make_week("2026-W44", [FLAPS]), make_week("2026-W45")]
         )
         == []
@@ -167,7 +170,7 @@ def test_a_planned_restart_is_not_the_crash_of_last_week() -> None:
         "2026-W46", [make_finding("broker-restart", "info", brokers=[1])], detectors=asked
     )
 
-    assert [(one.state, one.is_incident) for one in find_recurrences(week, [last])] == [
+    assert [(one.state, one.is_incident) for one in track_findings(week, [last])] == [
         ("resolved", True), ("new", False)
     ]  # fmt: skip
 
@@ -201,4 +204,4 @@ def test_a_renamed_detector_is_the_same_trouble() -> None:
     notes = Notes({"flappy: broker 2": Note("ana")}, {"flappy": "flapping-broker"})
     one = only(make_week("2026-W46", [FLAPS]), make_week("2026-W45", [old]), notes=notes)
 
-    assert (one.state, one.weeks, one.note and one.note.owner) == ("recurring", 2, "ana")
+    assert (one.state, one.week_count, one.note and one.note.owner) == ("recurring", 2, "ana")

@@ -12,8 +12,10 @@ import pytest
 from forensics.lib.storage import ObjectStore
 from forensics.weekly import remote_store
 from forensics.weekly.remote_store import open_remote_store
-from forensics.weekly.store_files import StoreHeldError
+from forensics.weekly.store_lock import StoreHeldError
 from tests.ingest.object_store import Bucket, serving
+
+pytestmark = pytest.mark.slow
 
 # What serves the bucket wants to know how long a thing is before it comes.
 os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")

@@ -12,10 +12,10 @@ import pytest
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
 from forensics.weekly.comparison import load_window
-from forensics.weekly.week_summary import summarise_week, summarise_window
+from forensics.weekly.week_summary import WeekSummary, summarise_week, summarise_window
 from tests.report import sample_runs as samples
-from tests.weekly.made_weeks import HOUR, WEEK
-from tests.weekly.postmortem_of_logs import SAMPLES, run_postmortem
+from tests.weekly.sample_postmortem import SAMPLES, run_postmortem
+from tests.weekly.sample_summaries import HOUR, WEEK
 
 WEEK_OF = "2026-W47"
 SAMPLE = "282-flapping"
@@ -48,14 +48,14 @@ def truth() -> tuple[Counter[int], Counter[int]]:
 
 def test_leaders_and_isrs_are_lost_as_often_as_the_cluster_has_recorded(summary: Any) -> None:
     lost, drops = truth()
-    told = summary["signals"]["brokers"]
+    told = summary.signals["brokers"]
 
     assert {int(one): counts["leaders_lost"] for one, counts in told.items()} == lost
     assert {int(one): counts["isr_drops"] for one, counts in told.items()} == drops
 
 
 def test_each_broker_was_away_as_often_as_it_was_killed_or_paused(summary: Any) -> None:
-    away = {one: told["unplanned"] for one, told in summary["away"].items()}
+    away = {one: told["unplanned"] for one, told in summary.away.items()}
 
     assert away == {"1": 0, "2": 3, "3": 3}
 
@@ -64,35 +64,36 @@ def test_a_summary_is_the_same_each_time_and_fit_for_json(out: Path, summary: An
     again = summarise_week(out, WEEK_OF)
 
     assert again == summary
-    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert json.dumps(vars(summary), allow_nan=False)
+    assert WeekSummary.from_json(summary.to_json()) == summary
 
 
 def test_hours_without_a_log_are_not_hours_without_trouble(summary: Any) -> None:
     lost = sum(truth()[0].values())
 
-    assert sum(many or 0 for many in summary["hours"]) == lost
+    assert sum(many or 0 for many in summary.hours) == lost
     # It was recorded on Wednesday, within the hour after 11:00; nobody logged anything else.
-    assert [at for at, many in enumerate(summary["hours"]) if many is not None] == [2 * 24 + 11]
+    assert [at for at, many in enumerate(summary.hours) if many is not None] == [2 * 24 + 11]
 
 
 def test_coverage_is_what_the_logs_reach_over_and_no_more(out: Path, summary: Any) -> None:
     first, last = load_run(out).window or (0, 0)
-    covered = {name: told["covered_ms"] for name, told in summary["nodes"].items()}
+    covered = {name: told["covered_ms"] for name, told in summary.nodes.items()}
 
     assert 0.9 * (last - first) < covered["broker-1"] <= last - first
     # Its logs end with its last crash, and it is not back when the others' end.
     assert 0 < covered["broker-2"] < 0.6 * (last - first)
-    assert all(sum(told["days"]) == told["covered_ms"] for told in summary["nodes"].values())
+    assert all(sum(told["days"]) == told["covered_ms"] for told in summary.nodes.values())
 
 
 def test_another_week_has_nothing_of_this_one(out: Path) -> None:
     empty = summarise_week(out, "2026-W48")
 
-    assert empty["verdict"] == "cannot_tell"
-    assert (empty["findings"], empty["nodes"], empty["brokers"]) == ([], {}, [])
-    assert empty["hours"] == [None] * 168
-    assert empty["signals"]["brokers"] == {}
-    assert empty["files"]["files"] == 0
+    assert empty.verdict == "cannot_tell"
+    assert (empty.findings, empty.nodes, empty.brokers) == ([], {}, [])
+    assert empty.hours == [None] * 168
+    assert empty.signals["brokers"] == {}
+    assert empty.files["files"] == 0
 
 
 def test_two_halves_have_what_the_whole_has(out: Path, summary: Any) -> None:
@@ -101,16 +102,16 @@ def test_two_halves_have_what_the_whole_has(out: Path, summary: Any) -> None:
     first, last = run.window or (0, 0)
     middle = (first + last) // 2
     halves = [summarise_window(run, span, "half") for span in ((first, middle), (middle, last + 1))]
-    brokers = [one["signals"]["brokers"] for one in halves]
+    brokers = [one.signals["brokers"] for one in halves]
 
-    for broker, told in summary["signals"]["brokers"].items():
+    for broker, told in summary.signals["brokers"].items():
         for key in ("leaders_lost", "isr_drops", "absences", "unclean", "errors"):
             assert sum(half.get(broker, {}).get(key, 0) for half in brokers) == told[key], key
         minutes = sum(half.get(broker, {}).get("minutes_away", 0) for half in brokers)
         assert minutes == pytest.approx(told["minutes_away"], abs=0.01)
-    names = [row[0] for one in halves for group in one["findings"] for row in group["findings"]]
+    names = [row[0] for one in halves for group in one.findings for row in group["findings"]]
     assert sorted(names) == sorted(
-        row[0] for group in summary["findings"] for row in group["findings"]
+        row[0] for group in summary.findings for row in group["findings"]
     )
 
 
@@ -118,7 +119,7 @@ def test_findings_of_the_same_trouble_stand_together_but_an_incident_stands_alon
     out: Path, summary: Any
 ) -> None:
     document = json.loads((out / "findings.json").read_text("utf-8"))
-    groups = summary["findings"]
+    groups = summary.findings
 
     assert sum(group["count"] for group in groups) == len(document["findings"])
     keys = [(group["signature"], group["incident"]) for group in groups]
@@ -145,8 +146,8 @@ def test_a_week_of_nothing_but_an_earlier_incident_is_not_called_an_incident(
     before = summarise_window(load_run(tmp_path), (start, start + 11), "with it")
     after = summarise_window(load_run(tmp_path), (start + 11, start + samples.END), "after it")
 
-    assert before["verdict"] == "incident"
-    assert after["verdict"] == "clear"
+    assert before.verdict == "incident"
+    assert after.verdict == "clear"
 
 
 def test_a_clock_that_is_off_puts_no_error_into_the_wrong_window(tmp_path: Path) -> None:
@@ -159,9 +160,9 @@ def test_a_clock_that_is_off_puts_no_error_into_the_wrong_window(tmp_path: Path)
     write_findings(samples.document([], "clear"), tmp_path / "findings.json")
     start = samples.START
     errors = [
-        summarise_window(load_run(tmp_path), (start + a, start + b), "")["signals"]["brokers"].get(
-            "1", {}
-        )
+        summarise_window(load_run(tmp_path), (start + a, start + b), "")
+        .signals["brokers"]
+        .get("1", {})
         for a, b in ((-10_000, 0), (0, 10_000), (10_000, 20_000))
     ]
 
@@ -171,5 +172,5 @@ def test_a_clock_that_is_off_puts_no_error_into_the_wrong_window(tmp_path: Path)
 def test_windows_of_a_postmortem_are_named_as_people_write_them(out: Path) -> None:
     part = load_window(f"{out}@2026-11-18T11:46..2026-11-18T11:47")
 
-    assert part["window"][1] - part["window"][0] == HOUR // 60
-    assert WEEK > part["window"][1] - part["window"][0] > 0
+    assert part.window[1] - part.window[0] == HOUR // 60
+    assert WEEK > part.window[1] - part.window[0] > 0

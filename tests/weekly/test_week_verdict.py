@@ -8,19 +8,20 @@ from typing import Any
 import pytest
 
 from forensics.weekly.notes import Note, Notes
+from forensics.weekly.week_summary import WeekSummary
 from forensics.weekly.week_verdict import compare_weeks
-from tests.weekly.made_weeks import make_finding, make_week
+from tests.weekly.sample_summaries import make_finding, make_week
 
 FLAPS = make_finding("flapping-broker", brokers=[2])
 MINOR = make_finding("stale-metadata", "medium", 5, clients=["app"])
 BUSY = {2: {"leaders_lost": 400, "minutes_away": 90.0}}
 
 
-def week(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
+def week(*findings: dict[str, Any], **more: Any) -> WeekSummary:
     return make_week("2026-W46", findings, **more)
 
 
-def last(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
+def last(*findings: dict[str, Any], **more: Any) -> WeekSummary:
     return make_week("2026-W45", findings, **more)
 
 
@@ -45,9 +46,7 @@ def last(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
          "same", "point both ways"),
     ],
 )  # fmt: skip
-def test_the_word_and_its_reason(
-    now: dict[str, Any], then: dict[str, Any], word: str, why: str
-) -> None:
+def test_the_word_and_its_reason(now: WeekSummary, then: WeekSummary, word: str, why: str) -> None:
     told = compare_weeks(now, then)
 
     assert told.word == word
@@ -68,7 +67,7 @@ def test_the_word_and_its_reason(
     ],
 )
 def test_what_the_logs_do_not_allow_is_not_said(
-    now: dict[str, Any], then: dict[str, Any] | None, why: str
+    now: WeekSummary, then: WeekSummary | None, why: str
 ) -> None:
     told = compare_weeks(now, then)
 
@@ -80,7 +79,7 @@ def test_that_it_is_worse_can_be_seen_with_few_logs_of_now() -> None:
     told = compare_weeks(week(FLAPS, covered=0.3), last())
 
     assert told.word == "worse"
-    assert told.now == (round(0.3 * 504 * 3_600_000), 504 * 3_600_000)
+    assert told.now[:2] == (round(0.3 * 504 * 3_600_000), 504 * 3_600_000)
 
 
 def test_more_findings_of_more_logs_are_as_many() -> None:

@@ -15,6 +15,8 @@ from forensics.errors import ForensicsError
 from tests.weekly.audits import WEEKS, Audits, archives_in
 from tests.weekly.shifted_logs import read_store
 
+pytestmark = pytest.mark.slow
+
 Archives = dict[str, Path]
 PAIR = [WEEKS[0], WEEKS[3]]
 

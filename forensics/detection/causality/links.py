@@ -304,7 +304,7 @@ class Order:
     def description(self) -> str:
         """Say it in words.
 
-        >>> Order(1_200_000, 400_000, told=True).says
+        >>> Order(1_200_000, 400_000, is_known=True).description
         'before by 1.2 s ± 0.4'
         """
         if not self.is_known:

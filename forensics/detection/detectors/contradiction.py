@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from forensics.detection.context import DetectionContext, Row, partition_name
 from forensics.history.nodes.controller_terms import EpochConflict
+from forensics.lib.formatting import quantity
 from forensics.run_output.findings import Finding
 
 NAME = "contradiction"
@@ -52,7 +53,7 @@ def _finding(
     names = sorted({partition_name(row) for row in ordered})
     first = ordered[0]
     others = len(names) - 1
-    more = f", and {others} partition{'' if others == 1 else 's'} more" if others else ""
+    more = f", and {quantity(others, 'partition')} more" if others else ""
     begin, end = first["started_at"], ordered[-1]["started_at"]
     evidence = context.read_lines(one for row in ordered[:_SHOWN] for one in row["evidence"])
     confidence, reason = context.confidence(begin, end, evidence, stated=False)

@@ -12,6 +12,7 @@ from forensics.detection.detectors import flapping_broker
 from forensics.detection.detectors.isr_storm import storms
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.isr_changes import ShrinkRun, find_shrink_runs
+from forensics.lib.formatting import quantity
 from forensics.run_output.findings import Finding
 
 NAME = "isr-flapping"
@@ -57,7 +58,7 @@ def _finding(context: DetectionContext, replica: int, mine: Sequence[ShrinkRun])
     names = sorted(run.subject[1] for run in mine)
     leaders = sorted({leader for run in mine for leader, _ in run.pairs})
     gaps = [run.max_lag for run in mine if run.max_lag is not None]
-    many = f"{len(names)} partition{'' if len(names) == 1 else 's'}"
+    many = quantity(len(names), "partition")
     return Finding(
         detector=NAME,
         severity=str(limits["severity"]),

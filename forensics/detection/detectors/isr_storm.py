@@ -15,6 +15,7 @@ from forensics.detection.shared.isr_changes import (
     find_recovery,
     find_shrink_runs,
 )
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -89,7 +90,7 @@ def _seconds(context: DetectionContext, run: ShrinkRun, grown: IsrRecovery) -> f
 def _title(run: ShrinkRun, slow: Sequence[int], cut_off: Sequence[int]) -> str:
     count = len(run.partitions)
     who = _who(slow) if slow else f"the followers of {_who(cut_off)}"
-    where = f"{count} partition{'' if count == 1 else 's'}"
+    where = quantity(count, "partition")
     title = f"{who} dropped from the ISR {run.count} times on {where}"
     return title[0].upper() + title[1:]
 

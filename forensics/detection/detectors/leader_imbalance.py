@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time, partition_name
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -129,7 +130,7 @@ def _title(count: int, most: int, leads: int, found: _Balance, *, piled: bool) -
             f"Leadership piles up on broker {most}: it leads {leads} partitions, an even share"
             f" would be {found.even:.0f}"
         )
-    many = f"{count} partition{'' if count == 1 else 's'}"
+    many = quantity(count, "partition")
     return f"{many} led by another broker than their first replica, though that one is in sync"
 
 

@@ -15,11 +15,13 @@ from forensics.detection.context import (
     DetectionContext,
     Row,
     by_time,
+    in_topics,
     partition_name,
 )
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession
 from forensics.detection.shared.isr_changes import find_rejection_loops
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -100,9 +102,7 @@ def _led_by_others(
     context: DetectionContext, broker: int, names: Sequence[str], begin: int, end: int
 ) -> Mapping[str, int]:
     """Find who led the partitions meanwhile, in the eyes of the cluster."""
-    topics = sorted({name.rpartition("-")[0] for name in names})
-    topic = pc.field("topic")
-    where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
+    where = in_topics(name.rpartition("-")[0] for name in names)
     where &= (pc.field("leader") >= 0) & (pc.field("leader") != broker)
     columns = ["topic", "partition", "leader", "started_at", "ended_at"]
     return {
@@ -120,7 +120,7 @@ def _minutes(micros: int) -> str:
 
 
 def _title(broker: int, names: Sequence[str], micros: int) -> str:
-    where = f"{len(names)} partition{'' if len(names) == 1 else 's'}"
+    where = quantity(len(names), "partition")
     return (
         f"Broker {broker} kept taking itself for the leader of {where} for {_minutes(micros)},"
         " and was refused"

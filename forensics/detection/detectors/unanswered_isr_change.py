@@ -15,8 +15,9 @@ from itertools import islice
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext
+from forensics.detection.context import DetectionContext, in_topics
 from forensics.detection.requirements import LogRequirements
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -75,9 +76,7 @@ def _answers(
     context: DetectionContext, keys: dict[tuple[str, int], list[Asked]]
 ) -> Iterator[tuple[tuple[str, int], int]]:
     """Give when the state of one of these partitions changed, or a wish was refused."""
-    topics = sorted({topic for topic, _ in keys})
-    topic = pc.field("topic")
-    where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
+    where = in_topics(topic for topic, _ in keys)
     for row in context.each("isr", where, ["topic", "partition", "started_at"]):
         key = row["topic"], row["partition"]
         if key in keys and row["started_at"] is not None:
@@ -136,7 +135,7 @@ def _finding(context: DetectionContext, broker: int, mine: Sequence[Asked]) -> F
     evidence = context.read_lines({"file": one.file, "line": one.line} for one in mine[:_SHOWN])
     confidence, reason = context.confidence(begin, mine[-1].at, evidence, stated=False)
     names = sorted({one.name for one in mine})
-    many = f"{len(names)} partition{'' if len(names) == 1 else 's'}"
+    many = quantity(len(names), "partition")
     how = f"{len(never)} never" if never else f"after up to {max(waits):.0f} s"
     return Finding(
         detector=NAME,

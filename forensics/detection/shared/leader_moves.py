@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, partition_name
+from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
 
@@ -250,7 +251,7 @@ class PlannedMove:
     def title(self) -> str:
         """Say it in a line."""
         count = len(self.partitions)
-        return f"{_PLANNED[self.election]} of {count} partition{'' if count == 1 else 's'}"
+        return f"{_PLANNED[self.election]} of {quantity(count, 'partition')}"
 
 
 @dataclass

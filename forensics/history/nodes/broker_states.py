@@ -6,13 +6,19 @@ controller, silent itself, and back without a start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from forensics.lib.time_units import HOUR, SECOND
 
-AWAY_STATES = ("starting", "recovering", "fenced", "stopping", "stopped", "crashed")
+# In these a broker does not serve; "unknown" is none of them: behind a hole all may be well.
+SHUTDOWN_STATES = frozenset({"stopping", "stopped"})
+AWAY_STATES = SHUTDOWN_STATES | {"starting", "recovering", "fenced", "paused", "crashed"}
+# For the cluster a broker that hangs is away once it is fenced: detectors compare that moment with
+# the session timeout.
+CLUSTER_AWAY_STATES = AWAY_STATES - {"paused"}
 _BEGINNING = ("starting", "recovering")
 _DOWN = ("stopping", "stopped", "crashed", *_BEGINNING)
 # What a broker's own lines say of it, and what the controllers' do.
@@ -39,6 +45,7 @@ LIFECYCLE_KINDS = (*_OWN, *_BY_CONTROLLER, *_LISTED)
 _SETTLED = 10 * SECOND
 
 Event = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class EvidenceRow(TypedDict, total=False):
@@ -95,24 +102,36 @@ def build_broker_lanes(
     return {broker: lane.spans for broker, lane in sorted(lanes.items())}
 
 
+def split_absences(
+    spans: Iterable[T], state_of: Callable[[T], str], away: AbstractSet[str] = AWAY_STATES
+) -> Iterator[tuple[list[T], T | None]]:
+    """Yield each run of away states after a time of serving, and the span that ended it, if any.
+
+    The first start is no absence. An unknown state neither begins nor ends one.
+    """
+    has_served, run = False, list[T]()
+    for span in spans:
+        if state_of(span) in away:
+            run.append(span)
+        elif state_of(span) != "unknown":
+            if has_served and run:
+                yield run, span
+            has_served, run = True, []
+    if has_served and run:
+        yield run, None
+
+
 def find_absences(broker: int, spans: Sequence[Span], *, has_own_log: bool = True) -> list[Absence]:
-    """Join what lies between two times of being up; the first start is no absence.
+    """Find the absences of a broker as the cluster saw them.
 
     Without the broker's own log, being fenced may be of any kind.
     """
-    absences: list[Absence] = []
-    run: list[Span] = []
-    served = False
-    for span in [*spans, None]:
-        if span is not None and span.state in AWAY_STATES:
-            run.append(span)
-            continue
-        if served and run:
-            end = span.begin if span is not None else None
-            evidence = tuple(line for away in run for line in away.evidence)
-            kind = _absence_kind({away.state for away in run}, end, has_own_log=has_own_log)
-            absences.append(Absence(broker, kind, run[0].begin, end, evidence))
-        run, served = [], True
+    absences = []
+    for run, back in split_absences(spans, lambda span: span.state, CLUSTER_AWAY_STATES):
+        end = back.begin if back else None
+        evidence = tuple(line for span in run for line in span.evidence)
+        kind = _absence_kind({span.state for span in run}, end, has_own_log=has_own_log)
+        absences.append(Absence(broker, kind, run[0].begin, end, evidence))
     return absences
 
 
@@ -207,7 +226,7 @@ def _missing_from(event: Event, lanes: Mapping[int, _BrokerLane]) -> Iterable[tu
 def _absence_kind(states: set[str], end: int | None, *, has_own_log: bool) -> str:
     if "crashed" in states:
         return "crash"
-    if states & {"stopping", "stopped"}:
+    if states & SHUTDOWN_STATES:
         return "controlled"
     if "starting" in states or not has_own_log:
         return "unknown"

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from forensics.lib.formatting import count, detector_label, join_names, span_text
 from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current_zone
-from forensics.report.headline import loss_rows, sum_losses, verdict_sentence
+from forensics.report.data_loss import loss_rows, sum_losses
+from forensics.report.headline import verdict_sentence
 from forensics.run_output.reader import Finding, RunOutput
 
 MARKS = re.compile(r"([\\`*_\[\]<>|~&$^])")

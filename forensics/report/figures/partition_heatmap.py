@@ -24,7 +24,7 @@ from forensics.run_output.reader import RunOutput
 def encode_array(values: npt.NDArray[np.int64]) -> dict[str, Any]:
     """Write an array as Plotly reads it without a list of numbers, as small as they are.
 
-    >>> dense(np.array([[1, -2]]))
+    >>> encode_array(np.array([[1, -2]]))
     {'dtype': 'i1', 'bdata': 'Af4=', 'shape': '1, 2'}
     """
     low, high = int(values.min()), int(values.max())

@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from forensics.lib.formatting import count, format_size
-from forensics.report.html import Child, Markup, join, json_script, table, tag, trust_html
+from forensics.lib.formatting import count, format_bytes
+from forensics.report.html import (
+    Child,
+    Markup,
+    join,
+    json_script,
+    note_left_out,
+    table,
+    tag,
+    trust_html,
+)
 from forensics.report.size_budget import fit_document
 from forensics.run_output.reader import FILE_COUNTS, Row, RunOutput
 
-ORDER = 110
 TITLE = "Appendix"
-MOST = 300
+MAX_FILES = 300
 HEAD = ("File", "Bytes", "Lines", "Records", "Continued", "Blank", "Not understood", "Duplicate",
         "Events")  # fmt: skip
-RIGHT = HEAD[1:9]
-MANIFEST = ("File", "Node", "Layout", "Kafka", "Bytes", "SHA-256 of the unpacked file")
-PARTS = ("records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines")
+NUMBERS = HEAD[1:9]
+MANIFEST_HEAD = ("File", "Node", "Layout", "Kafka", "Bytes", "SHA-256 of the unpacked file")
+LINE_KINDS = ("records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines")
 GLOSSARY = {
     "ISR": (
         "In-sync replicas: the replicas that hold everything the leader has committed. Only "
@@ -65,7 +73,7 @@ def render(run: RunOutput) -> Markup:
     return join(
         [
             tag("h3", "Every line accounted for"),
-            _accounts(run.files),
+            _line_counts(run.files),
             tag("h3", "What was read"),
             _manifest(run.files),
             tag("h3", "Rules in force"),
@@ -73,7 +81,7 @@ def render(run: RunOutput) -> Markup:
             tag("h3", "What the quoted lines mean"),
             _rules(run.document),
             tag("h3", "Glossary"),
-            tag("dl", *(_word(name, says) for name, says in GLOSSARY.items()), class_="glossary"),
+            tag("dl", *(_term(name, text) for name, text in GLOSSARY.items()), class_="glossary"),
             tag("h3", "For machines"),
             *_machines(run),
         ]
@@ -84,16 +92,16 @@ def _machines(run: RunOutput) -> Iterator[Markup]:
     """Hold findings.json, as much of it as there is room for, and say how much that is."""
     held = fit_document(run.document)
     schema = run.document.get("schema", "not known")
-    says = f"findings.json, schema {schema}, stands in this page, in the element report-data. "
-    says += f"This is report {run.short_digest}: the first letters of the SHA-256 of that file."
+    text = f"findings.json, schema {schema}, stands in this page, in the element report-data. "
+    text += f"This is report {run.short_digest}: the first letters of the SHA-256 of that file."
     if not held.is_whole:
-        says += " It was too large: its quoted lines and longest lists are cut there. "
-        says += (
+        text += " It was too large: its quoted lines and longest lists are cut there. "
+        text += (
             "The buttons give all of it, out of report-whole (gzip, base64)."
             if held.packed
             else "Only the file itself has all."
         )
-    yield tag("p", says)
+    yield tag("p", text)
     # Filled and shown by script: a button that does nothing would only mislead.
     yield tag("p", id="report-tools", hidden=True)
     yield json_script(held.document, id="report-data")
@@ -101,19 +109,21 @@ def _machines(run: RunOutput) -> Iterator[Markup]:
         yield tag("script", trust_html(held.packed), type="application/gzip", id="report-whole")
 
 
-def _accounts(files: list[Row]) -> Markup:
+def _line_counts(files: list[Row]) -> Markup:
     if not files:
         return tag("p", "No table of input files was saved.")
-    total = {name: sum(row[name] for row in files) for name in FILE_COUNTS}
-    odd = sum(1 for row in files if row["lines"] != sum(row[part] for part in PARTS))
-    says = f"{count(odd, 'file')} do not add up." if odd else "Every row adds up."
-    whole = table(HEAD, [_row("All files", total)], caption="Lines", numbers=RIGHT)
-    rows = [_row(str(row["file"]), row) for row in files[:MOST]]
-    more = len(files) - MOST
-    rest = tag("p", f"{count(more, 'file')} more in tables/files.") if more > 0 else None
-    each = table(HEAD, rows, caption="Lines of each file", numbers=RIGHT)
-    folded = tag("details", tag("summary", "The same for each file"), each, rest)
-    return join([tag("p", says), whole, folded])
+    totals = {name: sum(row[name] for row in files) for name in FILE_COUNTS}
+    wrong = sum(1 for row in files if row["lines"] != sum(row[kind] for kind in LINE_KINDS))
+    text = f"{count(wrong, 'file')} do not add up." if wrong else "Every row adds up."
+    whole = table(HEAD, [_counts("All files", totals)], caption="Lines", numbers=NUMBERS)
+    rows = [_counts(str(row["file"]), row) for row in files[:MAX_FILES]]
+    each = table(HEAD, rows, caption="Lines of each file", numbers=NUMBERS)
+    summary = tag("summary", "The same for each file")
+    return join([tag("p", text), whole, tag("details", summary, each, _left_out(files))])
+
+
+def _left_out(files: list[Row]) -> Markup | None:
+    return note_left_out(len(files) - MAX_FILES, "file", "{} more in tables/files.")
 
 
 def _manifest(files: list[Row]) -> Markup:
@@ -126,15 +136,15 @@ def _manifest(files: list[Row]) -> Markup:
             row["node"] or "not known",
             row["layout"] or "-",
             row["kafka_version"] or "-",
-            format_size(row["bytes"]),
+            format_bytes(row["bytes"]),
             tag("code", str(row["sha256"])) if row.get("sha256") else "not read to the end",
         ]
-        for row in files[:MOST]
+        for row in files[:MAX_FILES]
     )
-    listing = table(MANIFEST, rows, caption="Input files", numbers=("Bytes",), class_="manifest")
-    more = len(files) - MOST
-    rest = tag("p", f"{count(more, 'file')} more in tables/files.") if more > 0 else None
-    return tag("details", tag("summary", count(len(files), "file")), listing, rest)
+    listing = table(
+        MANIFEST_HEAD, rows, caption="Input files", numbers=("Bytes",), class_="manifest"
+    )
+    return tag("details", tag("summary", count(len(files), "file")), listing, _left_out(files))
 
 
 def _packs(document: Mapping[str, Any]) -> Markup:
@@ -143,33 +153,29 @@ def _packs(document: Mapping[str, Any]) -> Markup:
     if not packs:
         return tag("p", "Which rules were in force was not saved.")
     rows = (
-        [str(one.get("name")), str(one.get("version")), tag("code", str(one.get("sha256")))]
-        for one in packs
+        [str(pack.get("name")), str(pack.get("version")), tag("code", str(pack.get("sha256")))]
+        for pack in packs
     )
     return table(("Pack", "Version", "SHA-256"), rows, caption="Rule packs", class_="manifest")
 
 
 def _rules(document: Mapping[str, Any]) -> Markup:
-    """Say what each rule that a finding rests on reads."""
+    """Say what each rule reads that a finding rests on."""
     rules = document.get("rules") or {}
-    words = [
-        tag(
-            "div",
-            tag("dt", tag("code", name), id=f"rule-{name}"),
-            tag("dd", f"{rule['means']} {rule['beware']}".strip()),
-        )
-        for name, rule in rules.items()
-    ]
-    if not words:
+    if not rules:
         return tag("p", "No line is quoted.")
-    summary = tag("summary", f"{count(len(words), 'rule')} that lines above were read by")
-    return tag("details", summary, tag("dl", *words, class_="glossary"))
+    terms = (
+        _term(tag("code", name), f"{rule['means']} {rule['beware']}".strip(), id=f"rule-{name}")
+        for name, rule in rules.items()
+    )
+    summary = tag("summary", f"{count(len(rules), 'rule')} that lines above were read by")
+    return tag("details", summary, tag("dl", *terms, class_="glossary"))
 
 
-def _row(name: str, row: Row) -> list[Child]:
-    numbers = ("lines", *PARTS, "events")
-    return [name, format_size(row["bytes"]), *(count(row[key]) for key in numbers)]
+def _counts(name: str, row: Row) -> list[Child]:
+    numbers = ("lines", *LINE_KINDS, "events")
+    return [name, format_bytes(row["bytes"]), *(count(row[key]) for key in numbers)]
 
 
-def _word(name: str, says: str) -> Markup:
-    return tag("div", tag("dt", name), tag("dd", says))
+def _term(name: Child, text: str, **attributes: str) -> Markup:
+    return tag("div", tag("dt", name, **attributes), tag("dd", text))

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pyarrow.dataset as ds
 
 from forensics.lib.formatting import count, detector_label, join_names, percent
-from forensics.report.coverage_advice import advise_collection, describe_hole, find_log_holes
-from forensics.report.headline import sum_losses, unanswered_detectors
+from forensics.report.coverage_advice import (
+    advise_collection,
+    count_lines,
+    describe_hole,
+    find_log_holes,
+    unanswered_detectors,
+)
+from forensics.report.data_loss import sum_losses
 from forensics.report.html import Child, Markup, command_block, join, table, tag
 from forensics.run_output.reader import Row, RunOutput
 
-# Links to the page go to this anchor.
-ANCHOR = "unseen"
-ORDER = 90
 TITLE = "What we could not see"
-MOST, REASONS = 30, 3
+MAX_ROWS, MAX_REASONS = 30, 3
 TABLES = ("events", "leadership", "isr", "lanes", "clocks", "files")
+# What may be wrong with a file, how that is seen, and what to say of it.
+FILE_CHECKS: tuple[tuple[str, Callable[[Row], object], Callable[[Row], str]], ...] = (
+    ("damaged", lambda row: row["damaged"], lambda row: str(row["damaged"])),
+    ("without a node", lambda row: not row["node"], lambda row: count(row["lines"], "line")),
+    (
+        "with more than 5 % of its lines not understood",
+        lambda row: row["unparsed_lines"] * 20 > row["lines"],
+        lambda row: f"{percent(row['unparsed_lines'], row['lines'])} not understood",
+    ),
+)
 
 
 def render(run: RunOutput) -> Markup:
     """List every hole that could change the verdict."""
-    found = [*_files(run), *_loss(run), *_leaders(run), *_unread(run), *_tables(run)]
-    listing = tag("ul", *(tag("li", hole) for hole in found)) if found else None
-    parts = [_detectors(run), _half_blind(run), _gaps(run), listing]
+    gaps = [tag("li", gap) for gap in (*_files(run), *_facts(run))]
+    parts = [_detectors(run), _half_blind(run), _log_holes(run), tag("ul", *gaps) if gaps else None]
     if not any(parts):
         parts = [tag("p", "Every file was read whole and every loss is bounded.")]
     return join([*parts, _next_time(run)])
@@ -45,8 +57,8 @@ def _detectors(run: RunOutput) -> Markup | None:
         for row in rows
     ]
     head = ("Looked for", "Answer", "Why", "What it would have told")
-    says = f"{count(len(rows), 'kind')} of trouble could not be looked for:"
-    return join([tag("p", says), table(head, lines, caption="Detectors without an answer")])
+    text = f"{count(len(rows), 'kind')} of trouble could not be looked for:"
+    return join([tag("p", text), table(head, lines, caption="Detectors without an answer")])
 
 
 def _half_blind(run: RunOutput) -> Markup | None:
@@ -58,86 +70,59 @@ def _half_blind(run: RunOutput) -> Markup | None:
             groups.setdefault(reasons, []).append(detector_label(str(row.get("detector"))))
     if not groups:
         return None
-    lines = (
-        tag(
-            "li",
-            f"{join_names(names, 40)}: nothing found, but not seen: "
-            f"{join_names(list(why), REASONS)}.",
-        )
-        for why, names in groups.items()
-    )
+    pairs = [
+        (join_names(names, 40), join_names(list(reasons), MAX_REASONS))
+        for reasons, names in groups.items()
+    ]
+    lines = (tag("li", f"{names}: nothing found, but not seen: {why}.") for names, why in pairs)
     return join([tag("h3", "Found nothing, and could not see everywhere"), tag("ul", *lines)])
 
 
-def _gaps(run: RunOutput) -> Markup | None:
-    rows = find_log_holes(run)
-    if not rows:
+def _log_holes(run: RunOutput) -> Markup | None:
+    holes = [describe_hole(run, row) for row in find_log_holes(run)]
+    if not holes:
         return None
-    lines = [tag("li", describe_hole(run, row)) for row in rows[:MOST]]
-    more = len(rows) - MOST
-    rest = tag("li", f"and {count(more, 'hole')} more in tables/coverage") if more > 0 else None
-    return join([tag("h3", "Holes in the logs"), tag("ul", *lines, rest)])
+    left = f"and {count(len(holes) - MAX_ROWS, 'hole')} more in tables/coverage"
+    return join([tag("h3", "Holes in the logs"), _list(holes, left)])
+
+
+def _list(lines: list[str], left: str) -> Markup:
+    items = lines[:MAX_ROWS] + ([left] if len(lines) > MAX_ROWS else [])
+    return tag("ul", *(tag("li", item) for item in items))
 
 
 def _next_time(run: RunOutput) -> Markup | None:
-    found = advise_collection(run)
-    if not found:
+    advice = advise_collection(run)
+    if not advice:
         return None
-    steps = (
-        tag("li", tag("p", one.what), command_block(one.command.splitlines())) for one in found
-    )
+    steps = (tag("li", tag("p", one.what), command_block(one.command.splitlines()))
+             for one in advice)  # fmt: skip
     return join([tag("h3", "What to collect next time"), tag("ol", *steps, class_="actions")])
 
 
 def _files(run: RunOutput) -> Iterator[Child]:
-    checks: tuple[tuple[str, Callable[[Row], object], Callable[[Row], str]], ...] = (
-        ("damaged", lambda row: row["damaged"], lambda row: str(row["damaged"])),
-        ("without a node", lambda row: not row["node"], lambda row: count(row["lines"], "line")),
-        (
-            "with more than 5 % of its lines not understood",
-            lambda row: row["unparsed_lines"] * 20 > row["lines"],
-            lambda row: f"{percent(row['unparsed_lines'], row['lines'])} not understood",
-        ),
-    )
-    for what, is_so, why in checks:
-        rows = [row for row in run.files if is_so(row)]
-        if rows:
-            yield join([f"{count(len(rows), 'file')} {what}:", _named(rows, why)])
+    for what, is_wrong, describe in FILE_CHECKS:
+        lines = [f"{row['file']}: {describe(row)}" for row in run.files if is_wrong(row)]
+        left = f"and {count(len(lines) - MAX_ROWS, 'file')} more"
+        if lines:
+            yield join([f"{count(len(lines), 'file')} {what}:", _list(lines, left)])
 
 
-def _named(rows: Sequence[Row], why: Callable[[Row], str]) -> Markup:
-    lines = (tag("li", f"{row['file']}: {why(row)}") for row in rows[:MOST])
-    more = len(rows) - MOST
-    rest = tag("li", f"and {count(more, 'file')} more") if more > 0 else None
-    return tag("ul", *lines, rest)
-
-
-def _loss(run: RunOutput) -> Iterator[Child]:
-    taken = sum_losses(run.findings)
-    if taken and taken.unbounded:
+def _facts(run: RunOutput) -> Iterator[Child]:
+    totals = sum_losses(run.findings)
+    if totals and totals.unbounded:
         yield (
-            f"How much {count(taken.unbounded, 'partition')} lost at most: no line says "
+            f"How much {count(totals.unbounded, 'partition')} lost at most: no line says "
             "where the old leader's log ended."
         )
-
-
-def _leaders(run: RunOutput) -> Iterator[Child]:
-    blank = run.count_rows("leadership", ds.field("leader").is_null())
-    if blank:
-        yield f"Who led during {count(blank, 'leader epoch')}: known to exist, stated by no line."
-
-
-def _unread(run: RunOutput) -> Iterator[Child]:
-    unread = sum(row["unparsed_lines"] for row in run.files)
-    lines = sum(row["lines"] for row in run.files)
-    if unread:
+    if unknown := run.count_rows("leadership", ds.field("leader").is_null()):
+        yield f"Who led during {count(unknown, 'leader epoch')}: known to exist, stated by no line."
+    lines, unparsed = count_lines(run)
+    if unparsed:
         yield (
-            f"What {count(unread, 'line')} say ({percent(unread, lines)} of all): they are in no "
-            "known layout. kafka-forensics rules coverage ARCHIVE names their shapes."
+            f"What {count(unparsed, 'line')} say ({percent(unparsed, lines)} of all): they are in "
+            "no known layout. kafka-forensics rules coverage ARCHIVE names their shapes."
         )
-
-
-def _tables(run: RunOutput) -> Iterator[Child]:
     missing = [name for name in TABLES if not run.has_table(name)]
     if missing:
         yield f"Tables that were not saved: {', '.join(missing)}."

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from forensics.lib.formatting import count, detector_label, duration, join_names, time_text
 from forensics.lib.time_zone import current_zone
-from forensics.report.figures import client_episodes as drawn
-from forensics.report.html import Child, Markup, TableRow, anchor, join, table, tag
+from forensics.report.figures import client_episodes
+from forensics.report.html import (
+    Child,
+    Markup,
+    TableRow,
+    finding_link,
+    join,
+    limit_caption,
+    note_left_out,
+    table,
+    tag,
+)
 from forensics.run_output.reader import Finding, RunOutput
 
-ORDER = 70
 TITLE = "Clients"
 HEAD = ("Client", "Verdict", "Move behind it", "Errors", "Lasted", "From", "Topics", "Finding")
-OTHER = ("Client", "What", "Level", "From", "Finding")
-TOP = ("Client", "Errors", "Episodes", "Longest")
-MOST, NAMED = 300, 10
-WORST = ("stuck", "sustained", "transient")
+OTHER_HEAD = ("Client", "What", "Level", "From", "Finding")
+TOP_HEAD = ("Client", "Errors", "Episodes", "Longest")
+MAX_ROWS, MAX_TOP = 300, 10
+# The worst verdict first.
+VERDICTS = ("stuck", "sustained", "transient")
 # An error that no change of leaders explains has its reason elsewhere.
-UNMOVED = ("none_seen", None, "")
+NO_CAUSE = ("none_seen", None, "")
 SUSPECTS = (
     "No change of leaders explains these. Look at the bootstrap servers, at DNS, and at the "
     "addresses that brokers advertise; a topic that does not exist, or that the client may not "
@@ -33,18 +43,18 @@ def render(run: RunOutput) -> Markup:
     others = [one for one in run.findings if one.clients and one.detector != "stale-metadata"]
     if not stale and not others:
         return tag("p", f"No client was seen with stale metadata. {_logs(run)}")
-    suspicious = [finding for finding in stale if finding.measures.get("cause") in UNMOVED]
-    explained = [finding for finding in stale if finding.measures.get("cause") not in UNMOVED]
-    drawing = drawn.render(run)
-    # The figure says of the episodes what is to be said.
-    says = _logs(run) if drawing else f"{_says(stale)} {_logs(run)}"
+    unexplained = [finding for finding in stale if finding.measures.get("cause") in NO_CAUSE]
+    explained = [finding for finding in stale if finding.measures.get("cause") not in NO_CAUSE]
+    drawing = client_episodes.render(run)
+    # The caption of the figure tells of the episodes.
+    text = _logs(run) if drawing else f"{_summary(stale)} {_logs(run)}"
     return join(
         [
-            tag("p", says),
-            _top(stale),
+            tag("p", text),
+            _top_clients(stale),
             drawing,
             _episodes("Episodes of stale metadata", explained) if explained else None,
-            _suspicious(suspicious),
+            _unexplained(unexplained),
             _others(others),
         ]
     )
@@ -57,21 +67,24 @@ def _logs(run: RunOutput) -> str:
     return f"Logs of {count(len(nodes), 'client')} were read."
 
 
-def _says(stale: Sequence[Finding]) -> str:
+def _summary(stale: Sequence[Finding]) -> str:
     if not stale:
         return "No client was seen with stale metadata."
-    verdicts = Counter(str(finding.measures.get("verdict")) for finding in stale)
-    counts = [f"{number} {name}" for name, number in sorted(verdicts.items(), key=_verdict)]
+    verdicts = Counter(_verdict(finding) for finding in stale)
+    counts = [f"{verdicts[name]} {name}" for name in sorted(verdicts, key=_verdict_order)]
     return f"{count(len(stale), 'episode')}: {', '.join(counts)}."
 
 
-def _verdict(pair: tuple[str, int]) -> tuple[int, str]:
-    return WORST.index(pair[0]) if pair[0] in WORST else len(WORST), pair[0]
+def _verdict(finding: Finding) -> str:
+    return str(finding.measures.get("verdict"))
 
 
-def _badness(finding: Finding) -> tuple[int, float, int, str]:
-    verdict = str(finding.measures.get("verdict"))
-    place = WORST.index(verdict) if verdict in WORST else len(WORST)
+def _verdict_order(name: str) -> tuple[int, str]:
+    return VERDICTS.index(name) if name in VERDICTS else len(VERDICTS), name
+
+
+def _episode_order(finding: Finding) -> tuple[int, float, int, str]:
+    place, _ = _verdict_order(_verdict(finding))
     return place, -_seconds(finding), finding.start_ms or 0, finding.id
 
 
@@ -80,54 +93,52 @@ def _seconds(finding: Finding) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _lasted(finding: Finding) -> str:
-    if finding.start_ms is not None and finding.end_ms is not None:
-        return (
-            duration(finding.end_ms - finding.start_ms)
-            if finding.end_ms > finding.start_ms
-            else "a moment"
-        )
+def _length(finding: Finding) -> str:
+    start, end = finding.start_ms, finding.end_ms
+    if start is not None and end is not None:
+        return duration(end - start) if end > start else "a moment"
     return duration(_seconds(finding) * 1000) if "duration_s" in finding.measures else "not known"
 
 
-def _errors(finding: Finding) -> int:
-    value = finding.measures.get("errors")
-    return value if isinstance(value, int) else 0
+def _errors(findings: Iterable[Finding]) -> int:
+    counts = (finding.measures.get("errors") for finding in findings)
+    return sum(number for number in counts if isinstance(number, int))
 
 
-def _top(stale: Sequence[Finding]) -> Markup | None:
+def _top_clients(stale: Sequence[Finding]) -> Markup | None:
     """Rank the clients, where there are more episodes than one sees at a glance."""
-    if len(stale) <= NAMED:
+    if len(stale) <= MAX_TOP:
         return None
-    mine: dict[str, list[Finding]] = {}
+    episodes: dict[str, list[Finding]] = {}
     for finding in stale:
         for name in finding.clients or ("not named",):
-            mine.setdefault(name, []).append(finding)
-    ranked = sorted(mine, key=lambda name: (-sum(map(_errors, mine[name])), name))
+            episodes.setdefault(name, []).append(finding)
+    ranked = sorted(episodes, key=lambda name: (-_errors(episodes[name]), name))
     rows: list[list[Child]] = [
         [
             name,
-            count(sum(map(_errors, mine[name]))),
-            f"{len(mine[name]):,}",
-            duration(max(map(_seconds, mine[name])) * 1000),
+            count(_errors(episodes[name])),
+            f"{len(episodes[name]):,}",
+            duration(max(map(_seconds, episodes[name])) * 1000),
         ]
-        for name in ranked[:NAMED]
+        for name in ranked[:MAX_TOP]
     ]
-    left = len(ranked) - NAMED
-    rest = tag("p", f"And {count(left, 'client')} more.") if left > 0 else None
     caption = "Clients with the most errors"
-    return join([table(TOP, rows, caption=caption, numbers=("Errors", "Episodes")), rest])
+    listing = table(TOP_HEAD, rows, caption=caption, numbers=("Errors", "Episodes"))
+    return join([listing, note_left_out(len(ranked) - MAX_TOP, "client")])
 
 
-def _episodes(caption: str, found: Sequence[Finding]) -> Markup:
-    if len(found) > MOST:
-        caption += f", the worst {MOST} of {len(found):,}"
-    head = [f"{name}, {current_zone().label}" if name == "From" else name for name in HEAD]
-    rows = (_row(finding) for finding in sorted(found, key=_badness)[:MOST])
-    return table(head, rows, caption=caption, numbers=("Errors",), data_copy=caption)
+def _with_zone(head: Sequence[str]) -> list[str]:
+    return [f"{name}, {current_zone().label}" if name == "From" else name for name in head]
 
 
-def _row(finding: Finding) -> TableRow:
+def _episodes(title: str, findings: Sequence[Finding]) -> Markup:
+    caption = limit_caption(title, len(findings), MAX_ROWS, "worst")
+    rows = (_episode(finding) for finding in sorted(findings, key=_episode_order)[:MAX_ROWS])
+    return table(_with_zone(HEAD), rows, caption=caption, numbers=("Errors",), data_copy=caption)
+
+
+def _episode(finding: Finding) -> TableRow:
     measures = finding.measures
     topics = measures.get("topics")
     names = topics if isinstance(topics, list) else list(finding.partitions)
@@ -136,25 +147,24 @@ def _row(finding: Finding) -> TableRow:
         str(measures.get("verdict") or "not known"),
         str(measures.get("cause") or "not known").replace("_", " "),
         count(measures.get("errors")),
-        _lasted(finding),
+        _length(finding),
         time_text(finding.start_ms),
         join_names([str(name) for name in names]) or "-",
-        tag("a", finding.id, href=f"#{anchor(finding.id)}"),
+        finding_link(finding.id),
     ]
     return TableRow(cells, {"data_kind": "client", "data_of": finding.id})
 
 
-def _suspicious(found: Sequence[Finding]) -> Markup | None:
-    if not found:
+def _unexplained(findings: Sequence[Finding]) -> Markup | None:
+    if not findings:
         return None
     head = tag("h3", "Suspicious: errors with no move behind them")
-    return join([head, tag("p", SUSPECTS), _episodes("Suspicious episodes", found)])
+    return join([head, tag("p", SUSPECTS), _episodes("Suspicious episodes", findings)])
 
 
-def _others(found: Sequence[Finding]) -> Markup | None:
-    if not found:
+def _others(findings: Sequence[Finding]) -> Markup | None:
+    if not findings:
         return None
-    head = [f"{name}, {current_zone().label}" if name == "From" else name for name in OTHER]
     rows = (
         TableRow(
             [
@@ -162,13 +172,12 @@ def _others(found: Sequence[Finding]) -> Markup | None:
                 f"{detector_label(finding.detector)}: {finding.title}",
                 finding.severity,
                 time_text(finding.start_ms),
-                tag("a", finding.id, href=f"#{anchor(finding.id)}"),
+                finding_link(finding.id),
             ],
             {"data_kind": "client", "data_of": finding.id},
         )
-        for finding in found[:MOST]
+        for finding in findings[:MAX_ROWS]
     )
-    caption = "Other findings that name clients"
-    left = len(found) - MOST
-    rest = tag("p", f"And {count(left, 'finding')} more.") if left > 0 else None
-    return join([tag("h3", "What else clients met"), table(head, rows, caption=caption), rest])
+    listing = table(_with_zone(OTHER_HEAD), rows, caption="Other findings that name clients")
+    rest = note_left_out(len(findings) - MAX_ROWS, "finding")
+    return join([tag("h3", "What else clients met"), listing, rest])

@@ -7,7 +7,6 @@ from forensics.report.figures import clock_offsets
 from forensics.report.html import Child, Markup, figure, join, table, tag
 from forensics.run_output.reader import Row, RunOutput
 
-ORDER = 80
 TITLE = "Clocks"
 COLUMNS = (
     "node", "offset_ms", "uncertainty_ms", "anchors", "zone_shift_minutes", "reference", "kind",
@@ -24,8 +23,8 @@ def render(run: RunOutput) -> Markup:
     listing = table(HEAD, map(_row, rows), caption="Clock offsets", numbers=HEAD[1:4])
     drawing = clock_offsets.draw_offsets(rows)
     if drawing is None:
-        return join([tag("p", _says(rows)), listing])
-    return join([figure("figure-clocks", drawing, _says(rows), listing), _courses(run, rows)])
+        return join([tag("p", _caption(rows)), listing])
+    return join([figure("figure-clocks", drawing, _caption(rows), listing), _courses(run, rows)])
 
 
 def _courses(run: RunOutput, rows: list[Row]) -> Markup | None:
@@ -34,34 +33,35 @@ def _courses(run: RunOutput, rows: list[Row]) -> Markup | None:
     if drawing is None:
         return None
     moved = clock_offsets.find_moved_clocks(rows)
-    told = [f"{row['node']}: {_course(row)}" for row in moved[: clock_offsets.MAX_COURSES]]
-    left = len(moved) - len(told)
+    texts = [f"{row['node']}: {_course(row)}" for row in moved[: clock_offsets.MAX_COURSES]]
+    left = len(moved) - len(texts)
     more = f"; and {count(left, 'node')} more" if left else ""
-    says = f"Clocks that drifted or were set, over the time of the logs. {'; '.join(told)}{more}."
-    return figure("figure-courses", drawing, says)
+    caption = "Clocks that drifted or were set, over the time of the logs. "
+    return figure("figure-courses", drawing, f"{caption}{'; '.join(texts)}{more}.")
 
 
-def _says(rows: list[Row]) -> str:
+def _caption(rows: list[Row]) -> str:
     known = [row for row in rows if row["anchors"] or row["reference"]]
-    apart = max((abs(row["offset_ms"] or 0) for row in known), default=0)
-    doubt = max((row["uncertainty_ms"] or 0 for row in known), default=0)
+    offset = max((abs(row["offset_ms"] or 0) for row in known), default=0)
+    uncertainty = max((row["uncertainty_ms"] or 0 for row in known), default=0)
     missing = len(rows) - len(known)
     tail = f" {count(missing, 'node')} could not be compared." if missing else ""
     return (
-        f"Clocks are up to {duration(apart)} off the reference; times in the findings are "
-        f"corrected. What lies closer together than {duration(2 * doubt)} on two nodes may have "
-        f"happened in the other order. Where a clock was set or drifts, the offset given is the "
-        f"largest.{tail}"
+        f"Clocks are up to {duration(offset)} off the reference; times in the findings are "
+        f"corrected. What lies closer together than {duration(2 * uncertainty)} on two nodes may "
+        "have happened in the other order. Where a clock was set or drifts, the offset given is "
+        f"the largest.{tail}"
     )
 
 
 def _row(row: Row) -> list[Child]:
-    zone = row["zone_shift_minutes"]
-    offset, doubt = row["offset_ms"], row["uncertainty_ms"]
+    zone, offset, uncertainty = (
+        row[name] for name in ("zone_shift_minutes", "offset_ms", "uncertainty_ms")
+    )
     return [
         row["node"] or "node not known",
         "not known" if offset is None else f"{offset:+,} ms",
-        "not known" if doubt is None else f"{doubt:,} ms",
+        "not known" if uncertainty is None else f"{uncertainty:,} ms",
         count(row["anchors"] or 0),
         f"{zone:+} min" if zone else "none",
         _course(row),
@@ -77,7 +77,6 @@ def _course(row: Row) -> str:
             f"set {'forward' if step['ms'] > 0 else 'back'} by {duration(abs(step['ms']))}"
             for step in row["steps"]
         )
-    rate = row["drift_ppm"] or 0
-    if rate:
+    if rate := row["drift_ppm"]:
         return f"drifts, {abs(rate) * 3.6:.0f} ms an hour too {'fast' if rate > 0 else 'slow'}"
     return "steady" if row["offset_ms"] is not None else ""

@@ -10,18 +10,16 @@ import pyarrow.dataset as ds
 
 from forensics.lib.formatting import count, duration, join_names
 from forensics.lib.time_zone import current_zone
-from forensics.report import lane_intervals
-from forensics.report.figures import controller_terms as drawn
-from forensics.report.html import Child, Markup, anchor, join, table, tag
+from forensics.report.figures import controller_terms
+from forensics.report.html import Child, Markup, finding_link, join, limit_caption, table, tag
+from forensics.report.lane_intervals import read_controller_terms
 from forensics.run_output.reader import Row, RunOutput, short_time
 
-ORDER = 76
 TITLE = "Controller"
 COLUMNS = ("node", "broker", "state", "epoch", "started_at", "ended_at", "evidence")
 HEAD = ("Node", "State", "Epoch", "From, {}", "To, {}", "For", "First line of it")
-IN_OFFICE = "active"
 # The kinds of lines that tell of elections, of the quorum's and of ZooKeeper's controllers.
-TOLD = {
+ELECTION_KINDS = {
     "controller_elected": "elected",
     "controller_resigned": "resigned",
     "controller_renouncing": "gave up after an error",
@@ -31,122 +29,114 @@ TOLD = {
     "raft_majority_lost": "majorities lost",
     "raft_fetch_timed_out": "followers that heard nothing from the leader",
 }
-FINDINGS = ("controller-churn", "quorum-trouble", "slow-controller")
-ROWS = 200
+DETECTORS = ("controller-churn", "quorum-trouble", "slow-controller")
+MAX_ROWS, MAX_OVERLAPS, MAX_FINDINGS = 200, 10, 8
 # A controller that is seen this early was there from the beginning.
-SOON = 1000
+SOON_MS = 1000
 
 
 def render(run: RunOutput) -> Markup:
     """List the terms, and what lies between and across them."""
     rows = run.rows("lanes", COLUMNS, ds.field("role") == "controller")
     rows.sort(key=lambda row: (row["started_at"] or 0, row["node"] or ""))
-    terms = [row for row in rows if row["state"] == IN_OFFICE]
+    terms = [row for row in rows if row["state"] == "active"]
     if not terms:
-        return join([tag("p", "No line says who was the active controller."), _found(run)])
-    whole = run.window
-    vacant = _vacant(terms)
-    over = _overlaps(terms)
-    heads = [name.format(current_zone().label) for name in HEAD]
-    lines = sorted([*rows, *vacant], key=lambda row: (row["started_at"] or 0, row["state"]))
-    caption = "Terms of the controllers"
-    if len(lines) > ROWS:
-        caption += f", the first {ROWS} of {len(lines):,}"
-    epochs = {
-        lane.start: lane.epoch
-        for lane in lane_intervals.read_controller_terms(run)
-        if lane.state == IN_OFFICE
-    }
-    rows_ = (_row(run, row, epochs) for row in lines[:ROWS])
-    listing = table(heads, rows_, caption=caption)
+        return join([tag("p", "No line says who was the active controller."), _findings(run)])
+    vacancies = _find_vacancies(terms)
+    lines = sorted([*rows, *vacancies], key=lambda row: (row["started_at"] or 0, row["state"]))
+    epochs = {term.start: term.epoch for term in read_controller_terms(run)
+              if term.state == "active"}  # fmt: skip
+    listing = table(
+        [name.format(current_zone().label) for name in HEAD],
+        (_row(run, row, epochs) for row in lines[:MAX_ROWS]),
+        caption=limit_caption("Terms of the controllers", len(lines), MAX_ROWS),
+    )
     return join(
         [
-            tag("p", _says(terms, vacant, whole), " ", _elections(run)),
-            *(tag("p", line, class_="warning") for line in _said(run, over)),
-            _found(run),
-            drawn.render(run, listing) or listing,
+            tag("p", _summary(run, terms, vacancies), " ", _elections(run)),
+            *(tag("p", line, class_="warning") for line in _overlaps(run, terms)),
+            _findings(run),
+            controller_terms.render(run, listing) or listing,
         ]
     )
 
 
-def _says(terms: Sequence[Row], vacant: Sequence[Row], whole: tuple[int, int] | None) -> str:
+def _summary(run: RunOutput, terms: Sequence[Row], vacancies: Sequence[Row]) -> str:
     nodes = list(dict.fromkeys(str(row["node"]) for row in terms))
-    gaps = [row["ended_at"] - row["started_at"] for row in vacant]
-    none = "nobody was seen to lead for "
-    empty = (
-        f"{none}{duration(sum(gaps))} in {count(len(gaps), 'stretch', 'stretches')} between them"
-    )
-    said = f"{count(len(terms), 'term')} of {join_names(nodes, 6)}; " + (
-        empty if gaps else "no time without a controller between them"
-    )
+    text = f"{count(len(terms), 'term')} of {join_names(nodes, 6)}; "
+    if vacancies:
+        whole = sum(row["ended_at"] - row["started_at"] for row in vacancies)
+        stretches = count(len(vacancies), "stretch", "stretches")
+        text += f"nobody was seen to lead for {duration(whole)} in {stretches} between them"
+    else:
+        text += "no time without a controller between them"
     first = terms[0]["started_at"]
-    if whole is None or first is None or first - whole[0] <= SOON:
-        return f"{said}."
-    return f"{said}; in the first {duration(first - whole[0])} of the logs none is known."
+    if run.window is None or first is None or first - run.window[0] <= SOON_MS:
+        return f"{text}."
+    return f"{text}; in the first {duration(first - run.window[0])} of the logs none is known."
 
 
-def _vacant(terms: Sequence[Row]) -> list[Row]:
-    """Give the stretches between terms; those before and after them are simply not known."""
-    known = [row for row in terms if row["started_at"] is not None]
-    found, reached = list[Row](), None
-    for row in known:
+def _find_vacancies(terms: Sequence[Row]) -> list[Row]:
+    """Return the stretches between terms; those before and after them are simply not known."""
+    vacancies, reached = list[Row](), None
+    for row in terms:
+        if row["started_at"] is None:
+            continue
         if reached is not None and row["started_at"] > reached:
-            gap = {"started_at": reached, "ended_at": row["started_at"], "evidence": None}
-            found.append(gap | {"node": "nobody seen", "state": "vacant"})
+            vacancies.append({
+                "node": "nobody seen", "state": "vacant", "started_at": reached,
+                "ended_at": row["started_at"], "evidence": None,
+            })  # fmt: skip
         end = row["ended_at"]
         reached = max(reached or 0, (1 << 60) if end is None else end)
-    return found
+    return vacancies
 
 
-def _overlaps(terms: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """Give the terms that begin before the one before them is over."""
-    return [
-        (one, other)
-        for one, other in pairwise(terms)
-        if one["started_at"] is not None
-        and other["started_at"] is not None
-        and one["node"] != other["node"]
-        and (one["ended_at"] is None or one["ended_at"] > other["started_at"])
+def _overlaps(run: RunOutput, terms: Sequence[Row]) -> list[str]:
+    """Tell of the terms that began before the one before them was over."""
+    overlaps = [
+        (before, after)
+        for before, after in pairwise(terms)
+        if before["started_at"] is not None
+        and after["started_at"] is not None
+        and before["node"] != after["node"]
+        and (before["ended_at"] is None or before["ended_at"] > after["started_at"])
     ]
-
-
-def _said(run: RunOutput, over: Sequence[tuple[Row, Row]]) -> list[str]:
-    lines = []
-    for one, other in over[:10]:
-        since = short_time(run, other["started_at"], exact=True)
-        end = one["ended_at"]
-        until = "the end of the logs" if end is None else short_time(run, end, exact=True)
-        lines.append(
-            f"{one['node']} and {other['node']} both led from {since} to {until}, as far as "
-            "their clocks can tell; the one with the lower epoch is not obeyed."
-        )
-    left = len(over) - len(lines)
+    lines = [
+        f"{before['node']} and {after['node']} both led from "
+        f"{short_time(run, after['started_at'], exact=True)} to {_end(run, before['ended_at'])}, "
+        "as far as their clocks can tell; the one with the lower epoch is not obeyed."
+        for before, after in overlaps[:MAX_OVERLAPS]
+    ]
+    left = len(overlaps) - len(lines)
     return [*lines, f"And {count(left, 'overlap')} more."] if left > 0 else lines
+
+
+def _end(run: RunOutput, end: int | None) -> str:
+    return "the end of the logs" if end is None else short_time(run, end, exact=True)
 
 
 def _elections(run: RunOutput) -> str:
     counts: Counter[str] = Counter()
-    for part in run.chunks("events", ("kind",), ds.field("kind").isin(list(TOLD))):
-        grouped = part.group_by(["kind"]).aggregate([([], "count_all")])
+    for chunk in run.chunks("events", ("kind",), ds.field("kind").isin(list(ELECTION_KINDS))):
+        grouped = chunk.group_by(["kind"]).aggregate([([], "count_all")])
         for row in grouped.to_pylist():
             counts[row["kind"]] += row["count_all"]
-    told = [f"{counts[kind]:,} {words}" for kind, words in TOLD.items() if counts[kind]]
-    return f"Lines that tell of elections: {', '.join(told) or 'none'}."
+    texts = [f"{counts[kind]:,} {words}" for kind, words in ELECTION_KINDS.items() if counts[kind]]
+    return f"Lines that tell of elections: {', '.join(texts) or 'none'}."
 
 
-def _found(run: RunOutput) -> Markup | None:
-    mine = [finding for finding in run.findings if finding.detector in FINDINGS]
-    if not mine:
-        return None
-    links = [tag("a", one.title, href=f"#{anchor(one.id)}") for one in mine[:8]]
-    return tag("p", "Findings: ", join(links, "; "), ".")
+def _findings(run: RunOutput) -> Markup | None:
+    findings = [finding for finding in run.findings if finding.detector in DETECTORS]
+    links = [finding_link(one.id, one.title) for one in findings[:MAX_FINDINGS]]
+    return tag("p", "Findings: ", join(links, "; "), ".") if links else None
 
 
 def _row(run: RunOutput, row: Row, epochs: Mapping[int, int | None]) -> list[Child]:
     start, end = row["started_at"], row["ended_at"]
-    known = start is not None and end is not None
-    places = row["evidence"] or []
-    place = f"{places[0]['file']}:{places[0]['line']}" if places else ""
+    is_known = start is not None and end is not None
+    lines = row["evidence"] or []
+    first_line = f"{lines[0]['file']}:{lines[0]['line']}" if lines else ""
     number = f" (node {row['broker']})" if row.get("broker") is not None else ""
     epoch = row.get("epoch") or (epochs.get(start) if start is not None else None)
     return [
@@ -154,7 +144,7 @@ def _row(run: RunOutput, row: Row, epochs: Mapping[int, int | None]) -> list[Chi
         row["state"] or "unknown",
         "-" if epoch is None else str(epoch),
         short_time(run, start, exact=True),
-        "the end of the logs" if end is None else short_time(run, end, exact=True),
-        duration(end - start) if known else "not known",
-        tag("code", place) if place else "-",
+        _end(run, end),
+        duration(end - start) if is_known else "not known",
+        tag("code", first_line) if first_line else "-",
     ]

@@ -8,27 +8,38 @@ from collections.abc import Sequence
 from forensics.lib.formatting import count, join_names, parse_millis
 from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current_zone
-from forensics.report.data_loss import clean_truncation_rows, sum_clean_truncations
-from forensics.report.headline import LossTotals, loss_rows, sum_losses
-from forensics.report.html import Child, Markup, anchor, command_block, join, table, tag
+from forensics.report.data_loss import (
+    LossTotals,
+    clean_truncation_rows,
+    loss_rows,
+    sum_clean_truncations,
+    sum_losses,
+)
+from forensics.report.html import (
+    Child,
+    Markup,
+    command_block,
+    finding_link,
+    join,
+    note_left_out,
+    table,
+    tag,
+)
 from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Finding, Row, RunOutput, short_time
 
-# Links to the page go to this anchor.
-ANCHOR = "ledger"
-ORDER = 50
 TITLE = "Data-loss ledger"
 HINT = (
     "Set LOG_DIR to the broker's log.dirs; choose the segment that holds the first lost offset "
     "where there is more than one. The line of an epoch holds the offset that it began at."
 )
-FIRST = "00000000000000000000.log"
-MOST, COMMANDS = 1000, 5
+FIRST_SEGMENT = "00000000000000000000.log"
+MAX_ROWS, MAX_COMMANDS = 1000, 5
 HEAD = ("Partition", "Last safe leader", "Unclean leader", "HW, LEO before", "Cut",
         "Removed offsets", "Records lost", "Acknowledged", "Written, {}", "Finding")  # fmt: skip
 CUT_HEAD = ("Partition", "New leader", "Cut on", "Removed offsets", "Records", "Below the HW",
             "Written, {}", "Finding")  # fmt: skip
-RIGHT = ("Removed offsets", "Records lost", "Records", "Acknowledged", "Below the HW")
+NUMBERS = ("Removed offsets", "Records lost", "Records", "Acknowledged", "Below the HW")
 CLEAN = (
     "A replica that comes back drops what the leader of meanwhile never had. Those records may "
     "have been acknowledged to producers with acks=1 or 0."
@@ -43,70 +54,72 @@ def render(run: RunOutput) -> Markup:
 
 def _unclean(run: RunOutput) -> Markup:
     rows = loss_rows(run.findings)
-    taken = sum_losses(run.findings)
-    if not rows or not taken:
-        elections = any(found.detector == "unclean-election" for found in run.findings)
+    totals = sum_losses(run.findings)
+    if not rows or not totals:
+        elections = any(finding.detector == "unclean-election" for finding in run.findings)
         unknown = "An unclean election was found, but its partitions were not recorded."
         return tag("p", unknown if elections else "No unclean election was seen.")
     past = _Past(run, {row.partition for _, row in rows})
-    lines = (_row(run, past, finding, row) for finding, row in rows[:MOST])
+    lines = [_loss_row(run, past, finding, row) for finding, row in rows[:MAX_ROWS]]
     caption = "Partitions that lost a part of their history"
-    more = len(rows) - MOST
     return join(
         [
-            tag("p", tag("strong", _total(rows, taken))),
-            table(
-                _head(HEAD), lines, caption=caption, numbers=RIGHT, data_copy=caption, class_="wide"
-            ),
-            tag("p", f"{count(more, 'row')} more in findings.json.") if more > 0 else None,
+            tag("p", tag("strong", _total(len(rows), totals))),
+            _table(HEAD, lines, caption, class_="wide"),
+            note_left_out(len(rows) - MAX_ROWS, "row", "{} more in findings.json."),
             _check([row for _, row in rows]),
         ]
     )
 
 
-def _total(rows: Sequence[tuple[Finding, PartitionLoss]], taken: LossTotals) -> str:
+def _table(head: Sequence[str], lines: list[list[Child]], caption: str, **more: str) -> Markup:
+    names = [name.format(current_zone().label) for name in head]
+    return table(names, lines, caption=caption, numbers=NUMBERS, data_copy=caption, **more)
+
+
+def _total(rows: int, totals: LossTotals) -> str:
     """Add up what has a bound, and count what has none."""
-    if taken.unbounded:
+    if totals.unbounded:
         return (
-            f"Total: at least {count(taken.at_least, 'record')} lost; at most {taken.at_most:,} on "
-            f"the {count(len(rows) - taken.unbounded, 'partition')} that could be bounded; "
-            f"{count(taken.unbounded, 'partition')} could not be bounded."
+            f"Total: at least {count(totals.at_least, 'record')} lost; at most {totals.at_most:,} "
+            f"on the {count(rows - totals.unbounded, 'partition')} that could be bounded; "
+            f"{count(totals.unbounded, 'partition')} could not be bounded."
         )
-    few, most = f"{taken.at_least:,}", count(taken.at_most, "record")
-    lost = most if taken.at_least == taken.at_most else f"{few} to {most}"
-    says = f"Total: {lost} lost on {count(taken.partitions, 'partition')}"
-    spared = len(rows) - taken.partitions
-    return f"{says}; {count(spared, 'partition')} lost nothing." if spared else f"{says}."
+    low, high = f"{totals.at_least:,}", count(totals.at_most, "record")
+    lost = high if totals.at_least == totals.at_most else f"{low} to {high}"
+    text = f"Total: {lost} lost on {count(totals.partitions, 'partition')}"
+    spared = rows - totals.partitions
+    return f"{text}; {count(spared, 'partition')} lost nothing." if spared else f"{text}."
 
 
 class _Past:
-    """Who led the partitions of the ledger before, and which logs were cut."""
+    """Who led the partitions with losses before, and which logs were truncated."""
 
     def __init__(self, run: RunOutput, names: set[str]) -> None:
-        led = ("topic", "partition", "leader_epoch", "leader")
-        cuts = ("topic", "partition", "leader_epoch", "broker", "cut_to", "log_end",
-                "high_watermark", "started_at", "unclean")  # fmt: skip
-        self._led = self._by_name(run, "leadership", led, names)
-        self._cuts = self._by_name(run, "cuts", cuts, names)
+        leader_columns = ("topic", "partition", "leader_epoch", "leader")
+        cut_columns = ("topic", "partition", "leader_epoch", "broker", "cut_to", "log_end",
+                       "high_watermark", "started_at", "unclean")  # fmt: skip
+        self._leaders = self._by_partition(run, "leadership", leader_columns, names)
+        self._cuts = self._by_partition(run, "cuts", cut_columns, names)
 
     @staticmethod
-    def _by_name(
+    def _by_partition(
         run: RunOutput, name: str, columns: Sequence[str], names: set[str]
     ) -> dict[str, list[Row]]:
-        found: dict[str, list[Row]] = {}
-        for part in run.chunks(name, columns):
-            for row in part.to_pylist():
+        rows: dict[str, list[Row]] = {}
+        for chunk in run.chunks(name, columns):
+            for row in chunk.to_pylist():
                 key = f"{row['topic']}-{row['partition']}"
                 if key in names:
-                    found.setdefault(key, []).append(row)
-        return found
+                    rows.setdefault(key, []).append(row)
+        return rows
 
-    def safe(self, row: PartitionLoss) -> str:
+    def safe_leader(self, row: PartitionLoss) -> str:
         """Name the last leader before the unclean one, with its epoch."""
         epoch = row.leader_epoch
         before = [
             one
-            for one in self._led.get(row.partition, ())
+            for one in self._leaders.get(row.partition, ())
             if one["leader"] not in (None, -1)
             and one["leader_epoch"] is not None
             and epoch is not None
@@ -119,39 +132,40 @@ class _Past:
         return f"broker {last['leader']}, epoch {last['leader_epoch']}"
 
     def cuts(self, row: PartitionLoss) -> list[Row]:
-        """Give the cuts by which replicas followed the unclean leader."""
-        mine = self._cuts.get(row.partition, ())
-        found = [one for one in mine if one["unclean"] and one["leader_epoch"] == row.leader_epoch]
-        return sorted(found, key=lambda one: one["started_at"] or 0)
+        """Return the truncations by which replicas followed the unclean leader."""
+        cuts = self._cuts.get(row.partition, ())
+        return sorted(
+            (cut for cut in cuts if cut["unclean"] and cut["leader_epoch"] == row.leader_epoch),
+            key=lambda cut: cut["started_at"] or 0,
+        )
 
 
-def _head(names: Sequence[str]) -> list[str]:
-    return [name.format(current_zone().label) for name in names]
-
-
-def _row(run: RunOutput, past: _Past, finding: Finding, row: PartitionLoss) -> list[Child]:
-    link = tag("a", finding.id, href=f"#{anchor(finding.id)}")
+def _loss_row(run: RunOutput, past: _Past, finding: Finding, row: PartitionLoss) -> list[Child]:
     cuts = past.cuts(row)
     manner = f" ({row.manner})" if row.manner else ""
-    known = [f"{_offset(one['high_watermark'])}, {_offset(one['log_end'])}" for one in cuts]
-    notes = [*(_cut(run, one) for one in cuts), row.note, *map(_other, row.also_cut)]
+    ends = [f"{_offset(cut['high_watermark'])}, {_offset(cut['log_end'])}" for cut in cuts]
+    notes = [*(_cut(run, cut) for cut in cuts), row.note, *map(_other_cut, row.also_cut)]
     return [
         row.partition,
-        past.safe(row),
-        f"broker {_id(row.leader)}, epoch {_id(row.leader_epoch)}{manner}",
-        "; ".join(known) or "not logged",
+        past.safe_leader(row),
+        f"{_leader(row)}{manner}",
+        "; ".join(ends) or "not logged",
         "; ".join(note for note in notes if note) or "no line tells",
         _range(row),
         _bounds(row.lost_records_min, row.lost_records_max),
         _bounds(row.acknowledged_min, row.acknowledged_max),
         _written(run, row),
-        link,
+        finding_link(finding.id),
     ]
 
 
-def _cut(run: RunOutput, one: Row) -> str:
-    when = short_time(run, one["started_at"])
-    return f"to {_offset(one['cut_to'])} by broker {one['broker']} at {when}"
+def _leader(row: PartitionLoss) -> str:
+    return f"broker {_id(row.leader)}, epoch {_id(row.leader_epoch)}"
+
+
+def _cut(run: RunOutput, cut: Row) -> str:
+    when = short_time(run, cut["started_at"])
+    return f"to {_offset(cut['cut_to'])} by broker {cut['broker']} at {when}"
 
 
 def _offset(value: int | None) -> str:
@@ -165,12 +179,12 @@ def _range(row: PartitionLoss) -> str:
     return "not bounded" if first is None else f"from {first:,}, not bounded"
 
 
-def _bounds(least: int | None, most: int | None) -> str:
-    if least is None and most is None:
+def _bounds(low: int | None, high: int | None) -> str:
+    if low is None and high is None:
         return "not known"
-    low = "not known" if least is None else f"{least:,}"
-    high = "not bounded" if most is None else f"{most:,}"
-    return low if low == high else f"{low} to {high}"
+    first = "not known" if low is None else f"{low:,}"
+    last = "not bounded" if high is None else f"{high:,}"
+    return first if first == last else f"{first} to {last}"
 
 
 def _written(run: RunOutput, row: PartitionLoss) -> str:
@@ -184,7 +198,7 @@ def _id(value: int | None) -> str:
     return "not known" if value is None else str(value)
 
 
-def _other(cut: object) -> str:
+def _other_cut(cut: object) -> str:
     if not isinstance(cut, dict):
         return str(cut)
     return ", ".join(f"{name.replace('_', ' ')} {cut[name]}" for name in sorted(cut))
@@ -192,48 +206,47 @@ def _other(cut: object) -> str:
 
 def _clean(run: RunOutput) -> Markup | None:
     """List what was cut after clean changes of leader: not lost to those who waited for all."""
-    rows, taken = clean_truncation_rows(run.findings), sum_clean_truncations(run.findings)
+    rows, totals = clean_truncation_rows(run.findings), sum_clean_truncations(run.findings)
     if not rows:
         return None
-    lines = (_trimmed(run, finding, row) for finding, row in rows[:MOST])
-    caption = "Partitions that were cut after a clean change of leader"
-    heads = _head(CUT_HEAD)
-    shown = table(heads, lines, caption=caption, numbers=RIGHT, data_copy=caption)
-    head = tag("h3", "Cut after a clean change of leader")
-    says = f"{taken}. {CLEAN}" if taken else CLEAN
-    says += f" {SAFE}" if all(row.below_high_watermark == 0 for _, row in rows) else ""
-    more = len(rows) - MOST
-    rest = tag("p", f"{count(more, 'row')} more in findings.json.") if more > 0 else None
-    return join([head, tag("p", says), shown, rest])
+    lines = [_truncation_row(run, finding, row) for finding, row in rows[:MAX_ROWS]]
+    text = f"{totals}. {CLEAN}" if totals else CLEAN
+    text += f" {SAFE}" if all(row.below_high_watermark == 0 for _, row in rows) else ""
+    return join(
+        [
+            tag("h3", "Cut after a clean change of leader"),
+            tag("p", text),
+            _table(CUT_HEAD, lines, "Partitions that were cut after a clean change of leader"),
+            note_left_out(len(rows) - MAX_ROWS, "row", "{} more in findings.json."),
+        ]
+    )
 
 
-def _trimmed(run: RunOutput, finding: Finding, row: PartitionLoss) -> list[Child]:
-    brokers = row.cut_on
+def _truncation_row(run: RunOutput, finding: Finding, row: PartitionLoss) -> list[Child]:
+    brokers = None if row.cut_on is None else [f"broker {broker}" for broker in row.cut_on]
     return [
         row.partition,
-        f"broker {_id(row.leader)}, epoch {_id(row.leader_epoch)}",
-        "not known" if brokers is None else join_names([f"broker {one}" for one in brokers]),
+        _leader(row),
+        "not known" if brokers is None else join_names(brokers),
         _range(row),
         _bounds(row.lost_records_min, row.lost_records_max),
         _offset(row.below_high_watermark),
         _written(run, row),
-        tag("a", finding.id, href=f"#{anchor(finding.id)}"),
+        finding_link(finding.id),
     ]
 
 
 def _check(rows: Sequence[PartitionLoss]) -> Markup:
-    """Give the commands that show, on a broker, where the new leader's history begins."""
+    """Show the commands that tell, on a broker, where the new leader's history begins."""
     lines = []
-    for row in rows[:COMMANDS]:
-        folder = shlex.quote(visible(row.partition))
-        base = f'"$LOG_DIR"/{folder}'
+    for row in rows[:MAX_COMMANDS]:
+        folder = f'"$LOG_DIR"/{shlex.quote(visible(row.partition))}'
         leader, epoch = _id(row.leader), _id(row.leader_epoch)
         grep = f"grep 'partitionLeaderEpoch: {epoch} '"
         lines += [
             f"# on broker {leader}: the line of epoch {epoch} holds the offset it began at",
-            f"cat {base}/leader-epoch-checkpoint",
-            f"kafka-dump-log.sh --files {base}/{FIRST} | {grep} | head -n 1",
+            f"cat {folder}/leader-epoch-checkpoint",
+            f"kafka-dump-log.sh --files {folder}/{FIRST_SEGMENT} | {grep} | head -n 1",
         ]
-    more = len(rows) - COMMANDS
-    rest = tag("p", f"The other {count(more, 'partition')} likewise.") if more > 0 else None
+    rest = note_left_out(len(rows) - MAX_COMMANDS, "partition", "The other {} likewise.")
     return join([tag("h3", "How to check"), tag("p", HINT), command_block(lines), rest])

@@ -9,14 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from forensics.lib.formatting import count, detector_label, join_names, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.evidence_html import QuoteContext, render_quote
-from forensics.report.finding_text import count_statuses, describe_status, render_actions
-from forensics.report.headline import finding_period
+from forensics.report.finding_text import (
+    count_statuses,
+    describe_status,
+    finding_period,
+    render_actions,
+)
 from forensics.report.html import (
     Child,
     Markup,
     anchor,
     code,
+    finding_link,
     join,
+    note_left_out,
     render_prose,
     render_strip,
     table,
@@ -25,14 +31,14 @@ from forensics.report.html import (
 from forensics.report.size_budget import fit_quotes
 from forensics.run_output.reader import Finding, RunOutput
 
-ORDER = 40
 TITLE = "Findings"
-# At most 40 lines a card, and 2,000 on the page, to keep it small; findings.json has them all.
-PROOFS, LINES, FEWEST, NAMES, VALUES = 40, 2000, 5, 12, 8
-# Letters of all quoted lines together; with more of them each is cut.
-LETTERS = 300_000
-# So many findings of one detector stand open; with more of them the rest is folded.
-OPEN = 3
+# Lines of evidence of one card, and of all: the page stays small, findings.json has them all.
+MIN_QUOTES, MAX_QUOTES, MAX_ALL_QUOTES = 5, 40, 2000
+# Characters of all quoted lines together; with more of them each is cut.
+MAX_QUOTED_CHARS = 300_000
+MAX_NAMES, MAX_VALUES = 12, 8
+# So many findings of one detector stand open; the others are folded.
+MAX_OPEN = 3
 Numbered = tuple[int, Finding]
 
 
@@ -40,78 +46,73 @@ def render(run: RunOutput) -> Markup:
     """Show every finding; those below medium, and repeated ones, are folded away but counted."""
     numbered = list(enumerate(run.findings, 1))
     if not numbered:
-        return join([tag("p", "No finding."), _below(run, [])])
-    most = max(FEWEST, min(PROOFS, LINES // len(numbered)))
-    quoted = [proof for finding in run.findings for proof in finding.evidence[:most]]
-    drawer = _Drawer(run, QuoteContext(run, quoted), most)
-    loud = [(number, finding) for number, finding in numbered if finding.is_incident]
-    quiet = [(number, finding) for number, finding in numbered if not finding.is_incident]
-    says = tag("p", _says(run))
-    return join([says, *drawer.folded(loud), drawer.below(quiet)], "\n")
+        return join([tag("p", "No finding."), _fold_title(run, [])])
+    cards = _Cards(run)
+    incidents = [(number, finding) for number, finding in numbered if finding.is_incident]
+    others = [(number, finding) for number, finding in numbered if not finding.is_incident]
+    return join([tag("p", _summary(run)), *cards.incidents(incidents), cards.others(others)], "\n")
 
 
-def _says(run: RunOutput) -> str:
-    levels = [finding.severity for finding in run.findings]
-    counts = [f"{levels.count(level)} {level}" for level in dict.fromkeys(levels)]
-    says = f"{count(len(levels), 'finding')}: {', '.join(counts)}."
+def _summary(run: RunOutput) -> str:
+    counts = _count_levels(run.findings, "{1} {0}")
+    text = f"{count(len(run.findings), 'finding')}: {counts}."
     if any(finding.status for finding in run.findings):
-        return f"{says} Compared with the weeks before: {count_statuses(run.findings)}."
-    return f"{says} No earlier run was compared, so new and recurring ones are not told apart."
+        return f"{text} Compared with the weeks before: {count_statuses(run.findings)}."
+    return f"{text} No earlier run was compared, so new and recurring ones are not told apart."
 
 
-def _below(run: RunOutput, quiet: Sequence[Numbered]) -> Markup:
+def _count_levels(findings: Sequence[Finding], pattern: str) -> str:
+    levels = Counter(finding.severity for finding in findings)
+    return ", ".join(pattern.format(level, number) for level, number in levels.items())
+
+
+def _fold_title(run: RunOutput, folded: Sequence[Numbered]) -> str:
     """Say what is not shown open: never nothing."""
-    accepted = run.document.get("suppressed") or ()
-    levels = Counter(finding.severity for _, finding in quiet)
-    parts = [f"{level} {number}" for level, number in levels.items()]
-    says = ", ".join([*parts, f"suppressed {len(accepted)}"])
-    return join([f"And {len(quiet) + len(accepted)} more below the fold: {says}"])
+    accepted = len(run.document.get("suppressed") or ())
+    levels = _count_levels([finding for _, finding in folded], "{0} {1}")
+    levels += ", " if levels else ""
+    return f"And {len(folded) + accepted} more below the fold: {levels}suppressed {accepted}"
 
 
-class _Drawer:
+class _Cards:
     """Draws the cards of one page."""
 
-    def __init__(self, run: RunOutput, places: QuoteContext, most: int) -> None:
-        self._run, self._places, self._most = run, places, most
-        quoted = (proof.text for one in run.findings for proof in one.evidence[:most])
-        self._letters = fit_quotes(quoted, LETTERS)
+    def __init__(self, run: RunOutput) -> None:
+        share = MAX_ALL_QUOTES // len(run.findings)
+        self._max_quotes = max(MIN_QUOTES, min(MAX_QUOTES, share))
+        quoted = [line for one in run.findings for line in one.evidence[: self._max_quotes]]
+        self._run, self._context = run, QuoteContext(run, quoted)
+        self._max_chars = fit_quotes((line.text for line in quoted), MAX_QUOTED_CHARS)
 
-    def folded(self, numbered: Sequence[Numbered]) -> Iterator[Markup]:
-        """Give the cards; of a detector that found very much, all but the worst are folded."""
-        mine: dict[str, list[Numbered]] = {}
-        for number, finding in numbered:
-            mine.setdefault(finding.detector, []).append((number, finding))
-        for number, finding in numbered:
-            all_of_it = mine[finding.detector]
-            place = all_of_it.index((number, finding))
-            if place < OPEN or len(all_of_it) == OPEN + 1:
-                yield self._card(number, finding)
-            elif place == OPEN:
+    def incidents(self, numbered: Sequence[Numbered]) -> Iterator[Markup]:
+        """Yield the cards; of a detector that found very much, all but the worst are folded."""
+        by_detector: dict[str, list[Numbered]] = {}
+        for pair in numbered:
+            by_detector.setdefault(pair[1].detector, []).append(pair)
+        for pair in numbered:
+            siblings = by_detector[pair[1].detector]
+            place = siblings.index(pair)
+            if place < MAX_OPEN or len(siblings) == MAX_OPEN + 1:
+                yield self._card(*pair)
+            elif place == MAX_OPEN:
                 # The fold stands where the first of its cards would.
-                rest = all_of_it[OPEN:]
+                rest = siblings[MAX_OPEN:]
                 cards = (self._card(*one) for one in rest)
-                yield tag("details", tag("summary", _rest(rest)), *cards, class_="below")
+                yield tag("details", tag("summary", _describe_rest(rest)), *cards, class_="below")
 
-    def below(self, numbered: Sequence[Numbered]) -> Markup:
-        """Give what is of level low or info, and what was accepted, folded."""
-        cards = [self._card(number, finding) for number, finding in numbered]
-        rows = self._run.document.get("suppressed") or ()
-        accepted = [self._accepted(row) for row in rows]
-        summary = tag("summary", _below(self._run, numbered))
+    def others(self, numbered: Sequence[Numbered]) -> Markup:
+        """Draw what is of level low or info, and what was accepted, folded."""
+        cards = [self._card(*pair) for pair in numbered]
+        accepted = map(_accepted, self._run.document.get("suppressed") or ())
+        summary = tag("summary", _fold_title(self._run, numbered))
         return tag("details", summary, *cards, *accepted, class_="below")
-
-    def _accepted(self, row: Mapping[str, object]) -> Markup:
-        says = f"{row.get('title')}: accepted until {row.get('until')}, {row.get('reason')}"
-        name = str(row.get("id"))
-        level = str(row.get("severity"))
-        return tag("p", code(name), f" {level}. {says}", id=anchor(name), class_="accepted")
 
     def _card(self, number: int, finding: Finding) -> Markup:
         badge = tag("span", finding.severity, class_="badge")
         title = f"{number}. {finding.title or detector_label(finding.detector)}"
         return tag(
             "article",
-            tag("h3", badge, " ", tag("a", title, href=f"#{anchor(finding.id)}")),
+            tag("h3", badge, " ", finding_link(finding.id, title)),
             self._when(finding),
             _scope(finding),
             render_prose(finding.explanation),
@@ -125,11 +126,11 @@ class _Drawer:
         )
 
     def _when(self, finding: Finding) -> Markup:
-        state = f". State: {describe_status(finding)}." if describe_status(finding) else "."
+        status = describe_status(finding)
         return tag(
             "div",
             tag("p", code(finding.id), " ", detector_label(finding.detector), ". ",
-                finding_period(self._run, finding), state),
+                finding_period(self._run, finding), f". State: {status}." if status else "."),
             render_strip(self._run, [(finding.start_ms, finding.end_ms)]),
             class_="when",
         )  # fmt: skip
@@ -137,30 +138,36 @@ class _Drawer:
     def _evidence(self, finding: Finding) -> Markup:
         if not finding.evidence:
             return tag("p", "No line of evidence was kept.")
-        more = len(finding.evidence) - self._most
-        rest = tag("p", f"And {count(more, 'line')} more in findings.json.") if more > 0 else None
-        chips = (
-            render_quote(proof, self._places, self._letters, f"{finding.id}/{at}")
-            for at, proof in enumerate(finding.evidence[: self._most])
+        left = len(finding.evidence) - self._max_quotes
+        rest = note_left_out(left, "line", "And {} more in findings.json.")
+        quotes = (
+            render_quote(line, self._context, self._max_chars, f"{finding.id}/{index}")
+            for index, line in enumerate(finding.evidence[: self._max_quotes])
         )
         summary = tag("summary", f"Evidence: {count(len(finding.evidence), 'line')}")
         # The archive is the reader's to name: where it lies now, nothing on this page knows.
-        shows = code(f"kafka-forensics show {anchor(finding.id)} --archive ARCHIVE")
-        around = tag("p", "With the lines around them, from the archive itself: ", shows)
+        command = code(f"kafka-forensics show {anchor(finding.id)} --archive ARCHIVE")
+        around = tag("p", "With the lines around them, from the archive itself: ", command)
         is_open = finding.is_incident
-        return tag("details", summary, *chips, rest, around, class_="evidence", open=is_open)
+        return tag("details", summary, *quotes, rest, around, class_="evidence", open=is_open)
 
 
-def _rest(numbered: Sequence[Numbered]) -> str:
+def _accepted(row: Mapping[str, object]) -> Markup:
+    name, level = str(row.get("id")), row.get("severity")
+    text = f"{row.get('title')}: accepted until {row.get('until')}, {row.get('reason')}"
+    return tag("p", code(name), f" {level}. {text}", id=anchor(name), class_="accepted")
+
+
+def _describe_rest(numbered: Sequence[Numbered]) -> str:
     """Say what is in the fold of one detector."""
-    found = [finding for _, finding in numbered]
-    levels = Counter(finding.severity for finding in found)
-    starts = [finding.start_ms for finding in found if finding.start_ms is not None]
+    findings = [finding for _, finding in numbered]
+    starts = [finding.start_ms for finding in findings if finding.start_ms is not None]
     during = ""
     if starts:
-        during = f", {time_text(min(starts))} to {time_text(max(starts))} {current_zone().label}"
-    counts = ", ".join(f"{number} {level}" for level, number in levels.items())
-    return f"{len(found):,} more of {detector_label(found[0].detector)}: {counts}{during}"
+        first, last = time_text(min(starts)), time_text(max(starts))
+        during = f", {first} to {last} {current_zone().label}"
+    name, counts = detector_label(findings[0].detector), _count_levels(findings, "{1} {0}")
+    return f"{len(findings):,} more of {name}: {counts}{during}"
 
 
 def _reasons(finding: Finding) -> Markup:
@@ -172,7 +179,7 @@ def _reasons(finding: Finding) -> Markup:
         ("Why it fired", finding.why),
         ("What would make it wrong", doubts if finding.doubts else ""),
     )
-    rows = (tag("div", tag("dt", name), tag("dd", says)) for name, says in pairs if says)
+    rows = (tag("div", tag("dt", name), tag("dd", text)) for name, text in pairs if text)
     return tag("dl", *rows, class_="reasons")
 
 
@@ -183,7 +190,7 @@ def _scope(finding: Finding) -> Markup | None:
         ("Clients", list(finding.clients)),
     )
     pairs = [
-        tag("div", tag("dt", name), tag("dd", join_names(names, NAMES)))
+        tag("div", tag("dt", name), tag("dd", join_names(names, MAX_NAMES)))
         for name, names in groups
         if names
     ]
@@ -196,8 +203,8 @@ def _measures(measures: Mapping[str, object]) -> Markup | None:
     rows: list[list[Child]] = [
         [name.replace("_", " "), _value(value)] for name, value in sorted(measures.items())
     ]
-    shown = table(["Measure", "Value"], rows, caption="Measured")
-    return tag("details", tag("summary", "Measured"), shown, class_="measured")
+    listing = table(["Measure", "Value"], rows, caption="Measured")
+    return tag("details", tag("summary", "Measured"), listing, class_="measured")
 
 
 def _value(value: object) -> Child:
@@ -206,7 +213,7 @@ def _value(value: object) -> Child:
         rows = count(len(value), "row")
         return join([rows, ", see the ", link]) if "lost_from" in value[0] else f"{rows} of data"
     if isinstance(value, list):
-        return join_names([str(item) for item in value], VALUES) or "none"
+        return join_names([str(item) for item in value], MAX_VALUES) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):

@@ -6,7 +6,6 @@ from forensics.lib.formatting import count
 from forensics.report.html import Child, Markup, anchor, code, join, table, tag
 from forensics.run_output.reader import Row, RunOutput
 
-ORDER = 100
 TITLE = "Data quality"
 # Rows of the table, and findings named for one check; findings.json and tables/checks have all.
 MOST, NAMED = 200, 20

@@ -10,9 +10,6 @@ from forensics.lib.yaml_with_lines import load_yaml
 from forensics.report.html import Child, Markup, join, table, tag
 from forensics.run_output.reader import RunOutput
 
-# Links to the page go to this anchor.
-ANCHOR = "review"
-ORDER = 95
 TITLE = "For the review"
 NOTES = "notes.yaml"
 PARTS = {

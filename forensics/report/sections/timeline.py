@@ -2,115 +2,114 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Set as AbstractSet
+
+from forensics.history.nodes.broker_states import AWAY_STATES
 from forensics.lib.formatting import count, duration, join_names, time_text
 from forensics.lib.time_zone import current_zone
-from forensics.report import lane_intervals, partition_groups, plotly_sheet, time_bins
+from forensics.report import partition_groups, plotly_sheet, time_bins
 from forensics.report.figures import timeline
-from forensics.report.html import Markup, figure, join, render_legend, table, tag
+from forensics.report.html import Markup, figure, join, limit_caption, render_legend, table, tag
+from forensics.report.lane_intervals import (
+    LaneInterval,
+    choose_view,
+    merge_short_intervals,
+    read_lanes,
+)
 from forensics.run_output.reader import RunOutput
 
-ORDER = 30
 TITLE = "Timeline"
-AWAY = frozenset({
-    "crashed", "fenced", "paused", "stopped", "stopping", "starting", "recovering",
-})  # fmt: skip
-TROUBLED = frozenset({"stale", "disconnected"})
-DEBT = {"offline": "without a leader"}
-# Lanes of brokers and of clients, bars of the brokers', rows of the table.
-LANES, CLIENTS, BARS, ROWS = 30, 12, 500, 100
+TROUBLED_STATES = frozenset({"stale", "disconnected"})
+DEBT_WORDS = {"offline": "without a leader"}
+MAX_FINDINGS, MAX_BROKERS, MAX_CLIENTS, MAX_ROWS = 200, 30, 12, 100
+MAX_BROKER_BARS, MAX_CLIENT_BARS, MAX_CONTROLLER_BARS = 500, 166, 100
 
 
 def render(run: RunOutput) -> Markup:
     """Draw the master timeline and list its broker states as a table."""
-    drawn = _tracks(run)
-    if drawn is None:
+    brokers = read_lanes(run, "broker")
+    data = _timeline_data(run, brokers)
+    if data is None:
         return tag("p", "No log line with a time was read, so there is no timeline.")
-    drawing = timeline.draw_timeline(drawn)
-    states = _states(lane_intervals.read_lanes(run, "broker"))
+    drawing = timeline.draw_timeline(data)
+    states = _states(brokers)
     if not drawing["data"]:
-        return join([tag("p", _says(drawn)), states])
-    colours = render_legend(timeline.timeline_legend(drawn))
-    still = timeline.draw_static_timeline(drawn)
-    return figure("figure-timeline", drawing, _says(drawn), colours, states, still=still)
+        return join([tag("p", _caption(data)), states])
+    legend = render_legend(timeline.timeline_legend(data))
+    still = timeline.draw_static_timeline(data)
+    return figure("figure-timeline", drawing, _caption(data), legend, states, still=still)
 
 
-def _tracks(run: RunOutput) -> plotly_sheet.TimelineData | None:
+def _timeline_data(run: RunOutput, brokers: list[LaneInterval]) -> plotly_sheet.TimelineData | None:
     """Read everything that the figure shows."""
-    view, whole = lane_intervals.choose_view(run), run.window
-    if not view or not whole:
+    view, window = choose_view(run), run.window
+    if not view or not window:
         return None
-    fold = partition_groups.group_partitions(run)
-    cells = fold.grid.edges if fold else partition_groups.heatmap_edges(run, whole)
-    counted = time_bins.count_events(run, cells)
-    brokers = _worst(lane_intervals.read_lanes(run, "broker"), AWAY, LANES)
-    clients = _worst(lane_intervals.read_lanes(run, "client"), TROUBLED, CLIENTS)
+    groups = partition_groups.group_partitions(run)
+    edges = groups.grid.edges if groups else partition_groups.heatmap_edges(run, window)
+    volume = time_bins.count_events(run, edges)
+    worst_brokers = _worst(brokers, AWAY_STATES, MAX_BROKERS)
+    worst_clients = _worst(read_lanes(run, "client"), TROUBLED_STATES, MAX_CLIENTS)
+    controllers = read_lanes(run, "controller")
     return plotly_sheet.TimelineData(
         view=view,
-        findings=run.findings[:200],
-        controller=lane_intervals.merge_short_intervals(
-            lane_intervals.read_lanes(run, "controller"), 100, whole
-        ),
-        brokers=lane_intervals.merge_short_intervals(brokers, BARS, whole),
+        findings=run.findings[:MAX_FINDINGS],
+        controller=merge_short_intervals(controllers, MAX_CONTROLLER_BARS, window),
+        brokers=merge_short_intervals(worst_brokers, MAX_BROKER_BARS, window),
         debt=time_bins.count_debt(run),
-        clients=lane_intervals.merge_short_intervals(clients, BARS // 3, whole),
+        clients=merge_short_intervals(worst_clients, MAX_CLIENT_BARS, window),
         holes=time_bins.find_holes(run),
         silences=time_bins.find_silences(run),
-        volume=counted if counted.facts.any() else None,
-        grid=fold.grid if fold else None,
+        volume=volume if volume.facts.any() else None,
+        grid=groups.grid if groups else None,
     )
 
 
 def _worst(
-    lanes: list[lane_intervals.LaneInterval], bad: frozenset[str], most: int
-) -> list[lane_intervals.LaneInterval]:
+    lanes: list[LaneInterval], bad_states: AbstractSet[str], limit: int
+) -> list[LaneInterval]:
     """Keep as many lanes as one can read, those that were longest in a bad state first."""
-    away: dict[str, int] = {lane.name: 0 for lane in lanes}
+    bad = Counter({lane.name: 0 for lane in lanes})
     for lane in lanes:
-        away[lane.name] += (lane.end - lane.start) * (lane.state in bad)
-    ranked = sorted(away, key=lambda name: -away[name])[:most]
-    return [lane for lane in lanes if lane.name in set(ranked)]
+        bad[lane.name] += (lane.end - lane.start) * (lane.state in bad_states)
+    kept = {name for name, _ in bad.most_common(limit)}
+    return [lane for lane in lanes if lane.name in kept]
 
 
-def _says(drawn: plotly_sheet.TimelineData) -> str:
+def _caption(data: plotly_sheet.TimelineData) -> str:
     # The lanes come in the order of their numbers; a set would not keep it.
-    away = list(dict.fromkeys(lane.name for lane in drawn.brokers if lane.state in AWAY))
+    away = list(dict.fromkeys(lane.name for lane in data.brokers if lane.state in AWAY_STATES))
     peaks = [
-        f"{count(level, 'partition')} {DEBT.get(name, name)}"
-        for name, points in drawn.debt.items()
-        if (level := time_bins.max_level(points, drawn.view))
+        f"{count(level, 'partition')} {DEBT_WORDS.get(name, name)}"
+        for name, points in data.debt.items()
+        if (level := time_bins.max_level(points, data.view))
     ]
-    counted = drawn.volume.errors.values() if drawn.volume else ()
-    errors = sum(int(bins.sum()) for bins in counted)
+    errors = sum(int(bins.sum()) for bins in data.volume.errors.values()) if data.volume else 0
     parts = [
-        f"{count(len(drawn.findings), 'finding')}",
+        f"{count(len(data.findings), 'finding')}",
         f"{join_names(away, 6)} away or restarting at some time" if away else "no broker seen away",
-        f"at worst {' and '.join(peaks)} at once" if peaks else "",
+        *([f"at worst {' and '.join(peaks)} at once"] if peaks else []),
         f"{count(errors, 'client error')}",
     ]
-    shown = (
-        f"Shown: {time_text(drawn.view[0])} to {time_text(drawn.view[1])} {current_zone().label}"
+    start, end = map(time_text, data.view)
+    return (
+        f"{'; '.join(parts)}. Shown: {start} to {end} {current_zone().label}. Hatched: not known."
     )
-    return f"{'; '.join(part for part in parts if part)}. {shown}. Hatched: not known."
 
 
-def _states(brokers: list[lane_intervals.LaneInterval]) -> Markup | None:
+def _states(brokers: list[LaneInterval]) -> Markup | None:
     if not brokers:
         return tag("p", "No broker's life could be read from the logs.")
     rows = [
-        [
-            lane.name,
-            lane.state,
-            time_text(lane.start),
-            time_text(lane.end),
-            duration(lane.end - lane.start),
-        ]
-        for lane in brokers
-        if lane.state != "up"
-    ]
-    caption = "Broker states other than up"
-    if len(rows) > ROWS:
-        caption += f", the first {ROWS} of {len(rows):,}"
+        [lane.name, lane.state, *map(time_text, (lane.start, lane.end)),
+         duration(lane.end - lane.start)]
+        for lane in brokers if lane.state != "up"
+    ]  # fmt: skip
+    if not rows:
+        return None
+    caption = limit_caption("Broker states other than up", len(rows), MAX_ROWS)
     label = current_zone().label
     head = ["Broker", "State", f"From, {label}", f"To, {label}", "For"]
-    shown = table(head, rows[:ROWS], caption=caption)
-    return tag("details", tag("summary", "Broker states as a table"), shown) if rows else None
+    listing = table(head, rows[:MAX_ROWS], caption=caption)
+    return tag("details", tag("summary", "Broker states as a table"), listing)

@@ -1,4 +1,4 @@
-"""The hours of one week as a heatmap: when leaders were lost, and when nobody could tell."""
+"""Draws the hours of one week as a heatmap: when leaders were lost, and when no log tells."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 from forensics.report import theme
 from forensics.report.plotly_sheet import CLEAR, CONFIG, FONT, Figure
 
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-NONE, FEW, SOME, MANY = "rgba(0,158,115,0.18)", "#f2c879", "#dd8452", "#a3123a"
-BLANK = "rgba(128,136,145,0.38)"
-HOURS = 24
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_NONE, _FEW, _SOME, _MANY = "rgba(0,158,115,0.18)", "#f2c879", "#dd8452", "#a3123a"
+_BLANK = "rgba(128,136,145,0.38)"
+_HOURS = 24
 
 
-def drawing(hours: Sequence[int | None]) -> Figure:
-    """Draw a row for each day, from Monday, and a cell for each hour."""
-    rows = [hours[at : at + HOURS] for at in range(0, len(hours), HOURS)]
-    names = list(DAYS[: len(rows)])
+def draw_heatmap(hours: Sequence[int | None]) -> Figure:
+    """Draw a row for each day, from Monday on, and a cell for each hour."""
+    rows = [hours[start : start + _HOURS] for start in range(0, len(hours), _HOURS)]
+    names = list(WEEKDAYS[: len(rows)])
     common: dict[str, Any] = {
-        "type": "heatmap", "x": list(range(HOURS)), "y": names, "xgap": 1, "ygap": 1,
+        "type": "heatmap", "x": list(range(_HOURS)), "y": names, "xgap": 1, "ygap": 1,
         "showscale": False, "zsmooth": False, "hoverongaps": False,
     }  # fmt: skip
-    highest = max([1, *(many for many in hours if many is not None)])
+    highest = max([1, *(number for number in hours if number is not None)])
     known = common | {
         "z": [list(row) for row in rows], "zmin": 0, "zmax": highest,
-        "colorscale": [[0, NONE], [0.001, FEW], [0.4, SOME], [1, MANY]],
-        "text": [[str(many) if many else "" for many in row] for row in rows],
+        "colorscale": [[0, _NONE], [0.001, _FEW], [0.4, _SOME], [1, _MANY]],
+        "text": [[str(number) if number else "" for number in row] for row in rows],
         "texttemplate": "%{text}", "textfont": {"size": 10},
         "hovertemplate": "%{y} %{x}:00-%{x}:59 UTC: %{z} leaderships lost<extra></extra>",
     }  # fmt: skip
     blank = common | {
-        "z": [[1 if many is None else None for many in row] for row in rows],
-        "zmin": 0, "zmax": 1, "colorscale": [[0, BLANK], [1, BLANK]],
+        "z": [[1 if number is None else None for number in row] for row in rows],
+        "zmin": 0, "zmax": 1, "colorscale": [[0, _BLANK], [1, _BLANK]],
         "hovertemplate": "%{y} %{x}:00-%{x}:59 UTC: no log tells<extra></extra>",
     }  # fmt: skip
     return {"data": [blank, known], "layout": _layout(names), "config": CONFIG}
@@ -52,7 +52,7 @@ def _layout(names: Sequence[str]) -> Figure:
     }  # fmt: skip
 
 
-def key(hours: Sequence[int | None]) -> list[tuple[str, str]]:
-    """Say which colour is what."""
-    found = [(NONE, "none lost"), (FEW, "few"), (MANY, "most of this week")]
-    return [*found, (BLANK, "no log tells")] if None in hours else found
+def legend(hours: Sequence[int | None]) -> list[tuple[str, str]]:
+    """Return each colour and its meaning."""
+    colours = [(_NONE, "none lost"), (_FEW, "few"), (_MANY, "most of this week")]
+    return [*colours, (_BLANK, "no log tells")] if None in hours else colours

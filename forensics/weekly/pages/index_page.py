@@ -7,76 +7,74 @@ from pathlib import Path
 
 from forensics.lib.formatting import count
 from forensics.report import page
-from forensics.report.html import Child, Markup, TableRow, join, table, tag
-from forensics.run_output.findings import WORST_FIRST
-from forensics.weekly.coverage_normalisation import WeekSummary, format_coverage
-from forensics.weekly.notes import Notes
-from forensics.weekly.pages.week_sections import COLOURS
-from forensics.weekly.pages.week_view import WeekView, build_view
+from forensics.report.html import Child, Markup, TableRow, join, section, table, tag
+from forensics.weekly.notes import NO_NOTES, Notes
+from forensics.weekly.pages.week_view import WeekView, build_view, list_incident_levels
+from forensics.weekly.week_summary import WeekSummary
 
-HEAD = ("Week", "Than the week before", "Incidents begun", "New", "Recurring", "Resolved",
-        "Not evaluable", "Coverage", "Why", "Postmortem")  # fmt: skip
-OWN = {"incident": "incident", "clear": "clear", "cannot_tell": "cannot tell"}
+_HEAD = ("Week", "Than the week before", "Incidents begun", "New", "Recurring", "Resolved",
+         "Not evaluable", "Coverage", "Why", "Postmortem")  # fmt: skip
+_OWN_VERDICTS = {"incident": "incident", "clear": "clear", "cannot_tell": "cannot tell"}
 
 
-def views(summaries: Sequence[WeekSummary], notes: Notes | None = None) -> list[WeekView]:
-    """Put every week beside those before it, the newest first."""
-    ordered = sorted(summaries, key=lambda one: str(one["week"]))
-    return [build_view(one, ordered[:at], notes) for at, one in enumerate(ordered)][::-1]
+def build_views(summaries: Sequence[WeekSummary], notes: Notes = NO_NOTES) -> list[WeekView]:
+    """Compare every week with those before it, the newest first."""
+    ordered = sorted(summaries, key=lambda week: week.week)
+    views = [build_view(week, ordered[:index], notes) for index, week in enumerate(ordered)]
+    return views[::-1]
 
 
-def draw_index(store: Path, summaries: Sequence[WeekSummary], notes: Notes | None = None) -> Path:
+def draw_index(store: Path, summaries: Sequence[WeekSummary], notes: Notes = NO_NOTES) -> Path:
     """Draw `index.html` of a store from the week.json of all its weeks."""
-    known = views(summaries, notes)
+    views = build_views(summaries, notes)
     title = "Kafka, week by week"
     return page.write_page(
         store / "index.html",
         title,
         tag("a", "Skip to the weeks", href="#weeks", class_="skip"),
         tag("header", tag("h1", title)),
-        tag("main", _newest(known), _weeks(known)),
+        tag("main", _newest(views), _weeks(views)),
         tag("footer", tag("p", "All times are UTC; a week begins on Monday.")),
         shared=True,
     )
 
 
-def _newest(known: Sequence[WeekView]) -> Markup:
-    if not known:
+def _newest(views: Sequence[WeekView]) -> Markup:
+    if not views:
         return tag("p", "No week is in this store yet.")
-    last = known[0]
-    badge = tag("span", last.judgement.word, class_="badge")
-    link = tag("a", last.name, href=f"weeks/{last.name}/index.html")
-    says = f": {last.judgement.why}. Coverage {format_coverage(last.judgement.now)}."
-    inside = tag("p", badge, " ", link, says, class_="answer")
-    colour = COLOURS[last.judgement.word]
-    heading = tag("h2", "The newest week", id="newest-title")
-    box = tag("div", inside, class_=f"verdict level-{colour}")
-    return tag("section", heading, box, id="newest", aria_labelledby="newest-title")
+    newest = views[0]
+    badge = tag("span", newest.verdict.word, class_="badge")
+    link = tag("a", newest.name, href=f"weeks/{newest.name}/index.html")
+    text = f": {newest.verdict.why}. Coverage {newest.verdict.now}."
+    answer = tag("p", badge, " ", link, text, class_="answer")
+    box = tag("div", answer, class_=f"verdict {newest.verdict_class}")
+    return section("newest", "The newest week", box, tabindex=None)
 
 
-def _weeks(known: Sequence[WeekView]) -> Markup | None:
-    if not known:
+def _weeks(views: Sequence[WeekView]) -> Markup | None:
+    if not views:
         return None
-    rows = [_row(one) for one in known]
-    heading = tag("h2", count(len(known), "week"), id="weeks-title")
-    shown = table(HEAD, rows, caption="All weeks, the newest first", numbers=HEAD[3:7])
-    return tag("section", heading, shown, id="weeks", aria_labelledby="weeks-title", tabindex=-1)
+    rows = map(_row, views)
+    weeks = table(_HEAD, rows, caption="All weeks, the newest first", numbers=_HEAD[3:7])
+    return section("weeks", count(len(views), "week"), weeks)
 
 
-def _row(one: WeekView) -> TableRow:
-    judged, levels = one.judgement, one.week["levels"]
-    incidents = [f"{levels[level]} {level}" for level in WORST_FIRST[:3] if levels.get(level)]
-    accepted = sum(each.accepted and each.is_incident for each in one.troubles)
-    taken = f" ({accepted} accepted)" if accepted else ""
-    folder = f"weeks/{one.name}"
+def _row(view: WeekView) -> TableRow:
+    own_verdict = _OWN_VERDICTS.get(view.week.verdict, "not known")
+    incidents = list_incident_levels(view.week.levels) or own_verdict
+    accepted = f" ({view.accepted_incidents} accepted)" if view.accepted_incidents else ""
+    folder = f"weeks/{view.name}"
     cells: list[Child] = [
-        tag("a", one.name, href=f"{folder}/index.html"),
-        tag("span", judged.word, class_="badge"),
-        join([", ".join(incidents) or OWN.get(str(one.week["verdict"]), "not known"), taken]),
-        len(one.some("new", "seen")), len(one.some("recurring", "worse", "better")),
-        len(one.some("resolved")), len(one.some("not evaluable")),
-        format_coverage(judged.now), tag("span", judged.why),
+        tag("a", view.name, href=f"{folder}/index.html"),
+        tag("span", view.verdict.word, class_="badge"),
+        join([incidents, accepted]),
+        len(view.incidents("new", "seen")),
+        len(view.incidents("recurring", "worse", "better")),
+        len(view.incidents("resolved")),
+        len(view.incidents("not evaluable")),
+        str(view.verdict.now),
+        tag("span", view.verdict.why),
         tag("a", "postmortem", href=f"{folder}/report.html",
-            aria_label=f"Postmortem of {one.name}"),
+            aria_label=f"Postmortem of {view.name}"),
     ]  # fmt: skip
-    return TableRow(cells, {"class_": f"level-{COLOURS[judged.word]}"})
+    return TableRow(cells, {"class_": view.verdict_class})

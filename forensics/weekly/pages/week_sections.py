@@ -1,22 +1,13 @@
-"""What is new, what comes again and how often, what is over, and what nobody can say.
-
-The slow burn: partitions that went through many nights with one replica in sync.
-
-Brokers that left and came back, this week and in the weeks before.
-
-Better, same or worse, the numbers behind it, and how much the logs cover.
-
-The week hour by hour, what else changed, what the logs cover, and its days.
-"""
+"""Draws the sections of a week's page, all but the figure of all weeks."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import NamedTuple
 
-from forensics.lib.formatting import count, duration, join_names, time_text
+from forensics.lib.formatting import MINUTE, count, duration, join_names, time_text
 from forensics.report.html import (
     Child,
     Markup,
@@ -30,233 +21,230 @@ from forensics.report.html import (
     table,
     tag,
 )
-from forensics.run_output.findings import WORST_FIRST
-from forensics.weekly.coverage_normalisation import (
-    WeekSummary,
-    coverage,
-    format_coverage,
-    node_of,
-    span_of,
-)
-from forensics.weekly.metrics import MAX_LOW_ISR_NIGHTS, NIGHT
+from forensics.weekly.coverage_normalisation import SERVER_ROLES, Coverage
+from forensics.weekly.metrics import DAY, MAX_LOW_ISR_NIGHTS, NIGHT, AbsenceCounts
 from forensics.weekly.notes import Note
 from forensics.weekly.pages import hourly_heatmap
-from forensics.weekly.pages.week_view import WeekView
-from forensics.weekly.recurrence import RecurringFinding, last_day
+from forensics.weekly.pages.hourly_heatmap import WEEKDAYS
+from forensics.weekly.pages.week_view import WeekView, list_incident_levels
+from forensics.weekly.recurrence import TrackedFinding
+from forensics.weekly.week_summary import NodeSummary
 
-MAX_NIGHT_ROWS = 100
-NIGHTS_HEAD = ("Partition", "Nights of this week", "Thin by night", "Nights of all weeks", "Weeks")
+_MAX_FINDINGS, _MAX_MINOR_FINDINGS = 200, 300
+_MAX_PARTITIONS, _MAX_BROKERS, _MAX_NODES, _MAX_CHANGES = 100, 100, 300, 100
+_VERDICT_SENTENCES = {
+    "worse": "Worse than last week",
+    "better": "Better than last week",
+    "same": "The same as last week",
+    "cannot compare": "Cannot be compared with last week",
+}
+_OWN_VERDICTS = {
+    "incident": "The week has incidents.",
+    "clear": "Nothing of level medium or above began in it, and its logs were good enough to tell.",
+    "cannot_tell": "Nothing of level medium or above was found, but the logs are not enough to say "
+    "that nothing happened.",
+}
+_FINDING_HEAD = ("Level", "What", "Findings", "Weeks", "Compared", "Notes")
+_ABSENCE_HEAD = ("Broker", "Left unplanned", "Last week", "Weeks with it", "Away in all", "Longest",
+                 "Median", "Planned", "Logs cover")  # fmt: skip
+_NIGHT_HEAD = ("Partition", "Nights of this week", "Thin by night", "Nights of all weeks", "Weeks")
+_DAY_HEAD = ("Day of the postmortem", "Incidents begun", "All findings", "Leaderships lost",
+             "Logs cover")  # fmt: skip
 
 
-def draw_nights(view: WeekView) -> Markup:
-    """Draw the partitions of too many nights, those of the most first."""
-    told = view.week["nights"]
-    often = [row for row in told["partitions"] if row[1] > MAX_LOW_ISR_NIGHTS]
-    rule = (
-        "Listed is who was down to one replica in sync for a minute or more in more than "
-        f"{MAX_LOW_ISR_NIGHTS} of {told['nights']} nights ({NIGHT[0]}:00 to "
-        f"{NIGHT[1] - 24:02d}:00 UTC)."
+class _State(NamedTuple):
+    """A state of findings: its id on the page, its own name, and how the page explains it."""
+
+    id: str
+    state: str
+    title: str
+    text: str
+
+
+_STATES = (
+    _State("new", "new", "New", "not seen in the weeks before"),
+    _State("seen", "seen", "Of this week", "no earlier week to compare with"),
+    _State("worse", "worse", "Worse", "seen last week too, and larger now"),
+    _State("recurring", "recurring", "Recurring", "seen before, and about as large"),
+    _State("better", "better", "Better", "seen last week too, and smaller now"),
+    _State(
+        "resolved", "resolved", "Resolved", "seen before, and not now, where it would have been"
+    ),
+    _State(
+        "unknown", "not evaluable", "Not evaluable", "seen before; nobody can say if it is over"
+    ),
+)
+
+
+def _more(left: int, noun: str = "") -> Markup | None:
+    """Count the rows that a table leaves out."""
+    return tag("p", f"And {count(left, noun)} more.") if left > 0 else None
+
+
+def draw_verdict(view: WeekView) -> Markup:
+    """Draw the verdict as a sentence, with its figures below it."""
+    verdict = view.verdict
+    sentence = f"{_VERDICT_SENTENCES[verdict.word]}, coverage {verdict.now}: {verdict.why}."
+    badge = tag("span", verdict.word, class_="badge")
+    own_verdict = _OWN_VERDICTS.get(view.week.verdict, "")
+    return tag(
+        "div",
+        tag("p", badge, " ", sentence, class_="answer"),
+        tag("p", own_verdict, " ", _worst_incident(view)),
+        _older_rules_warning(view),
+        tag("dl", *_figures(view), class_="cells"),
+        class_=f"verdict {view.verdict_class}",
     )
-    if not often:
-        some = len(told["partitions"]) + told["left_out"]
-        few = f" {count(some, 'partition')} in fewer nights." if some else ""
-        says = f"No partition.{few} The logs cover {format_coverage(coverage(view.week))}."
-        return join([tag("p", rule), tag("p", says)])
-    known = [{row[0]: row[1] for row in one["nights"]["partitions"]} for one in view.weeks if one]
-    rows: list[list[Child]] = [
-        [name, nights, duration(round(minutes * 60_000)),
-         sum(one.get(name, 0) for one in known),
-         f"{sum(one.get(name, 0) > MAX_LOW_ISR_NIGHTS for one in known)} of {len(known)}"]
-        for name, nights, minutes in often[:MAX_NIGHT_ROWS]
-    ]  # fmt: skip
-    left = told["often"] - len(rows)
-    more = tag("p", f"And {count(left, 'partition')} more.") if left > 0 else None
-    caption = "Partitions with one replica in sync, night after night"
-    return join(
-        [tag("p", rule), table(NIGHTS_HEAD, rows, caption=caption, numbers=NIGHTS_HEAD[1:]), more]
-    )
 
 
-MAX_FLAPPING_ROWS = 100
-MINUTE = 60_000
-FLAPPING_HEAD = ("Broker", "Left unplanned", "Last week", "Weeks with it", "Away in all", "Longest",
-        "Median", "Planned", "Logs cover")  # fmt: skip
+def _older_rules_warning(view: WeekView) -> Markup | None:
+    """Warn of counts that come from two sets of rules."""
+    older = len(view.week.older_rules)
+    if not older:
+        return None
+    link = tag("a", "what else changed", href="#changes")
+    verb = "was" if older == 1 else "were"
+    text = f"{count(older, 'file')} of this week {verb} read by older rules than the rest ("
+    return tag("p", text, link, ").", class_="warning")
 
 
-def draw_flapping(view: WeekView) -> Markup:
-    """Draw a row for each broker that was away, the most unplanned absences first."""
-    away: Mapping[str, Mapping[str, Any]] = view.week["away"]
-    found = {int(name): told for name, told in away.items() if told["unplanned"] or told["planned"]
-             or told["minutes"]}  # fmt: skip
-    order = sorted(found, key=lambda one: (-found[one]["unplanned"], -found[one]["minutes"], one))
-    if not order:
-        return tag("p", _nobody(view))
-    rows = [_flapping_row(view, broker, found[broker]) for broker in order[:MAX_FLAPPING_ROWS]]
-    loose = [broker for broker in order if found[broker]["unplanned"]]
-    says = f"{count(len(loose), 'broker')} left unplanned" if loose else "No broker left unplanned"
-    left = len(order) - MAX_FLAPPING_ROWS
-    more = tag("p", f"And {count(left, 'broker')} more.") if left > 0 else None
-    listing = table(
-        FLAPPING_HEAD, rows, caption="Brokers that were away", numbers=FLAPPING_HEAD[1:8]
-    )
-    return join([tag("p", f"{says}."), listing, more])
+def _worst_incident(view: WeekView) -> Child:
+    for finding in view.findings:
+        if finding.is_incident and finding.is_open and not finding.accepted:
+            title, address = finding.group["title"], f"report.html#{_anchor(finding)}"
+            return join(["The worst: ", tag("a", title, href=address), "."])
+    return None
 
 
-def _nobody(view: WeekView) -> str:
-    covered = coverage(view.week)
-    return f"No log tells of a broker that was away; the logs cover {format_coverage(covered)}."
+def _anchor(finding: TrackedFinding) -> str:
+    """Return the place in the postmortem of the worst finding of a group."""
+    return anchor(str(finding.group["findings"][0][0]))
 
 
-def _flapping_row(view: WeekView, broker: int, told: Mapping[str, Any]) -> list[Child]:
-    known = [one for one in view.weeks if one is not None]
-    with_it = sum(bool(one["away"].get(str(broker), {}).get("unplanned")) for one in known)
-    lengths = [_length(told[name]) for name in ("minutes", "longest", "median")]
+def _figures(view: WeekView) -> list[Markup]:
+    start, end = view.week.window
+    incidents = list_incident_levels(view.week.levels) or "none"
+    accepted = view.accepted_incidents
+    unknown = len(view.incidents("not evaluable"))
+    earlier = len(view.known_weeks) - 1
+    then = view.verdict.then
     return [
-        f"broker {broker}", told["unplanned"], _then(view.before, broker),
-        f"{with_it} of {len(known)}", *lengths, told["planned"],
-        format_coverage(coverage(view.week, [node_of(view.week, broker)])),
+        _figure("Week", time_text(start)[:10], f"to {time_text(end - 1)[:10]}, UTC"),
+        _figure("Coverage of brokers and controllers", str(view.verdict.now),
+                f"last week {then}" if then else "last week is not in the store"),
+        _figure("Incidents begun", incidents, f"{accepted} accepted" if accepted else ""),
+        _figure("New", f"{len(view.incidents('new', 'seen')):,}",
+                f"against {count(earlier, 'earlier week')}" if earlier
+                else "there is no earlier week"),
+        _figure("Recurring", f"{len(view.incidents('recurring', 'worse', 'better')):,}",
+                f"{len(view.incidents('worse'))} worse, {len(view.incidents('better'))} better"),
+        _figure("Resolved", f"{len(view.incidents('resolved')):,}",
+                f"{unknown} not evaluable" if unknown else ""),
     ]  # fmt: skip
 
 
-def _then(before: WeekSummary | None, broker: int) -> str:
-    if before is None:
-        return "-"
-    told = before["away"].get(str(broker))
-    return "?" if told is None else f"{told['unplanned']:,}"
-
-
-def _length(minutes: float | None) -> str:
-    return "-" if not minutes else duration(round(minutes * MINUTE))
-
-
-MAX_FINDING_ROWS, QUIET = 200, 300
-FINDINGS_HEAD = ("Level", "What", "Findings", "Weeks", "Compared", "Notes")
-PARTS = (
-    ("new", ("new",), "New", "not seen in the weeks before"),
-    ("seen", ("seen",), "Of this week", "no earlier week to compare with"),
-    ("worse", ("worse",), "Worse", "seen last week too, and larger now"),
-    ("recurring", ("recurring",), "Recurring", "seen before, and about as large"),
-    ("better", ("better",), "Better", "seen last week too, and smaller now"),
-    ("resolved", ("resolved",), "Resolved", "seen before, and not now, where it would have been"),
-    ("unknown", ("not evaluable",), "Not evaluable", "seen before; nobody can say if it is over"),
-)  # fmt: skip
+def _figure(name: str, value: str, note: str) -> Markup:
+    small = tag("small", note) if note else None
+    return tag("div", tag("dt", name), tag("dd", tag("b", value), " ", small))
 
 
 def draw_findings(view: WeekView) -> Markup:
-    """Draw a table for each state, and what is of level low or info folded away."""
-    parts = [_part(view, *part) for part in PARTS]
-    shown = [*(part for part in parts if part), _accepted(view), _quiet(view)]
-    if not any(part for part in parts):
-        nothing = "Nothing of level medium or above, in this week or still open before it."
-        shown = [tag("p", nothing), *shown]
-    left = int(view.week["findings_left_out"])
-    more = tag("p", f"And {count(left, 'more kind')} of findings, in the postmortem alone.")
-    return join([*shown, more if left else None, _how(view)], "\n")
+    """Draw a table for each state, and findings of level low or info folded away."""
+    parts: list[Markup | None] = []
+    for state in _STATES:
+        title, text = state.title, f"{state.title}: {state.text}"
+        parts += _finding_part(view, state.id, title, view.incidents(state.state), text)
+    if not parts:
+        text = "Nothing of level medium or above, in this week or still open before it."
+        parts.append(tag("p", text))
+    accepted = [finding for finding in view.findings if finding.accepted and finding.is_open]
+    text = "Accepted by notes.yaml at the end of this week, and left out of the verdict"
+    parts += _finding_part(view, "accepted", "Accepted", accepted, text)
+    left = count(view.week.findings_left_out, "more kind")
+    more = tag("p", f"And {left} of findings, in the postmortem alone.")
+    parts += [_minor_findings(view), more if view.week.findings_left_out else None]
+    return join([*parts, _notes_example(view)], "\n")
 
 
-def _how(view: WeekView) -> Markup | None:
-    """Show what to write into notes.yaml, for the worst finding that nobody has spoken of."""
-    loose = [one for one in view.troubles if one.is_open and one.note is None]
-    if not loose:
+def _finding_part(
+    view: WeekView, id_: str, title: str, findings: Sequence[TrackedFinding], caption: str
+) -> list[Markup | None]:
+    if not findings:
+        return []
+    heading = tag("h3", f"{title} ({len(findings):,})", id=f"findings-{id_}")
+    listing = _finding_table(view, findings[:_MAX_FINDINGS], caption)
+    return [join([heading, listing, _more(len(findings) - _MAX_FINDINGS)])]
+
+
+def _minor_findings(view: WeekView) -> Markup | None:
+    findings = [each for each in view.findings if not each.is_incident and not each.accepted]
+    if not findings:
         return None
-    later = last_day(view.week) + timedelta(days=28)
-    # What JSON writes between quotes YAML reads as it was.
+    summary = tag("summary", f"{count(len(findings), 'kind')} of findings of level low or info")
+    listing = _finding_table(view, findings[:_MAX_MINOR_FINDINGS], "Of level low or info")
+    more = _more(len(findings) - _MAX_MINOR_FINDINGS)
+    return tag("details", summary, listing, more, class_="below")
+
+
+def _notes_example(view: WeekView) -> Markup | None:
+    """Show what to write into notes.yaml, for the worst finding that has no note."""
+    finding = next((each for each in view.findings if each.is_open and each.note is None), None)
+    if finding is None:
+        return None
+    later = view.week.last_day + timedelta(days=28)
     lines = (
-        f"{json.dumps(loose[0].signature)}:",
+        # A JSON string is a YAML string, too.
+        f"{json.dumps(finding.signature)}:",
         "  owner: NAME",
         "  ticket: https://TICKETS/NUMBER",
         f"  accepted_until: {later.isoformat()}",
         "  comment: WHY",
     )
-    says = (
+    text = (
         "Write this into notes.yaml in the store, with a signature or an id from above; only what "
         "has accepted_until is left out of the verdict, and comes back when that day is over."
     )
     summary = tag("summary", "Say who looks after a finding, or accept it for a while")
-    return tag("details", summary, tag("p", says), command_block(lines))
+    return tag("details", summary, tag("p", text), command_block(lines))
 
 
-def _part(view: WeekView, id_: str, states: Sequence[str], title: str, says: str) -> Markup | None:
-    found = view.some(*states)
-    if not found:
-        return None
-    heading = tag("h3", f"{title} ({len(found):,})", id=f"findings-{id_}")
-    return join(
-        [
-            heading,
-            _table(view, found[:MAX_FINDING_ROWS], f"{title}: {says}"),
-            _more(len(found), MAX_FINDING_ROWS),
-        ]
+def _finding_table(view: WeekView, findings: Sequence[TrackedFinding], caption: str) -> Markup:
+    rows = (_finding_row(view, finding) for finding in findings)
+    return table(_FINDING_HEAD, rows, caption=caption, numbers=("Findings",), class_="troubles")
+
+
+def _finding_row(view: WeekView, finding: TrackedFinding) -> TableRow:
+    severity, weeks = finding.group["severity"], finding.first_week
+    if finding.week_count > 1:
+        weeks = f"{finding.week_count} of {len(view.known_weeks)}, first in {weeks}"
+    why = finding.why if finding.state == "seen" else f"{finding.state}: {finding.why}"
+    note = (
+        tag("div", *_note_parts(finding.note, accepted=finding.accepted)) if finding.note else None
     )
+    cells: list[Child] = [
+        tag("span", severity, class_="badge"), _finding_title(view, finding),
+        finding.group["count"], tag("span", weeks), tag("span", why), note or tag("span", "-"),
+    ]  # fmt: skip
+    return TableRow(cells, {"class_": f"level-{anchor(severity)}", "data_state": finding.state})
 
 
-def _more(found: int, most: int) -> Markup | None:
-    return tag("p", f"And {found - most:,} more.") if found > most else None
+def _finding_title(view: WeekView, finding: TrackedFinding) -> Markup:
+    """Link the worst finding, and name its signature and id: the keys of notes.yaml."""
+    is_of_this_week = finding.week == view.name
+    link: Child = finding.group["title"]
+    if is_of_this_week or any(week.week == finding.week for week in view.known_weeks):
+        page = "report.html" if is_of_this_week else f"../{finding.week}/report.html"
+        link = tag("a", link, href=f"{page}#{_anchor(finding)}")
+    where = "" if is_of_this_week else f" ({finding.week})"
+    id_ = str(finding.group["findings"][0][0])
+    keys = tag("small", code(finding.signature), " ", code(id_))
+    return tag("div", link, where, tag("br"), keys)
 
 
-def _accepted(view: WeekView) -> Markup | None:
-    found = [one for one in view.troubles if one.accepted and one.is_open]
-    if not found:
-        return None
-    heading = tag("h3", f"Accepted ({len(found):,})", id="findings-accepted")
-    says = "Accepted by notes.yaml at the end of this week, and left out of the verdict"
-    return join(
-        [heading, _table(view, found[:MAX_FINDING_ROWS], says), _more(len(found), MAX_FINDING_ROWS)]
-    )
-
-
-def _quiet(view: WeekView) -> Markup | None:
-    found = [one for one in view.troubles if not one.is_incident and not one.accepted]
-    if not found:
-        return None
-    summary = tag("summary", f"{count(len(found), 'kind')} of findings of level low or info")
-    listed = _table(view, found[:QUIET], "Of level low or info")
-    return tag("details", summary, listed, _more(len(found), QUIET), class_="below")
-
-
-def _table(view: WeekView, found: Sequence[RecurringFinding], caption: str) -> Markup:
-    rows = [_finding_row(view, one) for one in found]
-    return table(FINDINGS_HEAD, rows, caption=caption, numbers=("Findings",), class_="troubles")
-
-
-def _finding_row(view: WeekView, one: RecurringFinding) -> TableRow:
-    badge = tag("span", one.group["severity"], class_="badge")
-    again = f"{one.weeks} of {_known(view)}, first in {one.first}" if one.weeks > 1 else one.first
-    why = f"{one.state}: {one.why}" if one.state != "seen" else one.why
-    cells: list[Child] = [badge, _what(view, one), one.group["count"], tag("span", again),
-                          tag("span", why), _note(one)]  # fmt: skip
-    level = f"level-{anchor(str(one.group['severity']))}"
-    return TableRow(cells, {"class_": level, "data_state": one.state})
-
-
-def _known(view: WeekView) -> int:
-    return sum(one is not None for one in view.weeks)
-
-
-def _what(view: WeekView, one: RecurringFinding) -> Markup:
-    """Link the worst finding, and say the signature, which notes.yaml is keyed by."""
-    page = "report.html" if one.week == view.name else f"../{one.week}/report.html"
-    reachable = one.week == view.name or view.holds(one.week)
-    title = one.group["title"]
-    link: Child = tag("a", title, href=f"{page}#{subject(one)}") if reachable else title
-    where = "" if one.week == view.name else f" ({one.week})"
-    key = tag("small", code(one.signature), " ", code(str(one.group["findings"][0][0])))
-    return tag("div", link, where, tag("br"), key)
-
-
-def _note(one: RecurringFinding) -> Markup | None:
-    note = one.note
-    if note is None:
-        return tag("span", "-")
-    return tag("div", *_words(note, accepted=one.accepted))
-
-
-def _words(note: Note, *, accepted: bool) -> list[Child]:
-    parts: list[Child] = []
-    if note.owner:
-        parts.append(note.owner)
+def _note_parts(note: Note, *, accepted: bool) -> list[Child]:
+    parts: list[Child] = [note.owner] if note.owner else []
     if note.ticket:
-        # A ticket is a person's own word, and yet only what is a plain address becomes a link.
+        # People write tickets as they like; only a plain address becomes a link.
         is_link = note.ticket.startswith("https://")
         parts.append(tag("a", note.ticket, href=note.ticket) if is_link else note.ticket)
     if note.accepted_until:
@@ -264,209 +252,174 @@ def _words(note: Note, *, accepted: bool) -> list[Child]:
         parts.append(f"{verb} {note.accepted_until.isoformat()}")
     if note.comment:
         parts.append(note.comment)
-    between = [piece for part in parts for piece in ("; ", part)]
-    return between[1:]
+    return [piece for part in parts for piece in ("; ", part)][1:]
 
 
-COLOURS = {"worse": "high", "better": "clear", "same": "low", "cannot compare": "cannot-tell"}
-SAYS = {
-    "worse": "Worse than last week",
-    "better": "Better than last week",
-    "same": "The same as last week",
-    "cannot compare": "Cannot be compared with last week",
-}
-OWN = {
-    "incident": "The week has incidents.",
-    "clear": "Nothing of level medium or above began in it, and its logs were good enough to tell.",
-    "cannot_tell": "Nothing of level medium or above was found, but the logs are not enough to say "
-    "that nothing happened.",
-}
+def draw_absences(view: WeekView) -> Markup:
+    """Draw a row for each broker that was away, those of the most unplanned absences first."""
+    away = {
+        int(broker): counts
+        for broker, counts in view.week.away.items()
+        if counts["unplanned"] or counts["planned"] or counts["minutes"]
+    }
+    if not away:
+        covered = view.week.coverage()
+        text = f"No log tells of a broker that was away; the logs cover {covered}."
+        return tag("p", text)
+    order = sorted(away, key=lambda each: (-away[each]["unplanned"], -away[each]["minutes"], each))
+    unplanned = sum(bool(counts["unplanned"]) for counts in away.values())
+    text = (
+        f"{count(unplanned, 'broker')} left unplanned" if unplanned else "No broker left unplanned"
+    )
+    rows = (_absence_row(view, broker, away[broker]) for broker in order[:_MAX_BROKERS])
+    listing = table(
+        _ABSENCE_HEAD, rows, caption="Brokers that were away", numbers=_ABSENCE_HEAD[1:8]
+    )
+    return join([tag("p", f"{text}."), listing, _more(len(order) - _MAX_BROKERS, "broker")])
 
 
-def draw_verdict(view: WeekView) -> Markup:
-    """Say it in one sentence, with cells below it."""
-    judged = view.judgement
-    badge = tag("span", judged.word, class_="badge")
-    says = tag("p", badge, " ", sentence(view), class_="answer")
-    own = tag("p", OWN.get(str(view.week["verdict"]), ""), " ", _worst(view))
-    cells = tag("dl", *_cells(view), class_="cells")
-    inside = (says, own, _mixed(view), cells)
-    return tag("div", *inside, class_=f"verdict level-{COLOURS[judged.word]}")
-
-
-def _mixed(view: WeekView) -> Markup | None:
-    """Warn of counts that come from two sets of rules."""
-    older = len(view.week["older_rules"])
-    if not older:
-        return None
-    link = tag("a", "what else changed", href="#changes")
-    verb = "was" if older == 1 else "were"
-    says = f"{count(older, 'file')} of this week {verb} read by older rules than the rest ("
-    return tag("p", says, link, ").", class_="warning")
-
-
-def sentence(view: WeekView) -> str:
-    """Say the verdict: better, same or worse, the coverage, and the reason in numbers."""
-    judged = view.judgement
-    return f"{SAYS[judged.word]}, coverage {format_coverage(judged.now)}: {judged.why}."
-
-
-def _worst(view: WeekView) -> Child:
-    found = [one for one in view.troubles if one.is_incident and one.is_open and not one.accepted]
-    if not found:
-        return None
-    link = subject(found[0])
-    return join(["The worst: ", tag("a", found[0].group["title"], href=f"report.html#{link}"), "."])
-
-
-def subject(one: RecurringFinding) -> str:
-    """Give the place in the postmortem that tells of a trouble's worst finding."""
-    return anchor(str(one.group["findings"][0][0]))
-
-
-def _cells(view: WeekView) -> list[Markup]:
-    start, end = view.week["window"]
-    levels = view.week["levels"]
-    incidents = [f"{levels[level]} {level}" for level in WORST_FIRST[:3] if levels.get(level)]
-    accepted = len([one for one in view.troubles if one.accepted and one.is_incident])
-    gone = view.some("resolved")
-    unknown = view.some("not evaluable")
-    known = sum(one is not None for one in view.weeks) - 1
-    covered, then = view.judgement.now, view.judgement.then
-    before = f"last week {format_coverage(then)}" if then else "last week is not in the store"
+def _absence_row(view: WeekView, broker: int, counts: AbsenceCounts) -> list[Child]:
+    by_week = [week.away.get(str(broker)) for week in view.known_weeks]
+    with_it = sum(bool(each and each["unplanned"]) for each in by_week)
+    last_week = "-"
+    if view.before is not None:
+        before = view.before.away.get(str(broker))
+        last_week = "?" if before is None else f"{before['unplanned']:,}"
+    lengths = (counts["minutes"], counts["longest"], counts["median"])
     return [
-        _cell("Week", time_text(start)[:10], f"to {time_text(end - 1)[:10]}, UTC"),
-        _cell("Coverage of brokers and controllers", format_coverage(covered), before),
-        _cell("Incidents begun", ", ".join(incidents) or "none",
-              f"{accepted} accepted" if accepted else ""),
-        _cell("New", f"{len(view.some('new', 'seen')):,}",
-              f"against {count(known, 'earlier week')}" if known else "there is no earlier week"),
-        _cell("Recurring", f"{len(view.some('recurring', 'worse', 'better')):,}",
-              f"{len(view.some('worse'))} worse, {len(view.some('better'))} better"),
-        _cell("Resolved", f"{len(gone):,}", f"{len(unknown)} not evaluable" if unknown else ""),
+        f"broker {broker}", counts["unplanned"], last_week, f"{with_it} of {len(by_week)}",
+        *(duration(round(minutes * MINUTE)) if minutes else "-" for minutes in lengths),
+        counts["planned"], str(view.week.broker_coverage(broker)),
     ]  # fmt: skip
 
 
-def _cell(name: str, value: str, note: str) -> Markup:
-    small = tag("small", note) if note else None
-    return tag("div", tag("dt", name), tag("dd", tag("b", value), " ", small))
+def draw_low_isr_nights(view: WeekView) -> Markup:
+    """Draw the partitions of too many nights with one replica in sync, those of the most first."""
+    nights = view.week.nights
+    often = [row for row in nights["partitions"] if row[1] > MAX_LOW_ISR_NIGHTS]
+    rule = tag("p", (
+        "Listed is who was down to one replica in sync for a minute or more in more than "
+        f"{MAX_LOW_ISR_NIGHTS} of {nights['nights']} nights ({NIGHT[0]}:00 to "
+        f"{NIGHT[1] - 24:02d}:00 UTC)."
+    ))  # fmt: skip
+    if not often:
+        others = len(nights["partitions"]) + nights["left_out"]
+        fewer = f" {count(others, 'partition')} in fewer nights." if others else ""
+        text = f"No partition.{fewer} The logs cover {view.week.coverage()}."
+        return join([rule, tag("p", text)])
+    by_week = [{name: number for name, number, _ in week.nights["partitions"]}
+               for week in view.known_weeks]  # fmt: skip
+    rows: list[list[Child]] = []
+    for name, number, minutes in often[:_MAX_PARTITIONS]:
+        numbers = [each.get(name, 0) for each in by_week]
+        weeks = sum(each > MAX_LOW_ISR_NIGHTS for each in numbers)
+        length = duration(round(minutes * MINUTE))
+        rows.append([name, number, length, sum(numbers), f"{weeks} of {len(by_week)}"])
+    caption = "Partitions with one replica in sync, night after night"
+    listing = table(_NIGHT_HEAD, rows, caption=caption, numbers=_NIGHT_HEAD[1:])
+    return join([rule, listing, _more(nights["often"] - len(rows), "partition")])
 
 
-DAY = 86_400_000
-NODES, CHANGES = 300, 100
-
-
-def hourly(view: WeekView) -> Markup:
+def draw_hours(view: WeekView) -> Markup:
     """Draw when leaders were lost, hour by hour."""
-    cells: Sequence[int | None] = view.week["hours"]
-    busy = sorted(((many or 0, -at) for at, many in enumerate(cells)), reverse=True)
-    dark = sum(many is None for many in cells)
-    told = [
-        f"{hourly_heatmap.DAYS[-at // 24]} {-at % 24:02d}:00 ({many:,})"
-        for many, at in busy[:3]
-        if many
-    ]
-    total = sum(many or 0 for many in cells)
-    most = f", most of them {join_names(told)}" if told else ""
-    says = f"{count(total, 'leadership')} lost{most}; no log tells of {count(dark, 'hour')}."
-    by_day = [cells[at : at + 24] for at in range(0, len(cells), 24)]
-    rows = [[hourly_heatmap.DAYS[at], *("?" if many is None else f"{many:,}" for many in row)]
-            for at, row in enumerate(by_day)]  # fmt: skip
+    hours = view.week.hours
+    lost = [number or 0 for number in hours]
+    busiest = sorted(range(len(hours)), key=lambda hour: (-lost[hour], hour))[:3]
+    names = [f"{WEEKDAYS[hour // 24]} {hour % 24:02d}:00 ({lost[hour]:,})"
+             for hour in busiest if lost[hour]]  # fmt: skip
+    most = f", most of them {join_names(names)}" if names else ""
+    unknown = count(hours.count(None), "hour")
+    text = f"{count(sum(lost), 'leadership')} lost{most}; no log tells of {unknown}."
+    rows = [
+        [WEEKDAYS[start // 24],
+         *("?" if number is None else f"{number:,}" for number in hours[start : start + 24])]
+        for start in range(0, len(hours), 24)
+    ]  # fmt: skip
     head = ("Day", *(f"{hour:02d}" for hour in range(24)))
     listing = table(head, rows, caption="Leaderships lost by hour, UTC", numbers=head[1:])
     folded = tag("details", tag("summary", "Hours as a table"), listing)
-    return figure(
-        "figure-hours",
-        hourly_heatmap.drawing(cells),
-        says,
-        render_legend(hourly_heatmap.key(cells)),
-        folded,
-    )
+    legend = render_legend(hourly_heatmap.legend(hours))
+    return figure("figure-hours", hourly_heatmap.draw_heatmap(hours), text, legend, folded)
 
 
-def changed(view: WeekView) -> Markup:
+def draw_changes(view: WeekView) -> Markup:
     """List what is different from the week before."""
-    if view.before is None and not view.changes:
-        return tag("p", "The week before is not in the store, so nothing can be compared with it.")
     if not view.changes:
-        return tag("p", "The same rules, versions, brokers and topics as in the week before.")
-    rows = [[one.what, one.says] for one in view.changes[:CHANGES]]
+        if view.before is None:
+            text = "The week before is not in the store, so nothing can be compared with it."
+        else:
+            text = "The same rules, versions, brokers and topics as in the week before."
+        return tag("p", text)
+    rows = view.changes[:_MAX_CHANGES]
     return table(("What", "Change"), rows, caption="Changes since the week before")
 
 
-def covered(view: WeekView) -> Markup:
-    """Show for each node how much of the week its logs cover, day by day."""
-    nodes: Mapping[str, Mapping[str, Any]] = view.week["nodes"]
-    rows = [_node(view, name, nodes[name]) for name in sorted(nodes, key=_by_role(nodes))[:NODES]]
-    if not rows:
+def draw_coverage(view: WeekView) -> Markup:
+    """Draw for each node how much of the week its logs cover, day by day."""
+    nodes = sorted(view.week.nodes.items(), key=_by_role)
+    if not nodes:
         return tag("p", "No log reaches into this week.")
-    files = view.week["files"]
-    unread = files["unparsed_lines"]
-    says = (
+    files = view.week.files
+    text = (
         f"{count(files['files'], 'file')} with {count(files['lines'], 'line')} "
         f"{'reaches' if files['files'] == 1 else 'reach'} into the week, "
-        f"{count(unread, 'line')} of them not understood; "
+        f"{count(files['unparsed_lines'], 'line')} of them not understood; "
         f"{count(files['damaged'], 'file') if files['damaged'] else 'no file'} damaged. "
         "Clients are not expected to log throughout."
     )
-    left = len(nodes) - len(rows)
-    more = tag("p", f"And {count(left, 'node')} more.") if left > 0 else None
+    rows: list[list[Child]] = []
+    for name, node in nodes[:_MAX_NODES]:
+        covered = str(Coverage(node["covered_ms"], view.week.window_ms, view.week.window_ms))
+        versions = join_names(view.week.versions.get(name, [])) or "-"
+        rows.append([name, covered, _day_strip(node["days"], covered), versions])
     head = ("Node", "Logs cover", "Monday to Sunday", "Kafka")
-    return join([tag("p", says), table(head, rows, caption="Coverage by node"), more])
+    listing = table(head, rows, caption="Coverage by node")
+    return join([tag("p", text), listing, _more(len(nodes) - len(rows), "node")])
 
 
-def _by_role(nodes: Mapping[str, Mapping[str, Any]]) -> Any:
-    def order(name: str) -> tuple[int, int, str]:
-        role, number = nodes[name]["role"], nodes[name]["broker"]
-        place = ("broker", "controller").index(role) if role in ("broker", "controller") else 2
-        return place, -1 if number is None else number, name
-
-    return order
+def _by_role(item: tuple[str, NodeSummary]) -> tuple[int, int, str]:
+    name, node = item
+    role = SERVER_ROLES.index(node["role"]) if node["role"] in SERVER_ROLES else len(SERVER_ROLES)
+    return role, -1 if node["broker"] is None else node["broker"], name
 
 
-def _node(view: WeekView, name: str, told: Mapping[str, Any]) -> list[Child]:
-    versions = view.week["versions"].get(name, [])
-    whole = span_of(view.week)
-    says = format_coverage((told["covered_ms"], whole))
-    return [name, says, _strip(told["days"], says), join_names(versions) or "-"]
-
-
-def _strip(by_day: Sequence[int], says: str) -> Markup:
+def _day_strip(covered_by_day: Sequence[int], label: str) -> Markup:
     """Draw a bar for each day, as wide as the share of it that is covered."""
-    wide = 100 / max(1, len(by_day))
-    pieces = (
-        tag("span", style=f"left:{at * wide:.2f}%;width:{max(wide * ms / DAY, 0.6):.2f}%")
-        for at, ms in enumerate(by_day) if ms
+    width = 100 / max(1, len(covered_by_day))
+    bars = (
+        tag("span", style=f"left:{day * width:.2f}%;width:{max(width * ms / DAY, 0.6):.2f}%")
+        for day, ms in enumerate(covered_by_day) if ms
     )  # fmt: skip
-    return tag("span", *pieces, class_="strip", role="img", aria_label=says)
+    return tag("span", *bars, class_="strip", role="img", aria_label=label)
 
 
-def days(view: WeekView) -> Markup:
-    """Link each day of the postmortem, with what began on it."""
-    start = int(view.week["window"][0])
+def draw_days(view: WeekView) -> Markup:
+    """Link each day of the postmortem, with the findings that began on it."""
     rows = []
-    for at, name in enumerate(hourly_heatmap.DAYS):
-        begin = start + at * DAY
-        found = [row[1] for group in view.week["findings"] for row in group["findings"]
-                 if begin <= row[2] < begin + DAY]  # fmt: skip
-        loud = [f"{found.count(level)} {level}" for level in WORST_FIRST[:3] if level in found]
-        date = time_text(begin)[:10]
-        address = f"report.html#t/{date}T00:00:00Z..{time_text(begin + DAY)[:10]}T00:00:00Z"
-        cells = view.week["hours"][24 * at : 24 * at + 24]
-        lost = (
-            "?" if all(many is None for many in cells) else f"{sum(many or 0 for many in cells):,}"
-        )
+    for day, name in enumerate(WEEKDAYS):
+        begin = view.week.window[0] + day * DAY
+        levels = [
+            severity
+            for group in view.week.findings
+            for _, severity, start in group["findings"]
+            if begin <= start < begin + DAY
+        ]
+        incidents = list_incident_levels({level: levels.count(level) for level in levels})
+        date, next_date = time_text(begin)[:10], time_text(begin + DAY)[:10]
+        address = f"report.html#t/{date}T00:00:00Z..{next_date}T00:00:00Z"
+        hours = view.week.hours[24 * day : 24 * day + 24]
+        known = [number for number in hours if number is not None]
+        cells: list[Child] = [
+            tag("a", f"{name} {date}", href=address), incidents or "none", len(levels),
+            f"{sum(known):,}" if known else "?", str(_day_coverage(view, day)),
+        ]  # fmt: skip
         rows.append(TableRow(
-            [tag("a", f"{name} {date}", href=address), ", ".join(loud) or "none", len(found), lost,
-             format_coverage(_day(view, at))],
-            {"class_": f"level-{anchor(found[0])}" if loud else None},
+            cells, {"class_": f"level-{anchor(levels[0])}" if incidents else None}
         ))  # fmt: skip
-    head = ("Day of the postmortem", "Incidents begun", "All findings", "Leaderships lost",
-            "Logs cover")  # fmt: skip
-    return table(head, rows, caption="The days of the week", numbers=head[2:4])
+    return table(_DAY_HEAD, rows, caption="The days of the week", numbers=_DAY_HEAD[2:4])
 
 
-def _day(view: WeekView, at: int) -> tuple[int, int]:
-    servers = [told for told in view.week["nodes"].values() if told["role"] != "client"]
-    whole = coverage(view.week)[1] // 7
-    return sum(told["days"][at] for told in servers if at < len(told["days"])), whole
+def _day_coverage(view: WeekView, day: int) -> Coverage:
+    servers = [node for node in view.week.nodes.values() if node["role"] != "client"]
+    covered = sum(node["days"][day] for node in servers if day < len(node["days"]))
+    return Coverage(covered, view.week.coverage().expected_ms // 7, DAY)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from forensics.weekly.coverage_normalisation import WeekSummary
+from forensics.run_output.findings import WORST_FIRST
 from forensics.weekly.iso_week import Week
-from forensics.weekly.notes import Notes
-from forensics.weekly.recurrence import RecurringFinding, find_recurrences
+from forensics.weekly.notes import NO_NOTES, Notes
+from forensics.weekly.recurrence import TrackedFinding, track_findings
+from forensics.weekly.week_summary import WeekSummary
 from forensics.weekly.week_verdict import Change, WeekVerdict, compare_weeks, find_changes
 
 # A quarter of a year, this week included.
-WEEKS = 12
+MAX_WEEKS = 12
+# The level in whose colour a verdict is shown.
+VERDICT_LEVELS = {
+    "worse": "high",
+    "better": "clear",
+    "same": "low",
+    "cannot compare": "cannot-tell",
+}
 
 
 @dataclass(frozen=True)
@@ -20,54 +28,69 @@ class WeekView:
     """A week, the weeks before it, and what comparing them says."""
 
     week: WeekSummary
-    # the names of all weeks from the first one known, and their summaries where they are known
+    # the names of all weeks from the first known one on, and their summaries where known
     names: Sequence[str]
     weeks: Sequence[WeekSummary | None]
-    troubles: Sequence[RecurringFinding]
-    judgement: WeekVerdict
+    findings: Sequence[TrackedFinding]
+    verdict: WeekVerdict
     changes: Sequence[Change]
-    notes: Notes
 
     @property
     def name(self) -> str:
-        """The week's own name."""
-        return str(self.week["week"])
+        """The name of the week."""
+        return self.week.week
 
     @property
     def before(self) -> WeekSummary | None:
         """The week right before it, if it is in the store."""
         return self.weeks[-2] if len(self.weeks) > 1 else None
 
-    def holds(self, name: str) -> bool:
-        """Whether a week is in the store, and so has pages."""
-        return any(one is not None and one["week"] == name for one in self.weeks)
+    @property
+    def known_weeks(self) -> list[WeekSummary]:
+        """The weeks that are in the store, this one included."""
+        return [week for week in self.weeks if week is not None]
 
-    def some(self, *states: str, accepted: bool = False) -> list[RecurringFinding]:
-        """Give the incidents in some state that are accepted, or are not."""
-        return [
-            one
-            for one in self.troubles
-            if one.is_incident and one.state in states and one.accepted == accepted
-        ]
+    @property
+    def verdict_class(self) -> str:
+        """The CSS class with the colour of the verdict."""
+        return f"level-{VERDICT_LEVELS[self.verdict.word]}"
+
+    @property
+    def accepted_incidents(self) -> int:
+        """How many incidents are accepted."""
+        return sum(finding.accepted and finding.is_incident for finding in self.findings)
+
+    def incidents(self, *states: str) -> list[TrackedFinding]:
+        """Return the incidents in some state that are not accepted."""
+        open_incidents = (each for each in self.findings if each.is_incident and not each.accepted)
+        return [finding for finding in open_incidents if finding.state in states]
+
+
+def list_incident_levels(levels: dict[str, int]) -> str:
+    """Write how many findings there are of each incident level.
+
+    >>> list_incident_levels({"high": 2, "info": 7, "critical": 1})
+    '1 critical, 2 high'
+    """
+    return ", ".join(f"{levels[level]} {level}" for level in WORST_FIRST[:3] if levels.get(level))
 
 
 def build_view(
-    week: WeekSummary, earlier: Sequence[WeekSummary], notes: Notes | None = None
+    week: WeekSummary, earlier: Iterable[WeekSummary], notes: Notes = NO_NOTES
 ) -> WeekView:
-    """Put a week beside the weeks before it, as many as a page shows."""
-    this = Week.parse(str(week["week"]))
-    known = {Week.parse(str(one["week"])).number: one for one in earlier}
-    first = min((at for at in known if this.number - WEEKS < at < this.number), default=this.number)
-    numbers = range(first, this.number)
-    shown = [known[at] for at in numbers if at in known]
-    notes = (notes or Notes()).resolve_ids((*shown, week))
-    then = known.get(this.number - 1)
+    """Compare a week with the weeks before it, as many as a page shows."""
+    this = Week.parse(week.week).number
+    known = {Week.parse(one.week).number: one for one in earlier}
+    first = min((number for number in known if this - MAX_WEEKS < number < this), default=this)
+    numbers = range(first, this)
+    past = [known[number] for number in numbers if number in known]
+    notes = notes.resolve_ids((*past, week))
+    before = known.get(this - 1)
     return WeekView(
         week,
-        [str(Week(at)) for at in (*numbers, this.number)],
-        [*(known.get(at) for at in numbers), week],
-        find_recurrences(week, shown, notes),
-        compare_weeks(week, then, notes),
-        find_changes(week, then),
-        notes,
+        [str(Week(number)) for number in (*numbers, this)],
+        [*map(known.get, numbers), week],
+        track_findings(week, past, notes),
+        compare_weeks(week, before, notes),
+        find_changes(week, before),
     )

@@ -19,6 +19,7 @@ from forensics.report.figures import (
     log_coverage,
 )
 from forensics.report.page import draw_report
+from forensics.run_output.broker_lifecycles import read_lifecycles
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
 from tests.report.sample_runs import START, Row, at, clocks, document, finding, iso, lanes, save
@@ -46,18 +47,20 @@ def test_an_absence_ends_when_the_broker_is_up_again(unclean: Path) -> None:
     silent = life(("up", 0, 1000), ("up", 9000, None), broker=3)
     save(unclean, "lanes", crash + asked + silent)
 
-    found = broker_absences.returns(load_run(unclean))
+    returns = broker_absences.find_returns(read_lifecycles(load_run(unclean)))
 
-    assert [(one.number, one.gone - START, one.back - START, one.asked) for one in found] == [
-        (1, 1000, 12_000, False),
-        (2, 5000, 9000, True),
+    assert [(broker.broker, one.left_at, one.back_at, one.kind) for broker, [one] in returns] == [
+        (1, START + 1000, START + 12_000, "crash"),
+        (2, START + 5000, START + 9000, "clean shutdown"),
     ]
 
 
 def test_who_has_not_come_back_has_no_return(unclean: Path) -> None:
     save(unclean, "lanes", life(("up", 0, 1000), ("crashed", 1000, None)))
 
-    assert broker_absences.render(load_run(unclean)) is None
+    run = load_run(unclean)
+
+    assert broker_absences.render(run, read_lifecycles(run)) is None
 
 
 def test_terms_of_controllers_that_overlap_are_counted(unclean: Path) -> None:

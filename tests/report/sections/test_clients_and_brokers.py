@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from forensics.report.absences import BrokerAbsence, read_lifecycles
 from forensics.report.sections import brokers, clients, controller
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
-from tests.report.sample_runs import at, document, finding, isr, lanes, leadership, save
+from tests.report.sample_runs import at, document, finding, lanes, save
 
 
 def stale(name: str, verdict: str, cause: str, seconds: float, **more: Any) -> dict[str, Any]:
@@ -49,65 +46,6 @@ def test_many_episodes_are_ranked_by_client(unclean: Path) -> None:
     write_findings(document(many), unclean / "findings.json")
 
     assert "Clients with the most errors" in clients.render(load_run(unclean))
-
-
-def test_a_broker_lost_its_leaders_as_it_left_and_got_them_back_later(unclean: Path) -> None:
-    """Broker 1 led five partitions when it crashed; two came back by a preferred election."""
-    rows = [
-        row | {"previous_leader": before}
-        for row, before in zip(leadership(), _before(leadership()), strict=True)
-    ]
-    save(unclean, "leadership", rows)
-    save(unclean, "isr", isr())
-    found = {life.broker: life for life in read_lifecycles(load_run(unclean))}
-
-    assert found[1].absences == [
-        BrokerAbsence(_ms(59_900), _ms(106_000), "crash", "", leaders=(6, 2), isrs=(3, 3))
-    ]
-    assert [one.kind for one in found[2].absences] == ["crash"]
-    assert not found[3].absences
-
-
-def _before(rows: list[dict[str, Any]]) -> list[int | None]:
-    last: dict[tuple[str, int], int] = {}
-    before = []
-    for row in rows:
-        key = row["topic"], row["partition"]
-        before.append(last.get(key))
-        last[key] = row["leader"]
-    return before
-
-
-def _ms(after: int) -> int:
-    moment = at(after)
-    assert moment is not None
-    return moment // 1000
-
-
-@pytest.mark.parametrize(
-    ("states", "how", "back"),
-    [
-        (["up", "stopping", "stopped", "starting", "up"], "clean shutdown", True),
-        (["up", "crashed", "starting", "up"], "crash", True),
-        # Killed while it stopped: what began in order did not end so.
-        (["up", "stopping", "crashed"], "crash", False),
-        (["up", "fenced", "up"], "fenced", True),
-        (["up", "paused", "fenced", "up"], "pause", True),
-        (["up", "unknown", "up"], "not known", True),
-    ],
-)
-def test_how_a_broker_left_is_read_off_its_states(
-    unclean: Path, states: list[str], how: str, *, back: bool
-) -> None:
-    ends = [*range(10_000, 10_000 * len(states), 10_000), None]
-    save(unclean, "lanes", [
-        {"node": "broker-1", "role": "broker", "broker": 1, "state": state,
-         "started_at": at(place * 10_000), "ended_at": at(end)}
-        for place, (state, end) in enumerate(zip(states, ends, strict=True))
-    ])  # fmt: skip
-    [life] = read_lifecycles(load_run(unclean))
-
-    assert [(one.kind, one.back_at is not None) for one in life.absences] == [(how, back)]
 
 
 def test_a_first_start_is_no_return(unclean: Path) -> None:

@@ -95,7 +95,7 @@ def test_equal_histories_are_in_the_page_once(tmp_path: Path) -> None:
 def test_what_has_no_room_is_counted_and_where_it_is_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_ranking, "ROOM", 2000)
+    monkeypatch.setattr(partition_ranking, "MAX_BYTES", 2000)
     rows = [
         row
         for number in range(50)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
-from forensics.weekly.coverage_normalisation import format_coverage
 from forensics.weekly.notes import Notes, load_notes
 from forensics.weekly.pages import index_page
-from tests.weekly.drawn_weeks import draw_store, section_text
-from tests.weekly.made_weeks import make_finding, make_quarter, make_week
+from tests.weekly.sample_summaries import make_finding, make_quarter, make_week
+from tests.weekly.store_pages import draw_store, section_text
 
 
 def test_weeks_stand_with_the_newest_first_and_link_to_their_pages(tmp_path: Path) -> None:
@@ -17,18 +17,16 @@ def test_weeks_stand_with_the_newest_first_and_link_to_their_pages(tmp_path: Pat
     weeks = re.findall(r'<th scope="row"[^>]*><a href="weeks/([^/]+)/index.html">',
                        drawn.read_text("utf-8"))  # fmt: skip
 
-    assert weeks == sorted((one["week"] for one in make_quarter()), reverse=True)
+    assert weeks == sorted((one.week for one in make_quarter()), reverse=True)
 
 
 def test_a_row_says_what_the_page_of_the_week_says(tmp_path: Path) -> None:
     pages = draw_store(tmp_path, make_quarter())
     text = section_text(pages["index"], "weeks")
 
-    for one in index_page.views(make_quarter(), load_notes(tmp_path)):
-        assert one.judgement.why in text
-        assert f"coverage {format_coverage(one.judgement.now)}" in section_text(
-            pages[one.name], "verdict"
-        )
+    for one in index_page.build_views(make_quarter(), load_notes(tmp_path)):
+        assert one.verdict.why in text
+        assert f"coverage {one.verdict.now}" in section_text(pages[one.name], "verdict")
     assert re.search(r"2026-W42 worse 1 high 1 0 1 0 433.4 of 504 h", text)
 
 
@@ -57,7 +55,7 @@ def test_a_week_sees_no_further_back_than_a_quarter() -> None:
         make_week("2025-W46", [make_finding("flapping-broker", brokers=[2])]),
         make_week("2026-W46"),
     )
-    seen = index_page.views([old, new | {"findings": old["findings"]}])[0]
+    seen = index_page.build_views([old, replace(new, findings=old.findings)])[0]
 
     assert seen.names == ["2026-W46"]
-    assert [one.state for one in seen.troubles] == ["seen"]
+    assert [one.state for one in seen.findings] == ["seen"]

@@ -14,8 +14,8 @@ from forensics.report import theme
 from forensics.weekly.metrics import BROKER_SIGNALS
 from forensics.weekly.notes import Notes, load_notes
 from forensics.weekly.pages import small_multiples
-from tests.weekly.drawn_weeks import draw_store, read_figure, section_text
-from tests.weekly.made_weeks import HOUR, make_finding, make_quarter, make_week
+from tests.weekly.sample_summaries import HOUR, make_finding, make_quarter, make_week
+from tests.weekly.store_pages import draw_store, read_figure, section_text
 
 LAST = "2026-W47"
 
@@ -108,8 +108,8 @@ def test_bars_beneath_the_points_are_the_coverage_of_each_week(pages: dict[str, 
     bars = next(one for one in traces if one["type"] == "bar")
     heights = {(x, base): y for x, base, y in zip(bars["x"], bars["base"], bars["y"], strict=True)}
     # Rows are all brokers, then 1, 2 and 3; the missing week has no bar.
-    assert heights[9, -2] == pytest.approx(small_multiples.BAR * 0.05, abs=0.001)
-    assert heights[11, -3] == pytest.approx(small_multiples.BAR * 0.51, abs=0.001)
+    assert heights[9, -2] == pytest.approx(small_multiples.BAR_HEIGHT * 0.05, abs=0.001)
+    assert heights[11, -3] == pytest.approx(small_multiples.BAR_HEIGHT * 0.51, abs=0.001)
     assert not any(x == 7 for x, _ in heights)
 
 
@@ -124,7 +124,7 @@ def test_a_count_of_half_a_week_is_drawn_as_of_a_whole_one(tmp_path: Path) -> No
 
     assert row["customdata"][0].endswith(": 30, logs cover 168 of 168 h")
     assert "30 seen, 60 were all covered; logs cover 84 of 168 h" in row["customdata"][1]
-    heights = [y + 1 * 2 - small_multiples.LOW for y in row["y"]]
+    heights = [y + 1 * 2 - small_multiples.LINE_BASE for y in row["y"]]
     assert heights[1] == pytest.approx(2 * heights[0], abs=0.01)
     assert "30 (50 %)" in section_text(drawn, "trend")
 
@@ -133,7 +133,7 @@ def test_the_heatmap_has_a_cell_for_each_hour_and_says_which_nobody_knows(
     pages: dict[str, Path],
 ) -> None:
     blank, known = read_figure(pages[LAST], "figure-hours")["data"]
-    week = make_quarter()[-1]["hours"]
+    week = make_quarter()[-1].hours
 
     assert [cell for row in known["z"] for cell in row] == week
     dark = [(day, hour) for day, row in enumerate(blank["z"]) for hour in range(24) if row[hour]]
@@ -237,7 +237,7 @@ def test_what_logs_and_people_write_stays_text(tmp_path: Path) -> None:
         versions={"broker-1": [HOSTILE]}, topic_turns={"created": [HOSTILE], "deleted": []},
         older_rules=[HOSTILE], rules=[[HOSTILE, "b" * 64]],
     )  # fmt: skip
-    week["nodes"][HOSTILE] = {"role": "client", "broker": None, "covered_ms": HOUR, "days": [HOUR]}
+    week.nodes[HOSTILE] = {"role": "client", "broker": None, "covered_ms": HOUR, "days": [HOUR]}
     drawn = draw_store(tmp_path, [make_week("2026-W45"), week], Notes())
 
     for name in ("2026-W46", "index"):

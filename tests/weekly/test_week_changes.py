@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from forensics.weekly.week_summary import WeekSummary
 from forensics.weekly.week_verdict import find_changes
-from tests.weekly.made_weeks import make_week
+from tests.weekly.sample_summaries import make_week
 
 
-def said(now: dict[str, Any], then: dict[str, Any] | None) -> list[tuple[str, str]]:
-    return [(one.what, one.says) for one in find_changes(now, then)]
+def said(now: WeekSummary, then: WeekSummary | None) -> list[tuple[str, ...]]:
+    return [tuple(change) for change in find_changes(now, then)]
 
 
 def topics(**partitions: int) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["AuditProcesses", "start_audit_processes"]
-
 _ROOT = Path(__file__).parents[2]
 
 
@@ -48,7 +46,7 @@ class AuditProcesses:
 @contextmanager
 def start_audit_processes() -> Iterator[AuditProcesses]:
     """Open one for some time."""
-    command = [sys.executable, "-m", "tests.weekly.forked_audits"]
+    command = [sys.executable, "-m", "tests.weekly.audit_processes"]
     with subprocess.Popen(
         command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -103,7 +101,7 @@ def _work(store: str, given: list[str], dies_at: int | None = None, **wishes: An
 
 
 def _die_at(step: int) -> None:
-    from forensics.weekly.store_files import StoreFiles  # noqa: PLC0415 - only the fork needs it
+    from forensics.weekly.atomic_commit import StoreFiles  # noqa: PLC0415 - only the fork needs it
 
     count = 0
 
@@ -117,14 +115,14 @@ def _die_at(step: int) -> None:
 
         return done
 
-    follow = StoreFiles._follow
+    follow = StoreFiles._replay_journal
 
     def watched(shelf: StoreFiles) -> None:
         Path.replace = counted(Path.replace)  # type: ignore[method-assign,assignment]
         Path.unlink = counted(Path.unlink)  # type: ignore[method-assign,assignment]
         follow(shelf)
 
-    StoreFiles._follow = watched  # type: ignore[method-assign,assignment]
+    StoreFiles._replay_journal = watched  # type: ignore[method-assign,assignment]
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Summaries of weeks as week.json holds them, made of a few words each."""
+"""Makes summaries of weeks, as week.json holds them, out of a few values each."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forensics.weekly.iso_week import Week
 from forensics.weekly.metrics import BROKER_SIGNALS
-
-__all__ = ["DAY", "HOUR", "WEEK", "make_finding", "make_quarter", "make_week"]
+from forensics.weekly.week_summary import WeekSummary
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -18,26 +18,27 @@ CLUSTER = {
     "minutes_dark": 0.0, "records_lost": 0, "controller_changes": 1, "stale_bursts": 0,
     "stale_errors": 0,
 }  # fmt: skip
-ASKED = ("flapping-broker", "offline-partitions", "stale-metadata", "unclean-election")
+DETECTORS = ("flapping-broker", "offline-partitions", "stale-metadata", "unclean-election")
 
 
 def make_finding(
     detector: str, severity: str = "high", number: int = 1, **more: Any
 ) -> dict[str, Any]:
-    """Make one group of findings; `brokers`, `clients` or `topics` say whom it is about."""
-    whom = ("brokers", "clients", "topics")
-    brokers, clients, topics = (list(more.get(name, ())) for name in whom)
-    names = [str(one) for one in brokers] or clients or topics
+    """Make one group of findings about some `brokers`, `clients` or `topics`."""
+    brokers, clients, topics = (
+        list(more.get(name, ())) for name in ("brokers", "clients", "topics")
+    )
+    names = [str(broker) for broker in brokers] or clients or topics
     noun = "broker" if brokers else "client" if clients else "topic"
     subject = f"{noun}{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else "cluster"
-    plain: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "signature": f"{detector}: {subject}", "detector": detector, "severity": severity,
         "incident": severity in ("critical", "high", "medium"), "confidence": "confirmed",
         "title": f"{detector} of {subject}", "brokers": brokers, "clients": clients,
         "topics": topics, "count": number, "levels": {severity: number}, "size": float(number),
-        "findings": [[f"F-{at:08x}", severity, 0] for at in range(number)],
+        "findings": [[f"F-{index:08x}", severity, 0] for index in range(number)],
     }  # fmt: skip
-    return plain | more
+    return defaults | more
 
 
 def make_week(
@@ -48,41 +49,41 @@ def make_week(
     brokers: Sequence[int] = (1, 2, 3),
     signals: Mapping[int, Mapping[str, float]] | None = None,
     **more: Any,
-) -> dict[str, Any]:
+) -> WeekSummary:
     """Make a week; `covered` is the share of it that the logs of all, or of each broker, cover."""
-    start = Week.parse(name).begin // 1000
+    start, end = Week.parse(name).window_ms
     shares = covered if isinstance(covered, Mapping) else dict.fromkeys(brokers, covered)
-    every = [dict(one) for one in findings]
-    for group in every:
+    groups: list[Any] = [dict(group) for group in findings]
+    levels = Counter[str]()
+    for group in groups:
+        levels.update(group["levels"])
         group["findings"] = [
             [id_, level, at or start + HOUR] for id_, level, at in group["findings"]
         ]
-    counted = {
-        str(one): {signal.key: 0 for signal in BROKER_SIGNALS} | dict((signals or {}).get(one, {}))
-        for one in brokers
+    counts = {
+        broker: {signal.key: 0 for signal in BROKER_SIGNALS} | dict((signals or {}).get(broker, {}))
+        for broker in brokers
     }
-    levels: dict[str, int] = {}
-    for group in every:
-        for level, many in group["levels"].items():
-            levels[level] = levels.get(level, 0) + many
-    plain: dict[str, Any] = {
-        "schema": 1, "week": name, "window": [start, start + WEEK],
-        "verdict": "incident" if any(one["incident"] for one in every) else "clear",
-        "summary": every[0]["title"] if every else "", "levels": levels, "rules": RULES,
-        "nodes": {f"broker-{one}": _node(one, share) for one, share in shares.items() if share},
-        "brokers": list(brokers), "signals": {"brokers": counted, "cluster": dict(CLUSTER)},
-        "away": {str(one): _away(counted[str(one)]) for one in brokers},
-        "findings": every, "findings_left_out": 0,
-        "detectors": {asked: {"status": "quiet", "why": []} for asked in ASKED},
+    defaults: dict[str, Any] = {
+        "week": name, "window": [start, end],
+        "verdict": "incident" if any(group["incident"] for group in groups) else "clear",
+        "summary": groups[0]["title"] if groups else "", "levels": dict(levels), "rules": RULES,
+        "nodes": {f"broker-{broker}": _node(broker, share)
+                  for broker, share in shares.items() if share},
+        "brokers": list(brokers),
+        "signals": {"brokers": {str(broker): each for broker, each in counts.items()},
+                    "cluster": dict(CLUSTER)},
+        "away": {str(broker): _away(each) for broker, each in counts.items()},
+        "findings": groups, "findings_left_out": 0,
+        "detectors": {detector: {"status": "quiet", "why": []} for detector in DETECTORS},
         "hours": [0] * 168,
         "nights": {"nights": 7, "partitions": [], "left_out": 0, "often": 0},
-        "versions": {f"broker-{one}": ["4.3.0"] for one in brokers},
+        "versions": {f"broker-{broker}": ["4.3.0"] for broker in brokers},
         "topics": {"partitions": {"orders": 6}, "topics": 1, "all_partitions": 6},
         "topic_turns": {"created": [], "deleted": []},
         "files": {"files": 3, "damaged": 0, "lines": 1000, "unparsed_lines": 0},
-        "older_rules": [],
     }  # fmt: skip
-    return plain | more
+    return WeekSummary(**(defaults | more))
 
 
 def _node(broker: int, share: float) -> dict[str, Any]:
@@ -92,13 +93,13 @@ def _node(broker: int, share: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _away(counted: Mapping[str, float]) -> dict[str, Any]:
-    times, minutes = counted["absences"], counted["minutes_away"]
+def _away(counts: Mapping[str, float]) -> dict[str, Any]:
+    times, minutes = counts["absences"], counts["minutes_away"]
     each = minutes / times if times else None
     return {"unplanned": times, "planned": 0, "minutes": minutes, "longest": each, "median": each}
 
 
-def make_quarter() -> list[dict[str, Any]]:
+def make_quarter() -> list[WeekSummary]:
     """Make twelve weeks, one of them missing: one broker flaps more and more, the rules change."""
     weeks = []
     first = Week.parse("2026-W36")

@@ -16,7 +16,7 @@ from forensics.weekly.metrics import (
     nights_in,
 )
 from tests.report import sample_runs as samples
-from tests.weekly.made_weeks import DAY, HOUR
+from tests.weekly.sample_summaries import DAY, HOUR
 
 WEEK = Week.parse("2026-W46")
 WINDOW = WEEK.begin // 1000, WEEK.end // 1000

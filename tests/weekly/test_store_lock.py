@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics.weekly.store_files import StoreHeldError, lock_store
+from forensics.weekly.store_lock import StoreHeldError, lock_store
 
 
 def hush(text: str) -> None:

@@ -10,8 +10,6 @@ from forensics.events.packs import load_rule_set
 from forensics.run_output.findings import write_findings
 from forensics.sandbox import run_archives
 
-__all__ = ["SAMPLES", "run_postmortem"]
-
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
 
 
