@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -162,46 +162,6 @@ def scan_archives(
     return files
 
 
-def rebuild_history(
-    engine: Engine, files: Mapping[str, FileAccount], settings: Settings, say: Notify
-) -> History:
-    """Turn events into clocks, lanes, leadership and ISR."""
-    tables, events = settings.tables, settings.tables / "events"
-    nodes = {one.node: one.role for one in files.values() if one.node and one.role}
-    sources = list_anchor_sources(read_startup_windows(events))
-    pairs = engine.run_readers(events, sources, ANCHORS)
-    settle = make_pair_reducer(len(nodes))
-    settled = engine.reduce_groups(pairs, ["node", "other"], settle, PAIRS)
-    clocks = build_clocks(settled, events, sorted(nodes))
-    write_table(pa.Table.from_pylist(list(clocks.rows), schema=CLOCKS), tables / "clocks")
-    lanes = build_lanes.build_lanes(events, clocks, nodes)
-    covered = log_coverage.measure_coverage(files.values(), clocks)
-    write_table(lanes.table(covered), tables / "lanes")
-    named = find_named_nodes(events)
-    write_table(build_coverage_table(covered, lanes.absences, named), tables / "coverage")
-    known = build_fold_context(events, clocks, lanes.absences, covered)
-    fold_partitions(engine, known, settings)
-    epochs = ds.dataset(tables / "leadership", format="parquet").count_rows()
-    say(f"history    {epochs:,} leader epochs, {len(lanes.absences)} absences of brokers")
-    return History(clocks, lanes, known)
-
-
-def fold_partitions(engine: Engine, known: FoldContext, settings: Settings) -> None:
-    """Fold each partition's events, and write leadership and ISR in the order of partitions."""
-    folded = settings.staging / "folded"
-    both = engine.map_partitions(
-        settings.tables / "events",
-        FOLD_KINDS,
-        FOLD_COLUMNS,
-        partial(fold_batches, context=known),
-        FOLDED,
-    )
-    engine.write_temporary(both, folded)
-    for name, schema in _FOLDED:
-        order = [column for column in _ORDER if column in schema.names]
-        engine.write_sorted(folded, name, schema.names, order, settings.tables / name)
-
-
 def load_accounts(staged: Path, work: ReadPlan) -> dict[str, FileAccount]:
     """Sum the accounts of all splits by file; paths that cannot be read get an account, too."""
     table = ds.dataset(staged, format="parquet").to_table(
@@ -250,7 +210,7 @@ def rebuild_history(
 def _fold_partitions(engine: Engine, context: FoldContext, settings: Settings) -> None:
     """Fold each partition's events, and write the tables of partitions in their order."""
     events, folded = settings.tables / "events", settings.staging / "folded"
-    fold = make_partition_folder(context)
+    fold = partial(fold_batches, context=context)
     rows = engine.map_partitions(events, FOLD_KINDS, FOLD_COLUMNS, fold, FOLDED)
     engine.write_temporary(rows, folded)
     for name, schema in _FOLDED:
