@@ -10,7 +10,7 @@ from forensics.report.finding_text import drop_standing, is_open
 from forensics.report.headline import verdict_sentence
 from forensics.report.html import Child, Markup, anchor, finding_link, join, tag
 from forensics.report.incident_story import first_client_errors
-from forensics.run_output.reader import Finding, RunOutput
+from forensics.run_output.reader import RunOutput, SavedFinding
 
 TITLE = "Verdict"
 WORDS = {"clear": "clear", "cannot_tell": "cannot tell"}
@@ -92,7 +92,7 @@ def _partitions(run: RunOutput) -> Markup:
     return _cell("Partitions hit", f"{len(named):,}", note)
 
 
-def _is_crash(finding: Finding) -> bool:
+def _is_crash(finding: SavedFinding) -> bool:
     return "crash" in (finding.measures.get("kind"), finding.measures.get("how"))
 
 
