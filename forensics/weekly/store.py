@@ -158,10 +158,9 @@ class Store:
             is_drawn = self._states[week].get("drawn") == digest
             if week not in weeks or (is_drawn and self.files.find(f"{folder}/index.html")):
                 continue
-            for name in (SUMMARY_FILE, "findings.json"):
-                self._stage_again(f"{folder}/{name}")
-            earlier = [WeekSummary.from_json(texts[each]) for each in past]
-            week_page.draw_week(self.files.staged / folder, earlier, self._notes)
+            summary, *earlier = (WeekSummary.from_json(texts[each]) for each in (week, *past))
+            page = self.files.new_path(f"{folder}/index.html")
+            week_page.draw_week(summary, earlier, self._notes, page)
             self._states[week]["drawn"] = digest
             drawn.append(week)
         if built:
@@ -248,12 +247,6 @@ class Store:
     def _summary_text(self, week: Week) -> str:
         path = self.files.find(f"{week_folder(week)}/{SUMMARY_FILE}")
         return path.read_text(encoding="utf-8") if path else ""
-
-    def _stage_again(self, name: str) -> None:
-        """Stage a committed file, as pages are drawn from staged files alone."""
-        path = self.files.find(name)
-        if path is not None and path != self.files.staged / name:
-            self.files.write(name, path.read_text(encoding="utf-8"))
 
 
 def _redirect(to: str) -> str:

@@ -14,9 +14,11 @@ from forensics.report.html import (
     code,
     figure,
     join,
+    rows_left,
     section,
     table,
     tag,
+    verdict_box,
 )
 from forensics.report.plotly_sheet import CLEAR, CONFIG, FONT, Figure
 from forensics.weekly.comparison import (
@@ -56,11 +58,9 @@ def draw_comparison(comparison: Comparison, target: Path) -> Path:
 
 def _verdict(comparison: Comparison) -> Markup:
     word, why = comparison.verdict.word, comparison.verdict.why
-    badge = tag("span", word, class_="badge")
-    answer = tag("p", badge, f" B beside A: {why}.", class_="answer")
     windows = (tag("p", tag("b", letter), f": {text}")
                for letter, text in describe_windows(comparison))  # fmt: skip
-    return tag("div", answer, *windows, class_=f"verdict level-{VERDICT_LEVELS[word]}")
+    return verdict_box(word, VERDICT_LEVELS[word], f"B beside A: {why}.", *windows)
 
 
 def _counts(comparison: Comparison) -> Markup:
@@ -151,5 +151,4 @@ def _findings(comparison: Comparison) -> Markup:
     head = ("Level", "What", "Findings", "State", "Compared")
     listing = table(head, rows, caption="Findings of B beside those of A", numbers=head[2:3],
                     class_="troubles")  # fmt: skip
-    left = len(findings) - _MAX_FINDINGS
-    return join([listing, tag("p", f"And {left:,} more.") if left > 0 else None])
+    return join([listing, rows_left(len(findings) - _MAX_FINDINGS)])
