@@ -37,7 +37,7 @@ _MIN_SIGNAL_CHANGE = {
     "isr_drops": 50,
 }
 _MIN_SIGNAL_FACTOR = 2
-_TITLES = {signal.key: signal.title for signal in (*BROKER_SIGNALS, *CLUSTER_SIGNALS)}
+_TITLES = BROKER_SIGNALS | CLUSTER_SIGNALS
 
 
 class WeekVerdict(NamedTuple):

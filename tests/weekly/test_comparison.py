@@ -44,7 +44,7 @@ def store(out: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rates(found_: Comparison, key: str, broker: int | None = None) -> tuple[Any, ...]:
-    return next(pair.rates for pair in count_pairs(found_, broker) if pair.signal.key == key)
+    return next(pair.rates for pair in count_pairs(found_, broker) if pair.signal == key)
 
 
 def test_a_window_beside_itself_is_the_same(out: Path) -> None:
@@ -94,7 +94,7 @@ def test_only_what_the_other_window_would_have_shown_is_new_or_resolved() -> Non
 def test_of_a_broker_without_logs_nothing_is_not_zero() -> None:
     a = make_week("2026-W45", covered={1: 1, 2: 0, 3: 1})
     found_ = compare(a, make_week("2026-W46"))
-    pair = next(one for one in count_pairs(found_, 2) if one.signal.key == "isr_drops")
+    pair = next(one for one in count_pairs(found_, 2) if one.signal == "isr_drops")
 
     assert pair.counts == (None, 0.0)
     assert pair.rates == (None, 0.0)

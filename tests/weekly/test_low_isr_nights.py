@@ -11,8 +11,7 @@ from forensics.run_output.reader import load_run
 from forensics.weekly.iso_week import Week
 from forensics.weekly.metrics import (
     MAX_LOW_ISR_NIGHTS,
-    LowIsrNights,
-    find_low_isr_nights,
+    count_low_isr_nights,
     nights_in,
 )
 from tests.report import sample_runs as samples
@@ -31,13 +30,13 @@ def state(start: int, end: int | None, isr: list[int], **more: Any) -> dict[str,
     return plain | more
 
 
-def found(out: Path, rows: list[dict[str, Any]]) -> list[LowIsrNights]:
+def found(out: Path, rows: list[dict[str, Any]]) -> list[tuple[str, int, float]]:
     samples.save(out, "isr", rows)
     moments = [datetime.fromtimestamp((WINDOW[0] + ms) / 1000, UTC) for ms in (0, 7 * DAY)]
     document = samples.document([], "clear")
     document["window"] = {"from": moments[0].isoformat(), "to": moments[1].isoformat()}
     write_findings(document, out / "findings.json")
-    return find_low_isr_nights(load_run(out), WINDOW)
+    return count_low_isr_nights(load_run(out), WINDOW)["partitions"]
 
 
 def test_a_week_has_seven_nights_and_the_last_one_ends_with_it() -> None:
@@ -55,7 +54,7 @@ def test_each_night_counts_once_however_often_it_is_thin_in_it(tmp_path: Path) -
         rows += [state(at, at + HOUR, [1]), state(at + HOUR, at + 2 * HOUR, [1, 2, 3]),
                  state(at + 2 * HOUR, at + 3 * HOUR, [1])]  # fmt: skip
 
-    assert found(tmp_path, rows) == [LowIsrNights("orders-2", 3, 360.0)]
+    assert found(tmp_path, rows) == [("orders-2", 3, 360.0)]
     assert MAX_LOW_ISR_NIGHTS < 3
 
 
@@ -77,7 +76,7 @@ def test_where_no_line_names_the_replicas_it_has_those_that_it_once_had(tmp_path
     more = [state(0, HOUR, [1, 2], replicas=None), state(HOUR, 7 * DAY, [1], replicas=None)]
 
     assert found(tmp_path / "lone", lone) == []
-    assert [burn.nights for burn in found(tmp_path / "more", more)] == [7]
+    assert [nights for _, nights, _ in found(tmp_path / "more", more)] == [7]
 
 
 def test_what_is_open_ends_where_the_logs_do(tmp_path: Path) -> None:
@@ -89,4 +88,4 @@ def test_what_is_open_ends_where_the_logs_do(tmp_path: Path) -> None:
         samples.file("app", "client", role="client", last_ts=WINDOW[1] * 1000),
     ])  # fmt: skip
 
-    assert [burn.nights for burn in found(tmp_path, rows)] == [2]
+    assert [nights for _, nights, _ in found(tmp_path, rows)] == [2]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import NamedTuple
 
 from forensics.lib.formatting import MINUTE, count, duration, join_names, time_text
 from forensics.report.html import (
@@ -53,29 +52,15 @@ _ABSENCE_HEAD = ("Broker", "Left unplanned", "Last week", "Weeks with it", "Away
 _NIGHT_HEAD = ("Partition", "Nights of this week", "Thin by night", "Nights of all weeks", "Weeks")
 _DAY_HEAD = ("Day of the postmortem", "Incidents begun", "All findings", "Leaderships lost",
              "Logs cover")  # fmt: skip
-
-
-class _State(NamedTuple):
-    """A state of findings: its id on the page, its own name, and how the page explains it."""
-
-    id: str
-    state: str
-    title: str
-    text: str
-
-
+# Of each state of findings its id on the page, its own name, title, and explanation.
 _STATES = (
-    _State("new", "new", "New", "not seen in the weeks before"),
-    _State("seen", "seen", "Of this week", "no earlier week to compare with"),
-    _State("worse", "worse", "Worse", "seen last week too, and larger now"),
-    _State("recurring", "recurring", "Recurring", "seen before, and about as large"),
-    _State("better", "better", "Better", "seen last week too, and smaller now"),
-    _State(
-        "resolved", "resolved", "Resolved", "seen before, and not now, where it would have been"
-    ),
-    _State(
-        "unknown", "not evaluable", "Not evaluable", "seen before; nobody can say if it is over"
-    ),
+    ("new", "new", "New", "not seen in the weeks before"),
+    ("seen", "seen", "Of this week", "no earlier week to compare with"),
+    ("worse", "worse", "Worse", "seen last week too, and larger now"),
+    ("recurring", "recurring", "Recurring", "seen before, and about as large"),
+    ("better", "better", "Better", "seen last week too, and smaller now"),
+    ("resolved", "resolved", "Resolved", "seen before, and not now, where it would have been"),
+    ("unknown", "not evaluable", "Not evaluable", "seen before; nobody can say if it is over"),
 )
 
 
@@ -143,9 +128,8 @@ def _figures(view: WeekView) -> list[Markup]:
 def draw_findings(view: WeekView) -> Markup:
     """Draw a table for each state, and findings of level low or info folded away."""
     parts: list[Markup | None] = []
-    for state in _STATES:
-        title, text = state.title, f"{state.title}: {state.text}"
-        parts += _finding_part(view, state.id, title, view.incidents(state.state), text)
+    for id_, state, title, text in _STATES:
+        parts += _finding_part(view, id_, title, view.incidents(state), f"{title}: {text}")
     if not parts:
         text = "Nothing of level medium or above, in this week or still open before it."
         parts.append(tag("p", text))

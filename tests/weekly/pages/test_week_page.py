@@ -27,7 +27,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def line(drawn: Path, name: str, signal: str) -> dict[str, Any]:
     """Give the line of one broker and signal."""
-    title = next(one.title for one in BROKER_SIGNALS if one.key == signal)
+    title = BROKER_SIGNALS[signal]
     for trace in read_figure(drawn, "figure-trend")["data"]:
         is_line = trace["type"] == "scatter" and "lines" in trace["mode"]
         if is_line and trace["customdata"][-1].startswith(f"{name}: {title}, "):
