@@ -120,9 +120,9 @@ def _compare_signals(
 ) -> tuple[str, str]:
     """Let the counts decide, if they are far apart and all point one way."""
     words, texts = set(), []
-    for key, least in _MIN_SIGNAL_CHANGE.items():
+    for key, min_change in _MIN_SIGNAL_CHANGE.items():
         value, old = now.count(key), then.count(key)
-        if value is None or old is None or abs(value - old) < least:
+        if value is None or old is None or abs(value - old) < min_change:
             continue
         is_far = max(value, old) >= _MIN_SIGNAL_FACTOR * min(value, old)
         if is_far and (word := _direction(value, old, covered, covered_then)):

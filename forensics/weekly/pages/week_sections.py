@@ -303,9 +303,9 @@ def draw_hours(view: WeekView) -> Markup:
     busiest = sorted(range(len(hours)), key=lambda hour: (-lost[hour], hour))[:3]
     names = [f"{WEEKDAYS[hour // 24]} {hour % 24:02d}:00 ({lost[hour]:,})"
              for hour in busiest if lost[hour]]  # fmt: skip
-    most = f", most of them {join_names(names)}" if names else ""
+    busiest_text = f", most of them {join_names(names)}" if names else ""
     unknown = count(hours.count(None), "hour")
-    text = f"{count(sum(lost), 'leadership')} lost{most}; no log tells of {unknown}."
+    text = f"{count(sum(lost), 'leadership')} lost{busiest_text}; no log tells of {unknown}."
     rows = [
         [WEEKDAYS[start // 24],
          *("?" if number is None else f"{number:,}" for number in hours[start : start + 24])]
