@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.cli.app import JSON_OPTION, run_file
+from forensics.cli.app import JSON_OPTION, print_any_character, run_file, style_output
 
 if TYPE_CHECKING:
     from forensics.ingest.line_lookup import FoundLine
@@ -67,7 +65,7 @@ def command(
     from forensics.report.page import open_output
     from forensics.run_output.evidence_check import check_evidence, find_finding, parse_location
 
-    _show_anything()
+    print_any_character()
     place = parse_location(what)
     if place and not archives:
         raise ForensicsError(f"Say where {what} is to be read: --archive ARCHIVE.")
@@ -88,12 +86,6 @@ def command(
     if wrong:
         click.echo(f"{wrong} of {len(found)} could not be led back to the archive.", err=True)
         sys.exit(DIFFERS)
-
-
-def _show_anything() -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A line of a log may hold what the terminal's encoding does not.
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _tell(found: Sequence[CheckedLine], *, as_json: bool) -> None:
@@ -205,13 +197,11 @@ def _say(text: str, **style: object) -> None:
 
 
 def _painted(text: str, **style: object) -> str:
-    """Show what a terminal would obey as its code, and colour only what is ours."""
+    """Show control characters by their code, so that no terminal obeys them, and add colour."""
     from forensics.lib.text_safety import visible
 
     plain = visible(text).replace("\n", "⟨U+000A⟩")
-    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    in_colour = sys.stdout.isatty() and not is_plain
-    return click.style(plain, **style) if in_colour else plain  # type: ignore[arg-type]
+    return style_output(plain, **style)
 
 
 if __name__ == "__main__":

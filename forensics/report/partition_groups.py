@@ -12,8 +12,7 @@ import numpy as np
 from forensics.detection.shared.min_isr import MinIsr
 from forensics.report import time_bins
 from forensics.report.html import entity_id
-from forensics.report.time_bins import Ints, bin_edges
-from forensics.report.topic_min_isr import read_min_isr
+from forensics.report.time_bins import Ints, bin_edges, read_min_isr
 from forensics.run_output.findings import severity_rank
 from forensics.run_output.partition_histories import (
     UNKNOWN_LEADER,

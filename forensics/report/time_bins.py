@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.detection.shared.min_isr import MinIsr
+from forensics.detection.shared.min_isr import MIN_ISR_COLUMNS, MIN_ISR_EVENTS, MinIsr, find_min_isr
 from forensics.history.log_coverage import GAP_STATES
-from forensics.report.topic_min_isr import min_isr_of_topics, read_min_isr
 from forensics.run_output.partition_histories import UNKNOWN_LEADER
 from forensics.run_output.reader import Finding, RunOutput, corrected_times
 
@@ -269,10 +268,19 @@ def _thin(states: pa.Table) -> pa.Table:
     return states.filter(pc.fill_null(short, fill_value=False))
 
 
+def read_min_isr(run: RunOutput) -> MinIsr:
+    """Read min.insync.replicas from the saved events; an old run may lack columns."""
+    if not set(MIN_ISR_COLUMNS) <= set(run.column_names("events")):
+        return MinIsr({}, None)
+    chunks = run.chunks("events", MIN_ISR_COLUMNS, MIN_ISR_EVENTS)
+    rows = (row for chunk in chunks for row in chunk.to_pylist())
+    return find_min_isr(row | {"at": run.correct_time(row["node"], row["ts"] or 0)} for row in rows)
+
+
 def _under(states: pa.Table, known: MinIsr) -> pa.Table:
     """Choose the states with too few replicas in sync for a leader to take records."""
     topics = states["topic"].combine_chunks().dictionary_encode()
-    floors = min_isr_of_topics(known, [str(name) for name in topics.dictionary.to_pylist()])
+    floors = [known.for_topic(str(name)) or 0 for name in topics.dictionary.to_pylist()]
     floor = pa.array(np.append(floors, 0)).take(pc.fill_null(topics.indices, len(floors)))
     short = pc.less(pc.list_value_length(states["isr"]), floor)
     return states.filter(pc.fill_null(short, fill_value=False))

@@ -26,7 +26,7 @@ from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine
 from forensics.events.file_accounts import FileAccount, assign_nodes
 from forensics.events.packs import RuleSet
-from forensics.lib.arrow_io import release_arrow_memory
+from forensics.lib.arrow_io import release_arrow_memory, write_table
 from forensics.lib.deterministic_parquet import (
     PART_FILE,
     DeterministicWriter,
@@ -149,7 +149,7 @@ class WeekBuilder:
             pipeline.assign_kafka_versions(accounts, events)
             rows = [account.to_row() for _, account in sorted(accounts.items())]
             files = pa.Table.from_pylist(rows, schema=FILES)
-            pipeline.write_table(files, settings.tables / "files")
+            write_table(files, settings.tables / "files")
             # A week is reported when it is done, and not in between.
             past = pipeline.rebuild_history(engine, accounts, settings, lambda _: None)
             for name, schema, order in _REBUILT_TABLES:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.requirements import LogRequirements
-from forensics.detection.shared.min_isr import find_min_isr
+from forensics.detection.shared.min_isr import read_min_isr
 from forensics.lib.node_ids import broker_ids
 from forensics.run_output.findings import Finding
 
@@ -98,7 +98,7 @@ def _unclean(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
 def _replicas(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
     """Compare the minimum with the replicas that partitions have."""
     counts = _counts(context)
-    known = find_min_isr(context)
+    known = read_min_isr(context)
     named = [row for row in told
              if row["setting"] == _MINIMUM or _MINIMUM_SET.search(row["detail"] or "")]  # fmt: skip
     groups: dict[tuple[str, int], set[str]] = {}

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from forensics.detection.context import MAX_QUOTED_PARTITIONS, DetectionContext
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
-from forensics.detection.shared.leader_moves import read_leader_epochs
 from forensics.lib.formatting import quantity
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import SECOND
@@ -55,7 +54,7 @@ def _unexplained(context: DetectionContext, found: Sequence[EventSession]) -> li
     names = {_name(one) for one in found}
     unclean: dict[str, int] = {}
     changes: dict[str, list[int]] = {}
-    for row in read_leader_epochs(context, names, ["clean"]) if names else ():
+    for row in context.leader_epochs(names, ["clean"]) if names else ():
         name, begin = f"{row['topic']}-{row['partition']}", row["started_at"]
         if row["clean"] is False:
             # One whose moment nobody tells may lie before all of it.

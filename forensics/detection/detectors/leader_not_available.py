@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time
+from forensics.detection.context import DetectionContext, Row, by_time, in_topics
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
@@ -47,8 +47,7 @@ def _reigns(context: DetectionContext, topics: Collection[str]) -> Mapping[str, 
     """Read who led the partitions of these topics; of each only what is needed."""
     if not topics:
         return {}
-    topic = pc.field("topic")
-    where = topic.isin(sorted(topics)) & (topic >= min(topics)) & (topic <= max(topics))
+    where = in_topics(topics)
     found: dict[str, list[Row]] = {}
     for row in context.each("leadership", where, ["topic", "leader", "started_at", "ended_at"]):
         found.setdefault(row["topic"], []).append(row)

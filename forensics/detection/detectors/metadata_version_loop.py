@@ -15,6 +15,7 @@ from forensics.detection.context import (
     DetectionContext,
     Row,
     by_time,
+    in_topics,
     partition_name,
 )
 from forensics.detection.requirements import LogRequirements
@@ -101,9 +102,7 @@ def _led_by_others(
     context: DetectionContext, broker: int, names: Sequence[str], begin: int, end: int
 ) -> Mapping[str, int]:
     """Find who led the partitions meanwhile, in the eyes of the cluster."""
-    topics = sorted({name.rpartition("-")[0] for name in names})
-    topic = pc.field("topic")
-    where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
+    where = in_topics(name.rpartition("-")[0] for name in names)
     where &= (pc.field("leader") >= 0) & (pc.field("leader") != broker)
     columns = ["topic", "partition", "leader", "started_at", "ended_at"]
     return {

@@ -10,7 +10,6 @@ from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
 from forensics.detection.shared.broker_absences import (
     absences_of,
-    is_silent,
     no_quorum_absences,
     session_timeout,
 )
@@ -105,7 +104,7 @@ def _led_elsewhere(context: DetectionContext, search: Outage) -> bool:
         and term.node not in search.nodes
         and term.span.begin <= search.begin
         and (term.span.end is None or term.span.end >= search.last_seen)
-        and not is_silent(context, term.node, search.begin, search.end)
+        and not context.is_silent(term.node, search.begin, search.end)
         for term in context.history.lanes.terms.terms
     )
 

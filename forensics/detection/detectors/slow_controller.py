@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CONTROLLERS
-from forensics.detection.shared.broker_absences import is_silent
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -53,7 +52,7 @@ def _excused(context: DetectionContext, burst: EventSession, waits: list[tuple[s
     # One stroke of events that end together, and nothing written while they took: a pause.
     once = burst.end - burst.begin <= context.limits[NAME]["stroke"] * SECOND
     first = burst.first[0]["at"]
-    return once and longest > 0 and bool(node) and is_silent(context, node, first - longest, first)
+    return once and longest > 0 and bool(node) and context.is_silent(node, first - longest, first)
 
 
 def _finding(context: DetectionContext, burst: EventSession) -> Finding:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time
+from forensics.detection.context import DetectionContext, Row, by_time, in_topics
 from forensics.detection.detectors.flapping_broker import flapping
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import BROKERS, CLIENTS
@@ -161,8 +161,7 @@ def _named(context: DetectionContext, topics: Sequence[str]) -> Iterator[str]:
     """Name those of the topics that the history knows."""
     if not topics:
         return
-    topic = pc.field("topic")
-    where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
+    where = in_topics(topics)
     for batch in context.batches("leadership", where, ["topic"]):
         yield from batch["topic"].unique().to_pylist()
 
@@ -437,11 +436,9 @@ def _told(context: DetectionContext, judged: Sequence[_Judged]) -> _Told:
     wanted = {move for one in judged for move in one.episode.moves}
     if not wanted:
         return {}
-    topics = sorted({topic for (topic, _), _ in wanted})
     starts = sorted({start for _, start in wanted})
-    topic, moment = pc.field("topic"), pc.field("started_at")
-    where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
-    where &= moment.isin(pa.array(starts, pa.timestamp("us", tz="UTC")))
+    where = in_topics(topic for (topic, _), _ in wanted)
+    where &= pc.field("started_at").isin(pa.array(starts, pa.timestamp("us", tz="UTC")))
     lines: dict[tuple[str, int | None, int], list[Row]] = defaultdict(list)
     for row in context.each("leadership", where, ["topic", "partition", "started_at", "evidence"]):
         for number in (row["partition"], None):

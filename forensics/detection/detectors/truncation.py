@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, group_by_gap, partition_name
-from forensics.detection.kafka_cli import check_command
 from forensics.lib.formatting import quantity
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
@@ -30,7 +29,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     clean &= ~pc.field("topic").isin(_OF_QUORUM)
     unread = context.count_beyond("cuts", limits["most"], clean)
     for group in group_by_gap(context.first_rows("cuts", limits["most"], clean), limits["stroke"]):
-        losses = [(_loss(rows), rows) for rows in _by_epoch(group)]
+        losses = [(_loss(context, rows), rows) for rows in _by_epoch(group)]
         for deep in (True, False):
             part = [one for one in losses if bool(one[0].below_high_watermark) is deep]
             if part:
@@ -46,7 +45,7 @@ def _by_epoch(group: Sequence[Row]) -> Iterator[list[Row]]:
     yield from (found[key] for key in sorted(found))
 
 
-def _loss(rows: list[Row]) -> PartitionLoss:
+def _loss(context: DetectionContext, rows: list[Row]) -> PartitionLoss:
     lost_from = min(row["cut_to"] for row in rows)
     ends = [row["log_end"] for row in rows if row["log_end"] is not None]
     deepest = max((row["high_watermark"] or 0) - row["cut_to"] for row in rows)
@@ -67,7 +66,9 @@ def _loss(rows: list[Row]) -> PartitionLoss:
         below_high_watermark=max(0, deepest),
         written_from=to_iso(min(written)) if written else None,
         written_to=to_iso(min(until)) if until else None,
-        check=check_command(first["topic"], first["partition"], first["leader_epoch"]),
+        check=context.commands.leader_epochs(
+            first["topic"], first["partition"], first["leader_epoch"]
+        ),
         note="" if ends else "no line says where the log ended before it was cut",
     )
 

@@ -15,7 +15,7 @@ from itertools import islice
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext
+from forensics.detection.context import DetectionContext, in_topics
 from forensics.detection.requirements import LogRequirements
 from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
@@ -76,9 +76,7 @@ def _answers(
     context: DetectionContext, keys: dict[tuple[str, int], list[Asked]]
 ) -> Iterator[tuple[tuple[str, int], int]]:
     """Give when the state of one of these partitions changed, or a wish was refused."""
-    topics = sorted({topic for topic, _ in keys})
-    topic = pc.field("topic")
-    where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
+    where = in_topics(topic for topic, _ in keys)
     for row in context.each("isr", where, ["topic", "partition", "started_at"]):
         key = row["topic"], row["partition"]
         if key in keys and row["started_at"] is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,9 +21,9 @@ from forensics.detection.context import (
     Row,
     by_time,
     group_by_gap,
+    in_topics,
     partition_name,
 )
-from forensics.detection.kafka_cli import check_command
 from forensics.lib.formatting import quantity
 from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import to_iso
@@ -88,7 +89,6 @@ def bound_loss(
         written_from=written_from,
         written_to=written_to,
         manner=election.get("manner"),
-        check=check_command(election["topic"], election["partition"], epoch),
         also_cut=[tail] if line is not None and most is not None else [],
     )
     return loss, places
@@ -328,7 +328,11 @@ def _losses(
                 if (broker := broker_id(one["node"])) is not None
             }
             previous = leaders.get((row["topic"], row["partition"], row["leader_epoch"]))
-            yield bound_loss(row, previous, here, brokers)
+            loss, places = bound_loss(row, previous, here, brokers)
+            check = context.commands.leader_epochs(
+                row["topic"], row["partition"], row["leader_epoch"]
+            )
+            yield replace(loss, check=check), places
 
 
 def _events(context: DetectionContext, some: Sequence[Row]) -> dict[Key, list[Row]]:
@@ -386,10 +390,8 @@ def _last_before(epoch: int, reigns: Mapping[int, int | None]) -> int | None:
 
 def _of(keys: Iterable[Key]) -> pc.Expression:
     """Choose the rows of some partitions, and some more that only share a topic and a number."""
-    topics, numbers = (sorted(set(one)) for one in zip(*keys, strict=True))
-    topic, partition = pc.field("topic"), pc.field("partition")
-    bounds = (topic >= topics[0]) & (topic <= topics[-1])
-    return bounds & topic.isin(topics) & partition.isin(pa.array(numbers, pa.int32()))
+    topics, numbers = (sorted(set(values)) for values in zip(*keys, strict=True))
+    return in_topics(topics) & pc.field("partition").isin(pa.array(numbers, pa.int32()))
 
 
 def _severity(context: DetectionContext, losses: Sequence[PartitionLoss]) -> str:

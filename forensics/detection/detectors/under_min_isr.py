@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, Row, partition_name
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
-from forensics.detection.shared.min_isr import REFUSALS, MinIsr, find_min_isr
+from forensics.detection.shared.min_isr import REFUSALS, MinIsr, read_min_isr
 from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -48,7 +48,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     where = pc.field("kind").isin(list(_KINDS)) & pc.field("error").isin(list(REFUSALS))
     gather = ["node", "client", "error", "kind"]
     refused = find_sessions(context, where, ["topic", "partition"], limits["stroke"], gather)
-    wanted = find_min_isr(context)
+    wanted = read_min_isr(context)
     short = _short(context, wanted) if wanted.largest > 1 else []
     every: list[EventSession | _Short] = [*refused, *short]
     for burst, stretch in _together(every, limits["stroke"] * SECOND):
