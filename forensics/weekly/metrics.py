@@ -23,7 +23,7 @@ from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import MILLISECOND, to_arrow_timestamp
 from forensics.run_output.broker_lifecycles import read_lifecycles
 from forensics.run_output.partition_histories import Ints, IsrCodes, read_isr_histories
-from forensics.run_output.reader import Finding, RunOutput, corrected_times
+from forensics.run_output.reader import RunOutput, SavedFinding, corrected_times
 from forensics.weekly.coverage_normalisation import server_logs_end
 
 DAY = 24 * HOUR
@@ -117,7 +117,7 @@ def created_and_deleted_topics(run: RunOutput, window: Interval) -> dict[str, li
     where = ds.field("kind").isin(sorted(_TOPIC_CHANGES)) & ds.field("telling").is_null()
     where &= _within("ts", window)
     topics: dict[str, set[str]] = {change: set() for change in _TOPIC_CHANGES.values()}
-    if "telling" in run.column_names("events"):
+    if "telling" in run.tables.column_names("events"):
         for row in run.rows("events", ["kind", "topic"], where):
             if row["topic"]:
                 topics[_TOPIC_CHANGES[row["kind"]]].add(row["topic"])
@@ -164,7 +164,9 @@ def _low_isr_intervals(columns: Ints) -> list[Interval]:
     return intervals.merge(zip(start[is_low].tolist(), end[is_low].tolist(), strict=True))
 
 
-def count_signals(run: RunOutput, window: Interval, findings: Sequence[Finding]) -> SignalCounts:
+def count_signals(
+    run: RunOutput, window: Interval, findings: Sequence[SavedFinding]
+) -> SignalCounts:
     """Count what the tables of a run say about a window."""
     away = _count_absences(run, window)
     lost_at, leaders_lost = _count_lost_leaders(run, window)
@@ -284,7 +286,7 @@ def _minutes(ms: int) -> float:
 
 
 def _count_cluster_signals(
-    run: RunOutput, window: Interval, findings: Sequence[Finding]
+    run: RunOutput, window: Interval, findings: Sequence[SavedFinding]
 ) -> dict[str, float | None]:
     stale = [finding for finding in findings if finding.detector == "stale-metadata"]
     where = (ds.field("role") == "controller") & _within("started_at", window)
@@ -314,7 +316,7 @@ def _leaderless_minutes(run: RunOutput, window: Interval) -> float:
     return _minutes(total)
 
 
-def _max_records_lost(findings: Sequence[Finding]) -> int | None:
+def _max_records_lost(findings: Sequence[SavedFinding]) -> int | None:
     """Add up the records that unclean elections lost at most; None if one has no bound."""
     unclean = (finding for finding in findings if finding.detector == "unclean-election")
     bounds = [loss.lost_records_max for finding in unclean for loss in finding.losses]

@@ -20,7 +20,7 @@ from forensics.lib import intervals
 from forensics.lib.formatting import HOUR, pluralize
 from forensics.lib.intervals import Interval
 from forensics.lib.node_ids import broker_node
-from forensics.run_output.reader import Finding, Row, RunOutput, load_run
+from forensics.run_output.reader import Row, RunOutput, SavedFinding, load_run
 from forensics.weekly import metrics
 from forensics.weekly.coverage_normalisation import (
     SERVER_ROLES,
@@ -166,10 +166,10 @@ class WeekSummary:
         return float(sum(each.get(signal, 0) for each in self.signals["brokers"].values()))
 
 
-def signature_of(finding: Finding) -> str:
+def signature_of(finding: SavedFinding) -> str:
     """Name what a finding is about, without its time: the same trouble has one name in every week.
 
-    >>> signature_of(Finding("F-1", "flapping-broker", "high", "likely", "", 0, 1, (3, 2)))
+    >>> signature_of(SavedFinding("F-1", "flapping-broker", "high", "likely", "", 0, 1, (3, 2)))
     'flapping-broker: brokers 2, 3'
     """
     if finding.brokers:
@@ -284,18 +284,18 @@ def _summarise_node(node: NodeCoverage, window: Interval) -> NodeSummary:
     }
 
 
-def _group_findings(findings: Sequence[Finding]) -> list[FindingGroup]:
+def _group_findings(findings: Sequence[SavedFinding]) -> list[FindingGroup]:
     """Group findings about the same thing, in their order: the worst first.
 
     Incidents are apart from the others: a planned restart is not the crash of last week.
     """
-    groups: dict[tuple[str, bool], list[Finding]] = {}
+    groups: dict[tuple[str, bool], list[SavedFinding]] = {}
     for finding in findings:
         groups.setdefault((signature_of(finding), finding.is_incident), []).append(finding)
     return [_group(signature, group) for (signature, _), group in groups.items()]
 
 
-def _group(signature: str, findings: Sequence[Finding]) -> FindingGroup:
+def _group(signature: str, findings: Sequence[SavedFinding]) -> FindingGroup:
     worst = findings[0]
     return {
         "signature": signature,
@@ -315,11 +315,11 @@ def _group(signature: str, findings: Sequence[Finding]) -> FindingGroup:
     }  # fmt: skip
 
 
-def _count_levels(findings: Iterable[Finding]) -> dict[str, int]:
+def _count_levels(findings: Iterable[SavedFinding]) -> dict[str, int]:
     return dict(sorted(Counter(finding.severity for finding in findings).items()))
 
 
-def _size(finding: Finding) -> float:
+def _size(finding: SavedFinding) -> float:
     """Return how large a finding is, in the measure of its detector."""
     value = finding.measures.get(_SIZE_MEASURES.get(finding.detector, ""))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -28,7 +28,7 @@ Batches = Iterable[pa.RecordBatch]
 
 def table_names(run: RunOutput) -> list[str]:
     """Return the names of what can be exported: the findings and the saved tables."""
-    return ["findings", *(name for name in run.tables.names() if run.column_names(name))]
+    return ["findings", *(name for name in run.tables.names() if run.tables.column_names(name))]
 
 
 def write_csv(run: RunOutput, folder: Path, wanted: Sequence[str] = ()) -> list[Path]:

@@ -19,7 +19,7 @@ from forensics.report.html import (
     verdict_box,
 )
 from forensics.report.incident_story import first_client_errors
-from forensics.run_output.reader import Finding, RunOutput
+from forensics.run_output.reader import RunOutput, SavedFinding
 
 TITLE = "Verdict"
 WORDS = {"clear": "clear", "cannot_tell": "cannot tell"}
@@ -96,7 +96,7 @@ def _partitions(run: RunOutput) -> Markup:
     return key_figure("Partitions hit", f"{len(named):,}", note)
 
 
-def _is_crash(finding: Finding) -> bool:
+def _is_crash(finding: SavedFinding) -> bool:
     return "crash" in (finding.measures.get("kind"), finding.measures.get("how"))
 
 
