@@ -19,7 +19,7 @@ from forensics.lib.formatting import time_text
 from forensics.lib.secret_patterns import MASK, PLACES
 from forensics.lib.time_zone import current_zone
 from forensics.report import theme
-from forensics.report.html import Child, Markup, join, tag, trust_html
+from forensics.report.html import Child, Markup, join, section, section_links, tag, trust_html
 from forensics.report.plotly_sheet import plotly_js
 from forensics.report.sections import (
     appendix,
@@ -103,7 +103,7 @@ def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -
         _notes(run),
         tag(
             "main",
-            join(_part(*part) for part in parts),
+            *(section(anchor, title, body, "\n") for anchor, title, body in parts),
             data_zone=current_zone().offset or None,
         ),
         tag("footer", _footer(run)),
@@ -166,12 +166,8 @@ def _head(title: str, *, shared: bool | str) -> Markup:
 
 
 def _header(parts: list[tuple[str, str, Markup]]) -> Markup:
-    links = join(tag("li", tag("a", title, href=f"#{anchor}")) for anchor, title, _ in parts[1:])
-    return tag(
-        "header",
-        tag("h1", "Kafka incident postmortem"),
-        tag("nav", tag("ul", links), aria_label="Parts of this page"),
-    )
+    links = section_links((anchor, title) for anchor, title, _ in parts[1:])
+    return tag("header", tag("h1", "Kafka incident postmortem"), links)
 
 
 def _finder() -> Markup:
@@ -186,12 +182,6 @@ def _finder() -> Markup:
         tag("output", id="found", for_="find"),
         role="search", class_="finder", hidden=True,
     )  # fmt: skip
-
-
-def _part(anchor: str, title: str, body: Markup) -> Markup:
-    label = f"{anchor}-title"
-    heading = tag("h2", title, id=label)
-    return tag("section", heading, body, "\n", id=anchor, aria_labelledby=label, tabindex=-1)
 
 
 def _footer(run: RunOutput) -> Markup:
