@@ -109,7 +109,7 @@ def _finding(context: DetectionContext, name: str, group: Sequence[EventSession]
     return context.finding(
         NAME,
         limits[name],
-        _TITLES[name].format(where=_many(len(names))),
+        _TITLES[name].format(where=quantity(len(names), "partition")),
         begin,
         end,
         evidence,
@@ -149,10 +149,6 @@ def _why(limits: Mapping[str, Any], name: str, group: Sequence[EventSession]) ->
         longest = max(session.seconds for session in group)
         return f"for {longest} s; a change of leader takes no longer than {limits['lasting']} s"
     return f"{lines} lines, and no change of leader within {limits['near']} s that explains them"
-
-
-def _many(count: int) -> str:
-    return quantity(count, "partition")
 
 
 _TITLES = {
