@@ -29,8 +29,8 @@ _KINDS = (
     "client_request_cancelled",
     "all_brokers_down",
 )
-# A client that is being closed, and a connection that nobody used for minutes (some of them are
-# ten by default, and brokers and firewalls end them sooner).
+# A client that is being closed, and a connection that was idle for minutes (brokers and firewalls
+# end those).
 _CLOSING = re.compile(r"(?i)terminating|_DESTROY|handle destroyed")
 _IDLE = re.compile(r"Disconnected \(after (\d{5,})ms in state UP")
 _WORDS = {

@@ -1,6 +1,6 @@
 """Replicas whose logs differ, and no election tells why: epochs that tear, marks that fall.
 
-What a change of leader cuts in the usual way, and what an unclean leader costs, is told elsewhere.
+What a change of leader cuts as usual, and what an unclean leader costs, has its own detectors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "divergence"
-# Only the brokers that hold the logs tell of that.
+# Only the brokers that hold the logs report it.
 NEEDS = LogRequirements(("broker",), ("server",))
 _CLASSES = {
     "truncated_below_high_watermark": "committed",

@@ -43,7 +43,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 
 
 def _flapping_brokers(context: DetectionContext, runs: Sequence[ShrinkRun]) -> set[int]:
-    """Name the brokers that are reported as flapping; nobody asks if there are no runs."""
+    """Return the brokers that are reported as flapping."""
     if not runs:
         return set()
     absences = find_flapping_absences(context)

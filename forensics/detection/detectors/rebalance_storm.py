@@ -65,7 +65,7 @@ _REASON_OF_KIND: Mapping[str, str] = {
 }
 # Kinds that members log themselves.
 _CLIENT_KINDS = ("group_poll_expired", "group_session_expired", "partitions_lost", "commit_failed")
-# A session tells so many values of a column apart.
+# A session distinguishes so many values of a column.
 _MAX_VALUES = 1000
 # Reasons that no orderly restart of members causes, the likeliest root first.
 _BAD = ("storing_failed", "coordinator_moved", "poll_expired", "heartbeat_expired", "join_late")
