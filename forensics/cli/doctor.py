@@ -138,10 +138,12 @@ def check_machine(environ: Mapping[str, str], out: Path) -> Iterator[Check]:
 
 
 def _python() -> Check:
-    says = f"{platform.python_version()}, {sys.executable}; kafka-forensics {__version__}"
+    message = f"{platform.python_version()}, {sys.executable}; kafka-forensics {__version__}"
     if not sys.platform.startswith("linux"):
-        return Check("python", WARNING, f"{says}, on {sys.platform}", "Only Linux has been tried.")
-    return Check("python", OK, says)
+        return Check(
+            "python", WARNING, f"{message}, on {sys.platform}", "Only Linux has been tried."
+        )
+    return Check("python", OK, message)
 
 
 def _packages() -> Check:
@@ -189,8 +191,8 @@ def _java(environ: Mapping[str, str]) -> Check:
     try:
         return Check("java", OK, str(java.find_java(environ)))
     except JavaError as error:
-        says, _, advice = str(error).partition(". ")
-        return Check("java", PROBLEM, says, advice)
+        message, _, advice = str(error).partition(". ")
+        return Check("java", PROBLEM, message, advice)
 
 
 def _spark_elsewhere(environ: Mapping[str, str]) -> Iterator[Check]:
@@ -199,9 +201,9 @@ def _spark_elsewhere(environ: Mapping[str, str]) -> Iterator[Check]:
         ours = metadata.version("pyspark")
         jars = [path.name for path in Path(home).glob("jars/spark-core_*.jar")]
         same = any(ours in name for name in jars)
-        says = f"SPARK_HOME is {home}" + ("" if same else f", which is not Spark {ours}")
+        message = f"SPARK_HOME is {home}" + ("" if same else f", which is not Spark {ours}")
         advice = "" if same else "Unset SPARK_HOME, or name one of that version."
-        yield Check("spark home", OK if same else WARNING, says, advice)
+        yield Check("spark home", OK if same else WARNING, message, advice)
     if python := environ.get("PYSPARK_PYTHON"):
         there = shutil.which(python)
         if there is None:
@@ -221,12 +223,14 @@ def _memory() -> Check:
     if free is None:
         return Check("memory", WARNING, "nobody says how much is free", "Look at it yourself.")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    says = f"{format_bytes(free)} free, for {cores} cores"
+    message = f"{format_bytes(free)} free, for {cores} cores"
     if free < _MIN_MEMORY:
-        return Check("memory", PROBLEM, says, "Free some: Spark and its workers need 1 GB or more.")
+        return Check(
+            "memory", PROBLEM, message, "Free some: Spark and its workers need 1 GB or more."
+        )
     if free < _GOOD_MEMORY:
-        return Check("memory", WARNING, says, "Use fewer workers: --master 'local[1]'.")
-    return Check("memory", OK, says)
+        return Check("memory", WARNING, message, "Use fewer workers: --master 'local[1]'.")
+    return Check("memory", OK, message)
 
 
 def _available_memory() -> int | None:
@@ -255,12 +259,14 @@ def _disk(name: str, folder: Path) -> Check:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         return Check(name, PROBLEM, f"{there} cannot be written", "Name another folder.")
     free = shutil.disk_usage(there).free
-    says = f"{format_bytes(free)} free in {there.absolute()}"
+    message = f"{format_bytes(free)} free in {there.absolute()}"
     if free < _MIN_DISK:
-        return Check(name, PROBLEM, says, "Free some, or name a folder on another disk.")
+        return Check(name, PROBLEM, message, "Free some, or name a folder on another disk.")
     if free < _GOOD_DISK:
-        return Check(name, WARNING, says, "Large archives need about a tenth of their text there.")
-    return Check(name, OK, says)
+        return Check(
+            name, WARNING, message, "Large archives need about a tenth of their text there."
+        )
+    return Check(name, OK, message)
 
 
 def _temporary(environ: Mapping[str, str]) -> Iterator[Check]:
@@ -287,8 +293,8 @@ def _open_files() -> Check:
 
 def _encoding() -> Check:
     names = sys.getfilesystemencoding(), locale.getpreferredencoding(do_setlocale=False)
-    says = f"files {names[0]}, text {names[1]}"
+    message = f"files {names[0]}, text {names[1]}"
     if all(name.lower().replace("-", "") == "utf8" for name in names):
-        return Check("encoding", OK, says)
+        return Check("encoding", OK, message)
     advice = "Set LC_ALL=C.UTF-8: names of files outside ASCII may be shown wrongly."
-    return Check("encoding", WARNING, says, advice)
+    return Check("encoding", WARNING, message, advice)
