@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time
+from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
-from forensics.detection.shared.event_sessions import EVIDENCE_COLUMNS, EventSession, find_sessions
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
