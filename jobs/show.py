@@ -15,7 +15,7 @@ from forensics.cli.app import JSON_OPTION, print_any_character, run_file, style_
 if TYPE_CHECKING:
     from forensics.ingest.line_lookup import FoundLine
     from forensics.run_output.evidence_check import CheckedLine
-    from forensics.run_output.reader import Evidence, Finding
+    from forensics.run_output.reader import Evidence, SavedFinding
 
 
 # How much of a line is shown; it may have megabytes.
@@ -96,7 +96,7 @@ def _tell(found: Sequence[CheckedLine], *, as_json: bool) -> None:
         _print(cited, f"{number} of {len(found)}  " if len(found) > 1 else "")
 
 
-def _head(finding: Finding) -> None:
+def _head(finding: SavedFinding) -> None:
     from forensics.lib.formatting import count, span_text
 
     _say(f"{finding.id}  {finding.severity}  {finding.title}", bold=True)

@@ -18,6 +18,9 @@ import pyarrow as pa
 from forensics.errors import Problem, RuleError
 from forensics.lib.yaml_with_lines import line_of, load_yaml, rule_files
 
+# Errors of an idempotent producer whose batch before is not known to the broker.
+SEQUENCE_ERRORS = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID")
+
 _KEYS = {"name", "code", "retriable", "metadata", "says"}
 
 _NOISE = re.compile(r"[\s_.,:;!?'\"()\[\]{}<>/-]+")

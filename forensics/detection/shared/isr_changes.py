@@ -127,6 +127,14 @@ def find_shrink_runs(
     return index.finish()
 
 
+@once_per_run
+def find_isr_storms(context: DetectionContext) -> list[ShrinkRun]:
+    """Find the runs of shrinks, whoever was dropped by whom, that are long enough for a storm."""
+    limits = context.limits["isr-storm"]
+    gap, near = limits["gap"], limits["near"]
+    return find_shrink_runs(context, lambda _: [()], gap, limits["shrinks"], near)
+
+
 class _NearbyAbsences:
     """How brokers were away around the moments at which they are dropped or drop others.
 
