@@ -11,6 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from forensics.history.rebuild import (
     History,
     build_clocks,
     build_fold_context,
-    make_partition_folder,
+    fold_batches,
 )
 from forensics.ingest.read_plan import ReadPlan, plan_reading
 from forensics.lib.arrow_io import read_events, release_arrow_memory, write_table
@@ -209,7 +210,7 @@ def rebuild_history(
 def _fold_partitions(engine: Engine, context: FoldContext, settings: Settings) -> None:
     """Fold each partition's events, and write the tables of partitions in their order."""
     events, folded = settings.tables / "events", settings.staging / "folded"
-    fold = make_partition_folder(context)
+    fold = partial(fold_batches, context=context)
     rows = engine.map_partitions(events, FOLD_KINDS, FOLD_COLUMNS, fold, FOLDED)
     engine.write_temporary(rows, folded)
     for name, schema in _FOLDED:

@@ -15,10 +15,10 @@ from forensics.cli.app import JSON_OPTION, print_any_character, run_file, style_
 if TYPE_CHECKING:
     from forensics.ingest.line_lookup import FoundLine
     from forensics.run_output.evidence_check import CheckedLine
-    from forensics.run_output.reader import Evidence, Finding
+    from forensics.run_output.reader import Evidence, SavedFinding
 
 
-# A line may have megabytes; so much of it is shown.
+# How much of a line is shown; it may have megabytes.
 LONGEST = 2000
 DIFFERS = 1
 
@@ -69,7 +69,7 @@ def command(
     place = parse_location(what)
     if place and not archives:
         raise ForensicsError(f"Say where {what} is to be read: --archive ARCHIVE.")
-    # A line can be read without any postmortem; then there is nothing to compare it with.
+    # A line can be read without a postmortem; then there is nothing to compare it with.
     saved = open_output(out) if not place or (out / "findings.json").is_file() else None
     proofs: tuple[Evidence, ...] = (place,) if place else ()
     if saved and not place:
@@ -96,7 +96,7 @@ def _tell(found: Sequence[CheckedLine], *, as_json: bool) -> None:
         _print(cited, f"{number} of {len(found)}  " if len(found) > 1 else "")
 
 
-def _head(finding: Finding) -> None:
+def _head(finding: SavedFinding) -> None:
     from forensics.lib.formatting import count, span_text
 
     _say(f"{finding.id}  {finding.severity}  {finding.title}", bold=True)
@@ -120,7 +120,7 @@ def _quotes(proofs: tuple[Evidence, ...], *, as_json: bool) -> None:
 
 
 def _told(cited: CheckedLine) -> dict[str, object]:
-    """Give what is shown of a line, as JSON can hold it."""
+    """Return what is shown of a line, as JSON can hold it."""
     from forensics.lib.secrets import mask_lines
 
     proof, line = cited.evidence, cited.line

@@ -209,15 +209,19 @@ class DetectionContext:
         *,
         stated: bool = True,
         apart: int | None = None,
+        confidence: tuple[str, str] | None = None,
         **details: Unpack[FindingDetails],
     ) -> Finding:
         """Build a finding; its confidence follows from the evidence, as `confidence` rates it.
 
-        `stated` and `apart` are those of `confidence`, all else are fields of `Finding`.
+        `stated` and `apart` are those of `confidence`, all else are fields of `Finding`. A
+        detector that rates its confidence by another rule gives it, with the reason.
         """
-        confidence, reason = self.confidence(begin, end, evidence, stated=stated, apart=apart)
+        level, reason = confidence or self.confidence(
+            begin, end, evidence, stated=stated, apart=apart
+        )
         return Finding(
-            detector, severity, confidence, title, begin, end, evidence, reason=reason, **details
+            detector, severity, level, title, begin, end, evidence, reason=reason, **details
         )
 
     @property

@@ -22,7 +22,7 @@ from forensics.report.lane_intervals import LaneInterval, assign_rows
 from forensics.report.partition_groups import PartitionGroup
 from forensics.report.time_bins import Grid, Volume
 from forensics.run_output.partition_histories import LeaderInterval
-from forensics.run_output.reader import Finding
+from forensics.run_output.reader import SavedFinding
 
 MAX_NAME_CHARS = 28
 # More rows of flags than this would push the rest of the figure off the screen.
@@ -36,7 +36,7 @@ class TimelineData:
     """Everything that the master timeline shows on its one time axis."""
 
     view: tuple[int, int]
-    findings: Sequence[Finding]
+    findings: Sequence[SavedFinding]
     controller: Sequence[LaneInterval]
     brokers: Sequence[LaneInterval]
     debt: Mapping[str, Sequence[tuple[int, int]]]
@@ -47,7 +47,7 @@ class TimelineData:
     grid: Grid | None = None
 
 
-def finding_span(found: Finding, view: tuple[int, int]) -> tuple[int, int]:
+def finding_span(found: SavedFinding, view: tuple[int, int]) -> tuple[int, int]:
     """Say from when to when a finding reaches, an open side being the edge of the view."""
     start = view[0] if found.start_ms is None else found.start_ms
     return start, max(start, view[1] if found.end_ms is None else found.end_ms)
@@ -186,7 +186,7 @@ class Sheet:
         """Set the axis of a row."""
         self.layout[_name("yaxis", row * col)] |= settings
 
-    def build(self, findings: Iterable[Finding], holes: Holes = (), **more: Any) -> Figure:
+    def build(self, findings: Iterable[SavedFinding], holes: Holes = (), **more: Any) -> Figure:
         """Give the figure, with bands for what was found and for what no log tells of."""
         bands = [_hole(*hole) for hole in holes]
         incidents = (one for one in findings if one.is_incident and one.start_ms is not None)
@@ -272,7 +272,7 @@ def build_rows(
     return draw_rows(rows, tracks.view).build(tracks.findings, tracks.holes, **more)
 
 
-def _band(found: Finding, last: int) -> Figure:
+def _band(found: SavedFinding, last: int) -> Figure:
     return {
         "type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
         "x0": found.start_ms, "x1": found.end_ms or last, "line": {"width": 0}, "opacity": 0.07,
@@ -307,7 +307,7 @@ def draw_flags(figure: Sheet, row: int, tracks: TimelineData) -> None:
 
 
 def _flag_traces(
-    flags: Sequence[tuple[int, Finding, int]], level: str, colour: str, view: tuple[int, int],
+    flags: Sequence[tuple[int, SavedFinding, int]], level: str, colour: str, view: tuple[int, int],
     *, crowded: bool,
 ) -> tuple[Figure, Figure]:  # fmt: skip
     reaches = [finding_span(found, view) for _, found, _ in flags]

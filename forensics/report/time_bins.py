@@ -21,7 +21,7 @@ import pyarrow.dataset as ds
 from forensics.detection.shared.min_isr import MIN_ISR_COLUMNS, MIN_ISR_EVENTS, MinIsr, find_min_isr
 from forensics.history.log_coverage import GAP_STATES
 from forensics.run_output.partition_histories import UNKNOWN_LEADER
-from forensics.run_output.reader import Finding, RunOutput, corrected_times
+from forensics.run_output.reader import RunOutput, SavedFinding, corrected_times
 
 MAX_BINS = 600
 SECOND, MAX_BIN = 1000, 600_000
@@ -241,7 +241,7 @@ def count_debt(run: RunOutput) -> dict[str, list[tuple[int, int]]]:
     times = ["started_at", "ended_at"]
     offline = run.chunks("leadership", times, ds.field("leader") == -1)
     found = {"offline": _level(offline, whole)}
-    if {"isr", "replicas"} <= set(run.column_names("isr")):
+    if {"isr", "replicas"} <= set(run.tables.column_names("isr")):
         known = read_min_isr(run)
         if known.largest:
             states = run.chunks("isr", [*times, "topic", "isr"])
@@ -270,7 +270,7 @@ def _thin(states: pa.Table) -> pa.Table:
 
 def read_min_isr(run: RunOutput) -> MinIsr:
     """Read min.insync.replicas from the saved events; an old run may lack columns."""
-    if not set(MIN_ISR_COLUMNS) <= set(run.column_names("events")):
+    if not set(MIN_ISR_COLUMNS) <= set(run.tables.column_names("events")):
         return MinIsr({}, None)
     chunks = run.chunks("events", MIN_ISR_COLUMNS, MIN_ISR_EVENTS)
     rows = (row for chunk in chunks for row in chunk.to_pylist())
@@ -314,7 +314,7 @@ def count_events(run: RunOutput, cells: Ints) -> Volume:
     bars = merge_bins(cells, MAX_BARS)
     facts = np.zeros(len(bars) - 1, np.int64)
     errors = {name: np.zeros(len(bars) - 1, np.int64) for name in VERDICTS}
-    stories: dict[str, list[Finding]] = {}
+    stories: dict[str, list[SavedFinding]] = {}
     for finding in run.findings:
         for name in finding.clients if finding.detector == "stale-metadata" else ():
             stories.setdefault(name, []).append(finding)
@@ -334,7 +334,7 @@ def _counted(times: Ints, bars: Ints) -> Ints:
 
 
 def _take(
-    part: pa.Table, times: Ints, stories: Mapping[str, Sequence[Finding]], bars: Ints,
+    part: pa.Table, times: Ints, stories: Mapping[str, Sequence[SavedFinding]], bars: Ints,
     errors: Mapping[str, Ints],
 ) -> None:  # fmt: skip
     """Put the errors of each client into their stretches, under the verdict of their episode."""

@@ -73,7 +73,7 @@ class WindowedRun(RunOutput):
         return ["ts", "node"] if name == "events" else []
 
     def _reaches(self, name: str) -> ds.Expression | None:
-        have = set(self.column_names(name))
+        have = set(self.tables.column_names(name))
         start, end = self.span
         if name == "events":
             around = max(
@@ -153,7 +153,7 @@ def narrow_run(run: RunOutput, span: Span) -> WindowedRun:
 
 def _verdict(seen: WindowedRun) -> str:
     # Where the run had an incident elsewhere, nobody asked yet what silence in the window means.
-    lacks = seen.has_table("coverage") and seen.count_rows(
+    lacks = seen.tables.has("coverage") and seen.count_rows(
         "coverage", ds.field("state").isin(LACKING_STATES)
     )
     verdict = decide_verdict(

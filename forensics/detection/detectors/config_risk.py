@@ -231,17 +231,15 @@ def _finding(context: DetectionContext, risk: Risk) -> Finding:
     limits = context.limits[NAME]
     begin = min(row["at"] for row in risk.places)
     end = max(row["at"] for row in risk.places)
-    confidence, reason = context.confidence(begin, end, risk.places, stated=True)
     title, explanation, advice = _WORDS[risk.name]
     about = _some(risk.topics) or _some(risk.clients) or "the cluster"
-    return Finding(
-        detector=NAME,
-        severity=limits["met" if risk.met else "unmet"],
-        confidence=confidence,
-        title=title.format(about=about, value=risk.value),
-        begin=begin,
-        end=end,
-        evidence=risk.places,
+    return context.finding(
+        NAME,
+        limits["met" if risk.met else "unmet"],
+        title.format(about=about, value=risk.value),
+        begin,
+        end,
+        risk.places,
         brokers=sorted(risk.brokers),
         partitions=[],
         clients=sorted(risk.clients),
@@ -255,7 +253,6 @@ def _finding(context: DetectionContext, risk: Risk) -> Finding:
         explanation=explanation + (f" It did: {risk.met}." if risk.met else ""),
         actions=[*_commands(context, risk), advice],
         why=f"{risk.setting} = {risk.value}" + (f"; {risk.met}" if risk.met else ""),
-        reason=reason,
         doubts=_DOUBTS,
     )
 

@@ -21,7 +21,7 @@ from forensics.lib.text_safety import escape_plotly as shown
 from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure, table, tag
 from forensics.report.time_bins import Ints
-from forensics.run_output.reader import Finding, RunOutput
+from forensics.run_output.reader import RunOutput, SavedFinding
 
 NAME = "stale-metadata"
 # What the names of limits say, in the order of their lengths.
@@ -134,7 +134,7 @@ def render(run: RunOutput) -> Markup | None:
     return figure("figure-episodes", drawing, says, _table(lengths, [*known.values()]))
 
 
-def _around(view: tuple[int, int], drawn: Sequence[Finding]) -> tuple[int, int]:
+def _around(view: tuple[int, int], drawn: Sequence[SavedFinding]) -> tuple[int, int]:
     starts = [one.start_ms for one in drawn if one.start_ms is not None]
     ends = [one.end_ms or view[1] for one in drawn]
     least, most = min(starts), max(ends)
@@ -142,18 +142,18 @@ def _around(view: tuple[int, int], drawn: Sequence[Finding]) -> tuple[int, int]:
     return least - edge, most + edge
 
 
-def _length(one: Finding, view: tuple[int, int]) -> int:
+def _length(one: SavedFinding, view: tuple[int, int]) -> int:
     """Say how long it lasted: as measured, to the millisecond where both ends are known."""
     start, end = plotly_sheet.finding_span(one, view)
     return end - start
 
 
-def _verdict(one: Finding) -> str:
+def _verdict(one: SavedFinding) -> str:
     return str(one.measures.get("verdict") or "other")
 
 
 def _bars(
-    pairs: Sequence[tuple[Finding, str]], verdict: str, view: tuple[int, int]
+    pairs: Sequence[tuple[SavedFinding, str]], verdict: str, view: tuple[int, int]
 ) -> plotly_sheet.Figure:
     bars = []
     for one, name in pairs:
@@ -172,7 +172,7 @@ def _bars(
     return trace
 
 
-def _moves(run: RunOutput, drawn: Sequence[Finding]) -> list[int | None]:
+def _moves(run: RunOutput, drawn: Sequence[SavedFinding]) -> list[int | None]:
     """Find for each episode when a leader of its topics last moved before it was over."""
     topics = [_topics(one) for one in drawn]
     found: list[int | None] = [None] * len(drawn)
@@ -189,12 +189,12 @@ def _moves(run: RunOutput, drawn: Sequence[Finding]) -> list[int | None]:
     return found
 
 
-def _topics(one: Finding) -> set[str]:
+def _topics(one: SavedFinding) -> set[str]:
     names = {name.rpartition("-")[0] for name in one.partitions}
     return names | {str(name) for name in one.measures.get("topics") or ()}
 
 
-def _latest(started: Ints, one: Finding, before: int | None) -> int | None:
+def _latest(started: Ints, one: SavedFinding, before: int | None) -> int | None:
     start = one.start_ms or 0
     end = max(start, start if one.end_ms is None else one.end_ms)
     inside = started[(started >= start - BEFORE) & (started <= end + AFTER)]
@@ -211,7 +211,7 @@ def _ticks(moved: Sequence[tuple[int, str]]) -> plotly_sheet.Figure:
     }  # fmt: skip
 
 
-def _says(every: Sequence[Finding], drawn: int, moved: int, view: tuple[int, int]) -> str:
+def _says(every: Sequence[SavedFinding], drawn: int, moved: int, view: tuple[int, int]) -> str:
     lengths = sorted(_length(one, view) for one in every)
     verdicts = Counter(map(_verdict, every))
     kinds = ", ".join(f"{number} {name}" for name, number in sorted(verdicts.items()))

@@ -10,7 +10,7 @@ from forensics.report import plotly_sheet, theme
 from forensics.report.lane_intervals import find_gaps
 from forensics.report.partition_groups import IsrState, PartitionGroup
 from forensics.run_output.partition_histories import LeaderInterval
-from forensics.run_output.reader import Finding
+from forensics.run_output.reader import SavedFinding
 
 TALL = 30
 # Rows, bars of leaders and bars of ISRs: with what other figures draw, 4,000 at most.
@@ -35,7 +35,7 @@ def choose_rows(rows: Sequence[PartitionGroup]) -> list[PartitionGroup]:
 
 def draw_leaders(
     rows: Sequence[PartitionGroup], view: tuple[int, int], whole: tuple[int, int] | None = None,
-    findings: Iterable[Finding] = (), holes: plotly_sheet.Holes = (),
+    findings: Iterable[SavedFinding] = (), holes: plotly_sheet.Holes = (),
 ) -> plotly_sheet.Figure:  # fmt: skip
     """Draw who led which partition when: one bar a leader epoch, one trace a broker."""
     sheet = plotly_sheet.Sheet([("", TALL * len(rows))], view)
