@@ -17,7 +17,7 @@ from forensics.run_output.findings import CONFIDENCES
 
 def rate_confidence(  # noqa: PLR0913
     clocks: Clocks,
-    sight: Visibility,
+    visibility: Visibility,
     begin: int,
     end: int,
     evidence: Iterable[Mapping[str, Any]],
@@ -30,7 +30,7 @@ def rate_confidence(  # noqa: PLR0913
     `stated`: a line of the evidence says it in so many words. `apart`: the finding rests on one
     thing having come before another, by so many microseconds.
     """
-    nodes = sorted({node for row in evidence if (node := sight.node_of(row["file"]))})
+    nodes = sorted({node for row in evidence if (node := visibility.node_of(row["file"]))})
     step = CONFIDENCES.index("confirmed" if stated else "likely" if len(nodes) > 1 else "possible")
     basis = "a line states it" if stated else "it follows from what the lines tell together"
     reasons = [f"{basis}, and {_count_witnesses(len(nodes))}"]
@@ -44,7 +44,7 @@ def rate_confidence(  # noqa: PLR0913
                 else f"may be off by {uncertainty // 1000} ms"
             )
             reasons.append(f"{apart // 1000} ms lie between, and the clocks {off}")
-    hole = next(sight.gaps(begin, end, nodes), None)
+    hole = next(visibility.gaps(begin, end, nodes), None)
     if hole is not None:
         step -= 1
         reasons.append(f"logs of {hole['node']} have a hole there ({hole['why']})")

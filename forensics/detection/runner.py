@@ -99,11 +99,11 @@ def run_detectors(context: DetectionContext, detectors: Iterable[Detector]) -> D
     )
 
 
-def _outcome(detector: Detector, findings: int, suppressed: int, sight: Visibility) -> Outcome:
+def _outcome(detector: Detector, findings: int, suppressed: int, visibility: Visibility) -> Outcome:
     name, about, requirements = detector.name, detector.about, detector.requirements
     fired = findings or suppressed
-    if not fired and (missing := sight.missing_logs(requirements)):
+    if not fired and (missing := visibility.missing_logs(requirements)):
         return Outcome(name, "not_evaluable", reasons=[missing], about=about)
     # A detector that fired may have missed something, too.
-    gaps, status = sight.describe_gaps(requirements), "fired" if fired else "quiet"
+    gaps, status = visibility.describe_gaps(requirements), "fired" if fired else "quiet"
     return Outcome(name, status, findings, suppressed, gaps, about)

@@ -17,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.detection.shared.isr_changes import MEMBER_SHIFT, member_keys
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
 from forensics.lib.time_units import DAY, SECOND, to_datetime
@@ -206,8 +207,6 @@ _HISTORY_FLAGS = (
 )  # fmt: skip
 # Rows of a part; those that belong to its last partition are added.
 _PART = 100_000
-# A row's number and a broker's id in one integer.
-_SHIFT = 1 << 32
 
 
 def measure_leadership(run: GateInput) -> pd.DataFrame:
@@ -358,24 +357,17 @@ def _neighbours(groups: Groups, values: Numbers) -> tuple[Groups, Groups]:
 
 def _flag_non_replicas(rows: pa.Table) -> tuple[Flags, Flags]:
     """Flag the rows whose leader, and those of whose ISR a member, is none of the replicas."""
-    replicas, isr = (rows[name].combine_chunks() for name in ("replicas", "isr"))
-    known = pc.fill_null(pc.list_value_length(replicas), 0).to_numpy() > 0
+    known = pc.fill_null(pc.list_value_length(rows["replicas"]), 0).to_numpy() > 0
     leader = pc.fill_null(rows["leader"], -1).to_numpy().astype(np.int64)
     led = np.flatnonzero(leader >= 0)
-    members = _member_keys(replicas)
+    members = member_keys(rows["replicas"])
     # A leader is looked up as a member of its row.
     strangers = (
-        keys.filter(pc.invert(pc.is_in(keys, value_set=members))).to_numpy() // _SHIFT
-        for keys in (pa.array(led * _SHIFT + leader[led]), _member_keys(isr))
+        keys.filter(pc.invert(pc.is_in(keys, value_set=members))).to_numpy() // MEMBER_SHIFT
+        for keys in (pa.array(led * MEMBER_SHIFT + leader[led]), member_keys(rows["isr"]))
     )
     leaders, isrs = (np.isin(np.arange(len(rows)), numbers) & known for numbers in strangers)
     return leaders, isrs
-
-
-def _member_keys(lists: pa.ListArray) -> pa.Array:
-    """Return one integer for a row's number and each member of its list."""
-    owners = pc.list_parent_indices(lists).cast(pa.int64())
-    return pc.add(pc.multiply(owners, _SHIFT), pc.list_flatten(lists).cast(pa.int64()))
 
 
 _NUMBERS = ("seconds", "evidence", "strange_places", "brokers", "partitions", "clients")

@@ -290,7 +290,7 @@ def rejected_leaders(context: DetectionContext) -> frozenset[tuple[int, str]]:
 # it, in columns, and only how many replicas left in which second is kept.
 _DROPOUT_COLUMNS = ("topic", "partition", "started_at", "leader", "isr", "replicas")
 # A row's number and a broker's id in one integer, so that whole lists are compared at once.
-_SHIFT = 1 << 32
+MEMBER_SHIFT = 1 << 32
 # Rows compared at once: several arrays are made of them.
 _CHUNK_ROWS = 20_000
 # So many partitions that a broker leaves again and again are named.
@@ -354,23 +354,23 @@ def _members_that_left(rows: pa.Table) -> pa.Table:
     shorter = pc.less(pc.list_value_length(now["isr"]), pc.list_value_length(before["isr"]))
     shrinks = pc.fill_null(pc.and_(pc.and_(same, shorter), pc.is_valid(now["started_at"])), False)
     now, before = now.filter(shrinks), before.filter(shrinks)
-    members = _member_keys(before["isr"])
-    left = members.filter(pc.invert(pc.is_in(members, value_set=_member_keys(now["isr"]))))
+    members = member_keys(before["isr"])
+    left = members.filter(pc.invert(pc.is_in(members, value_set=member_keys(now["isr"]))))
     # A broker that is no replica any more was reassigned.
-    left = left.filter(pc.is_in(left, value_set=_member_keys(now["replicas"])))
-    row = pc.divide(left, _SHIFT)
+    left = left.filter(pc.is_in(left, value_set=member_keys(now["replicas"])))
+    row = pc.divide(left, MEMBER_SHIFT)
     here = now.select(["topic", "partition", "started_at", "leader"]).take(row)
     seconds = pc.divide(here["started_at"].cast(pa.int64()), SECOND)
-    broker = pc.subtract(left, pc.multiply(row, _SHIFT))
+    broker = pc.subtract(left, pc.multiply(row, MEMBER_SHIFT))
     return here.append_column("broker", broker).append_column("second", seconds)
 
 
-def _member_keys(lists: pa.ChunkedArray) -> pa.Array:
+def member_keys(lists: pa.ChunkedArray) -> pa.Array:
     """Return one integer for a row's number and each member of its list."""
     whole = lists.combine_chunks()
     whole = pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
     rows = pc.list_parent_indices(whole).cast(pa.int64())
-    return pc.add(pc.multiply(rows, _SHIFT), pc.list_flatten(whole).cast(pa.int64()))
+    return pc.add(pc.multiply(rows, MEMBER_SHIFT), pc.list_flatten(whole).cast(pa.int64()))
 
 
 def _count_drops(found: dict[int, Dropouts], left: pa.Table) -> None:
