@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-TIME = pa.timestamp("us", tz="UTC")
+from forensics.lib.time_units import TIMESTAMP as TIME
+
 IDS = pa.list_(pa.int32())
 EVIDENCE = pa.list_(pa.struct([("file", pa.string()), ("line", pa.int64())]))
 
