@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -98,7 +99,7 @@ def _unclean(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
 def _replicas(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
     """Compare the minimum with the replicas that partitions have."""
     counts = _counts(context)
-    known = find_min_isr(context)
+    known = find_min_isr(partial(context.each, "events"))
     named = [row for row in told
              if row["setting"] == _MINIMUM or _MINIMUM_SET.search(row["detail"] or "")]  # fmt: skip
     groups: dict[tuple[str, int], set[str]] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow.compute as pc
@@ -48,7 +49,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     where = pc.field("kind").isin(list(_KINDS)) & pc.field("error").isin(list(REFUSALS))
     gather = ["node", "client", "error", "kind"]
     refused = find_sessions(context, where, ["topic", "partition"], limits["stroke"], gather)
-    wanted = find_min_isr(context)
+    wanted = find_min_isr(partial(context.each, "events"))
     short = _short(context, wanted) if wanted.largest > 1 else []
     every: list[EventSession | _Short] = [*refused, *short]
     for burst, stretch in _together(every, limits["stroke"] * SECOND):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row
+from forensics.detection.context import Row
 
+# Reads some columns of the events that a condition chooses, with the corrected time in `at`.
+EventReader = Callable[[pc.Expression, Sequence[str]], Iterable[Row]]
 SETTING = "min.insync.replicas"
 REFUSALS = ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
 # NotEnoughReplicasException names what was wanted.
@@ -35,12 +37,12 @@ class MinIsr:
         return max([*self.topics.values(), self.default or 0])
 
 
-def find_min_isr(context: DetectionContext) -> MinIsr:
+def find_min_isr(read_events: EventReader) -> MinIsr:
     """Read the settings of brokers and topics, and what refusals say."""
-    topics = {row["topic"]: int(row["value"]) for row in _refusals(context)}
+    topics = {row["topic"]: int(row["value"]) for row in _refusals(read_events)}
     started: Counter[int] = Counter()
     changed: int | None = None
-    for row in sorted(_settings(context), key=lambda one: one["at"]):
+    for row in sorted(_settings(read_events), key=lambda one: one["at"]):
         if row["kind"] == "setting_seen":
             started[row["value"]] += 1
         elif row["topic"]:
@@ -52,12 +54,12 @@ def find_min_isr(context: DetectionContext) -> MinIsr:
     return MinIsr(topics, changed if changed is not None else agreed)
 
 
-def _settings(context: DetectionContext) -> Iterator[Row]:
+def _settings(read_events: EventReader) -> Iterator[Row]:
     """Read every line that sets the minimum, with its value as a number."""
     kind = pc.field("kind")
     where = ((kind == "setting_seen") & (pc.field("setting") == SETTING)) | (kind == "config_set")
     columns = ["kind", "ts", "node", "topic", "broker", "value", "detail"]
-    for row in context.each("events", where & pc.field("ts").is_valid(), columns):
+    for row in read_events(where & pc.field("ts").is_valid(), columns):
         if row["kind"] == "setting_seen":
             told = row["value"] if (row["value"] or "").isdigit() else None
         else:
@@ -67,11 +69,11 @@ def _settings(context: DetectionContext) -> Iterator[Row]:
             yield row | {"value": int(told)}
 
 
-def _refusals(context: DetectionContext) -> Iterator[Row]:
+def _refusals(read_events: EventReader) -> Iterator[Row]:
     """Read what leaders that refuse records say that they want."""
     where = (pc.field("kind") == "append_failed") & pc.field("error").isin(list(REFUSALS))
     seen: set[str] = set()
-    for row in context.each("events", where & pc.field("topic").is_valid(), ["topic", "detail"]):
+    for row in read_events(where & pc.field("topic").is_valid(), ["topic", "detail"]):
         if row["topic"] not in seen and (found := _WANTED.search(row["detail"] or "")):
             seen.add(row["topic"])
             yield row | {"value": found[1]}

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from forensics.lib import intervals
 from forensics.lib.formatting import count, detector_label, join_names
 from forensics.report.histories.model import (
     MAX_ROWS,
@@ -24,7 +25,6 @@ from forensics.report.histories.model import (
     steps_within,
 )
 from forensics.report.histories.phrases import describe_election, summarise_broker
-from forensics.report.lane_intervals import find_gaps
 from forensics.run_output.reader import Row, RunOutput
 
 LANES = ("node", "role", "broker", "state", "started_at", "ended_at", "epoch", "evidence")
@@ -87,7 +87,7 @@ def _life(rows: Sequence[Row], window: tuple[int, int], *, reigns: bool) -> Iter
         for row in rows
     ]  # fmt: skip
     # A controller of a quorum has no such life.
-    for start, end in find_gaps(spans, window) if rows or not reigns else ():
+    for start, end in intervals.gaps(spans, window) if rows or not reigns else ():
         says = "unknown: no line tells how the broker was"
         yield Step("unknown", start, says, end, "known", is_main=True)
 

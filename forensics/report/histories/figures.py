@@ -161,7 +161,7 @@ def _leaders(figure: Any, row: int, story: Timeline) -> None:
         bars.append(_Bar(start, end, LEADER, word, told, name, fill, shape))
     _draw(figure, row, bars, story)
     _mark(figure, row, story, {})
-    figure.update_yaxes(**plotly_sheet.name_axis([LEADER]), row=row, col=1)
+    figure.update_yaxes(**plotly_sheet.name_axis([LEADER]), row=row)
 
 
 def _in_sync(figure: Any, row: int, story: Timeline, replicas: Sequence[int]) -> None:
@@ -229,7 +229,7 @@ def _draw(
             showlegend=legend and name not in named,
         )  # fmt: skip
         named.add(name)
-        figure.add_trace(trace, row=row, col=1)
+        figure.add_trace(trace, row=row)
 
 
 def _mark(figure: Any, row: int, story: Timeline, rows: dict[str, str]) -> None:
@@ -253,7 +253,7 @@ def _mark(figure: Any, row: int, story: Timeline, rows: dict[str, str]) -> None:
                 "marker": {"symbol": symbol, "size": 20 if symbol == "line-ns" else 11,
                            "color": colour, "line": look},
             }  # fmt: skip
-            figure.add_trace(trace, row=row, col=1)
+            figure.add_trace(trace, row=row)
 
 
 def _is(step: Step, what: str) -> bool:
@@ -281,6 +281,6 @@ def _counts(figure: Any, row: int, points: Sequence[tuple[int, int]], broker: in
         "line": {"shape": "hv", "width": 2, "color": theme.broker_colour(broker)},
         "hovertemplate": "%{y} partitions<extra></extra>",
     }  # fmt: skip
-    figure.add_trace(trace, row=row, col=1)
+    figure.add_trace(trace, row=row)
     most = max(level for _, level in points)
-    figure.update_yaxes(**plotly_sheet.count_axis(most), row=row, col=1)
+    figure.update_yaxes(**plotly_sheet.count_axis(most), row=row)
