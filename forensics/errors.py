@@ -1,14 +1,15 @@
-"""The errors a person meets: each says what is wrong, where, and what to do."""
+"""The errors that users see: each says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
 class ForensicsError(Exception):
-    """Something a person can put right; the command prints the sentence and ends with 1."""
+    """An error that the user can put right; the command prints its sentence and ends with 1."""
 
 
 class ArchiveError(ForensicsError):
@@ -36,15 +37,24 @@ class Problem:
 
 
 class RuleError(ForensicsError):
-    """Rules that do not hold together; carries every problem, not the first."""
+    """Rules with faults; it carries every problem, not only the first."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = sorted(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+@contextmanager
+def collect_problems(problems: list[Problem]) -> Iterator[None]:
+    """Add the problems of a RuleError to a list, and go on behind the block."""
+    try:
+        yield
+    except RuleError as error:
+        problems += error.problems
+
+
 class ConfigError(RuleError):
-    """A configuration file that does not hold together; carries every problem, too."""
+    """A configuration file with faults; it carries every problem, too."""
 
 
 def duplicate_ids(named: Iterable[tuple[str, str]]) -> Iterator[Problem]:

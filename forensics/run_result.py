@@ -1,11 +1,7 @@
-"""How a run ended: the exit code and its reason, and `_RESULT.json`, which is written last.
+"""How a run ended: the exit code and its reason, its figures, and `_RESULT.json`.
 
-Where a cluster runs the job, the command that submitted it may end with 0 whatever happened: what
-counts is this file, and that it is there.
-
-The most memory that a run held at once on this machine: this process, Spark's and its workers.
-
-Pages that processes share are counted once, as the kernel does it where it tells.
+`_RESULT.json` is written last. Where a cluster runs the job, the command that submitted it may end
+with 0 whatever happened: what counts is this file, and that it is there.
 """
 
 from __future__ import annotations
@@ -26,70 +22,15 @@ from typing import Any, Self
 
 from forensics import __version__
 from forensics.engine.progress import SILENT, ProgressListener
+from forensics.lib.atomic_write import write_whole
 from forensics.lib.formatting import quantity
 from forensics.lib.secrets import mask_text
 from forensics.run_output.findings import SEVERITIES
 from forensics.settings import Settings
 
-_PAUSE = 1.0
-_PROC = Path("/proc")
-
-
-class PeakMemory:
-    """Looks every second, while it is open, at what the processes of this run hold."""
-
-    def __init__(self) -> None:
-        """Begin with what this process held so far."""
-        self.bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Look no more."""
-        self._over.set()
-        if self._thread.is_alive():
-            self._thread.join(2)
-
-    def _watch(self) -> None:
-        while not self._over.wait(_PAUSE):
-            # Under spark-submit the Java that started this process is a part of the run, too.
-            first = os.getppid() if "PYSPARK_GATEWAY_PORT" in os.environ else os.getpid()
-            self.bytes = max(self.bytes, _tree_memory(first))
-
-
-def _tree_memory(first: int) -> int:
-    children: defaultdict[int, list[int]] = defaultdict(list)
-    with suppress(OSError):
-        for path in _PROC.iterdir():
-            if path.name.isdigit():
-                with suppress(OSError, ValueError, IndexError):
-                    stat = (path / "stat").read_text()
-                    # A name may hold blanks and brackets; the parent stands behind the last one.
-                    children[int(stat.rpartition(")")[2].split()[1])].append(int(path.name))
-    total, todo = 0, [first]
-    while todo:
-        one = todo.pop()
-        total += _process_memory(one)
-        todo += children[one]
-    return total
-
-
-def _process_memory(process: int) -> int:
-    folder = _PROC / str(process)
-    with suppress(OSError, ValueError):
-        for line in (folder / "smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) << 10
-    with suppress(OSError, ValueError, IndexError):
-        return int((folder / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return 0
-
-
 RESULT_FILE = "_RESULT.json"
+_PROC = Path("/proc")
+_SAMPLE_SECONDS = 1.0
 
 
 class ExitCode(IntEnum):
@@ -111,6 +52,64 @@ class RunOutcome:
     reason: str
 
 
+class PeakMemory:
+    """The most memory that this process, Spark's JVM and its workers held at once.
+
+    While it is started, a thread samples all processes of the run every second. Pages that
+    processes share are counted once where the kernel tells them apart.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="memory", daemon=True)
+
+    def start(self) -> None:
+        """Start sampling."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop sampling."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(2)
+
+    def _sample(self) -> None:
+        while not self._stopped.wait(_SAMPLE_SECONDS):
+            # Under spark-submit the Java that started this process is a part of the run, too.
+            root = os.getppid() if "PYSPARK_GATEWAY_PORT" in os.environ else os.getpid()
+            self.bytes = max(self.bytes, _tree_memory(root))
+
+
+def _tree_memory(root: int) -> int:
+    """Sum the memory of a process and all its descendants."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    with suppress(OSError):
+        for path in _PROC.iterdir():
+            if path.name.isdigit():
+                with suppress(OSError, ValueError, IndexError):
+                    stat = (path / "stat").read_text()
+                    # A name may hold blanks and brackets; the parent stands behind the last one.
+                    children[int(stat.rpartition(")")[2].split()[1])].append(int(path.name))
+    total, todo = 0, [root]
+    while todo:
+        process = todo.pop()
+        total += _process_memory(process)
+        todo += children[process]
+    return total
+
+
+def _process_memory(process: int) -> int:
+    folder = _PROC / str(process)
+    with suppress(OSError, ValueError):
+        for line in (folder / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) << 10
+    with suppress(OSError, ValueError, IndexError):
+        return int((folder / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
 @dataclass
 class Stopwatch:
     """When a run began, how long each stage took, and the most memory it held while open."""
@@ -129,18 +128,18 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time what is done inside."""
-        begun = time.monotonic()
+        """Time the block as a stage of this name."""
+        begin = time.monotonic()
         self.listener.begin_stage(name)
         try:
             yield
         finally:
             self.listener.end_stage()
-            passed = time.monotonic() - begun
-            self.seconds[name] = round(self.seconds.get(name, 0.0) + passed, 2)
+            elapsed = time.monotonic() - begin
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + elapsed, 2)
 
     def figures(self) -> dict[str, Any]:
-        """Give what `_RESULT.json` says of the time and the memory that a run took."""
+        """Return the times and the memory of the run for `_RESULT.json`."""
         return {
             "started": self.started.isoformat(timespec="milliseconds"),
             "ended": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -150,52 +149,66 @@ class Stopwatch:
 
 
 def decide_outcome(
-    document: Mapping[str, Any],
-    problems: Iterable[str],
-    closed: Iterable[str],
-    settings: Settings,
+    document: Mapping[str, Any], problems: Iterable[str], closed: Iterable[str], settings: Settings
 ) -> RunOutcome:
-    """Say how a run that came to its end ends.
+    """Decide how a run ends that came to its end.
 
-    `problems` are what could not be read, `closed` the checks of quality whose failure means that
-    nothing can be said. A finding that somebody asked to be told of comes before all of them: it
-    is there.
+    `problems` are what could not be read, `closed` the checks of quality whose failure closes the
+    gate. A finding of the level that `--fail-on` names goes before all of them: it is there.
     """
-    worst = [one["severity"] for one in document["findings"]]
     if settings.fail_on is not None:
-        asked = SEVERITIES[SEVERITIES.index(settings.fail_on) :]
-        if count := sum(level in asked for level in worst):
-            many = quantity(count, "finding")
-            return RunOutcome(ExitCode.FINDINGS, f"{many} of level {settings.fail_on} or above")
+        wanted = SEVERITIES[SEVERITIES.index(settings.fail_on) :]
+        if count := sum(finding["severity"] in wanted for finding in document["findings"]):
+            reason = f"{quantity(count, 'finding')} of level {settings.fail_on} or above"
+            return RunOutcome(ExitCode.FINDINGS, reason)
     for check in closed:
         return RunOutcome(ExitCode.CANNOT_TELL, f"the quality gate is closed: {check}")
     for problem in problems:
         if settings.strict:
             return RunOutcome(ExitCode.CANNOT_TELL, f"not everything could be read: {problem}")
-    if document["verdict"] == "cannot_tell":
-        return RunOutcome(ExitCode.CANNOT_TELL, str(document["summary"]))
-    return RunOutcome(ExitCode.DONE, str(document["summary"]))
+    blind = document["verdict"] == "cannot_tell"
+    return RunOutcome(ExitCode.CANNOT_TELL if blind else ExitCode.DONE, str(document["summary"]))
 
 
 def clear_result(out: Path) -> None:
-    """Take away how an earlier run ended."""
+    """Delete the result of an earlier run."""
     (out / RESULT_FILE).unlink(missing_ok=True)
 
 
-def save_result(out: Path, ending: RunOutcome, **told: Any) -> dict[str, Any]:
-    """Write how the run ended, whole or not at all, and give what was written."""
+def save_result(out: Path, outcome: RunOutcome, **figures: Any) -> dict[str, Any]:
+    """Write how the run ended, whole or not at all, and return what was written."""
+    failed = outcome.code is ExitCode.FAILED
     result = {
         "schema": 1,
         "version": __version__,
-        "exit_code": int(ending.code),
-        # An error tells of paths as they are; all else was made of what is masked already.
-        "reason": mask_text(ending.reason) if ending.code is ExitCode.FAILED else ending.reason,
-        **told,
+        "exit_code": int(outcome.code),
+        # An error names paths as they are; all other reasons were made of masked text.
+        "reason": mask_text(outcome.reason) if failed else outcome.reason,
+        **figures,
     }
-    if "command" in told:
-        result["command"] = [mask_text(word) for word in told["command"]]
+    if "command" in figures:
+        result["command"] = [mask_text(word) for word in figures["command"]]
     out.mkdir(parents=True, exist_ok=True)
-    half = out / f".{RESULT_FILE}.{os.getpid()}"
-    half.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    half.replace(out / RESULT_FILE)
+    with write_whole(out / RESULT_FILE) as partial:
+        text = json.dumps(result, indent=1, ensure_ascii=False)
+        partial.write_text(text + "\n", encoding="utf-8")
     return result
+
+
+def save_failure(
+    out: Path, error: BaseException, command: tuple[str, ...], watch: Stopwatch
+) -> None:
+    """Write why a run failed, or that it was interrupted.
+
+    A folder that cannot be written is most likely why it failed, and the error says so itself.
+    """
+    with suppress(OSError):
+        outcome = failure_outcome(error, f"{type(error).__name__}: {error}")
+        save_result(out, outcome, command=command, **watch.figures())
+
+
+def failure_outcome(error: BaseException, reason: str) -> RunOutcome:
+    """Return the outcome of a run that `error` has ended; Ctrl-C needs no reason."""
+    if isinstance(error, KeyboardInterrupt):
+        return RunOutcome(ExitCode.INTERRUPTED, "interrupted")
+    return RunOutcome(ExitCode.FAILED, reason)

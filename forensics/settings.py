@@ -1,17 +1,17 @@
-"""What a run was asked to do, as one frozen value."""
+"""The settings of a run, as one frozen value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-# What one task reads of a plain file: long enough to be worth a task, short enough to share.
+# How much one task reads of a plain file: worth a task, and small enough to spread the work.
 SPLIT_SIZE = 64 << 20
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The wishes of one run."""
+    """What one run was asked to do."""
 
     archives: tuple[str, ...]
     out: Path
@@ -19,21 +19,21 @@ class Settings:
     split_size: int = SPLIT_SIZE
     packs: tuple[Path, ...] = ()
     context: bool = False
-    # a finding of this level or above is what the exit code tells; null: none is
+    # the exit code tells of a finding of this level or above; null: of none
     fail_on: str | None = None
-    # whether something that cannot be read is worth an exit code
+    # whether the exit code tells of what could not be read
     strict: bool = False
-    # the words it was called with, as they were given
+    # the words of the command line
     command: tuple[str, ...] = ()
-    # where Great Expectations leaves its own pages of the checks; null: nowhere
+    # where Great Expectations writes its own pages of the checks; null: nowhere
     data_docs: Path | None = None
 
     @property
     def tables(self) -> Path:
-        """Where the tables go."""
+        """The folder of the tables."""
         return self.out / "tables"
 
     @property
     def staging(self) -> Path:
-        """Where the first pass leaves its rows; gone when the run is done."""
+        """The folder of temporary tables; it is deleted at the end of the run."""
         return self.out / "_staging"

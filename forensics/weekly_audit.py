@@ -1,10 +1,12 @@
-"""The weekly audit: what is new goes into the store, and the weeks it touches are built anew."""
+"""The weekly audit: reads new archives into a store, and builds the weeks that they touch."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from forensics import run_result
 from forensics.detection.registry import all_detectors
 from forensics.engine.base import Engine, Notify
 from forensics.engine.progress import SILENT, ProgressListener
-from forensics.engine.spark import SparkEngine, translate_spark_errors
+from forensics.engine.spark import open_spark
 from forensics.errors import ForensicsError
 from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import load_rule_set, open_pack, packs_to_json
@@ -44,7 +46,7 @@ class AuditRequest:
     store: str
     week: Week | None = None
     keep_weeks: int | None = None
-    # seconds to wait for another run that holds the store
+    # how many seconds to wait for another run that holds the store
     wait: float = 0.0
     packs: tuple[Path, ...] = ()
     master: str | None = None
@@ -55,211 +57,183 @@ class AuditRequest:
 
     @property
     def settings(self) -> Settings:
-        """The same, as far as the end of a run depends on it."""
+        """The same, as far as the outcome of a run depends on it."""
         return Settings(
-            self.archives,
-            Path(self.store),
-            packs=self.packs,
-            fail_on=self.fail_on,
+            self.archives, Path(self.store), packs=self.packs, fail_on=self.fail_on,
             strict=self.strict,
-        )
+        )  # fmt: skip
 
 
 def audit(
     request: AuditRequest,
-    say: Notify,
+    notify: Notify,
     listener: ProgressListener = SILENT,
     engines: EngineFactory | None = None,
 ) -> dict[str, Any]:
-    """Take archives into a store and draw the weeks that they change; gives how it ended.
+    """Read archives into a store and draw the weeks that they change; return how it ended.
 
-    Without archives every week is built again, or the one that was asked for. `engines` opens
-    what reads and rebuilds, when it is first needed; Spark, if nothing else is given.
+    Without archives every week is built again, or the one that was asked for. `engines` opens the
+    engine when it is first needed; the default is Spark.
     """
     if not is_remote(request.store):
         StoreFiles(Path(request.store)).refuse_other_folders()
     with Stopwatch(listener) as watch:
+        engines = engines or partial(open_spark, request.master, listener)
         try:
-            with _open_store(request, say) as folder:
-                return _run_and_save_result(
-                    request, folder, say, watch, engines or _spark_engines(request, watch)
-                )
+            with _open_store(request, notify) as folder:
+                return _run_and_save_result(request, folder, notify, watch, engines)
         except StoreHeldError as error:
-            # Whoever holds the store says in it how that run ended; this one leaves no trace.
+            # The run that holds the store saves its result there; this one leaves no trace.
             code = int(ExitCode.STORE_LOCKED)
             return {"schema": 1, "exit_code": code, "reason": str(error), **watch.figures()}
 
 
+def _open_store(request: AuditRequest, notify: Notify) -> AbstractContextManager[Path]:
+    """Lock a store; the context is its folder, or the one that a remote store is mirrored in."""
+    if is_remote(request.store):
+        return open_remote_store(request.store, request.wait, notify)
+    return _open_folder(Path(request.store), request.wait, notify)
+
+
 @contextmanager
-def _open_store(wishes: AuditRequest, say: Notify) -> Iterator[Path]:
-    """Hold a store, and give the folder that it is in, or is brought to."""
-    if is_remote(wishes.store):
-        with open_remote_store(wishes.store, wishes.wait, say) as folder:
-            yield folder
-    else:
-        with lock_store(Path(wishes.store), wishes.wait, say):
-            yield Path(wishes.store)
+def _open_folder(folder: Path, wait: float, notify: Notify) -> Iterator[Path]:
+    with lock_store(folder, wait, notify):
+        yield folder
 
 
 def _run_and_save_result(
-    wishes: AuditRequest, folder: Path, say: Notify, watch: Stopwatch, engines: EngineFactory
+    request: AuditRequest, folder: Path, notify: Notify, watch: Stopwatch, engines: EngineFactory
 ) -> dict[str, Any]:
-    """Run, and leave in the store how that ended; it is no part of what the store says."""
-    shelf = StoreFiles(folder)
+    """Run, and save how that ended in the store; the digests of a store leave that file out."""
+    files = StoreFiles(folder)
     try:
-        shelf.recover()
+        files.recover()
         run_result.clear_result(folder)
-        end, told = _run(wishes, shelf, say, watch, engines)
+        outcome, figures = _run(request, files, notify, watch, engines)
     except BaseException as error:
-        shelf.roll_back()
-        stopped = isinstance(error, KeyboardInterrupt)
-        code = ExitCode.INTERRUPTED if stopped else ExitCode.FAILED
-        because = "interrupted" if stopped else f"{type(error).__name__}: {error}"
-        with suppress(OSError):
-            end = RunOutcome(code, because)
-            run_result.save_result(folder, end, command=wishes.command, **watch.figures())
+        files.roll_back()
+        run_result.save_failure(folder, error, request.command, watch)
         raise
-    return run_result.save_result(folder, end, command=wishes.command, **told, **watch.figures())
+    figures = {"command": request.command, **figures, **watch.figures()}
+    return run_result.save_result(folder, outcome, **figures)
 
 
 def _run(
-    wishes: AuditRequest, shelf: StoreFiles, say: Notify, watch: Stopwatch, engines: EngineFactory
-) -> tuple[RunOutcome, dict[str, Any]]:
-    if not wishes.archives and shelf.find(STORE_FILE) is None:
-        named = display(wishes.store)
+    request: AuditRequest, files: StoreFiles, notify: Notify, watch: Stopwatch,
+    engines: EngineFactory,
+) -> tuple[RunOutcome, dict[str, Any]]:  # fmt: skip
+    if not request.archives and files.find(STORE_FILE) is None:
+        store_name = display(request.store)
         raise ForensicsError(
-            f"{named} is no store: it has no {STORE_FILE}. `audit` makes one of logs."
+            f"{store_name} is no store: it has no {STORE_FILE}. `audit` makes one of logs."
         )
-    packs = [open_pack(path) for path in wishes.packs]
-    rules, book = load_rule_set(packs), digest_rules(packs)
-    # What is wrong with somebody's own expectations is told before the work, not after it.
+    packs = [open_pack(path) for path in request.packs]
+    rules, digests = load_rule_set(packs), digest_rules(packs)
+    # Report faults in the user's own expectations and notes before the work, not after it.
     load_checked_expectations(packs)
-    # The same holds for notes.
-    notes = load_notes(shelf.root, [one.name for one in all_detectors(packs)])
-    store = Store(shelf.begin(), book, notes)
-    with ExitStack() as opened:
-        engine = _LazyEngine(engines, opened, watch)
-        told: dict[str, Any] = {}
-        if wishes.archives:
-            told = _ingest(wishes, store, packs_to_json(packs), engine, say, watch)
-        store.drop_old_weeks(wishes.keep_weeks)
-        asked = _selected_weeks(wishes, store)
-        forced = asked if not wishes.archives else ()
-        for week, document in store.build_weeks(asked, forced, engine, rules, wishes.packs, watch):
-            say(f"{week}   {len(document['findings'])} findings, verdict: {document['verdict']}")
-            told.setdefault("built", []).append(str(week))
+    notes = load_notes(files.root, [detector.name for detector in all_detectors(packs)])
+    store = Store(files.begin(), digests, notes)
+    with ExitStack() as stack:
+        engine = _LazyEngine(engines, stack, watch)
+        figures: dict[str, Any] = {}
+        if request.archives:
+            figures = _ingest(request, store, packs_to_json(packs), engine, notify, watch)
+        store.drop_old_weeks(request.keep_weeks)
+        weeks = _selected_weeks(request, store)
+        forced = weeks if not request.archives else ()
+        for week, document in store.build_weeks(weeks, forced, engine, rules, request.packs, watch):
+            count, verdict = len(document["findings"]), document["verdict"]
+            notify(f"{week}   {count} findings, verdict: {verdict}")
+            figures.setdefault("built", []).append(str(week))
     with watch.stage("pages"):
-        told["drawn"] = [str(week) for week in store.draw_pages(asked)]
+        figures["drawn"] = [str(week) for week in store.draw_pages(weeks)]
         store.commit()
-    return _conclude(wishes, store, told)
+    return _conclude(request, store, figures)
 
 
 def _ingest(  # noqa: PLR0913, PLR0917
-    wishes: AuditRequest,
-    store: Store,
-    overlays: str,
-    engine: _LazyEngine,
-    say: Notify,
+    request: AuditRequest, store: Store, overlays: str, engine: _LazyEngine, notify: Notify,
     watch: Stopwatch,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Read what is new, and put its events into their weeks."""
     with watch.stage("plan"):
-        new = store.find_new(wishes.archives)
-    for label, problem in new.problems:
-        say(f"warning: {label}: {problem}; the rest is read")
-    many = len(new.unread)
-    say(f"archives   {new.file_count} files, {many} of them not read before")
+        inputs = store.find_new(request.archives)
+    for label, problem in inputs.problems:
+        notify(f"warning: {label}: {problem}; the rest is read")
+    problems = {"problems": [": ".join(problem) for problem in inputs.problems]}
+    notify(f"archives   {inputs.file_count} files, {len(inputs.unread)} of them not read before")
     staged = store.files.scratch / "scan"
-    if not new.unread:
-        told = store.ingest(new, staged, {})
-        return told | {"problems": [": ".join(one) for one in new.problems]}
+    if not inputs.unread:
+        return store.ingest(inputs, staged, {}) | problems
     with watch.stage("scan"):
-        read = _scan_new(new, staged, wishes.split_size, overlays, engine)
+        accounts = _scan_new(inputs, staged, request.split_size, overlays, engine)
     with watch.stage("merge"):
-        told = store.ingest(new, staged, read)
-    for name in told["undated"]:
-        say(f"warning: {name}: no line of it has a time, so it belongs to no week")
-    say(f"events     {told['events']:,} new in {len(told['touched'])} weeks")
-    return told | {"problems": [": ".join(one) for one in new.problems]}
+        figures = store.ingest(inputs, staged, accounts)
+    for name in figures["undated"]:
+        notify(f"warning: {name}: no line of it has a time, so it belongs to no week")
+    notify(f"events     {figures['events']:,} new in {len(figures['touched'])} weeks")
+    return figures | problems
 
 
 def _scan_new(
-    new: NewInputs, staged: Path, split_size: int, overlays: str, engine: _LazyEngine
+    inputs: NewInputs, staged: Path, split_size: int, overlays: str, engine: _LazyEngine
 ) -> dict[str, FileAccount]:
-    work = split_files(new.files_to_read, split_size)
+    work = split_files(inputs.files_to_read, split_size)
     if not work.splits:
-        return {name: _unreadable(name, problem) for name, problem in work.problems}
+        return {
+            name: FileAccount(name, notes=[problem], broken=True) for name, problem in work.problems
+        }
     engine().scan(work.splits, overlays, staged)
     return load_accounts(staged, work)
 
 
-def _unreadable(name: str, problem: str) -> FileAccount:
-    return FileAccount(name, notes=[problem], broken=True)
-
-
-def _selected_weeks(wishes: AuditRequest, store: Store) -> Sequence[Week]:
-    """Say which weeks are to be built and drawn."""
+def _selected_weeks(request: AuditRequest, store: Store) -> Sequence[Week]:
+    """Return the weeks that are to be built and drawn."""
     weeks = store.weeks
-    if wishes.week is None:
+    if request.week is None:
         return weeks
-    if wishes.week not in weeks:
-        there = f"it has {weeks[0]} to {weeks[-1]}" if weeks else "it has no week at all"
+    if request.week not in weeks:
+        existing = f"it has {weeks[0]} to {weeks[-1]}" if weeks else "it has no week at all"
         store.commit()
-        raise ForensicsError(f"{display(wishes.store)} has no logs of {wishes.week}; {there}.")
-    return [wishes.week]
+        raise ForensicsError(f"{display(request.store)} has no logs of {request.week}; {existing}.")
+    return [request.week]
 
 
 def _conclude(
-    wishes: AuditRequest, store: Store, told: dict[str, Any]
+    request: AuditRequest, store: Store, figures: dict[str, Any]
 ) -> tuple[RunOutcome, dict[str, Any]]:
-    """Say of the week that was asked for, or of the newest, how the run ended."""
-    week = wishes.week or (store.weeks[-1] if store.weeks else None)
+    """Decide by the week that was asked for, or by the newest, how the run ended."""
+    week = request.week or (store.weeks[-1] if store.weeks else None)
     document = store.document(week) if week else None
     if week is None or document is None:
-        return RunOutcome(ExitCode.CANNOT_TELL, "no line of these logs has a time"), told
-    problems = [*told.get("problems", ()), *document["damaged"]]
+        return RunOutcome(ExitCode.CANNOT_TELL, "no line of these logs has a time"), figures
+    problems = [*figures.get("problems", ()), *document["damaged"]]
     closed = document.get("quality", {}).get("closed", ())
-    end = run_result.decide_outcome(document, problems, closed, wishes.settings)
-    levels = {
-        level: sum(one["severity"] == level for one in document["findings"])
-        for level in WORST_FIRST
-    }
-    seen = {
+    outcome = run_result.decide_outcome(document, problems, closed, request.settings)
+    severities = Counter(finding["severity"] for finding in document["findings"])
+    address = display(request.store).rstrip("/")
+    return outcome, figures | {
         "week": str(week),
         "verdict": document["verdict"],
         "summary": document["summary"],
-        "findings": levels,
+        "findings": {severity: severities[severity] for severity in WORST_FIRST},
         "older_rules": len(document["older_rules"]),
-        "weeks": {str(one): store.verdict(one) for one in store.weeks},
-        "page": f"{display(wishes.store).rstrip('/')}/weeks/{week}/index.html",
-        "index": f"{display(wishes.store).rstrip('/')}/index.html",
+        "weeks": {str(other): store.verdict(other) for other in store.weeks},
+        "page": f"{address}/weeks/{week}/index.html",
+        "index": f"{address}/index.html",
     }
-    return end, told | seen
 
 
 class _LazyEngine:
-    """An engine that is opened when it is first asked for: most runs of a quiet day need none."""
+    """An engine that is opened when it is first needed: most runs of a quiet day need none."""
 
-    def __init__(self, engines: EngineFactory, opened: ExitStack, watch: Stopwatch) -> None:
-        self._engines, self._opened, self._watch = engines, opened, watch
+    def __init__(self, engines: EngineFactory, stack: ExitStack, watch: Stopwatch) -> None:
+        self._engines, self._stack, self._watch = engines, stack, watch
         self._engine: Engine | None = None
 
     def __call__(self) -> Engine:
         if self._engine is None:
             with self._watch.stage("start"):
                 preload_library()
-                self._engine = self._opened.enter_context(self._engines())
+                self._engine = self._stack.enter_context(self._engines())
         return self._engine
-
-
-def _spark_engines(wishes: AuditRequest, watch: Stopwatch) -> EngineFactory:
-    @contextmanager
-    def opened() -> Iterator[Engine]:
-        with translate_spark_errors():
-            cluster = SparkEngine(wishes.master, watch.listener)
-            try:
-                yield cluster
-            finally:
-                cluster.stop()
-
-    return opened

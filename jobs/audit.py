@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from forensics.cli.app import (
     JSON_OPTION,
+    MASTER_OPTION,
     QUIET_OPTION,
     RULES_OPTION,
+    STRICT_OPTION,
     WAIT_OPTION,
     command_words,
     run_file,
 )
 from forensics.run_output.findings import SEVERITIES
 from forensics.run_result import ExitCode
-
-if TYPE_CHECKING:
-    from forensics.weekly_audit import AuditRequest
 
 
 @click.command()
@@ -45,14 +42,14 @@ if TYPE_CHECKING:
     help="Keep so many of the newest weeks; older ones go, and are not read again.",
 )
 @WAIT_OPTION
-@click.option("--master", help="Spark master; default: local[*], or what spark-submit says.")
+@MASTER_OPTION
 @RULES_OPTION
 @click.option(
     "--fail-on",
     type=click.Choice(SEVERITIES),
     help="End with 3 if that week has a finding of this level or above.",
 )
-@click.option("--strict", is_flag=True, help="End with 4 if something could not be read.")
+@STRICT_OPTION
 @JSON_OPTION
 @QUIET_OPTION
 def command(  # noqa: PLR0917 - each is an option of its own
@@ -88,34 +85,19 @@ def command(  # noqa: PLR0917 - each is an option of its own
       kafka-forensics audit logs/ --store audits --week 2026-W46 --fail-on high --wait 600
       kafka-forensics audit logs/ late/ --store audits --keep-weeks 26 -q --json
     """
-    from forensics.weekly.iso_week import Week
-    from forensics.weekly_audit import AuditRequest
-
-    chosen = Week.parse(week) if week else None
-    result = _run(
-        AuditRequest(
-            archives, store, chosen, keep_weeks, wait, packs, master,
-            fail_on=fail_on, strict=strict, command=command_words(),
-        ),
-        quiet=quiet,
-    )  # fmt: skip
-    _tell(result, as_json=as_json, quiet=quiet)
-    raise SystemExit(result["exit_code"])
-
-
-def _run(wishes: AuditRequest, *, quiet: bool) -> dict[str, Any]:
     from forensics import run_summary
     from forensics.engine.progress import Progress
-    from forensics.weekly_audit import audit
+    from forensics.weekly.iso_week import Week
+    from forensics.weekly_audit import AuditRequest, audit
 
+    request = AuditRequest(
+        archives, store, Week.parse(week) if week else None, keep_weeks, wait, packs, master,
+        fail_on=fail_on, strict=strict, command=command_words(),
+    )  # fmt: skip
     with Progress(sys.stderr, quiet=quiet).open() as progress:
-        result = audit(wishes, progress.notify, progress)
+        result = audit(request, progress.notify, progress)
         for line in run_summary.format_summary(result) if "verdict" in result else ():
             progress.notify(line)
-    return result
-
-
-def _tell(result: Mapping[str, Any], *, as_json: bool, quiet: bool) -> None:
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
     elif result["exit_code"] == ExitCode.STORE_LOCKED:
@@ -123,6 +105,7 @@ def _tell(result: Mapping[str, Any], *, as_json: bool, quiet: bool) -> None:
     elif not quiet:
         click.echo(f"{result.get('week', 'no week')}: {result['reason']}")
         click.echo(f"page: {result.get('page', 'none')}")
+    raise SystemExit(result["exit_code"])
 
 
 if __name__ == "__main__":

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from pathlib import Path
 
 import click
 
-from forensics.cli.app import JSON_OPTION, run_file
+from forensics.cli.app import JSON_OPTION, print_any_character, run_file
 
 
 @click.command()
@@ -49,9 +47,7 @@ def command(a: str, b: str, store: Path | None, target: Path | None, *, as_json:
         raise ForensicsError(f"--html {target}: there is no folder {target.parent}; make it first.")
     notes = load_notes(store) if store else NO_NOTES
     found = compare(load_window(a, store), load_window(b, store), notes)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A line of a log may hold what the terminal's encoding does not.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    print_any_character()
     if as_json:
         print(json.dumps(comparison_json(found), indent=1))
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,11 +10,16 @@ from typing import Any
 
 import click
 
-from forensics.cli import config_file
-from forensics.cli.app import JSON_OPTION, PROGRAM_NAME, run_file
+from forensics.cli.app import JSON_OPTION, PROGRAM_NAME, run_file, write_new_file
 from forensics.cli.config_file import FILE_NAME, CommandPath, Config
-from forensics.cli.option_sources import ENV_PREFIX, Option, configurable_options, env_variable
-from forensics.errors import ConfigError, ForensicsError, did_you_mean
+from forensics.cli.option_sources import (
+    ENV_PREFIX,
+    Option,
+    configurable_options,
+    env_variable,
+    read_config,
+)
+from forensics.errors import ConfigError, did_you_mean
 
 FILE = click.option(
     "--config",
@@ -61,18 +65,24 @@ def show(
     """
     commands = _commands(context)
     call = _called(words, commands)
-    config = _config(path, commands, call)
-    chosen = {name: one for name, one in commands.items() if name[: len(call)] == call}
+    try:
+        config = read_config(context.find_root().command, path, call)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
     rest = words[len(call) :]
-    told = {name: list(_rows(name, one, config, rest)) for name, one in chosen.items()}
+    options = {
+        name: list(_rows(name, one, config, rest))
+        for name, one in commands.items()
+        if name[: len(call)] == call
+    }
     if as_json:
-        plain = {" ".join(name): rows for name, rows in told.items()}
-        print(json.dumps({"file": config.path and str(config.path), "options": plain}, indent=1))
+        named = {" ".join(name): rows for name, rows in options.items()}
+        print(json.dumps({"file": config.path and str(config.path), "options": named}, indent=1))
     else:
         print(f"file: {config.path or 'none'}")
-        for line in _lines(told):
+        for line in _lines(options):
             print(line)
-    if any(row["wrong"] for rows in told.values() for row in rows):
+    if any(row["wrong"] for rows in options.values() for row in rows):
         raise SystemExit(INVALID)
 
 
@@ -95,33 +105,15 @@ def new(context: click.Context, target: Path) -> None:
     if str(target) == "-":
         print(text, end="")
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with target.open("x", encoding="utf-8") as out:
-            out.write(text)
-    except FileExistsError:
-        message = f"{target} is there already; name another file, or move it away."
-        raise ForensicsError(message) from None
-    print(
-        f"{target}: take away the # before what you want to set, then: {PROGRAM_NAME} config show"
-    )
+    write_new_file(target, text, "name another file, or move it away")
+    advice = "take away the # before what you want to set"
+    print(f"{target}: {advice}, then: {PROGRAM_NAME} config show")
 
 
 def _commands(context: click.Context) -> dict[CommandPath, click.Command]:
     top: Any = context.find_root().command
     commands: dict[CommandPath, click.Command] = top.configurable_commands()
     return commands
-
-
-def _config(
-    path: Path | None, commands: Mapping[CommandPath, click.Command], call: CommandPath
-) -> Config:
-    try:
-        path = path or config_file.find_config(os.environ, Path.cwd())
-        keys = {name: configurable_options(one) for name, one in commands.items()}
-        return config_file.load_config(path, keys, call) if path else Config()
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error
 
 
 def _called(words: tuple[str, ...], commands: Mapping[CommandPath, click.Command]) -> CommandPath:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.cli.app import JSON_OPTION, QUIET_OPTION, run_file
-from forensics.cli.option_sources import ENV_PREFIX
+from forensics.cli.app import JSON_OPTION, QUIET_OPTION, run_file, style_output
+from forensics.cli.option_sources import ENV_PREFIX, read_config
 
 if TYPE_CHECKING:
     from forensics.cli.doctor import Check
@@ -63,19 +63,24 @@ def command(
     """
     from forensics.engine.progress import Progress
 
-    found = []
+    checks: list[Check] = []
     with Progress(sys.stderr, quiet=quiet or as_json).open() as progress:
         for check in _checks(context, master, out, path, None if no_spark else progress):
-            found.append(check)
+            checks.append(check)
             progress.end_stage()
             if not as_json and not (quiet and check.state == "ok"):
-                _tell(check)
-    problems = sum(check.state == "problem" for check in found)
-    warnings = sum(check.state == "warning" for check in found)
+                _print_check(check)
+    problems = sum(check.state == "problem" for check in checks)
+    warnings = sum(check.state == "warning" for check in checks)
     if as_json:
         rows = [
-            {"name": one.name, "state": one.state, "says": one.message, "advice": one.advice}
-            for one in found
+            {
+                "name": check.name,
+                "state": check.state,
+                "says": check.message,
+                "advice": check.advice,
+            }
+            for check in checks
         ]
         print(json.dumps({"problems": problems, "warnings": warnings, "checks": rows}, indent=1))
     elif not quiet:
@@ -94,7 +99,7 @@ def _checks(
 ) -> Iterator[Check]:
     from forensics.cli import doctor
 
-    # One after the other, as they are found: the last ones take their time.
+    # One by one: the last ones take their time.
     broken = False
     for check in (*doctor.check_machine(os.environ, out), _configuration(context, path)):
         broken = broken or (check.state == doctor.PROBLEM and check.name in ("java", "packages"))
@@ -106,31 +111,23 @@ def _checks(
 
 
 def _configuration(context: click.Context, path: Path | None) -> Check:
-    from forensics.cli import config_file
     from forensics.cli.doctor import OK, PROBLEM, Check
-    from forensics.cli.option_sources import configurable_options
     from forensics.errors import ConfigError
 
     try:
-        path = path or config_file.find_config(os.environ, Path.cwd())
-        everything = context.find_root().command.configurable_commands()  # type: ignore[attr-defined]
-        keys = {call: configurable_options(one) for call, one in everything.items()}
-        config = config_file.load_config(path, keys) if path else config_file.Config()
+        config = read_config(context.find_root().command, path)
     except ConfigError as error:
-        return Check(
-            "config", PROBLEM, str(error), "Correct the file; `config show` reads it, too."
-        )
+        advice = "Correct the file; `config show` reads it, too."
+        return Check("config", PROBLEM, str(error), advice)
+    if config.path is None:
+        return Check("config", OK, "no file, and none needed")
     count = sum(map(len, config.settings.values()))
-    return Check(
-        "config", OK, f"{path}: {count} options set" if path else "no file, and none needed"
-    )
+    return Check("config", OK, f"{config.path}: {count} options set")
 
 
-def _tell(check: Check) -> None:
-    plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR")
-    state = f"{check.state:8}"
-    shown = state if plain else click.style(state, fg=COLOURS[check.state])
-    print(f"{shown}{check.name:11}{check.message}", flush=True)
+def _print_check(check: Check) -> None:
+    state = style_output(f"{check.state:8}", fg=COLOURS[check.state])
+    print(f"{state}{check.name:11}{check.message}", flush=True)
     if check.advice:
         print(f"{'':19}{check.advice}", flush=True)
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from forensics.cli.app import JSON_OPTION, QUIET_OPTION, RULES_OPTION, command_words, run_file
+from forensics.cli.app import (
+    JSON_OPTION,
+    MASTER_OPTION,
+    QUIET_OPTION,
+    RULES_OPTION,
+    STRICT_OPTION,
+    command_words,
+    run_file,
+)
 from forensics.run_output.findings import SEVERITIES
 
 if TYPE_CHECKING:
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for the page, findings.json and tables; made if it is not there.",
 )
-@click.option("--master", help="Spark master; default: local[*], or what spark-submit says.")
+@MASTER_OPTION
 @click.option(
     "--split-size",
     default=64 << 20,
@@ -39,7 +47,7 @@ if TYPE_CHECKING:
     type=click.Choice(SEVERITIES),
     help="End with 3 if there is a finding of this level or above; without it findings end with 0.",
 )
-@click.option("--strict", is_flag=True, help="End with 4 if something could not be read.")
+@STRICT_OPTION
 @click.option(
     "--data-docs",
     metavar="DIR",
@@ -54,7 +62,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--map",
-    "secret",
+    "map_path",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="The private map of --redact; default: beside OUT, as OUT.redaction-map.json.",
@@ -67,11 +75,11 @@ def command(
     out: Path | None,
     *,
     classes: str | None,
-    secret: Path | None,
+    map_path: Path | None,
     dry_run: bool,
     as_json: bool,
     quiet: bool,
-    **wishes: Any,
+    **options: Any,
 ) -> None:
     """Read log archives and write the postmortem page, findings.json and tables.
 
@@ -100,13 +108,13 @@ def command(
     """
     from forensics.settings import Settings
 
-    settings = Settings(archives, out or Path(), command=command_words(), **wishes)
+    settings = Settings(archives, out or Path(), command=command_words(), **options)
     if dry_run:
         _preview(settings, as_json=as_json)
         return
     if out is None:
         raise click.MissingParameter(param_hint="'-o' / '--out'", param_type="option")
-    result = _run(settings, classes, secret, quiet=quiet)
+    result = _run(settings, classes, map_path, quiet=quiet)
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
     elif not quiet:
@@ -115,9 +123,9 @@ def command(
 
 
 def _run(
-    settings: Settings, classes: str | None, secret: Path | None, *, quiet: bool
+    settings: Settings, classes: str | None, map_path: Path | None, *, quiet: bool
 ) -> dict[str, Any]:
-    if secret and classes is None:
+    if map_path and classes is None:
         raise click.UsageError("--map is for --redact; say what is to be redacted.")
     if settings.data_docs and classes is not None:
         raise click.UsageError("--data-docs are not redacted; leave them, or --redact.")
@@ -129,8 +137,8 @@ def _run(
         if classes is None:
             result = postmortem(settings, progress.notify, progress)
         else:
-            chosen = redacted_run.parse_classes(classes)
-            result = redacted_run.postmortem(settings, chosen, secret, progress.notify, progress)
+            names = redacted_run.parse_classes(classes)
+            result = redacted_run.postmortem(settings, names, map_path, progress.notify, progress)
         for line in run_summary.format_summary(result):
             progress.notify(line)
     return result
@@ -139,11 +147,11 @@ def _run(
 def _preview(settings: Settings, *, as_json: bool) -> None:
     from forensics.cli.dry_run import preview_run
 
-    seen = preview_run(settings)
+    preview = preview_run(settings)
     if as_json:
-        click.echo(json.dumps(seen.to_dict(), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(preview.to_dict(), indent=1, ensure_ascii=False))
         return
-    for line in seen.to_lines():
+    for line in preview.to_lines():
         click.echo(line)
 
 

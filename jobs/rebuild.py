@@ -10,6 +10,7 @@ import click
 
 from forensics.cli.app import (
     JSON_OPTION,
+    MASTER_OPTION,
     QUIET_OPTION,
     RULES_OPTION,
     WAIT_OPTION,
@@ -23,7 +24,7 @@ from forensics.run_result import ExitCode
 @click.argument("store", type=click.Path(file_okay=False))
 @click.option("--week", metavar="WEEK", help="Only this week, such as 2026-W46; else all.")
 @WAIT_OPTION
-@click.option("--master", help="Spark master; default: local[*], or what spark-submit says.")
+@MASTER_OPTION
 @RULES_OPTION
 @JSON_OPTION
 @QUIET_OPTION
@@ -55,12 +56,12 @@ def command(
 
     if not storage.is_remote(store) and not Path(store).is_dir():
         raise click.BadParameter(f"there is no folder {store}", param_hint="STORE")
-    wishes = AuditRequest(
+    request = AuditRequest(
         (), store, Week.parse(week) if week else None, None, wait, packs, master,
         command=command_words(),
     )  # fmt: skip
     with Progress(sys.stderr, quiet=quiet).open() as progress:
-        result = audit(wishes, progress.notify, progress)
+        result = audit(request, progress.notify, progress)
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))
     elif result["exit_code"] == ExitCode.STORE_LOCKED:

@@ -20,11 +20,11 @@ from forensics.cli.app import QUIET_OPTION, run_file
     help="What to redact: hosts, ips, clients, topics, principals, or all.",
 )  # fmt: skip
 @click.option(
-    "--map", "secret", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    "--map", "map_path", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="The private map of names; default: beside OUT2, as OUT2.redaction-map.json.",
 )  # fmt: skip
 @QUIET_OPTION
-def command(out: Path, target: Path, classes: str, secret: Path | None, *, quiet: bool) -> None:
+def command(out: Path, target: Path, classes: str, map_path: Path | None, *, quiet: bool) -> None:
     """Write a saved postmortem again with pseudonyms instead of names.
 
     OUT is the output folder of `postmortem`; no log is read, so neither Spark nor Java is needed.
@@ -41,7 +41,7 @@ def command(out: Path, target: Path, classes: str, secret: Path | None, *, quiet
     """
     from forensics.redacted_run import parse_classes, redact_saved_run
 
-    page = redact_saved_run(out, target, parse_classes(classes), secret)
+    page = redact_saved_run(out, target, parse_classes(classes), map_path)
     if not quiet:
         click.echo(f"page: {page}")
 

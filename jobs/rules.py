@@ -5,29 +5,36 @@ The rules are YAML files; each carries lines of real logs and what they must giv
 
 from __future__ import annotations
 
-import io
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from forensics.cli.app import JSON_OPTION, RULES_OPTION, load_command, run_file
+from forensics.cli.app import (
+    JSON_OPTION,
+    RULES_OPTION,
+    print_any_character,
+    run_file,
+    write_new_file,
+)
 
 if TYPE_CHECKING:
     from forensics.errors import Problem
-    from forensics.events.log_reader import LogReader
-    from forensics.events.packs import Pack
+    from forensics.events.packs import Pack, RuleSet
+    from forensics.events.rules import Rule
     from forensics.ingest.read_plan import Split
-    from forensics.rule_tools.rule_coverage import ArchiveWalk, RuleTally
+    from forensics.rule_tools.rule_coverage import ArchiveWalk
 
 
 SHAPES = 50
+# A terminal is not as wide as the longest list of loggers.
+MAX_LOGGERS = 2
 # Line numbers start anew in each split, so files are read whole here.
-WHOLE = 1 << 62
+WHOLE_FILES = 1 << 62
 
 
 @click.group()
@@ -35,11 +42,155 @@ def command() -> None:
     """List, show, write and check the rules, or see what they make of a log."""
 
 
-# The commands that need no log.
-catalogue_ = load_command(Path(__file__).with_name("_catalogue.py"))
-assert isinstance(catalogue_, click.Group)
-for listed in catalogue_.commands.values():
-    command.add_command(listed)
+@command.command(name="list")
+@click.option("--kind", help="Only rules that tell this kind of event, be it beside their news.")
+@click.option("--logger", help="Only rules that listen to this logger; its last part is enough.")
+@click.option("--family", help="Only rules of this folder of rules/events/.")
+@click.option("--json", "as_json", is_flag=True, help="Write a list of objects as JSON.")
+@RULES_OPTION
+def list_(
+    kind: str | None,
+    logger: str | None,
+    family: str | None,
+    packs: Sequence[Path],
+    *,
+    as_json: bool,
+) -> None:
+    """List the rules, a line each.
+
+    The columns are: id, kind of event, loggers, oldest to newest version, and number of wordings.
+    They are aligned on a terminal; in a pipe or a file there are tabs between them.
+
+    \b
+    Example:
+      kafka-forensics rules list --kind partition_state --logger ReplicaManager
+    """
+    from forensics.rule_tools import rule_text
+
+    rules: Sequence[Rule] = _load(packs).rules
+    logger = logger and logger.rpartition(".")[2]
+    rules = _select(rules, "kind", kind, rule_text.event_kinds)
+    rules = _select(rules, "logger", logger, lambda rule: rule.loggers)
+    rules = _select(rules, "family", family, lambda rule: [rule_text.rule_family(rule)])
+    rows = [rule_text.summarise_rule(rule) for rule in sorted(rules, key=lambda rule: rule.id)]
+    if as_json:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for line in _format_rows(rows, aligned=sys.stdout.isatty()):
+        print(line)
+
+
+@command.command()
+@click.argument("name", metavar="ID")
+@RULES_OPTION
+def show(name: str, packs: Sequence[Path]) -> None:
+    """Show everything of the rule with this ID.
+
+    What it means, its wordings with their versions, the facts it gives, its examples, and the lines
+    it refuses. ID may also be what an event says of its rule, such as isr.updated@3.1.
+
+    \b
+    Example:
+      kafka-forensics rules show isr.updated
+    """
+    from forensics.rule_tools.rule_text import describe_rule, find_rule
+
+    print_any_character()
+    for line in describe_rule(find_rule(_load(packs).rules, name)):
+        print(line)
+
+
+@command.command()
+@click.argument("name", metavar="ID")
+@click.option("--logger", required=True, help="Who writes the line; the last part is enough.")
+@click.option("--line", help="A whole line of a log, with its time and logger.")
+@click.option("--kind", default="routine", show_default=True, help="The kind of event it tells.")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="my-rules",
+    show_default=True,
+    help="The folder of your rules; it is made where there is none.",
+)
+def new(name: str, logger: str, line: str | None, kind: str, folder: Path) -> None:
+    """Write a draft of a rule with this ID.
+
+    The draft passes `rules check DIR` as it is. Of --line it makes the example, the match (numbers
+    and partitions become parts of a template) and a line that is near and refused. What the line
+    means is left to you. A file that is there already is never touched.
+
+    \b
+    Example:
+      kafka-forensics rules new cleaner.slow --logger LogCleaner \\
+        --line '[2026-11-18 11:51:22,793] INFO Cleaner 0 is slow (kafka.log.LogCleaner)'
+    """
+    from forensics.events.rules import read_kinds
+    from forensics.rule_tools.rule_text import all_kinds
+    from forensics.rule_tools.scaffold import RuleDraft, draft_rule, schema_address
+
+    file = folder / f"{name.replace('.', '-')}.yaml"
+    # No line may be taken by two rules, and the user's own rules count, too.
+    rules = _load([folder] if any(folder.rglob("*.yaml")) else [])
+    own = (pair for path in (folder / "kinds").rglob("*.yaml") for pair in read_kinds(path))
+    kinds = {**all_kinds(), **dict(own)}
+    text = draft_rule(RuleDraft(name, logger, kind, line), rules, kinds, schema_address(file))
+    write_new_file(file, text, "choose another ID or another --dir")
+    print(f"{file}: now say what it means, then run: kafka-forensics rules check {folder}")
+
+
+@command.command()
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+def docs(folder: Path) -> None:
+    """Write the pages about the rules into DIR.
+
+    DIR/rules/ gets a page for each family of rules, one for the kinds of events, and an index;
+    DIR/events.md is about the table of events, DIR/detectors.md about what finds incidents. Pages
+    of families that are gone are deleted. Files that this command has not written are left alone.
+
+    \b
+    Example:
+      kafka-forensics rules docs docs
+    """
+    from forensics.detection.detector_docs import render_detector_docs
+    from forensics.errors import ForensicsError
+    from forensics.rule_tools.generate_docs import GENERATED_MARK, generate_pages
+    from forensics.rule_tools.rule_text import all_kinds
+
+    pages = generate_pages(_load(()).rules, all_kinds())
+    pages |= {"detectors.md": f"{GENERATED_MARK}\n\n{render_detector_docs()}"}
+    files = {folder / name: text for name, text in pages.items()}
+    existing = {path for path in (*files, *(folder / "rules").glob("*.md")) if path.exists()}
+    generated = {path for path in existing if path.read_text("utf-8").startswith(GENERATED_MARK)}
+    if foreign := sorted(set(files) & (existing - generated)):
+        message = "was not written by this command, and would be lost; move it away."
+        raise ForensicsError("\n".join(f"{path} {message}" for path in foreign))
+    for path in generated - set(files):
+        path.unlink()
+    _write_files(files)
+    print(f"{len(files)} pages in {folder}")
+
+
+@command.command()
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+def schema(folder: Path) -> None:
+    """Write the JSON Schemas of rules, layouts and kinds into DIR.
+
+    Editors check and complete YAML by them. Let the first line of a rule be:
+
+    \b
+      # yaml-language-server: $schema=DIR/event-rule.json
+
+    \b
+    Example:
+      kafka-forensics rules schema rules/schema
+    """
+    from forensics.rule_tools.json_schemas import generate_schemas
+    from forensics.rule_tools.rule_text import all_kinds
+
+    files = {folder / name: text for name, text in generate_schemas(all_kinds()).items()}
+    _write_files(files)
+    print(f"{len(files)} schemas in {folder}")
 
 
 @command.command(name="check")
@@ -73,13 +224,13 @@ def check_(paths: Sequence[Path], *, samples: bool, as_json: bool) -> None:
     from forensics.rule_tools.check import check_rules
 
     packs = [open_pack(path) for path in paths]
-    found, problems = merge_packs(packs)
-    problems += check_rules(found.layouts, found.rules)
+    rules, problems = merge_packs(packs)
+    problems += check_rules(rules.layouts, rules.rules)
     if not problems and (samples or any(pack.pages_in("detectors") for pack in packs)):
-        from forensics.sandbox import find_detector_problems
+        from forensics.rule_tools.detector_samples import find_detector_problems
 
         problems += find_detector_problems(packs, shipped=samples)
-    problems += [*limit_problems(packs), *suite_problems(packs)]
+    problems += [*find_limit_problems(packs), *find_suite_problems(packs)]
     if as_json:
         rows = [
             {"file": one.file, "line": one.line, "says": one.message} for one in sorted(problems)
@@ -88,44 +239,41 @@ def check_(paths: Sequence[Path], *, samples: bool, as_json: bool) -> None:
         raise SystemExit(1 if problems else 0)
     if problems:
         raise RuleError(problems)
-    wordings = [wording for rule in found.rules for wording in rule.wordings]
+    wordings = [wording for rule in rules.rules for wording in rule.wordings]
     examples = sum(len(wording.examples) for wording in wordings)
     print(
-        f"{len(found.rules)} rules, {len(wordings)} wordings, {examples} examples, "
-        f"{len(found.layouts)} layouts: all hold"
+        f"{len(rules.rules)} rules, {len(wordings)} wordings, {examples} examples, "
+        f"{len(rules.layouts)} layouts: all hold"
     )
 
 
-def limit_problems(packs: Sequence[Pack]) -> list[Problem]:
+def find_limit_problems(packs: Sequence[Pack]) -> list[Problem]:
     """Find what is wrong with the limits of packs, and what they suppress for too long."""
     from datetime import UTC, datetime
 
     from forensics.detection.thresholds import find_expired_suppressions, load_limits
-    from forensics.errors import RuleError
+    from forensics.errors import collect_problems
     from forensics.events.packs import LIMITS
 
     pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
     files = [Path(page.name) for pack in packs for page in pack.pages_in("detectors")]
-    own = [path.stem.replace("_", "-") for path in files]
-    try:
-        load_limits(pages, own)
-    except RuleError as error:
-        return error.problems
-    return list(find_expired_suppressions(pages, datetime.now(UTC).date()))
+    detectors = [path.stem.replace("_", "-") for path in files]
+    problems: list[Problem] = []
+    with collect_problems(problems):
+        load_limits(pages, detectors)
+    return problems or list(find_expired_suppressions(pages, datetime.now(UTC).date()))
 
 
-def suite_problems(packs: Sequence[Pack]) -> list[Problem]:
+def find_suite_problems(packs: Sequence[Pack]) -> list[Problem]:
     """Find what is wrong with the expectations of packs: words, columns, names, arguments."""
-    from forensics.errors import RuleError
+    from forensics.errors import collect_problems
     from forensics.quality.gx_runner import load_checked_expectations
 
-    if not any(pack.pages_in("quality") for pack in packs):
-        return []
-    try:
-        load_checked_expectations(packs)
-    except RuleError as error:
-        return error.problems
-    return []
+    problems: list[Problem] = []
+    if any(pack.pages_in("quality") for pack in packs):
+        with collect_problems(problems):
+            load_checked_expectations(packs)
+    return problems
 
 
 @command.command()
@@ -151,20 +299,26 @@ def explain(file: str, limit: int | None, packs: Sequence[Path], *, unclaimed: b
     Example:
       kafka-forensics rules explain server.log --limit 20
     """
+    from forensics.events.log_reader import LogReader
     from forensics.rule_tools.rule_coverage import RuleTally, explain_matches
 
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A log may hold what the terminal's encoding does not.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    print_any_character()
     tally = RuleTally()
-    lines = explain_matches(_splits([file]), _book(packs), tally)
-    shown = 0 if unclaimed else limit
-    for line in islice(lines, shown):
+    rules = _load(packs)
+    lines = explain_matches(_plan_whole_files([file]), LogReader(rules.layouts, rules.rules), tally)
+    for line in islice(lines, 0 if unclaimed else limit):
         print(line)
-    # What is not shown is counted all the same.
+    # The lines that are not shown count all the same.
     for _ in lines:
         pass
-    _close(tally, SHAPES if limit is None else limit, unclaimed=unclaimed)
+    shapes = tally.shapes.most_common(SHAPES if limit is None else limit)
+    for name, count in shapes if unclaimed else sorted(tally.rules.items()):
+        print(f"{count:>8}  {name}")
+    _warn_of_damage(tally)
+    print(
+        f"{tally.records} records, {tally.claimed} claimed, "
+        f"{tally.unparsed_lines} lines in no known layout"
+    )
 
 
 @command.command(name="coverage")
@@ -189,14 +343,16 @@ def coverage_(archives: Sequence[str], limit: int, packs: Sequence[Path], *, as_
     Example:
       kafka-forensics rules coverage broker-logs.tar.gz --limit 20
     """
+    from forensics.events.log_reader import LogReader
     from forensics.rule_tools.rule_coverage import measure_coverage
 
-    counted = measure_coverage(_splits(archives), _book(packs))
-    _warn(counted)
+    rules = _load(packs)
+    coverage = measure_coverage(_plan_whole_files(archives), LogReader(rules.layouts, rules.rules))
+    _warn_of_damage(coverage)
     if as_json:
-        print(json.dumps(counted.to_dict(), indent=2))
+        print(json.dumps(coverage.to_dict(), indent=2))
         return
-    for line in counted.to_lines(limit):
+    for line in coverage.to_lines(limit):
         print(line)
 
 
@@ -217,49 +373,74 @@ def profile_(archives: Sequence[str], limit: int, packs: Sequence[Path]) -> None
     Example:
       kafka-forensics rules profile broker-logs.tar.gz --rules my-rules/
     """
-    from forensics.events.packs import load_rule_set, open_pack
     from forensics.rule_tools.profile import profile_scan
 
-    found = load_rule_set([open_pack(pack) for pack in packs])
-    for line in profile_scan(_splits(archives), found.layouts, found.active_rules()).to_lines(
-        limit
-    ):
+    rules, splits = _load(packs), _plan_whole_files(archives)
+    for line in profile_scan(splits, rules.layouts, rules.active_rules()).to_lines(limit):
         print(line)
 
 
-def _splits(archives: Sequence[str]) -> Sequence[Split]:
+def _load(packs: Sequence[Path]) -> RuleSet:
+    """Read the shipped rules, and the packs laid over them."""
+    from forensics.events.packs import load_rule_set, open_pack
+
+    return load_rule_set([open_pack(pack) for pack in packs])
+
+
+def _plan_whole_files(archives: Sequence[str]) -> Sequence[Split]:
     """Plan to read whole files, and warn of what cannot be read."""
     from forensics.ingest.read_plan import plan_reading
     from forensics.lib.text_safety import printable
 
-    work = plan_reading(archives, WHOLE)
+    work = plan_reading(archives, WHOLE_FILES)
     for label, problem in work.problems:
         click.echo(f"warning: {printable(label)}: {printable(problem)}; the rest is read", err=True)
     return work.splits
 
 
-def _book(packs: Sequence[Path]) -> LogReader:
-    from forensics.events.log_reader import LogReader
-    from forensics.events.packs import load_rule_set, open_pack
-
-    found = load_rule_set([open_pack(pack) for pack in packs])
-    return LogReader(found.layouts, found.rules)
-
-
-def _warn(walk: ArchiveWalk) -> None:
+def _warn_of_damage(walk: ArchiveWalk) -> None:
     for damage in walk.damaged:
         click.echo(f"warning: {damage}; what came before was read", err=True)
 
 
-def _close(tally: RuleTally, limit: int, *, unclaimed: bool) -> None:
-    counts = tally.shapes.most_common(limit) if unclaimed else sorted(tally.rules.items())
-    for name, count in counts:
-        print(f"{count:>8}  {name}")
-    _warn(tally)
-    print(
-        f"{tally.records} records, {tally.claimed} claimed, "
-        f"{tally.unparsed_lines} lines in no known layout"
-    )
+def _select(
+    rules: Sequence[Rule], what: str, wanted: str | None, values: Callable[[Rule], Sequence[str]]
+) -> Sequence[Rule]:
+    """Keep the rules that have a value; one that no rule has is most often misspelt."""
+    from forensics.errors import ForensicsError
+    from forensics.rule_tools.rule_text import similar_names
+
+    if wanted is None:
+        return rules
+    kept = [rule for rule in rules if wanted in values(rule)]
+    if not kept:
+        guesses = similar_names(wanted, (name for rule in rules for name in values(rule)))
+        hint = f" Did you mean {' or '.join(guesses)}?" if guesses else ""
+        raise ForensicsError(f"No rule has the {what} {wanted!r}.{hint}")
+    return kept
+
+
+def _format_rows(rules: Iterable[Mapping[str, Any]], *, aligned: bool) -> Iterable[str]:
+    rows = []
+    for rule in rules:
+        loggers = rule["loggers"]
+        if aligned and len(loggers) > MAX_LOGGERS:
+            loggers = [*loggers[:MAX_LOGGERS], f"+{len(loggers) - MAX_LOGGERS}"]
+        versions = "-".join(rule["versions"])
+        rows.append([rule["id"], rule["kind"], ",".join(loggers), versions, str(rule["wordings"])])
+    if not aligned:
+        return ["\t".join(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _write_files(files: Mapping[Path, str]) -> None:
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from forensics.cli.app import JSON_OPTION, run_file
+from forensics.cli.app import JSON_OPTION, print_any_character, run_file, style_output
 
 if TYPE_CHECKING:
     from forensics.ingest.line_lookup import FoundLine
     from forensics.run_output.evidence_check import CheckedLine
-    from forensics.run_output.reader import Evidence, Finding
+    from forensics.run_output.reader import Evidence, SavedFinding
 
 
 # A line may have megabytes; so much of it is shown.
@@ -67,7 +65,7 @@ def command(
     from forensics.report.page import open_output
     from forensics.run_output.evidence_check import check_evidence, find_finding, parse_location
 
-    _show_anything()
+    print_any_character()
     place = parse_location(what)
     if place and not archives:
         raise ForensicsError(f"Say where {what} is to be read: --archive ARCHIVE.")
@@ -90,12 +88,6 @@ def command(
         sys.exit(DIFFERS)
 
 
-def _show_anything() -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A line of a log may hold what the terminal's encoding does not.
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
 def _tell(found: Sequence[CheckedLine], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps([_told(cited) for cited in found], indent=1, ensure_ascii=False))
@@ -104,7 +96,7 @@ def _tell(found: Sequence[CheckedLine], *, as_json: bool) -> None:
         _print(cited, f"{number} of {len(found)}  " if len(found) > 1 else "")
 
 
-def _head(finding: Finding) -> None:
+def _head(finding: SavedFinding) -> None:
     from forensics.lib.formatting import count, span_text
 
     _say(f"{finding.id}  {finding.severity}  {finding.title}", bold=True)
@@ -205,13 +197,11 @@ def _say(text: str, **style: object) -> None:
 
 
 def _painted(text: str, **style: object) -> str:
-    """Show what a terminal would obey as its code, and colour only what is ours."""
+    """Show control characters by their code, so that no terminal obeys them, and add colour."""
     from forensics.lib.text_safety import visible
 
     plain = visible(text).replace("\n", "⟨U+000A⟩")
-    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    in_colour = sys.stdout.isatty() and not is_plain
-    return click.style(plain, **style) if in_colour else plain  # type: ignore[arg-type]
+    return style_output(plain, **style)
 
 
 if __name__ == "__main__":

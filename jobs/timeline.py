@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from forensics.cli.app import QUIET_OPTION, RULES_OPTION, command_words, run_file
+from forensics.cli.app import (
+    QUIET_OPTION,
+    RULES_OPTION,
+    command_words,
+    print_any_character,
+    run_file,
+    style_output,
+)
 
 if TYPE_CHECKING:
     from forensics.report.histories.model import Timeline
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from forensics.run_output.reader import RunOutput
 
 
-COLOURS = {
+COLOURS: dict[str, dict[str, Any]] = {
     "summary": {"bold": True},
     "main": {"fg": "cyan", "bold": True},
     "alarm": {"fg": "red", "bold": True},
@@ -101,7 +106,7 @@ def command(
 
     wanted = Selection(partitions, topics, brokers, since, till)
     _check(wanted, page)
-    with _read(archives, out, master, packs, quiet=quiet) as folder:
+    with _open_output(archives, out, master, packs, quiet=quiet) as folder:
         saved = load_run(folder)
         stories = build_timelines(saved, wanted)
         _write(saved, stories, as_json=as_json, quote=quote)
@@ -110,7 +115,7 @@ def command(
 
 
 def _check(wanted: Selection, page: Path | None) -> None:
-    """Refuse what cannot be meant: it should not cost the reading of an archive."""
+    """Refuse what cannot be meant before an archive is read for it."""
     from forensics.errors import ForensicsError
     from forensics.report.histories.selection import check_selection
 
@@ -132,27 +137,23 @@ def _draw(saved: RunOutput, stories: list[Timeline], page: Path, *, as_json: boo
 
 
 @contextmanager
-def _read(
-    archives: Sequence[str],
-    out: Path | None,
-    master: str | None,
-    packs: tuple[Path, ...],
-    *,
-    quiet: bool,
-) -> Iterator[Path]:
-    """Give the output folder of a postmortem: the one that is named, or one made for this."""
+def _open_output(
+    archives: Sequence[str], out: Path | None, master: str | None, packs: tuple[Path, ...],
+    *, quiet: bool,
+) -> Iterator[Path]:  # fmt: skip
+    """Yield the output folder of a postmortem: the one that is named, or one made for this."""
     from forensics.errors import ForensicsError
 
-    done = [path for path in map(Path, archives) if _is_output(path)]
-    if done:
+    outputs = [path for path in map(Path, archives) if _is_output(path)]
+    if outputs:
         if len(archives) > 1:
             raise ForensicsError(
-                f"{done[0]} is the output of a postmortem, and is read alone; "
+                f"{outputs[0]} is the output of a postmortem, and is read alone; "
                 "name either one such folder or archives."
             )
         if out:
-            raise ForensicsError(f"{done[0]} is read as it is; leave -o out.")
-        yield done[0]
+            raise ForensicsError(f"{outputs[0]} is read as it is; leave -o out.")
+        yield outputs[0]
     elif out:
         yield _postmortem(archives, out, master, packs, quiet=quiet)
     else:
@@ -165,48 +166,35 @@ def _is_output(path: Path) -> bool:
 
 
 def _postmortem(
-    archives: Sequence[str],
-    out: Path,
-    master: str | None,
-    packs: tuple[Path, ...],
-    *,
-    quiet: bool,
+    archives: Sequence[str], out: Path, master: str | None, packs: tuple[Path, ...], *, quiet: bool
 ) -> Path:
     from forensics.engine.progress import Progress
     from forensics.pipeline import postmortem
     from forensics.settings import Settings
 
     settings = Settings(tuple(archives), out, master, packs=packs, command=command_words())
-    # A person who waits wants to know; a pipe gets only what may be wrong.
+    # Only a person at a terminal is waiting; a pipe gets warnings alone.
     with Progress(sys.stderr, quiet=quiet or not sys.stderr.isatty()).open() as progress:
         postmortem(settings, progress.notify, progress)
     return out
 
 
 def _write(saved: RunOutput, stories: list[Timeline], *, as_json: bool, quote: bool) -> None:
-    from forensics.report.histories.text import no_colour, render_lines, to_json
+    from forensics.report.histories.text import render_lines, to_json
 
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A line of a log may hold what the terminal's encoding does not.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    print_any_character()
     if as_json:
         print(json.dumps(to_json(saved, stories), indent=1))
         return
-    paint = _paint if _in_colour() else no_colour
     for number, story in enumerate(stories):
         if number:
             print()
-        for line in render_lines(story, paint, quote=quote):
+        for line in render_lines(story, _paint, quote=quote):
             print(line)
 
 
-def _in_colour() -> bool:
-    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return sys.stdout.isatty() and not is_plain
-
-
 def _paint(what: str, text: str) -> str:
-    return click.style(text, **COLOURS.get(what, {}))  # type: ignore[arg-type]
+    return style_output(text, **COLOURS.get(what, {}))
 
 
 if __name__ == "__main__":

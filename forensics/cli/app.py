@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import io
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,6 +27,12 @@ from forensics.lib.package_data import data_folder
 PROGRAM_NAME = "kafka-forensics"
 INTERRUPTED = 130
 
+MASTER_OPTION = click.option(
+    "--master", help="Spark master; default: local[*], or what spark-submit says."
+)
+STRICT_OPTION = click.option(
+    "--strict", is_flag=True, help="End with 4 if something could not be read."
+)
 # The option of every command that reads logs.
 RULES_OPTION = click.option(
     "--rules",
@@ -70,6 +79,28 @@ def run_file(file: str) -> None:
     """
     path = Path(file)
     main([_command_name(path), *sys.argv[1:]], jobs=path.parent)
+
+
+def print_any_character() -> None:
+    """Let standard output escape what its encoding does not have, as a log may hold any text."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def style_output(text: str, **style: Any) -> str:
+    """Colour a text, but neither in a pipe nor where the user wants none."""
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return click.style(text, **style) if sys.stdout.isatty() and not is_plain else text
+
+
+def write_new_file(path: Path, text: str, advice: str) -> None:
+    """Write a file that must not be there already; `advice` says what to do where it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        raise ForensicsError(f"{path} is there already; {advice}.") from None
 
 
 def make_group(jobs: Path) -> click.Group:

@@ -7,7 +7,7 @@ declared: whoever writes a command need not think of it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import MethodType
@@ -29,7 +29,6 @@ _NUMBER_TYPES: dict[str, type] = {
     "float": float,
     "float range": float,
 }
-_META = "kafka_forensics.config"
 
 
 @dataclass(frozen=True)
@@ -152,20 +151,30 @@ def _configure(context: click.Context, _: click.Parameter, value: object) -> Non
         return
     call, root = _command_path(context), context.find_root()
     try:
-        path = value if isinstance(value, Path) else config_file.find_config(os.environ, Path.cwd())
-        if path is None:
-            return
-        everything: Mapping[CommandPath, click.Command] = getattr(
-            root.command, "configurable_commands", dict
-        )()
-        keys = {names: configurable_options(one) for names, one in everything.items()}
-        config = config_file.load_config(
-            path, keys | {call: configurable_options(context.command)}, call
-        )
+        path = value if isinstance(value, Path) else None
+        config = read_config(root.command, path, call, context.command)
     except ConfigError as error:
         raise click.UsageError(str(error), context) from error
     context.default_map = config.defaults(call)
-    root.meta[_META] = config
+
+
+def read_config(
+    top: click.Command, path: Path | None, call: CommandPath | None = None,
+    command: click.Command | None = None,
+) -> Config:  # fmt: skip
+    """Read the configuration file, `path` or else the one that is found, and check all of it.
+
+    `top` knows all commands; `call` and `command` are the one that runs. A Config without a path
+    stands for no file.
+    """
+    path = path or config_file.find_config(os.environ, Path.cwd())
+    if path is None:
+        return Config()
+    commands: dict[CommandPath, click.Command] = getattr(top, "configurable_commands", dict)()
+    if call and command:
+        commands[call] = command
+    keys = {name: configurable_options(known) for name, known in commands.items()}
+    return config_file.load_config(path, keys, call)
 
 
 def _command_path(context: click.Context) -> CommandPath:
@@ -174,12 +183,6 @@ def _command_path(context: click.Context) -> CommandPath:
         names.insert(0, str(context.info_name))
         context = context.parent
     return tuple(names)
-
-
-def configuration(context: click.Context) -> Config:
-    """Give the configuration that a command runs by; one without a path where there is none."""
-    found: Config = context.find_root().meta.get(_META, Config())
-    return found
 
 
 CONFIG_OPTION = click.Option(

@@ -1,4 +1,4 @@
-"""What a detector may look at: the saved tables, read in parts, and the small things at hand.
+"""What a detector may look at: the saved tables, the rebuilt history, limits, and shared facts.
 
 Tables of events, leadership and ISR grow with the archive. `rows` and `events` are for what is few
 whatever the size; all else is read with `each`, which holds a few thousand rows at a time.
@@ -7,11 +7,12 @@ whatever the size; all else is read with `each`, which holds a few thousand rows
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce, wraps
 from itertools import islice
-from typing import Any, TypedDict, Unpack
+from operator import or_
+from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,14 +22,22 @@ from forensics.detection.kafka_cli import KafkaCli
 from forensics.detection.requirements import Visibility
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.rebuild import History
+from forensics.lib.sessionize import sessions
+from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding, PartitionLoss
 from forensics.run_output.reader import Tables
 
 Row = dict[str, Any]
-# Of the partitions that one finding is about, so many give it their lines.
+# What evidence needs of an event.
+EVIDENCE_COLUMNS = ("ts", "node", "file", "line", "text", "rule")
+Arguments = ParamSpec("Arguments")
+Fact = TypeVar("Fact")
+# A finding quotes lines of so many of its partitions.
 MAX_QUOTED_PARTITIONS = 200
-# Rows held at once by who reads a whole table.
-_HELD = 10_000
+# Rows of a chunk while a whole table is read.
+_CHUNK_ROWS = 10_000
+# A line written as a process falls asleep or wakes up says nothing about the time in between.
+_DOZING = SECOND // 2
 
 
 class FindingDetails(TypedDict, total=False):
@@ -63,94 +72,114 @@ class DetectionContext:
         self, table: str, where: pc.Expression | None, columns: Sequence[str] | None = None
     ) -> Iterator[Row]:
         """Read rows as `rows` does, a few at a time, in the order of the table."""
-        for batch in self.tables.scan(table, columns, where, _HELD):
-            yield from self._rows(pa.Table.from_batches([batch]))
+        for batch in self.batches(table, where, columns):
+            yield from self._to_rows(pa.Table.from_batches([batch]))
 
     def batches(
-        self, table: str, where: pc.Expression | None, columns: Sequence[str]
+        self, table: str, where: pc.Expression | None, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Read a table as Arrow does: for questions about so many rows that each costs too much."""
-        yield from self.tables.scan(table, columns, where, _HELD)
+        """Read a table in columns, where a Python object for each row would cost too much."""
+        return self.tables.scan(table, columns, where, _CHUNK_ROWS)
 
     def first_rows(self, table: str, limit: int, where: pc.Expression | None = None) -> list[Row]:
-        """Read the first rows of a table that may be as long as the archive, or may be missing."""
+        """Read the first rows of a table that may be as long as the archive."""
         return list(islice(self.each(table, where), limit))
 
     def count_beyond(self, table: str, limit: int, where: pc.Expression | None = None) -> int:
-        """Count the rows that `some` leaves out: what is not looked at must be said."""
+        """Count the rows that `first_rows` leaves out, so that a finding can say so."""
         return max(0, self.tables.count_rows(table, where) - limit)
 
     def first_events(self, kind: str, limit: int, where: pc.Expression) -> list[Row]:
-        """Read the first events of a kind by corrected time, of however many there are."""
-        columns = ["ts", "node", "file", "line", "text", "rule"]
+        """Read the first events of a kind by corrected time."""
+        columns = EVIDENCE_COLUMNS
         chosen = (pc.field("kind") == kind) & pc.field("ts").is_valid() & where
         return heapq.nsmallest(limit, self.each("events", chosen, columns), key=by_time)
 
-    def _rows(self, found: pa.Table) -> list[Row]:
-        for at, field in enumerate(found.schema):
+    def _to_rows(self, chunk: pa.Table) -> list[Row]:
+        for index, field in enumerate(chunk.schema):
             if pa.types.is_timestamp(field.type):
-                found = found.set_column(at, field.name, found[at].cast(pa.int64()))
-        rows: list[Row] = found.to_pylist()
+                chunk = chunk.set_column(index, field.name, chunk[index].cast(pa.int64()))
+        rows: list[Row] = chunk.to_pylist()
         for row in rows:
-            if "ts" in row and row["ts"] is not None:
+            if row.get("ts") is not None:
                 row["at"] = self.history.clocks.event_time(row)
         return rows
 
     def events(self, *kinds: str, where: pc.Expression | None = None) -> list[Row]:
         """Read the events of some kinds, by corrected time; an event without a time is left out."""
         chosen = pc.field("kind").isin(list(kinds))
-        rows = self.rows("events", chosen if where is None else chosen & where)
-        timed = [row for row in rows if "at" in row]
-        return sorted(timed, key=by_time)
+        rows = self.each("events", chosen if where is None else chosen & where)
+        return sorted((row for row in rows if "at" in row), key=by_time)
 
     def is_live(self, row: Mapping[str, Any]) -> bool:
-        """Whether an event is told as it happened, by who is not just reading up on the past.
+        """Return True if an event was logged as it happened, not while a node replayed its log.
 
         The row needs `telling`, `node` and `ts` (as `each` reads them).
         """
-        told = row["telling"]
         replaying = self.history.context.startups.is_replaying(row["node"] or "", row["ts"])
-        return told is None or (told == "replay" and not replaying)
+        return row["telling"] is None or (row["telling"] == "replay" and not replaying)
+
+    def leader_epochs(
+        self, partitions: Collection[str], columns: Sequence[str] = ()
+    ) -> Iterator[Row]:
+        """Read the leader epochs of some partitions: leader, begin, end and further columns."""
+        where = in_topics({name.rpartition("-")[0] for name in partitions})
+        always = ["topic", "partition", "leader", "started_at", "ended_at"]
+        for row in self.each("leadership", where, list(dict.fromkeys([*always, *columns]))):
+            if partition_name(row) in partitions:
+                yield row
+
+    def is_silent(self, node: str, begin: int, end: int) -> bool:
+        """Return True if a node that has logs wrote no event between two corrected moments."""
+        where = self._logged_between(node, begin, end)
+        return not any(len(batch) for batch in self.batches("events", where, ["line"]))
+
+    def nodes_that_logged(self, spans: Sequence[tuple[str, int, int]]) -> set[str]:
+        """Return the nodes that wrote an event in the span given for each, in one pass."""
+        if not spans:
+            return set()
+        where = reduce(or_, (self._logged_between(*span) for span in spans))
+        return {row["node"] for row in self.each("events", where, ["node"])}
+
+    def _logged_between(self, node: str, begin: int, end: int) -> pc.Expression:
+        off = begin - self.history.clocks.correct(node, begin)
+        low, high = (to_arrow_timestamp(at + off) for at in (begin + _DOZING, end - _DOZING))
+        return (pc.field("node") == node) & (pc.field("ts") > low) & (pc.field("ts") < high)
 
     def read_lines(self, evidence: Iterable[Mapping[str, Any]]) -> list[Row]:
-        """Look up the text of places that a table names."""
-        wanted = {(one["file"], one["line"]) for one in evidence}
+        """Look up the text of lines that a table names as evidence."""
+        wanted = {(place["file"], place["line"]) for place in evidence}
         if not wanted:
             return []
-        names, numbers = (sorted(set(one)) for one in zip(*wanted, strict=True))
-        file, line = pc.field("file"), pc.field("line")
-        # The bounds say no more, but whole parts of the table can be passed over by them.
-        where = file.isin(names) & (file >= names[0]) & (file <= names[-1])
-        where &= line.isin(numbers) & (line >= numbers[0]) & (line <= numbers[-1])
-        columns = ["file", "line", "text", "rule", "ts", "node"]
-        found = self.each("events", where, columns)
-        return [row for row in found if (row["file"], row["line"]) in wanted]
+        files, lines = zip(*wanted, strict=True)
+        where = is_any_of("file", files) & is_any_of("line", lines)
+        rows = self.each("events", where, EVIDENCE_COLUMNS)
+        return [row for row in rows if (row["file"], row["line"]) in wanted]
 
     @cached_property
     def last_logged(self) -> Mapping[str, int]:
-        """The last moment that each node's files speak of, as logged."""
-        found: dict[str, int] = {}
-        for row in self.rows("files", pc.field("last_ts").is_valid(), ["node", "last_ts"]):
+        """The last moment in each node's files, as logged."""
+        last: dict[str, int] = {}
+        for row in self.each("files", pc.field("last_ts").is_valid(), ["node", "last_ts"]):
             node = row["node"] or ""
-            found[node] = max(row["last_ts"], found.get(node, row["last_ts"]))
-        return found
+            last[node] = max(row["last_ts"], last.get(node, row["last_ts"]))
+        return last
 
     @cached_property
     def logs_end(self) -> int:
-        """The last moment that any file speaks of."""
-        columns = ["node", "last_ts"]
-        rows = self.rows("files", pc.field("last_ts").is_valid(), columns)
-        clocks = self.history.clocks
-        return max((clocks.correct(row["node"], row["last_ts"]) for row in rows), default=0)
+        """The last moment in any file, corrected."""
+        rows = self.each("files", pc.field("last_ts").is_valid(), ["node", "last_ts"])
+        correct = self.history.clocks.correct
+        return max((correct(row["node"], row["last_ts"]) for row in rows), default=0)
 
     @cached_property
     def visibility(self) -> Visibility:
-        """What the archive lets anyone see."""
+        """Which files were read, and the gaps in what they cover."""
         return Visibility(self.tables)
 
     @cached_property
     def commands(self) -> KafkaCli:
-        """What to type on this cluster."""
+        """The Kafka commands for the version of this cluster."""
         servers = (row for row in self.visibility.files if row["role"] in ("broker", "controller"))
         versions = (row["kafka_version"] for row in servers)
         return KafkaCli.for_versions(versions, kraft=self.history.context.kraft)
@@ -180,21 +209,48 @@ class DetectionContext:
         *,
         stated: bool = True,
         apart: int | None = None,
+        confidence: tuple[str, str] | None = None,
         **details: Unpack[FindingDetails],
     ) -> Finding:
         """Build a finding; its confidence follows from the evidence, as `confidence` rates it.
 
-        `stated` and `apart` are those of `confidence`, all else are fields of `Finding`.
+        `stated` and `apart` are those of `confidence`, all else are fields of `Finding`. A
+        detector that rates its confidence by another rule gives it, with the reason.
         """
-        confidence, reason = self.confidence(begin, end, evidence, stated=stated, apart=apart)
+        level, reason = confidence or self.confidence(
+            begin, end, evidence, stated=stated, apart=apart
+        )
         return Finding(
-            detector, severity, confidence, title, begin, end, evidence, reason=reason, **details
+            detector, severity, level, title, begin, end, evidence, reason=reason, **details
         )
 
     @property
     def absences(self) -> Sequence[Absence]:
         """Every absence of every broker."""
         return self.history.lanes.absences
+
+    @cached_property
+    def facts(self) -> dict[Hashable, Any]:
+        """What `once_per_run` remembers."""
+        return {}
+
+
+def once_per_run(
+    compute: Callable[Concatenate[DetectionContext, Arguments], Fact],
+) -> Callable[Concatenate[DetectionContext, Arguments], Fact]:
+    """Let a function remember its result for each context and further arguments."""
+
+    @wraps(compute)
+    def remembered(
+        context: DetectionContext, /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Fact:
+        key = (compute, args, tuple(kwargs.items()))
+        if key not in context.facts:
+            context.facts[key] = compute(context, *args, **kwargs)
+        fact: Fact = context.facts[key]
+        return fact
+
+    return remembered
 
 
 def by_time(row: Row) -> tuple[Any, ...]:
@@ -204,15 +260,24 @@ def by_time(row: Row) -> tuple[Any, ...]:
 
 def group_by_gap(rows: Iterable[Row], gap: float, begin: str = "started_at") -> list[list[Row]]:
     """Group rows that follow each other within `gap` seconds."""
-    groups: list[list[Row]] = []
-    for row in sorted(rows, key=lambda one: (one[begin], one["topic"], one["partition"])):
-        if groups and row[begin] - groups[-1][-1][begin] <= gap * 1_000_000:
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    return groups
+    ordered = sorted(rows, key=lambda row: (row[begin], row["topic"], row["partition"]))
+    return list(sessions(ordered, lambda row: int(row[begin]), gap * SECOND))
 
 
 def partition_name(row: Mapping[str, Any]) -> str:
     """Name a partition as Kafka's tools do."""
     return f"{row['topic']}-{row['partition']}"
+
+
+def in_topics(topics: Iterable[str]) -> pc.Expression:
+    """Filter rows of some topics."""
+    return is_any_of("topic", topics)
+
+
+def is_any_of(column: str, values: Iterable[Any]) -> pc.Expression:
+    """Filter rows by the values of a column; the bounds let Arrow skip whole row groups."""
+    ordered = sorted(set(values))
+    if not ordered:
+        return pc.scalar(False)
+    field = pc.field(column)
+    return field.isin(ordered) & (field >= ordered[0]) & (field <= ordered[-1])

@@ -1,9 +1,9 @@
-"""Describes all detectors as a page of markdown: what each is about, what it needs, its limits."""
+"""Renders docs/detectors.md: what each detector is about, what it needs, its limits."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from forensics.detection.registry import all_detectors
@@ -25,48 +25,35 @@ _COMMENT = re.compile(r"^  (?P<key>[a-z_]+):[^#]*#\s*(?P<why>.*)$")
 
 
 def render_detector_docs() -> str:
-    """Write the page."""
-    return _HEAD + "".join(_section(one) for one in all_detectors())
+    """Render the page."""
+    limits, reasons = load_limits(), _read_reasons()
+    return _HEAD + "".join(
+        _section(one, limits.get(one.name, {}), reasons.get(one.name, {}))
+        for one in all_detectors()
+    )
 
 
-def _section(one: Detector) -> str:
-    limits = {name: value for name, value in load_limits().get(one.name, {}).items()
-              if name != SUPPRESS}  # fmt: skip
-    reasons = _reasons().get(one.name, {})
-    parts = [f"\n## {one.name}\n\n{one.about}\n\nNeeds {_article(one.requirements.description)}.\n"]
-    if one.requirements.events:
-        parts.append(
-            f"Speaks only where some line tells of {', '.join(one.requirements.events)}.\n"
-        )
-    if limits:
-        parts.append("\n| limit | value | why |\n| --- | --- | --- |\n")
-        parts += [_row(key, value, reasons.get(key, "")) for key, value in limits.items()]
-    return "".join(parts)
+def _section(detector: Detector, limits: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
+    needs = detector.requirements
+    text = f"\n## {detector.name}\n\n{detector.about}\n\nNeeds a {needs.description}.\n"
+    if needs.events:
+        text += f"Speaks only where some line tells of {', '.join(needs.events)}.\n"
+    rows = [
+        f"| `{key}` | {value} | {reasons.get(key, '').replace('|', '&#124;')} |\n"
+        for key, value in limits.items()
+        if key != SUPPRESS
+    ]
+    head = "\n| limit | value | why |\n| --- | --- | --- |\n" if rows else ""
+    return text + head + "".join(rows)
 
 
-def _article(words: str) -> str:
-    return f"a {words}"
-
-
-def _row(key: str, value: Any, why: str) -> str:
-    return f"| `{key}` | {value} | {why.replace('|', '&#124;')} |\n"
-
-
-def _reasons() -> Mapping[str, Mapping[str, str]]:
-    """Read the comments of limits.yaml: YAML itself forgets them."""
-    found: dict[str, dict[str, str]] = {}
-    for name, lines in _blocks():
-        for line in lines:
-            if told := _COMMENT.match(line):
-                found.setdefault(name, {})[told["key"]] = told["why"]
-    return found
-
-
-def _blocks() -> Iterator[tuple[str, list[str]]]:
-    name, lines = "", list[str]()
+def _read_reasons() -> Mapping[str, Mapping[str, str]]:
+    """Read the comments of limits.yaml by detector and limit: YAML itself forgets them."""
+    reasons: dict[str, dict[str, str]] = {}
+    detector = ""
     for line in (rules_folder() / "limits.yaml").read_text("utf-8").splitlines():
         if line and not line[0].isspace() and line.endswith(":"):
-            yield name, lines
-            name, lines = line[:-1], []
-        lines.append(line)
-    yield name, lines
+            detector = line[:-1]
+        elif match := _COMMENT.match(line):
+            reasons.setdefault(detector, {})[match["key"]] = match["why"]
+    return reasons

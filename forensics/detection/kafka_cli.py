@@ -1,9 +1,7 @@
-"""Shell commands of the Kafka version in the logs, by which a reader checks a finding, or acts.
+"""Shell commands for the Kafka version in the logs, with which a reader checks a finding or acts.
 
 Options came and went: each branch names the version from which on it holds. Names come from logs,
 and are quoted as words of a shell. BROKER, ZOOKEEPER and LOG_DIR are the reader's to fill in.
-
-Commands by which a reader checks on the cluster what a finding says of a log.
 """
 
 from __future__ import annotations
@@ -18,13 +16,13 @@ Version = tuple[int, ...]
 _BOOTSTRAP = "--bootstrap-server BROKER:9092"
 _ZOOKEEPER = "--zookeeper ZOOKEEPER:2181"
 _NUMBER = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?")
-# Builds of Confluent's count otherwise: 5.4.1-ccs is Kafka 2.4, 7.3.0-ccs is Kafka 3.3.
+# Confluent numbers its builds differently: 5.4.1-ccs is Kafka 2.4, 7.3.0-ccs is Kafka 3.3.
 _CONFLUENT = re.compile(r"-(?:ccs|ce|cp)")
 _CONFLUENT_OF = {3: (0, 8), 4: (1, 0), 5: (2, 0), 6: (2, 6), 7: (3, 0), 8: (4, 0)}
 
 
 def quote(text: object) -> str:
-    r"""Write a name from a log as one word of a shell, in one line.
+    r"""Quote a name from a log as one word of a shell, in one line.
 
     >>> quote("orders"), quote("a; rm b"), quote("a\nb")
     ('orders', "'a; rm b'", "'a\\nb'")
@@ -41,10 +39,10 @@ def parse_version(text: str) -> Version | None:
     >>> [parse_version(text) for text in ("2.8.2", "7.3.0-ccs", "5.5.1-ce", "unknown")]
     [(2, 8), (3, 3), (2, 5), None]
     """
-    found = _NUMBER.match(text)
-    if found is None:
+    match = _NUMBER.match(text)
+    if match is None:
         return None
-    major, minor = int(found[1]), int(found[2])
+    major, minor = int(match[1]), int(match[2])
     if _CONFLUENT.search(text) and major in _CONFLUENT_OF:
         base = _CONFLUENT_OF[major]
         return base[0], base[1] + minor
@@ -53,20 +51,20 @@ def parse_version(text: str) -> Version | None:
 
 @dataclass(frozen=True)
 class KafkaCli:
-    """What to type on a cluster of one version (major, minor) and mode."""
+    """The commands for a cluster of one version (major, minor) and mode."""
 
     version: Version
     kraft: bool
 
     @classmethod
     def for_versions(cls, versions: Iterable[str | None], *, kraft: bool) -> KafkaCli:
-        """Take the newest version named; if none is, one whose options hold for most.
+        """Take the newest of the versions; without any, one whose options most versions have.
 
         >>> KafkaCli.for_versions(["2.8.2", None, "2.5.1"], kraft=False).version
         (2, 8)
         """
         known = [version for text in versions if text and (version := parse_version(text))]
-        # KRaft is of use from 3.3 on; what 3.0 knows, later ones with ZooKeeper know too.
+        # KRaft is usable from 3.3 on; later versions with ZooKeeper have all options of 3.0.
         return cls(max(known, default=(3, 3) if kraft else (3, 0)), kraft)
 
     def topic(self, topic: str) -> str:
@@ -119,7 +117,7 @@ class KafkaCli:
         return f"kafka-leader-election.sh {_BOOTSTRAP} --election-type preferred {which}"
 
     def force_election(self, topic: str, partition: int) -> str:
-        """Elect a replica that is not in sync: what only the leader before had is then lost."""
+        """Elect a replica that is not in sync: records that only the last leader had are lost."""
         if self.version < (2, 4):  # KIP-460
             return self.set_topic_config(topic, "unclean.leader.election.enable", "true")
         which = _which(topic, partition)
@@ -136,10 +134,10 @@ class KafkaCli:
         return f"{self.group(group)} --members --verbose"
 
     def reset_offsets(self, group: str, topic: str, to: str = "--to-earliest") -> str:
-        """Show where a group would be set; nothing is changed without --execute."""
+        """Show to which offsets a group would be reset; only --execute changes them."""
         if self.version < (0, 11):  # KIP-122
             return self.group(group)
-        # Before 1.1 there was no such option, and leaving --execute out was enough.
+        # Before 1.1 there was no such option; leaving --execute out was enough.
         dry = " --dry-run" if self.version >= (1, 1) else ""
         whom = f"--group {quote(group)} --topic {quote(topic)}"
         return f"kafka-consumer-groups.sh {self._groups} --reset-offsets {whom} {to}{dry}"
@@ -153,7 +151,7 @@ class KafkaCli:
         return self._offsets(topic, -2)
 
     def dump_log(self, topic: str, partition: int) -> str:
-        """Show the batches of a segment, on the broker that holds it."""
+        """Show the batches of a segment, on the broker that has it."""
         path = f"{_folder(topic, partition)}/00000000000000000000.log"
         if self.version < (2, 0):  # KAFKA-6615
             return f"kafka-run-class.sh kafka.tools.DumpLogSegments --files {path}"
@@ -189,7 +187,7 @@ class KafkaCli:
         return f"kafka-log-dirs.sh {_BOOTSTRAP} --describe --broker-list {broker}{topics}"
 
     def verify_replicas(self, topic: str) -> str:
-        """Compare the replicas of a topic; reads all of it, and runs until it is stopped."""
+        """Compare the replicas of a topic: it reads all of it, and runs until it is stopped."""
         chosen = "--topics-include" if self.version >= (3, 0) else "--topic-white-list"  # KIP-629
         pattern = quote(re.escape(topic))
         return f"kafka-replica-verification.sh --broker-list BROKER:9092 {chosen} {pattern}"
@@ -232,16 +230,3 @@ def _which(topic: str | None, partition: int | None) -> str:
 
 def _folder(topic: str, partition: int) -> str:
     return f"LOG_DIR/{quote(f'{topic}-{partition}')}"
-
-
-# Logs that tell of leader epochs were written by versions that keep them in a file.
-_ANY = KafkaCli((3, 0), kraft=False)
-
-
-def check_command(topic: str, partition: int, epoch: int | None) -> str:
-    """Write the command that shows where a leader epoch begins in a log.
-
-    >>> check_command("t", 0, 2)
-    'cat LOG_DIR/t-0/leader-epoch-checkpoint   # line "2 OFFSET": where epoch 2 begins'
-    """
-    return _ANY.leader_epochs(topic, partition, epoch)

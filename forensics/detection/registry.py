@@ -1,4 +1,4 @@
-"""Detectors of one's own: YAML and Python files in a pack, and plug-ins that are installed.
+"""Lists all detectors: the shipped ones, YAML and Python files in packs, installed plug-ins.
 
 A pack's folder `detectors/` may hold YAML files (see `forensics.detection.declarative`) and Python
 files with a NAME and a `find`, just as the shipped ones are. A package that is installed names such
@@ -18,7 +18,7 @@ from typing import Any
 from forensics.detection.context import DetectionContext
 from forensics.detection.declarative.interpreter import make_detector
 from forensics.detection.declarative.spec import DeclaredDetector, load_declaration
-from forensics.detection.detectors import detectors
+from forensics.detection.detectors import detectors as shipped_detectors
 from forensics.detection.requirements import SERVERS
 from forensics.detection.runner import DetectionResults, Detector, run_detectors
 from forensics.detection.thresholds import load_limits
@@ -31,39 +31,35 @@ from forensics.run_output.reader import Tables
 _GROUP = "kafka_forensics.detectors"
 
 
-def detect(tables: Tables, past: History, packs: Sequence[Pack] = ()) -> DetectionResults:
-    """Ask every detector, also those of packs, and give the findings worst first."""
-    asked = all_detectors(packs)
+def detect(tables: Tables, history: History, packs: Sequence[Pack] = ()) -> DetectionResults:
+    """Run every detector, also those of packs."""
+    detectors = all_detectors(packs)
     pages = [pack.pages[LIMITS] for pack in packs if LIMITS in pack.pages]
-    limits = load_limits(pages, [one.name for one in asked])
-    return run_detectors(DetectionContext(tables, past, limits), asked)
+    limits = load_limits(pages, [detector.name for detector in detectors])
+    return run_detectors(DetectionContext(tables, history, limits), detectors)
 
 
 def all_detectors(packs: Sequence[Pack] = ()) -> list[Detector]:
-    """Give the shipped detectors and those of packs and plug-ins; each name once, the last wins."""
-    found = {one.name: one for one in detectors()}
-    found |= {rule.id: make_detector(rule) for rule in load_shipped_declarations()}
-    for module, origin in _load_plugins():
-        one = _detector_from_module(module, origin)
-        found[one.name] = one
+    """Return the shipped detectors, those of plug-ins and of packs; the last of each name wins."""
+    detectors = [*shipped_detectors(), *map(make_detector, load_shipped_declarations())]
+    detectors += [_detector_from_module(module, origin) for module, origin in _load_plugins()]
     for pack in packs:
-        found |= {
-            rule.id: make_detector(rule) for rule in load_declarations(pack.pages_in("detectors"))
-        }
-        for page in _python_pages(pack):
-            one = _detector_from_module(_run_python_page(page), page.name)
-            found[one.name] = one
-    return [found[name] for name in sorted(found)]
+        pages = pack.pages_in("detectors")
+        detectors += map(make_detector, load_declarations(pages))
+        programs = (page for page in pages if page.name.endswith(".py"))
+        detectors += [_detector_from_module(_run_python_page(page), page.name) for page in programs]
+    by_name = {detector.name: detector for detector in detectors}
+    return [by_name[name] for name in sorted(by_name)]
 
 
 def load_shipped_declarations() -> list[DeclaredDetector]:
-    """Read the declared detectors that come with the package."""
+    """Read the shipped detectors that are written in YAML."""
     paths = sorted((rules_folder() / "detectors").rglob("*.yaml"))
     return load_declarations(FileText(str(path), path.read_bytes()) for path in paths)
 
 
 def load_declarations(pages: Iterable[FileText]) -> list[DeclaredDetector]:
-    """Read declared detectors, or say in one error all that is wrong with them."""
+    """Read detectors written in YAML; one error names everything that is wrong with them."""
     found: list[DeclaredDetector] = []
     problems: list[Problem] = []
     for page in pages:
@@ -76,10 +72,6 @@ def load_declarations(pages: Iterable[FileText]) -> list[DeclaredDetector]:
     if problems:
         raise RuleError(problems)
     return found
-
-
-def _python_pages(pack: Pack) -> Iterator[FileText]:
-    return (page for page in pack.pages_in("detectors") if page.name.endswith(".py"))
 
 
 def _load_plugins() -> Iterator[tuple[Any, str]]:

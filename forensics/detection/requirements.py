@@ -4,43 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from forensics.detection.kafka_cli import parse_version
-from forensics.history.log_coverage import classify_log_file
+from forensics.history.log_coverage import GAP_STATES, SILENT, classify_log_file
+from forensics.lib.time_units import to_datetime
 from forensics.run_output.reader import Tables
 
 Row = Mapping[str, Any]
 
-# Some holes are named; more of them would only be read by nobody.
+# More gaps than these are only counted.
 _MAX_NAMED = 5
 _WORDS = {"client": "clients'", "broker": "brokers'", "controller": "controllers'"}
 
 
 @dataclass(frozen=True)
 class LogRequirements:
-    """Logs of nodes of some roles, and where only one kind of log tells, of these kinds.
+    """Logs of nodes of some roles and, where only some kinds of log count, of these kinds.
 
     `events`: kinds of events without which nothing can be said, such as a garbage collector's.
+    `since`: the first version of Kafka that logs it at all.
     """
 
     roles: tuple[str, ...]
     logs: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
-    # the version from which on Kafka says it at all
     since: tuple[int, int] | None = None
 
     def accepts(self, row: Row) -> bool:
-        """Whether a file, or a stretch of coverage, is of such a log."""
+        """Return True if a row of tables/files or tables/coverage is about such a log."""
         kind = row["log"] if "log" in row else classify_log_file(row["file"])
         fits = not self.logs or kind in (None, "all", *self.logs)
         return row["role"] in self.roles and fits
 
     @property
     def description(self) -> str:
-        """Name the logs."""
+        """The logs in words."""
         roles = " or ".join(_WORDS.get(role, role) for role in self.roles)
         kinds = f" ({' or '.join(f'{kind}.log' for kind in self.logs)})" if self.logs else ""
         return f"{roles} log{kinds}"
@@ -54,46 +57,41 @@ CLIENTS = LogRequirements(("client",))
 
 @dataclass(frozen=True)
 class Visibility:
-    """What the archive lets anyone see: its files, and the holes in what they cover."""
+    """Which files were read, and the gaps in what they cover."""
 
     tables: Tables
 
     def missing_logs(self, requirements: LogRequirements) -> str | None:
-        """Say why a detector with such needs cannot say anything, if so."""
+        """Return why a detector with such requirements cannot conclude anything, if so."""
         if not any(requirements.accepts(row) and row["records"] for row in self.files):
             return f"there is no {requirements.description} in the archive"
-        if requirements.events and not any(kind in self._kinds for kind in requirements.events):
+        if requirements.events and not self.has_kinds(*requirements.events):
             kinds = " or ".join(kind.replace("_", " ") for kind in requirements.events)
             return f"no line tells of {kinds}"
-        return self._too_old_versions(requirements)
-
-    def _too_old_versions(self, requirements: LogRequirements) -> str | None:
-        told = [row["kafka_version"] for row in self.files if row["role"] in requirements.roles]
-        known = [one for text in told if text and (one := parse_version(text))]
-        if requirements.since is None or not known or max(known) >= requirements.since:
+        names = [row["kafka_version"] for row in self.files if row["role"] in requirements.roles]
+        versions = [version for name in names if name and (version := parse_version(name))]
+        if requirements.since is None or not versions or max(versions) >= requirements.since:
             return None
         return f"Kafka says nothing of it before {'.'.join(map(str, requirements.since))}"
 
     def has_kinds(self, *kinds: str) -> bool:
-        """Whether any line of the archive tells of one of these: else nobody need look for them."""
-        return any(kind in self._kinds for kind in kinds)
+        """Return True if the archive has an event of one of these kinds."""
+        return not self._kinds.isdisjoint(kinds)
 
     def describe_gaps(self, requirements: LogRequirements) -> list[str]:
-        """Say what such a detector cannot have seen, in words."""
-        holes = [row for row in self._gaps if requirements.accepts(row)]
-        named = [_describe_gap(row) for row in holes[:_MAX_NAMED]]
-        more = len(holes) - len(named)
-        return [*named, *([f"and {more} more"] if more else [])]
+        """Describe where such a detector cannot have seen anything."""
+        gaps = [row for row in self._gaps if requirements.accepts(row)]
+        more = len(gaps) - _MAX_NAMED
+        named = [_describe_gap(row) for row in gaps[:_MAX_NAMED]]
+        return [*named, *([f"and {more} more"] if more > 0 else [])]
 
     def gaps(self, begin: int, end: int, nodes: Iterable[str] | None = None) -> Iterator[Row]:
-        """Give the holes that touch a stretch of corrected time, of some nodes or of all."""
+        """Yield the gaps that overlap a span of corrected time, of some nodes or of all."""
         wanted = None if nodes is None else set(nodes)
         for row in self._gaps:
-            low, high = row["started_at"], row["ended_at"]
-            touches = (low is None or _micros(low) <= end) and (
-                high is None or _micros(high) >= begin
-            )
-            if touches and (wanted is None or row["node"] in wanted):
+            start, stop = row["started_at"], row["ended_at"]
+            overlaps = (start is None or start <= end) and (stop is None or stop >= begin)
+            if overlaps and (wanted is None or row["node"] in wanted):
                 yield row
 
     def node_of(self, file: str) -> str | None:
@@ -108,39 +106,29 @@ class Visibility:
     def files(self) -> Sequence[Row]:
         """All files that were read."""
         columns = ["file", "node", "role", "records", "kafka_version"]
-        rows: Sequence[Row] = self._read("files", columns)
+        rows: Sequence[Row] = self.tables.read("files", columns).to_pylist()
         return rows
 
     @cached_property
     def _gaps(self) -> Sequence[Row]:
-        rows = self._read("coverage", ["node", "role", "log", "state", "started_at", "ended_at",
-                                       "why"])  # fmt: skip
-        holes = [row for row in rows if row["state"] in ("missing", "rotated", "hidden", "silent")]
-        # A silence says least: many a quiet node just has nothing to say.
-        return sorted(holes, key=lambda row: row["state"] == "silent")
+        columns = ["node", "role", "log", "state", "why", "started_at", "ended_at"]
+        table = self.tables.read("coverage", columns, pc.field("state").isin(GAP_STATES))
+        for index in (-2, -1):
+            micros = table[index].cast(pa.int64())
+            table = table.set_column(len(columns) + index, columns[index], micros)
+        # A silence means least: a quiet node often just has nothing to say.
+        return sorted(table.to_pylist(), key=lambda row: row["state"] == SILENT)
 
     @cached_property
     def _kinds(self) -> set[str]:
-        found: set[str] = set()
+        kinds: set[str] = set()
         for batch in self.tables.scan("events", ["kind"]):
-            found.update(batch["kind"].unique().to_pylist())
-        return found
-
-    def _read(self, table: str, columns: list[str]) -> list[Row]:
-        rows: list[Row] = self.tables.read(table, columns).to_pylist()
-        return rows
+            kinds.update(batch["kind"].unique().to_pylist())
+        return kinds
 
 
 def _describe_gap(row: Row) -> str:
     log = f"'s {row['log']}.log" if row["log"] else ""
-    when = [_clock(row[name]) for name in ("started_at", "ended_at")]
-    span = f" {when[0]} to {when[1]}" if all(when) else ""
+    times = [row[name] for name in ("started_at", "ended_at") if row[name] is not None]
+    span = " {:%H:%M:%S} to {:%H:%M:%S}".format(*map(to_datetime, times)) if len(times) > 1 else ""
     return f"{row['node']}{log}{span}: {row['why']}"
-
-
-def _clock(moment: datetime | None) -> str:
-    return "" if moment is None else moment.astimezone(UTC).strftime("%H:%M:%S")
-
-
-def _micros(moment: datetime) -> int:
-    return round(moment.timestamp() * 1_000_000)

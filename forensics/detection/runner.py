@@ -1,4 +1,4 @@
-"""Asks every detector, and keeps what each of them answered: also that it cannot tell."""
+"""Runs all detectors, and keeps each outcome: fired, quiet, not evaluable or failed."""
 
 from __future__ import annotations
 
@@ -17,94 +17,93 @@ from forensics.run_output.findings import Finding, sort_findings
 
 @dataclass(frozen=True)
 class Detector:
-    """Something that looks at a case; what it needs says when its silence means something."""
+    """A detector; `requirements` say when its silence means that nothing happened."""
 
     name: str
     find: Callable[[DetectionContext], Iterable[Finding]]
     requirements: LogRequirements = SERVERS
     about: str = ""
-    # of somebody's own, whose failure must not take the page with it
+    # not shipped: its failure must not take the page with it
     is_third_party: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one detector answered: fired, quiet, not_evaluable, or failed; with reasons."""
+    """How one detector ended: fired, quiet, not_evaluable, or failed; with reasons."""
 
     detector: str
     status: str
     findings: int = 0
     suppressed: int = 0
-    # why nothing can be said, or what could not be seen while being quiet
+    # why it is not evaluable, or which gaps it could not see into
     reasons: Sequence[str] = ()
     about: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Give it as it stands in findings.json."""
+        """Return it as findings.json has it."""
         return vars(self) | {"reasons": list(self.reasons)}
 
 
 @dataclass(frozen=True)
 class DetectionResults:
-    """All findings, worst first, what was accepted before, and every detector's answer."""
+    """All findings, the worst first, those that were accepted before, and all outcomes."""
 
     findings: Sequence[Finding] = ()
     suppressed: Sequence[SuppressedFinding] = ()
     outcomes: Sequence[Outcome] = ()
     chains: Sequence[Mapping[str, Any]] = field(default_factory=list)
-    # how long each detector took: no part of what was found
+    # how long each detector took
     seconds: Mapping[str, float] = field(default_factory=dict)
-    # which logs each detector needs before its silence means something
     requirements: Mapping[str, LogRequirements] = field(default_factory=dict)
 
 
 def run_detectors(context: DetectionContext, detectors: Iterable[Detector]) -> DetectionResults:
-    """Ask each detector in turn."""
-    detectors = list(detectors)
-    sight = Visibility(context.tables)
+    """Run each detector in turn, then chain their findings."""
+    detectors = sorted(detectors, key=lambda detector: detector.name)
     shown: list[Finding] = []
-    hidden: list[SuppressedFinding] = []
+    accepted: list[SuppressedFinding] = []
     outcomes: list[Outcome] = []
     seconds: dict[str, float] = {}
-    for detector in sorted(detectors, key=lambda one: one.name):
+    for detector in detectors:
         begun = time.monotonic()
         try:
-            found = list(detector.find(context))
+            findings = list(detector.find(context))
         except Exception as error:
             if not detector.is_third_party:
                 raise
-            outcomes.append(_failed(detector, error))
+            reason = f"it failed: {type(error).__name__}: {error}"
+            outcomes.append(
+                Outcome(detector.name, "failed", reasons=[reason], about=detector.about)
+            )
             continue
         finally:
             seconds[detector.name] = round(time.monotonic() - begun, 2)
             release_arrow_memory()
-        taken = [one for finding in found if (one := find_suppression(finding, context.limits))]
-        gone = {one.finding.id for one in taken}
-        kept = [finding for finding in found if finding.id not in gone]
+        suppressed = [one for it in findings if (one := find_suppression(it, context.limits))]
+        hidden = {one.finding.id for one in suppressed}
+        kept = [finding for finding in findings if finding.id not in hidden]
         shown += kept
-        hidden += taken
-        outcomes.append(_outcome(detector, len(kept), len(taken), sight))
-    accepted = sorted(hidden, key=lambda one: one.finding.id)
-    found = sort_findings(shown)
+        accepted += suppressed
+        outcomes.append(_outcome(detector, len(kept), len(suppressed), context.visibility))
     begun = time.monotonic()
-    links = build_chains(context, found)
+    findings = sort_findings(shown)
+    chains = build_chains(context, findings)
     seconds["chains"] = round(time.monotonic() - begun, 2)
-    needs = {one.name: one.requirements for one in detectors}
-    return DetectionResults(found, accepted, outcomes, links, seconds, needs)
+    return DetectionResults(
+        findings,
+        sorted(accepted, key=lambda one: one.finding.id),
+        outcomes,
+        chains,
+        seconds,
+        {detector.name: detector.requirements for detector in detectors},
+    )
 
 
-def _failed(detector: Detector, error: Exception) -> Outcome:
-    reason = f"it failed: {type(error).__name__}: {error}"
-    return Outcome(detector.name, "failed", reasons=[reason], about=detector.about)
-
-
-def _outcome(detector: Detector, found: int, taken: int, sight: Visibility) -> Outcome:
-    if found or taken:
-        # What fired did see enough; what it may have missed still belongs beside it.
-        reasons: Sequence[str] = sight.describe_gaps(detector.requirements)
-        return Outcome(detector.name, "fired", found, taken, reasons, detector.about)
-    lacks = sight.missing_logs(detector.requirements)
-    if lacks:
-        return Outcome(detector.name, "not_evaluable", reasons=[lacks], about=detector.about)
-    blind = sight.describe_gaps(detector.requirements)
-    return Outcome(detector.name, "quiet", reasons=blind, about=detector.about)
+def _outcome(detector: Detector, findings: int, suppressed: int, sight: Visibility) -> Outcome:
+    name, about, requirements = detector.name, detector.about, detector.requirements
+    fired = findings or suppressed
+    if not fired and (missing := sight.missing_logs(requirements)):
+        return Outcome(name, "not_evaluable", reasons=[missing], about=about)
+    # A detector that fired may have missed something, too.
+    gaps, status = sight.describe_gaps(requirements), "fired" if fired else "quiet"
+    return Outcome(name, status, findings, suppressed, gaps, about)

@@ -16,12 +16,12 @@ from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rules_fo
 Limits = Mapping[str, Mapping[str, Any]]
 
 SUPPRESS = "suppress"
-_WHOM = ("topics", "partitions", "brokers", "clients")
-_SUPPRESSION = {*_WHOM, "reason", "until"}
+_SCOPES = ("topics", "partitions", "brokers", "clients")
+_SUPPRESSION = {*_SCOPES, "reason", "until"}
 
 
 def load_limits(overlays: Iterable[FileText] = (), own_detectors: Iterable[str] = ()) -> Limits:
-    """Read limits: detector to name to value; `own` are detectors that are not rule_files."""
+    """Read limits: detector to name to value; `own_detectors` are those that are not shipped."""
     shipped = rules_folder() / "limits.yaml"
     found = {name: dict(values) for name, values in load_yaml(shipped).items()}
     found |= {name: {} for name in own_detectors if name not in found}
@@ -29,7 +29,7 @@ def load_limits(overlays: Iterable[FileText] = (), own_detectors: Iterable[str] 
     for page in overlays:
         given = load_yaml(page)
         problems += [
-            *_faults(page, given, found, set(own_detectors)),
+            *_limit_faults(page, given, found, set(own_detectors)),
             *_suppression_faults(str(page), given),
         ]
         for name, values in given.items():
@@ -40,10 +40,9 @@ def load_limits(overlays: Iterable[FileText] = (), own_detectors: Iterable[str] 
 
 
 def find_expired_suppressions(pages: Iterable[FileText], today: date) -> Iterator[Problem]:
-    """Find what is suppressed for longer than somebody meant it to be."""
-    shipped = FileText(
-        str(rules_folder() / "limits.yaml"), (rules_folder() / "limits.yaml").read_bytes()
-    )
+    """Find suppressions whose last day is over."""
+    path = rules_folder() / "limits.yaml"
+    shipped = FileText(str(path), path.read_bytes())
     for page in (shipped, *pages):
         for name, values in load_yaml(page).items():
             for one in values.get(SUPPRESS) or () if isinstance(values, Mapping) else ():
@@ -52,7 +51,7 @@ def find_expired_suppressions(pages: Iterable[FileText], today: date) -> Iterato
                     yield Problem(str(page), line_of(one), says)
 
 
-def _faults(
+def _limit_faults(
     page: FileText, given: Mapping[str, Any], known: Limits, own: set[str]
 ) -> Iterator[Problem]:
     for name, values in given.items():
@@ -70,43 +69,43 @@ def _faults(
             if key != SUPPRESS and key not in known[name] and name not in own:
                 says = f"{name} has no limit {key!r}{did_you_mean(key, known[name])}"
                 yield Problem(str(page), at, says)
-            elif key in known[name] and not _alike(known[name][key], value):
+            elif key in known[name] and not _is_same_type(known[name][key], value):
                 says = f"{name}: {key} must be like {known[name][key]!r}, not {value!r}"
                 yield Problem(str(page), at, says)
 
 
-def _alike(one: object, other: object) -> bool:
+def _is_same_type(shipped: object, value: object) -> bool:
     number = (int, float)
-    if isinstance(one, number) and not isinstance(one, bool):
-        return isinstance(other, number) and not isinstance(other, bool) and other >= 0
-    return isinstance(other, type(one)) or one is None
+    if isinstance(shipped, number) and not isinstance(shipped, bool):
+        return isinstance(value, number) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, type(shipped)) or shipped is None
 
 
 def _suppression_faults(origin: str, given: Mapping[str, Any]) -> Iterator[Problem]:
     for name, values in given.items():
-        told = values.get(SUPPRESS) if isinstance(values, Mapping) else None
-        if told is None:
+        items = values.get(SUPPRESS) if isinstance(values, Mapping) else None
+        if items is None:
             continue
-        if not isinstance(told, Sequence) or isinstance(told, str):
+        if not isinstance(items, Sequence) or isinstance(items, str):
             yield Problem(origin, line_of(values, SUPPRESS), f"{name}: 'suppress' must be a list")
             continue
-        for one in told:
-            for says in _wrong(one):
-                yield Problem(origin, line_of(one), f"{name}: {says}")
+        for item in items:
+            for says in _item_faults(item):
+                yield Problem(origin, line_of(item), f"{name}: {says}")
 
 
-def _wrong(one: object) -> Iterator[str]:
-    if not isinstance(one, Mapping):
+def _item_faults(item: object) -> Iterator[str]:
+    if not isinstance(item, Mapping):
         yield "each item of 'suppress' says whom, why, and until when"
         return
-    for key in one:
+    for key in item:
         if key not in _SUPPRESSION:
             yield f"unknown key {key!r}; known: {sorted(_SUPPRESSION)}"
-    if not any(key in one for key in _WHOM):
-        yield f"name whom it is about: {', '.join(_WHOM)}"
-    if not one.get("reason"):
+    if not any(key in item for key in _SCOPES):
+        yield f"name whom it is about: {', '.join(_SCOPES)}"
+    if not item.get("reason"):
         yield "say the reason"
-    if _day(one.get("until", "")) == date.min:
+    if _day(item.get("until", "")) == date.min:
         yield "say until when, as in 2026-12-31"
 
 

@@ -1,4 +1,4 @@
-"""What an engine offers to the stages: Spark runs them over archives, a process over few lines."""
+"""What an engine offers to the stages: Spark for archives, one process for a few lines."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Batches = Iterator[pa.RecordBatch]
 
 
 class EventReader(Protocol):
-    """A function of batches of events, sorted by keys, that says which events it wants."""
+    """A function of batches of events, sorted by keys, that names the events it reads."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns whose values must be looked at together."""
+        """The columns whose rows of equal values must come together."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -27,14 +27,14 @@ class EventReader(Protocol):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that are read, the keys too."""
+        """All columns that are read, including the keys."""
 
     def __call__(self, events: Batches) -> Batches:
         """Turn batches of events into batches of rows."""
 
 
 class Engine(Protocol):
-    """What runs the wide parts; its own tables are opaque to everybody else."""
+    """Runs what grows with the archive; its tables are opaque to its callers."""
 
     def scan(
         self, splits: Sequence[Split], overlays: str, target: Path, *, context: bool = False

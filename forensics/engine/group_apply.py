@@ -1,4 +1,4 @@
-"""Hands groups of rows, one after the other, to a function of tables."""
+"""Applies a function of tables to each group of sorted rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True)
 class GroupReducer:
-    """Reduces each group to a table; its rows must stand together, as sorting leaves them."""
+    """Reduces each group to a table; the rows must be sorted by the keys."""
 
     keys: Sequence[str]
     reduce: Callable[[pa.Table], pa.Table]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give what becomes of each group, in order."""
+        """Yield the reduced groups in order."""
         held: list[pa.RecordBatch] = []
         for batch in batches:
             for part in self._split_by_key(batch):
@@ -30,7 +30,7 @@ class GroupReducer:
             yield from self.reduce(pa.Table.from_batches(held)).to_batches()
 
     def _split_by_key(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Cut a batch wherever a key changes."""
+        """Split a batch wherever a key changes."""
         changes = np.zeros(max(0, len(batch) - 1), bool)
         for key in self.keys:
             codes = batch.column(key).dictionary_encode().indices

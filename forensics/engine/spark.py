@@ -1,8 +1,7 @@
-"""The one place that runs Spark: a session, and a thin method for each wide stage.
+"""The engine on Spark: a session, and a thin method for each wide stage.
 
-Finds in what Spark throws, pages long, the sentence that says what went wrong.
-
-The tasks of a scan: each reads some splits where it runs, and gives what it finds in batches.
+Spark is used nowhere else. What it throws is pages long; the one sentence that tells what went
+wrong is looked for here.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from forensics.lib import package_data
 from forensics.lib.storage import display
 
 _TRACEBACK = "Traceback (most recent call last):"
-# An error by its name, at the margin: so ends a traceback of Python.
+# The last line of a Python traceback: the error by its name, at the margin.
 _PYTHON_ERROR = re.compile(r"^([\w.]+): (\S.*)", re.MULTILINE)
 _JAVA_CAUSE = re.compile(r"^Caused by: ([\w$.]+): (\S.*)", re.MULTILINE)
 _OUR_PACKAGE = "forensics."
@@ -51,7 +50,7 @@ _MISSING_MODULE_HINT = (
 
 
 def root_cause(text: str) -> str:
-    r"""Give the innermost reason: what Python raised, or else Java, or else the first line.
+    r"""Return the innermost reason: what Python raised, or else Java, or else the first line.
 
     >>> root_cause("Aborted.\nTraceback (most recent call last):\n  File 1\nKeyError: 'isr'\n at x")
     "KeyError: 'isr'"
@@ -80,7 +79,7 @@ class ScanTasks:
     """Runs the tasks whose numbers it is given.
 
     `overlays` are the packs that lie over the shipped rules; `context` asks for the events that
-    only give context, too; `meter` is where tasks say how far they are.
+    only give context, too; `meter` is the folder where tasks note how far they are.
     """
 
     bundles: Sequence[Sequence[Split]]
@@ -89,7 +88,7 @@ class ScanTasks:
     context: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give the events and accounts of each task."""
+        """Yield the events and accounts of each task."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from self._run(number)
@@ -116,6 +115,17 @@ def translate_spark_errors() -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         message = f"Spark could not finish: {root_cause(str(error))}"
         raise ForensicsError(message) from error
+
+
+@contextmanager
+def open_spark(master: str | None, listener: ProgressListener = SILENT) -> Iterator[SparkEngine]:
+    """Run Spark until the block ends; its errors become one sentence."""
+    with translate_spark_errors():
+        engine = SparkEngine(master, listener)
+        try:
+            yield engine
+        finally:
+            engine.stop()
 
 
 class SparkEngine:
@@ -242,15 +252,15 @@ class SparkEngine:
 
 
 def _restore_ctrl_c() -> None:
-    """Let Ctrl-C be what it is elsewhere.
+    """Let Ctrl-C raise KeyboardInterrupt again.
 
-    Spark's own answer asks a Java that may have ended already, or been stopped by us, and py4j
-    writes down where it was when nobody answers any more.
+    Spark's own handler asks a Java that may have ended already, or been stopped by us, and py4j
+    then logs a traceback.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.getLogger().addFilter(_is_not_from_py4j)
-    # Its own loggers speak through whatever handler somebody has given to all.
+    # Its own loggers write to whatever handler the root logger has.
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
 
 
@@ -259,7 +269,7 @@ def _is_not_from_py4j(record: logging.LogRecord) -> bool:
 
 
 class _StageProgressPoller:
-    """Asks Spark every second how far it is, and tells somebody."""
+    """Asks Spark every second how far it is, and tells a listener."""
 
     def __init__(self, session: SparkSession, listener: ProgressListener) -> None:
         self._tracker = session.sparkContext.statusTracker()
@@ -272,7 +282,7 @@ class _StageProgressPoller:
 
     @contextmanager
     def count_bytes_read(self, meter: Path, splits: Sequence[Split]) -> Iterator[Path]:
-        """Add up the bytes that tasks say they have read, while they read."""
+        """Sum the bytes that tasks note as read, until the block ends."""
         meter.mkdir(parents=True, exist_ok=True)
         self._meter, self._bytes = meter, sum(split.bytes for split in splits)
         try:
@@ -281,14 +291,14 @@ class _StageProgressPoller:
             self._bytes = 0
 
     def stop(self) -> None:
-        """Ask no more; the session is about to end."""
+        """Stop asking, before the session ends."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(2)
 
     def _poll(self) -> None:
         while not self._stopped.wait(_POLL_SECONDS):
-            # A session that ends while it is asked is no reason to say anything.
+            # A session may end while it is asked.
             with suppress(Exception):
                 self._report_once()
 
@@ -306,7 +316,7 @@ class _StageProgressPoller:
 
 
 def _verify_rows_on_driver(target: Path, rows: int) -> None:
-    """Make sure that what executors wrote is here: each would else keep its part to itself."""
+    """Fail if the executors wrote to a folder that this machine does not share with them."""
     here = sum(pq.read_metadata(part).num_rows for part in target.glob("*.parquet"))
     if here != rows:
         raise ForensicsError(
@@ -316,13 +326,13 @@ def _verify_rows_on_driver(target: Path, rows: int) -> None:
 
 
 def _file_uri(path: Path) -> str:
-    """Name a file as Spark takes it: on a cluster a bare path would lie in the cluster's HDFS."""
+    """Return the URI of a local file: on a cluster a bare path would lie in its HDFS."""
     return f"file://{path.absolute()}"
 
 
-# Seconds between two questions to Spark.
+# Seconds between two status requests to Spark.
 _POLL_SECONDS = 1.0
-# Who reads these files holds a group of rows at a time, and needs memory for all of it.
+# A reader of these files holds one row group at a time, and needs memory for all of it.
 _SMALL_ROW_GROUPS = {"parquet.block.size": str(16 << 20)}
 _SPARK_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",

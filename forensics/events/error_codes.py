@@ -1,4 +1,4 @@
-"""What errors are called: every spelling that logs hold of one error, as Kafka's name of today.
+"""Maps every spelling of an error in logs to the name that Kafka gives it today.
 
 The spellings stand in rules/errors.yaml. They are compared without blanks and punctuation, so
 that `NOT_LEADER_OR_FOLLOWER`, `NotLeaderOrFollowerException` and `not leader or follower` are one.
@@ -18,12 +18,15 @@ import pyarrow as pa
 from forensics.errors import Problem, RuleError
 from forensics.lib.yaml_with_lines import line_of, load_yaml, rule_files
 
+# Errors of an idempotent producer whose batch before is not known to the broker.
+SEQUENCE_ERRORS = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID")
+
 _KEYS = {"name", "code", "retriable", "metadata", "says"}
 
 _NOISE = re.compile(r"[\s_.,:;!?'\"()\[\]{}<>/-]+")
 _SUFFIX = re.compile(r"(?:exception|error)$")
 _PACKAGE = re.compile(r"^(?:[\w$]+\.)+(?=[A-Za-z_])")
-# A word that can only be a name: with an underscore, or ending as the names of errors do.
+# A word that can only be a name: with an underscore, or with the ending of an error's name.
 _NAME = re.compile(
     r"^(?:[\w$]+\.)*([A-Z]+(?:_[A-Z0-9]+)+|\w+(?:Exception|Error))(?![^\s.,:;()\[\]{}])"
 )
@@ -39,14 +42,14 @@ _PIECES = 8
 
 @dataclass(frozen=True)
 class ErrorNames:
-    """The errors that are known: by spelling, by number, and whether trying again may help."""
+    """The known errors by spelling and by number, and whether a retry may help."""
 
     names: Mapping[str, str]
     codes: Mapping[int, str]
     retriable: Mapping[str, bool | None]
 
     def canonical_name(self, written: str) -> str:
-        """Say today's name of an error; what is unknown stays as it is written.
+        """Return today's name of an error; an unknown one stays as it is written.
 
         >>> load_error_names().canonical_name("[Error 16] NotCoordinatorForGroupError.")
         'NOT_COORDINATOR'
@@ -68,7 +71,7 @@ class ErrorNames:
             for end in (start + 2, start + 1):
                 part = _unwrap(": ".join(pieces[start:end]))
                 name = _NAME.match(part)
-                # One plain word says too little: "unknown" and "none" stand in many sentences.
+                # One plain word is too little: "unknown" and "none" stand in many sentences.
                 if " " in part or name:
                     found = self.names.get(_spelling_key(part))
                     found = found or (self.names.get(_spelling_key(name[1])) if name else None)
@@ -78,22 +81,20 @@ class ErrorNames:
 
 
 def canonical_errors(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Name errors as Kafka does today, and say which of them Kafka tries again.
-
-    Whether an unknown error may be tried again is unknown too, and null.
+    """Return today's names of some errors, and whether Kafka retries them, null where unknown.
 
     >>> names, retriable = canonical_errors(pa.array(["NotLeaderForPartition", "bad luck", None]))
     >>> names.to_pylist(), retriable.to_pylist()
     (['NOT_LEADER_OR_FOLLOWER', 'bad luck', None], [True, None, None])
     """
-    words = load_error_names()
-    coded = raw.dictionary_encode()
-    distinct = coded.dictionary.to_pylist()
-    names = [None if one is None else words.canonical_name(one) for one in distinct]
-    tries = [None if one is None else words.retriable.get(one) for one in names]
+    known = load_error_names()
+    encoded = raw.dictionary_encode()
+    distinct = encoded.dictionary.to_pylist()
+    names = [None if error is None else known.canonical_name(error) for error in distinct]
+    retriable = [None if name is None else known.retriable.get(name) for name in names]
     return (
-        pa.array(names, pa.string()).take(coded.indices),
-        pa.array(tries, pa.bool_()).take(coded.indices),
+        pa.array(names, pa.string()).take(encoded.indices),
+        pa.array(retriable, pa.bool_()).take(encoded.indices),
     )
 
 
@@ -134,7 +135,7 @@ def _spellings(node: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _spelling_key(text: str) -> str:
-    """Reduce a spelling to what counts; librdkafka's own errors keep their underscore.
+    """Reduce a spelling to its letters; librdkafka's own errors keep their underscore.
 
     >>> [_spelling_key(name) for name in ("org.kafka.InvalidTopicException", "Local_TimedOut")]
     ['invalidtopic', '_timedout']
@@ -145,7 +146,7 @@ def _spelling_key(text: str) -> str:
 
 
 def _unwrap(text: str) -> str:
-    """Take off what is wrapped around an error.
+    """Strip quotes and wrappers around an error.
 
     >>> _unwrap("Some(<class 'kafka.errors.NodeNotReadyError'>).")
     'kafka.errors.NodeNotReadyError'

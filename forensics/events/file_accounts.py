@@ -1,10 +1,8 @@
-"""Adds up the accounts of all splits: one row for each file, and the first line of each split.
+"""The accounts of files: lines and bytes summed over splits, and which node wrote each file.
 
-Who wrote a line: the process that its message names at its beginning.
-
-Which process a file comes from: what its lines say first, then its neighbours, then its name.
-
-Settles staged events: line numbers of the whole file, the node, and each fact only once.
+A node is found by what the lines say first, then by the neighbours of the file, then by its name.
+Events that were staged by split get the line numbers of the whole file and its node here, and
+those of duplicate files are dropped.
 """
 
 from __future__ import annotations
@@ -38,10 +36,12 @@ ROLES = ("broker", "controller", "client")
 
 
 class WriterCounter:
-    """Counts, for each role and id, the lines that name it as their writer."""
+    """Counts, for each role and id, the lines that name it as their writer at their beginning.
+
+    `document` has the shape of rules/nodes/writers.yaml, which is the default.
+    """
 
     def __init__(self, document: Mapping[str, Any] | None = None) -> None:
-        """Take the templates of rules/nodes/writers.yaml, or others of the same shape."""
         if document is None:
             document = load_yaml(next(rule_files("nodes")))
         self._patterns = [
@@ -51,17 +51,17 @@ class WriterCounter:
         ]
 
     def count(self, messages: pa.Array, clients: pa.Array) -> dict[str, int]:
-        """Count writers as `role:id`; `clients` are those that a layout names itself."""
-        found = _count_ids("client", clients.drop_null())
+        """Count writers as `role:id`; `clients` are those that a layout names by itself."""
+        counts = _count_ids("client", clients.drop_null())
         for role, pattern in self._patterns:
             if not len(messages):
                 break
             fields = pc.extract_regex(messages, pattern)
             named = fields.is_valid()
             for key, count in _count_ids(role, fields.filter(named).field("id")).items():
-                found[key] = found.get(key, 0) + count
+                counts[key] = counts.get(key, 0) + count
             messages = messages.filter(pc.invert(named))
-        return found
+        return counts
 
 
 def _count_ids(role: str, ids: pa.Array) -> dict[str, int]:
@@ -69,17 +69,17 @@ def _count_ids(role: str, ids: pa.Array) -> dict[str, int]:
     return {f"{role}:{e['values'].decode('utf-8', 'replace')}": e["counts"] for e in entries}
 
 
-_NAMED = re.compile(r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d+)", re.IGNORECASE)
+_NODE_IN_NAME = re.compile(r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d+)", re.IGNORECASE)
 
 
 def assign_nodes(files: Mapping[str, FileAccount]) -> None:
-    """Give every file its node and role.
+    """Set the node and role of every file.
 
     A process that is broker and controller at once, with one folder for both, is one node.
-    A broker is named by its id. Controllers and clients are named by their folder where it is
-    theirs alone, since people know them by it, and several clients may share one client id.
+    A broker is named by its id. Controllers and clients are named by their folder where no other
+    process logs to it: people know them by it, and several clients may share one client id.
     """
-    writers = {name: _main_writer(one) for name, one in files.items()}
+    writers = {name: _main_writer(file) for name, file in files.items()}
     folders: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for name, writer in writers.items():
         if writer:
@@ -90,21 +90,23 @@ def assign_nodes(files: Mapping[str, FileAccount]) -> None:
         if writer and ("broker", writer[1]) in folders[_folder(name)]
     }
     for folder, tenants in folders.items():
-        folders[folder] = {one for one in tenants if ("broker", one[1]) not in tenants - {one}}
-    for name, one in files.items():
+        folders[folder] = {
+            tenant for tenant in tenants if ("broker", tenant[1]) not in tenants - {tenant}
+        }
+    for name, file in files.items():
         tenants = folders[_folder(name)]
         writer = writers[name] or (next(iter(tenants)) if len(tenants) == 1 else None)
-        one.role, one.node = _role_and_node(name, writer, alone=len(tenants) == 1)
+        file.role, file.node = _role_and_node(name, writer, alone=len(tenants) == 1)
 
 
-def _main_writer(one: FileAccount) -> tuple[str, str] | None:
-    """Find who wrote a file: the first role that its lines name, and the id they name most."""
+def _main_writer(account: FileAccount) -> tuple[str, str] | None:
+    """Return the first role that the lines of a file name, and the id that they name most often."""
     for role in ROLES:
-        named = {key: n for key, n in one.writers.items() if key.startswith(role + ":")}
+        named = {key: n for key, n in account.writers.items() if key.startswith(role + ":")}
         if named:
             best = min(named, key=lambda key: (-named[key], key))
             return role, best.partition(":")[2]
-    return ("client", "") if "librdkafka" in one.layouts else None
+    return ("client", "") if "librdkafka" in account.layouts else None
 
 
 def _role_and_node(
@@ -112,11 +114,11 @@ def _role_and_node(
 ) -> tuple[str | None, str]:
     folder = _folder(name).rpartition("/")[2].rpartition("!")[2]
     if writer is None:
-        found = _NAMED.search(name.rpartition("!")[2])
-        if not found:
+        match = _NODE_IN_NAME.search(name.rpartition("!")[2])
+        if not match:
             return None, f"file:{name}"
-        role = "controller" if found["role"].lower() == "controller" else "broker"
-        return role, f"{role}-{int(found['id'])}"
+        role = "controller" if match["role"].lower() == "controller" else "broker"
+        return role, f"{role}-{int(match['id'])}"
     role, identity = writer
     if role == "controller" and alone and "controller" in folder.lower():
         return role, folder
@@ -147,7 +149,7 @@ _SUMMED = (
 
 @dataclass
 class FileAccount:
-    """All that is known of one file."""
+    """What is known of one file."""
 
     file: str
     counts: Counter[str] = field(default_factory=Counter)
@@ -157,20 +159,20 @@ class FileAccount:
     notes: list[str] = field(default_factory=list)
     first: int | None = None
     last: int | None = None
-    # its longest silences, and how many records have a level that begins with which letter
+    # its longest silences, and the number of records by the first letter of their level
     gaps: list[Gap] = field(default_factory=list)
     levels: Counter[str] = field(default_factory=Counter)
-    # where its time, and what it tells of epochs, goes backwards: a few, and how often in all
+    # where its time and its epochs go backwards: a few, and how often in all
     steps: list[Gap] = field(default_factory=list)
     stepped: int = 0
-    # steps back of which only the records after them tell whether time stays there
+    # backward steps; only later records show whether time stays there
     open_steps: list[tuple[Gap, int]] = field(default_factory=list)
     falls: list[EpochRegression] = field(default_factory=list)
     fallen: int = 0
     sha256: str | None = None
-    # the digests of its first bytes, by how many they are
+    # the digests of its first bytes, by their number
     heads: dict[str, str] = field(default_factory=dict)
-    # what the lines are wrapped in, the outermost first
+    # the wrappers of its lines, the outermost first
     wrapper: str | None = None
     broken: bool = False
     duplicate_of: str | None = None
@@ -179,14 +181,14 @@ class FileAccount:
     role: str | None = None
 
     def confirm_open_steps(self, later: int) -> None:
-        """Take the open steps for real that a later time is still behind."""
-        real = [step for step, _ in self.open_steps if later < step[0]]
-        self.stepped += len(real)
-        self.steps = largest_jumps([*self.steps, *real])
+        """Count the open steps that `later`, a later time, is still behind."""
+        confirmed = [step for step, _ in self.open_steps if later < step[0]]
+        self.stepped += len(confirmed)
+        self.steps = largest_jumps([*self.steps, *confirmed])
         self.open_steps = []
 
     def to_row(self) -> dict[str, Any]:
-        """Give the row of the table of files."""
+        """Return the row of the table of files."""
         counts = dict(self.counts)
         duplicate = self.duplicate_of is not None
         lines = {
@@ -210,7 +212,7 @@ class FileAccount:
 
 
 def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
-    """Add up accounts; each row has `file`, `split` and the account of that split.
+    """Sum accounts by file; each row has `file`, `split` and the account of that split.
 
     The line numbers of a split begin after the lines of the splits before it.
     """
@@ -237,15 +239,15 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         total.first = account["first"] if total.first is None else total.first
         total.last = total.last if account["last"] is None else account["last"]
     for total in files.values():
-        # Of a very last record nobody knows whether it only came late.
-        total.open_steps = [one for one in total.open_steps if one[1] < CONFIRM_AFTER]
+        # A backward step at the last record may be an out-of-order write; drop it.
+        total.open_steps = [step for step in total.open_steps if step[1] < CONFIRM_AFTER]
         if total.last is not None:
             total.confirm_open_steps(total.last)
     return files
 
 
 def _file_gaps(account: Mapping[str, Any], base: int, last: int | None) -> Iterable[Gap]:
-    """Give the silences of a split by the lines of its file, and the one before the split."""
+    """Yield the silences of a split by the lines of its file, and the one before the split."""
     for begin, end, line in account.get("gaps", ()):
         yield begin, end, base + line
     first = account["first"]
@@ -254,7 +256,7 @@ def _file_gaps(account: Mapping[str, Any], base: int, last: int | None) -> Itera
 
 
 def _add_backward_jumps(total: FileAccount, account: Mapping[str, Any], base: int) -> None:
-    """Add where a split goes backwards, and whether it begins before the one before it ended."""
+    """Add the backward steps of a split, in it and at its beginning, and its epoch regressions."""
     steps = [(begin, end, base + line) for begin, end, line in account.get("steps", ())]
     total.stepped += account.get("stepped", 0)
     first, last = account["first"], total.last
@@ -274,13 +276,13 @@ def _add_backward_jumps(total: FileAccount, account: Mapping[str, Any], base: in
 
 
 def mark_duplicates(files: Mapping[str, FileAccount]) -> None:
-    """Let only one of several files with the same content count."""
+    """Mark all but the first of several files with the same content as its duplicates."""
     originals: dict[str, str] = {}
     for name in sorted(files):
-        one = files[name]
-        if one.sha256 and one.counts["bytes"]:
-            original = originals.setdefault(one.sha256, name)
-            one.duplicate_of = None if original == name else original
+        file = files[name]
+        if file.sha256 and file.counts["bytes"]:
+            original = originals.setdefault(file.sha256, name)
+            file.duplicate_of = None if original == name else original
 
 
 def _moment(micros: int | None) -> datetime | None:
@@ -293,27 +295,27 @@ Batches = Iterator[pa.RecordBatch]
 def make_event_finalizer(
     files: Mapping[str, FileAccount],
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """Make the function that turns staged batches into the table of events."""
+    """Return the function that turns staged batches into the table of events."""
     keys: list[str] = []
     bases: list[int] = []
     nodes: list[str | None] = []
-    for name, one in files.items():
-        if one.duplicate_of is None:
-            for split, base in one.bases.items():
+    for name, file in files.items():
+        if file.duplicate_of is None:
+            for split, base in file.bases.items():
                 keys.append(f"{split} {name}")
                 bases.append(base)
-                nodes.append(one.node)
+                nodes.append(file.node)
 
-    def settle(batches: Iterable[pa.RecordBatch]) -> Batches:
+    def finalize(batches: Iterable[pa.RecordBatch]) -> Batches:
         known, starts, names = pa.array(keys), pa.array(bases, pa.int64()), pa.array(nodes)
         for staged in batches:
             split = pc.cast(staged["split"], pa.string())
-            at = pc.index_in(pc.binary_join_element_wise(split, staged["file"], " "), known)
-            counts = pc.and_(at.is_valid(), staged["kind"].is_valid())
-            batch, at = staged.filter(counts), at.filter(counts)
+            index = pc.index_in(pc.binary_join_element_wise(split, staged["file"], " "), known)
+            counts = pc.and_(index.is_valid(), staged["kind"].is_valid())
+            batch, index = staged.filter(counts), index.filter(counts)
             columns = {name: batch[name] for name in EVENTS.names}
-            columns["line"] = pc.add(columns["line"], starts.take(at))
-            columns["node"] = names.take(at).cast(pa.string())
+            columns["line"] = pc.add(columns["line"], starts.take(index))
+            columns["node"] = names.take(index).cast(pa.string())
             yield pa.RecordBatch.from_arrays(list(columns.values()), schema=EVENTS)
 
-    return settle
+    return finalize

@@ -1,4 +1,4 @@
-"""Layouts and rules, put together: what lines become records, entries and events by."""
+"""Layouts, prefilter and rules together: turns lines into records, entries and events."""
 
 from __future__ import annotations
 
@@ -22,58 +22,59 @@ from forensics.parsing.prefilter import Prefilter
 
 
 class LogReader:
-    """All that is asked of a line: a scan reads logs by one, and a rule is tried by one."""
+    """Reads logs by some layouts and rules; scans and the checks of rules share it."""
 
     def __init__(self, layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> None:
-        """Sort layouts by how they start, and rules by what they listen to."""
         self.groups = group_layouts(layouts)
         self.signatures = group_signatures(self.groups)
         self.rules = tuple(rules)
         self.matcher = Matcher(rules)
-        heard = self.matcher
-        self.sieve = Prefilter(
-            heard.probes, heard.warn_only_loggers, has_wildcards=heard.has_wildcard_rules
-        )
+        self._filter = Prefilter(
+            self.matcher.probes, self.matcher.warn_only_loggers,
+            has_wildcards=self.matcher.has_wildcard_rules,
+        )  # fmt: skip
 
     def split_records(self, lines: Sequence[str]) -> Records | None:
-        """Cut lines into records."""
+        """Split lines into records."""
         text = "\n".join(lines).encode("utf-8", "replace")
         return RecordSplitter(self.signatures).feed(text, final=True)
 
-    def extract(self, cut: Records) -> pa.RecordBatch:
-        """Lift those records out of a cut whose logger some rule listens to."""
-        return extract_records(cut, self.sieve.select_by_logger(cut, self.groups), self.groups)
+    def extract(self, records: Records) -> pa.RecordBatch:
+        """Extract the records whose logger some rule listens to."""
+        return extract_records(
+            records, self._filter.select_by_logger(records, self.groups), self.groups
+        )
 
-    def prefilter(self, lifted: pa.RecordBatch) -> pa.RecordBatch:
+    def prefilter(self, extracted: pa.RecordBatch) -> pa.RecordBatch:
         """Keep the records that some rule may take."""
-        return self.sieve.select_by_probe(lifted, self.groups)
+        return self._filter.select_by_probe(extracted, self.groups)
 
-    def parse(self, passed: pa.RecordBatch) -> pa.RecordBatch:
-        """Read records as entries, their secrets masked: nothing that follows ever sees one."""
-        return parse_extracted(_mask_secrets(passed), self.groups)
+    def parse(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Parse records as entries, with secrets masked: nothing that follows ever sees one."""
+        return parse_extracted(_mask_secrets(records), self.groups)
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
-        """Give the events of entries."""
+        """Return the events of entries."""
         return self.matcher.match(entries)
 
-    def prefiltered(self, cut: Records) -> pa.RecordBatch:
-        """Give the records of a cut that pass the sieve."""
-        return self.prefilter(self.extract(cut))
+    def prefiltered(self, records: Records) -> pa.RecordBatch:
+        """Return the records that pass the prefilter."""
+        return self.prefilter(self.extract(records))
 
-    def parse_all(self, cut: Records) -> pa.RecordBatch:
-        """Parse all records of a cut, whether a rule listens to them or not."""
-        return self.parse(extract_records(cut, np.arange(len(cut.starts)), self.groups))
+    def parse_all(self, records: Records) -> pa.RecordBatch:
+        """Parse all records, whether a rule listens to them or not."""
+        return self.parse(extract_records(records, np.arange(len(records.starts)), self.groups))
 
-    def read_events(self, cut: Records) -> pa.RecordBatch:
-        """Give what a scan makes of a cut: only records that pass the sieve meet the rules."""
-        return self.match(self.parse(self.prefiltered(cut)))
+    def read_events(self, records: Records) -> pa.RecordBatch:
+        """Return what a scan reads: only records that pass the prefilter meet the rules."""
+        return self.match(self.parse(self.prefiltered(records)))
 
 
 def _mask_secrets(records: pa.RecordBatch) -> pa.RecordBatch:
-    # Both at once: patterns have a price each time they are used.
+    # Both columns at once: every use of a pattern has its price.
     both = mask_column(pa.concat_arrays([records["text"], records["more"]]))
-    for at, name in enumerate(("text", "more")):
-        part = both.slice(at * len(records), len(records))
+    for index, name in enumerate(("text", "more")):
+        part = both.slice(index * len(records), len(records))
         column = records.schema.get_field_index(name)
         records = records.set_column(column, records.schema.field(column), part)
     return records

@@ -1,11 +1,7 @@
-"""Matches entries to rules, by logger first, and yields events column by column.
+"""Matches entries to rules, by logger first, and builds the events column by column.
 
-Turns captured text into the types of the tables, column by column; nonsense becomes null.
-
-Puts what the wordings captured together as the table of events, each column at once.
-
-Hundreds of wordings take a few lines each, and every call of Arrow has its price: so what they
-captured is kept as text, joined, and turned into numbers once for each column.
+Hundreds of wordings take a few lines each, and every call of Arrow has its price: what they
+captured is kept as bytes, joined, and converted once for each column. Nonsense becomes null.
 """
 
 from __future__ import annotations
@@ -47,10 +43,9 @@ def decode_text(raw: pa.Array) -> pa.Array:
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        values = [
-            None if one is None else one.decode("utf-8", "replace") for one in raw.to_pylist()
-        ]
-        return pa.array(values, pa.string())
+        values = raw.to_pylist()
+        decoded = [None if text is None else text.decode("utf-8", "replace") for text in values]
+        return pa.array(decoded, pa.string())
 
 
 def _parse_integers(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -79,7 +74,7 @@ def _parse_lists(captured: pa.Array, wanted: pa.DataType) -> pa.Array:
 def _build_lists(
     parents: pa.Array | None, numbers: pa.Array, captured: pa.Array, wanted: pa.DataType
 ) -> pa.Array:
-    """Put numbers back into the lists they came from, an empty text being an empty list."""
+    """Put numbers back into the lists they came from; an empty text is an empty list."""
     counts = np.zeros(len(captured), np.int32)
     if parents is not None:
         np.add.at(counts, parents.to_numpy(), 1)
@@ -91,7 +86,7 @@ def _build_lists(
 Rows = npt.NDArray[np.int64]
 
 _COPIED_COLUMNS = ("line", "offset", "level", "logger", "text")
-# One line may name thousands of partitions. Its text is evidence once; after that a part will do.
+# One line may name thousands of partitions. Only its first event gets the whole text.
 _MAX_ITEM_TEXT = 240
 
 
@@ -107,32 +102,32 @@ class MatchedEvents:
 
     @property
     def repeats(self) -> npt.NDArray[np.bool_]:
-        """Which events come from the same entry as the one before: later items of a list."""
-        again: npt.NDArray[np.bool_] = np.diff(self.rows, prepend=-1) == 0
-        return again
+        """A mask of the events from the same entry as the one before: later items of a list."""
+        repeats: npt.NDArray[np.bool_] = np.diff(self.rows, prepend=-1) == 0
+        return repeats
 
 
 def build_events(entries: pa.RecordBatch, parts: Sequence[MatchedEvents]) -> pa.RecordBatch:
-    """Give the events of all parts, in the order of the entries."""
+    """Return the events of all parts, in the order of the entries."""
     if not parts:
         return pa.RecordBatch.from_pylist([], schema=EVENTS)
     rows = np.concatenate([part.rows for part in parts])
-    told = entries.take(pa.array(rows))
-    columns: dict[str, pa.Array] = {name: told[name] for name in _COPIED_COLUMNS}
+    taken = entries.take(pa.array(rows))
+    columns: dict[str, pa.Array] = {name: taken[name] for name in _COPIED_COLUMNS}
     columns["text"] = _shorten_repeats(
-        columns["text"], np.concatenate([one.repeats for one in parts])
+        columns["text"], np.concatenate([part.repeats for part in parts])
     )
     columns = {
         name: decode_text(column) if pa.types.is_binary(column.type) else column
         for name, column in columns.items()
     }
-    columns["ts"] = told["ts"].cast(EVENTS.field("ts").type)
+    columns["ts"] = taken["ts"].cast(EVENTS.field("ts").type)
     columns |= _fact_columns(parts, len(rows))
-    columns["client"] = pc.coalesce(columns["client"], decode_text(told["client"]))
+    columns["client"] = pc.coalesce(columns["client"], decode_text(taken["client"]))
     columns["error"], columns["retriable"] = canonical_errors(columns["error"])
     columns |= {name: _label_column(parts, name) for name in ("kind", "rule")}
     columns["telling"] = _telling_column(_label_column(parts, "telling"), columns["previous_epoch"])
-    # Which file and node it was is known to who reads the file.
+    # The scan sets the file, and a later stage the node.
     columns |= {name: pa.nulls(len(rows), pa.string()) for name in ("file", "node")}
     events = pa.RecordBatch.from_arrays([columns[field.name] for field in EVENTS], schema=EVENTS)
     return events.take(pc.sort_indices(events, [("offset", "ascending"), ("rule", "ascending")]))
@@ -154,18 +149,18 @@ def _fact_columns(parts: Sequence[MatchedEvents], total: int) -> dict[str, pa.Ar
         begin += count
     columns = {}
     for field in FACTS:
-        found = pieces[field.name]
-        if not found:
+        arrays = pieces[field.name]
+        if not arrays:
             columns[field.name] = pa.nulls(total, field.type)
             continue
         if filled[field.name] < total:
-            found.append(pa.nulls(total - filled[field.name], pa.binary()))
-        columns[field.name] = parse_column(pa.concat_arrays(found), field.type)
+            arrays.append(pa.nulls(total - filled[field.name], pa.binary()))
+        columns[field.name] = parse_column(pa.concat_arrays(arrays), field.type)
     return columns
 
 
 def _as_captured(value: Any, count: int) -> pa.Array:
-    """Give a constant as if it had been captured."""
+    """Return a constant as if it had been captured."""
     if isinstance(value, pa.Array):
         return value
     written = None if value is None else str(value).encode()
@@ -179,26 +174,25 @@ def _label_column(parts: Sequence[MatchedEvents], name: str) -> pa.Array:
 
 
 def _telling_column(labels: pa.Array, epochs: pa.Array) -> pa.Array:
-    """Mark the lines that may re-tell an older fact under today's time.
+    """Mark the lines that may repeat an older fact under their own time.
 
-    A start is told afresh after a restart, and knows of no epoch before it then.
+    A `fresh` start is news unless its previous epoch is -1, as after a restart.
     """
     started = pc.and_(pc.equal(labels, "fresh"), pc.fill_null(pc.not_equal(epochs, -1), True))
     return pc.if_else(pc.fill_null(started, False), pa.scalar(None, pa.string()), labels)
 
 
-def _shorten_repeats(texts: pa.Array, again: npt.NDArray[np.bool_]) -> pa.Array:
-    """Cut the text where an entry is told of again."""
-    if not again.any():
+def _shorten_repeats(texts: pa.Array, repeats: npt.NDArray[np.bool_]) -> pa.Array:
+    """Shorten the text of an entry's later events."""
+    if not repeats.any():
         return texts
-    return pc.if_else(pa.array(again), pc.binary_slice(texts, 0, _MAX_ITEM_TEXT), texts)
+    return pc.if_else(pa.array(repeats), pc.binary_slice(texts, 0, _MAX_ITEM_TEXT), texts)
 
 
 class Matcher:
-    """All rules, sorted by the logger they listen to."""
+    """All rules, by the loggers they listen to."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        """Take rules; what they listen to and look for also feeds the sieve."""
         self._by_logger: dict[str, list[tuple[Rule, Wording]]] = {}
         for rule in rules:
             for wording in rule.wordings:
@@ -213,7 +207,7 @@ class Matcher:
 
     @property
     def has_wildcard_rules(self) -> bool:
-        """Whether some rule listens to loggers that no rule names, for the errors they quote."""
+        """True if some rule reads errors that loggers quote which no rule names."""
         return ANY_LOGGER in self._by_logger
 
     @property
@@ -227,7 +221,7 @@ class Matcher:
 
     @property
     def probes(self) -> dict[str, set[str]]:
-        """For each logger the cheap patterns, one of which a line must meet to be claimed."""
+        """For each logger the cheap patterns, one of which a line must match to be taken."""
         return {
             logger: {wording.template.probe for _, wording in pairs}
             for logger, pairs in self._by_logger.items()
@@ -235,7 +229,7 @@ class Matcher:
         }
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
-        """Give the events of some entries, in the order of the entries."""
+        """Return the events of some entries, in the order of the entries."""
         parts = [
             part
             for logger, numbers, messages in self._by_known_logger(entries)
@@ -243,42 +237,34 @@ class Matcher:
         ]
         if self.has_wildcard_rules:
             taken = np.concatenate([np.zeros(0, np.int64), *(part.rows for part in parts)])
-            strange = _find_quoted_errors(entries, taken)
-            parts += list(self._match_logger(entries, ANY_LOGGER, *strange))
+            quoted = _find_quoted_errors(entries, taken)
+            parts += self._match_logger(entries, ANY_LOGGER, *quoted)
         return build_events(entries, parts)
 
-    def match_all(
-        self, entries: pa.RecordBatch
-    ) -> Iterator[tuple[Rule, Wording, list[MatchedEvents]]]:
-        """Give what every wording takes, whoever else takes it too."""
+    def match_all(self, entries: pa.RecordBatch) -> Iterator[tuple[Wording, list[MatchedEvents]]]:
+        """Yield what every wording matches, even if another one matches it, too."""
         taken = [np.zeros(0, np.int64)]
-        for logger, numbers, messages in self._by_known_logger(entries):
-            for rule, wording in self._by_logger[logger]:
-                rows, fields = self._match_wording(messages, wording)
-                if len(rows):
-                    taken.append(numbers[rows])
-                    mine = entries.take(pa.array(numbers[rows])) if wording.each else entries
-                    yield (
-                        rule,
-                        wording,
-                        list(_build_matched(numbers[rows], mine, fields, rule, wording)),
-                    )
+        for known in self._by_known_logger(entries):
+            for wording, parts in self._match_each(entries, *known):
+                taken += [part.rows for part in parts]
+                yield wording, parts
         if self.has_wildcard_rules:
-            numbers, messages = _find_quoted_errors(entries, np.concatenate(taken))
-            for rule, wording in self._by_logger[ANY_LOGGER]:
-                rows, fields = self._match_wording(messages, wording)
-                if len(rows):
-                    yield (
-                        rule,
-                        wording,
-                        list(_build_matched(numbers[rows], entries, fields, rule, wording)),
-                    )
+            quoted = _find_quoted_errors(entries, np.concatenate(taken))
+            yield from self._match_each(entries, ANY_LOGGER, *quoted)
+
+    def _match_each(
+        self, entries: pa.RecordBatch, logger: str, numbers: Rows, messages: pa.Array
+    ) -> Iterator[tuple[Wording, list[MatchedEvents]]]:
+        for rule, wording in self._by_logger[logger]:
+            rows, fields = self._match_wording(messages, wording)
+            if len(rows):
+                yield wording, list(_build_matched(numbers[rows], entries, fields, rule, wording))
 
     def _by_known_logger(self, entries: pa.RecordBatch) -> Iterator[tuple[str, Rows, pa.Array]]:
-        """Give for each logger the numbers of its entries, and what they say."""
+        """Yield for each known logger the numbers of its entries, and their messages."""
         names = entries["logger"].unique().to_pylist()
-        found = {name.decode("utf-8", "replace") for name in names if name}
-        for logger in sorted(found & set(self.loggers)):
+        loggers = {name.decode("utf-8", "replace") for name in names if name}
+        for logger in sorted(loggers & set(self.loggers)):
             numbers = _rows_of_logger(entries, logger)
             yield logger, numbers, entries["message"].take(pa.array(numbers))
 
@@ -286,26 +272,25 @@ class Matcher:
         self, entries: pa.RecordBatch, logger: str, numbers: Rows, messages: pa.Array
     ) -> Iterator[MatchedEvents]:
         hits = self._hits[logger]
-        # No line is claimed twice, so the order is free: what was frequent so far comes first, and
-        # leaves little for the others.
-        for number in sorted(range(len(hits)), key=lambda at: (-hits[at], at)):
+        # No line is taken twice, so the order is free: the wordings that were most frequent so far
+        # come first, and leave little for the others.
+        for number in sorted(range(len(hits)), key=lambda index: (-hits[index], index)):
             if not len(numbers):
                 return
             rule, wording = self._by_logger[logger][number]
             rows, fields = self._match_wording(messages, wording)
             if not len(rows):
                 continue
-            mine = entries.take(pa.array(numbers[rows])) if wording.each else entries
-            yield from _build_matched(numbers[rows], mine, fields, rule, wording)
+            yield from _build_matched(numbers[rows], entries, fields, rule, wording)
             hits[number] += len(rows)
             left = np.ones(len(numbers), np.bool_)
             left[rows] = False
             numbers, messages = numbers[left], messages.filter(pa.array(left))
 
     def _match_wording(self, messages: pa.Array, wording: Wording) -> tuple[Rows, pa.StructArray]:
-        """Give the numbers of the messages that a wording takes, and what it captures there."""
-        held = pc.match_substring(messages, wording.template.longest_literal)
-        rows = np.flatnonzero(held.to_numpy(zero_copy_only=False))
+        """Return the numbers of the messages that a wording matches, and what it captures."""
+        hits = pc.match_substring(messages, wording.template.longest_literal)
+        rows = np.flatnonzero(hits.to_numpy(zero_copy_only=False))
         if not len(rows):
             return rows, None
         fields = pc.extract_regex(messages.take(pa.array(rows)), wording.template.pattern)
@@ -314,37 +299,36 @@ class Matcher:
 
 
 def _find_quoted_errors(entries: pa.RecordBatch, taken: Rows) -> tuple[Rows, pa.Array]:
-    """Give the loud entries that no rule takes by its logger, and the errors that they quote."""
+    """Return the warnings that no rule took by their logger, and the errors that they quote."""
     levels = pa.array([level.encode() for level in WARN_OR_WORSE], pa.binary())
-    loud = pc.is_in(entries["level"], levels).to_numpy(zero_copy_only=False)
-    left = np.array(loud, copy=True)
-    left[taken] = False
-    numbers = np.flatnonzero(left)
+    warnings = np.array(pc.is_in(entries["level"], levels).to_numpy(zero_copy_only=False))
+    warnings[taken] = False
+    numbers = np.flatnonzero(warnings)
     some = entries.select(["message", "more"]).take(pa.array(numbers))
     messages = first_quoted_error(some["message"], some["more"])
-    speaks = messages.is_valid()
-    return numbers[speaks.to_numpy(zero_copy_only=False)], messages.filter(speaks)
+    quotes = messages.is_valid()
+    return numbers[quotes.to_numpy(zero_copy_only=False)], messages.filter(quotes)
 
 
 def _rows_of_logger(entries: pa.RecordBatch, logger: str) -> Rows:
-    heard = pc.equal(entries["logger"], pa.scalar(logger.encode(), pa.binary()))
-    return np.flatnonzero(pc.fill_null(heard, False).to_numpy(zero_copy_only=False))
+    same = pc.equal(entries["logger"], pa.scalar(logger.encode(), pa.binary()))
+    return np.flatnonzero(pc.fill_null(same, False).to_numpy(zero_copy_only=False))
 
 
 def _build_matched(
     rows: Rows, entries: pa.RecordBatch, fields: pa.StructArray, rule: Rule, wording: Wording
 ) -> Iterator[MatchedEvents]:
-    """Give what a wording tells of some entries, whose numbers are `rows`."""
+    """Yield the events of a wording in some entries, whose numbers are `rows`."""
     captured = {field.name: fields.field(field.name) for field in fields.type}
     if wording.each:
-        chosen, captured = _explode_items(entries, captured, wording.each)
-        rows = rows[chosen]
+        lines, captured = _explode_items(entries.take(pa.array(rows)), captured, wording.each)
+        rows = rows[lines]
     name = f"{rule.id}@{wording.versions[0]}"
     facts = captured | _resolve_facts(wording.settings, captured)
     yield MatchedEvents(rows, rule.kind, name, wording.restates, facts)
     shared = {name: facts[name] for name in ("topic", "partition", "controller") if name in facts}
     for extra in wording.also:
-        # What a line says beside its news, such as the state before, was so at some earlier time.
+        # What a line says beside its news, such as the previous state, is of an earlier time.
         yield MatchedEvents(
             rows, extra.kind, name, "always", shared | _resolve_facts(extra.facts, captured)
         )
@@ -353,7 +337,7 @@ def _build_matched(
 def _explode_items(
     entries: pa.RecordBatch, captured: Mapping[str, pa.Array], each: ListItems
 ) -> tuple[Rows, dict[str, pa.Array]]:
-    """Give every item of a list its own row; a line whose list holds no item keeps one row."""
+    """Give every item of a list its own row; a line without items keeps one row."""
     lists = pc.split_pattern(entries["more"] if each.of == MORE else captured[each.of], each.by)
     items, parents = lists.flatten(), lists.value_parent_indices()
     fields = pc.extract_regex(items, each.template.pattern)
@@ -366,11 +350,11 @@ def _explode_items(
     rows = np.concatenate([parents.to_numpy(zero_copy_only=False), without]).astype(np.int64)
     order = np.argsort(rows, kind="stable")
     rows = rows[order]
-    found = {name: column.take(pa.array(rows)) for name, column in captured.items()}
+    columns = {name: column.take(pa.array(rows)) for name, column in captured.items()}
     for field in fields.type:
         padded = pa.concat_arrays([fields.field(field.name), pa.nulls(len(without), pa.binary())])
-        found[field.name] = padded.take(pa.array(order))
-    return rows, found
+        columns[field.name] = padded.take(pa.array(order))
+    return rows, columns
 
 
 def _resolve_facts(wanted: Mapping[str, Any], captured: Mapping[str, pa.Array]) -> dict[str, Any]:

@@ -1,31 +1,29 @@
-"""Packs of rules: the shipped one, and folders of one's own that are laid over it by id.
+"""Packs of rules: the shipped one, and the user's own folders that are laid over it by id.
 
 A pack is a folder with `pack.yaml` (its name and version), event rules, and where wanted `layouts/`
 and `kinds/`. A rule or layout whose id is taken replaces the one below; `disable` takes ids away.
-Nothing is ever fetched: a pack is what stands in its folder.
+Nothing is ever fetched: a pack is what its folder holds.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from forensics import __version__
-from forensics.errors import Problem, RuleError, duplicate_ids
+from forensics.errors import Problem, RuleError, collect_problems, duplicate_ids
 from forensics.events.rules import Kind, Rule, load_rules, read_kinds
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rules_folder
 from forensics.parsing.layouts import Layout, load_layouts, sort_layouts
 
-T = TypeVar("T")
-
 _PACK_KEYS = {"name", "version", "needs", "about", "disable"}
 _MANIFEST = "pack.yaml"
-# The limits of detectors, which the stage of incidents reads.
+# The thresholds of detectors, which the detection reads.
 LIMITS = "limits.yaml"
 _NOT_RULES = (_MANIFEST, LIMITS)
 
@@ -39,7 +37,7 @@ class Pack:
 
     @cached_property
     def sha256(self) -> str:
-        """Name exactly these rules: the digest of all files and their names."""
+        """The digest of all files and their names, which names exactly these rules."""
         digest = sha256()
         for name, page in sorted(self.pages.items()):
             digest.update(f"{name}\0{len(page.data)}\0".encode())
@@ -47,7 +45,7 @@ class Pack:
         return digest.hexdigest()
 
     def pages_in(self, name: str) -> list[FileText]:
-        """Give the files below one folder of the pack, or beside its head for event rules."""
+        """Return the files below one folder; event rules may also lie beside pack.yaml."""
         loose = name == "events"
         return [
             page
@@ -58,14 +56,16 @@ class Pack:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """All layouts and rules that are in force, and the packs they come from."""
+    """All layouts and rules in force, and the packs they come from."""
 
     layouts: tuple[Layout, ...]
     rules: tuple[Rule, ...]
     packs: tuple[Mapping[str, str], ...]
+    # the packs that lie over the shipped one
+    overlays: tuple[Pack, ...] = ()
 
     def active_rules(self, *, context: bool = False) -> tuple[Rule, ...]:
-        """Give the rules that a scan asks: those that tell something, and context if wanted."""
+        """Return the rules that a scan applies: no routine, and context only if asked for."""
         return tuple(
             rule for rule in self.rules if not rule.is_routine and (context or not rule.context)
         )
@@ -84,14 +84,14 @@ def open_pack(path: Path) -> Pack:
     """Read a pack from a folder, or a single event rule from a file."""
     if not path.is_dir():
         return Pack(str(path), {path.name: FileText(str(path), path.read_bytes())})
-    found = [*path.rglob("*.yaml"), *path.glob("detectors/*.py")]
-    names = (one.relative_to(path).as_posix() for one in found)
+    files = [*path.rglob("*.yaml"), *path.glob("detectors/*.py")]
+    names = (file.relative_to(path).as_posix() for file in files)
     pages = {name: FileText(str(path / name), (path / name).read_bytes()) for name in names}
     return Pack(str(path), pages)
 
 
 def packs_to_json(packs: Sequence[Pack]) -> str:
-    """Write packs as text, which is all that an option of Spark can carry."""
+    """Write packs as JSON, so that tasks can carry them to executors."""
     return json.dumps(
         [
             [pack.origin, {name: page.data.decode() for name, page in pack.pages.items()}]
@@ -105,106 +105,95 @@ def packs_from_json(text: str) -> list[Pack]:
     return [
         Pack(
             origin,
-            {name: FileText(f"{origin}/{name}", body.encode()) for name, body in pages.items()},
+            {name: FileText(f"{origin}/{name}", text.encode()) for name, text in pages.items()},
         )
         for origin, pages in json.loads(text or "[]")
     ]
 
 
 def merge_packs(overlays: Sequence[Pack] = ()) -> tuple[RuleSet, list[Problem]]:
-    """Lay packs over the shipped one, the last on top; what cannot be read is a problem."""
+    """Lay packs over the shipped one, the last on top; return the rules and all problems."""
     merged = _Merged()
     for pack in (_shipped_pack(), *overlays):
         _merge_pack(pack, merged)
-    found = RuleSet(
-        sort_layouts(merged.layouts.values()), tuple(merged.rules.values()), tuple(merged.packs)
-    )
-    return found, sorted(merged.problems)
+    layouts = sort_layouts(merged.layouts.values())
+    rules = RuleSet(layouts, tuple(merged.rules.values()), tuple(merged.packs), tuple(overlays))
+    return rules, sorted(merged.problems)
 
 
 def load_rule_set(overlays: Sequence[Pack] = ()) -> RuleSet:
-    """Lay packs over the shipped one, or say in one error all that cannot be read."""
-    found, problems = merge_packs(overlays)
+    """Lay packs over the shipped one; raise one error that holds all problems."""
+    rules, problems = merge_packs(overlays)
     if problems:
         raise RuleError(problems)
-    return found
+    return rules
 
 
 def _shipped_pack() -> Pack:
     folders = ("events", "layouts", "kinds", "detectors", "quality")
-    whole = open_pack(rules_folder())
+    pack = open_pack(rules_folder())
     pages = {
         name: page
-        for name, page in whole.pages.items()
+        for name, page in pack.pages.items()
         if name in _NOT_RULES or name.partition("/")[0] in folders
     }
-    return Pack(whole.origin, pages)
+    return Pack(pack.origin, pages)
 
 
 def _merge_pack(pack: Pack, merged: _Merged) -> None:
+    problems = merged.problems
     if not pack.pages:
-        says = "no rules here: there is no file *.yaml"
-        merged.problems.append(Problem(pack.origin, 1, says))
-    disabled = _read_manifest(pack, merged)
-    for gone in disabled:
-        merged.rules.pop(gone, None)
-        merged.layouts.pop(gone, None)
+        problems.append(Problem(pack.origin, 1, "no rules here: there is no file *.yaml"))
+    for disabled in _read_manifest(pack, merged):
+        merged.rules.pop(disabled, None)
+        merged.layouts.pop(disabled, None)
     for page in pack.pages_in("kinds"):
-        try:
+        with collect_problems(problems):
             merged.kinds |= dict(read_kinds(page))
-        except RuleError as error:
-            merged.problems += error.problems
-    rules = [
-        rule
-        for page in pack.pages_in("events")
-        for rule in _read(partial(load_rules, [page], merged.kinds), merged)
-    ]
-    merged.problems += duplicate_ids((rule.id, rule.path) for rule in rules)
+    rules: list[Rule] = []
+    for page in pack.pages_in("events"):
+        with collect_problems(problems):
+            rules += load_rules([page], merged.kinds)
+    problems += duplicate_ids((rule.id, rule.path) for rule in rules)
     merged.rules |= {rule.id: rule for rule in rules}
-    layouts = [
-        layout
-        for page in pack.pages_in("layouts")
-        for layout in _read(partial(load_layouts, [page]), merged)
-    ]
-    merged.problems += duplicate_ids((layout.id, layout.origin.file) for layout in layouts)
+    layouts: list[Layout] = []
+    for page in pack.pages_in("layouts"):
+        with collect_problems(problems):
+            layouts += load_layouts([page])
+    problems += duplicate_ids((layout.id, layout.origin.file) for layout in layouts)
     merged.layouts |= {layout.id: layout for layout in layouts}
 
 
 def _read_manifest(pack: Pack, merged: _Merged) -> list[str]:
-    """Read pack.yaml: note name, version and digest, and give the ids to take away."""
-    page = pack.pages.get(_MANIFEST)
-    head = next(iter(_read(lambda: [load_yaml(page)], merged)), {}) if page else {}
-    name = str(head.get("name", Path(pack.origin).stem))
-    version = str(head.get("version", ""))
+    """Read pack.yaml: note its name, version and digest, and return the ids it disables."""
+    manifest: Mapping[str, Any] = {}
+    if page := pack.pages.get(_MANIFEST):
+        with collect_problems(merged.problems):
+            manifest = load_yaml(page)
+    name = str(manifest.get("name", Path(pack.origin).stem))
+    version = str(manifest.get("version", ""))
     merged.packs.append({"name": name, "version": version, "sha256": pack.sha256})
-    for says, key in _manifest_faults(head, merged):
-        merged.problems.append(Problem(str(page), line_of(head, key), says))
-    return [str(one) for one in head.get("disable") or ()]
+    for message, key in _manifest_faults(manifest, merged):
+        merged.problems.append(Problem(str(page), line_of(manifest, key), message))
+    return [str(disabled) for disabled in manifest.get("disable") or ()]
 
 
-def _manifest_faults(head: Mapping[str, object], merged: _Merged) -> Iterator[tuple[str, str]]:
-    for key in head:
+def _manifest_faults(manifest: Mapping[str, Any], merged: _Merged) -> Iterator[tuple[str, str]]:
+    for key in manifest:
         if key not in _PACK_KEYS:
             yield f"unknown key {key!r}; known: {sorted(_PACK_KEYS)}", key
-    needed = str(head.get("needs", __version__))
-    if _numbers(needed) > _numbers(__version__):
+    needed = str(manifest.get("needs", __version__))
+    if version_numbers(needed) > version_numbers(__version__):
         yield f"needs kafka-forensics {needed} or newer; this is {__version__}", "needs"
-    disable = head.get("disable") or ()
+    disable = manifest.get("disable") or ()
     if not isinstance(disable, Sequence) or isinstance(disable, str):
         yield "'disable' must be a list of ids", "disable"
         return
-    for one in disable:
-        if one not in merged.rules and one not in merged.layouts:
-            yield f"'disable' names {one!r}, which is no rule and no layout", "disable"
+    for disabled in disable:
+        if disabled not in merged.rules and disabled not in merged.layouts:
+            yield f"'disable' names {disabled!r}, which is no rule and no layout", "disable"
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".") if part.isdigit()]
-
-
-def _read(load: Callable[[], Iterable[T]], merged: _Merged) -> Iterable[T]:
-    try:
-        return load()
-    except RuleError as error:
-        merged.problems += error.problems
-        return ()
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, by which versions are ordered."""
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

@@ -1,8 +1,6 @@
 """Event rules: what one line of a log says, as YAML whose examples are its tests.
 
-The kinds of events that rules may tell of, from rules/kinds/.
-
-What can be wrong with one wording before any line is tried.
+The kinds of events that rules may give stand in rules/kinds/.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from forensics.lib.log_templates import Template, TemplateError, compile_templat
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 from forensics.schemas import FACTS
 
-# Lines that are known and tell nothing. They are claimed, so that what nobody knows stands out.
+# The kind of known lines that tell nothing. Rules take them, so that unknown lines stand out.
 ROUTINE = "routine"
 
 
@@ -26,8 +24,7 @@ ROUTINE = "routine"
 class Kind:
     """What events of a kind mean.
 
-    Some only give context: they are many, and nothing is built on them, so a scan reads them when
-    it is asked to.
+    Those that only give context are many, and nothing is built on them: they are read on demand.
     """
 
     description: str
@@ -36,27 +33,27 @@ class Kind:
 
 @functools.cache
 def load_kinds() -> Mapping[str, Kind]:
-    """Give every shipped kind."""
+    """Return every shipped kind."""
     return {name: kind for path in rule_files("kinds") for name, kind in read_kinds(path)}
 
 
 def read_kinds(path: Path | FileText) -> Iterator[tuple[str, Kind]]:
     """Read the kinds of one file: a sentence each, or `{means: .., context: true}`."""
     page = load_yaml(path)
-    for name, says in page.items():
-        if isinstance(says, str):
-            yield name, Kind(says)
-        elif isinstance(says, Mapping) and set(says) <= {"means", "context"} and "means" in says:
-            yield name, Kind(str(says["means"]), bool(says.get("context")))
+    for name, value in page.items():
+        if isinstance(value, str):
+            yield name, Kind(value)
+        elif isinstance(value, Mapping) and {"means"} <= set(value) <= {"means", "context"}:
+            yield name, Kind(str(value["means"]), bool(value.get("context")))
         else:
             message = f"kind {name!r} must be a sentence, or {{means: .., context: true}}"
             raise RuleError([Problem(str(path), line_of(page, name), message)])
 
 
-# The lines of a record after its first one, as an `each` may name them.
+# The name by which `each` refers to the lines of a record after its first one.
 MORE = "more"
 _RESTATES = (None, "fresh", "replay", "always")
-# Where an example comes from; without a word it was built from the text in Kafka's source.
+# Where an example comes from; one without `seen` was built from the text in Kafka's source.
 _SEEN = (None, "recorded", "published")
 
 
@@ -105,21 +102,9 @@ def _is_reference(value: object) -> bool:
     return isinstance(value, str) and value.startswith("{") and value.endswith("}")
 
 
-_RULE_KEYS = {
-    *(
-        "id",
-        "kind",
-        "logger",
-        "means",
-        "beware",
-        "set",
-        "restates",
-        "loud",
-        "also",
-        "wordings",
-        "refuses",
-    )
-}
+_RULE_KEYS = set(
+    "id kind logger means beware set restates loud also wordings refuses".split()  # noqa: SIM905
+)
 _WORDING_KEYS = {"versions", "match", "each", "examples", "refuses", "restates", "set", "also"}
 _EACH_KEYS = {"of", "by", "match", "only"}
 _EXAMPLE_KEYS = {"line", "gives", "seen"}
@@ -169,7 +154,7 @@ class Wording:
 
     @property
     def captured_names(self) -> tuple[str, ...]:
-        """What is captured: by the match, and by each item."""
+        """The names that the match and the items capture."""
         return (*self.template.fields, *(self.each.template.fields if self.each else ()))
 
 
@@ -185,21 +170,21 @@ class Rule:
     wordings: tuple[Wording, ...]
     path: str
     context: bool = False
-    # Always a warning or worse: in a crowd of lower levels nobody need look for it.
+    # True for lines that are always warnings or worse: the prefilter skips lower levels.
     warn_or_worse_only: bool = False
 
     @property
     def is_routine(self) -> bool:
-        """Whether its lines are known and tell nothing: no scan looks for them."""
+        """True if its lines are known and tell nothing: no scan looks for them."""
         return self.kind == ROUTINE
 
 
 def load_rules(
     paths: Sequence[Path | FileText] | None = None, known: Mapping[str, Kind] | None = None
 ) -> tuple[Rule, ...]:
-    """Read all rules; raises one error that holds every problem, with file and line.
+    """Read all rules, or raise one error that holds every problem with file and line.
 
-    `known` are the kinds of events that there are; without it, the shipped ones.
+    `known` are the allowed kinds of events; the default is the shipped ones.
     """
     rules: list[Rule] = []
     problems: list[Problem] = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,73 +35,71 @@ from forensics.parsing.time_statistics import TimeStatistics
 from forensics.parsing.timestamps import NO_TIME
 from forensics.schemas import EVENTS
 
-# What a scan yields: events with line numbers of their split, and one account for each piece.
+# What a scan yields: events with line numbers in their split, and an account of each piece.
 STAGED_SCHEMA = pa.schema([*EVENTS, ("split", pa.int32()), ("account", pa.string())])
-# So much sieved text is matched in one go: a pattern is compiled anew each time it is used.
+# So much text is matched at once: Arrow compiles a pattern each time it is used.
 _MATCH_BATCH_BYTES = 32 << 20
-# Text holds no zero bytes; one in a thousand is already too many for a log.
+# Text has no zero bytes; one in a thousand is too many for a log.
 _BINARY_SHARE = 0.001
 
 
 @functools.cache
 def load_scanner(overlays: str = "", *, context: bool = False) -> Scanner:
-    """Give the scanner of this process; rules and layouts are read once.
+    """Return the scanner of this process; rules and layouts are read once.
 
     `overlays` are the packs that lie over the shipped rules, as `packs_to_json` writes them;
     `context` asks for the events that only give context, too.
     """
-    found = load_rule_set(packs_from_json(overlays))
-    # What nobody asks for costs nothing here.
-    return Scanner(LogReader(found.layouts, found.active_rules(context=context)))
+    rules = load_rule_set(packs_from_json(overlays))
+    return Scanner(LogReader(rules.layouts, rules.active_rules(context=context)))
 
 
 class Scanner:
     """Scans one split after the other by the same layouts and rules."""
 
-    def __init__(self, book: LogReader) -> None:
-        """Take the layouts and rules."""
-        self.reader = book
+    def __init__(self, reader: LogReader) -> None:
+        self.reader = reader
         self.writers = WriterCounter()
 
     def scan(self, split: Split, meter: ReadCounter | None = None) -> Iterator[pa.RecordBatch]:
-        """Scan a split; yields events, and one row of account for every file in it."""
+        """Yield the events of a split, and an account of every file in it."""
         if split.role == "digest":
-            found = digest_file(split)
-            told = {"sha256": found.hexdigest(), "heads": found.prefixes}
-            yield _account_row(split.file, -1, told)
+            digest = digest_file(split)
+            account = {"sha256": digest.hexdigest(), "heads": digest.prefixes}
+            yield _account_row(split.file, -1, account)
             return
         for piece in open_parts(split, meter):
             yield from self._piece(piece)
 
     def _piece(self, piece: FilePart) -> Iterator[pa.RecordBatch]:
         opened = open_splitter(piece, self.reader.signatures)
-        summary, cutter = _PieceSummary(piece, opened, self.reader.groups), opened.splitter
-        lifted: list[pa.RecordBatch] = []
-        held = 0
+        summary, splitter = _PieceSummary(piece, opened, self.reader.groups), opened.splitter
+        extracted: list[pa.RecordBatch] = []
+        size = 0
         for block, final in opened.blocks:
             summary.add_block(block)
-            cut = cutter.feed(block, final=final)
-            if cut is not None:
-                summary.add_records(cut)
-                lifted.append(self.reader.extract(cut))
-                held += lifted[-1].nbytes
-            if held > _MATCH_BATCH_BYTES:
-                yield from self._events(lifted, piece, summary)
-                lifted, held = [], 0
-            if cutter.done:
+            records = splitter.feed(block, final=final)
+            if records is not None:
+                summary.add_records(records)
+                extracted.append(self.reader.extract(records))
+                size += extracted[-1].nbytes
+            if size > _MATCH_BATCH_BYTES:
+                yield from self._match(extracted, piece, summary)
+                extracted, size = [], 0
+            if splitter.done:
                 break
-        yield from self._events(lifted, piece, summary)
-        if opened.headless and cutter.counts.lines and piece.number == 0:
+        yield from self._match(extracted, piece, summary)
+        if opened.headless and splitter.counts.lines and piece.number == 0:
             summary.note_unreadable(opened.head)
-        yield _account_row(piece.file, piece.number, summary.to_account(cutter.counts))
+        yield _account_row(piece.file, piece.number, summary.to_account(splitter.counts))
 
-    def _events(
-        self, lifted: list[pa.RecordBatch], piece: FilePart, summary: _PieceSummary
+    def _match(
+        self, extracted: list[pa.RecordBatch], piece: FilePart, summary: _PieceSummary
     ) -> Iterator[pa.RecordBatch]:
-        """Read and match what was lifted from many blocks at once."""
-        if not any(len(one) for one in lifted):
+        """Parse and match what was extracted from many blocks at once."""
+        if not any(map(len, extracted)):
             return
-        entries = self.reader.parse(self.reader.prefilter(pa.concat_batches(lifted)))
+        entries = self.reader.parse(self.reader.prefilter(pa.concat_batches(extracted)))
         summary.add_writers(self.writers.count(entries["message"], entries["client"]))
         events = self.reader.match(entries)
         summary.events += len(events)
@@ -110,18 +109,18 @@ class Scanner:
 
 
 class _PieceSummary:
-    """What is told about one piece beside its events."""
+    """Collects the account of one piece."""
 
     def __init__(self, piece: FilePart, opened: OpenedPart, groups: list[list[Layout]]) -> None:
         self.events = 0
         self.regressions = EpochRegressions()
         self._groups = groups
-        self._pulse = TimeStatistics(groups)
+        self._times = TimeStatistics(groups)
         self._wrapper = opened.wrappers.name if opened.wrappers else None
         self._piece = piece
         self._digest = PrefixDigest() if piece.whole else None
-        self._writers: dict[str, int] = {}
-        self._named: dict[int, str | None] = {}
+        self._writers = Counter[str]()
+        self._layouts: dict[int, str | None] = {}
         self._first: int | None = None
         self._last: int | None = None
         self._notes: list[str] = []
@@ -130,20 +129,19 @@ class _PieceSummary:
         if self._digest:
             self._digest.update(block)
 
-    def add_writers(self, found: dict[str, int]) -> None:
-        for key, count in found.items():
-            self._writers[key] = self._writers.get(key, 0) + count
+    def add_writers(self, counts: dict[str, int]) -> None:
+        self._writers.update(counts)
 
-    def add_records(self, cut: Records) -> None:
-        self._pulse.add(cut)
-        ends = read_times(cut, np.array([0, len(cut.starts) - 1], np.int64), self._groups)
-        known = [int(moment) for moment in ends if moment != NO_TIME]
+    def add_records(self, records: Records) -> None:
+        self._times.add(records)
+        ends = read_times(records, np.array([0, len(records.starts) - 1], np.int64), self._groups)
+        known = [int(time) for time in ends if time != NO_TIME]
         if known:
             self._first = known[0] if self._first is None else self._first
             self._last = known[-1]
-        for kind in set(cut.kinds.tolist()) - set(self._named):
-            row = int(np.flatnonzero(cut.kinds == kind)[0])
-            self._named[kind] = find_layout(cut, row, self._groups[kind - 1])
+        for kind in set(records.kinds.tolist()) - set(self._layouts):
+            row = int(np.flatnonzero(records.kinds == kind)[0])
+            self._layouts[kind] = find_layout(records, row, self._groups[kind - 1])
 
     def note_unreadable(self, head: bytes) -> None:
         if head.count(0) > len(head) * _BINARY_SHARE:
@@ -151,27 +149,25 @@ class _PieceSummary:
         else:
             self._notes.append("no known log layout at its beginning")
 
-    def to_account(self, account: LineCounts) -> dict[str, Any]:
-        if account.long_lines:
-            self._notes.append(f"{account.long_lines} line(s) longer than 1 MB, read in part")
+    def to_account(self, counts: LineCounts) -> dict[str, Any]:
+        if counts.long_lines:
+            self._notes.append(f"{counts.long_lines} line(s) longer than 1 MB, read in part")
         if self._piece.unpacked.damaged:
             self._notes.append(self._piece.unpacked.damaged)
-        counts = vars(account) | {
+        return vars(counts) | {
             "layouts": {
-                self._named.get(kind) or self._groups[kind - 1][0].id: count
-                for kind, count in sorted(account.layouts.items())
-            }
-        }
-        return counts | {
+                self._layouts.get(kind) or self._groups[kind - 1][0].id: count
+                for kind, count in sorted(counts.layouts.items())
+            },
             "first": self._first,
             "last": self._last,
-            "gaps": self._pulse.gaps,
-            "steps": self._pulse.backward.jumps,
-            "stepped": self._pulse.backward.count,
-            "open_steps": self._pulse.backward.unconfirmed,
+            "gaps": self._times.gaps,
+            "steps": self._times.backward.jumps,
+            "stepped": self._times.backward.count,
+            "open_steps": self._times.backward.unconfirmed,
             "falls": self.regressions.regressions,
             "fallen": self.regressions.count,
-            "levels": dict(self._pulse.levels),
+            "levels": dict(self._times.levels),
             "events": self.events,
             "writers": self._writers,
             "notes": self._notes,
@@ -184,9 +180,9 @@ class _PieceSummary:
 
 def _to_staged(events: pa.RecordBatch, piece: FilePart) -> pa.RecordBatch:
     count = len(events)
-    file_at = EVENTS.get_field_index("file")
+    column = EVENTS.get_field_index("file")
     columns = list(events.columns)
-    columns[file_at] = pa.repeat(pa.scalar(piece.file), count)
+    columns[column] = pa.repeat(pa.scalar(piece.file), count)
     columns += [pa.repeat(pa.scalar(piece.number, pa.int32()), count), pa.nulls(count, pa.string())]
     return pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA)
 

@@ -1,4 +1,4 @@
-"""Rebuilds the past from the table of events: clocks, lanes, leadership, ISR.
+"""Rebuilds the history of a cluster from the table of events: clocks, lanes, leadership, ISR.
 
 Small things (starts, fencings, elections of controllers) are read here; the fold of each partition
 is handed out to be run where the data is.
@@ -6,7 +6,7 @@ is handed out to be run where the data is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -25,11 +25,9 @@ from forensics.history.partitions.fold import FOLD_COLUMNS, FOLDED, FoldContext,
 from forensics.history.partitions.observers import Observers
 from forensics.lib.arrow_io import SIGHTING, iter_partitions, read_events, to_batches
 
-Batches = Iterator[pa.RecordBatch]
-
 _FIRST_WITH_ELR = 4
 # What only nodes of a cluster without ZooKeeper write, and seldom.
-_KRAFT = (
+_KRAFT_KINDS = (
     "caught_up",
     "broker_unfenced",
     "feature_set",
@@ -41,7 +39,7 @@ _KRAFT = (
 
 @dataclass(frozen=True)
 class History:
-    """What incidents need beside the tables."""
+    """What detectors need beside the tables."""
 
     clocks: Clocks
     lanes: Lanes
@@ -49,72 +47,63 @@ class History:
 
 
 def build_clocks(pairs: pa.Table, events: Path, nodes: Sequence[str]) -> Clocks:
-    """Solve the clocks of all nodes from paired sightings and from lines with epoch times."""
-    moments = read_events(events, ["process_clock"], [*SIGHTING, "epoch_ms"])
-    zones = estimate_zone_shifts(
-        (row["node"], row["ts"], row["epoch_ms"])
-        for row in moments
-        if row["node"] and row["epoch_ms"]
-    )
-    rows = pairs.to_pylist()
-    clocks = locate_steps(solve_clocks(rows, zones, nodes), events)
+    """Solve the clocks of all nodes from pairs of anchors and from lines with epoch times."""
+    rows = read_events(events, ["process_clock"], [*SIGHTING, "epoch_ms"])
+    timed = [row for row in rows if row["node"] and row["epoch_ms"]]
+    zones = estimate_zone_shifts((row["node"], row["ts"], row["epoch_ms"]) for row in timed)
+    anchors = pairs.to_pylist()
+    clocks = locate_steps(solve_clocks(anchors, zones, nodes), events)
     if not count_unconfirmed_steps(clocks):
         return clocks
-    # Of two nodes either may have been set anew: the one whose own lines show it was.
-    first = {row["node"] for row in clocks.rows if row["reference"]}
-    other = locate_steps(solve_clocks(rows, zones, nodes, first), events)
+    # Of two nodes either may have been stepped: the one whose own lines show it was.
+    references = {row["node"] for row in clocks.rows if row["reference"]}
+    other = locate_steps(solve_clocks(anchors, zones, nodes, references), events)
     return min(clocks, other, key=count_unconfirmed_steps)
 
 
 def build_fold_context(
-    events: Path, clocks: Clocks, away: Sequence[Absence], coverage: Coverage | None = None
+    events: Path, clocks: Clocks, absences: Sequence[Absence], coverage: Coverage
 ) -> FoldContext:
     """Gather what the fold of a partition must know of the cluster."""
-    phases = read_startup_windows(events)
+    startups = read_startup_windows(events)
     features = read_events(events, ["feature_set"])
-    levels = [row["count"] for row in features if "eligible.leader" in (row["detail"] or "")]
-    majors = _majors(events)
-    # From 4.0 on there is nothing but KRaft; before, its nodes say so in one of many ways.
-    kraft = max(majors, default=0) >= _FIRST_WITH_ELR or bool(read_events(events, _KRAFT, SIGHTING))
-    may = kraft and (not majors or max(majors) >= _FIRST_WITH_ELR)
-    elr = bool(levels[-1]) if levels else (None if may else False)
-    moves = _moves(events, clocks, phases)
-    # Whoever waits for a peer may wait for a dead one; ZooKeeper is there, so who waited hung.
+    elr_levels = [row["count"] for row in features if "eligible.leader" in (row["detail"] or "")]
+    majors = _read_major_versions(events)
+    newest = max(majors, default=0)
+    # From 4.0 on there is nothing but KRaft; before, its nodes show it in one of many ways.
+    kraft = newest >= _FIRST_WITH_ELR or bool(read_events(events, _KRAFT_KINDS, SIGHTING))
+    may_have_elr = kraft and (not majors or newest >= _FIRST_WITH_ELR)
+    elr = bool(elr_levels[-1]) if elr_levels else (None if may_have_elr else False)
+    # Only ZooKeeper timeouts prove a local pause: a timed-out peer request may mean that the peer
+    # died.
     wakes = read_events(events, ["zookeeper_disconnected"], [*SIGHTING, "duration_ms"])
-    told = (
-        (row["node"], clocks.event_time(row), row["duration_ms"] or 0)
-        for row in wakes
-        if row["node"]
-    )
-    attention = Observers.from_absences(away, coverage or Coverage(), told)
-    return FoldContext(clocks, phases, tuple(away), elr, kraft, moves, attention)
+    waits = [(row["node"], clocks.event_time(row), row["duration_ms"] or 0) for row in wakes]
+    observers = Observers.from_absences(absences, coverage, (wait for wait in waits if wait[0]))
+    actions = _read_actions(events, clocks, startups)
+    return FoldContext(clocks, startups, tuple(absences), elr, kraft, actions, observers)
 
 
-def _moves(events: Path, clocks: Clocks, phases: StartupWindows) -> ControllerActions:
+def _read_actions(events: Path, clocks: Clocks, startups: StartupWindows) -> ControllerActions:
     """Gather what controllers did to many partitions at once; what they replay is no news."""
     columns = [*SIGHTING, "telling", "topic", "broker", "detail", "count", "added", "bounced"]
-    rows = read_events(events, ACTION_KINDS, columns)
-    live = (
+    return ControllerActions.from_events(
         row | {"at": clocks.event_time(row)}
-        for row in rows
-        if row["telling"] is None or not phases.is_replaying(row["node"] or "", row["ts"])
+        for row in read_events(events, ACTION_KINDS, columns)
+        if row["telling"] is None or not startups.is_replaying(row["node"] or "", row["ts"])
     )
-    return ControllerActions.from_events(live)
 
 
-def _majors(events: Path) -> list[int]:
-    """Read which major versions the servers run; clients, which say theirs too, may be newer."""
-    rows = read_events(events, ["kafka_version"], ["ts", "node", "line", "kind", "file", "detail"])
+def _read_major_versions(events: Path) -> list[int]:
+    """Read which major versions the servers run; clients, which log theirs too, may be newer."""
+    rows = read_events(events, ["kafka_version"], [*SIGHTING, "detail"])
     servers = (row for row in rows if (row["node"] or "").startswith(("broker-", "controller-")))
-    named = ((row["detail"] or "").partition(".")[0] for row in servers)
-    return [int(major) for major in named if major.isdigit()]
+    majors = ((row["detail"] or "").partition(".")[0] for row in servers)
+    return [int(major) for major in majors if major.isdigit()]
 
 
-def make_partition_folder(known: FoldContext) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """Make the function that folds events sorted by partition."""
-
-    def work(events: Iterable[pa.RecordBatch]) -> Batches:
-        found = (fold_rows(rows, known) for rows in iter_partitions(events, FOLD_COLUMNS))
-        return to_batches(chain.from_iterable(found), FOLDED)
-
-    return work
+def fold_batches(
+    events: Iterable[pa.RecordBatch], context: FoldContext
+) -> Iterator[pa.RecordBatch]:
+    """Fold events that are sorted by partition; yield rows of FOLDED."""
+    partitions = (fold_rows(rows, context) for rows in iter_partitions(events, FOLD_COLUMNS))
+    return to_batches(chain.from_iterable(partitions), FOLDED)

@@ -1,16 +1,12 @@
-"""Unpacks archives as streams: nothing is written to disk, however they are nested.
+"""Opens archives as streams of blocks, however they are nested; nothing is written to disk.
 
-Digests of a file while it is read: of all of it, and of its head at lengths that double.
-
-A log that is still written to begins with what it held before: two files with the same head are
-told apart from two that only look alike by the longest head that both have.
-
-Reads splits: yields the files of a split as blocks of bytes, with where they stand.
+A split is opened as one part of a file (a range of bytes), or as all files inside a stream.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import shutil
 import struct
 import tarfile
@@ -39,11 +35,21 @@ from forensics.lib import storage
 from forensics.lib.secrets import NameMasker
 
 FIRST_PREFIX = 256
-_KEPT = 16
+_DIGITS_KEPT = 16
+# Small enough to stay in the processor's cache while it is looked at again and again.
+BLOCK = 4 << 20
+_SMALL_BLOCK = 64 << 10
+_MAX_DEPTH = 5
+# A format (gzip, tar, zip, utf-16, ..), and the name of the member that was taken.
+UnpackStep = tuple[str, str]
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
 
 
 class PrefixDigest:
-    """Takes a file block by block.
+    """Digests a file block by block: all of it, and its prefixes at lengths that double.
+
+    A log that has grown begins with what it held before. The longest prefix that two files share
+    tells this from two files that only begin alike.
 
     >>> digest = PrefixDigest()
     >>> digest.update(b"x" * 600)
@@ -65,30 +71,21 @@ class PrefixDigest:
             part, rest = rest[: self._next - self._read], rest[self._next - self._read :]
             self._whole.update(part)
             self._read = self._next
-            self.prefixes[str(self._next)] = self._whole.hexdigest()[:_KEPT]
+            self.prefixes[str(self._next)] = self._whole.hexdigest()[:_DIGITS_KEPT]
             self._next *= 2
         self._whole.update(rest)
         self._read += len(rest)
 
     def hexdigest(self) -> str:
-        """Give the digest of all that was taken."""
+        """Return the digest of all blocks."""
         return self._whole.hexdigest()
 
 
-# Small enough to stay in the processor's cache while it is looked at again and again.
-BLOCK = 4 << 20
-# An archive in an archive in an archive is enough for anybody.
-_MAX_DEPTH = 5
-# What something is (gzip, tar, zip, utf-16, ..), and which member of it.
-UnpackStep = tuple[str, str]
-_LOCAL_HEADER = struct.Struct("<4s22xHH")
-
-
 @dataclass
-class Unpacked:
+class UnpackedFile:
     """One text file on its way out of an archive; `damaged` is set when its stream breaks.
 
-    `steps` say what was opened on the way, and which of its members was taken where it has any.
+    `steps` are the formats that were opened on the way, each with the member that was taken.
     """
 
     file: str
@@ -96,124 +93,132 @@ class Unpacked:
     damaged: str | None = None
     steps: tuple[UnpackStep, ...] = ()
 
+    @classmethod
+    def unreadable(cls, file: str, why: str) -> UnpackedFile:
+        """Build a file of which nothing can be read."""
+        return cls(file, io.BytesIO(), why)
+
 
 def unpack_files(
-    name: str, source: Readable, depth: int = 0, steps: tuple[UnpackStep, ...] = ()
-) -> Iterator[Unpacked]:
+    name: str, source: Readable, steps: tuple[UnpackStep, ...] = ()
+) -> Iterator[UnpackedFile]:
     """Yield the text files of a stream, which may be compressed, an archive, or both."""
     try:
         head = PeekableStream(source)
     except (DamageError, OSError) as error:
-        yield Unpacked(name, _Nothing(), str(error))
+        yield UnpackedFile.unreadable(name, str(error))
         return
     kind = sniff_format(head.head)
-    if depth > _MAX_DEPTH and kind != "plain":
-        yield Unpacked(name, _Nothing(), f"archives nested more than {_MAX_DEPTH} deep; not opened")
+    if len(steps) > _MAX_DEPTH and kind != "plain":
+        why = f"archives nested more than {_MAX_DEPTH} deep; not opened"
+        yield UnpackedFile.unreadable(name, why)
     elif kind == "tar":
-        yield from _tar(name, head, depth, steps)
+        yield from _unpack_tar(name, head, steps)
     elif kind == "zip":
-        yield from _nested_zip(name, head, depth, steps)
+        yield from _unpack_zip(name, head, steps)
     elif kind == "utf-16":
-        yield Unpacked(name, Utf16Stream(head), steps=(*steps, (kind, "")))
+        yield UnpackedFile(name, Utf16Stream(head), steps=(*steps, (kind, "")))
     elif kind == "plain":
-        yield Unpacked(name, head, steps=steps)
+        yield UnpackedFile(name, head, steps=steps)
     else:
-        yield from unpack_files(name, Decompressed(head, kind), depth + 1, (*steps, (kind, "")))
+        yield from unpack_files(name, Decompressed(head, kind), (*steps, (kind, "")))
 
 
-def read_blocks(item: Unpacked, size: int = BLOCK) -> Iterator[bytes]:
+def read_blocks(unpacked: UnpackedFile, size: int = BLOCK) -> Iterator[bytes]:
     """Read a file block by block, to the end or to the place where it breaks."""
     try:
-        while block := item.source.read(size):
+        while block := unpacked.source.read(size):
             yield block
     except (DamageError, OSError, EOFError, tarfile.TarError, zlib.error, ValueError) as error:
-        item.damaged = str(error) or type(error).__name__
+        unpacked.damaged = str(error) or type(error).__name__
 
 
 def open_zip_member(path: str, member: str) -> Readable:
-    """Open one member of a zip file; reads the bytes themselves, so that a cut loses nothing."""
+    """Open one member of a zip file; reads its bytes itself, so that a truncation loses nothing."""
     with storage.open_file(path) as file, zipfile.ZipFile(file) as archive:
         info = archive.getinfo(member)
-    return _zip_stream(storage.open_file(path), info)
+    return _open_entry(storage.open_file(path), info)
 
 
-def _tar(
-    name: str, source: Readable, depth: int, steps: tuple[UnpackStep, ...]
-) -> Iterator[Unpacked]:
-    calm = _Calm(source)
+def _unpack_tar(
+    name: str, source: Readable, steps: tuple[UnpackStep, ...]
+) -> Iterator[UnpackedFile]:
+    stream = _EndsAtDamage(source)
     try:
-        with tarfile.open(fileobj=cast("IO[bytes]", calm), mode="r|", bufsize=BLOCK) as archive:
+        with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|", bufsize=BLOCK) as archive:
             for member in archive:
                 if member.isreg() and not member.issparse():
-                    # The stream stands at the member's first byte; its own reader gives nothing
-                    # of what it cannot give entirely.
-                    whole = _Whole(cast("Readable", archive.fileobj), member.size, calm)
+                    # The stream stands at the member's first byte; the member's own reader would
+                    # give nothing of a member that is not whole.
+                    whole = _TarMember(cast("Readable", archive.fileobj), member.size, stream)
                     taken = (*steps, ("tar", member.name))
-                    yield from unpack_files(f"{name}!{member.name}", whole, depth + 1, taken)
+                    yield from unpack_files(f"{name}!{member.name}", whole, taken)
     except (tarfile.TarError, OSError, EOFError) as error:
-        calm.damage = calm.damage or DamageError(str(error))
-    if calm.damage:
-        yield Unpacked(name, _Nothing(), f"the archive breaks off: {calm.damage}")
+        stream.damage = stream.damage or DamageError(str(error))
+    if stream.damage:
+        yield UnpackedFile.unreadable(name, f"the archive breaks off: {stream.damage}")
 
 
-def _nested_zip(
-    name: str, source: Readable, depth: int, steps: tuple[UnpackStep, ...]
-) -> Iterator[Unpacked]:
-    """Read a zip inside something else; its index is at its end, so it goes to a spool first."""
+def _unpack_zip(
+    name: str, source: Readable, steps: tuple[UnpackStep, ...]
+) -> Iterator[UnpackedFile]:
+    """Unpack a zip inside something else; its index is at its end, so it is spooled first."""
     with tempfile.TemporaryFile() as spool:
         try:
             shutil.copyfileobj(cast("IO[bytes]", source), spool)
             archive = zipfile.ZipFile(spool)
         except (DamageError, OSError, zipfile.BadZipFile) as error:
-            yield Unpacked(name, _Nothing(), f"zip not readable: {error}")
+            yield UnpackedFile.unreadable(name, f"zip not readable: {error}")
             return
         for info in archive.infolist():
             if not info.is_dir():
-                stream = _zip_stream(spool, info)
                 taken = (*steps, ("zip", info.filename))
-                yield from unpack_files(f"{name}!{info.filename}", stream, depth + 1, taken)
+                stream = _open_entry(spool, info)
+                yield from unpack_files(f"{name}!{info.filename}", stream, taken)
 
 
-def _zip_stream(file: IO[bytes], info: zipfile.ZipInfo) -> Readable:
+def _open_entry(file: IO[bytes], info: zipfile.ZipInfo) -> Readable:
     if info.flag_bits & 1:
-        return _Broken("the entry is encrypted; unpack it first")
+        return _Unreadable("the entry is encrypted; unpack it first")
     file.seek(info.header_offset)
     header = file.read(_LOCAL_HEADER.size)
     if len(header) < _LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":
-        return _Broken("the entry's header is not where the index says")
+        return _Unreadable("the entry's header is not where the index says")
     _, name_length, extra_length = _LOCAL_HEADER.unpack(header)
     start = info.header_offset + _LOCAL_HEADER.size + name_length + extra_length
-    raw = _Region(file, start, info.compress_size)
+    raw = _FileRange(file, start, info.compress_size, must_be_whole=True)
     if info.compress_type == zipfile.ZIP_STORED:
         return raw
     if info.compress_type == zipfile.ZIP_DEFLATED:
         return Decompressed(raw, "deflate")
     if info.compress_type == zipfile.ZIP_BZIP2:
         return Decompressed(raw, "bzip2")
-    return _Broken(f"compressed by method {info.compress_type}, which is not read; unpack it first")
+    why = f"compressed by method {info.compress_type}, which is not read; unpack it first"
+    return _Unreadable(why)
 
 
 @dataclass
-class _Region:
-    """A stretch of a file."""
+class _FileRange:
+    """Some bytes of an open file as a stream."""
 
     file: IO[bytes]
-    at: int
+    offset: int
     left: int
+    must_be_whole: bool = False
 
     def read(self, size: int = -1, /) -> bytes:
-        self.file.seek(self.at)
+        self.file.seek(self.offset)
         part = self.file.read(self.left if size < 0 else min(size, self.left))
-        if not part and self.left and size:
+        if not part and self.left and size and self.must_be_whole:
             message = f"the file ends {self.left} bytes before the entry does"
             raise DamageError(message)
-        self.at += len(part)
+        self.offset += len(part)
         self.left -= len(part)
         return part
 
 
 @dataclass
-class _Calm:
+class _EndsAtDamage:
     """A stream that ends where it breaks: tarfile would throw away what it has read so far."""
 
     source: Readable
@@ -229,12 +234,12 @@ class _Calm:
 
 
 @dataclass
-class _Whole:
+class _TarMember:
     """A member that must have the length its archive promises."""
 
     source: Readable
     left: int
-    archive: _Calm
+    archive: _EndsAtDamage
 
     def read(self, size: int = -1, /) -> bytes:
         part = self.source.read(self.left if size < 0 else min(size, self.left))
@@ -247,7 +252,7 @@ class _Whole:
 
 
 @dataclass
-class _Broken:
+class _Unreadable:
     """A file that cannot be read at all, and why."""
 
     why: str
@@ -256,32 +261,31 @@ class _Broken:
         raise DamageError(self.why)
 
 
-class _Nothing:
-    """A file of which nothing is left."""
-
-    def read(self, _size: int = -1, /) -> bytes:
-        return b""
-
-
 @dataclass
 class FilePart:
-    """A part of one file: its blocks, and what a cutter must know about the part."""
+    """A part of one file: its blocks, and what the splitter must know of it.
+
+    `limit` is where the next part begins; `whole`: there is no other part; `before` is the line
+    before the part; `head` is the head of the file, if the blocks do not begin with it.
+    """
 
     file: str
-    number: int
-    begin: int
-    limit: int | None
     blocks: Iterator[bytes]
-    head: bytes | None
-    unpacked: Unpacked
-    whole: bool
-    # the line before the part
+    unpacked: UnpackedFile
+    number: int = 0
+    begin: int = 0
+    limit: int | None = None
+    head: bytes | None = None
+    whole: bool = True
     before: bytes = b""
 
 
 @dataclass(frozen=True)
 class OpenedPart:
-    """A piece that is ready to be cut: what its head says, and its blocks with the last marked."""
+    """A part that is ready to be split: what its head tells, and its blocks, the last one marked.
+
+    `headless`: the head of the file has no record.
+    """
 
     head: bytes
     wrappers: WrapperStack | None
@@ -290,53 +294,53 @@ class OpenedPart:
     blocks: Iterator[tuple[bytes, bool]]
 
 
-def open_splitter(piece: FilePart, signatures: Sequence[Signature]) -> OpenedPart:
-    """Judge a piece by the head of its file: how its lines are wrapped, if it has records."""
-    head, blocks = (piece.head, piece.blocks) if piece.head is not None else _peeked(piece.blocks)
-    unwrapping = detect_wrappers(head, signatures)
-    probe = RecordSplitter(signatures, SplitterOptions(wrappers=unwrapping))
+def open_splitter(part: FilePart, signatures: Sequence[Signature]) -> OpenedPart:
+    """Judge a part by the head of its file: how lines are wrapped, and if it has records at all."""
+    head, blocks = (part.head, part.blocks) if part.head is not None else _peek(part.blocks)
+    wrappers = detect_wrappers(head, signatures)
+    probe = RecordSplitter(signatures, SplitterOptions(wrappers=wrappers))
     probe.feed(head[:HEAD_BYTES], final=True)
     headless = probe.counts.records == 0
-    part = SplitterOptions(
-        offset=piece.begin,
-        limit=piece.limit,
-        continues_split=piece.number > 0,
+    options = SplitterOptions(
+        offset=part.begin,
+        limit=part.limit,
+        continues_split=part.number > 0,
         headless=headless,
-        wrappers=unwrapping,
-        before=piece.before,
+        wrappers=wrappers,
+        before=part.before,
     )
-    return OpenedPart(
-        head, unwrapping, headless, RecordSplitter(signatures, part), _with_last(blocks)
-    )
+    splitter = RecordSplitter(signatures, options)
+    return OpenedPart(head, wrappers, headless, splitter, _mark_last(blocks))
 
 
-def open_parts(split: Split, meter: ReadCounter | None = None) -> Iterator[FilePart]:
-    """Open a split: one piece for a range, one for every file inside a stream."""
-    if split.role == "range":
-        with storage.open_file(split.path) as file:
-            yield _range(split, count_reads(file, meter))
-        return
-    with storage.open_file(split.path) as file:
-        whole = count_reads(file, meter)
-        source = open_zip_member(split.path, split.member) if split.member else _at(whole, split)
-        inside = NameMasker()
-        for item in unpack_files(split.file, source):
-            yield FilePart(
-                inside.mask(item.file), 0, 0, None, read_blocks(item), None, item, whole=True
-            )
+def open_parts(split: Split, counter: ReadCounter | None = None) -> Iterator[FilePart]:
+    """Open a split: one part for a range, one for every file inside a stream."""
+    with storage.open_file(split.path) as opened:
+        file = count_reads(opened, counter)
+        if split.role == "range":
+            yield _open_range(split, file)
+            return
+        stream = (
+            open_zip_member(split.path, split.member)
+            if split.member
+            else _FileRange(file, split.data_offset, split.size or split.end)
+        )
+        names = NameMasker()
+        for unpacked in unpack_files(split.file, stream):
+            yield FilePart(names.mask(unpacked.file), read_blocks(unpacked), unpacked)
 
 
 def digest_file(split: Split) -> PrefixDigest:
     """Compute the digest of a whole plain file."""
-    found = PrefixDigest()
+    digest = PrefixDigest()
     with storage.open_file(split.path) as file:
-        for block in _stretch(file, split.data_offset, split.size):
-            found.update(block)
-    return found
+        for block in _read_range(file, split.data_offset, split.size):
+            digest.update(block)
+    return digest
 
 
-def _peeked(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """Read enough of a file to judge it by its head; it is the first block of what is given."""
+def _peek(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """Read enough of a file to judge it by its head; the head is the first block that follows."""
     head = b""
     for block in blocks:
         head += block
@@ -345,54 +349,54 @@ def _peeked(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     return head, chain([head], blocks)
 
 
-def _with_last(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
+def _mark_last(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
     """Yield blocks, each with whether it is the last one; there is always one."""
-    held = b""
+    previous = b""
     for block in blocks:
-        if held:
-            yield held, False
-        held = block
-    yield held, True
+        if previous:
+            yield previous, False
+        previous = block
+    yield previous, True
 
 
-def _range(split: Split, file: IO[bytes]) -> FilePart:
+def _open_range(split: Split, file: IO[bytes]) -> FilePart:
     begin, before = split.begin, b""
     if begin:
-        begin = _line_after(file, split)
+        begin = _next_line(file, split)
         before = _line_before(file, split, begin)
-    whole = split.end - split.begin == split.size
-    head = (
-        None if whole else b"".join(_stretch(file, split.data_offset, min(split.size, HEAD_BYTES)))
-    )
-    stretch = _beyond(file, split, begin)
-    limit = None if split.end == split.size else split.end
-    item = Unpacked(split.file, file)
-    return FilePart(split.file, split.number, begin, limit, stretch, head, item, whole, before)
+    part = FilePart(split.file, _read_owned(file, split, begin), UnpackedFile(split.file, file))
+    part.number, part.begin, part.before = split.number, begin, before
+    part.limit = None if split.end == split.size else split.end
+    part.whole = split.end - split.begin == split.size
+    if not part.whole:
+        part.head = b"".join(_read_range(file, split.data_offset, min(split.size, HEAD_BYTES)))
+    return part
 
 
-def _beyond(file: IO[bytes], split: Split, begin: int) -> Iterator[bytes]:
+def _read_owned(file: IO[bytes], split: Split, begin: int) -> Iterator[bytes]:
     """Read a split, and then small blocks beyond it until the reader has what it owns."""
-    yield from _stretch(file, split.data_offset + begin, split.end - begin)
+    yield from _read_range(file, split.data_offset + begin, split.end - begin)
     begin = max(begin, split.end)
-    yield from _stretch(file, split.data_offset + begin, split.size - begin, 64 << 10)
+    yield from _read_range(file, split.data_offset + begin, split.size - begin, _SMALL_BLOCK)
 
 
-def _line_after(file: IO[bytes], split: Split) -> int:
+def _next_line(file: IO[bytes], split: Split) -> int:
     """Find where the first line of a split starts: after the break that ends the line before."""
-    at = split.begin - 1
-    for block in _stretch(file, split.data_offset + at, split.size - at, 64 << 10):
+    begin = split.begin - 1
+    blocks = _read_range(file, split.data_offset + begin, split.size - begin, _SMALL_BLOCK)
+    for block in blocks:
         found = block.find(b"\n")
         if found >= 0:
-            return at + found + 1
-        at += len(block)
+            return begin + found + 1
+        begin += len(block)
     return split.size
 
 
 def _line_before(file: IO[bytes], split: Split, begin: int) -> bytes:
-    """Read the line that ends where the first line of a split starts, as far as a line is kept."""
+    """Read the line before the first line of a split; of a long one only its end."""
     line = b""
     while begin - len(line) > 0 and len(line) <= MAX_RECORD:
-        size = min(64 << 10, begin - len(line))
+        size = min(_SMALL_BLOCK, begin - len(line))
         file.seek(split.data_offset + begin - len(line) - size)
         line = file.read(size) + line
         found = line.rfind(b"\n", 0, -1)
@@ -401,30 +405,8 @@ def _line_before(file: IO[bytes], split: Split, begin: int) -> bytes:
     return line
 
 
-def _stretch(file: IO[bytes], at: int, length: int, size: int = BLOCK) -> Iterator[bytes]:
-    while length > 0:
-        file.seek(at)
-        block = file.read(min(size, length))
-        if not block:
-            return
+def _read_range(file: IO[bytes], offset: int, length: int, size: int = BLOCK) -> Iterator[bytes]:
+    """Read bytes in blocks; seeks before each, as several readers share the file."""
+    source = _FileRange(file, offset, length)
+    while length > 0 and (block := source.read(size)):
         yield block
-        at += len(block)
-        length -= len(block)
-
-
-class _Part:
-    """A stretch of an open file as a stream."""
-
-    def __init__(self, file: IO[bytes], at: int, size: int) -> None:
-        self._file, self._at, self._left = file, at, size
-
-    def read(self, size: int = -1, /) -> bytes:
-        self._file.seek(self._at)
-        part = self._file.read(self._left if size < 0 else min(size, self._left))
-        self._at += len(part)
-        self._left -= len(part)
-        return part
-
-
-def _at(file: IO[bytes], split: Split) -> _Part:
-    return _Part(file, split.data_offset, split.size or split.end)

@@ -1,4 +1,4 @@
-"""Tells what bytes are by looking at them, never by name, and reads compressed ones as a stream."""
+"""Detects formats by their first bytes, never by name, and decompresses streams."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 from isal import isal_zlib
 
-# How many bytes are looked at; the mark of a tar stands at 257.
+# So many first bytes are looked at; a tar has its magic bytes at 257.
 SNIFF_BYTES = 512
 _CHUNK = 256 << 10
 _STEP = 16 << 10
@@ -23,17 +23,17 @@ _BROKEN: tuple[type[Exception], ...] = (
     EOFError,
     lzma.LZMAError,
 )
-_TAR_MARK = slice(257, 262)
-# Deflate cannot do better than 1:1032; text that shrinks so far beyond a few GB is no log.
+_TAR_MAGIC = slice(257, 262)
+# Deflate cannot do better than 1:1032; some GB of text that shrinks so far are no log.
 _BOMB_RATIO, _BOMB_SIZE = 500, 8 << 30
 
 
 class DamageError(Exception):
-    """A stream that ends too early or makes no sense; says where."""
+    """A stream that ends too early or is broken; says where."""
 
 
 class Readable(Protocol):
-    """What gives bytes, and nothing at its end."""
+    """A source of bytes; it returns none at its end."""
 
     def read(self, size: int = -1, /) -> bytes:
         """Read at most `size` bytes."""
@@ -41,12 +41,12 @@ class Readable(Protocol):
 
 
 def sniff_format(head: bytes) -> str:
-    """Name what the first bytes are.
+    """Return the name of the format that begins with these bytes.
 
     >>> sniff_format(bytes.fromhex("1f8b08")), sniff_format(b"[2026-11-18")
     ('gzip', 'plain')
     """
-    for mark, name in (
+    for magic, name in (
         (b"\x1f\x8b", "gzip"),
         (b"PK\x03\x04", "zip"),
         (b"PK\x05\x06", "zip"),
@@ -56,9 +56,9 @@ def sniff_format(head: bytes) -> str:
         (codecs.BOM_UTF16_LE, "utf-16"),
         (codecs.BOM_UTF16_BE, "utf-16"),
     ):
-        if head.startswith(mark):
+        if head.startswith(magic):
             return name
-    return "tar" if head[_TAR_MARK] == b"ustar" else "plain"
+    return "tar" if head[_TAR_MAGIC] == b"ustar" else "plain"
 
 
 class PeekableStream:
@@ -82,26 +82,26 @@ class PeekableStream:
 
 
 class Decompressed:
-    """A decompressed stream: gives every byte before a cut, then says that there was one."""
+    """A decompressed stream: returns every byte before a damage, then raises it."""
 
     def __init__(self, source: Readable, kind: str) -> None:
         """Decompress `source`, which is gzip, deflate, bzip2, xz or zstd."""
         self._source = source
         self._kind = kind
         self._make = _DECOMPRESSORS[kind]
-        self._engine: Any = None
+        self._decompressor: Any = None
         self._input = b""
-        self._read = self._given = 0
+        self._read = self._written = 0
         self._full = False
         self._damage: DamageError | None = None
 
     def read(self, size: int = -1, /) -> bytes:
-        """Read at most `size` bytes; raises Damage after the last good one."""
+        """Read at most `size` bytes; raises DamageError after the last good one."""
         left = _CHUNK if size < 0 else size
         parts: list[bytes] = []
         while left and self._damage is None:
             try:
-                # In small steps: an engine that fails gives nothing of the step it fails in.
+                # In small steps: a decompressor that fails returns nothing of that step.
                 part = self._step(min(left, _STEP))
             except DamageError as damage:
                 self._damage = damage
@@ -116,47 +116,47 @@ class Decompressed:
 
     def _step(self, size: int) -> bytes:
         while True:
-            if self._engine is None and not self._begin():
+            if self._decompressor is None and not self._start_member():
                 return b""
             try:
                 out = self._inflate(size)
             except _BROKEN as error:
-                message = f"{self._kind} data broken after {self._given} bytes of text: {error}"
+                message = f"{self._kind} data broken after {self._written} bytes of text: {error}"
                 raise DamageError(message) from None
-            if self._engine.eof:
-                self._input = self._engine.unused_data + self._input
-                self._engine = None
-            self._given += len(out)
-            if self._given > _BOMB_SIZE and self._given > _BOMB_RATIO * self._read:
+            if self._decompressor.eof:
+                self._input = self._decompressor.unused_data + self._input
+                self._decompressor = None
+            self._written += len(out)
+            if self._written > _BOMB_SIZE and self._written > _BOMB_RATIO * self._read:
                 message = f"unpacks to more than {_BOMB_RATIO} times its size; stopped"
                 raise DamageError(message)
             if out:
                 return out
 
-    def _begin(self) -> bool:
-        """Start the next member, if there is one; padding of zeros ends a file too."""
+    def _start_member(self) -> bool:
+        """Start the next member, if there is one; zeros as padding end a file, too."""
         if not self._input:
             self._input = self._source.read(_CHUNK)
             self._read += len(self._input)
-        done = self._given and (self._kind == "deflate" or not self._input.strip(b"\0"))
+        done = self._written and (self._kind == "deflate" or not self._input.strip(b"\0"))
         if done or not self._input:
             return False
-        self._engine, self._full = self._make(), False
+        self._decompressor, self._full = self._make(), False
         return True
 
     def _inflate(self, size: int) -> bytes:
-        engine = self._engine
-        held = getattr(engine, "unconsumed_tail", b"")
-        # An engine that gave all it was asked for may hold more, though it took all input.
-        starved = getattr(engine, "needs_input", not held and not self._full)
+        decompressor = self._decompressor
+        held = getattr(decompressor, "unconsumed_tail", b"")
+        # A decompressor that returned as much as was asked for may hold more, without more input.
+        starved = getattr(decompressor, "needs_input", not held and not self._full)
         if not held and not self._input and starved:
             self._input = self._source.read(_CHUNK)
             self._read += len(self._input)
             if not self._input:
-                message = f"{self._kind} data cut off after {self._given} bytes of text"
+                message = f"{self._kind} data cut off after {self._written} bytes of text"
                 raise DamageError(message)
         data, self._input = held + self._input, b""
-        out = bytes(engine.decompress(data, size))
+        out = bytes(decompressor.decompress(data, size))
         self._full = len(out) == size
         return out
 

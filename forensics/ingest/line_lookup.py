@@ -1,9 +1,7 @@
-"""Finds single lines again in archives, in whatever form these come, with the lines around them.
+"""Reads cited lines again from archives, with the lines around them, or as a shell command.
 
-A file is known by the name that the tables give it. An archive that was renamed, unpacked or
-packed anew since has other names for the same files; those are found by the end of their names.
-
-The plain command that shows some lines of a file in an archive, for people without this tool.
+A file is known by the name that the tables give it. If an archive was renamed, unpacked or packed
+anew since, its files have other names; they are then found by the end of their names.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import shlex
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import takewhile
 
 import numpy as np
 
@@ -25,7 +23,7 @@ from forensics.ingest.read_plan import ReadPlan, Split
 from forensics.ingest.record_starts import HEAD_BYTES
 from forensics.lib import storage
 
-# What reads a compressed file, and what reads it from a pipe.
+# Commands that read a compressed file, and the same from a pipe.
 _READERS = {
     "gzip": ("zcat", "gzip -dc"),
     "bzip2": ("bzcat", "bzip2 -dc"),
@@ -33,9 +31,7 @@ _READERS = {
     "zstd": ("zstdcat", "zstd -dc"),
     "utf-16": ("iconv -f UTF-16 -t UTF-8", "iconv -f UTF-16 -t UTF-8"),
 }
-
-
-# What writes an object of a store to a pipe.
+# Commands that write an object of a store to a pipe.
 _FETCHERS = {
     "s3": "aws s3 cp {} -",
     "gs": "gcloud storage cat {}",
@@ -48,9 +44,9 @@ _FETCHERS = {
 
 
 def unpack_steps(split: Split, inside: Sequence[UnpackStep]) -> tuple[UnpackStep, ...]:
-    """Say how to come from the file on disk to the text: what the plan opened, and what followed.
+    """Return the steps from the file on disk to the text: those of the plan, and those after.
 
-    A plan opens a zip, and a tar that is not compressed, by itself.
+    A plan itself opens a zip, and a tar that is not compressed.
     """
     if split.member:
         return (("zip", split.member), *inside)
@@ -74,8 +70,8 @@ def shell_command(path: str, steps: Sequence[UnpackStep], first: int, last: int)
     >>> shell_command("s3://logs/server.log.gz", [("gzip", "")], 5, 5)
     "aws s3 cp s3://logs/server.log.gz - | gzip -dc | sed -n '5p;5q'"
     """
-    wanted = f"{first}p" if first == last else f"{first},{last}p"
-    sed = f"sed -n '{wanted};{last}q'"
+    lines = f"{first}p" if first == last else f"{first},{last}p"
+    sed = f"sed -n '{lines};{last}q'"
     parts: list[str] = []
     if storage.is_remote(path):
         fetcher = _FETCHERS.get(path.partition("://")[0])
@@ -86,34 +82,31 @@ def shell_command(path: str, steps: Sequence[UnpackStep], first: int, last: int)
     while left:
         kind, member = left.pop(0)
         if kind in _READERS and left and left[0][0] == "tar" and not parts:
-            # tar sees by itself how a file is compressed, but not how a pipe is.
+            # tar detects how a file is compressed, but not how a pipe is.
             continue
-        part = _part(kind, member, "" if parts else quote_for_shell(path))
+        part = _shell_step(kind, member, "" if parts else quote_for_shell(path))
         if part is None:
             return None
         parts.append(part)
     return " | ".join([*parts, sed]) if parts else f"{sed} {quote_for_shell(path)}"
 
 
-def _part(kind: str, member: str, path: str) -> str | None:
+def _shell_step(kind: str, member: str, path: str) -> str | None:
     if kind in _READERS:
         plain, piped = _READERS[kind]
         return f"{plain} {path}" if path else piped
     if kind == "tar":
         return f"tar -xOf {path or '-'} -- {quote_for_shell(member)}"
     if kind == "zip" and path:
-        return f"unzip -p {path} {quote_for_shell(_literal(member))}"
+        # unzip would take the name for a pattern.
+        literal = re.sub(r"([\[*?\\])", r"[\1]", member)
+        return f"unzip -p {path} {quote_for_shell(literal)}"
     # A zip has its index at its end: no plain tool reads it from a pipe.
     return None
 
 
-def _literal(name: str) -> str:
-    """Keep unzip from taking a name for a pattern."""
-    return re.sub(r"([\[*?\\])", r"[\1]", name)
-
-
 def quote_for_shell(name: str) -> str:
-    r"""Quote a name for a shell; what cannot be seen is written as its code.
+    r"""Quote a name for a shell; invisible characters are written as their codes.
 
     >>> print(quote_for_shell("a\x1b[31m b"))
     $'a\x1b[31m b'
@@ -127,14 +120,14 @@ def quote_for_shell(name: str) -> str:
     return f"$'{''.join(codes)}'"
 
 
-# How much of one line is kept; the rest counts for its digest.
+# So much of a line is kept; the rest only goes into its digest.
 MAX_LINE_BYTES = 1 << 20
 _NEWLINE = 10
 
 
 @dataclass(frozen=True)
 class FoundLine:
-    """One line as it stands in the unpacked file, without its line break."""
+    """One line of the unpacked file, without its line break."""
 
     number: int
     offset: int
@@ -145,7 +138,7 @@ class FoundLine:
 
 @dataclass(frozen=True)
 class FileLocation:
-    """A file of an archive: its name, and how to come to it."""
+    """A file of an archive: its name, and how to open it."""
 
     file: str
     split: Split
@@ -154,11 +147,11 @@ class FileLocation:
 
 @dataclass
 class FoundFile:
-    """What was found of one file: the lines that were asked for, and those around them."""
+    """The lines of one file that were asked for, and those around them."""
 
     location: FileLocation
     lines: dict[int, FoundLine] = field(default_factory=dict)
-    # how many lines there are, where the file was read to its end
+    # number of lines, if the file was read to its end
     count: int | None = None
     damaged: str | None = None
 
@@ -168,24 +161,24 @@ def look_up_lines(
 ) -> dict[str, list[FoundFile]]:
     """Read the wanted lines of the wanted files, and as many lines before and after each.
 
-    A file is given as often as there are files that may be the one that is meant, the one whose
-    whole name is the wanted one alone.
+    If no file has exactly the wanted name, all files that may be the one are returned, those with
+    the longest common path first.
     """
     spans = {
         file: [(max(1, number - context), number + context) for number in numbers]
         for file, numbers in wanted.items()
     }
     found: dict[str, list[FoundFile]] = {file: [] for file in wanted}
-    for split in _whole(plan):
-        done = {name for name, sightings in found.items() if _is_there(name, sightings)}
-        meant = _meant(split, set(wanted) - done)
-        if not meant:
+    for split in _whole_files(plan):
+        done = {name for name, files in found.items() if _has_exact(name, files)}
+        candidates = _candidates(split, set(wanted) - done)
+        if not candidates:
             continue
         for piece in open_parts(split):
-            names = [name for name in meant if is_alike(name, piece.file)]
+            names = [name for name in candidates if is_alike(name, piece.file)]
             if not names:
                 continue
-            numbers = _merged(chain.from_iterable(spans[name] for name in names))
+            numbers = sorted({n for name in names for a, b in spans[name] for n in range(a, b + 1)})
             opened = FileLocation(piece.file, split, unpack_steps(split, piece.unpacked.steps))
             place = FoundFile(opened)
             place.lines, place.count = _read(piece.blocks, numbers)
@@ -193,13 +186,13 @@ def look_up_lines(
             for name in names:
                 found[name].append(place)
             done |= {name for name in names if name == piece.file}
-            if done >= set(meant):
+            if done >= set(candidates):
                 break
-    return {name: _nearest(name, sightings) for name, sightings in found.items()}
+    return {name: _nearest(name, files) for name, files in found.items()}
 
 
 def path_tail(name: str) -> tuple[str, ...]:
-    """Give the parts of a file's name below the archive that it came from.
+    """Return the parts of a file's name below its archive.
 
     >>> path_tail("logs.tar.gz!broker-1/server.log")
     ('broker-1', 'server.log')
@@ -209,41 +202,36 @@ def path_tail(name: str) -> tuple[str, ...]:
 
 
 def is_alike(wanted: str, name: str) -> bool:
-    """Whether one name can stand for the same file as the other, once archives have moved."""
-    one, other = path_tail(wanted), path_tail(name)
-    most = min(len(one), len(other))
-    return wanted == name or one[-most:] == other[-most:]
+    """Return True if two names can be of the same file: one ends like all of the other."""
+    left, right = path_tail(wanted), path_tail(name)
+    length = min(len(left), len(right))
+    return wanted == name or left[-length:] == right[-length:]
 
 
-def _is_there(name: str, sightings: Sequence[FoundFile]) -> bool:
-    return any(place.location.file == name for place in sightings)
+def _has_exact(name: str, files: Sequence[FoundFile]) -> bool:
+    return any(file.location.file == name for file in files)
 
 
-def _nearest(name: str, sightings: Sequence[FoundFile]) -> list[FoundFile]:
-    exact = [place for place in sightings if place.location.file == name]
-    return exact or sorted(sightings, key=lambda place: -len(_common(name, place.location.file)))
+def _nearest(name: str, files: Sequence[FoundFile]) -> list[FoundFile]:
+    exact = [file for file in files if file.location.file == name]
+    return exact or sorted(files, key=lambda file: -_common_parts(name, file.location.file))
 
 
-def _common(one: str, other: str) -> list[str]:
-    pairs = zip(reversed(path_tail(one)), reversed(path_tail(other)), strict=False)
-    same: list[str] = []
-    for mine, theirs in pairs:
-        if mine != theirs:
-            break
-        same.append(mine)
-    return same
+def _common_parts(name: str, other: str) -> int:
+    pairs = zip(reversed(path_tail(name)), reversed(path_tail(other)), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
-def _whole(plan: ReadPlan) -> Iterator[Split]:
-    """Give every file of a plan once, to be read from its begin to its end."""
+def _whole_files(plan: ReadPlan) -> Iterator[Split]:
+    """Yield every file of a plan once, to be read from its begin to its end."""
     for split in plan.splits:
         if split.role != "digest" and split.number == 0:
             yield replace(split, role="stream", begin=0, end=split.size or split.end)
 
 
-def _meant(split: Split, wanted: Iterable[str]) -> list[str]:
+def _candidates(split: Split, wanted: Iterable[str]) -> list[str]:
     """Choose the wanted files that a split can hold: it is one of them, or may unpack to one."""
-    # What a stream unpacks to is not known before; its own name is the beginning of theirs.
+    # The names that a stream unpacks to are not known before, but they begin with its own.
     return [
         name
         for name in wanted
@@ -259,51 +247,47 @@ def _may_unpack(split: Split) -> bool:
         return sniff_format(file.read(SNIFF_BYTES)) not in ("plain", "utf-16")
 
 
-def _merged(spans: Iterable[tuple[int, int]]) -> list[int]:
-    return sorted({number for first, last in spans for number in range(first, last + 1)})
-
-
 def _read(
-    stream: Iterator[bytes], wanted: Sequence[int]
+    blocks: Iterator[bytes], wanted: Sequence[int]
 ) -> tuple[dict[int, FoundLine], int | None]:
-    """Read some lines of a file; gives how many it has where it was read to its end."""
-    reader = _Reader(wanted)
-    for block in stream:
+    """Read some lines of a file; the second value is the number of lines, if all were read."""
+    reader = _LineReader(wanted)
+    for block in blocks:
         reader.feed(block)
         if reader.done:
             return reader.lines, None
     return reader.lines, reader.close()
 
 
-class _Held:
+class _OpenLine:
     """A line that is being read."""
 
     def __init__(self, offset: int) -> None:
         self.size = 0
         self._offset, self._text, self._digest = offset, b"", hashlib.sha256()
 
-    def take(self, part: bytes) -> None:
+    def add(self, part: bytes) -> None:
         self.size += len(part)
         self._text += part[: MAX_LINE_BYTES - len(self._text)]
         self._digest.update(part)
 
-    def line(self, number: int) -> FoundLine:
+    def finish(self, number: int) -> FoundLine:
         return FoundLine(number, self._offset, self._text, self.size, self._digest.hexdigest())
 
 
-class _Reader:
-    """Counts the lines of a stream, and keeps those that are wanted."""
+class _LineReader:
+    """Counts the lines of a stream, and keeps the wanted ones."""
 
     def __init__(self, wanted: Sequence[int]) -> None:
         self.lines: dict[int, FoundLine] = {}
         self._wanted = wanted
         self._number, self._offset = 1, 0
-        self._held: _Held | None = None
-        self._is_open = False
+        self._open_line: _OpenLine | None = None
+        self._is_unfinished = False
 
     @property
     def done(self) -> bool:
-        """Whether nothing more is wanted."""
+        """Whether all wanted lines were read."""
         return not self._wanted or self._number > self._wanted[-1]
 
     def feed(self, block: bytes) -> None:
@@ -311,29 +295,30 @@ class _Reader:
         breaks = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE)
         first, last = self._number, self._number + len(breaks)
         begin = bisect.bisect_left(self._wanted, first)
-        held = None
+        open_line = None
         for number in self._wanted[begin : bisect.bisect_right(self._wanted, last)]:
             at = int(breaks[number - first - 1]) + 1 if number > first else 0
-            line = self._held if number == first and self._held else _Held(self._offset + at)
+            continued = self._open_line if number == first else None
+            line = continued or _OpenLine(self._offset + at)
             if number < last:
-                line.take(block[at : int(breaks[number - first])])
-                self.lines[number] = line.line(number)
+                line.add(block[at : int(breaks[number - first])])
+                self.lines[number] = line.finish(number)
             else:
-                line.take(block[at:])
-                held = line
-        self._held, self._number = held, last
+                line.add(block[at:])
+                open_line = line
+        self._open_line, self._number = open_line, last
         self._offset += len(block)
-        self._is_open = not block.endswith(b"\n")
+        self._is_unfinished = not block.endswith(b"\n")
 
     def close(self) -> int:
-        """Take the last line, which may have no line break; give how many there are."""
-        if self._is_open and self._held:
-            self.lines[self._number] = self._held.line(self._number)
-        return self._number - (not self._is_open)
+        """Take the last line, which may have no line break; return the number of lines."""
+        if self._is_unfinished and self._open_line:
+            self.lines[self._number] = self._open_line.finish(self._number)
+        return self._number - (not self._is_unfinished)
 
 
 def digest_and_head(opened: FileLocation) -> tuple[str, bytes]:
-    """Read a whole file once more: its digest, as the table of files has it, and its head."""
+    """Read a whole file once more: its digest, as in the table of files, and its head."""
     digest, head = hashlib.sha256(), b""
     for piece in open_parts(opened.split):
         if piece.file == opened.file:

@@ -1,7 +1,7 @@
-"""How many bytes the tasks of a scan have read: each writes a number that the driver adds up.
+"""Counts the bytes that the tasks of a scan read: each writes a number that the driver adds up.
 
-Spark tells of a task only when it has ended, and a large archive is a single task. Where tasks and
-driver share no folder the numbers never arrive, and nothing else changes.
+Spark reports a task only when it has ended, and a large archive is a single task. If tasks and
+driver share no folder, the numbers never arrive, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from pathlib import Path
 from typing import IO, cast
 
 # A number is written at most this often, in seconds.
-_PAUSE = 0.3
+_WRITE_INTERVAL = 0.3
 _DIGITS = 20
 
 
 class ReadCounter:
-    """Counts the bytes that one task reads, and writes them down for the driver."""
+    """Counts the bytes that one task reads, and writes the number for the driver."""
 
     def __init__(self, folder: str, task: int) -> None:
-        """Count for a task; without a folder nobody wants to know."""
+        """Count for a task; nothing is written if there is no folder."""
         self._path = os.path.join(folder, str(task)) if os.path.isdir(folder) else None  # noqa: PTH112, PTH118 - a worker's plain text
-        self._done = self._settled = 0
+        self._done = self._finished = 0
         self._written = 0.0
 
     def add(self, count: int) -> None:
-        """Count what was just read."""
+        """Count bytes that were just read."""
         self._done += count
-        if self._path and time.monotonic() - self._written > _PAUSE:
+        if self._path and time.monotonic() - self._written > _WRITE_INTERVAL:
             self._write()
 
     def finish(self, count: int) -> None:
-        """Let a piece of work that is done count as much as it has, however it was read."""
-        self._settled += count
-        self._done = self._settled
+        """Count a split that is done by its size, however many bytes were read for it."""
+        self._finished += count
+        self._done = self._finished
         self._write()
 
     def _write(self) -> None:
         if self._path is None:
             return
         self._written = time.monotonic()
-        # Progress is not worth a task.
+        # A task must not fail for the sake of its progress.
         with suppress(OSError):
             handle = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
             try:
@@ -51,20 +51,20 @@ class ReadCounter:
                 os.close(handle)
 
 
-def count_reads(file: IO[bytes], meter: ReadCounter | None) -> IO[bytes]:
-    """Let a file tell a meter, if there is one, what is read from it."""
-    return cast("IO[bytes]", _Counted(file, meter)) if meter else file
+def count_reads(file: IO[bytes], counter: ReadCounter | None) -> IO[bytes]:
+    """Count what is read from a file, if there is a counter."""
+    return cast("IO[bytes]", _CountedFile(file, counter)) if counter else file
 
 
-class _Counted:
-    """As much of a file as reading needs."""
+class _CountedFile:
+    """The methods of a file that reading needs."""
 
-    def __init__(self, file: IO[bytes], meter: ReadCounter) -> None:
-        self._file, self._meter = file, meter
+    def __init__(self, file: IO[bytes], counter: ReadCounter) -> None:
+        self._file, self._counter = file, counter
 
     def read(self, size: int = -1, /) -> bytes:
         data = self._file.read(size)
-        self._meter.add(len(data))
+        self._counter.add(len(data))
         return data
 
     def seek(self, at: int, whence: int = 0, /) -> int:
@@ -73,9 +73,9 @@ class _Counted:
 
 def total_bytes_read(folder: Path) -> int:
     """Add up what all tasks have read so far."""
-    done = 0
+    total = 0
     with suppress(OSError):
         for path in folder.iterdir():
             with suppress(OSError, ValueError):
-                done += int(path.read_bytes())
-    return done
+                total += int(path.read_bytes())
+    return total

@@ -1,9 +1,10 @@
-"""Plans the reading: which files there are, and who reads which bytes of them."""
+"""Plans the reading: lists the files, and splits them into pieces of work."""
 
 from __future__ import annotations
 
 import tarfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,18 +38,18 @@ class Split:
 
     @property
     def bytes(self) -> int:
-        """How many bytes of logs these are; a digest reads what others read, too."""
+        """Bytes of logs; none for a digest, which reads what other splits read, too."""
         return 0 if self.role == "digest" else self.end - self.begin
 
     @property
     def cost(self) -> int:
-        """How many bytes are read; no file is free."""
+        """Bytes to read; opening a file costs some, too."""
         return (self.end - self.begin) + (64 << 10)
 
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """All splits, and the paths that could not be read at all, with the reason."""
+    """All splits, and the files that cannot be read at all, with the reason."""
 
     splits: tuple[Split, ...]
     problems: tuple[tuple[str, str], ...]
@@ -58,41 +59,38 @@ def plan_reading(archives: Sequence[str], split_size: int = SPLIT_SIZE) -> ReadP
     """List the files of all archives and split the large plain ones."""
     problems: list[tuple[str, str]] = []
     files = list(list_files(archives, problems))
-    work = split_files(files, split_size)
-    problems += work.problems
-    if not work.splits:
+    plan = split_files(files, split_size)
+    problems += plan.problems
+    if not plan.splits:
         raise nothing_to_read_error(archives, problems)
-    return ReadPlan(work.splits, tuple(problems))
+    return ReadPlan(plan.splits, tuple(problems))
 
 
 def nothing_to_read_error(
     archives: Sequence[str], problems: Iterable[tuple[str, str]] = ()
 ) -> ArchiveError:
-    """Say of archives that there is nothing in them, and why."""
+    """Return the error that there is nothing in the archives, and why."""
     why = "; ".join(f"{label}: {says}" for label, says in problems) or "no files in them"
     return ArchiveError(f"nothing to read in {', '.join(map(storage.display, archives))} ({why})")
 
 
 def split_files(files: Iterable[tuple[str, str]], split_size: int = SPLIT_SIZE) -> ReadPlan:
-    """Split files, each given by its name and its path; the large plain ones into many pieces."""
+    """Split files, given by name and path; the large plain ones into many pieces."""
     splits: list[Split] = []
     problems: list[tuple[str, str]] = []
     for label, path in files:
         try:
-            splits += _file(label, path, split_size)
+            splits += _split_file(label, path, split_size)
         except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
             problems.append((label, _reason(path, error)))
-    # From here on a file has the name that people may see.
-    shown = NameMasker().mask_all(
-        [*(one.file for one in splits), *(label for label, _ in problems)]
-    )
-    splits = [one if shown[one.file] == one.file else replace(one, file=shown[one.file])
-              for one in splits]  # fmt: skip
-    return ReadPlan(tuple(splits), tuple((shown[label], mask_text(why)) for label, why in problems))
+    # From here on files have names without secrets.
+    names = NameMasker().mask_all([s.file for s in splits] + [label for label, _ in problems])
+    splits = [s if names[s.file] == s.file else replace(s, file=names[s.file]) for s in splits]
+    return ReadPlan(tuple(splits), tuple((names[label], mask_text(why)) for label, why in problems))
 
 
 def bundle_splits(splits: Iterable[Split], workers: int) -> list[tuple[Split, ...]]:
-    """Bundle splits, so that small files share a task and every worker has some."""
+    """Bundle splits so that small files share a task, and every worker has some."""
     ordered = sorted(splits, key=lambda split: (-split.cost, split.file, split.number, split.role))
     total = sum(split.cost for split in ordered)
     count = max(1, min(len(ordered), 2000, max(workers, total // SPLIT_SIZE + 1)))
@@ -108,27 +106,27 @@ def bundle_splits(splits: Iterable[Split], workers: int) -> list[tuple[Split, ..
 def list_files(
     archives: Sequence[str], problems: list[tuple[str, str]]
 ) -> Iterator[tuple[str, str]]:
-    """Name every file on disk; a name begins with the archive's own, made different if need be."""
+    """Yield name and path of every file; a name begins with that of its archive, made unique."""
 
-    def closed(error: OSError) -> None:
+    def note(error: OSError) -> None:
         problems.append((str(error.filename), _reason(str(error.filename), error)))
 
-    taken: dict[str, int] = {}
+    taken = Counter[str]()
     for archive in archives:
         name = storage.base_name(archive)
-        taken[name] = taken.get(name, 0) + 1
+        taken[name] += 1
         label = name if taken[name] == 1 else f"{name}#{taken[name]}"
         try:
             if not storage.is_folder(archive):
                 yield label, storage.absolute(archive)
                 continue
-            for below, path in storage.walk_files(archive, closed):
+            for below, path in storage.walk_files(archive, note):
                 yield f"{label}/{below}", path
         except OSError as error:
-            closed(error)
+            note(error)
 
 
-def _file(label: str, path: str, split_size: int) -> Iterator[Split]:
+def _split_file(label: str, path: str, split_size: int) -> Iterator[Split]:
     size = storage.file_size(path)
     with storage.open_file(path) as file:
         head = file.read(SNIFF_BYTES)
@@ -136,9 +134,9 @@ def _file(label: str, path: str, split_size: int) -> Iterator[Split]:
     if kind == "plain":
         yield from _ranges(label, path, 0, size, split_size)
     elif kind == "tar":
-        yield from _members(label, path, split_size)
+        yield from _split_tar(label, path, split_size)
     elif kind == "zip":
-        yield from _zipped(label, path)
+        yield from _split_zip(label, path)
     else:
         yield Split(label, path, end=size, size=size)
 
@@ -149,11 +147,11 @@ def _ranges(label: str, path: str, at: int, size: int, split_size: int) -> Itera
         end = min(begin + split_size, size)
         yield Split(label, path, "range", number, begin, end, size, at)
     if size > split_size:
-        # A digest is read in one go, so a file of several splits has a reader for it alone.
+        # A digest is read in one go: a file of several splits has a split for its digest alone.
         yield Split(label, path, "digest", 0, 0, size, size, at)
 
 
-def _members(label: str, path: str, split_size: int) -> Iterator[Split]:
+def _split_tar(label: str, path: str, split_size: int) -> Iterator[Split]:
     """Plan an uncompressed tar: plain members are ranges of it, the others streams."""
     with (
         storage.open_file(path) as index,
@@ -175,7 +173,7 @@ def _members(label: str, path: str, split_size: int) -> Iterator[Split]:
                 yield Split(name, path, end=size, size=size, data_offset=member.offset_data)
 
 
-def _zipped(label: str, path: str) -> Iterator[Split]:
+def _split_zip(label: str, path: str) -> Iterator[Split]:
     with storage.open_file(path) as file, zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             if not info.is_dir():

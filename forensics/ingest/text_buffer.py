@@ -1,9 +1,7 @@
-r"""Undoes the escapes of JSON strings, of a whole block at once: `\n`, `\"`, `\u003c`.
+r"""The texts of many lines in one buffer, rewritten all at once.
 
-What an escape says is never longer than the escape, so a block is rewritten in place and what is
-left over is taken out.
-
-The texts of many lines in one buffer, rewritten all at once.
+Escapes of JSON strings (`\n`, `\"`, `\u003c`) are undone in place, as no character is longer than
+its escape; the bytes that are left over are then taken out.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from forensics.ingest.record_starts import PADDING, Bytes, Flags, Offsets
 
 @dataclass(frozen=True)
 class TextBuffer:
-    """Text after text, with what separates them: text n lies from bound n to bound n + 1.
+    """Text after text, with its line break: text n lies from bound n to bound n + 1.
 
     `carried` marks the texts that were wrapped, `continues` those that go on in the next text;
     `origins` is who wrote each (empty where nobody is named).
@@ -31,8 +29,13 @@ class TextBuffer:
     continues: Flags
     origins: pa.Array | None = None
 
+    @classmethod
+    def unwrapped(cls, data: Bytes, bounds: Offsets) -> TextBuffer:
+        """Build a buffer of texts that no wrapper was taken off yet."""
+        return cls(data, bounds, *(np.zeros(len(bounds) - 1, np.bool_) for _ in range(2)))
+
     def __len__(self) -> int:
-        """How many texts there are."""
+        """Return the number of texts."""
         return len(self.bounds) - 1
 
     @property
@@ -45,10 +48,19 @@ class TextBuffer:
         """Where each text ends."""
         return self.bounds[1:]
 
+    @property
+    def content(self) -> Bytes:
+        """The bytes of all texts, without the padding."""
+        return self.data[: int(self.bounds[-1])]
+
+    def to_arrow(self) -> pa.Array:
+        """Copy the texts into an Arrow array of bytes."""
+        return slice_texts(self.data, self.starts, self.stops)
+
 
 def slice_texts(data: Bytes, begins: Offsets, stops: Offsets) -> pa.Array:
-    """Copy stretches of a buffer, given in order, into an Arrow array of bytes."""
-    # Between two wanted texts lies one that is not wanted: both are named by the same offsets.
+    """Copy parts of a buffer, given in order, into an Arrow array of bytes."""
+    # Arrow needs one array of offsets: between two wanted texts it then has one that is not wanted.
     bounds = np.empty(2 * len(begins), np.int32)
     bounds[0::2] = begins
     bounds[1::2] = stops
@@ -61,12 +73,12 @@ def slice_texts(data: Bytes, begins: Offsets, stops: Offsets) -> pa.Array:
 
 
 def gather_texts(data: Bytes, begins: Offsets, stops: Offsets) -> tuple[Bytes, Offsets]:
-    """Put stretches of a buffer, given in order, one behind the other."""
+    """Put parts of a buffer, given in order, one behind the other."""
     return to_buffer(slice_texts(data, begins, stops))
 
 
 def to_buffer(texts: pa.Array) -> tuple[Bytes, Offsets]:
-    """Give an Arrow array of bytes as one padded buffer and the bounds in it."""
+    """Return an Arrow array of bytes as one padded buffer and the bounds in it."""
     if not len(texts):
         return np.zeros(PADDING, np.uint8), np.zeros(1, np.int64)
     _, offsets, values = texts.buffers()
@@ -80,12 +92,12 @@ def to_buffer(texts: pa.Array) -> tuple[Bytes, Offsets]:
 
 _BACKSLASH, _QUOTE, _UNICODE = ord("\\"), ord('"'), ord("u")
 _HEX_DIGITS, _PAIR = 4, 6
-_HIGH, _LOW, _AFTER, _REPLACED = 0xD800, 0xDC00, 0xE000, 0xFFFD
+_HIGH, _LOW, _BEYOND, _REPLACEMENT = 0xD800, 0xDC00, 0xE000, 0xFFFD
 
-# What the character after a backslash stands for; most stand for themselves.
-_MEANT = np.arange(256, dtype=np.uint8)
+# Which character a backslash and this one stand for; most stand for themselves.
+_ESCAPED = np.arange(256, dtype=np.uint8)
 for _char, _code in zip(b"nrtbf", b"\n\r\t\b\f", strict=True):
-    _MEANT[_char] = _code
+    _ESCAPED[_char] = _code
 _NIBBLE = np.full(256, -1, np.int64)
 for _value, _char in enumerate(b"0123456789abcdef"):
     _NIBBLE[_char] = _NIBBLE[ord(chr(_char).upper())] = _value
@@ -110,7 +122,7 @@ def find_escapes(data: Bytes) -> Offsets:
 
 
 def string_ends(data: Bytes, leads: Offsets, begins: Offsets) -> Offsets:
-    """Find for each string the quote that ends it; behind the buffer where there is none."""
+    """Find the quote that ends each string; the end of the buffer if there is none."""
     quoted = np.zeros(len(data) + 1, np.bool_)
     quoted[leads + 1] = True
     quotes = np.flatnonzero(data == _QUOTE)
@@ -129,22 +141,21 @@ def unescape(data: Bytes, bounds: Offsets, wanted: Flags) -> tuple[Bytes, Offset
     keep = np.ones(size, np.bool_)
     unicode = data[leads + 1] == _UNICODE
     simple = leads[~unicode]
-    data[simple + 1] = _MEANT[data[simple + 1]]
+    data[simple + 1] = _ESCAPED[data[simple + 1]]
     keep[simple] = False
-    _unicode(data, leads[unicode], keep)
+    _unescape_unicode(data, leads[unicode], keep)
     # Bounds move by what is taken out before them.
-    gone = np.flatnonzero(~keep)
-    moved = bounds - np.searchsorted(gone, bounds)
-    text: Bytes = np.zeros(size - len(gone) + PADDING, np.uint8)
-    text[: size - len(gone)] = data[:size][keep]
-    return text, moved
+    removed = np.flatnonzero(~keep)
+    text: Bytes = np.zeros(size - len(removed) + PADDING, np.uint8)
+    text[: size - len(removed)] = data[:size][keep]
+    return text, bounds - np.searchsorted(removed, bounds)
 
 
-def _unicode(data: Bytes, leads: Offsets, keep: Flags) -> None:
+def _unescape_unicode(data: Bytes, leads: Offsets, keep: Flags) -> None:
     r"""Write UTF-8 over `\uXXXX`; two halves of a pair become one character."""
-    codes, leads = _codes(data, leads, len(keep))
+    codes, leads = _read_codes(data, leads, len(keep))
     high = (codes >= _HIGH) & (codes < _LOW)
-    low = (codes >= _LOW) & (codes < _AFTER)
+    low = (codes >= _LOW) & (codes < _BEYOND)
     if not len(codes):
         return
     paired = np.zeros(len(codes), np.bool_)
@@ -153,33 +164,33 @@ def _unicode(data: Bytes, leads: Offsets, keep: Flags) -> None:
     second[1:] = paired[:-1]
     following = np.append(codes[1:], 0)
     whole = ((codes - _HIGH) << 10) + (following - _LOW) + 0x10000
-    codes = np.where(paired, whole, np.where((high | low) & ~second, _REPLACED, codes))
+    codes = np.where(paired, whole, np.where((high | low) & ~second, _REPLACEMENT, codes))
     for at in range(_PAIR):
         keep[leads + at] = False
-    _write(data, leads[~second], codes[~second], keep)
+    _write_utf8(data, leads[~second], codes[~second], keep)
 
 
-def _codes(data: Bytes, leads: Offsets, size: int) -> tuple[Codes, Offsets]:
-    """Read four hexadecimal digits behind each lead; leads without them are left out."""
+def _read_codes(data: Bytes, leads: Offsets, size: int) -> tuple[Codes, Offsets]:
+    """Read four hexadecimal digits after each lead; leads without them are left out."""
     leads = leads[leads + _PAIR <= size]
     digits = [_NIBBLE[data[leads + 2 + at]] for at in range(_HEX_DIGITS)]
     codes = np.zeros(len(leads), np.int64)
-    sound = np.ones(len(leads), np.bool_)
+    valid = np.ones(len(leads), np.bool_)
     for digit in digits:
         codes = codes * 16 + digit
-        sound &= digit >= 0
-    return codes[sound], leads[sound]
+        valid &= digit >= 0
+    return codes[valid], leads[valid]
 
 
-def _write(data: Bytes, places: Offsets, codes: Codes, keep: Flags) -> None:
-    for length, least, most, mark in (
+def _write_utf8(data: Bytes, offsets: Offsets, codes: Codes, keep: Flags) -> None:
+    for length, low, high, mark in (
         (1, 0, 0x80, 0),
         (2, 0x80, 0x800, 0xC0),
         (3, 0x800, 0x10000, 0xE0),
         (4, 0x10000, 0x110000, 0xF0),
     ):
-        some = (codes >= least) & (codes < most)
-        at, code = places[some], codes[some]
+        some = (codes >= low) & (codes < high)
+        at, code = offsets[some], codes[some]
         for number in range(length):
             bits = code >> 6 * (length - 1 - number)
             data[at + number] = bits | mark if number == 0 else (bits & 0x3F) | 0x80

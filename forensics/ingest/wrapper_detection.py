@@ -27,8 +27,7 @@ from forensics.ingest.record_starts import (
     match_starts,
 )
 from forensics.ingest.text_buffer import TextBuffer, gather_texts
-from forensics.ingest.wrapper_base import Wrapper
-from forensics.ingest.wrappers import CodeWrapper, load_wrappers
+from forensics.ingest.wrappers import CodeWrapper, Wrapper, load_wrappers
 from forensics.lib.yaml_with_lines import line_of, line_of_refused
 
 # So many lines, spread over the head, tell how a file is wrapped.

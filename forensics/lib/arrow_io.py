@@ -5,6 +5,7 @@ Reads the events that the past of a whole cluster rests on.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from forensics.schemas import EVENTS
 
@@ -81,7 +83,7 @@ def read_events(
 
 
 def release_arrow_memory() -> None:
-    """Give memory back that Arrow keeps for later: after a table that grows with the archive."""
+    """Return the memory that Arrow keeps for later; call it after a table that grows."""
     pa.default_memory_pool().release_unused()
 
 
@@ -93,7 +95,7 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Read a table that grows with the archive, a few thousand rows at a time.
 
-    Arrow would read far ahead and keep what it has read; here it holds a group of rows or two.
+    Arrow would read far ahead and keep what it has read; this holds one or two row groups.
     """
     data = table if isinstance(table, ds.Dataset) else ds.dataset(table, format="parquet")
     found: Iterator[pa.RecordBatch] = data.to_batches(
@@ -105,3 +107,10 @@ def read_batches(
         fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False),
     )
     return (batch for batch in found if len(batch))
+
+
+def write_table(table: pa.Table, target: Path) -> None:
+    """Write a small table as a folder of one Parquet file."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    pq.write_table(table, target / "part-0.parquet", compression="zstd")

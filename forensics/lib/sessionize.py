@@ -1,14 +1,15 @@
 """Groups things that follow each other closely: a session ends before a gap that is too long.
 
 Gaps are inclusive: what comes exactly `gap` after the session's end still belongs to it.
-- `sessions`: items in memory; `windows` bounds the whole group, not each gap within it
+- `sessions`: items in memory; `windows` bounds the whole group, not each gap within it, and
+  `busiest_window` is the largest of all such groups
 - `SessionCounter`: millions of moments in any order, of which only sessions are held
 - `session_ids`: columns
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -62,6 +63,21 @@ def windows(
         window.append(item)
     if window:
         yield window
+
+
+def busiest_window(
+    items: Sequence[Item], start: Callable[[Item], int], width: float
+) -> Sequence[Item]:
+    """Return the most items, sorted by their start, that begin within `width` of their first.
+
+    >>> busiest_window([1, 3, 4, 5, 9], int, 3)
+    [3, 4, 5]
+    """
+    best: Sequence[Item] = []
+    for index, first in enumerate(items):
+        window = [item for item in items[index:] if start(item) - start(first) <= width]
+        best = window if len(window) > len(best) else best
+    return best
 
 
 @dataclass

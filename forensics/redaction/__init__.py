@@ -1,1 +1,1 @@
-"""A run with other names in it: pseudonyms instead of hosts, addresses, clients, topics, people."""
+"""Writes a run with pseudonyms in place of hosts, addresses, clients, topics and principals."""

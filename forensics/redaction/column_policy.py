@@ -1,9 +1,10 @@
-"""Says for each column, and each key of findings.json, how names go out of it."""
+"""Redacts tables and findings.json: how, depends on the column or the key."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ import pyarrow.compute as pc
 
 from forensics.lib.secrets import mask_column
 from forensics.redaction.collect_names import is_address
-from forensics.redaction.name_patterns import is_common, is_node, words_in
+from forensics.redaction.name_patterns import is_common, is_node, split_member, words_in
 from forensics.redaction.pseudonyms import Pseudonyms
 from forensics.redaction.replacer import Replacer
 
-# What this program, or Kafka, calls things by itself: no name of anybody's is in it.
+# Columns and keys whose values are words of this program or of Kafka, never names.
 _FIXED = frozenset({
     "kind", "rule", "level", "telling", "error", "retriable", "role", "layout", "kafka_version",
     "sha256", "how", "election", "manner", "ended", "invariant", "state", "expectation",
@@ -30,58 +31,67 @@ _PARTITIONS = frozenset({"partition", "partitions"})
 _NODES = frozenset({"node", "nodes"})
 _FILES = frozenset({"file", "files", "duplicate_of"})
 _HOSTS = frozenset({"host", "hosts", "address", "addresses"})
-_NAMED = _CLIENTS | _TOPICS | _PARTITIONS | _NODES | _FILES | _HOSTS
-# What holds values under words of our own.
-_OWN = frozenset({"", "measures", "window", "archive", "quality"})
-_MEMBER = re.compile(r"(.*)(-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_NAMES = _CLIENTS | _TOPICS | _PARTITIONS | _NODES | _FILES | _HOSTS
+# Objects whose keys are words of this program.
+_OWN_KEYS = frozenset({"", "measures", "window", "archive", "quality"})
 _KEY = re.compile(r"[a-z][a-z0-9_]*")
 _SUFFIX = re.compile(r"(?:\.(?:log|txt|out|err|json|gz|tgz|tar|zip|zst|bz2|xz|lz4|\d+))*$")
-_JOINT = re.compile(r"([/!])")
-_SURE = re.compile(r"[0-9_.#+ :T-]+")
+_SEPARATOR = re.compile(r"([/!])")
+_WITHOUT_LETTERS = re.compile(r"[0-9_.#+ :T-]+")
+_PSEUDONYM = re.compile(r"(?:host|ip|client|topic|principal|path)-[0-9a-f]{8,}")
 
 
 class ColumnPolicy:
-    """Redacts values, each as its column or key asks for."""
+    """Redacts values by the column or key that they belong to."""
 
     def __init__(
         self, replacer: Replacer, pseudonyms: Pseudonyms, classes: Collection[str]
     ) -> None:
-        """Take what knows the names."""
+        """Redact names of some classes."""
         self._replacer, self._pseudonyms, self._classes = replacer, pseudonyms, frozenset(classes)
         self._paths: dict[str, str] = {}
-        # parts of paths that were replaced whole: also where a sentence names a file
+        # parts of paths that were replaced as a whole: sentences may contain them, too
         self.folders: set[str] = set()
+        self._by_column: dict[str, Callable[[str], str]] = {
+            **dict.fromkeys(_TOPICS, partial(self._known_or_text, "topics")),
+            **dict.fromkeys(_CLIENTS, self._client),
+            **dict.fromkeys(_PARTITIONS, self._partition),
+            **dict.fromkeys(_NODES, self._nodes),
+            **dict.fromkeys(_FILES, self._path),
+            "member": self._member,
+        }
 
     def redact_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Redact a part of a table; its schema and its rows stay."""
+        """Redact rows of a table; the schema and the number of rows stay."""
         arrays = [self._array(field.name, batch[field.name]) for field in batch.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
     def redact_json(self, value: Any, key: str = "", own: Collection[str] = ()) -> Any:
-        """Redact findings.json, or a part of it that stands under a key."""
-        if isinstance(value, str):
-            # What a log says is read as in the tables; our own sentences know whom they are about.
-            return value if key in _FIXED else self._value(key, value, () if key == "text" else own)
+        """Redact findings.json, or the value of a key; `own` are the names that it is about."""
         if key in _FIXED:
             return value
+        if isinstance(value, str):
+            # Text of logs is redacted as in the tables: it is not about any names.
+            return self._value(key, value, () if key == "text" else own)
         if isinstance(value, Mapping):
             own = {*own, *finding_names(value)}
             return {
-                self._key(key, str(name)): self.redact_json(one, str(name), own)
-                for name, one in value.items()
+                self._key(key, str(name)): self.redact_json(member, str(name), own)
+                for name, member in value.items()
             }
         if isinstance(value, list | tuple):
-            # The keys of rows are our own words; what is keyed by a name is no list.
+            # Objects in a list are rows, whose keys are words of this program.
             return [
-                self.redact_json(one, "" if isinstance(one, Mapping) else key, own) for one in value
+                self.redact_json(item, "" if isinstance(item, Mapping) else key, own)
+                for item in value
             ]
         return value
 
     def _key(self, above: str, key: str) -> str:
-        """Redact a key that is a name; most are this program's own words."""
-        if above in _OWN:
+        """Redact a key if it is a name; most are words of this program."""
+        if above in _OWN_KEYS:
             return key
-        if above in _NAMED or not _KEY.fullmatch(key):
+        if above in _NAMES or not _KEY.fullmatch(key):
             return self._value(above, key)
         for kind in ("topics", "clients", "hosts"):
             if self._replacer.knows(kind, key) and not is_common(key):
@@ -100,38 +110,27 @@ class ColumnPolicy:
             inside = self._array(name, array.flatten())
             return pa.ListArray.from_arrays(ends, inside, type=kind, mask=array.is_null())
         if pa.types.is_struct(kind):
-            fields = [self._array(one.name, pc.struct_field(array, one.name)) for one in kind]
+            fields = [self._array(field.name, pc.struct_field(array, field.name)) for field in kind]
             return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
         return array
 
     def _strings(self, name: str, array: pa.Array) -> pa.Array:
         coded = mask_column(array).dictionary_encode()
-        texts = [None if one is None else self._value(name, one)
-                 for one in coded.dictionary.to_pylist()]  # fmt: skip
+        texts = [None if text is None else self._value(name, text)
+                 for text in coded.dictionary.to_pylist()]  # fmt: skip
         return pa.array(texts, pa.string()).take(coded.indices)
 
     def _value(self, name: str, value: str, own: Collection[str] = ()) -> str:
-        treat: Callable[[str], str] | None = None
-        if name in _TOPICS:
-            treat = self._topic
-        elif name in _CLIENTS:
-            treat = self._client
-        elif name in _PARTITIONS:
-            treat = self._partition
-        elif name in _NODES:
-            treat = self._nodes
-        elif name in _FILES:
-            treat = self._path
-        elif name == "member":
-            treat = self._member
-        elif name in _HOSTS:
+        if name in self._by_column:
+            return self._by_column[name](value)
+        if name in _HOSTS:
             own = {*own, value.rpartition(":")[0] or value}
-        return treat(value) if treat else self._replacer.replace(value, own)
+        return self._replacer.replace(value, own)
 
-    def _topic(self, topic: str) -> str:
-        if self._replacer.knows("topics", topic):
-            return self._replacer.pseudonym_of("topics", topic)
-        return self._replacer.replace(topic)
+    def _known_or_text(self, kind: str, name: str) -> str:
+        if self._replacer.knows(kind, name):
+            return self._replacer.pseudonym_of(kind, name)
+        return self._replacer.replace(name)
 
     def _partition(self, name: str) -> str:
         topic, dash, number = name.rpartition("-")
@@ -142,13 +141,13 @@ class ColumnPolicy:
     def _client(self, client: str) -> str:
         if client.startswith("file:"):
             return self._node(client)
-        if not is_address(client) and self._replacer.knows("clients", client):
-            return self._replacer.pseudonym_of("clients", client)
-        return self._replacer.replace(client)
+        if is_address(client):
+            return self._replacer.replace(client)
+        return self._known_or_text("clients", client)
 
     def _member(self, member: str) -> str:
-        found = _MEMBER.fullmatch(member)
-        return f"{self._client(found[1])}{found[2]}" if found else self._client(member)
+        client, rest = split_member(member)
+        return self._client(client) + rest
 
     def _nodes(self, nodes: str) -> str:
         return ", ".join(map(self._node, nodes.split(", ")))
@@ -165,42 +164,40 @@ class ColumnPolicy:
 
     def _path(self, path: str) -> str:
         if path not in self._paths:
-            self._paths[path] = "".join(map(self._part, _JOINT.split(path)))
+            self._paths[path] = "".join(map(self._path_part, _SEPARATOR.split(path)))
         return self._paths[path]
 
-    def _part(self, part: str) -> str:
-        """Redact a folder or a file: by its names, and whole where nobody knows what it is."""
+    def _path_part(self, part: str) -> str:
+        """Redact a folder or a file: by its names, or as a whole if words of it are not known."""
         part = self._replacer.replace_addresses(part)
         suffix = _SUFFIX.search(part)
         stem, rest = (part[: suffix.start()], suffix[0]) if suffix else (part, "")
-        if not stem or _SURE.fullmatch(stem) or is_node(stem):
+        if not stem or _WITHOUT_LETTERS.fullmatch(stem) or is_node(stem):
             return part
         for kind, name in (("clients", stem), ("hosts", stem.lower()), ("topics", stem)):
             if self._replacer.knows(kind, name) and not is_common(name):
                 return self._replacer.pseudonym_of(kind, name) + rest
-        shown = self._replacer.replace(stem)
+        redacted = self._replacer.replace(stem)
         if "hosts" not in self._classes or is_common(stem):
-            return shown + rest
-        left = re.sub(r"(?:host|ip|client|topic|principal|path)-[0-9a-f]{8,}", "", shown)
-        # Folders are called after hosts, and no text need tell of those.
-        known = all(is_common(word) for word in words_in(left))
-        if known:
-            return shown + rest
+            return redacted + rest
+        # Folders may have names of hosts that no text tells.
+        if all(is_common(word) for word in words_in(_PSEUDONYM.sub("", redacted))):
+            return redacted + rest
         self.folders.add(stem)
         return self._pseudonyms.get("paths", stem) + rest
 
     def redact_paths(self, paths: Iterable[str]) -> set[str]:
-        """Redact paths, and give what folders and files there are of a name of their own."""
+        """Redact paths; return the folders and files that were replaced as a whole."""
         for path in paths:
             self._path(path)
         return self.folders
 
 
 def finding_names(finding: Mapping[str, Any]) -> set[str]:
-    """Give the names that a finding is about: in its sentences they stand without a hint."""
+    """Return the names that a finding is about: its sentences contain them without a hint."""
     names = set(_texts(finding.get("clients")))
-    for one in _texts(finding.get("partitions")):
-        names |= {one, one.rpartition("-")[0]}
+    for partition in _texts(finding.get("partitions")):
+        names |= {partition, partition.rpartition("-")[0]}
     measures = finding.get("measures")
     for part in (finding, measures if isinstance(measures, Mapping) else {}):
         for key in ("topic", "topics", "group", "groups", "client", "node", "host"):
@@ -209,5 +206,5 @@ def finding_names(finding: Mapping[str, Any]) -> set[str]:
 
 
 def _texts(value: Any) -> list[str]:
-    every = value if isinstance(value, list | tuple) else [value]
-    return [one for one in every if isinstance(one, str)]
+    values = value if isinstance(value, list | tuple) else [value]
+    return [text for text in values if isinstance(text, str)]

@@ -1,7 +1,7 @@
-"""Puts pseudonyms in the place of names, wherever in a text these stand: in one pass.
+"""Replaces names by pseudonyms wherever a text contains them, in one pass.
 
-A name begins where a run of letters begins and ends where one ends, and the longest one counts. A
-name that is a word of Kafka's own is only taken where something around it says that it is a name:
+A name starts where a run of letters starts and ends where one ends; the longest name wins. A name
+that is also a word of Kafka is replaced only if its context says that it is a name:
 `topic broker`, `[Partition broker-1`, `clientId=producer`.
 """
 
@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import quote, quote_plus
 
 from forensics.redaction.name_patterns import is_word, replace_addresses
@@ -32,28 +33,27 @@ _BEFORE = {
     "principals": re.compile(rf"(?i)\b[a-z]+:$|(?:user|principal){_ID}$"),
 }
 _AFTER_HOST = re.compile(r":\d{2,5}\b|/\d|/<")
-# How far one looks back.
-_NEAR = 24
-# Tables cut what they quote, to no less than this.
-_CUT, _LONG = 230, 300
-# So many sets of words are looked for by a pattern of their own.
-_PATTERNS = 2000
+# How far to look back for a hint.
+_CONTEXT = 24
+# Tables cut long quotes, to no less than this; no name in them is longer.
+_MIN_CUT_BYTES, _MAX_TAIL = 230, 300
+_MAX_PATTERNS = 2000
 _TAIL = re.compile(r"(?<![\w.-])[\w.-]+$")
 
 
 @dataclass(frozen=True)
 class _Name:
-    """A name as it is written, and what is written instead."""
+    """A name in one of its spellings, and its pseudonym."""
 
     text: str
     kind: str
-    instead: str
-    # only where something around it says so
-    shy: bool
+    pseudonym: str
+    # a name that is also a word: replaced only if the context says that it is a name
+    is_word: bool
 
 
-class _Alike:
-    """Names that begin alike, however many: found by their lengths, the longest first."""
+class _NamesByLength:
+    """Names with the same start, looked up by their lengths, the longest first."""
 
     def __init__(self) -> None:
         self._names: dict[str, list[_Name]] = {}
@@ -64,18 +64,18 @@ class _Alike:
         self._lengths = sorted({*self._lengths, len(name.text)}, reverse=True)
 
     def all(self) -> Iterator[_Name]:
-        return (name for alike in self._names.values() for name in alike)
+        return (name for names in self._names.values() for name in names)
 
     def at(self, text: str, begin: int) -> Iterator[_Name]:
-        """Give the names that stand in a text at a place."""
+        """Yield the names that start at a position of a text."""
         for length in self._lengths:
             for name in self._names.get(text[begin : begin + length].lower(), ()):
-                if _stands(name, text, begin):
+                if _matches(name, text, begin):
                     yield name
 
 
 class Replacer:
-    """Knows all names of a run, and writes texts without them."""
+    """Replaces all names of a run in texts."""
 
     def __init__(
         self,
@@ -83,102 +83,100 @@ class Replacer:
         pseudonyms: Pseudonyms,
         partitions: Collection[tuple[str, int]] = (),
     ) -> None:
-        """Take the names of the classes that are to go; `ips` among them asks for addresses."""
+        """Replace the names of some classes; the class `ips` means all addresses."""
         self._pseudonyms = pseudonyms
-        self._addresses = "ips" in names
+        self._replaces_addresses = "ips" in names
         self._partitions = frozenset(partitions)
-        self._exact = {kind: dict.fromkeys(every, "") for kind, every in names.items()}
-        # By how they begin: by a run of letters, or by a mark that is none.
-        self._by_run: dict[str, _Alike] = {}
-        self._by_mark: dict[str, _Alike] = {}
+        self._known = {kind: frozenset(known) for kind, known in names.items()}
+        # By their start: the first run of letters, or the first character that is not a letter.
+        self._by_run: dict[str, _NamesByLength] = {}
+        self._by_mark: dict[str, _NamesByLength] = {}
         for kind in sorted(names):
             for name in sorted(names[kind]):
                 self._add(kind, name)
         self._patterns: dict[frozenset[str], re.Pattern[str]] = {}
         self._sorted = sorted(
-            one.text for known in self._by_run.values() for one in known.all() if not one.shy
+            name.text for names in self._by_run.values() for name in names.all() if not name.is_word
         )
         marks = "".join(map(re.escape, self._by_mark))
-        self._begins = re.compile(rf"[^\W_]+|[{marks}]") if marks else _RUN
+        self._starts = re.compile(rf"[^\W_]+|[{marks}]") if marks else _RUN
 
     def knows(self, kind: str, name: str) -> bool:
-        """Whether a name is one of a class that is to go."""
-        return name in self._exact.get(kind, ())
+        """Return True if a name of a class is to be replaced."""
+        return name in self._known.get(kind, ())
 
     def pseudonym_of(self, kind: str, name: str) -> str:
-        """Give what stands for a name in a column of its own."""
+        """Return the pseudonym of a value that is a name."""
         return self._pseudonyms.get(kind, name) if name else name
 
     def replace_addresses(self, text: str) -> str:
-        """Write a text without addresses, where these are to go."""
-        if not self._addresses:
+        """Replace the addresses in a text, if asked for."""
+        if not self._replaces_addresses:
             return text
-        return replace_addresses(text, lambda one: self._pseudonyms.get("ips", one))
+        return replace_addresses(text, partial(self._pseudonyms.get, "ips"))
 
     def replace(self, text: str, own: Collection[str] = ()) -> str:
-        """Write a text without names; those in `own` are taken wherever they stand."""
+        """Replace the names in a text; those in `own` without regard to the context."""
         text = self.replace_addresses(text)
         parts: list[str] = []
         done = 0
-        begins = self._beginnings(text)
-        for run in begins.finditer(text) if begins else ():
-            begin = run.start()
+        starts = self._pattern_of_starts(text)
+        for match in starts.finditer(text) if starts else ():
+            begin = match.start()
             if begin < done:
                 continue
-            mark = run[0]
-            known = self._by_run.get(mark.lower()) or self._by_mark.get(mark)
+            known = self._by_run.get(match[0].lower()) or self._by_mark.get(match[0])
             for name in known.at(text, begin) if known else ():
-                if name.shy and name.text not in own and not self._meant(name, text, begin):
-                    continue
-                parts += (text[done:begin], name.instead)
-                done = begin + len(name.text)
-                break
-        return "".join((*parts, self._torn(text, done))) if parts else self._torn(text, 0)
+                if not name.is_word or name.text in own or self._is_meant(name, text, begin):
+                    parts += (text[done:begin], name.pseudonym)
+                    done = begin + len(name.text)
+                    break
+        return "".join((*parts, self._rest(text, done)))
 
-    def _beginnings(self, text: str) -> re.Pattern[str] | None:
-        """Give what finds where names may begin; most of a text is other words."""
+    def _pattern_of_starts(self, text: str) -> re.Pattern[str] | None:
+        """Return a pattern of where names may start; most of a text is other words."""
         if self._by_mark:
-            return self._begins
+            return self._starts
         hits = frozenset(run for run in _RUN.findall(text) if run.lower() in self._by_run)
         if not hits:
             return None
         if hits not in self._patterns:
-            if len(self._patterns) > _PATTERNS:
+            if len(self._patterns) > _MAX_PATTERNS:
                 self._patterns.clear()
             words = "|".join(map(re.escape, sorted(hits, key=len, reverse=True)))
             self._patterns[hits] = re.compile(rf"(?<![^\W_])(?:{words})(?![^\W_])")
         return self._patterns[hits]
 
-    def _torn(self, text: str, done: int) -> str:
-        """Give the rest of a text; where it was cut off, half a name may be its end."""
-        if len(text) - done > 0 and len(text.encode("utf-8", "replace")) >= _CUT:
-            tail = _TAIL.search(text, max(done, len(text) - _LONG))
-            if tail and self._begins_name(tail[0]):
+    def _rest(self, text: str, done: int) -> str:
+        """Return the rest of a text; if it was cut, drop what may be the start of a name."""
+        if len(text) > done and len(text.encode("utf-8", "replace")) >= _MIN_CUT_BYTES:
+            tail = _TAIL.search(text, max(done, len(text) - _MAX_TAIL))
+            if tail and self._starts_name(tail[0]):
                 return f"{text[done : tail.start()]}…"
         return text[done:]
 
-    def _begins_name(self, tail: str) -> bool:
-        at = bisect.bisect_left(self._sorted, tail)
-        return at < len(self._sorted) and self._sorted[at].startswith(tail)
+    def _starts_name(self, tail: str) -> bool:
+        index = bisect.bisect_left(self._sorted, tail)
+        return index < len(self._sorted) and self._sorted[index].startswith(tail)
 
     def _add(self, kind: str, name: str) -> None:
         if not name.strip() or kind == "ips" or self._pseudonyms.is_pseudonym(name):
             return
-        instead = self._pseudonyms.get(kind, name)
-        shy = is_word(name)
-        # As JSON, as URLs and as Kafka's own names of metrics write it.
-        forms = {name, json.dumps(name)[1:-1], json.dumps(name, ensure_ascii=False)[1:-1]}
-        forms |= {write(name.encode("utf-8", "surrogatepass")) for write in (quote, quote_plus)}
-        for form in sorted(forms):
-            first = _RUN.match(form)
-            known = self._by_run if first else self._by_mark
-            key = first[0].lower() if first else form[0]
-            known.setdefault(key, _Alike()).add(_Name(form, kind, instead, shy))
+        pseudonym, word = self._pseudonyms.get(kind, name), is_word(name)
+        # The spellings in JSON, in URLs and in names of Kafka's metrics.
+        spellings = {name, json.dumps(name)[1:-1], json.dumps(name, ensure_ascii=False)[1:-1]}
+        encoded = name.encode("utf-8", "surrogatepass")
+        for spelling in sorted({*spellings, quote(encoded), quote_plus(encoded)}):
+            first = _RUN.match(spelling)
+            by_start = self._by_run if first else self._by_mark
+            start = first[0].lower() if first else spelling[0]
+            names = by_start.setdefault(start, _NamesByLength())
+            names.add(_Name(spelling, kind, pseudonym, word))
 
-    def _meant(self, name: _Name, text: str, begin: int) -> bool:
-        """Whether what stands around a word says that it is a name."""
+    def _is_meant(self, name: _Name, text: str, begin: int) -> bool:
+        """Return True if the context of a word says that it is a name."""
         end = begin + len(name.text)
-        before = text[max(0, begin - _NEAR) : begin]
+        before = text[max(0, begin - _CONTEXT) : begin]
         if before[-1:] in _QUOTES and text[end : end + 1] in _QUOTES:
             return True
         if name.kind == "topics":
@@ -187,16 +185,14 @@ class Replacer:
                 return True
         if name.kind == "hosts" and _AFTER_HOST.match(text, end):
             return True
-        told = _BEFORE.get(name.kind)
-        return told is not None and told.search(before) is not None
+        hint = _BEFORE.get(name.kind)
+        return hint is not None and hint.search(before) is not None
 
 
-def _stands(name: _Name, text: str, begin: int) -> bool:
+def _matches(name: _Name, text: str, begin: int) -> bool:
     end = begin + len(name.text)
-    if name.kind == "hosts":
-        if text[begin:end].lower() != name.text.lower():
-            return False
-    elif not text.startswith(name.text, begin):
+    found = text[begin:end]
+    if found != name.text and not (name.kind == "hosts" and found.lower() == name.text.lower()):
         return False
-    # A name that ends with a letter ends where letters end.
+    # A name that ends with a letter must end where a run of letters ends.
     return not (end < len(text) and _INSIDE.match(name.text[-1]) and _INSIDE.match(text[end]))

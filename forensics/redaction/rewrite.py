@@ -1,6 +1,6 @@
-"""Makes a redacted run out of a saved one, without the logs: tables, findings.json, then the page.
+"""Writes a redacted copy of a saved run: tables, findings.json and the page; no log is read.
 
-The numbers, times and epochs are those of the run; what has a name has another one everywhere.
+Numbers, times and epochs stay; every name is replaced by its pseudonym.
 """
 
 from __future__ import annotations
@@ -24,41 +24,40 @@ from forensics.report.page import open_output
 from forensics.run_output import findings
 from forensics.run_output.reader import RunOutput
 
-# What a run is made of; all else in its folder is not looked at.
+# The parts of a run that are copied.
 _FINDINGS, _TABLES = "findings.json", "tables"
 
 
 def redact_run(source: Path, out: Path, classes: Collection[str], secret: Path) -> ColumnPolicy:
-    """Write the run in `source` with other names into `out`; `secret` is the private map."""
+    """Write the run in `source` with pseudonyms into `out`; `secret` is the private map."""
     run = open_output(source)
     check_target(out, secret)
     if out.resolve() == source.resolve() or source.resolve() in out.resolve().parents:
         message = f"{out} is, or is inside, the run that is to be redacted; name another folder."
         raise ForensicsError(message)
-    tables = run.tables.names()
     pseudonyms = Pseudonyms.open(secret)
-    treatment = _treatment(run, tables, classes, pseudonyms)
-    with _half_made(out) as half:
-        for table in tables:
-            _table(run, table, half / _TABLES / table, treatment)
-        findings.write_findings(_document(run.document, treatment, classes), half / _FINDINGS)
-        page.draw_report(half)
-        # First the map: a run whose names nobody can lead back would be worth little.
+    policy = _make_policy(run, classes, pseudonyms)
+    with _private_folder(out) as folder:
+        for table in run.tables.names():
+            _redact_table(run, table, folder / _TABLES / table, policy)
+        findings.write_findings(_redact_document(run.document, policy, classes), folder / _FINDINGS)
+        page.draw_report(folder)
+        # Save the map first: without it, nobody could find the names again.
         pseudonyms.save(secret)
-        _move(half, out)
-    return treatment
+        _move(folder, out)
+    return policy
 
 
-def redact_result(result: Mapping[str, Any], treatment: ColumnPolicy) -> dict[str, Any]:
-    """Redact what `_RESULT.json` says of a run; how it was called stays with who called it."""
-    return {key: treatment.redact_json(one, key) for key, one in result.items()
+def redact_result(result: Mapping[str, Any], policy: ColumnPolicy) -> dict[str, Any]:
+    """Redact `_RESULT.json`, without the command line."""
+    return {key: policy.redact_json(value, key) for key, value in result.items()
             if key not in ("page", "command")}  # fmt: skip
 
 
 def check_target(out: Path, secret: Path) -> None:
-    """Refuse a folder or a map that would give away what is to be hidden."""
-    whole = secret.resolve()
-    if out.resolve() == whole or out.resolve() in whole.parents:
+    """Refuse a target that holds other files, or would hold the map."""
+    target = secret.resolve()
+    if out.resolve() == target or out.resolve() in target.parents:
         message = f"The map {secret} would be inside {out}; name a place that nobody gets by --map."
         raise ForensicsError(message)
     if not secret.parent.is_dir():
@@ -70,49 +69,45 @@ def check_target(out: Path, secret: Path) -> None:
         raise ForensicsError(message)
 
 
-def _treatment(
-    run: RunOutput, tables: Collection[str], classes: Collection[str], pseudonyms: Pseudonyms
-) -> ColumnPolicy:
-    found = collect_names(run, tables)
+def _make_policy(run: RunOutput, classes: Collection[str], pseudonyms: Pseudonyms) -> ColumnPolicy:
+    found = collect_names(run)
     kinds = (*(kind for kind in CLASSES if kind in classes), "findings", "chains")
     names = {kind: found.names.get(kind, set()) for kind in kinds}
     first = ColumnPolicy(Replacer(names, pseudonyms, found.partitions), pseudonyms, classes)
-    # What folders are called is known only now; sentences may name them, too.
+    # The names of folders, which sentences may contain, are known only after this.
     names["paths"] = first.redact_paths(str(row["file"]) for row in run.rows("files", ["file"]))
     return ColumnPolicy(Replacer(names, pseudonyms, found.partitions), pseudonyms, classes)
 
 
-def _document(
-    document: Mapping[str, Any], treatment: ColumnPolicy, classes: Collection[str]
+def _redact_document(
+    document: Mapping[str, Any], policy: ColumnPolicy, classes: Collection[str]
 ) -> dict[str, Any]:
-    """Redact findings.json, and say in it what was redacted, now and before."""
-    own = {name for one in document.get("findings") or () for name in finding_names(one)}
-    told = {
-        key: treatment.redact_json(one, key, () if key == "findings" else own)
-        for key, one in document.items()
+    """Redact findings.json, and list in it the classes that are redacted."""
+    own = {name for finding in document.get("findings") or () for name in finding_names(finding)}
+    redacted = {
+        key: policy.redact_json(value, key, () if key == "findings" else own)
+        for key, value in document.items()
         if key != "redaction"
     }
-    every = {*classes, *(document.get("redaction") or {}).get("classes", ())}
-    known = [kind for kind in CLASSES if kind in every]
-    return told | {"redaction": {"classes": known, "secrets": "masked"}}
+    before = (document.get("redaction") or {}).get("classes", ())
+    known = [kind for kind in CLASSES if kind in {*classes, *before}]
+    return redacted | {"redaction": {"classes": known, "secrets": "masked"}}
 
 
-def _table(run: RunOutput, name: str, target: Path, treatment: ColumnPolicy) -> None:
+def _redact_table(run: RunOutput, name: str, target: Path, policy: ColumnPolicy) -> None:
     data = run.tables.dataset(name)
     target.mkdir(parents=True)
     if data is None:
         return
-    with pq.ParquetWriter(
-        target / "part-0.parquet", data.schema.remove_metadata(), compression="zstd"
-    ) as writer:
+    schema = data.schema.remove_metadata()
+    with pq.ParquetWriter(target / "part-0.parquet", schema, compression="zstd") as writer:
         for batch in run.tables.scan(name):
-            plain = batch.replace_schema_metadata(None)
-            writer.write_batch(treatment.redact_batch(plain))
+            writer.write_batch(policy.redact_batch(batch.replace_schema_metadata(None)))
 
 
 @contextmanager
-def _half_made(out: Path) -> Iterator[Path]:
-    """Give a private folder beside `out`, which is gone afterwards."""
+def _private_folder(out: Path) -> Iterator[Path]:
+    """Make a private folder beside `out`, and delete it afterwards."""
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.half-", dir=out.parent))
     try:
@@ -121,10 +116,10 @@ def _half_made(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _move(half: Path, out: Path) -> None:
-    """Put what is made in the place of what was there of an earlier redaction."""
+def _move(folder: Path, out: Path) -> None:
+    """Replace an earlier redaction by a new one; findings.json comes last."""
     out.mkdir(exist_ok=True)
-    for path in sorted(half.iterdir(), key=lambda one: one.name == _FINDINGS):
+    for path in sorted(folder.iterdir(), key=lambda path: path.name == _FINDINGS):
         target = out / path.name
         if target.is_dir():
             shutil.rmtree(target)

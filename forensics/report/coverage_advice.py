@@ -75,7 +75,7 @@ def describe_missing_logs(run: RunOutput) -> str:
 
 def _hidden_nodes(run: RunOutput) -> dict[str, list[str]]:
     """Name the brokers and controllers whose logs are missing, by what is wrong with them."""
-    if not run.has_table("coverage"):
+    if not run.tables.has("coverage"):
         return {}
     is_hiding = ds.field("state").isin(list(HIDING_STATES)) & (ds.field("role") != "client")
     nodes: dict[str, set[str]] = {}

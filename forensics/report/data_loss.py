@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from forensics.lib.formatting import count
 from forensics.run_output.findings import PartitionLoss
-from forensics.run_output.reader import Finding
+from forensics.run_output.reader import SavedFinding
 
-LossRows = list[tuple[Finding, PartitionLoss]]
+LossRows = list[tuple[SavedFinding, PartitionLoss]]
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class TruncationTotals:
         return f"{both} of {count(self.partitions, 'partition')}"
 
 
-def loss_rows(findings: Sequence[Finding]) -> LossRows:
+def loss_rows(findings: Sequence[SavedFinding]) -> LossRows:
     """Return every partition of every unclean election, with the finding it belongs to."""
     return _partition_rows(findings, "unclean-election")
 
 
-def clean_truncation_rows(findings: Sequence[Finding]) -> LossRows:
+def clean_truncation_rows(findings: Sequence[SavedFinding]) -> LossRows:
     """Return every partition that was cut after a clean change of leader, with its finding."""
     return _partition_rows(findings, "truncation")
 
 
-def _partition_rows(findings: Sequence[Finding], detector: str) -> LossRows:
+def _partition_rows(findings: Sequence[SavedFinding], detector: str) -> LossRows:
     return [
         (finding, row)
         for finding in findings
@@ -68,7 +68,7 @@ def _partition_rows(findings: Sequence[Finding], detector: str) -> LossRows:
     ]
 
 
-def sum_losses(findings: Sequence[Finding]) -> LossTotals | None:
+def sum_losses(findings: Sequence[SavedFinding]) -> LossTotals | None:
     """Sum up what unclean elections took; None where they name no partition."""
     rows = loss_rows(findings)
     if not rows:
@@ -98,7 +98,7 @@ def _join_bounds(low: int, high: int, between: str) -> str:
     return f"{low:,}" if low == high else f"{low:,}{between}{high:,}"
 
 
-def sum_clean_truncations(findings: Sequence[Finding]) -> TruncationTotals | None:
+def sum_clean_truncations(findings: Sequence[SavedFinding]) -> TruncationTotals | None:
     """Sum up what was cut after clean elections; None where nothing was."""
     rows = clean_truncation_rows(findings)
     bounded = [row for _, row in rows if row.lost_records_max]

@@ -63,7 +63,7 @@ class QuoteContext:
 
 def _read_neighbours(run: RunOutput, wanted: Collection[LineKey]) -> Mapping[LineKey, str]:
     """Read what is saved of the lines near some lines."""
-    if not wanted or len(wanted) > MAX_QUOTES or "text" not in run.column_names("events"):
+    if not wanted or len(wanted) > MAX_QUOTES or "text" not in run.tables.column_names("events"):
         return {}
     near = {
         (file, line + step)

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from forensics.lib.formatting import count, detector_label, join_names, pluralize, span_text
 from forensics.report.html import Markup, command_block, join, render_prose, tag
-from forensics.run_output.reader import Finding, RunOutput
+from forensics.run_output.reader import RunOutput, SavedFinding
 
 # Detectors of processes, and of clients; all others speak of partitions where they name any.
 NODE_DETECTORS = frozenset({
@@ -32,20 +32,20 @@ COMMAND_LINE = re.compile(
 )
 
 
-def drop_standing(findings: Sequence[Finding]) -> list[Finding]:
+def drop_standing(findings: Sequence[SavedFinding]) -> list[SavedFinding]:
     """Leave out findings about a lasting state, unless there are no others."""
     passing = [finding for finding in findings if finding.detector not in STANDING_DETECTORS]
     return passing or list(findings)
 
 
-def short_title(finding: Finding) -> str:
+def short_title(finding: SavedFinding) -> str:
     """Say what a finding found, in two words."""
     if finding.detector == "broker-restart":
         return RESTART_TITLES.get(str(finding.measures.get("kind")), "Restart")
     return detector_label(finding.detector)
 
 
-def describe_scope(finding: Finding) -> str:
+def describe_scope(finding: SavedFinding) -> str:
     """Say what a finding is about: what its detector speaks of first, or else what it names."""
     partitions = _partitions(finding.partitions)
     brokers, clients = _brokers(finding), join_names(list(finding.clients))
@@ -63,7 +63,7 @@ def _partitions(names: tuple[str, ...]) -> str:
     return f"{count(len(names), 'partition')} of {join_names(topics)}"
 
 
-def _brokers(finding: Finding) -> str:
+def _brokers(finding: SavedFinding) -> str:
     node = finding.measures.get("node")
     if not finding.brokers:
         return node if isinstance(node, str) else ""
@@ -71,25 +71,25 @@ def _brokers(finding: Finding) -> str:
     return f"{word} {join_names([str(broker) for broker in finding.brokers], 6)}"
 
 
-def is_open(run: RunOutput, finding: Finding) -> bool:
+def is_open(run: RunOutput, finding: SavedFinding) -> bool:
     """Return True if the logs end before the finding does."""
     last = run.window[1] if run.window else None
     return finding.end_ms is None or (last is not None and finding.end_ms >= last)
 
 
-def finding_period(run: RunOutput, finding: Finding) -> str:
+def finding_period(run: RunOutput, finding: SavedFinding) -> str:
     """Say from when to when a finding reaches; one that is open ends with the logs."""
     if not is_open(run, finding) or not run.window:
         return span_text(finding.start_ms, finding.end_ms)
     return f"{span_text(finding.start_ms, run.window[1])}, to the end of the logs"
 
 
-def describe_status(finding: Finding) -> str:
+def describe_status(finding: SavedFinding) -> str:
     """Say whether a finding is new, recurring or accepted; empty where no other run was compared.
 
-    >>> from forensics.run_output.reader import Finding
+    >>> from forensics.run_output.reader import SavedFinding
     >>> seen = {"status": "recurring", "weeks_seen": 3, "first_seen": "2026-10-26"}
-    >>> describe_status(Finding("F-1", "x", "high", "likely", "", 0, 0, **seen))
+    >>> describe_status(SavedFinding("F-1", "x", "high", "likely", "", 0, 0, **seen))
     'recurring (3 weeks, since 2026-10-26)'
     """
     parts = [count(finding.weeks_seen, "week")] if finding.weeks_seen else []
@@ -99,7 +99,7 @@ def describe_status(finding: Finding) -> str:
     return "; ".join(part for part in (state, until) if part)
 
 
-def count_statuses(findings: Sequence[Finding]) -> str:
+def count_statuses(findings: Sequence[SavedFinding]) -> str:
     """Count the findings by their status, the commonest first."""
     # The status may go on to say since when: "recurring, 3 weeks".
     statuses = Counter(

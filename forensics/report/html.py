@@ -232,3 +232,27 @@ def section(id_: str, title: str, *inside: Child, tabindex: int | None = -1) -> 
     heading = tag("h2", title, id=f"{id_}-title")
     return tag("section", heading, *inside, id=id_, aria_labelledby=f"{id_}-title",
                tabindex=tabindex)  # fmt: skip
+
+
+def section_links(sections: Iterable[tuple[str, str]]) -> Markup:
+    """Build the links to the sections of a page, from the id and title of each."""
+    links = (tag("li", tag("a", title, href=f"#{id_}")) for id_, title in sections)
+    return tag("nav", tag("ul", *links), aria_label="Parts of this page")
+
+
+def verdict_box(word: str, level: str, sentence: Child, *inside: Child) -> Markup:
+    """Build the box with the verdict in one word and one sentence, in the colour of a level."""
+    badge = tag("span", word, class_="badge")
+    answer = tag("p", badge, " ", sentence, class_="answer")
+    return tag("div", answer, *inside, class_=f"verdict level-{level}")
+
+
+def key_figure(name: str, value: str, note: Child = None) -> Markup:
+    """Build one cell of the figures below a verdict."""
+    small = tag("small", note) if note else None
+    return tag("div", tag("dt", name), tag("dd", tag("b", value), " ", small))
+
+
+def rows_left(left: int, noun: str = "") -> Markup | None:
+    """Count the rows that a table leaves out, if there are any."""
+    return tag("p", f"And {count(left, noun)} more.") if left > 0 else None

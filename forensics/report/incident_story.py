@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 from forensics.lib.formatting import count, duration, join_names, parse_millis
 from forensics.report.evidence_html import parse_proofs
 from forensics.report.finding_text import describe_scope, drop_standing, is_open
-from forensics.run_output.reader import Evidence, Finding, Row, RunOutput, corrected_times
+from forensics.run_output.reader import Evidence, Row, RunOutput, SavedFinding, corrected_times
 
 # In the order of reading; what nothing ties to the rest comes last.
 GROUPS = {
@@ -114,7 +114,7 @@ def _chained_rows(run: RunOutput) -> Iterator[StoryRow]:
                 yield _linked_row(link, at, findings)
 
 
-def _linked_row(link: Mapping[str, Any], at: int, findings: Mapping[str, Finding]) -> StoryRow:
+def _linked_row(link: Mapping[str, Any], at: int, findings: Mapping[str, SavedFinding]) -> StoryRow:
     group = str(link.get("role"))
     finding = findings.get(str(link.get("to")))
     is_recovery = group == "recovery"
@@ -135,7 +135,7 @@ def _linked_row(link: Mapping[str, Any], at: int, findings: Mapping[str, Finding
     )
 
 
-def _cause(link: Mapping[str, Any], mechanism: str, findings: Mapping[str, Finding]) -> str:
+def _cause(link: Mapping[str, Any], mechanism: str, findings: Mapping[str, SavedFinding]) -> str:
     """Name the source of a link: as the cause only where the chain is certain of it."""
     source = findings.get(str(link.get("from")))
     word = "Cause" if link.get("cause") else "Led to by"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
 from functools import cache
 from importlib.resources import files
@@ -15,11 +14,12 @@ from pathlib import Path
 
 from forensics.errors import ForensicsError
 from forensics.lib import time_zone
+from forensics.lib.atomic_write import write_whole
 from forensics.lib.formatting import time_text
 from forensics.lib.secret_patterns import MASK, PLACES
 from forensics.lib.time_zone import current_zone
 from forensics.report import theme
-from forensics.report.html import Child, Markup, join, tag, trust_html
+from forensics.report.html import Child, Markup, join, section, section_links, tag, trust_html
 from forensics.report.plotly_sheet import plotly_js
 from forensics.report.sections import (
     appendix,
@@ -103,7 +103,7 @@ def render_report(run: RunOutput, target: Path, *, shared: bool | str = False) -
         _notes(run),
         tag(
             "main",
-            join(_part(*part) for part in parts),
+            *(section(anchor, title, body, "\n") for anchor, title, body in parts),
             data_zone=current_zone().offset or None,
         ),
         tag("footer", _footer(run)),
@@ -137,16 +137,14 @@ def write_page(page: Path, title: str, *inside: Child, shared: bool | str = Fals
     if shared:
         library = page.parent / _library_path(shared)
         if not library.exists():
-            _write_whole(library, plotly_js())
-    _write_whole(page, document)
+            _write(library, plotly_js())
+    _write(page, document)
     return page
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file that is never seen half-written."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text, encoding="utf-8", newline="\n")
-    partial.replace(path)
+def _write(path: Path, text: str) -> None:
+    with write_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _head(title: str, *, shared: bool | str) -> Markup:
@@ -168,12 +166,8 @@ def _head(title: str, *, shared: bool | str) -> Markup:
 
 
 def _header(parts: list[tuple[str, str, Markup]]) -> Markup:
-    links = join(tag("li", tag("a", title, href=f"#{anchor}")) for anchor, title, _ in parts[1:])
-    return tag(
-        "header",
-        tag("h1", "Kafka incident postmortem"),
-        tag("nav", tag("ul", links), aria_label="Parts of this page"),
-    )
+    links = section_links((anchor, title) for anchor, title, _ in parts[1:])
+    return tag("header", tag("h1", "Kafka incident postmortem"), links)
 
 
 def _finder() -> Markup:
@@ -188,12 +182,6 @@ def _finder() -> Markup:
         tag("output", id="found", for_="find"),
         role="search", class_="finder", hidden=True,
     )  # fmt: skip
-
-
-def _part(anchor: str, title: str, body: Markup) -> Markup:
-    label = f"{anchor}-title"
-    heading = tag("h2", title, id=label)
-    return tag("section", heading, body, "\n", id=anchor, aria_labelledby=label, tabindex=-1)
 
 
 def _footer(run: RunOutput) -> Markup:

@@ -22,7 +22,7 @@ from forensics.report.lane_intervals import LaneInterval, assign_rows
 from forensics.report.partition_groups import PartitionGroup
 from forensics.report.time_bins import Grid, Volume
 from forensics.run_output.partition_histories import LeaderInterval
-from forensics.run_output.reader import Finding
+from forensics.run_output.reader import SavedFinding
 
 Figure = dict[str, Any]
 Span = tuple[int, int]
@@ -57,7 +57,7 @@ class TimelineData:
     """Everything that the master timeline shows on its one time axis."""
 
     view: Span
-    findings: Sequence[Finding]
+    findings: Sequence[SavedFinding]
     controller: Sequence[LaneInterval]
     brokers: Sequence[LaneInterval]
     debt: Mapping[str, Sequence[tuple[int, int]]]
@@ -68,7 +68,7 @@ class TimelineData:
     grid: Grid | None = None
 
 
-def finding_span(finding: Finding, view: Span) -> Span:
+def finding_span(finding: SavedFinding, view: Span) -> Span:
     """Return from when to when a finding reaches, an open side being the edge of the view."""
     start = view[0] if finding.start_ms is None else finding.start_ms
     return start, max(start, view[1] if finding.end_ms is None else finding.end_ms)
@@ -177,7 +177,7 @@ class Sheet:
         """Set the axis of a row."""
         self.layout[_axis_name("yaxis", row)] |= settings
 
-    def build(self, findings: Iterable[Finding], holes: Holes = (), **more: Any) -> Figure:
+    def build(self, findings: Iterable[SavedFinding], holes: Holes = (), **more: Any) -> Figure:
         """Return the figure, with bands for what was found and for what no log tells of."""
         bands = [_hole_band(*hole) for hole in holes]
         incidents = (one for one in findings if one.is_incident and one.start_ms is not None)
@@ -264,7 +264,7 @@ def build_rows(
     return draw_rows(rows, data.view).build(data.findings, data.holes, **more)
 
 
-def _finding_band(finding: Finding, last: int) -> Figure:
+def _finding_band(finding: SavedFinding, last: int) -> Figure:
     return {
         "type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
         "x0": finding.start_ms, "x1": finding.end_ms or last, "line": {"width": 0},
@@ -298,7 +298,7 @@ def draw_flags(sheet: Sheet, row: int, data: TimelineData) -> None:
 
 
 def _flag_traces(
-    flags: Sequence[tuple[int, Finding, int]], level: str, colour: str, view: Span,
+    flags: Sequence[tuple[int, SavedFinding, int]], level: str, colour: str, view: Span,
     *, is_crowded: bool,
 ) -> tuple[Figure, Figure]:  # fmt: skip
     spans = [finding_span(finding, view) for _, finding, _ in flags]

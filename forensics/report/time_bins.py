@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.detection.shared.min_isr import MinIsr, find_min_isr
+from forensics.detection.shared.min_isr import MIN_ISR_COLUMNS, MIN_ISR_EVENTS, MinIsr, find_min_isr
 from forensics.run_output.partition_histories import UNKNOWN_LEADER
-from forensics.run_output.reader import Finding, Row, RunOutput, corrected_times
+from forensics.run_output.reader import RunOutput, SavedFinding, corrected_times
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -225,17 +225,12 @@ def _choose_points(moments: Ints, levels: Ints, width: int) -> Ints:
 
 
 def read_min_isr(run: RunOutput) -> MinIsr:
-    """Read min.insync.replicas out of the saved events; it may be that nothing is known."""
-    if not {"setting", "value", "detail", "error"} <= set(run.column_names("events")):
+    """Read min.insync.replicas from the saved events; an old run may lack columns."""
+    if not set(MIN_ISR_COLUMNS) <= set(run.tables.column_names("events")):
         return MinIsr({}, None)
-
-    def read_events(where: ds.Expression, columns: Sequence[str]) -> Iterator[Row]:
-        for chunk in run.chunks("events", columns, where):
-            for row in chunk.to_pylist():
-                at = row.get("ts") or 0
-                yield row | {"at": run.correct_time(row.get("node"), at) if at else 0}
-
-    return find_min_isr(read_events)
+    chunks = run.chunks("events", MIN_ISR_COLUMNS, MIN_ISR_EVENTS)
+    rows = (row for chunk in chunks for row in chunk.to_pylist())
+    return find_min_isr(row | {"at": run.correct_time(row["node"], row["ts"] or 0)} for row in rows)
 
 
 def count_debt(run: RunOutput) -> dict[str, Points]:
@@ -249,7 +244,7 @@ def count_debt(run: RunOutput) -> dict[str, Points]:
     times = ["started_at", "ended_at"]
     leaderless = run.chunks("leadership", times, ds.field("leader") == -1)
     debt = {"offline": _count_open(leaderless, window)}
-    if {"isr", "replicas"} <= set(run.column_names("isr")):
+    if {"isr", "replicas"} <= set(run.tables.column_names("isr")):
         min_isr = read_min_isr(run)
         if min_isr.largest:
             states = run.chunks("isr", [*times, "topic", "isr"])
@@ -310,7 +305,7 @@ def count_events(run: RunOutput, cells: Ints) -> Volume:
     edges = merge_bins(cells, MAX_BARS)
     facts = np.zeros(len(edges) - 1, np.int64)
     errors = {name: np.zeros(len(edges) - 1, np.int64) for name in VERDICTS}
-    episodes: dict[str, list[Finding]] = {}
+    episodes: dict[str, list[SavedFinding]] = {}
     for finding in run.findings:
         for name in finding.clients if finding.detector == "stale-metadata" else ():
             episodes.setdefault(name, []).append(finding)
@@ -330,7 +325,7 @@ def _histogram(times: Ints, edges: Ints) -> Ints:
 
 
 def _add_errors(
-    events: pa.Table, times: Ints, episodes: Mapping[str, Sequence[Finding]], edges: Ints,
+    events: pa.Table, times: Ints, episodes: Mapping[str, Sequence[SavedFinding]], edges: Ints,
     errors: Mapping[str, Ints],
 ) -> None:  # fmt: skip
     """Add the errors of each client to their bins, under the verdict of their episode."""

@@ -83,7 +83,7 @@ class WindowedRun(RunOutput):
             around = max((one.max_offset(start, end) for one in corrections), default=0)
             ts = ds.field("ts")
             return (ts >= _timestamp(start - around)) & (ts <= _timestamp(end + around))
-        columns = self.column_names(name)
+        columns = self.tables.column_names(name)
         if "started_at" not in columns:
             return None
         started = ds.field("started_at")

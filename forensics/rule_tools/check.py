@@ -80,7 +80,7 @@ def _run_examples(book: LogReader, wordings: Sequence[tuple[Rule, Wording]]) -> 
     parts: list[MatchedEvents] = []
     numbers = {id(wording): number for number, (_, wording) in enumerate(wordings)}
     places = entries["line"].to_pylist()
-    for _, wording, found in book.matcher.match_all(entries):
+    for wording, found in book.matcher.match_all(entries):
         parts += found
         for at in dict.fromkeys(found[0].rows.tolist()):
             if places[at] in firsts:

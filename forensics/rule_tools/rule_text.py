@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from forensics.errors import ForensicsError
+from forensics.events.packs import version_numbers
 from forensics.events.rules import MORE, ROUTINE, Kind, Rule, Wording, load_kinds
 from forensics.lib.text_safety import printable
 from forensics.schemas import FACTS
@@ -130,14 +131,14 @@ def version_range(versions: Iterable[str]) -> tuple[str, str]:
     >>> version_range(["3.9", "0.11", "3.10"])
     ('0.11', '3.10')
     """
-    ranked = sorted(versions, key=_numbers)
+    ranked = sorted(versions, key=version_numbers)
     return ranked[0], ranked[-1]
 
 
 def newest_version(rules: Iterable[Rule]) -> str:
     """Give the newest version of Kafka that the rules know: the one most wordings last to."""
     lasts = Counter(wording.versions[-1] for rule in rules for wording in rule.wordings)
-    return max(lasts, key=lambda version: (lasts[version], _numbers(version)), default="")
+    return max(lasts, key=lambda version: (lasts[version], version_numbers(version)), default="")
 
 
 def rule_versions(rule: Rule) -> list[str]:
@@ -311,7 +312,3 @@ def _value_source(value: Any) -> str:
     if isinstance(value, str) and value.startswith("{"):
         return f"the same as <{value[1:-1]}>"
     return f"always {value}"
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())

@@ -24,7 +24,7 @@ from forensics.ingest.wrapper_detection import detect_wrappers
 from forensics.lib.secrets import NameMasker, mask_text
 from forensics.lib.text_safety import visible
 from forensics.parsing.entries import group_layouts, group_signatures
-from forensics.run_output.reader import Evidence, Finding, RunOutput
+from forensics.run_output.reader import Evidence, RunOutput, SavedFinding
 
 # Tables cut long quotes, to no less than this; a shorter quote must be the whole line.
 MIN_CUT_BYTES = 230
@@ -64,7 +64,7 @@ def parse_location(text: str) -> Evidence | None:
     return Evidence(NameMasker().mask(match["file"]), int(match["line"]), "")
 
 
-def find_finding(run: RunOutput, name: str) -> Finding:
+def find_finding(run: RunOutput, name: str) -> SavedFinding:
     """Find a finding by its id, or by the begin of an id."""
     wanted = name.removeprefix("#").lower()
     by_id = {finding.id.lower(): finding for finding in run.findings}

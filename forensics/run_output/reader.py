@@ -182,7 +182,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Finding:
+class SavedFinding:
     """A finding as read from findings.json; times in milliseconds of UTC."""
 
     id: str
@@ -244,13 +244,13 @@ class RunOutput:
         return Tables(self.folder / "tables")
 
     @cached_property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[SavedFinding, ...]:
         """All findings, worst first."""
         findings = (_finding(row) for row in self.document.get("findings") or ())
         return tuple(sorted(findings, key=lambda finding: finding.sort_key))
 
     @property
-    def incidents(self) -> tuple[Finding, ...]:
+    def incidents(self) -> tuple[SavedFinding, ...]:
         """The findings of severity medium and above."""
         return tuple(finding for finding in self.findings if finding.is_incident)
 
@@ -299,14 +299,6 @@ class RunOutput:
                 row[name] = None if row[name] is None else self.correct_time(row["node"], row[name])
         return sorted(rows, key=lambda row: (row["node"] or "", row["file"] or ""))
 
-    def has_table(self, name: str) -> bool:
-        """Return True if a table was saved."""
-        return self.tables.has(name)
-
-    def column_names(self, name: str) -> list[str]:
-        """Return the columns of a table."""
-        return self.tables.column_names(name)
-
     def table(
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
     ) -> pa.Table:
@@ -317,7 +309,7 @@ class RunOutput:
         self, name: str, columns: Sequence[str], where: ds.Expression | None = None
     ) -> Iterator[pa.Table]:
         """Yield what `table` reads in chunks: for tables that grow with the archive."""
-        have = [column for column in self.column_names(name) if column in columns]
+        have = [column for column in self.tables.column_names(name) if column in columns]
         for batch in self.tables.scan(name, have, where):
             yield _in_millis(_with_nulls(pa.Table.from_batches([batch]), columns))
 
@@ -362,8 +354,8 @@ def _in_millis(table: pa.Table) -> pa.Table:
     return table
 
 
-def _finding(row: Mapping[str, Any]) -> Finding:
-    return Finding(
+def _finding(row: Mapping[str, Any]) -> SavedFinding:
+    return SavedFinding(
         id=str(row.get("id") or ""),
         detector=str(row.get("detector") or ""),
         severity=str(row.get("severity") or "info"),

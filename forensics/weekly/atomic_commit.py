@@ -134,6 +134,11 @@ class Transaction:
             return path
         return None if name in self._deleted else self._store.find(name)
 
+    def read(self, name: str) -> str:
+        """Return the text of a file, or "" if it is not there."""
+        path = self.find(name)
+        return path.read_text(encoding="utf-8", errors="replace") if path else ""
+
     def names(self, folder: str = "") -> list[str]:
         """List all files below a folder, staged or committed."""
         committed = {*self._store.names(folder)} - self._deleted

@@ -16,7 +16,7 @@ from forensics.lib.text_safety import visible
 from forensics.report.page import open_output
 from forensics.weekly.coverage_normalisation import format_count
 from forensics.weekly.iso_week import Week, week_of
-from forensics.weekly.metrics import BROKER_SIGNALS, CLUSTER_SIGNALS, Signal
+from forensics.weekly.metrics import BROKER_SIGNALS, CLUSTER_SIGNALS
 from forensics.weekly.notes import NO_NOTES, Notes
 from forensics.weekly.recurrence import (
     TrackedFinding,
@@ -35,7 +35,8 @@ _MAX_FINDING_LINES = 40
 class CountPair(NamedTuple):
     """One signal in both windows: counted, and for each covered hour; None if it is not known."""
 
-    signal: Signal
+    signal: str
+    title: str
     counts: tuple[float | None, float | None]
     rates: tuple[float | None, float | None]
 
@@ -171,13 +172,12 @@ def compare(a: WeekSummary, b: WeekSummary, notes: Notes = NO_NOTES) -> Comparis
 
 def count_pairs(comparison: Comparison, broker: int | None = None) -> list[CountPair]:
     """Return each signal of both windows, of one broker or of the whole cluster."""
-    signals = BROKER_SIGNALS if broker is not None else (*BROKER_SIGNALS, *CLUSTER_SIGNALS)
+    signals = BROKER_SIGNALS if broker is not None else BROKER_SIGNALS | CLUSTER_SIGNALS
     pairs = []
-    for signal in signals:
-        (a, a_rate), (b, b_rate) = (
-            _count_and_rate(one, signal.key, broker) for one in (comparison.a, comparison.b)
-        )
-        pairs.append(CountPair(signal, (a, b), (a_rate, b_rate)))
+    for signal, title in signals.items():
+        a, a_rate = _count_and_rate(comparison.a, signal, broker)
+        b, b_rate = _count_and_rate(comparison.b, signal, broker)
+        pairs.append(CountPair(signal, title, (a, b), (a_rate, b_rate)))
     return pairs
 
 
@@ -233,7 +233,7 @@ def _window_json(week: WeekSummary) -> dict[str, Any]:
 def _pair_json(pair: CountPair) -> dict[str, Any]:
     rates = [None if rate is None else round(rate, 6) for rate in pair.rates]
     return {
-        "signal": pair.signal.key, "a": pair.counts[0], "b": pair.counts[1],
+        "signal": pair.signal, "a": pair.counts[0], "b": pair.counts[1],
         "a_per_covered_hour": rates[0], "b_per_covered_hour": rates[1],
     }  # fmt: skip
 
@@ -271,7 +271,7 @@ def describe_windows(comparison: Comparison) -> Iterator[tuple[str, str]]:
 def table_cells(pair: CountPair) -> tuple[str, ...]:
     """Write one signal of both windows, in the columns of `TABLE_HEAD`."""
     counts = ("?" if count is None else format_count(count) for count in pair.counts)
-    return (pair.signal.title, *counts, *map(format_rate, pair.rates))
+    return (pair.title, *counts, *map(format_rate, pair.rates))
 
 
 def format_rate(rate: float | None) -> str:

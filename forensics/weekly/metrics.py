@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypedDict
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -23,44 +23,36 @@ from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import MILLISECOND, to_arrow_timestamp
 from forensics.run_output.broker_lifecycles import read_lifecycles
 from forensics.run_output.partition_histories import Ints, IsrCodes, read_isr_histories
-from forensics.run_output.reader import Finding, RunOutput, corrected_times
+from forensics.run_output.reader import RunOutput, SavedFinding, corrected_times
 from forensics.weekly.coverage_normalisation import server_logs_end
 
 DAY = 24 * HOUR
-# A summary is no catalogue; beyond that topics are counted.
-MAX_TOPICS, MAX_CHANGED_TOPICS = 2000, 200
+# A summary is no catalogue; what is beyond is counted.
+_MAX_TOPICS, _MAX_CHANGED_TOPICS, _MAX_LOW_ISR_PARTITIONS = 2000, 200, 200
 # The night in UTC, as hours after the midnight before it: a store has no other time zone.
 NIGHT = (22, 30)
 # Anything shorter is a restart.
-MIN_LOW_ISR_MS = MINUTE
+_MIN_LOW_ISR_MS = MINUTE
 # One night is a replica that failed, two are one that waits for Monday; a third is a habit.
 MAX_LOW_ISR_NIGHTS = 2
 _TOPIC_CHANGES = {"topic_created": "created", "topic_deleted": "deleted"}
 _CLEAN = "clean shutdown"
-
-
-class Signal(NamedTuple):
-    """One count: its key in week.json, and its title on pages."""
-
-    key: str
-    title: str
-
-
-BROKER_SIGNALS = (
-    Signal("leaders_lost", "Leaderships lost"),
-    Signal("isr_drops", "Drops from an ISR"),
-    Signal("absences", "Unplanned absences"),
-    Signal("minutes_away", "Minutes away, unplanned"),
-    Signal("unclean", "Unclean elections"),
-    Signal("errors", "Error lines understood"),
-)
-CLUSTER_SIGNALS = (
-    Signal("minutes_dark", "Partition minutes without a leader"),
-    Signal("records_lost", "Records lost at most"),
-    Signal("controller_changes", "Controllers elected"),
-    Signal("stale_bursts", "Bursts of stale metadata"),
-    Signal("stale_errors", "Errors of stale metadata"),
-)
+# The title of each signal, by its key in week.json.
+BROKER_SIGNALS = {
+    "leaders_lost": "Leaderships lost",
+    "isr_drops": "Drops from an ISR",
+    "absences": "Unplanned absences",
+    "minutes_away": "Minutes away, unplanned",
+    "unclean": "Unclean elections",
+    "errors": "Error lines understood",
+}
+CLUSTER_SIGNALS = {
+    "minutes_dark": "Partition minutes without a leader",
+    "records_lost": "Records lost at most",
+    "controller_changes": "Controllers elected",
+    "stale_bursts": "Bursts of stale metadata",
+    "stale_errors": "Errors of stale metadata",
+}
 
 
 class TopicCounts(TypedDict):
@@ -81,12 +73,15 @@ class AbsenceCounts(TypedDict):
     median: float | None
 
 
-class LowIsrNights(NamedTuple):
-    """In how many nights a partition had one replica in sync, and for how many minutes."""
+class LowIsrNights(TypedDict):
+    """How many nights a window has, and the partitions that had one replica in sync in some."""
 
-    partition: str
     nights: int
-    minutes: float
+    # name, number of such nights, and their minutes; those of the most nights first
+    partitions: list[tuple[str, int, float]]
+    left_out: int
+    # how many partitions have more such nights than is usual
+    often: int
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,7 @@ def count_topics(run: RunOutput, window: Interval) -> TopicCounts:
     names = known.group_by(keys).aggregate([])["topic"].to_pylist()
     counts = sorted(Counter(names).items())
     return {
-        "partitions": dict(counts[:MAX_TOPICS]),
+        "partitions": dict(counts[:_MAX_TOPICS]),
         "topics": len(counts),
         "all_partitions": len(names),
     }
@@ -122,11 +117,11 @@ def created_and_deleted_topics(run: RunOutput, window: Interval) -> dict[str, li
     where = ds.field("kind").isin(sorted(_TOPIC_CHANGES)) & ds.field("telling").is_null()
     where &= _within("ts", window)
     topics: dict[str, set[str]] = {change: set() for change in _TOPIC_CHANGES.values()}
-    if "telling" in run.column_names("events"):
+    if "telling" in run.tables.column_names("events"):
         for row in run.rows("events", ["kind", "topic"], where):
             if row["topic"]:
                 topics[_TOPIC_CHANGES[row["kind"]]].add(row["topic"])
-    return {change: sorted(names)[:MAX_CHANGED_TOPICS] for change, names in topics.items()}
+    return {change: sorted(names)[:_MAX_CHANGED_TOPICS] for change, names in topics.items()}
 
 
 def nights_in(window: Interval) -> list[Interval]:
@@ -136,8 +131,8 @@ def nights_in(window: Interval) -> list[Interval]:
     return intervals.clip((night for night in nights if night[0] >= window[0]), window)
 
 
-def find_low_isr_nights(run: RunOutput, window: Interval) -> list[LowIsrNights]:
-    """Return the partitions of low-ISR nights, those of the most nights first."""
+def count_low_isr_nights(run: RunOutput, window: Interval) -> LowIsrNights:
+    """Count the nights in which each partition had one replica in sync, and their minutes."""
     nights = nights_in(window)
     # An open state ends where the logs do.
     whole = (run.window or window)[0], server_logs_end(run, window)
@@ -145,11 +140,17 @@ def find_low_isr_nights(run: RunOutput, window: Interval) -> list[LowIsrNights]:
     for history in read_isr_histories(run, whole, IsrCodes()):
         low_isr = _low_isr_intervals(history.columns)
         lengths = (intervals.total_length(intervals.clip(low_isr, night)) for night in nights)
-        long = [ms for ms in lengths if ms >= MIN_LOW_ISR_MS] if low_isr else []
+        long = [ms for ms in lengths if ms >= _MIN_LOW_ISR_MS] if low_isr else []
         if long:
             name = "-".join(map(str, history.name))
-            found.append(LowIsrNights(name, len(long), round(sum(long) / MINUTE, 1)))
-    return sorted(found, key=lambda each: (-each.nights, -each.minutes, each.partition))
+            found.append((name, len(long), round(sum(long) / MINUTE, 1)))
+    found.sort(key=lambda each: (-each[1], -each[2], each[0]))
+    return {
+        "nights": len(nights),
+        "partitions": found[:_MAX_LOW_ISR_PARTITIONS],
+        "left_out": max(0, len(found) - _MAX_LOW_ISR_PARTITIONS),
+        "often": sum(number > MAX_LOW_ISR_NIGHTS for _, number, _ in found),
+    }
 
 
 def _low_isr_intervals(columns: Ints) -> list[Interval]:
@@ -163,7 +164,9 @@ def _low_isr_intervals(columns: Ints) -> list[Interval]:
     return intervals.merge(zip(start[is_low].tolist(), end[is_low].tolist(), strict=True))
 
 
-def count_signals(run: RunOutput, window: Interval, findings: Sequence[Finding]) -> SignalCounts:
+def count_signals(
+    run: RunOutput, window: Interval, findings: Sequence[SavedFinding]
+) -> SignalCounts:
     """Count what the tables of a run say about a window."""
     away = _count_absences(run, window)
     lost_at, leaders_lost = _count_lost_leaders(run, window)
@@ -283,7 +286,7 @@ def _minutes(ms: int) -> float:
 
 
 def _count_cluster_signals(
-    run: RunOutput, window: Interval, findings: Sequence[Finding]
+    run: RunOutput, window: Interval, findings: Sequence[SavedFinding]
 ) -> dict[str, float | None]:
     stale = [finding for finding in findings if finding.detector == "stale-metadata"]
     where = (ds.field("role") == "controller") & _within("started_at", window)
@@ -313,7 +316,7 @@ def _leaderless_minutes(run: RunOutput, window: Interval) -> float:
     return _minutes(total)
 
 
-def _max_records_lost(findings: Sequence[Finding]) -> int | None:
+def _max_records_lost(findings: Sequence[SavedFinding]) -> int | None:
     """Add up the records that unclean elections lost at most; None if one has no bound."""
     unclean = (finding for finding in findings if finding.detector == "unclean-election")
     bounds = [loss.lost_records_max for finding in unclean for loss in finding.losses]

@@ -53,8 +53,7 @@ class Store:
         """Read what is in the store so far."""
         self.files, self.rules, self._notes = files, rules, notes
         self.manifest = Manifest.load(files.find(CONTAINERS), files.find(LOGS))
-        path = files.find(STORE_FILE)
-        head = json.loads(path.read_text(encoding="utf-8")) if path else {"weeks": {}}
+        head = json.loads(files.read(STORE_FILE) or '{"weeks": {}}')
         dropped = head.get("dropped_before")
         # Weeks before this one were dropped, and their logs are not read again.
         self._first_kept = Week.parse(dropped) if dropped else None
@@ -146,9 +145,9 @@ class Store:
     def draw_pages(self, weeks: Sequence[Week]) -> list[Week]:
         """Draw the pages of those weeks that have changed, or whose past has; and the index."""
         self._delete_dropped_weeks()
-        path = self.files.find(NOTES_FILE)
-        notes = path.read_bytes().decode("utf-8", "replace") if path else ""
-        texts = {week: text for week in self.weeks if (text := self._summary_text(week))}
+        notes = self.files.read(NOTES_FILE)
+        names = {week: f"{week_folder(week)}/{SUMMARY_FILE}" for week in self.weeks}
+        texts = {week: text for week, name in names.items() if (text := self.files.read(name))}
         built = sorted(texts)
         drawn = []
         for index, week in enumerate(built):
@@ -158,10 +157,9 @@ class Store:
             is_drawn = self._states[week].get("drawn") == digest
             if week not in weeks or (is_drawn and self.files.find(f"{folder}/index.html")):
                 continue
-            for name in (SUMMARY_FILE, "findings.json"):
-                self._stage_again(f"{folder}/{name}")
-            earlier = [WeekSummary.from_json(texts[each]) for each in past]
-            week_page.draw_week(self.files.staged / folder, earlier, self._notes)
+            summary, *earlier = (WeekSummary.from_json(texts[each]) for each in (week, *past))
+            page = self.files.new_path(f"{folder}/index.html")
+            week_page.draw_week(summary, earlier, self._notes, page)
             self._states[week]["drawn"] = digest
             drawn.append(week)
         if built:
@@ -172,8 +170,8 @@ class Store:
 
     def document(self, week: Week) -> dict[str, Any] | None:
         """Return findings.json of a week, if it was built."""
-        path = self.files.find(f"{week_folder(week)}/findings.json")
-        return json.loads(path.read_text(encoding="utf-8")) if path else None
+        text = self.files.read(f"{week_folder(week)}/findings.json")
+        return json.loads(text) if text else None
 
     def verdict(self, week: Week) -> str | None:
         """Return the verdict of a week, if it was built."""
@@ -244,16 +242,6 @@ class Store:
         for name in self.files.names("weeks"):
             if name.split("/")[1] not in weeks:
                 self.files.delete(name)
-
-    def _summary_text(self, week: Week) -> str:
-        path = self.files.find(f"{week_folder(week)}/{SUMMARY_FILE}")
-        return path.read_text(encoding="utf-8") if path else ""
-
-    def _stage_again(self, name: str) -> None:
-        """Stage a committed file, as pages are drawn from staged files alone."""
-        path = self.files.find(name)
-        if path is not None and path != self.files.staged / name:
-            self.files.write(name, path.read_text(encoding="utf-8"))
 
 
 def _redirect(to: str) -> str:

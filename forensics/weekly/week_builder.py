@@ -26,7 +26,7 @@ from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine
 from forensics.events.file_accounts import FileAccount, assign_nodes
 from forensics.events.packs import RuleSet
-from forensics.lib.arrow_io import release_arrow_memory
+from forensics.lib.arrow_io import release_arrow_memory, write_table
 from forensics.lib.deterministic_parquet import (
     PART_FILE,
     DeterministicWriter,
@@ -36,7 +36,7 @@ from forensics.lib.deterministic_parquet import (
 from forensics.lib.time_units import to_arrow_timestamp, to_iso
 from forensics.parsing.time_statistics import MIN_SILENCE
 from forensics.report import page
-from forensics.report.time_window import WindowedRun, narrow_run
+from forensics.report.time_window import narrow_run
 from forensics.run_output.findings import Finding, write_findings
 from forensics.run_output.reader import RunOutput
 from forensics.run_result import Stopwatch
@@ -89,15 +89,6 @@ def carried_over(findings: Sequence[Finding], week: Week) -> list[dict[str, Any]
         for finding in findings
         if finding.begin < week.begin <= finding.end
     ]  # fmt: skip
-
-
-def narrow_to_week(out: Path, document: Mapping[str, Any], week: Week) -> WindowedRun:
-    """Narrow a run of nine days to the week in its middle, as far as logs reach."""
-    run = RunOutput(out, document)
-    begin, end = week.window_ms[0], week.window_ms[1] - 1
-    if run.window and run.window[0] < end and run.window[1] > begin:
-        begin, end = max(begin, run.window[0]), min(end, run.window[1])
-    return narrow_run(run, (begin, end))
 
 
 def week_folder(week: Week) -> str:
@@ -158,7 +149,7 @@ class WeekBuilder:
             pipeline.assign_kafka_versions(accounts, events)
             rows = [account.to_row() for _, account in sorted(accounts.items())]
             files = pa.Table.from_pylist(rows, schema=FILES)
-            pipeline.write_table(files, settings.tables / "files")
+            write_table(files, settings.tables / "files")
             # A week is reported when it is done, and not in between.
             past = pipeline.rebuild_history(engine, accounts, settings, lambda _: None)
             for name, schema, order in _REBUILT_TABLES:
@@ -189,7 +180,12 @@ class WeekBuilder:
             return self._write_report(week, out, document)
 
     def _write_report(self, week: Week, out: Path, document: dict[str, Any]) -> dict[str, Any]:
-        run = narrow_to_week(out, document, week)
+        whole = RunOutput(out, document)
+        begin, end = week.window_ms[0], week.window_ms[1] - 1
+        # The page shows the week as far as logs reach.
+        if whole.window and whole.window[0] < end and whole.window[1] > begin:
+            begin, end = max(begin, whole.window[0]), min(end, whole.window[1])
+        run = narrow_run(whole, (begin, end))
         narrowed = dict(run.document) | {"week": str(week)}
         write_findings(narrowed, out / "findings.json")
         page.render_report(run, out / page.PAGE_NAME, shared="../..")

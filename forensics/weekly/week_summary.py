@@ -20,7 +20,8 @@ from forensics.lib import intervals
 from forensics.lib.formatting import HOUR, pluralize
 from forensics.lib.intervals import Interval
 from forensics.lib.node_ids import broker_node
-from forensics.run_output.reader import Finding, Row, RunOutput, load_run
+from forensics.run_output.reader import Row, RunOutput, SavedFinding, load_run
+from forensics.weekly import metrics
 from forensics.weekly.coverage_normalisation import (
     SERVER_ROLES,
     Coverage,
@@ -28,25 +29,14 @@ from forensics.weekly.coverage_normalisation import (
     measure_coverage,
 )
 from forensics.weekly.iso_week import Week
-from forensics.weekly.metrics import (
-    DAY,
-    MAX_LOW_ISR_NIGHTS,
-    AbsenceCounts,
-    SignalCounts,
-    TopicCounts,
-    count_signals,
-    count_topics,
-    created_and_deleted_topics,
-    find_low_isr_nights,
-    nights_in,
-)
+from forensics.weekly.metrics import DAY, SignalCounts
 
 SUMMARY_FILE = "week.json"
 SCHEMA = 1
 # A signature of more names than this has the first ones, and a digest of all of them.
 _MAX_SIGNATURE_NAMES, _MAX_SIGNATURE_CHARS = 4, 120
 # Nobody reads more; what is left out is counted.
-_MAX_GROUPS, _MAX_PER_GROUP, _MAX_NODES, _MAX_LOW_ISR_PARTITIONS = 1000, 50, 2000, 200
+_MAX_GROUPS, _MAX_PER_GROUP, _MAX_NODES = 1000, 50, 2000
 # The measure by which findings of a detector are compared; of other detectors each counts one.
 _SIZE_MEASURES = {
     "broker-restart": "away_s",
@@ -95,16 +85,6 @@ class SignalsSummary(TypedDict):
     cluster: dict[str, float | None]
 
 
-class LowIsrSummary(TypedDict):
-    """The partitions of low-ISR nights: name, nights and minutes of each."""
-
-    nights: int
-    partitions: list[list[Any]]
-    left_out: int
-    # how many have more such nights than is usual
-    often: int
-
-
 @dataclass
 class WeekSummary:
     """One week, or any other window that is compared; fields are named as in week.json."""
@@ -119,16 +99,16 @@ class WeekSummary:
     nodes: dict[str, NodeSummary]
     brokers: list[int]
     signals: SignalsSummary
-    away: dict[str, AbsenceCounts]
+    away: dict[str, metrics.AbsenceCounts]
     findings: list[FindingGroup]
     findings_left_out: int
     # whether each detector could have seen anything, and why not
     detectors: dict[str, dict[str, Any]]
     # leaderships lost by hour; None where no log covers it
     hours: list[int | None]
-    nights: LowIsrSummary
+    nights: metrics.LowIsrNights
     versions: dict[str, list[str]]
-    topics: TopicCounts
+    topics: metrics.TopicCounts
     topic_turns: dict[str, list[str]]
     files: dict[str, int]
     # files that were read by other rules than the rest
@@ -186,10 +166,10 @@ class WeekSummary:
         return float(sum(each.get(signal, 0) for each in self.signals["brokers"].values()))
 
 
-def signature_of(finding: Finding) -> str:
+def signature_of(finding: SavedFinding) -> str:
     """Name what a finding is about, without its time: the same trouble has one name in every week.
 
-    >>> signature_of(Finding("F-1", "flapping-broker", "high", "likely", "", 0, 1, (3, 2)))
+    >>> signature_of(SavedFinding("F-1", "flapping-broker", "high", "likely", "", 0, 1, (3, 2)))
     'flapping-broker: brokers 2, 3'
     """
     if finding.brokers:
@@ -239,7 +219,7 @@ def summarise_window(run: RunOutput, window: Interval, name: str) -> WeekSummary
     ]
     files = [row for row in run.files if _touches(row["first_ts"], row["last_ts"], window)]
     nodes = measure_coverage(run, window)
-    counts = count_signals(run, window, findings)
+    counts = metrics.count_signals(run, window, findings)
     groups = _group_findings(findings)
     packs = run.document.get("packs") or ()
     named_brokers = {node.broker for node in nodes if node.broker is not None}
@@ -277,10 +257,10 @@ def summarise_window(run: RunOutput, window: Interval, name: str) -> WeekSummary
             for outcome in run.document.get("detectors") or ()
         },
         hours=_count_by_hour(counts, nodes, window),
-        nights=_summarise_nights(run, window),
+        nights=metrics.count_low_isr_nights(run, window),
         versions=_versions(files),
-        topics=count_topics(run, window),
-        topic_turns=created_and_deleted_topics(run, window),
+        topics=metrics.count_topics(run, window),
+        topic_turns=metrics.created_and_deleted_topics(run, window),
         files={
             "files": len(files),
             "damaged": sum(bool(row["damaged"]) for row in files),
@@ -304,18 +284,18 @@ def _summarise_node(node: NodeCoverage, window: Interval) -> NodeSummary:
     }
 
 
-def _group_findings(findings: Sequence[Finding]) -> list[FindingGroup]:
+def _group_findings(findings: Sequence[SavedFinding]) -> list[FindingGroup]:
     """Group findings about the same thing, in their order: the worst first.
 
     Incidents are apart from the others: a planned restart is not the crash of last week.
     """
-    groups: dict[tuple[str, bool], list[Finding]] = {}
+    groups: dict[tuple[str, bool], list[SavedFinding]] = {}
     for finding in findings:
         groups.setdefault((signature_of(finding), finding.is_incident), []).append(finding)
     return [_group(signature, group) for (signature, _), group in groups.items()]
 
 
-def _group(signature: str, findings: Sequence[Finding]) -> FindingGroup:
+def _group(signature: str, findings: Sequence[SavedFinding]) -> FindingGroup:
     worst = findings[0]
     return {
         "signature": signature,
@@ -335,11 +315,11 @@ def _group(signature: str, findings: Sequence[Finding]) -> FindingGroup:
     }  # fmt: skip
 
 
-def _count_levels(findings: Iterable[Finding]) -> dict[str, int]:
+def _count_levels(findings: Iterable[SavedFinding]) -> dict[str, int]:
     return dict(sorted(Counter(finding.severity for finding in findings).items()))
 
 
-def _size(finding: Finding) -> float:
+def _size(finding: SavedFinding) -> float:
     """Return how large a finding is, in the measure of its detector."""
     value = finding.measures.get(_SIZE_MEASURES.get(finding.detector, ""))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -359,16 +339,6 @@ def _count_by_hour(
         for hour in range((start - window[0]) // HOUR, -(-(end - window[0]) // HOUR))
     }  # fmt: skip
     return [count if count or hour in covered else None for hour, count in enumerate(lost)]
-
-
-def _summarise_nights(run: RunOutput, window: Interval) -> LowIsrSummary:
-    partitions = find_low_isr_nights(run, window)
-    return {
-        "nights": len(nights_in(window)),
-        "partitions": [list(each) for each in partitions[:_MAX_LOW_ISR_PARTITIONS]],
-        "left_out": max(0, len(partitions) - _MAX_LOW_ISR_PARTITIONS),
-        "often": sum(each.nights > MAX_LOW_ISR_NIGHTS for each in partitions),
-    }
 
 
 def _versions(files: Iterable[Row]) -> dict[str, list[str]]:

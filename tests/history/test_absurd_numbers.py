@@ -7,7 +7,7 @@ from pathlib import Path
 
 from forensics.detection.registry import detect
 from forensics.detection.thresholds import load_limits
-from forensics.report.histories.partition import _skipped
+from forensics.report.histories.partition import _missing_versions
 from forensics.sandbox import run_lines
 
 MOST = 2_147_483_000
@@ -45,6 +45,6 @@ def test_epochs_billions_apart(tmp_path: Path) -> None:
 
 def test_a_gap_of_billions_is_named_in_a_few_words() -> None:
     row = {"partition_epoch": MOST, "started_at": 0}
-    (placed,) = _skipped({"partition_epoch": 3}, row, 0)
+    (placed,) = _missing_versions({"partition_epoch": 3}, row, 0)
 
     assert len(str(placed)) < 1000

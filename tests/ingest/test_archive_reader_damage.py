@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from forensics.errors import ArchiveError
-from forensics.ingest.archive_reader import Unpacked, open_zip_member, read_blocks
+from forensics.ingest.archive_reader import UnpackedFile, open_zip_member, read_blocks
 from forensics.ingest.record_starts import MAX_RECORD
 from forensics.lib import storage
 from tests.ingest.sample_archives import LOG, TREE, tarred, write, zipped
@@ -109,7 +109,7 @@ def test_an_encrypted_entry_is_named_and_the_others_are_read(tmp_path: Path) -> 
 def test_an_entry_that_is_not_where_the_index_says_is_named(tmp_path: Path) -> None:
     packed = zipped({"a.log": LOG}).replace(b"PK\x03\x04", b"PK\x03\x05", 1)
     path = save(tmp_path, "logs.zip", b"PK\x03\x04" + packed)
-    item = Unpacked("a", open_zip_member(str(path), "a.log"))
+    item = UnpackedFile("a", open_zip_member(str(path), "a.log"))
 
     assert [] == list(read_blocks(item))
     assert "the entry's header is not where the index says" == item.damaged

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from forensics.ingest import compression
-from forensics.ingest.archive_reader import Unpacked, open_zip_member, read_blocks
+from forensics.ingest.archive_reader import UnpackedFile, open_zip_member, read_blocks
 from forensics.ingest.compression import (
     DamageError,
     Decompressed,
@@ -99,7 +99,7 @@ def test_a_stream_without_a_byte_is_empty(kind: str) -> None:
 def test_what_unpacks_to_far_too_much_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "_BOMB_SIZE", 1 << 20)
     stream = Decompressed(io.BytesIO(gzip.compress(bytes(8 << 20))), "gzip")
-    item = Unpacked("bomb.gz", stream)
+    item = UnpackedFile("bomb.gz", stream)
     got = sum(len(block) for block in read_blocks(item, 1 << 16))
 
     assert "unpacks to more than 500 times its size; stopped" == item.damaged
@@ -124,7 +124,7 @@ def test_utf_16_that_ends_in_half_a_character_is_read_to_there() -> None:
 def test_a_way_of_zip_that_is_not_read_is_said(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("zip") / "logs.zip"
     path.write_bytes(zipped(method=zipfile.ZIP_LZMA))
-    item = Unpacked("a", open_zip_member(str(path), "broker-1/server.log"))
+    item = UnpackedFile("a", open_zip_member(str(path), "broker-1/server.log"))
 
     assert [] == list(read_blocks(item))
     assert "compressed by method 14, which is not read; unpack it first" == item.damaged

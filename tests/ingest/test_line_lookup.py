@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from forensics.ingest.line_lookup import (
     FoundFile,
-    _Reader,
+    _LineReader,
     digest_and_head,
     is_alike,
     look_up_lines,
@@ -182,7 +182,7 @@ def test_lines_are_the_same_however_a_stream_comes(
     text = b"\n".join(lines) + (b"\n" if ends and lines else b"")
     real = text.split(b"\n")
     real = real[:-1] if not real[-1] else real
-    reader = _Reader(sorted(wanted))
+    reader = _LineReader(sorted(wanted))
     for block in in_blocks(text, sizes):
         reader.feed(block)
 

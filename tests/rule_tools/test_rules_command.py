@@ -337,8 +337,8 @@ def test_a_check_leaves_pandas_and_arrow_to_whoever_wants_them_later(tmp_path: P
     code = """
 import sys
 from click.testing import CliRunner
-from forensics.cli.app import group, jobs_folder
-done = CliRunner().invoke(group(jobs_folder()), ["rules", "check", *sys.argv[1:]])
+from forensics.cli.app import jobs_folder, make_group
+done = CliRunner().invoke(make_group(jobs_folder()), ["rules", "check", *sys.argv[1:]])
 assert done.exit_code == len(sys.argv) - 1, done.output
 import pandas as pd, pyarrow as pa
 assert pa.array(pd.Series([1.0, None])).null_count == 1

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from forensics.engine import spark
+from forensics.engine.progress import ProgressListener
 from forensics.ingest.read_plan import plan_reading
 from tests.spark.conftest import SAMPLES
 
@@ -16,7 +17,7 @@ SERVER = SAMPLES / "430-unclean/logs/broker-1/server.log"
 SIZE = 40 << 20
 
 
-class Listener:
+class Listener(ProgressListener):
     """Keeps what it is told."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Output folders for trends: one of a recording, read in this process, and ones made by hand."""
+"""The output folder of a recording, read in this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAMPLES = Path(__file__).parents[2] / "sample_logs"
 
 
 def run_postmortem(sample: str, out: Path) -> Path:
-    """Read a recording and leave what a postmortem of it leaves, but for the page."""
+    """Read a recording and write what a postmortem of it writes, but for the page."""
     logs = next(one for one in (SAMPLES / sample).iterdir() if one.name.startswith("logs"))
     trial = run_archives([str(logs)], out)
     answers = detect(trial.tables, trial.past)

@@ -61,7 +61,7 @@ def make_week(
             [id_, level, at or start + HOUR] for id_, level, at in group["findings"]
         ]
     counts = {
-        broker: {signal.key: 0 for signal in BROKER_SIGNALS} | dict((signals or {}).get(broker, {}))
+        broker: dict.fromkeys(BROKER_SIGNALS, 0.0) | dict((signals or {}).get(broker, {}))
         for broker in brokers
     }
     defaults: dict[str, Any] = {

@@ -19,34 +19,34 @@ _MILLIS = re.compile(rb"\b1[78]\d{11}\b")
 
 def shift_times(logs: Mapping[str, bytes], by: timedelta) -> dict[str, bytes]:
     """Move the times in some logs."""
-    return {name: _moved(text, by) for name, text in logs.items()}
+    return {name: _shift_text(text, by) for name, text in logs.items()}
 
 
-def _moved(text: bytes, by: timedelta) -> bytes:
-    def moment(found: re.Match[bytes]) -> bytes:
-        said = f"{found[1].decode()} {found[3].decode()}"
-        at = datetime.strptime(said, "%Y-%m-%d %H:%M:%S") + by  # noqa: DTZ007
-        return f"{at:%Y-%m-%d}".encode() + found[2] + f"{at:%H:%M:%S}".encode()
+def _shift_text(text: bytes, by: timedelta) -> bytes:
+    def shift(match: re.Match[bytes]) -> bytes:
+        text = f"{match[1].decode()} {match[3].decode()}"
+        moment = datetime.strptime(text, "%Y-%m-%d %H:%M:%S") + by  # noqa: DTZ007
+        return f"{moment:%Y-%m-%d}".encode() + match[2] + f"{moment:%H:%M:%S}".encode()
 
     seconds = int(by.total_seconds())
-    text = _SECONDS.sub(lambda found: str(int(found[0]) + seconds).encode(), text)
+    text = _SECONDS.sub(lambda match: str(int(match[0]) + seconds).encode(), text)
     millis = seconds * 1000
-    return _MILLIS.sub(lambda found: str(int(found[0]) + millis).encode(), _TIME.sub(moment, text))
+    return _MILLIS.sub(lambda match: str(int(match[0]) + millis).encode(), _TIME.sub(shift, text))
 
 
 def read_logs(sample: str) -> dict[str, bytes]:
-    """Give the logs of a recording by their names, such as broker-1/server.log."""
+    """Return the logs of a recording by their names, such as broker-1/server.log."""
     folder = SAMPLES / sample
     if (folder / "logs").is_dir():
         paths = [path for path in (folder / "logs").rglob("*") if path.is_file()]
         return {path.relative_to(folder / "logs").as_posix(): path.read_bytes() for path in paths}
-    found = {}
+    logs = {}
     with tarfile.open(folder / "logs.tar.gz") as packed:
         for member in packed:
             content = packed.extractfile(member) if member.isreg() else None
             if content is not None:
-                found[member.name.removeprefix("logs/")] = content.read()
-    return found
+                logs[member.name.removeprefix("logs/")] = content.read()
+    return logs
 
 
 def write_logs(logs: Mapping[str, bytes], folder: Path) -> Path:
@@ -59,7 +59,7 @@ def write_logs(logs: Mapping[str, bytes], folder: Path) -> Path:
 
 
 def read_store(store: Path) -> dict[str, bytes]:
-    """Give all that a store says: neither its lock, nor how the last run ended."""
+    """Return all files of a store but its lock and the result of the last run."""
     return {
         path.relative_to(store).as_posix(): path.read_bytes()
         for path in sorted(store.rglob("*"))

@@ -34,12 +34,11 @@ def draw_store(
     for index, week in enumerate(weeks):
         out = folder / "weeks" / week.week
         out.mkdir(parents=True, exist_ok=True)
-        (out / "week.json").write_text(week.to_json(), encoding="utf-8")
         # What the links of a page lead to.
         ids = (row[0] for group in week.findings for row in group["findings"])
         anchors = "".join(f"<p id='{html.escape(id_)}'>" for id_ in ids)
         (out / "report.html").write_text(f"<!doctype html>{anchors}", encoding="utf-8")
-        pages[week.week] = week_page.draw_week(out, weeks[:index], notes)
+        pages[week.week] = week_page.draw_week(week, weeks[:index], notes, out / "index.html")
     pages["index"] = index_page.draw_index(folder, weeks, notes)
     return pages
 

@@ -15,20 +15,20 @@ from tests.weekly.audits import Audits, archives_in, ignore_message
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return archives_in(tmp_path_factory.mktemp("given"))["four"]
 
 
 @pytest.fixture(scope="module")
-def made(given: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("made") / "store"
-    Audits(store).run(given)
+    Audits(store).run(archive)
     return store
 
 
 @pytest.fixture
-def store(made: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(made, tmp_path / "store")
+def store(built: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(built, tmp_path / "store")
 
 
 def call(*words: object) -> Result:
@@ -36,40 +36,40 @@ def call(*words: object) -> Result:
     return CliRunner().invoke(make_group(jobs_folder()), list(map(str, words)), prog_name="x")
 
 
-def test_a_quiet_day(given: Path, store: Path) -> None:
-    done = call("audit", given, "--store", store)
-    said = (store / "weeks" / "2026-W47" / "findings.json").read_text("utf-8")
+def test_a_quiet_day(archive: Path, store: Path) -> None:
+    result = call("audit", archive, "--store", store)
+    findings = (store / "weeks" / "2026-W47" / "findings.json").read_text("utf-8")
 
-    assert 0 == done.exit_code
+    assert 0 == result.exit_code
     assert [
-        f"2026-W47: {json.loads(said)['summary']}",
+        f"2026-W47: {json.loads(findings)['summary']}",
         f"page: {store / 'weeks' / '2026-W47' / 'index.html'}",
-    ] == done.stdout.splitlines()
+    ] == result.stdout.splitlines()
 
 
-def test_findings_of_a_level_end_with_3(given: Path, store: Path) -> None:
-    done = call("audit", given, "--store", store, "--fail-on", "low", "-q", "--json")
+def test_findings_of_a_level_end_with_3(archive: Path, store: Path) -> None:
+    result = call("audit", archive, "--store", store, "--fail-on", "low", "-q", "--json")
 
-    assert (3, 3) == (done.exit_code, json.loads(done.stdout)["exit_code"])
-    assert "" == done.stderr
+    assert (3, 3) == (result.exit_code, json.loads(result.stdout)["exit_code"])
+    assert "" == result.stderr
 
 
-def test_what_cannot_be_read_ends_with_4_if_that_is_asked_for(given: Path, store: Path) -> None:
+def test_what_cannot_be_read_ends_with_4_if_that_is_asked_for(archive: Path, store: Path) -> None:
     gone = store.with_name("gone.log")
 
-    assert 0 == call("audit", given, gone, "--store", store).exit_code
-    done = call("audit", given, gone, "--store", store, "--strict")
-    assert 4 == done.exit_code
-    assert "warning: gone.log: " in done.stderr
+    assert 0 == call("audit", archive, gone, "--store", store).exit_code
+    result = call("audit", archive, gone, "--store", store, "--strict")
+    assert 4 == result.exit_code
+    assert "warning: gone.log: " in result.stderr
 
 
-def test_a_store_that_is_held_ends_with_5(given: Path, store: Path) -> None:
+def test_a_store_that_is_held_ends_with_5(archive: Path, store: Path) -> None:
     with lock_store(store, 0, ignore_message):
-        for words in (("audit", given, "--store", store), ("rebuild", store)):
-            done = call(*words)
-            assert 5 == done.exit_code
-            assert "" == done.stdout
-            assert done.stderr.startswith(f"Error: Another run holds {store}: process ")
+        for words in (("audit", archive, "--store", store), ("rebuild", store)):
+            result = call(*words)
+            assert 5 == result.exit_code
+            assert "" == result.stdout
+            assert result.stderr.startswith(f"Error: Another run holds {store}: process ")
 
 
 @pytest.mark.parametrize(
@@ -81,24 +81,24 @@ def test_a_store_that_is_held_ends_with_5(given: Path, store: Path) -> None:
     ],
 )
 def test_what_makes_no_sense_is_told(
-    words: tuple[str, ...], code: int, says: str, given: Path, store: Path
+    words: tuple[str, ...], code: int, says: str, archive: Path, store: Path
 ) -> None:
-    done = call("audit", given, "--store", store, *words)
+    result = call("audit", archive, "--store", store, *words)
 
-    assert code == done.exit_code
-    assert says in done.stderr
+    assert code == result.exit_code
+    assert says in result.stderr
 
 
 def test_nothing_to_read_is_an_error(store: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    done = call("audit", tmp_path / "empty", "--store", store)
+    result = call("audit", tmp_path / "empty", "--store", store)
 
-    assert 1 == done.exit_code
-    assert "Error: nothing to read in " in done.stderr
+    assert 1 == result.exit_code
+    assert "Error: nothing to read in " in result.stderr
 
 
 def test_only_a_store_can_be_rebuilt(tmp_path: Path) -> None:
-    done = call("rebuild", tmp_path)
+    result = call("rebuild", tmp_path)
 
-    assert 1 == done.exit_code
-    assert f"Error: {tmp_path} is no store: it has no store.json." in done.stderr
+    assert 1 == result.exit_code
+    assert f"Error: {tmp_path} is no store: it has no store.json." in result.stderr

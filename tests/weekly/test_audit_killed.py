@@ -32,7 +32,7 @@ def recovered(store: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return archives_in(tmp_path_factory.mktemp("given"))
 
 
@@ -43,9 +43,9 @@ def processes() -> Iterator[AuditProcesses]:
 
 
 @pytest.fixture(scope="module")
-def before(given: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def before(archives: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("before") / "store"
-    Audits(store).run(given["one"] / "broker-1")
+    Audits(store).run(archives["one"] / "broker-1")
     return store
 
 
@@ -55,10 +55,10 @@ def store(before: Path, tmp_path: Path) -> Path:
 
 
 def test_killed_at_any_moment(
-    given: dict[str, Path], before: Path, store: Path, processes: AuditProcesses
+    archives: dict[str, Path], before: Path, store: Path, processes: AuditProcesses
 ) -> None:
     # One log of a week that is there, and one of a new week: little work, of every kind.
-    new = [given["one"] / "app-mail", given["three"] / "app-invoice1"]
+    new = [archives["one"] / "app-mail", archives["three"] / "app-invoice1"]
     begun = time.monotonic()
     assert 4 == processes.join(processes.start(store, *new)), "clients alone tell of no leader"
     lasted = time.monotonic() - begun
@@ -66,7 +66,7 @@ def test_killed_at_any_moment(
     assert old != whole
 
     moments = random.Random(8)
-    found, killed = [], 0
+    recoveries, killed = [], 0
     for number in range(KILLS):
         shutil.rmtree(store)
         shutil.copytree(before, store)
@@ -79,48 +79,48 @@ def test_killed_at_any_moment(
         else:
             # It was done before: runs have become quicker than the first one was.
             lasted *= 0.8
-        found.append(recovered(store))
+        recoveries.append(recovered(store))
 
-    assert all(one in (old, whole) for one in found)
+    assert all(one in (old, whole) for one in recoveries)
     assert killed >= KILLS // 2
-    assert old in found
+    assert old in recoveries
     Audits(store).run(*new)
     assert whole == read_store(store)
 
 
 @pytest.mark.parametrize("step", [0, 1, 20, 40])
 def test_killed_while_files_take_their_places(
-    step: int, given: dict[str, Path], before: Path, store: Path, processes: AuditProcesses
+    step: int, archives: dict[str, Path], before: Path, store: Path, processes: AuditProcesses
 ) -> None:
     """One week comes and one is let go, so that files are moved and deleted."""
     whole = shutil.copytree(before, store.with_name("whole"))
-    process = processes.start(store, given["two"], keep_weeks=2, dies_at=step)
+    process = processes.start(store, archives["two"], keep_weeks=2, dies_at=step)
     assert -signal.SIGKILL == processes.join(process)
     assert (store / ".commit.json").is_file()
 
-    Audits(whole).run(given["two"], keep_weeks=2)
+    Audits(whole).run(archives["two"], keep_weeks=2)
     assert read_store(before) != read_store(whole)
     assert read_store(whole) == recovered(store)
 
 
 def test_of_two_at_once_the_second_waits(
-    given: dict[str, Path], store: Path, processes: AuditProcesses
+    archives: dict[str, Path], store: Path, processes: AuditProcesses
 ) -> None:
     one_by_one = Audits(shutil.copytree(store, store.with_name("one by one")))
-    both = [processes.start(store, given[name], wait=600) for name in ("two", "three")]
+    both = [processes.start(store, archives[name], wait=600) for name in ("two", "three")]
 
     assert [0, 0] == [processes.join(one) for one in both]
     for name in ("two", "three"):
-        one_by_one.run(given[name])
+        one_by_one.run(archives[name])
     assert read_store(one_by_one.store) == read_store(store)
 
 
 def test_who_does_not_wait_is_told_whose_the_store_is(
-    given: dict[str, Path], before: Path, store: Path
+    archives: dict[str, Path], before: Path, store: Path
 ) -> None:
     ran = (store / "_RESULT.json").read_bytes()
     with lock_store(store, 0, ignore_message):
-        result = Audits(store).run(given["two"])
+        result = Audits(store).run(archives["two"])
 
     assert ExitCode.STORE_LOCKED == result["exit_code"]
     assert f"Another run holds {store}: process {os.getpid()} on " in result["reason"]

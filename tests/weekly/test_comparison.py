@@ -43,16 +43,16 @@ def store(out: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store
 
 
-def rates(found_: Comparison, key: str, broker: int | None = None) -> tuple[Any, ...]:
-    return next(pair.rates for pair in count_pairs(found_, broker) if pair.signal.key == key)
+def rates(comparison: Comparison, key: str, broker: int | None = None) -> tuple[Any, ...]:
+    return next(pair.rates for pair in count_pairs(comparison, broker) if pair.signal == key)
 
 
 def test_a_window_beside_itself_is_the_same(out: Path) -> None:
     whole = load_window(str(out))
-    told = compare(whole, whole)
+    compared = compare(whole, whole)
 
-    assert told.verdict.word == "same"
-    assert {one.state for one in told.findings} == {"recurring"}
+    assert compared.verdict.word == "same"
+    assert {one.state for one in compared.findings} == {"recurring"}
 
 
 def test_windows_of_different_length_are_compared_by_the_hour() -> None:
@@ -60,8 +60,8 @@ def test_windows_of_different_length_are_compared_by_the_hour() -> None:
     week = make_week("2026-W46", [FLAPS | {"count": 4}], signals={2: {"isr_drops": 700}})
     short = make_week("2026-W46", [FLAPS | {"size": 1.0}], signals={2: {"isr_drops": 100}})
     short.window = [week.window[0], week.window[0] + DAY]
-    for told in short.nodes.values():
-        told["covered_ms"] = DAY
+    for node in short.nodes.values():
+        node["covered_ms"] = DAY
     week.levels = {"high": 7}
     week.findings[0]["levels"] = {"high": 7}
     week.findings[0]["size"] = 7.0
@@ -93,8 +93,8 @@ def test_only_what_the_other_window_would_have_shown_is_new_or_resolved() -> Non
 
 def test_of_a_broker_without_logs_nothing_is_not_zero() -> None:
     a = make_week("2026-W45", covered={1: 1, 2: 0, 3: 1})
-    found_ = compare(a, make_week("2026-W46"))
-    pair = next(one for one in count_pairs(found_, 2) if one.signal.key == "isr_drops")
+    comparison = compare(a, make_week("2026-W46"))
+    pair = next(one for one in count_pairs(comparison, 2) if one.signal == "isr_drops")
 
     assert pair.counts == (None, 0.0)
     assert pair.rates == (None, 0.0)
@@ -107,10 +107,10 @@ def test_a_stretch_over_two_weeks_is_both_together(store: Path) -> None:
     assert both.window[1] - both.window[0] == 6 * DAY
     assert both.signals["brokers"] == one.signals["brokers"]
     assert both.signals["cluster"] == one.signals["cluster"]
-    keys = [{(group["signature"], group["count"]) for group in told.findings}
-            for told in (both, one)]  # fmt: skip
+    keys = [{(group["signature"], group["count"]) for group in each.findings}
+            for each in (both, one)]  # fmt: skip
     assert keys[0] == keys[1]
-    covered = [{name: told["covered_ms"] for name, told in each.nodes.items()}
+    covered = [{name: node["covered_ms"] for name, node in each.nodes.items()}
                for each in (both, one)]  # fmt: skip
     assert covered[0] == covered[1]
 
@@ -156,20 +156,20 @@ def test_without_a_store_a_week_is_no_window() -> None:
 
 def test_the_text_has_the_windows_the_word_and_every_count(out: Path) -> None:
     half = f"{out}@2026-11-18T11:48..2026-11-18T11:50"
-    told = compare(load_window(f"{out}@2026-11-18T11:46..2026-11-18T11:48"), load_window(half))
-    text = "\n".join(comparison_text(told))
+    compared = compare(load_window(f"{out}@2026-11-18T11:46..2026-11-18T11:48"), load_window(half))
+    text = "\n".join(comparison_text(compared))
 
     assert "2026-11-18 11:48:00-11:50:00 UTC (2 min), logs cover" in text
-    assert f"B is WORSE: {told.verdict.why}" in text
+    assert f"B is WORSE: {compared.verdict.why}" in text
     assert "Leaderships lost" in text
     assert "flapping-broker: broker 3" in text
 
 
 def test_the_command_writes_text_json_and_a_page(store: Path, tmp_path: Path) -> None:
-    asked = ["2026-W46", "2026-W47", "--store", str(store)]
-    plain = CliRunner().invoke(command, asked)
+    words = ["2026-W46", "2026-W47", "--store", str(store)]
+    plain = CliRunner().invoke(command, words)
     page = tmp_path / "pair.html"
-    machine = CliRunner().invoke(command, [*asked, "--json", "--html", str(page)])
+    machine = CliRunner().invoke(command, [*words, "--json", "--html", str(page)])
 
     assert (plain.exit_code, machine.exit_code) == (0, 0), plain.output + machine.output
     assert "B is CANNOT COMPARE" in plain.stdout
@@ -184,8 +184,8 @@ def test_the_command_writes_text_json_and_a_page(store: Path, tmp_path: Path) ->
 
 def test_the_page_needs_a_folder_to_go_to(store: Path, tmp_path: Path) -> None:
     gone = str(tmp_path / "gone" / "pair.html")
-    asked = ["2026-W46", "2026-W47", "--store", str(store), "--html", gone]
-    result = CliRunner().invoke(command, asked)
+    words = ["2026-W46", "2026-W47", "--store", str(store), "--html", gone]
+    result = CliRunner().invoke(command, words)
 
     assert result.exit_code != 0
     assert "there is no folder" in str(result.exception)

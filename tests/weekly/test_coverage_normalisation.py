@@ -15,7 +15,7 @@ START = samples.START
 WINDOW = START, START + 1_000_000
 
 
-def seen(out: Path, files: list[Row], holes: list[Row] | None = None) -> dict[str, NodeCoverage]:
+def measure(out: Path, files: list[Row], holes: list[Row] | None = None) -> dict[str, NodeCoverage]:
     samples.save(out, "files", files)
     samples.save(out, "coverage", holes or [])
     samples.save(out, "clocks", [])
@@ -41,38 +41,38 @@ def test_files_that_overlap_count_once_and_the_gap_between_two_not_at_all(tmp_pa
         log("broker-1", "server", 900_000, 1_200_000),
     ]
 
-    assert total_length(seen(tmp_path, files)["broker-1"].intervals) == 500_000
+    assert total_length(measure(tmp_path, files)["broker-1"].intervals) == 500_000
 
 
 def test_a_silence_is_not_covered_but_that_a_process_was_down_is_known(tmp_path: Path) -> None:
     files = [log("broker-1", "server", 0, 1_000_000), log("broker-2", "server", 0, 1_000_000)]
     holes = [hole("broker-1", "silent", 100_000, 400_000), hole("broker-2", "down", 0, 400_000),
              hole("broker-1", "rotated", 500_000, 600_000, "server")]  # fmt: skip
-    told = seen(tmp_path, files, holes)
+    measured = measure(tmp_path, files, holes)
 
-    assert told["broker-1"].intervals == (
+    assert measured["broker-1"].intervals == (
         (START, START + 100_000), (START + 400_000, START + 500_000), (START + 600_000, WINDOW[1])
     )  # fmt: skip
-    assert total_length(told["broker-2"].intervals) == 1_000_000
+    assert total_length(measured["broker-2"].intervals) == 1_000_000
 
 
 def test_a_log_that_hides_info_or_tells_of_the_jvm_alone_covers_nothing(tmp_path: Path) -> None:
     files = [log("broker-1", "server", 0, 900_000), log("broker-2", "kafkaServer-gc", 0, 900_000)]
     holes = [hole("broker-1", "hidden", 0, 900_000, "server"),
              hole("broker-2", "missing", 0, 900_000, "server")]  # fmt: skip
-    told = seen(tmp_path, files, holes)
+    measured = measure(tmp_path, files, holes)
 
-    assert [told[name].intervals for name in ("broker-1", "broker-2")] == [(), ()]
+    assert [measured[name].intervals for name in ("broker-1", "broker-2")] == [(), ()]
 
 
 def test_who_is_named_and_has_no_log_is_expected_and_who_is_of_another_time_is_not(
     tmp_path: Path,
 ) -> None:
     files = [log("broker-1", "server", 0, 900_000), log("broker-3", "server", -90_000, -50_000)]
-    told = seen(tmp_path, files, [hole("broker-2", "missing", 0, 900_000)])
+    measured = measure(tmp_path, files, [hole("broker-2", "missing", 0, 900_000)])
 
-    assert list(told) == ["broker-1", "broker-2"]
-    assert told["broker-2"] == NodeCoverage("broker-2", "broker", 2, ())
+    assert list(measured) == ["broker-1", "broker-2"]
+    assert measured["broker-2"] == NodeCoverage("broker-2", "broker", 2, ())
 
 
 def test_the_same_file_twice_covers_no_more(tmp_path: Path) -> None:
@@ -80,4 +80,4 @@ def test_the_same_file_twice_covers_no_more(tmp_path: Path) -> None:
              log("broker-1", "server", 500_000, 900_000, file="copy/server.log",
                  duplicate_of="incident.tgz!broker-1/server.log")]  # fmt: skip
 
-    assert total_length(seen(tmp_path, files)["broker-1"].intervals) == 100_000
+    assert total_length(measure(tmp_path, files)["broker-1"].intervals) == 100_000

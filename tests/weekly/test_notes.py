@@ -11,18 +11,18 @@ from forensics.errors import RuleError
 from forensics.weekly.notes import Note, Notes, load_notes
 
 
-def read(store: Path, text: str) -> Notes:
+def load(store: Path, text: str) -> Notes:
     (store / "notes.yaml").write_text(text, encoding="utf-8")
     return load_notes(store)
 
 
 def test_no_notes_are_no_mistake(tmp_path: Path) -> None:
     assert load_notes(tmp_path) == Notes()
-    assert read(tmp_path, "\n") == Notes()
+    assert load(tmp_path, "\n") == Notes()
 
 
 def test_ids_and_signatures_are_keys(tmp_path: Path) -> None:
-    notes = read(
+    notes = load(
         tmp_path,
         "F-3f2a91c0:\n  owner: ana\n  accepted_until: 2026-12-31\n"
         '"flapping-broker: broker 2":\n  ticket: OPS-12\n  comment: "disk: replaced"\n',
@@ -36,7 +36,7 @@ def test_ids_and_signatures_are_keys(tmp_path: Path) -> None:
 
 def test_a_renamed_detector_keeps_its_notes(tmp_path: Path) -> None:
     text = 'aliases:\n  flappy: flapping-broker\n"flappy: broker 2":\n  owner: ana\n'
-    notes = read(tmp_path, text).resolve_ids(())
+    notes = load(tmp_path, text).resolve_ids(())
 
     assert notes.entries.get("flapping-broker: broker 2") == Note("ana")
 
@@ -59,19 +59,19 @@ def test_a_renamed_detector_keeps_its_notes(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, line: int, says: str) -> None:
     with pytest.raises(RuleError) as error:
-        read(tmp_path, text)
+        load(tmp_path, text)
 
     assert any(
-        one.file.endswith("notes.yaml") and one.line == line and says in one.message
-        for one in error.value.problems
+        problem.file.endswith("notes.yaml") and problem.line == line and says in problem.message
+        for problem in error.value.problems
     ), error.value
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(RuleError) as error:
-        read(tmp_path, "F-3f2a91c0:\n  ownr: a\n  tiket: b\nF-1:\n  owner: c\n")
+        load(tmp_path, "F-3f2a91c0:\n  ownr: a\n  tiket: b\nF-1:\n  owner: c\n")
 
-    assert [one.line for one in error.value.problems] == [2, 3, 4]
+    assert [problem.line for problem in error.value.problems] == [2, 3, 4]
 
 
 def test_detectors_of_ones_own_are_known(tmp_path: Path) -> None:

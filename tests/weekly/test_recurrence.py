@@ -16,14 +16,14 @@ STALE = make_finding("stale-metadata", "medium", clients=["app-orders"])
 OTHER_RULES = [["kafka-forensics", "b" * 64]]
 
 
-def only(week: WeekSummary, *earlier: WeekSummary, notes: Notes = NO_NOTES) -> TrackedFinding:
-    told = track_findings(week, earlier, notes)
-    assert len(told) == 1
-    return told[0]
+def track_one(week: WeekSummary, *earlier: WeekSummary, notes: Notes = NO_NOTES) -> TrackedFinding:
+    heard = track_findings(week, earlier, notes)
+    assert len(heard) == 1
+    return heard[0]
 
 
 def test_the_first_week_calls_nothing_new() -> None:
-    one = only(make_week("2026-W46", [FLAPS]))
+    one = track_one(make_week("2026-W46", [FLAPS]))
 
     assert one.state == "seen"
     assert "no earlier week" in one.why
@@ -31,7 +31,7 @@ def test_the_first_week_calls_nothing_new() -> None:
 
 def test_what_no_earlier_week_has_is_new_and_it_is_said_which_could_have_shown_it() -> None:
     blind = make_week("2026-W44", covered={1: 1, 2: 0.1, 3: 1})
-    one = only(make_week("2026-W46", [FLAPS]), blind, make_week("2026-W45"))
+    one = track_one(make_week("2026-W46", [FLAPS]), blind, make_week("2026-W45"))
 
     assert (one.state, one.week_count, one.first_week) == ("new", 1, "2026-W46")
     assert one.why == "not in the 2 earlier weeks, 1 could have shown it"
@@ -39,13 +39,13 @@ def test_what_no_earlier_week_has_is_new_and_it_is_said_which_could_have_shown_i
 
 def test_what_comes_again_is_counted_from_the_first_week_on() -> None:
     weeks = [make_week("2026-W43", [FLAPS]), make_week("2026-W44"), make_week("2026-W45", [FLAPS])]
-    one = only(make_week("2026-W46", [FLAPS]), *weeks)
+    one = track_one(make_week("2026-W46", [FLAPS]), *weeks)
 
     assert (one.state, one.week_count, one.first_week) == ("recurring", 3, "2026-W43")
 
 
 def test_after_a_pause_it_is_recurring_and_not_compared() -> None:
-    one = only(make_week("2026-W46", [FLAPS | {"size": 9.0}]), make_week("2026-W44", [FLAPS]))
+    one = track_one(make_week("2026-W46", [FLAPS | {"size": 9.0}]), make_week("2026-W44", [FLAPS]))
 
     assert (one.state, one.why) == ("recurring", "last seen in 2026-W44")
 
@@ -57,12 +57,12 @@ def test_after_a_pause_it_is_recurring_and_not_compared() -> None:
 def test_worse_and_better_are_by_size(size: float, before: float, state: str) -> None:
     last = make_week("2026-W45", [FLAPS | {"size": before}])
 
-    assert only(make_week("2026-W46", [FLAPS | {"size": size}]), last).state == state
+    assert track_one(make_week("2026-W46", [FLAPS | {"size": size}]), last).state == state
 
 
 def test_a_higher_level_is_worse_whatever_its_size() -> None:
     last = make_week("2026-W45", [make_finding("flapping-broker", "medium", brokers=[2], size=9.0)])
-    one = only(make_week("2026-W46", [FLAPS]), last)
+    one = track_one(make_week("2026-W46", [FLAPS]), last)
 
     assert (one.state, one.why) == ("worse", "high, medium in 2026-W45")
 
@@ -73,16 +73,16 @@ def test_fewer_logs_do_not_look_better_and_more_logs_not_worse() -> None:
     half = make_week("2026-W45", [FLAPS | {"size": 4.0}], covered=0.5)
 
     fewer = make_week("2026-W46", [FLAPS | {"size": 4.0}], covered=0.5)
-    assert only(fewer, whole).state == "recurring"
+    assert track_one(fewer, whole).state == "recurring"
     more = make_week("2026-W46", [FLAPS | {"size": 8.0}])
-    assert only(more, half).state == "recurring"
+    assert track_one(more, half).state == "recurring"
     # All of it may have happened in the half that is covered.
     as_many = make_week("2026-W46", [FLAPS | {"size": 8.0}], covered=0.5)
-    assert only(as_many, whole).state == "recurring"
+    assert track_one(as_many, whole).state == "recurring"
 
 
 def test_too_few_logs_compare_with_nothing() -> None:
-    one = only(
+    one = track_one(
         make_week("2026-W46", [FLAPS | {"size": 9.0}]), make_week("2026-W45", [FLAPS], covered=0.05)
     )
 
@@ -92,14 +92,14 @@ def test_too_few_logs_compare_with_nothing() -> None:
 
 def test_other_rules_count_otherwise() -> None:
     last = make_week("2026-W45", [FLAPS], rules=OTHER_RULES)
-    one = only(make_week("2026-W46", [FLAPS | {"size": 99.0}]), last)
+    one = track_one(make_week("2026-W46", [FLAPS | {"size": 99.0}]), last)
 
     assert one.state == "recurring"
     assert "rules" in one.why
 
 
 def test_what_would_have_been_seen_and_was_not_is_resolved() -> None:
-    one = only(make_week("2026-W46"), make_week("2026-W45", [FLAPS]))
+    one = track_one(make_week("2026-W46"), make_week("2026-W45", [FLAPS]))
 
     assert (one.state, one.week, one.first_week) == ("resolved", "2026-W45", "2026-W45")
 
@@ -122,7 +122,7 @@ def test_what_would_have_been_seen_and_was_not_is_resolved() -> None:
     ],
 )  # fmt: skip
 def test_silence_resolves_nothing(week: WeekSummary, why: str) -> None:
-    one = only(week, make_week("2026-W45", [FLAPS]))
+    one = track_one(week, make_week("2026-W45", [FLAPS]))
 
     assert (one.state, one.why) == ("not evaluable", why)
 
@@ -136,21 +136,21 @@ def test_a_client_without_its_log_is_not_cured() -> None:
     }
     last = make_week("2026-W45", [STALE])
     last.nodes["app-orders"] = client
-    deaf, told = make_week("2026-W46"), make_week("2026-W46")
+    deaf, heard = make_week("2026-W46"), make_week("2026-W46")
     deaf.nodes["app-other"] = client
-    told.nodes["app-orders"] = client
+    heard.nodes["app-orders"] = client
 
-    assert (only(deaf, last).state, only(deaf, last).why) == (
+    assert (track_one(deaf, last).state, track_one(deaf, last).why) == (
         "not evaluable", "no log of app-orders"
     )  # fmt: skip
-    assert only(told, last).state == "resolved"
+    assert track_one(heard, last).state == "resolved"
 
 
 def test_what_nobody_could_see_stays_open_until_somebody_can() -> None:
     last, dark = make_week("2026-W44", [FLAPS]), make_week("2026-W45", covered=0.2)
 
-    assert only(make_week("2026-W46", covered=0.2), last, dark).state == "not evaluable"
-    assert only(make_week("2026-W46"), last, dark).state == "resolved"
+    assert track_one(make_week("2026-W46", covered=0.2), last, dark).state == "not evaluable"
+    assert track_one(make_week("2026-W46"), last, dark).state == "resolved"
 
 
 def test_what_was_over_is_told_of_once() -> None:
@@ -164,10 +164,10 @@ def test_what_was_over_is_told_of_once() -> None:
 
 def test_a_planned_restart_is_not_the_crash_of_last_week() -> None:
     crash = make_finding("broker-restart", "medium", brokers=[1])
-    asked = {"broker-restart": {"status": "fired", "why": []}}
-    last = make_week("2026-W45", [crash], detectors=asked)
+    detectors = {"broker-restart": {"status": "fired", "why": []}}
+    last = make_week("2026-W45", [crash], detectors=detectors)
     week = make_week(
-        "2026-W46", [make_finding("broker-restart", "info", brokers=[1])], detectors=asked
+        "2026-W46", [make_finding("broker-restart", "info", brokers=[1])], detectors=detectors
     )
 
     assert [(one.state, one.is_incident) for one in track_findings(week, [last])] == [
@@ -176,7 +176,7 @@ def test_a_planned_restart_is_not_the_crash_of_last_week() -> None:
 
 
 def test_weeks_that_come_later_are_not_looked_at() -> None:
-    one = only(make_week("2026-W46", [FLAPS]), make_week("2026-W47", [FLAPS]))
+    one = track_one(make_week("2026-W46", [FLAPS]), make_week("2026-W47", [FLAPS]))
 
     assert one.state == "seen"
 
@@ -185,7 +185,7 @@ def test_accepted_is_accepted_until_its_day_by_the_end_of_the_week() -> None:
     """W46 ends on Sunday, 15 November, whatever day it is where the page is drawn."""
     for day, accepted in ((15, True), (14, False), (16, True)):
         notes = Notes({FLAPS["signature"]: Note("ana", accepted_until=date(2026, 11, day))})
-        one = only(make_week("2026-W46", [FLAPS]), notes=notes)
+        one = track_one(make_week("2026-W46", [FLAPS]), notes=notes)
 
         assert (one.accepted, one.note and one.note.owner) == (accepted, "ana"), day
 
@@ -194,7 +194,7 @@ def test_what_is_said_of_an_id_holds_for_what_recurs_of_it() -> None:
     old = FLAPS | {"findings": [["F-00000abc", "high", 0]]}
     new = FLAPS | {"findings": [["F-00000def", "high", 0]]}
     notes = Notes({"F-00000abc": Note(accepted_until=date(2026, 12, 31))})
-    one = only(make_week("2026-W46", [new]), make_week("2026-W45", [old]), notes=notes)
+    one = track_one(make_week("2026-W46", [new]), make_week("2026-W45", [old]), notes=notes)
 
     assert one.accepted
 
@@ -202,6 +202,6 @@ def test_what_is_said_of_an_id_holds_for_what_recurs_of_it() -> None:
 def test_a_renamed_detector_is_the_same_trouble() -> None:
     old = make_finding("flappy", brokers=[2])
     notes = Notes({"flappy: broker 2": Note("ana")}, {"flappy": "flapping-broker"})
-    one = only(make_week("2026-W46", [FLAPS]), make_week("2026-W45", [old]), notes=notes)
+    one = track_one(make_week("2026-W46", [FLAPS]), make_week("2026-W45", [old]), notes=notes)
 
     assert (one.state, one.week_count, one.note and one.note.owner) == ("recurring", 2, "ana")

@@ -9,7 +9,7 @@ from forensics.weekly.week_verdict import find_changes
 from tests.weekly.sample_summaries import make_week
 
 
-def said(now: WeekSummary, then: WeekSummary | None) -> list[tuple[str, ...]]:
+def changes(now: WeekSummary, then: WeekSummary | None) -> list[tuple[str, ...]]:
     return [tuple(change) for change in find_changes(now, then)]
 
 
@@ -18,48 +18,48 @@ def topics(**partitions: int) -> dict[str, Any]:
 
 
 def test_the_same_week_again_has_no_changes() -> None:
-    assert said(make_week("2026-W46"), make_week("2026-W45")) == []
+    assert changes(make_week("2026-W46"), make_week("2026-W45")) == []
 
 
 def test_versions_that_moved_together_are_told_together() -> None:
     old = {f"broker-{at}": ["4.2.0"] for at in (1, 2, 3)}
     new = old | {"broker-1": ["4.3.0"], "broker-2": ["4.3.0"], "broker-4": ["4.3.0"]}
-    told = said(make_week("2026-W46", versions=new), make_week("2026-W45", versions=old))
+    actual = changes(make_week("2026-W46", versions=new), make_week("2026-W45", versions=old))
 
-    assert told == [("Version", "broker-1, broker-2: Kafka 4.2.0, now 4.3.0")]
+    assert actual == [("Version", "broker-1, broker-2: Kafka 4.2.0, now 4.3.0")]
 
 
 def test_rules_that_changed_are_named_with_their_hashes() -> None:
     new = [["kafka-forensics", "b" * 64], ["ours", "c" * 64]]
-    told = said(make_week("2026-W46", rules=new), make_week("2026-W45"))
+    actual = changes(make_week("2026-W46", rules=new), make_week("2026-W45"))
 
-    assert told == [("Rules", "the pack kafka-forensics changed (aaaaaaaa to bbbbbbbb)"),
+    assert actual == [("Rules", "the pack kafka-forensics changed (aaaaaaaa to bbbbbbbb)"),
                     ("Rules", "the pack ours is new")]  # fmt: skip
 
 
 def test_brokers_and_topics_that_nobody_names_are_not_called_gone() -> None:
     now = make_week("2026-W46", brokers=[1, 2, 4], topics=topics(orders=6, audit=1))
-    told = said(now, make_week("2026-W45", topics=topics(orders=6, payments=3)))
+    actual = changes(now, make_week("2026-W45", topics=topics(orders=6, payments=3)))
 
-    assert ("Broker", "named for the first time, or again: 4") in told
-    assert ("Broker", "named the week before, and by no line now: 3") in told
-    assert ("Logs", "had logs the week before, and has none now: broker-3") in told
-    assert ("Topic", "named now, and by no line the week before: audit") in told
-    assert ("Topic", "named the week before, and by no line now: payments") in told
+    assert ("Broker", "named for the first time, or again: 4") in actual
+    assert ("Broker", "named the week before, and by no line now: 3") in actual
+    assert ("Logs", "had logs the week before, and has none now: broker-3") in actual
+    assert ("Topic", "named now, and by no line the week before: audit") in actual
+    assert ("Topic", "named the week before, and by no line now: payments") in actual
 
 
 def test_what_the_logs_say_was_deleted_is_told_even_of_the_first_week() -> None:
     turns = {"created": [], "deleted": ["payments"]}
 
-    assert said(make_week("2026-W46", topic_turns=turns), None) == [
+    assert changes(make_week("2026-W46", topic_turns=turns), None) == [
         ("Topic", "deleted according to the logs: payments")
     ]
 
 
 def test_files_that_were_read_by_older_rules_are_told_of() -> None:
-    told = said(make_week("2026-W46", older_rules=["a.log", "b.log"]), make_week("2026-W45"))
+    actual = changes(make_week("2026-W46", older_rules=["a.log", "b.log"]), make_week("2026-W45"))
 
-    assert told == [("Rules", "2 files of this week read by older rules: a.log, b.log")]
+    assert actual == [("Rules", "2 files of this week read by older rules: a.log, b.log")]
 
 
 def test_topics_without_number_are_counted_and_not_compared_by_name() -> None:
@@ -67,6 +67,6 @@ def test_topics_without_number_are_counted_and_not_compared_by_name() -> None:
     many = {"partitions": {"a": 1}, "topics": 5000, "all_partitions": 9}
     more = {"partitions": {"b": 1}, "topics": 5001, "all_partitions": 9}
 
-    assert said(make_week("2026-W46", topics=more), make_week("2026-W45", topics=many)) == [
+    assert changes(make_week("2026-W46", topics=more), make_week("2026-W45", topics=many)) == [
         ("Topic", "5,001 topics named, 5,000 the week before")
     ]

@@ -31,7 +31,7 @@ def summary(out: Path) -> Any:
     return summarise_week(out, WEEK_OF)
 
 
-def truth() -> tuple[Counter[int], Counter[int]]:
+def recorded_losses() -> tuple[Counter[int], Counter[int]]:
     """Count from the cluster's own record who lost how many leaders and places in ISRs."""
     leaders: dict[tuple[str, int], int] = {}
     isrs: dict[tuple[str, int], set[int]] = {}
@@ -47,15 +47,15 @@ def truth() -> tuple[Counter[int], Counter[int]]:
 
 
 def test_leaders_and_isrs_are_lost_as_often_as_the_cluster_has_recorded(summary: Any) -> None:
-    lost, drops = truth()
-    told = summary.signals["brokers"]
+    lost, drops = recorded_losses()
+    brokers = summary.signals["brokers"]
 
-    assert {int(one): counts["leaders_lost"] for one, counts in told.items()} == lost
-    assert {int(one): counts["isr_drops"] for one, counts in told.items()} == drops
+    assert {int(one): counts["leaders_lost"] for one, counts in brokers.items()} == lost
+    assert {int(one): counts["isr_drops"] for one, counts in brokers.items()} == drops
 
 
 def test_each_broker_was_away_as_often_as_it_was_killed_or_paused(summary: Any) -> None:
-    away = {one: told["unplanned"] for one, told in summary.away.items()}
+    away = {one: row["unplanned"] for one, row in summary.away.items()}
 
     assert away == {"1": 0, "2": 3, "3": 3}
 
@@ -69,7 +69,7 @@ def test_a_summary_is_the_same_each_time_and_fit_for_json(out: Path, summary: An
 
 
 def test_hours_without_a_log_are_not_hours_without_trouble(summary: Any) -> None:
-    lost = sum(truth()[0].values())
+    lost = sum(recorded_losses()[0].values())
 
     assert sum(many or 0 for many in summary.hours) == lost
     # It was recorded on Wednesday, within the hour after 11:00; nobody logged anything else.
@@ -78,12 +78,12 @@ def test_hours_without_a_log_are_not_hours_without_trouble(summary: Any) -> None
 
 def test_coverage_is_what_the_logs_reach_over_and_no_more(out: Path, summary: Any) -> None:
     first, last = load_run(out).window or (0, 0)
-    covered = {name: told["covered_ms"] for name, told in summary.nodes.items()}
+    covered = {name: row["covered_ms"] for name, row in summary.nodes.items()}
 
     assert 0.9 * (last - first) < covered["broker-1"] <= last - first
     # Its logs end with its last crash, and it is not back when the others' end.
     assert 0 < covered["broker-2"] < 0.6 * (last - first)
-    assert all(sum(told["days"]) == told["covered_ms"] for told in summary.nodes.values())
+    assert all(sum(row["days"]) == row["covered_ms"] for row in summary.nodes.values())
 
 
 def test_another_week_has_nothing_of_this_one(out: Path) -> None:
@@ -104,11 +104,11 @@ def test_two_halves_have_what_the_whole_has(out: Path, summary: Any) -> None:
     halves = [summarise_window(run, span, "half") for span in ((first, middle), (middle, last + 1))]
     brokers = [one.signals["brokers"] for one in halves]
 
-    for broker, told in summary.signals["brokers"].items():
+    for broker, row in summary.signals["brokers"].items():
         for key in ("leaders_lost", "isr_drops", "absences", "unclean", "errors"):
-            assert sum(half.get(broker, {}).get(key, 0) for half in brokers) == told[key], key
+            assert sum(half.get(broker, {}).get(key, 0) for half in brokers) == row[key], key
         minutes = sum(half.get(broker, {}).get("minutes_away", 0) for half in brokers)
-        assert minutes == pytest.approx(told["minutes_away"], abs=0.01)
+        assert minutes == pytest.approx(row["minutes_away"], abs=0.01)
     names = [row[0] for one in halves for group in one.findings for row in group["findings"]]
     assert sorted(names) == sorted(
         row[0] for group in summary.findings for row in group["findings"]
@@ -166,7 +166,7 @@ def test_a_clock_that_is_off_puts_no_error_into_the_wrong_window(tmp_path: Path)
         for a, b in ((-10_000, 0), (0, 10_000), (10_000, 20_000))
     ]
 
-    assert [told.get("errors", 0) for told in errors] == [1, 1, 1]
+    assert [row.get("errors", 0) for row in errors] == [1, 1, 1]
 
 
 def test_windows_of_a_postmortem_are_named_as_people_write_them(out: Path) -> None:

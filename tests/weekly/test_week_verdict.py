@@ -47,10 +47,10 @@ def last(*findings: dict[str, Any], **more: Any) -> WeekSummary:
     ],
 )  # fmt: skip
 def test_the_word_and_its_reason(now: WeekSummary, then: WeekSummary, word: str, why: str) -> None:
-    told = compare_weeks(now, then)
+    verdict = compare_weeks(now, then)
 
-    assert told.word == word
-    assert why in told.why
+    assert verdict.word == word
+    assert why in verdict.why
 
 
 @pytest.mark.parametrize(
@@ -69,17 +69,17 @@ def test_the_word_and_its_reason(now: WeekSummary, then: WeekSummary, word: str,
 def test_what_the_logs_do_not_allow_is_not_said(
     now: WeekSummary, then: WeekSummary | None, why: str
 ) -> None:
-    told = compare_weeks(now, then)
+    verdict = compare_weeks(now, then)
 
-    assert told.word == "cannot compare"
-    assert why in told.why
+    assert verdict.word == "cannot compare"
+    assert why in verdict.why
 
 
 def test_that_it_is_worse_can_be_seen_with_few_logs_of_now() -> None:
-    told = compare_weeks(week(FLAPS, covered=0.3), last())
+    verdict = compare_weeks(week(FLAPS, covered=0.3), last())
 
-    assert told.word == "worse"
-    assert told.now[:2] == (round(0.3 * 504 * 3_600_000), 504 * 3_600_000)
+    assert verdict.word == "worse"
+    assert verdict.now[:2] == (round(0.3 * 504 * 3_600_000), 504 * 3_600_000)
 
 
 def test_more_findings_of_more_logs_are_as_many() -> None:

@@ -29,17 +29,17 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
 @pytest.fixture(scope="module")
 def whole(archives: Archives, tmp_path_factory: pytest.TempPathFactory) -> Audits:
     """Give the store that got everything at once; nobody changes it."""
-    made = Audits(tmp_path_factory.mktemp("whole") / "store")
-    made.run(*archives.values())
-    return made
+    audits = Audits(tmp_path_factory.mktemp("whole") / "store")
+    audits.run(*archives.values())
+    return audits
 
 
 @pytest.fixture(scope="module")
 def pair(archives: Archives, tmp_path_factory: pytest.TempPathFactory) -> Audits:
     """Give a store of two weeks; nobody changes it."""
-    made = Audits(tmp_path_factory.mktemp("pair") / "store")
-    made.run(archives["one"], archives["four"])
-    return made
+    audits = Audits(tmp_path_factory.mktemp("pair") / "store")
+    audits.run(archives["one"], archives["four"])
+    return audits
 
 
 @pytest.fixture
@@ -199,12 +199,12 @@ def test_logs_read_by_older_rules_are_named_and_read_again_when_they_are_given_a
 
     result = again.run(archives["four"], packs=(ours,))
     assert result["new"] == sum(path.is_file() for path in archives["four"].rglob("*"))
-    said = {
+    older_rules = {
         week: json.loads((again.store / "weeks" / week / "week.json").read_text())["older_rules"]
         for week in PAIR
     }
-    assert [] == said["2026-W47"]
-    assert "logs/broker-1/server.log" in said["2026-W44"]
+    assert [] == older_rules["2026-W47"]
+    assert "logs/broker-1/server.log" in older_rules["2026-W44"]
 
     again.run(archives["one"], packs=(ours,))
     fresh = Audits(tmp_path / "fresh")

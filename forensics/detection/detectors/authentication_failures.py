@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row
-from forensics.detection.detectors.record_too_large import is_request
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.detection.shared.oversize_requests import RECEIVE_ERROR, is_request_size
 from forensics.run_output.findings import Finding
 
 NAME = "authentication-failures"
@@ -26,8 +26,7 @@ _ERRORS = (
     "_AUTHENTICATION",
     "_SSL",
 )
-_RECEIVE = "InvalidReceiveException"
-_STRANGER = "connection_failed"
+_CONNECTION_FAILED = "connection_failed"
 _TLS = re.compile(r"(?i)ssl|tls|handshake|certificate|pkix")
 _SIZE = re.compile(r"size = (\d+)")
 # What follows an address: the channel, the port.
@@ -40,104 +39,103 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     limits = context.limits[NAME]
     kind, error = pc.field("kind"), pc.field("error")
     where = kind.isin(list(_KINDS)) | error.isin(list(_ERRORS))
-    where |= (kind == _STRANGER) & pc.match_substring(error, _RECEIVE)
-    by, gather = ["kind", "node", "client", "value"], ["detail", "error", "broker"]
-    for one in find_sessions(context, where, by, limits["gap"], gather, keep=_plainly):
-        if one.subject[0] != _STRANGER or one.count >= limits["least"]:
-            yield _finding(context, one)
+    where |= (kind == _CONNECTION_FAILED) & pc.match_substring(error, RECEIVE_ERROR)
+    by, columns = ["kind", "node", "client", "value"], ["detail", "error", "broker"]
+    gap = limits["gap"]
+    for session in find_sessions(context, where, by, gap, columns, keep=_simplify_address):
+        if session.subject[0] != _CONNECTION_FAILED or session.count >= limits["least"]:
+            yield _finding(context, session)
 
 
-def _plainly(row: Row) -> bool:
-    """Leave of an address what stays the same from one connection to the next.
+def _simplify_address(row: Row) -> bool:
+    """Reduce an address to what stays the same from one connection to the next.
 
-    Of the broken connections only those count whose first bytes are no request's.
+    A broken connection counts only if its first bytes are not the size of a request.
     """
-    if row["kind"] == _STRANGER and row["error"] not in _ERRORS:
+    if row["kind"] == _CONNECTION_FAILED and row["error"] not in _ERRORS:
         size = _SIZE.search(row["detail"] or "")
-        if size is None or is_request(int(size[1])):
+        if size is None or is_request_size(int(size[1])):
             return False
     row["value"] = _address(row["value"])
     return True
 
 
 def _address(value: str | None) -> str | None:
-    """Give the address alone.
+    """Return the address without channel and port.
 
     >>> _address("kafka1/10.0.0.7"), _address("/10.0.0.7:5123 (channelId=a)"), _address("x.y")
     ('10.0.0.7', '10.0.0.7', 'x.y')
     """
     if value is None:
         return None
-    word_ = value.partition(" ")[0]
-    found = _ADDRESS.match(word_) if "/" in word_ else None
-    plain = found[1] if found else word_
-    port = _PORT.match(plain)
-    return port[1] if port else plain
+    address = value.partition(" ")[0]
+    match = _ADDRESS.match(address) if "/" in address else None
+    host = match[1] if match else address
+    port = _PORT.match(host)
+    return port[1] if port else host
 
 
-def _finding(context: DetectionContext, one: EventSession) -> Finding:
-    kind, node, client, address = one.subject
-    what = _mechanism(one)
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=kind != _STRANGER)
-    own = kind == "client_authentication_failed" or (kind not in _KINDS and kind != _STRANGER)
-    name = (client or node or "unknown") if own else (address or "an unknown address")
+def _finding(context: DetectionContext, session: EventSession) -> Finding:
+    kind, node, client, address = session.subject
+    mechanism = _mechanism(session)
+    is_client = kind not in ("authentication_failed", "peer_unauthenticated", _CONNECTION_FAILED)
+    name = (client or node or "unknown") if is_client else (address or "an unknown address")
     limits = context.limits[NAME]
-    details = [text for text in one.values("detail") if text]
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, one),
-        confidence=confidence,
-        title=_title(one, name, str(node), what),
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
-        brokers=[broker for broker in one.values("broker") if 0 <= broker < 1 << 30],
+    details = [text for text in session.values("detail") if text]
+    return context.finding(
+        NAME,
+        _severity(context, session),
+        _title(session, name, str(node), mechanism),
+        session.begin,
+        session.end,
+        session.first,
+        stated=kind != _CONNECTION_FAILED,
+        brokers=[broker for broker in session.values("broker") if 0 <= broker < 1 << 30],
         clients=[name],
         measures={
-            "failures": one.count,
-            "mechanism": what,
+            "failures": session.count,
+            "mechanism": mechanism,
             "address": address,
             "told_by": node,
             "reasons": details[:10],
         },
-        explanation=_MEANINGS[what],
-        actions=[_ACTIONS[what].format(quote(name)), _LOOK],
-        why=f"{one.count} failures, no two more than {limits['gap']} s apart; fewer than "
+        explanation=_MEANINGS[mechanism],
+        actions=[_ACTIONS[mechanism].format(quote(name)), _LOOK],
+        why=f"{session.count} failures, no two more than {limits['gap']} s apart; fewer than "
         f"{limits['least']} may be a slip",
-        reason=reason,
         doubts=_doubts(kind),
     )
 
 
-def _mechanism(one: EventSession) -> str:
-    if one.subject[0] == _STRANGER:
+def _mechanism(session: EventSession) -> str:
+    if session.subject[0] == _CONNECTION_FAILED:
         return "tls_on_plain_port"
-    texts = [text for name in ("detail", "error") for text in one.values(name) if text]
+    texts = [text for name in ("detail", "error") for text in session.values(name) if text]
     return "ssl" if any(_TLS.search(text) for text in texts) else "sasl"
 
 
-def _severity(context: DetectionContext, one: EventSession) -> str:
+def _severity(context: DetectionContext, session: EventSession) -> str:
     limits = context.limits[NAME]
-    if one.subject[0] == _STRANGER:
+    if session.subject[0] == _CONNECTION_FAILED:
         return str(limits["strangers"])
-    if one.count < limits["least"]:
+    if session.count < limits["least"]:
         return str(limits["few"])
-    return str(limits["nodes" if one.subject[0] == "peer_unauthenticated" else "clients"])
+    return str(limits["nodes" if session.subject[0] == "peer_unauthenticated" else "clients"])
 
 
-def _title(one: EventSession, name: str, node: str, what: str) -> str:
-    kind, many = one.subject[0], "once" if one.count == 1 else f"{one.count} times"
-    if kind == _STRANGER:
-        return f"{name} spoke to {node} {many} in what is no Kafka request (TLS, HTTP or a scan)"
-    how = "the TLS handshake" if what == "ssl" else "authentication"
+def _title(session: EventSession, name: str, node: str, mechanism: str) -> str:
+    kind, times = session.subject[0], "once" if session.count == 1 else f"{session.count} times"
+    if kind == _CONNECTION_FAILED:
+        return f"{name} spoke to {node} {times} in what is no Kafka request (TLS, HTTP or a scan)"
+    how = "the TLS handshake" if mechanism == "ssl" else "authentication"
     if kind == "peer_unauthenticated":
-        return f"{node} and its cluster's node at {name} failed {many} in {how}"
+        return f"{node} and its cluster's node at {name} failed {times} in {how}"
     by = f" by {node}" if kind == "authentication_failed" else ""
-    return f"{name} was refused {many}{by} in {how}"
+    return f"{name} was refused {times}{by} in {how}"
 
 
 def _doubts(kind: str) -> list[str]:
-    if kind == _STRANGER:
+    if kind == _CONNECTION_FAILED:
         return ["A port scanner or a health check does the same, and no client is concerned."]
     if kind == "authentication_failed":
         return ["Several clients behind one address (a proxy, one host) count as one."]

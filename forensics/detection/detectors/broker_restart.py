@@ -2,118 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import pairwise
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.detectors.flapping_broker import flapping
 from forensics.detection.shared.broker_absences import (
     absences_of,
     host_wide_absences,
     no_quorum_absences,
 )
-from forensics.history.nodes.broker_states import Absence, Span
+from forensics.detection.shared.flapping_brokers import find_flapping_absences
+from forensics.history.nodes.broker_states import Absence
+from forensics.lib.sessionize import busiest_window
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "broker-restart"
-_KINDS = {"controlled": "controlled", "crash": "crash"}
+_LIFE = ("starting", "recovering", "stopping", "stopped", "crashed", "up")
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each absence that is not part of a flapping broker's."""
-    told = {
-        (a.broker, a.begin) for run in flapping(context).values() for a in run
-    } | no_quorum_absences(context)
-    hung = host_wide_absences(context)
+    flapping = find_flapping_absences(context).values()
+    reported = {(absence.broker, absence.begin) for run in flapping for absence in run}
+    reported |= no_quorum_absences(context)
+    host_wide = host_wide_absences(context)
     for absence in context.absences:
-        if (absence.broker, absence.begin) not in told:
-            yield _finding(context, absence, together=(absence.broker, absence.begin) in hung)
+        key = absence.broker, absence.begin
+        if key not in reported:
+            yield _finding(context, absence, is_host_wide=key in host_wide)
     for broker in sorted({absence.broker for absence in context.absences}):
-        yield from _asked_again(context, broker)
+        yield from _find_repeated_stops(context, broker)
 
 
-def _finding(context: DetectionContext, absence: Absence, *, together: bool) -> Finding:
+def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool) -> Finding:
     end = absence.end if absence.end is not None else context.logs_end
     away = None if absence.end is None else round((absence.end - absence.begin) / SECOND, 1)
     # That it was fenced is stated; that it hung only follows from its silence.
     fenced = absence.fencing is not None and absence.kind != "pause"
     # That it found no mark of an orderly stop is what a broker says as it starts again.
-    unclean = absence.kind == "crash" and any(one["what"] == "unclean" for one in absence.evidence)
-    stated = absence.kind == "controlled" or fenced or unclean
-    confidence, reason = context.confidence(
-        absence.begin, max(end, absence.begin), absence.evidence, stated=stated
+    says_unclean = absence.kind == "crash" and any(
+        one["what"] == "unclean" for one in absence.evidence
     )
-    starts, ends = _attempts(context, absence)
-    loop = starts >= context.limits[NAME]["starts"]
-    more, action = _loop(absence.broker, starts, ends) if loop else ("", [])
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, absence, together=together, loop=loop),
-        confidence=confidence,
-        title=_title(absence, away) + (f", after {starts} starts" if loop else ""),
-        begin=absence.begin,
-        end=max(end, absence.begin),
-        evidence=absence.evidence,
+    stated = absence.kind == "controlled" or fenced or says_unclean
+    starts, ends = _count_starts(context, absence)
+    is_loop = starts >= context.limits[NAME]["starts"]
+    loop_text, loop_actions = _describe_loop(absence.broker, starts, ends) if is_loop else ("", [])
+    return context.finding(
+        NAME,
+        _severity(context, absence, is_host_wide=is_host_wide, is_loop=is_loop),
+        _title(absence, away) + (f", after {starts} starts" if is_loop else ""),
+        absence.begin,
+        max(end, absence.begin),
+        absence.evidence,
+        stated=stated,
         brokers=[absence.broker],
-        measures={"kind": _KINDS.get(absence.kind, "unknown"), "away_s": away}
-        | ({"starts": starts, "ended": ends} if loop else {}),
+        measures={
+            "kind": absence.kind if absence.kind in ("controlled", "crash") else "unknown",
+            "away_s": away,
+        }
+        | ({"starts": starts, "ended": ends} if is_loop else {}),
         explanation=_EXPLANATIONS[absence.kind]
-        + (_TOGETHER if together else "")
-        + (f" {more}" if more else ""),
-        actions=[*action, *_actions(context, absence)],
-        why=_why(context, absence, away, starts if loop else 0),
-        reason=reason,
+        + (_TOGETHER if is_host_wide else "")
+        + (f" {loop_text}" if loop_text else ""),
+        actions=[*loop_actions, *_actions(context, absence)],
+        why=_why(context, absence, away, starts if is_loop else 0),
         doubts=_DOUBTS[absence.kind],
     )
 
 
-def _severity(context: DetectionContext, absence: Absence, *, together: bool, loop: bool) -> str:
+def _severity(
+    context: DetectionContext, absence: Absence, *, is_host_wide: bool, is_loop: bool
+) -> str:
     limits = context.limits[NAME]
-    if loop:
+    if is_loop:
         return str(limits["gone" if absence.end is None else "loop"])
-    if together:
+    if is_host_wide:
         return str(limits["together"])
     if absence.kind in ("controlled", "unknown"):
         return str(limits["planned" if absence.kind == "controlled" else "unknown"])
-    gone = absence.kind in ("crash", "gone") and absence.end is None
-    return str(limits["gone"] if gone else limits["unplanned"])
+    is_gone = absence.kind in ("crash", "gone") and absence.end is None
+    return str(limits["gone"] if is_gone else limits["unplanned"])
 
 
-def _attempts(context: DetectionContext, absence: Absence) -> tuple[int, str]:
-    """Count the starts within an absence, and say how those ended that led to nothing.
+def _count_starts(context: DetectionContext, absence: Absence) -> tuple[int, str]:
+    """Count the starts within an absence, and return how most of those ended that led to nothing.
 
-    Killed while it recovers is what an orchestrator does whose patience is shorter than that.
+    An orchestrator that does not wait for the recovery of logs kills the broker while it recovers.
     """
-    spans = [span for span in _spans(context, absence) if span.state in _LIFE]
-    begun = [span for span in spans if span.state == "starting"]
-    pairs = list(zip(spans, spans[1:], strict=False))
-    begins = ("starting", "recovering")
-    tried = [
-        after.state
-        for span, after in pairs
-        if span.state in begins and after.state not in ("recovering", "up")
-    ]
-    recovering = sum(span.state == "recovering" and after.state != "up" for span, after in pairs)
-    if tried and recovering * 2 > len(tried):
-        return len(begun), "recovery"
-    asked = sum(state in ("stopping", "stopped") for state in tried)
-    return len(begun), "asked" if asked * 2 > len(tried) else "crash"
-
-
-_LIFE = ("starting", "recovering", "stopping", "stopped", "crashed", "up")
-
-
-def _spans(context: DetectionContext, absence: Absence) -> Sequence[Span]:
-    return [
+    spans = [
         span
         for span in context.history.lanes.brokers.get(absence.broker, ())
-        if span.begin >= absence.begin and (absence.end is None or span.begin <= absence.end)
+        if span.state in _LIFE
+        and span.begin >= absence.begin
+        and (absence.end is None or span.begin <= absence.end)
     ]
+    starts = sum(span.state == "starting" for span in spans)
+    pairs = [(before.state, after.state) for before, after in pairwise(spans)]
+    failed = [
+        after
+        for before, after in pairs
+        if before in ("starting", "recovering") and after not in ("recovering", "up")
+    ]
+    recovering = sum(before == "recovering" and after != "up" for before, after in pairs)
+    if failed and recovering * 2 > len(failed):
+        return starts, "recovery"
+    asked = sum(state in ("stopping", "stopped") for state in failed)
+    return starts, "asked" if asked * 2 > len(failed) else "crash"
 
 
-def _loop(broker: int, starts: int, ends: str) -> tuple[str, list[str]]:
-    """Say what a restart loop is, by how its starts ended."""
-    said = {
+def _describe_loop(broker: int, starts: int, ends: str) -> tuple[str, list[str]]:
+    """Return what a restart loop is, by how its starts ended, and what to do."""
+    explanations = {
         "recovery": f"{starts} starts: most of them were ended while it still recovered its logs. "
         "Whoever starts it (Kubernetes, systemd, a script) does not wait for as long as that takes,"
         " so that it never ends.",
@@ -122,47 +122,44 @@ def _loop(broker: int, starts: int, ends: str) -> tuple[str, list[str]]:
         "crash": f"{starts} starts: most of them ended by an error or without a word. The first "
         "error of each start tells more than the last.",
     }[ends]
-    action = {
+    actions = {
         "recovery": f"Give broker {broker} time: raise the start-up probe or time-out of whoever "
         "starts it above the time of a log recovery, and raise num.recovery.threads.per.data.dir.",
         "asked": _WHO.format(broker=broker),
         "crash": "grep -nE 'ERROR|FATAL' server.log | head   "
         f"# the first error of each start of broker {broker}",
     }[ends]
-    return said, [action]
+    return explanations, [actions]
 
 
-def _asked_again(context: DetectionContext, broker: int) -> Iterator[Finding]:
+def _find_repeated_stops(context: DetectionContext, broker: int) -> Iterator[Finding]:
     """Find a broker that was stopped in order far more often than a person would."""
     limits = context.limits[NAME]
-    window, absences = limits["window"] * SECOND, absences_of(context, broker)
-    runs = [one for one in absences if one.kind == "controlled" and one.end is not None]
-    best: list[Absence] = []
-    for first in range(len(runs)):
-        run = [one for one in runs[first:] if one.begin - runs[first].begin <= window]
-        best = run if len(run) > len(best) else best
-    if len(best) < limits["asked"]:
+    stops = [
+        absence
+        for absence in absences_of(context, broker)
+        if absence.kind == "controlled" and absence.end is not None
+    ]
+    run = busiest_window(stops, lambda absence: absence.begin, limits["window"] * SECOND)
+    if len(run) < limits["asked"]:
         return
-    begin, end = best[0].begin, best[-1].end or best[-1].begin
-    evidence = [place for one in best for place in one.evidence[:1]]
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
-    away = round(sum((one.end or 0) - one.begin for one in best) / SECOND, 1)
-    yield Finding(
-        detector=NAME,
-        severity=limits["again"],
-        confidence=confidence,
-        title=f"Broker {broker} was shut down in order and started {len(best)} times",
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    begin, end = run[0].begin, run[-1].end or run[-1].begin
+    evidence = [line for absence in run for line in absence.evidence[:1]]
+    away = round(sum((absence.end or 0) - absence.begin for absence in run) / SECOND, 1)
+    yield context.finding(
+        NAME,
+        limits["again"],
+        f"Broker {broker} was shut down in order and started {len(run)} times",
+        begin,
+        end,
+        evidence,
         brokers=[broker],
-        measures={"kind": "controlled", "away_s": away, "restarts": len(best)},
+        measures={"kind": "controlled", "away_s": away, "restarts": len(run)},
         explanation="Each stop was asked for, by a person, a script or an orchestrator whose probe "
         "failed. The broker's own log does not say by whom.",
         actions=[_WHO.format(broker=broker), "Nothing to do if it was you."],
-        why=f"{len(best)} orderly restarts within {limits['window']} s; {limits['asked']} are more"
+        why=f"{len(run)} orderly restarts within {limits['window']} s; {limits['asked']} are more"
         " than a person makes",
-        reason=reason,
         doubts=["A test of restarts looks the same."],
     )
 

@@ -8,11 +8,15 @@ from collections.abc import Iterator, Sequence
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row
-from forensics.detection.detectors.record_too_large import refused_requests
-from forensics.detection.detectors.unreachable_listener import broker_of, is_up, unreachable
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CLIENTS
+from forensics.detection.shared.client_connections import (
+    broker_of_connection,
+    find_unreachable_addresses,
+    is_up,
+)
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.detection.shared.oversize_requests import find_oversize_requests
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -42,83 +46,85 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each client's run of disconnects that no stop of a broker explains."""
     if not context.visibility.has_kinds(*_KINDS):
         return
-    limits = context.limits[NAME]
-    told = _Told(context)
-    by, gather = ["node", "client"], ["kind", "broker", "detail"]
-    where = pc.field("kind").isin(list(_KINDS))
-    for one in find_sessions(context, where, by, limits["gap"], gather, limits["least"], told.keep):
-        yield _finding(context, one, told)
+    limits, known = context.limits[NAME], _KnownCauses(context)
+    by, columns = ["node", "client"], ["kind", "broker", "detail"]
+    gap, least, where = limits["gap"], limits["least"], pc.field("kind").isin(list(_KINDS))
+    for session in find_sessions(context, where, by, gap, columns, least, known.keep):
+        yield _finding(context, session, is_oversize=known.is_oversize(session))
 
 
-class _Told:
-    """What is told of by others: brokers that were away, addresses and requests of no use."""
+class _KnownCauses:
+    """What other detectors report: brokers that were away, unusable addresses, large requests."""
 
     def __init__(self, context: DetectionContext) -> None:
         self._context = context
         self._near = round(context.limits[NAME]["near"] * SECOND)
-        self._lost = {(node, one.broker) for one in unreachable(context) for node in one.nodes}
-        self._large = refused_requests(context)
+        self._unreachable = {
+            (node, address.broker)
+            for address in find_unreachable_addresses(context)
+            for node in address.nodes
+        }
+        self._oversize = find_oversize_requests(context)
 
     def keep(self, row: Row) -> bool:
-        """Whether a disconnect is news."""
+        """Return True for a disconnect that nothing else explains."""
         number, detail = row["broker"], row["detail"] or ""
         if number is not None and number < 0:
             return False
         if _CLOSING.search(detail) or _IDLE.search(detail):
             return False
-        broker = broker_of(number)
-        if (row["node"] or "", broker) in self._lost:
+        broker = broker_of_connection(number)
+        if (row["node"] or "", broker) in self._unreachable:
             return False
         return not self._is_away(broker, row["at"])
 
-    def _is_away(self, broker: int | None, at: int) -> bool:
-        """Whether that broker, or any where the line names none, was not up about then."""
+    def _is_away(self, broker: int | None, moment: int) -> bool:
+        """Return True if that broker, or any if the line names none, was not up about then."""
         lanes = self._context.history.lanes.brokers
         named = list(lanes) if broker is None else [broker]
         return any(
-            lanes.get(one) and not is_up(self._context, one, at, self._near) for one in named
+            lanes.get(each) and not is_up(self._context, each, moment, self._near) for each in named
         )
 
-    def large(self, burst: EventSession) -> bool:
-        """Whether a broker closed these connections because of what the client sent."""
-        name = burst.subject[1] or burst.subject[0]
+    def is_oversize(self, session: EventSession) -> bool:
+        """Return True if a broker closed these connections because of what the client sent."""
+        name = session.subject[1] or session.subject[0]
         return any(
-            name in one.clients
-            and one.burst.begin - self._near <= burst.end
-            and burst.begin <= one.burst.end + self._near
-            for one in self._large
+            name in oversize.clients
+            and oversize.session.begin - self._near <= session.end
+            and session.begin <= oversize.session.end + self._near
+            for oversize in self._oversize
         )
 
 
-def _finding(context: DetectionContext, one: EventSession, told: _Told) -> Finding:
-    node, client = one.subject
+def _finding(context: DetectionContext, session: EventSession, *, is_oversize: bool) -> Finding:
+    limits = context.limits[NAME]
+    node, client = session.subject
     name = client or node or "unknown"
-    brokers = sorted({broker for number in one.values("broker")
-                      if (broker := broker_of(number)) is not None})  # fmt: skip
+    ends = map(broker_of_connection, session.values("broker"))
+    brokers = sorted({broker for broker in ends if broker is not None})
     seen = [broker for broker in brokers if context.history.lanes.brokers.get(broker)]
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=False)
-    large = told.large(one)
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, one, large=large, known=bool(seen)),
-        confidence=confidence,
-        title=f"{name} lost its connections {one.count} times in {one.seconds:g} s"
-        + (f", to {_named(brokers)}" if brokers else ""),
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
+    return context.finding(
+        NAME,
+        _severity(context, session, is_oversize=is_oversize, has_logs=bool(seen)),
+        f"{name} lost its connections {session.count} times in {session.seconds:g} s"
+        + (f", to {_list_brokers(brokers)}" if brokers else ""),
+        session.begin,
+        session.end,
+        session.first,
+        stated=False,
         brokers=brokers,
         clients=[name],
         measures={
-            "disconnects": one.count,
-            "duration_s": one.seconds,
+            "disconnects": session.count,
+            "duration_s": session.seconds,
             "kinds": {
-                _WORDS[kind]: count for kind, count in sorted(one.value_counts["kind"].items())
+                _WORDS[kind]: count for kind, count in sorted(session.value_counts["kind"].items())
             },
-            "explained": "requests too large" if large else None,
+            "explained": "requests too large" if is_oversize else None,
             "brokers_seen": bool(seen),
         },
-        explanation=_explanation(one, seen, large=large),
+        explanation=_explanation(session, seen, is_oversize=is_oversize),
         actions=[
             (
                 f"On the host of {quote(name)}, while it lasts: ss -ti 'dport = :9092' "
@@ -129,41 +135,42 @@ def _finding(context: DetectionContext, one: EventSession, told: _Told) -> Findi
                 "idle time-out has to be longer than connections.max.idle.ms."
             ),
         ],
-        why=f"{one.count} disconnects, no two more than {context.limits[NAME]['gap']} s apart, "
-        f"while the brokers were up (at least {context.limits[NAME]['least']}; {one.seconds:g} s "
-        f"of at least {context.limits[NAME]['lasting']} s)",
-        reason=reason,
+        why=f"{session.count} disconnects, no two more than {limits['gap']} s apart, while the "
+        f"brokers were up (at least {limits['least']}; {session.seconds:g} s of at least "
+        f"{limits['lasting']} s)",
         doubts=[] if seen else ["No log of these brokers is there: they may have been down."],
     )
 
 
-def _severity(context: DetectionContext, one: EventSession, *, large: bool, known: bool) -> str:
+def _severity(
+    context: DetectionContext, session: EventSession, *, is_oversize: bool, has_logs: bool
+) -> str:
     limits = context.limits[NAME]
-    if large:
+    if is_oversize:
         return str(limits["explained"])
-    if not known:
+    if not has_logs:
         return str(limits["unknown"])
-    return str(limits["long"] if one.seconds >= limits["lasting"] else limits["short"])
+    return str(limits["long"] if session.seconds >= limits["lasting"] else limits["short"])
 
 
-def _named(brokers: Sequence[int]) -> str:
+def _list_brokers(brokers: Sequence[int]) -> str:
     plural = "s" if len(brokers) > 1 else ""
     return f"broker{plural} {', '.join(map(str, brokers))}"
 
 
-def _explanation(one: EventSession, seen: Sequence[int], *, large: bool) -> str:
-    if large:
+def _explanation(session: EventSession, seen: Sequence[int], *, is_oversize: bool) -> str:
+    if is_oversize:
         return (
             "The broker closed the connections because of requests that were too large: that is "
             "told of by itself, and this follows from it."
         )
     if not seen:
         return "Nothing here tells whether the brokers ran: if they were down, the client is right."
-    kinds = one.value_counts["kind"]
+    kinds = session.value_counts["kind"]
     late = kinds["client_timeout"] + kinds["client_connect_timeout"]
     slow = (
         "Most of it are time-outs: brokers, or the way to them, did not answer in time."
-        if 2 * late > one.count
+        if 2 * late > session.count
         else "Something between the client and the brokers ends the connections, or the client "
         "itself stalls so long that others do."
     )

@@ -14,42 +14,41 @@ from forensics.lib.time_units import MINUTE, to_arrow_timestamp, to_iso
 from forensics.run_output.findings import Finding
 
 NAME = "clock-skew"
-# Beside a wrong time zone, a clock that is right to a tenth of a second is right.
+# If the time zone is wrong, smaller offsets are not mentioned.
 _MENTIONED_MS = 100
 _SHOWN = 4
-# What several nodes tell of, the most telling first.
-_TOLD = ("partition_state", "broker_registered", "group_joined", "controller_elected")
+# Changes that several nodes log, the most exact first.
+_SHARED_KINDS = ("partition_state", "broker_registered", "group_joined", "controller_elected")
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each node that is off by more than its own uncertainty."""
     zones = {row["zone_shift_minutes"] for row in context.history.clocks.rows if row["anchors"]}
     for row in context.history.clocks.rows:
-        offset, doubt = row["offset_ms"] or 0, row["uncertainty_ms"] or 0
-        least = max(context.limits[NAME]["least"] * 1000, doubt)
+        offset, uncertainty = row["offset_ms"] or 0, row["uncertainty_ms"] or 0
+        threshold = max(context.limits[NAME]["least"] * 1000, uncertainty)
         odd_zone = row["zone_shift_minutes"] != 0 and len(zones) > 1
-        if row["anchors"] and (abs(offset) > least or odd_zone):
+        if row["anchors"] and (abs(offset) > threshold or odd_zone):
             yield from _finding(context, row)
 
 
 def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Finding]:
     node, offset, zone = row["node"], row["offset_ms"] or 0, row["zone_shift_minutes"]
-    seen = _examples(context, row)
-    if not seen:
+    lines = _find_examples(context, row)
+    if not lines:
         return
-    off = abs(offset) >= context.limits[NAME]["medium"] * 1000
-    kind = "step" if row.get("kind") == "step" else "zone" if zone and not off else "drift"
+    is_far = abs(offset) >= context.limits[NAME]["medium"] * 1000
+    kind = "step" if row.get("kind") == "step" else "zone" if zone and not is_far else "drift"
     broker = broker_id(node)
     limits = context.limits[NAME]
-    confidence, reason = _sure(row, off=off)
-    yield Finding(
-        detector=NAME,
-        severity=limits["large" if off else "small"],
-        confidence=confidence,
-        title=_title(row),
-        begin=seen[0]["at"],
-        end=seen[-1]["at"],
-        evidence=seen,
+    yield context.finding(
+        NAME,
+        limits["large" if is_far else "small"],
+        _title(row),
+        lines[0]["at"],
+        lines[-1]["at"],
+        lines,
+        confidence=_rate_confidence(row, is_far=is_far),
         brokers=[] if broker is None else [broker],
         measures={
             "offset_ms": offset,
@@ -63,7 +62,7 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
             "node": node,
         },
         explanation=f"The same changes, numbered by Kafka, stand in the log of {node} at other"
-        f" times than in the logs of other nodes{_sentence(row, kind)}."
+        f" times than in the logs of other nodes{_describe_difference(row, kind)}."
         " All times here are corrected for it.",
         actions=[
             f"chronyc tracking   # on the host of {quote(node)}: is its clock kept right?"
@@ -72,18 +71,17 @@ def _finding(context: DetectionContext, row: Mapping[str, Any]) -> Iterator[Find
             "Let the clock be slewed, not set: time that jumps ends sessions and rolls segments.",
         ],
         why=_why(limits, row, kind),
-        reason=reason,
         doubts=[
             "Log lines that were written late, by a busy host, push a clock's offset by as much."
         ],
     )
 
 
-def _sure(row: Mapping[str, Any], *, off: bool) -> tuple[str, str]:
-    """Many anchors and little doubt make it sure; the clock is not what a single line states."""
-    doubt, anchors = row["uncertainty_ms"] or 0, row["anchors"]
-    told = f"{anchors} changes that other nodes log too, known to {doubt} ms"
-    return ("confirmed" if off and anchors > 1 else "likely"), told
+def _rate_confidence(row: Mapping[str, Any], *, is_far: bool) -> tuple[str, str]:
+    """Return the confidence: no single line states an offset, but many anchors confirm it."""
+    uncertainty, anchors = row["uncertainty_ms"] or 0, row["anchors"]
+    reason = f"{anchors} changes that other nodes log too, known to {uncertainty} ms"
+    return ("confirmed" if is_far and anchors > 1 else "likely"), reason
 
 
 def _why(limits: Mapping[str, Any], row: Mapping[str, Any], kind: str) -> str:
@@ -95,20 +93,19 @@ def _why(limits: Mapping[str, Any], row: Mapping[str, Any], kind: str) -> str:
     )
 
 
-def _examples(context: DetectionContext, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Find lines that other nodes tell too, for a step some on either side of it."""
-    mine = pc.field("node") == row["node"]
-    news = mine & pc.field("telling").is_null()
-    for kind in _TOLD:
-        seen = context.first_events(kind, _SHOWN, news)
-        course = context.history.clocks.models.get(row["node"])
-        if seen and course and course.steps:
+def _find_examples(context: DetectionContext, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Find lines about changes that other nodes log too; after a step, some on either side."""
+    live = (pc.field("node") == row["node"]) & pc.field("telling").is_null()
+    model = context.history.clocks.models.get(row["node"])
+    for kind in _SHARED_KINDS:
+        lines = context.first_events(kind, _SHOWN, live)
+        if lines and model and model.steps:
             zone = row["zone_shift_minutes"] * MINUTE
-            turn = to_arrow_timestamp(course.steps[-1].high + zone)
-            after = context.first_events(kind, _SHOWN // 2, news & (pc.field("ts") > turn))
-            seen = seen[: _SHOWN - len(after)] + [one for one in after if one not in seen]
-        if seen:
-            return seen
+            is_after = pc.field("ts") > to_arrow_timestamp(model.steps[-1].high + zone)
+            after = context.first_events(kind, _SHOWN // 2, live & is_after)
+            lines = lines[: _SHOWN - len(after)] + [line for line in after if line not in lines]
+        if lines:
+            return lines
     return []
 
 
@@ -131,8 +128,8 @@ def _title(row: Mapping[str, Any]) -> str:
     return f"The clock of {row['node']}: {', '.join(parts)}"
 
 
-def _sentence(row: Mapping[str, Any], kind: str) -> str:
-    """Say how they are apart: all along, more and more, or from some moment on."""
+def _describe_difference(row: Mapping[str, Any], kind: str) -> str:
+    """Describe how the clocks differ: always, more and more, or from some moment on."""
     if kind == "step":
         return ", and from one line to the next by another amount: the clock was set anew"
     if kind == "zone":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time
 from forensics.detection.requirements import LogRequirements
-from forensics.detection.shared.min_isr import find_min_isr
+from forensics.detection.shared.min_isr import read_min_isr
 from forensics.lib.node_ids import broker_ids
 from forensics.run_output.findings import Finding
 
@@ -99,7 +98,7 @@ def _unclean(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
 def _replicas(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
     """Compare the minimum with the replicas that partitions have."""
     counts = _counts(context)
-    known = find_min_isr(partial(context.each, "events"))
+    known = read_min_isr(context)
     named = [row for row in told
              if row["setting"] == _MINIMUM or _MINIMUM_SET.search(row["detail"] or "")]  # fmt: skip
     groups: dict[tuple[str, int], set[str]] = {}
@@ -232,17 +231,15 @@ def _finding(context: DetectionContext, risk: Risk) -> Finding:
     limits = context.limits[NAME]
     begin = min(row["at"] for row in risk.places)
     end = max(row["at"] for row in risk.places)
-    confidence, reason = context.confidence(begin, end, risk.places, stated=True)
     title, explanation, advice = _WORDS[risk.name]
     about = _some(risk.topics) or _some(risk.clients) or "the cluster"
-    return Finding(
-        detector=NAME,
-        severity=limits["met" if risk.met else "unmet"],
-        confidence=confidence,
-        title=title.format(about=about, value=risk.value),
-        begin=begin,
-        end=end,
-        evidence=risk.places,
+    return context.finding(
+        NAME,
+        limits["met" if risk.met else "unmet"],
+        title.format(about=about, value=risk.value),
+        begin,
+        end,
+        risk.places,
         brokers=sorted(risk.brokers),
         partitions=[],
         clients=sorted(risk.clients),
@@ -256,7 +253,6 @@ def _finding(context: DetectionContext, risk: Risk) -> Finding:
         explanation=explanation + (f" It did: {risk.met}." if risk.met else ""),
         actions=[*_commands(context, risk), advice],
         why=f"{risk.setting} = {risk.value}" + (f"; {risk.met}" if risk.met else ""),
-        reason=reason,
         doubts=_DOUBTS,
     )
 

@@ -24,69 +24,65 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     if not context.visibility.has_kinds(_REJECTED, _LISTENER):
         return
     where = pc.field("kind").isin([_REJECTED, _LISTENER])
-    gather = ["value", "count", "broker", "detail"]
-    for one in find_sessions(
-        context, where, ["node", "kind"], context.limits[NAME]["gap"], gather, keep=_full
-    ):
-        yield _finding(context, one)
+    columns = ["value", "count", "broker", "detail"]
+    gap, by = context.limits[NAME]["gap"], ["node", "kind"]
+    for session in find_sessions(context, where, by, gap, columns, keep=_is_about_number):
+        yield _finding(context, session)
 
 
-def _full(row: Row) -> bool:
-    """Of what goes wrong with a listener, only the lack of files is about their number."""
+def _is_about_number(row: Row) -> bool:
+    """Return True for a refusal, or a listener that failed since it had no file handle left."""
     return row["kind"] == _REJECTED or _FILES in (row["detail"] or "").lower()
 
 
-def _finding(context: DetectionContext, one: EventSession) -> Finding:
-    node, kind = one.subject
+def _finding(context: DetectionContext, session: EventSession) -> Finding:
+    node, kind = session.subject
     limits = context.limits[NAME]
-    files = kind == _LISTENER
+    lacks_files = kind == _LISTENER
     addresses = {
         str(value).lstrip("/"): count
-        for value, count in one.value_counts["value"].most_common(_SHOWN) if value
+        for value, count in session.value_counts["value"].most_common(_SHOWN) if value
     }  # fmt: skip
-    allowed = max((count for count in one.values("count")), default=None)
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
-    severity = limits["files"] if files else _severity(context, one)
-    return Finding(
-        detector=NAME,
-        severity=str(severity),
-        confidence=confidence,
-        title=_title(one, list(addresses), files=files),
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
-        brokers=one.values("broker"),
-        clients=[] if files else sorted(addresses),
+    allowed = max(session.values("count"), default=None)
+    many = "many" if session.count >= limits["least"] else "few"
+    return context.finding(
+        NAME,
+        limits["files" if lacks_files else many],
+        _title(session, list(addresses), lacks_files=lacks_files),
+        session.begin,
+        session.end,
+        session.first,
+        brokers=session.values("broker"),
+        clients=[] if lacks_files else sorted(addresses),
         measures={
-            "rejected": one.count,
-            "limit": "open files" if files else "max.connections.per.ip",
+            "rejected": session.count,
+            "limit": "open files" if lacks_files else "max.connections.per.ip",
             "allowed": allowed,
-            "addresses": {} if files else addresses,
+            "addresses": {} if lacks_files else addresses,
         },
-        explanation=_MEANINGS[files],
-        actions=_actions(str(node), list(addresses), files=files),
-        why=f"{one.count} refused, no two more than {limits['gap']} s apart (fewer than "
+        explanation=_MEANINGS[lacks_files],
+        actions=_actions(str(node), list(addresses), lacks_files=lacks_files),
+        why=f"{session.count} refused, no two more than {limits['gap']} s apart (fewer than "
         f"{limits['least']} are few)",
-        reason=reason,
-        doubts=[] if files else ["Many clients behind one address, as of a proxy, look the same."],
+        doubts=[]
+        if lacks_files
+        else ["Many clients behind one address, as of a proxy, look the same."],
     )
 
 
-def _severity(context: DetectionContext, one: EventSession) -> str:
-    limits = context.limits[NAME]
-    return str(limits["many"] if one.count >= limits["least"] else limits["few"])
+def _title(session: EventSession, addresses: list[str], *, lacks_files: bool) -> str:
+    node = session.subject[0]
+    if lacks_files:
+        times = f"({session.count} times)"
+        return f"{node} had no file handles left and could not take connections {times}"
+    sources = (
+        f" from {addresses[0]}" if len(addresses) == 1 else f" from {len(addresses)} addresses"
+    )
+    return f"{node} refused {session.count} connections{sources}: too many at once"
 
 
-def _title(one: EventSession, addresses: list[str], *, files: bool) -> str:
-    node = one.subject[0]
-    if files:
-        return f"{node} had no file handles left and could not take connections ({one.count} times)"
-    whose = f" from {addresses[0]}" if len(addresses) == 1 else f" from {len(addresses)} addresses"
-    return f"{node} refused {one.count} connections{whose}: too many at once"
-
-
-def _actions(node: str, addresses: list[str], *, files: bool) -> list[str]:
-    if files:
+def _actions(node: str, addresses: list[str], *, lacks_files: bool) -> list[str]:
+    if lacks_files:
         return [
             (
                 f"On the host of {quote(node)}: ls /proc/$(pgrep -f kafka.Kafka)/fd | wc -l; "

@@ -15,39 +15,37 @@ NAME = "contradiction"
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each promise that is broken, and for each epoch with two rulers."""
     groups: dict[tuple[str, bool], list[Row]] = {}
-    most = context.limits[NAME]["most"]
-    unread = context.count_beyond("breaches", most)
-    for row in context.first_rows("breaches", most):
+    limit = context.limits[NAME]["most"]
+    unread = context.count_beyond("breaches", limit)
+    for row in context.first_rows("breaches", limit):
         groups.setdefault((row["invariant"], bool(row["alone"])), []).append(row)
-    for invariant, alone in sorted(groups):
-        yield _finding(context, invariant, groups[invariant, alone], unread, alone=alone)
-    for rivalry in context.history.lanes.terms.conflicts:
-        yield _rivalry(context, rivalry)
+    for invariant, is_alone in sorted(groups):
+        yield _finding(context, invariant, groups[invariant, is_alone], unread, is_alone=is_alone)
+    for conflict in context.history.lanes.terms.conflicts:
+        yield _epoch_conflict_finding(context, conflict)
 
 
-def _rivalry(context: DetectionContext, rivalry: EpochConflict) -> Finding:
-    begin = min(place["at"] for place in rivalry.evidence)
-    end = max(place["at"] for place in rivalry.evidence)
-    confidence, reason = context.confidence(begin, end, rivalry.evidence, stated=False)
-    return Finding(
-        detector=NAME,
-        severity=str(context.limits[NAME]["rivalry"]),
-        confidence=confidence,
-        title=rivalry.title,
-        begin=begin,
-        end=end,
-        evidence=rivalry.evidence,
-        measures={"invariant": rivalry.invariant, "epoch": rivalry.epoch, "breaches": 1},
-        explanation=_EXPLANATIONS[rivalry.invariant],
+def _epoch_conflict_finding(context: DetectionContext, conflict: EpochConflict) -> Finding:
+    begin = min(line["at"] for line in conflict.evidence)
+    end = max(line["at"] for line in conflict.evidence)
+    return context.finding(
+        NAME,
+        context.limits[NAME]["rivalry"],
+        conflict.title,
+        begin,
+        end,
+        conflict.evidence,
+        stated=False,
+        measures={"invariant": conflict.invariant, "epoch": conflict.epoch, "breaches": 1},
+        explanation=_EXPLANATIONS[conflict.invariant],
         actions=[_ACTION],
         why="two nodes claim one epoch; there is no limit to that",
-        reason=reason,
         doubts=_DOUBTS,
     )
 
 
 def _finding(
-    context: DetectionContext, invariant: str, rows: Sequence[Row], unread: int, *, alone: bool
+    context: DetectionContext, invariant: str, rows: Sequence[Row], unread: int, *, is_alone: bool
 ) -> Finding:
     ordered = sorted(rows, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
     names = sorted({partition_name(row) for row in ordered})
@@ -57,15 +55,15 @@ def _finding(
     begin, end = first["started_at"], ordered[-1]["started_at"]
     evidence = context.read_lines(one for row in ordered[:_SHOWN] for one in row["evidence"])
     confidence, reason = context.confidence(begin, end, evidence, stated=False)
-    count = sum(_breaches(ordered).values())
-    return Finding(
-        detector=NAME,
-        severity=str(context.limits[NAME]["alone" if alone else "broken"]),
-        confidence="possible" if alone else confidence,
-        title=f"Lines about {partition_name(first)} contradict each other: {first['detail']}{more}",
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    count = sum(_count_by_partition(ordered).values())
+    return context.finding(
+        NAME,
+        context.limits[NAME]["alone" if is_alone else "broken"],
+        f"Lines about {partition_name(first)} contradict each other: {first['detail']}{more}",
+        begin,
+        end,
+        evidence,
+        confidence=("possible" if is_alone else confidence, reason),
         partitions=names,
         measures={
             "invariant": invariant,
@@ -77,17 +75,16 @@ def _finding(
             ],
         },
         explanation=_EXPLANATIONS[invariant]
-        + (_ALONE if alone else "")
+        + (_ALONE if is_alone else "")
         + (_UNREAD.format(unread) if unread else ""),
         actions=[_ACTION],
         why=f"{count} times on {len(names)} partitions; a promise of Kafka's is broken once or not",
-        reason=reason,
         doubts=_DOUBTS,
     )
 
 
-def _breaches(rows: Sequence[Row]) -> dict[tuple[str, int], int]:
-    """Count by partition: each kept row repeats how many there were."""
+def _count_by_partition(rows: Sequence[Row]) -> dict[tuple[str, int], int]:
+    """Return how often each partition broke it: each of its rows repeats the number."""
     return {(row["topic"], row["partition"]): row["count"] for row in rows}
 
 

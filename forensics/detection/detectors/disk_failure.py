@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, by_time
+from forensics.detection.context import DetectionContext, by_time, partition_name
 from forensics.detection.kafka_cli import quote
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.node_ids import broker_id
@@ -17,9 +17,9 @@ from forensics.run_output.findings import Finding
 NAME = "disk-failure"
 _OWN = ("disk_error", "log_dir_failed", "checkpoint_failed", "replica_offline")
 _SEEN = ("broker_dirs_offline", "log_dir_failure_seen")
-# What a broker says of a directory that failed before, and not of the disk.
+# What a broker says of a directory that failed before; the disk is not asked again.
 _STORAGE = "KAFKA_STORAGE_ERROR"
-_NAMES = 2000
+_MAX_NAMES = 2000
 # The words of the operating system, and of Java for them, which tell what to look for.
 _REASONS = (
     ("full", re.compile(r"(?i)no space left|disk quota|not enough space")),
@@ -35,53 +35,48 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each directory of a broker, and for each that only others tell of."""
     if not context.visibility.has_kinds(*_OWN, *_SEEN):
         return
-    gap = context.limits[NAME]["gap"]
-    where = pc.field("kind").isin(list(_OWN)) & pc.field("log_dir").is_valid()
-    own = find_sessions(
-        context, where, ["node", "log_dir"], gap, ["error", "detail", "kind", "broker"]
-    )
-    names = _partitions(context, own)
-    told: set[int] = set()
-    for one in own:
-        finding = _failed(context, one, names[one.subject])
-        told.update(finding.brokers)
+    gap, kind = context.limits[NAME]["gap"], pc.field("kind")
+    where = kind.isin(list(_OWN)) & pc.field("log_dir").is_valid()
+    by, columns = ["node", "log_dir"], ["error", "detail", "kind", "broker"]
+    own = find_sessions(context, where, by, gap, columns)
+    names = _partition_names(context, where, own)
+    reported: set[int] = set()
+    for session in own:
+        finding = _own_finding(context, session, names[session.subject])
+        reported.update(finding.brokers)
         yield finding
-    for one in find_sessions(
-        context, pc.field("kind").isin(list(_SEEN)), ["broker"], gap, ["detail"]
-    ):
-        if one.subject[0] is not None and one.subject[0] not in told:
-            yield _seen(context, one)
+    for session in find_sessions(context, kind.isin(list(_SEEN)), ["broker"], gap, ["detail"]):
+        if session.subject[0] is not None and session.subject[0] not in reported:
+            yield _controller_finding(context, session)
 
 
-def _partitions(
-    context: DetectionContext, own: Sequence[EventSession]
+def _partition_names(
+    context: DetectionContext, where: pc.Expression, own: Sequence[EventSession]
 ) -> Mapping[object, set[str]]:
     """Name partitions of each directory."""
-    found: dict[object, set[str]] = {one.subject: set() for one in own}
-    where = pc.field("kind").isin(list(_OWN)) & pc.field("log_dir").is_valid()
+    names: dict[object, set[str]] = {session.subject: set() for session in own}
     where &= pc.field("partition").is_valid()
     for row in context.each("events", where, ["node", "log_dir", "topic", "partition"]):
-        mine = found.get((row["node"], row["log_dir"]))
-        if mine is not None and len(mine) < _NAMES:
-            mine.add(f"{row['topic']}-{row['partition']}")
-    return found
+        known = names.get((row["node"], row["log_dir"]))
+        if known is not None and len(known) < _MAX_NAMES:
+            known.add(partition_name(row))
+    return names
 
 
-def _failed(context: DetectionContext, one: EventSession, names: set[str]) -> Finding:
-    node, log_dir = one.subject
-    broker = _broker(node, one)
-    error = _error(one)
+def _own_finding(context: DetectionContext, session: EventSession, names: set[str]) -> Finding:
+    node, log_dir = session.subject
+    named = session.values("broker")
+    broker = named[0] if named else broker_id(node)
+    error = _error(session)
     reason = next((name for name, words in _REASONS if words.search(error or "")), "other")
-    confidence, sure = context.confidence(one.begin, one.end, one.first, stated=True)
     where = f"Broker {broker}" if broker is not None else str(node)
-    return Finding(
-        detector=NAME,
-        severity=context.limits[NAME]["severity"],
-        confidence=confidence,
-        title=f"{where}: log directory {log_dir} {_TITLES[reason]}",
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
+    return context.finding(
+        NAME,
+        context.limits[NAME]["severity"],
+        f"{where}: log directory {log_dir} {_TITLES[reason]}",
+        session.begin,
+        session.end,
+        session.first,
         brokers=[] if broker is None else [broker],
         partitions=sorted(names),
         measures={
@@ -89,50 +84,47 @@ def _failed(context: DetectionContext, one: EventSession, names: set[str]) -> Fi
             "log_dir": log_dir,
             "error": error,
             "reason": reason,
-            "lines": one.count,
+            "lines": session.count,
             "partitions": len(names),
         },
         explanation=_MECHANISM + _MEANINGS[reason],
         actions=_actions(context, broker, log_dir, reason),
-        why=f"{one.count} lines tell that {log_dir} cannot be used",
-        reason=sure,
+        why=f"{session.count} lines tell that {log_dir} cannot be used",
         doubts=[_FIRST],
     )
 
 
-def _seen(context: DetectionContext, one: EventSession) -> Finding:
-    broker = one.subject[0]
-    confidence, sure = context.confidence(one.begin, one.end, one.first, stated=True)
-    return Finding(
-        detector=NAME,
-        severity=context.limits[NAME]["severity"],
-        confidence=confidence,
-        title=f"Broker {broker}: a log directory failed, as the controller was told",
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
+def _controller_finding(context: DetectionContext, session: EventSession) -> Finding:
+    broker = session.subject[0]
+    return context.finding(
+        NAME,
+        context.limits[NAME]["severity"],
+        f"Broker {broker}: a log directory failed, as the controller was told",
+        session.begin,
+        session.end,
+        session.first,
         brokers=[broker],
-        measures={"broker": broker, "log_dir": None, "error": None, "reason": "other",
-                  "lines": one.count, "partitions": 0},
+        measures={
+            "broker": broker,
+            "log_dir": None,
+            "error": None,
+            "reason": "other",
+            "lines": session.count,
+            "partitions": 0,
+        },
         explanation=_MECHANISM + "The broker's own log, which names the error, is not here.",
         actions=[context.commands.log_dirs(broker), f"Collect the server.log of broker {broker}."],
-        why=f"{one.count} lines of the controller tell of it",
-        reason=sure,
+        why=f"{session.count} lines of the controller tell of it",
         doubts=[_FIRST],
-    )  # fmt: skip
+    )
 
 
-def _broker(node: str | None, one: EventSession) -> int | None:
-    named = one.values("broker")
-    return named[0] if named else broker_id(node)
-
-
-def _error(one: EventSession) -> str | None:
-    """Give the first error that the disk answered, and not what came of it."""
-    for row in sorted(one.first, key=by_time):
+def _error(session: EventSession) -> str | None:
+    """Return the first error that the disk answered, and not what came of it."""
+    for row in sorted(session.first, key=by_time):
         if row["error"] and row["error"] != _STORAGE:
             return f"{row['error']}: {row['detail']}" if row["detail"] else str(row["error"])
-    errors = Counter({name: count for name, count in one.value_counts["error"].items() if name})
+    errors = Counter({name: count for name, count in session.value_counts["error"].items() if name})
     return max(errors, key=lambda name: (errors[name], name), default=None)
 
 

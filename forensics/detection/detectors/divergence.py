@@ -5,24 +5,25 @@ What a change of leader cuts in the usual way, and what an unclean leader costs,
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import MAX_QUOTED_PARTITIONS, DetectionContext
+from forensics.detection.context import MAX_QUOTED_PARTITIONS, DetectionContext, partition_name
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
-from forensics.detection.shared.leader_moves import read_leader_epochs
 from forensics.lib.formatting import quantity
-from forensics.lib.node_ids import broker_node
+from forensics.lib.node_ids import broker_ids, broker_node
+from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "divergence"
 # Only the brokers that hold the logs tell of that.
 NEEDS = LogRequirements(("broker",), ("server",))
-_CLASS_OF = {
+_CLASSES = {
     "truncated_below_high_watermark": "committed",
     "truncation_forbidden": "committed",
     "epoch_conflict": "torn",
@@ -34,135 +35,118 @@ _SHOWN = 10
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
-    """Yield one finding for each stroke, by what is wrong."""
-    limits = context.limits[NAME]
-    where = pc.field("kind").isin(list(_CLASS_OF)) & pc.field("topic").is_valid()
+    """Yield one finding for each group of lines, by what is wrong."""
+    gap = context.limits[NAME]["stroke"]
+    where = pc.field("kind").isin(list(_CLASSES)) & pc.field("topic").is_valid()
     where &= pc.field("partition").is_valid()
-    subject = ["topic", "partition", "kind"]
-    found = find_sessions(
-        context, where, subject, limits["stroke"], ["node", "high_watermark", "cut_to"]
-    )
-    own = _unexplained(context, found)
-    for what in ("committed", "torn", "behind"):
-        mine = [one for one in own if _CLASS_OF[one.subject[2]] == what]
-        for group in _strokes(mine, limits["stroke"] * SECOND):
-            yield _finding(context, what, group)
+    by, columns = ["topic", "partition", "kind"], ["node", "high_watermark", "cut_to"]
+    found = _unexplained(context, find_sessions(context, where, by, gap, columns))
+    ordered = sorted(found, key=lambda session: (session.begin, session.subject))
+    for name in ("committed", "torn", "behind"):
+        own = [session for session in ordered if _CLASSES[session.subject[2]] == name]
+        for group in sessions(own, lambda one: one.begin, gap * SECOND, lambda one: one.end):
+            yield _finding(context, name, group)
 
 
 def _unexplained(context: DetectionContext, found: Sequence[EventSession]) -> list[EventSession]:
     """Leave out what changes of leader explain."""
     limits = context.limits[NAME]
-    names = {_name(one) for one in found}
+    names = {_partition(session) for session in found}
     unclean: dict[str, int] = {}
-    changes: dict[str, list[int]] = {}
-    for row in read_leader_epochs(context, names, ["clean"]) if names else ():
-        name, begin = f"{row['topic']}-{row['partition']}", row["started_at"]
+    changes: dict[str, list[int]] = defaultdict(list)
+    for row in context.leader_epochs(names, ["clean"]) if names else ():
+        name, begin = partition_name(row), row["started_at"]
         if row["clean"] is False:
-            # One whose moment nobody tells may lie before all of it.
+            # An unclean election without a time may have come before all of it.
             unclean[name] = min(begin or 0, unclean.get(name, begin or 0))
         elif begin is not None:
-            changes.setdefault(name, []).append(begin)
-    told = _told_of_cuts(context)
-    own = []
-    for one in found:
-        name, kind = _name(one), one.subject[2]
-        if unclean.get(name, one.end + 1) <= one.end:
-            continue
-        if kind == "high_watermark_fell" and _is_usual(context, one, changes.get(name, ())):
-            continue
-        if kind == "truncated_below_high_watermark" and name in told:
-            continue
-        if kind == "follower_epoch_ahead" and one.seconds <= limits["lasting"]:
-            continue
-        own.append(one)
-    return own
+            changes[name].append(begin)
+    deeply_cut = _deeply_cut_partitions(context)
+
+    def is_explained(session: EventSession) -> bool:
+        name, kind = _partition(session), session.subject[2]
+        return bool(
+            unclean.get(name, session.end + 1) <= session.end
+            or (kind == "high_watermark_fell" and _is_usual(context, session, changes[name]))
+            or (kind == "truncated_below_high_watermark" and name in deeply_cut)
+            or (kind == "follower_epoch_ahead" and session.seconds <= limits["lasting"])
+        )
+
+    return [session for session in found if not is_explained(session)]
 
 
-def _is_usual(context: DetectionContext, one: EventSession, changes: Sequence[int]) -> bool:
-    """Whether the broker began to follow another leader just then, or came back to do so."""
+def _is_usual(context: DetectionContext, session: EventSession, changes: Sequence[int]) -> bool:
+    """Return True if the broker began to follow another leader just then, or came back."""
     near = context.limits[NAME]["near"] * SECOND
     back = [
         absence.end
         for absence in context.absences
-        if absence.end is not None and broker_node(absence.broker) in one.value_counts["node"]
+        if absence.end is not None and broker_node(absence.broker) in session.value_counts["node"]
     ]
-    return any(one.begin - near <= moment <= one.end + near for moment in (*changes, *back))
+    begin, end = session.begin - near, session.end + near
+    return any(begin <= moment <= end for moment in (*changes, *back))
 
 
-def _told_of_cuts(context: DetectionContext) -> set[str]:
-    """Name the partitions of which it is told that their logs were cut as deep as that."""
+def _deeply_cut_partitions(context: DetectionContext) -> set[str]:
+    """Name the partitions whose deep cuts are reported as truncations or unclean elections."""
     rows = context.first_rows("cuts", context.limits["truncation"]["most"])
     deep = [row for row in rows if row["unclean"] or (row["high_watermark"] or 0) > row["cut_to"]]
-    return {f"{row['topic']}-{row['partition']}" for row in deep}
+    return {partition_name(row) for row in deep}
 
 
-def _name(one: EventSession) -> str:
-    return f"{one.subject[0]}-{one.subject[1]}"
+def _partition(session: EventSession) -> str:
+    return f"{session.subject[0]}-{session.subject[1]}"
 
 
-def _strokes(found: Sequence[EventSession], gap: int) -> Iterator[list[EventSession]]:
-    group: list[EventSession] = []
-    for one in sorted(found, key=lambda burst: (burst.begin, burst.subject)):
-        if group and one.begin - max(before.end for before in group[-_SHOWN:]) > gap:
-            yield group
-            group = []
-        group.append(one)
-    if group:
-        yield group
-
-
-def _finding(context: DetectionContext, what: str, group: Sequence[EventSession]) -> Finding:
+def _finding(context: DetectionContext, name: str, group: Sequence[EventSession]) -> Finding:
     limits = context.limits[NAME]
-    begin, end = min(one.begin for one in group), max(one.end for one in group)
-    names = sorted({_name(one) for one in group})
-    evidence = [row for one in group[:MAX_QUOTED_PARTITIONS] for row in one.first[:_SHOWN]]
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
-    kinds = sorted({one.subject[2] for one in group})
-    nodes = sorted({node for one in group for node in one.values("node")})
+    begin, end = min(session.begin for session in group), max(session.end for session in group)
+    names = sorted({_partition(session) for session in group})
+    evidence = [row for session in group[:MAX_QUOTED_PARTITIONS] for row in session.first[:_SHOWN]]
+    kinds = sorted({session.subject[2] for session in group})
+    nodes = sorted({node for session in group for node in session.values("node")})
     topic, _, number = names[0].rpartition("-")
-    return Finding(
-        detector=NAME,
-        severity=str(limits[what]),
-        confidence=confidence,
-        title=_TITLES[what].format(where=_many(len(names))),
-        begin=begin,
-        end=end,
-        evidence=evidence,
-        brokers=sorted(int(node[7:]) for node in nodes if node[7:].isdigit()),
+    return context.finding(
+        NAME,
+        limits[name],
+        _TITLES[name].format(where=_many(len(names))),
+        begin,
+        end,
+        evidence,
+        brokers=sorted(broker_ids(nodes)),
         partitions=names,
         measures={
             "partitions": len(names),
-            "lines": sum(one.count for one in group),
+            "lines": sum(session.count for session in group),
             "kinds": kinds,
             "deepest": _deepest(group),
         },
-        explanation=_EXPLANATIONS[what],
+        explanation=_EXPLANATIONS[name],
         actions=[
             context.commands.leader_epochs(topic, int(number)),
             f"{context.commands.verify_replicas(topic)}   # reads the whole topic",
             _DO_NOT,
         ],
-        why=_why(limits, what, group),
-        reason=reason,
+        why=_why(limits, name, group),
         doubts=_DOUBTS,
     )
 
 
 def _deepest(group: Sequence[EventSession]) -> int | None:
-    """Give how far the mark fell, or the log was cut, at most; of the first lines of each."""
-    falls = [
+    """Return how far the mark fell, or the log was cut, at most; by the first lines of each."""
+    depths = [
         row["high_watermark"] - row["cut_to"]
-        for one in group
-        for row in one.first
+        for session in group
+        for row in session.first
         if row["high_watermark"] is not None and row["cut_to"] is not None
     ]
-    return max(falls, default=None)
+    return max(depths, default=None)
 
 
-def _why(limits: Mapping[str, Any], what: str, group: Sequence[EventSession]) -> str:
-    lines = sum(one.count for one in group)
-    if what == "behind":
-        longest = max(one.seconds for one in group)
+def _why(limits: Mapping[str, Any], name: str, group: Sequence[EventSession]) -> str:
+    lines = sum(session.count for session in group)
+    if name == "behind":
+        longest = max(session.seconds for session in group)
         return f"for {longest} s; a change of leader takes no longer than {limits['lasting']} s"
     return f"{lines} lines, and no change of leader within {limits['near']} s that explains them"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
@@ -13,9 +13,10 @@ from forensics.detection.shared.broker_absences import (
     no_quorum_absences,
     registration_times,
 )
-from forensics.detection.shared.process_stalls import find_stalls
+from forensics.detection.shared.process_stalls import ProcessStall, find_stalls
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_node
+from forensics.lib.sessionize import busiest_window, windows
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -28,66 +29,49 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each broker in a loop, and one for what all of them have in common."""
     if not context.history.context.kraft or not context.absences:
         return
-    lone, crowd, starts = (
-        no_quorum_absences(context),
-        host_wide_absences(context),
-        registration_times(context),
-    )
-    still = None
-    for broker in sorted({one.broker for one in context.absences}):
-        lived = [
-            one
-            for one in absences_of(context, broker)
-            if one.fencing is not None
-            and one.kind in ("pause", "gone", "unknown")
-            and departure_kind(one, starts.get(broker, ())) == "pause"
-            and (one.broker, one.begin) not in lone | crowd
+    limits, starts = context.limits[NAME], registration_times(context)
+    no_quorum, host_wide = no_quorum_absences(context), host_wide_absences(context)
+    stalls: Sequence[ProcessStall] | None = None
+    for broker in sorted({absence.broker for absence in context.absences}):
+        fences = [
+            absence
+            for absence in absences_of(context, broker)
+            if absence.fencing is not None
+            and absence.kind in ("pause", "gone", "unknown")
+            and departure_kind(absence, starts.get(broker, ())) == "pause"
+            and (absence.broker, absence.begin) not in no_quorum | host_wide
         ]
-        run = _busiest(context, lived)
-        if len(run) >= context.limits[NAME]["cycles"]:
-            still = _stood_still(context) if still is None else still
-            yield _finding(context, broker, run, _hung(run, still))
-    yield from _together(
-        context, [one for one in context.absences if (one.broker, one.begin) in crowd]
-    )
+        run = busiest_window(fences, lambda absence: absence.begin, limits["window"] * SECOND)
+        if len(run) >= limits["cycles"]:
+            if stalls is None:
+                stalls = find_stalls(context, context.limits["long-pause"]["least"])
+            yield _finding(context, broker, run, _count_hung(run, stalls))
+    yield from _find_common_fences(context, host_wide)
 
 
-def _busiest(context: DetectionContext, absences: Sequence[Absence]) -> list[Absence]:
-    window = context.limits[NAME]["window"] * SECOND
-    best: list[Absence] = []
-    for first in range(len(absences)):
-        run = [one for one in absences[first:] if one.begin - absences[first].begin <= window]
-        best = run if len(run) > len(best) else best
-    return best
-
-
-def _stood_still(context: DetectionContext) -> list[tuple[str, int, int]]:
-    found = find_stalls(context, context.limits["long-pause"]["least"])
-    return [(one.node, one.begin, one.end) for one in found]
-
-
-def _hung(run: Sequence[Absence], still: Sequence[tuple[str, int, int]]) -> int:
+def _count_hung(run: Sequence[Absence], stalls: Sequence[ProcessStall]) -> int:
     """Count the fences that a pause of the broker's own process explains."""
     return sum(
-        any(node == broker_node(one.broker) and a <= one.begin <= b for node, a, b in still)
-        for one in run
+        any(
+            stall.node == broker_node(absence.broker) and stall.begin <= absence.begin <= stall.end
+            for stall in stalls
+        )
+        for absence in run
     )
 
 
 def _finding(context: DetectionContext, broker: int, run: Sequence[Absence], hung: int) -> Finding:
     limits = context.limits[NAME]
     begin, end = run[0].begin, run[-1].end or run[-1].begin
-    evidence = [place for one in run for place in one.evidence]
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
+    evidence = [line for absence in run for line in absence.evidence]
     mostly = 2 * hung > len(run)
-    return Finding(
-        detector=NAME,
-        severity=limits["hung" if mostly else "severity"],
-        confidence=confidence,
-        title=f"Broker {broker} was fenced {len(run)} times and let in again, without a restart",
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        limits["hung" if mostly else "severity"],
+        f"Broker {broker} was fenced {len(run)} times and let in again, without a restart",
+        begin,
+        end,
+        evidence,
         brokers=[broker],
         measures={"fences": len(run), "hung": hung, "brokers": 1},
         explanation="The controller got no heartbeat for a whole session, each time, from a process"
@@ -104,44 +88,47 @@ def _finding(context: DetectionContext, broker: int, run: Sequence[Absence], hun
         ],
         why=f"fenced {len(run)} times within {(run[-1].begin - begin) / SECOND:.0f} s under one"
         f" registration; {limits['cycles']} within {limits['window']} s are a loop",
-        reason=reason,
         doubts=["Without the broker's own log a quick restart may have been missed."],
     )
 
 
-def _together(context: DetectionContext, crowd: Sequence[Absence]) -> Iterator[Finding]:
+def _find_common_fences(
+    context: DetectionContext, host_wide: Collection[tuple[int, int]]
+) -> Iterator[Finding]:
     """Find what fenced most brokers at once: the controller, its network, or their host."""
     limits = context.limits[NAME]
     gap = context.limits["flapping-broker"]["together"] * SECOND
-    strokes: list[list[Absence]] = []
-    for one in sorted(crowd, key=lambda each: (each.begin, each.broker)):
-        near = strokes and one.begin - strokes[-1][0].begin <= gap
-        if near and one.fencing is not None:
-            strokes[-1].append(one)
-        elif one.fencing is not None:
-            strokes.append([one])
-    strokes = [one for one in strokes if len({each.broker for each in one}) > 1]
-    if not strokes:
+    fenced = sorted(
+        (
+            absence
+            for absence in context.absences
+            if (absence.broker, absence.begin) in host_wide and absence.fencing is not None
+        ),
+        key=lambda absence: (absence.begin, absence.broker),
+    )
+    groups = [
+        group
+        for group in windows(fenced, lambda absence: absence.begin, gap)
+        if len({absence.broker for absence in group}) > 1
+    ]
+    if not groups:
         return
-    every = [one for stroke in strokes for one in stroke]
-    longest = max(((one.end or context.logs_end) - one.begin) / SECOND for one in every)
-    begin, end = every[0].begin, max(one.end or context.logs_end for one in every)
-    evidence = [place for one in every for place in one.evidence]
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
-    brief = longest < limits["brief"] and len(strokes) < limits["cycles"]
-    brokers = sorted({one.broker for one in every})
-    times = "" if len(strokes) == 1 else f", {len(strokes)} times"
-    yield Finding(
-        detector=NAME,
-        severity=limits["passing" if brief else "severity"],
-        confidence=confidence,
-        title=f"{len(brokers)} brokers were fenced in the same moment{times},"
-        f" for up to {longest:.1f} s",
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    fences = [absence for group in groups for absence in group]
+    longest = max(((one.end or context.logs_end) - one.begin) / SECOND for one in fences)
+    begin, end = fences[0].begin, max(one.end or context.logs_end for one in fences)
+    evidence = [line for absence in fences for line in absence.evidence]
+    is_brief = longest < limits["brief"] and len(groups) < limits["cycles"]
+    brokers = sorted({absence.broker for absence in fences})
+    times = "" if len(groups) == 1 else f", {len(groups)} times"
+    yield context.finding(
+        NAME,
+        limits["passing" if is_brief else "severity"],
+        f"{len(brokers)} brokers were fenced in the same moment{times}, for up to {longest:.1f} s",
+        begin,
+        end,
+        evidence,
         brokers=brokers,
-        measures={"fences": len(every), "hung": 0, "brokers": len(brokers)},
+        measures={"fences": len(fences), "hung": 0, "brokers": len(brokers)},
         explanation="Brokers that are fenced together have not all failed together: the controller"
         " was too busy to take their heartbeats, was cut off, had only just taken office, or the"
         " host of all of them stood still.",
@@ -149,8 +136,7 @@ def _together(context: DetectionContext, crowd: Sequence[Absence]) -> Iterator[F
             f"{context.commands.controller()}   # did the controller change just before?",
             "Look at the controller's log and host at that moment, not at the brokers'.",
         ],
-        why=f"{len(brokers)} brokers fenced at once, {len(strokes)} times,"
+        why=f"{len(brokers)} brokers fenced at once, {len(groups)} times,"
         f" for up to {longest:.1f} s; {limits['brief']} s pass unnoticed",
-        reason=reason,
         doubts=["A rack or a switch that failed takes several brokers at once, too."],
     )

@@ -11,13 +11,12 @@ from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.node_ids import broker_ids
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import DAY, SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "future-timestamps"
 # Older brokers keep such segments without a word.
 NEEDS = LogRequirements(("broker",), ("server",), since=(4, 1))
-_DAY = 86_400
 _LARGEST = re.compile(r"largestRecordTimestamp=(\d{1,18})\b")
 
 
@@ -27,32 +26,30 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         return
     where = pc.field("kind") == "future_timestamps"
     limits = context.limits[NAME]
-    gather = ["partition", "node", "position"]
-    for one in find_sessions(context, where, ["topic"], limits["gap"], gather):
-        yield _finding(context, one)
+    columns = ["partition", "node", "position"]
+    for session in find_sessions(context, where, ["topic"], limits["gap"], columns):
+        yield _finding(context, session)
 
 
-def _finding(context: DetectionContext, one: EventSession) -> Finding:
-    limits, topic = context.limits[NAME], str(one.subject[0])
-    ahead = _ahead(one)
-    far = ahead is not None and ahead >= limits["far"]
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
-    partitions = [f"{topic}-{number}" for number in one.values("partition")]
-    nodes = one.values("node")
-    return Finding(
-        detector=NAME,
-        severity=limits["never" if far else "later"],
-        confidence=confidence,
-        title=f"Segments of {topic} are kept beyond their age: records with times {_words(ahead)}",
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
+def _finding(context: DetectionContext, session: EventSession) -> Finding:
+    limits, topic = context.limits[NAME], str(session.subject[0])
+    ahead = _seconds_ahead(session)
+    is_far = ahead is not None and ahead >= limits["far"]
+    partitions = [f"{topic}-{number}" for number in session.values("partition")]
+    nodes = session.values("node")
+    return context.finding(
+        NAME,
+        limits["never" if is_far else "later"],
+        f"Segments of {topic} are kept beyond their age: records with times {_describe(ahead)}",
+        session.begin,
+        session.end,
+        session.first,
         brokers=sorted(broker_ids(nodes)),
         partitions=partitions,
         measures={
             "topic": topic,
             "partitions": len(partitions),
-            "lines": one.count,
+            "lines": session.count,
             "ahead_s": ahead,
         },
         explanation="A segment is deleted when its youngest record is older than retention.ms. "
@@ -68,25 +65,25 @@ def _finding(context: DetectionContext, one: EventSession) -> Finding:
             context.commands.set_topic_config(topic, "message.timestamp.after.max.ms", "3600000")
             + "   # refuses such records; only when that producer is mended, or it fails",
         ],
-        why=f"{one.count} lines; {_words(ahead)}; from {limits['far']} s on nobody waits for it",
-        reason=reason,
+        why=f"{session.count} lines; {_describe(ahead)}; from {limits['far']} s on nobody waits for"
+        " it",
         doubts=["If the clock of the broker is behind, the records are right and it is wrong."],
     )
 
 
-def _ahead(one: EventSession) -> int | None:
-    """Give by how many seconds the latest record named is ahead of the line that names it."""
-    found = [
-        int(told[1]) // 1000 - row["at"] // SECOND
-        for row in one.first
-        if (told := _LARGEST.search(row["text"] or ""))
+def _seconds_ahead(session: EventSession) -> int | None:
+    """Return how many seconds the latest record named is ahead of the line that names it."""
+    leads = [
+        int(match[1]) // 1000 - row["at"] // SECOND
+        for row in session.first
+        if (match := _LARGEST.search(row["text"] or ""))
     ]
-    return max(found, default=None)
+    return max(leads, default=None)
 
 
-def _words(ahead: int | None) -> str:
+def _describe(ahead: int | None) -> str:
     if ahead is None:
         return "in the future"
-    if ahead >= _DAY:
-        return f"{ahead // _DAY:,} days ahead"
+    if ahead * SECOND >= DAY:
+        return f"{ahead * SECOND // DAY:,} days ahead"
     return f"{ahead / 3600:.1f} hours ahead" if ahead >= 3600 else f"{ahead} s ahead"

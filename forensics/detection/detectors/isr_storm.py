@@ -1,6 +1,6 @@
 """Leaders that drop followers from the ISR in great numbers: many partitions, or one and the same.
 
-What the controller takes out of an ISR when a broker stops or is fenced is no part of it.
+Replicas that the controller removes when a broker stops or is fenced do not count.
 """
 
 from __future__ import annotations
@@ -12,112 +12,107 @@ from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.isr_changes import (
     IsrRecovery,
     ShrinkRun,
+    find_isr_storms,
     find_recovery,
-    find_shrink_runs,
 )
 from forensics.lib.formatting import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "isr-storm"
-# Only the leader's own log tells that it drops a follower.
+# Only the leader's own log says that it drops a follower.
 NEEDS = LogRequirements(("broker",), ("server",))
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each run of drops."""
-    for run in storms(context):
+    for run in find_isr_storms(context):
         yield _finding(context, run, find_recovery(context, run.partitions, run.begin, run.end))
 
 
-def storms(context: DetectionContext) -> list[ShrinkRun]:
-    """Give the runs of drops that are long enough."""
-    limits = context.limits[NAME]
-    return find_shrink_runs(
-        context, lambda _: [()], limits["gap"], limits["shrinks"], limits["near"]
-    )
-
-
-def _finding(context: DetectionContext, run: ShrinkRun, grown: IsrRecovery) -> Finding:
+def _finding(context: DetectionContext, run: ShrinkRun, recovery: IsrRecovery) -> Finding:
     limits = context.limits[NAME]
     slow, cut_off = run.blame()
     names = sorted(run.partitions)
-    confidence, reason = context.confidence(run.begin, run.end, run.first, stated=True)
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, run, grown),
-        confidence=confidence,
-        title=_title(run, slow, cut_off),
-        begin=run.begin,
-        end=max(run.end, context.logs_end) if grown.still_short else grown.recovered_at,
-        evidence=run.first,
+    seconds = _seconds_to_recover(context, run, recovery)
+    return context.finding(
+        NAME,
+        _severity(context, run, recovery),
+        _title(run, slow, cut_off),
+        run.begin,
+        max(run.end, context.logs_end) if recovery.still_short else recovery.recovered_at,
+        run.first,
+        confidence=context.confidence(run.begin, run.end, run.first, stated=True),
         brokers=sorted({*slow, *cut_off}),
         partitions=names,
         measures={
             "shrinks": run.count,
-            "expands": grown.expands,
+            "expands": recovery.expands,
             "partitions": len(names),
             "slow_replicas": slow,
             "cut_off_leaders": cut_off,
             "most_of_one_partition": max(run.partitions.values()),
             "widest_gap": run.max_lag,
-            "still_short": len(grown.still_short),
+            "still_short": len(recovery.still_short),
         },
-        explanation=_explanation(run, slow, cut_off, grown),
+        explanation=_explanation(run, slow, cut_off, recovery),
         actions=_actions(context, slow or cut_off),
         why=f"{run.count} times a leader dropped a follower, no two more than {limits['gap']} s"
-        f" apart; {limits['shrinks']} are a storm. After {_seconds(context, run, grown)} s all was"
-        f" well again, or the logs end; more than {limits['lasting']} s are no passing stall.",
-        reason=reason,
+        f" apart; {limits['shrinks']} are a storm. After {seconds} s all was well again, or the"
+        f" logs end; more than {limits['lasting']} s are no passing stall.",
         doubts=_DOUBTS,
     )
 
 
-def _severity(context: DetectionContext, run: ShrinkRun, grown: IsrRecovery) -> str:
+def _severity(context: DetectionContext, run: ShrinkRun, recovery: IsrRecovery) -> str:
     limits = context.limits[NAME]
     if 2 * run.excused >= run.count:
         return str(limits["excused"])
-    lasts = _seconds(context, run, grown) > limits["lasting"]
-    return str(limits["long" if lasts else "short"])
+    is_long = _seconds_to_recover(context, run, recovery) > limits["lasting"]
+    return str(limits["long" if is_long else "short"])
 
 
-def _seconds(context: DetectionContext, run: ShrinkRun, grown: IsrRecovery) -> float:
+def _seconds_to_recover(context: DetectionContext, run: ShrinkRun, recovery: IsrRecovery) -> float:
     return round(
-        ((context.logs_end if grown.still_short else grown.recovered_at) - run.begin) / SECOND, 1
+        ((context.logs_end if recovery.still_short else recovery.recovered_at) - run.begin)
+        / SECOND,
+        1,
     )
 
 
 def _title(run: ShrinkRun, slow: Sequence[int], cut_off: Sequence[int]) -> str:
     count = len(run.partitions)
-    who = _who(slow) if slow else f"the followers of {_who(cut_off)}"
+    dropped = _list_brokers(slow) if slow else f"the followers of {_list_brokers(cut_off)}"
     where = quantity(count, "partition")
-    title = f"{who} dropped from the ISR {run.count} times on {where}"
+    title = f"{dropped} dropped from the ISR {run.count} times on {where}"
     return title[0].upper() + title[1:]
 
 
-def _who(brokers: Sequence[int]) -> str:
+def _list_brokers(brokers: Sequence[int]) -> str:
     if len(brokers) == 1:
         return f"broker {brokers[0]}"
     return "brokers " + ", ".join(str(one) for one in brokers)
 
 
 def _explanation(
-    run: ShrinkRun, slow: Sequence[int], cut_off: Sequence[int], grown: IsrRecovery
+    run: ShrinkRun, slow: Sequence[int], cut_off: Sequence[int], recovery: IsrRecovery
 ) -> str:
-    told = [_MECHANISM]
+    parts = [_MECHANISM]
     if slow:
-        told.append(_SLOW.format(who=_who(slow)))
+        parts.append(_SLOW.format(who=_list_brokers(slow)))
     if cut_off:
-        told.append(_CUT_OFF.format(who=_who(cut_off).capitalize()))
+        parts.append(_CUT_OFF.format(who=_list_brokers(cut_off).capitalize()))
     if run.caught_up == run.count:
-        told.append(_LEVEL)
+        parts.append(_LEVEL)
     elif run.max_lag:
-        told.append(f"The widest gap that a line tells of is {run.max_lag:,} records.")
+        parts.append(f"The widest gap that a line tells of is {run.max_lag:,} records.")
     if 2 * run.excused >= run.count:
-        told.append(_EXCUSED)
-    if grown.still_short:
-        told.append(f"{len(grown.still_short)} of these partitions are not whole again at the end.")
-    return " ".join(told)
+        parts.append(_EXCUSED)
+    if recovery.still_short:
+        parts.append(
+            f"{len(recovery.still_short)} of these partitions are not whole again at the end."
+        )
+    return " ".join(parts)
 
 
 def _actions(context: DetectionContext, brokers: Sequence[int]) -> list[str]:

@@ -1,16 +1,17 @@
 """Topics for which clients were told that there is no leader, and for how long.
 
-A topic that is made as a client first asks for it has none for a moment: nothing to see there.
+A topic that is created as a client first asks for it has none for a moment: that is not reported.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time
+from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time, in_topics
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
@@ -20,101 +21,97 @@ NAME = "leader-not-available"
 NEEDS = CLIENTS
 _ERROR, _EXISTS = "LEADER_NOT_AVAILABLE", "TOPIC_ALREADY_EXISTS"
 _KINDS = ("client_error", "metadata_failed", "metadata_leaderless", "admin_metadata_failed")
-_PLACE = ("ts", "node", "file", "line", "text", "rule", "topic", "error", "detail")
-_REFUSALS = 5
+_COLUMNS = (*EVIDENCE_COLUMNS, "topic", "error")
+_MAX_REFUSALS = 5
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each topic and time; a client that names none is a subject too."""
     limits = context.limits[NAME]
     where = pc.field("kind").isin(list(_KINDS)) & (pc.field("error") == _ERROR)
-    found = find_sessions(context, where, ["topic"], limits["gap"], ["client", "node", "partition"])
-    long = [one for one in found if one.seconds > limits["made"]]
-    reigns = _reigns(context, {one.subject[0] for one in long if one.subject[0]})
-    refused = _refused(context) if long else []
-    for one in long:
-        topic = one.subject[0]
-        near = limits["gap"] * SECOND
-        told = [
-            row
-            for row in refused
-            if row["topic"] == topic and one.begin - near <= row["at"] <= one.end + near
-        ]
-        yield _finding(context, one, _cause(one, reigns.get(topic, ()), told), told)
+    columns = ["client", "node", "partition"]
+    found = find_sessions(context, where, ["topic"], limits["gap"], columns)
+    long = [session for session in found if session.seconds > limits["made"]]
+    epochs = _read_leader_epochs(context, {topic for one in long if (topic := one.subject[0])})
+    refusals = _read_refusals(context) if long else []
+    near = limits["gap"] * SECOND
+    for session in long:
+        topic, begin, end = session.subject[0], session.begin - near, session.end + near
+        refused = [row for row in refusals if row["topic"] == topic and begin <= row["at"] <= end]
+        cause = _cause(session, epochs.get(topic, ()), refused)
+        yield _finding(context, session, cause, refused)
 
 
-def _reigns(context: DetectionContext, topics: Collection[str]) -> Mapping[str, Sequence[Row]]:
+def _read_leader_epochs(
+    context: DetectionContext, topics: Collection[str]
+) -> Mapping[str, Sequence[Row]]:
     """Read who led the partitions of these topics; of each only what is needed."""
     if not topics:
         return {}
-    topic = pc.field("topic")
-    where = topic.isin(sorted(topics)) & (topic >= min(topics)) & (topic <= max(topics))
-    found: dict[str, list[Row]] = {}
+    where = in_topics(topics)
+    epochs: dict[str, list[Row]] = defaultdict(list)
     for row in context.each("leadership", where, ["topic", "leader", "started_at", "ended_at"]):
-        found.setdefault(row["topic"], []).append(row)
-    return found
+        epochs[row["topic"]].append(row)
+    return epochs
 
 
-def _refused(context: DetectionContext) -> list[Row]:
-    """Read which topics could not be made."""
+def _read_refusals(context: DetectionContext) -> list[Row]:
+    """Read which topics could not be created."""
     where = (pc.field("kind") == "topic_refused") & pc.field("ts").is_valid()
-    rows = context.each("events", where & pc.field("topic").is_valid(), _PLACE)
+    rows = context.each("events", where & pc.field("topic").is_valid(), _COLUMNS)
     return sorted((row for row in rows if row["error"] != _EXISTS), key=by_time)
 
 
-def _cause(one: EventSession, reigns: Sequence[Row], refused: Sequence[Row]) -> str:
-    """Say what the brokers' logs know of the topic meanwhile."""
-    during = [
-        row
-        for row in reigns
-        if (row["started_at"] is None or row["started_at"] <= one.end)
-        and (row["ended_at"] is None or row["ended_at"] >= one.begin)
+def _cause(session: EventSession, epochs: Sequence[Row], refused: Sequence[Row]) -> str:
+    """Return what the brokers' logs say about the topic meanwhile."""
+    leaders = [
+        row["leader"]
+        for row in epochs
+        if (row["started_at"] is None or row["started_at"] <= session.end)
+        and (row["ended_at"] is None or row["ended_at"] >= session.begin)
     ]
-    if any(row["leader"] == -1 for row in during):
+    if -1 in leaders:
         return "leaderless"
     if refused:
         return "refused"
-    return "led" if any((row["leader"] or 0) >= 0 for row in during) else "unknown"
+    return "led" if any((leader or 0) >= 0 for leader in leaders) else "unknown"
 
 
 def _finding(
-    context: DetectionContext, one: EventSession, cause: str, refused: Sequence[Row]
+    context: DetectionContext, session: EventSession, cause: str, refused: Sequence[Row]
 ) -> Finding:
     limits = context.limits[NAME]
-    topic = one.subject[0]
-    evidence = [*one.first, *refused[:_REFUSALS]]
-    confidence, reason = context.confidence(one.begin, one.end, evidence, stated=True)
-    clients = [*one.values("client")] or [*one.values("node")]
-    what = f"topic {topic}" if topic else "some partitions"
-    return Finding(
-        detector=NAME,
-        severity=_severity(limits, one, cause),
-        confidence=confidence,
-        title=f"Clients were told for {one.seconds:.0f} s that {what} has no leader"
+    topic = session.subject[0]
+    evidence = [*session.first, *refused[:_MAX_REFUSALS]]
+    clients = [*session.values("client")] or [*session.values("node")]
+    subject = f"topic {topic}" if topic else "some partitions"
+    return context.finding(
+        NAME,
+        _severity(limits, session, cause),
+        f"Clients were told for {session.seconds:.0f} s that {subject} has no leader"
         f" ({_WORDS[cause]})",
-        begin=one.begin,
-        end=one.end,
-        evidence=evidence,
-        partitions=[f"{topic}-{number}" for number in one.values("partition") if topic],
+        session.begin,
+        session.end,
+        evidence,
+        partitions=[f"{topic}-{number}" for number in session.values("partition") if topic],
         clients=sorted(clients),
         measures={
             "topic": topic,
-            "errors": one.count,
-            "duration_s": one.seconds,
+            "errors": session.count,
+            "duration_s": session.seconds,
             "cause": cause,
             "clients": len(clients),
         },
         explanation=_EXPLANATIONS[cause],
         actions=_actions(context, topic, cause),
-        why=f"{one.count} errors over {one.seconds} s; a new topic has its leaders within"
+        why=f"{session.count} errors over {session.seconds} s; a new topic has its leaders within"
         f" {limits['made']} s, and more than {limits['escalates']} s are no change of leader",
-        reason=reason,
         doubts=_DOUBTS,
     )
 
 
-def _severity(limits: Mapping[str, Any], one: EventSession, cause: str) -> str:
-    if one.seconds <= limits["escalates"]:
+def _severity(limits: Mapping[str, Any], session: EventSession, cause: str) -> str:
+    if session.seconds <= limits["escalates"]:
         return str(limits["short"])
     return str(limits["leaderless" if cause == "leaderless" else "long"])
 

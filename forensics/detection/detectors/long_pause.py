@@ -10,109 +10,104 @@ from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import quote
 from forensics.detection.shared.process_stalls import ProcessStall, find_stalls
 from forensics.lib.node_ids import broker_ids
+from forensics.lib.sessionize import sessions, windows
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "long-pause"
-_NAMED = 5
+_MAX_NAMED = 5
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each node that stood still, and one for each pause of a whole host."""
     limits = context.limits[NAME]
-    found = find_stalls(context, limits["least"])
-    host = list(_together(context, found))
-    for group in host:
-        yield _finding(context, group, host=True)
-    shared = {one for group in host for one in group}
-    own = [one for one in found if one not in shared]
-    for _, mine in groupby(own, key=lambda one: one.node):
-        run: list[ProcessStall] = []
-        for one in mine:
-            if run and one.begin - run[-1].end > limits["window"] * SECOND:
-                yield _finding(context, run, host=False)
-                run = []
-            run.append(one)
-        yield _finding(context, run, host=False)
+    stalls = find_stalls(context, limits["least"])
+    host_wide = _find_host_stalls(context, stalls)
+    for group in host_wide:
+        yield _finding(context, group, is_host=True)
+    shared = {stall for group in host_wide for stall in group}
+    own = [stall for stall in stalls if stall not in shared]
+    for _, run in groupby(own, key=lambda stall: stall.node):
+        for session in sessions(
+            run, lambda one: one.begin, limits["window"] * SECOND, lambda one: one.end
+        ):
+            yield _finding(context, session, is_host=False)
 
 
-def _together(
-    context: DetectionContext, found: Sequence[ProcessStall]
-) -> Iterator[list[ProcessStall]]:
-    """Group what woke in the same moment on most nodes: their host stood still."""
+def _find_host_stalls(
+    context: DetectionContext, stalls: Sequence[ProcessStall]
+) -> list[list[ProcessStall]]:
+    """Group the stalls that ended in the same moment on most nodes: their host stood still."""
     servers = {
-        one["node"] for one in context.visibility.files if one["role"] in ("broker", "controller")
+        file["node"]
+        for file in context.visibility.files
+        if file["role"] in ("broker", "controller")
     }
     gap = context.limits[NAME]["together"] * SECOND
-    group: list[ProcessStall] = []
-    for one in [*sorted(found, key=lambda each: (each.end, each.node)), None]:
-        if one is None or (group and one.end - group[0].end > gap):
-            nodes = {each.node for each in group}
-            if len(nodes) > 1 and 2 * len(nodes) > len(servers):
-                yield group
-            group = []
-        if one is not None:
-            group.append(one)
+    ordered = sorted(stalls, key=lambda stall: (stall.end, stall.node))
+    return [
+        group
+        for group in windows(ordered, lambda stall: stall.end, gap)
+        if (nodes := len({stall.node for stall in group})) > 1 and 2 * nodes > len(servers)
+    ]
 
 
-def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, host: bool) -> Finding:
+def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host: bool) -> Finding:
     limits = context.limits[NAME]
-    nodes = sorted({one.node for one in run})
-    longest = max(one.duration for one in run) / SECOND
-    ways = Counter(one.source for one in run)
-    long = longest >= limits["session"] or (len(run) >= limits["many"] and not host)
-    begin, end = min(one.begin for one in run), max(one.end for one in run)
-    evidence = [place for one in run for place in one.evidence]
-    stated = ways["jvm"] + ways["memory"] > 0
-    confidence, reason = context.confidence(begin, end, evidence, stated=stated)
-    return Finding(
-        detector=NAME,
-        severity=limits["long" if long else "short"],
-        confidence=confidence,
-        title=_title(nodes, longest, len(run), host=host),
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    nodes = sorted({stall.node for stall in run})
+    longest = max(stall.duration for stall in run) / SECOND
+    sources = Counter(stall.source for stall in run)
+    is_long = longest >= limits["session"] or (len(run) >= limits["many"] and not is_host)
+    begin, end = min(stall.begin for stall in run), max(stall.end for stall in run)
+    evidence = [line for stall in run for line in stall.evidence]
+    stated = sources["jvm"] + sources["memory"] > 0
+    return context.finding(
+        NAME,
+        limits["long" if is_long else "short"],
+        _title(nodes, longest, len(run), is_host=is_host),
+        begin,
+        end,
+        evidence,
+        stated=stated,
         brokers=sorted(broker_ids(nodes)),
         measures={
             "node": ", ".join(nodes),
             "longest_ms": round(longest * 1000),
-            "pauses": 1 if host else len(run),
-            "host": host,
-            "ways": dict(sorted(ways.items())),
+            "pauses": 1 if is_host else len(run),
+            "host": is_host,
+            "ways": dict(sorted(sources.items())),
         },
-        explanation=_HOST if host else _EXPLANATIONS[ways.most_common(1)[0][0]],
-        actions=_actions(nodes, ways, host=host),
+        explanation=_HOST if is_host else _EXPLANATIONS[sources.most_common(1)[0][0]],
+        actions=_actions(nodes, sources, is_host=is_host),
         why=f"{len(run)} pauses of {limits['least']} s or more, up to {longest:.1f} s;"
         f" {limits['session']} s end a session, {limits['many']} are too many",
-        reason=reason,
         doubts=_DOUBTS["jvm" if stated else "silence"],
     )
 
 
-def _title(nodes: Sequence[str], longest: float, pauses: int, *, host: bool) -> str:
-    if host:
-        more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
-        return f"{', '.join(nodes[:_NAMED])}{more} stood still together for {longest:.1f} s"
+def _title(nodes: Sequence[str], longest: float, pauses: int, *, is_host: bool) -> str:
+    if is_host:
+        more = f" and {len(nodes) - _MAX_NAMED} more" if len(nodes) > _MAX_NAMED else ""
+        return f"{', '.join(nodes[:_MAX_NAMED])}{more} stood still together for {longest:.1f} s"
     times = "" if pauses == 1 else f" {pauses} times"
     return f"{nodes[0]} stood still{times}, for up to {longest:.1f} s"
 
 
-def _actions(nodes: Sequence[str], ways: Counter[str], *, host: bool) -> list[str]:
-    where = ", ".join(quote(node) for node in nodes[:_NAMED])
-    if host:
+def _actions(nodes: Sequence[str], sources: Counter[str], *, is_host: bool) -> list[str]:
+    hosts = ", ".join(quote(node) for node in nodes[:_MAX_NAMED])
+    if is_host:
         return [
-            f"journalctl -k   # on the host of {where}: suspended, moved, a stalled disk?",
+            f"journalctl -k   # on the host of {hosts}: suspended, moved, a stalled disk?",
             "Nothing to do in Kafka: what followed ends by itself once the host runs.",
         ]
-    if ways["jvm"] or ways["memory"]:
+    if sources["jvm"] or sources["memory"]:
         return [
-            f"grep -E 'Pause (Full|Young)|To-space|Stall' kafkaServer-gc.log   # on {where}",
+            f"grep -E 'Pause (Full|Young)|To-space|Stall' kafkaServer-gc.log   # on {hosts}",
             _HEAP,
         ]
     return [
-        f"grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on {where}: did the JVM stop then?",
-        f"If it did not: iostat -x, vmstat, and the hypervisor of {where} at these times.",
+        f"grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on {hosts}: did the JVM stop then?",
+        f"If it did not: iostat -x, vmstat, and the hypervisor of {hosts} at these times.",
     ]
 
 

@@ -1,7 +1,7 @@
 """Brokers that lead partitions only in their own eyes: their changes of the ISR are always refused.
 
-Under ZooKeeper it begins with a lost session: the controller gave the partitions to others, and the
-broker was never told. It goes on taking records of producers that know no better.
+Under ZooKeeper it begins with a lost session: the controller gives the partitions to others, and
+the broker never learns of it. It goes on accepting records of producers with old metadata.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow.compute as pc
 
 from forensics.detection.context import (
+    EVIDENCE_COLUMNS,
     MAX_QUOTED_PARTITIONS,
     DetectionContext,
     Row,
@@ -25,124 +26,120 @@ from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "metadata-version-loop"
-# The leader's own log tells, and in KRaft the controller's too.
+# Refusals are in the leader's own log, and in KRaft in the controller's too.
 NEEDS = LogRequirements(("broker", "controller"), ("server", "controller"))
-_LOST = (
+_SESSION_KINDS = (
     "session_expired", "zookeeper_disconnected", "zookeeper_expiring", "registration_failed",
     "broker_reregistered",
 )  # fmt: skip
-_PLACE = ("ts", "node", "file", "line", "text", "rule", "kind", "error")
-# Of what a broker says of its session so many lines are evidence.
+# At most so many lines about a broker's session, and about each loop, are evidence.
 _SHOWN = 10
-# From two minutes on, seconds are hard to grasp.
-_LONG = 120
+# From so many seconds on, a length is given in minutes.
+_MINUTES_FROM = 120
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each broker that is refused again and again."""
-    for broker, mine in sorted(find_rejection_loops(context).items()):
-        yield _finding(context, broker, mine)
+    for broker, loops in sorted(find_rejection_loops(context).items()):
+        yield _finding(context, broker, loops)
 
 
-def _finding(context: DetectionContext, broker: int, mine: Sequence[EventSession]) -> Finding:
+def _finding(context: DetectionContext, broker: int, loops: Sequence[EventSession]) -> Finding:
     limits = context.limits[NAME]
-    begin, end = min(one.begin for one in mine), max(one.end for one in mine)
-    lost = _session(context, mine, begin, end)
-    names = sorted(f"{one.subject[0]}-{one.subject[1]}" for one in mine)
-    others = _led_by_others(context, broker, names[:MAX_QUOTED_PARTITIONS], begin, end)
-    first = [row for one in mine[:_SHOWN] for row in one.first[:_SHOWN]]
-    evidence = [*lost, *first]
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
-    count = sum(one.count for one in mine)
-    return Finding(
-        detector=NAME,
-        severity=str(limits["severity"]),
-        confidence=confidence,
-        title=_title(broker, names, end - begin),
-        begin=min([begin, *(row["at"] for row in lost)]),
-        end=end,
-        evidence=evidence,
-        brokers=sorted({broker, *others.values()}),
+    begin, end = min(loop.begin for loop in loops), max(loop.end for loop in loops)
+    session_rows = _read_session_rows(context, loops, begin, end)
+    names = sorted(f"{loop.subject[0]}-{loop.subject[1]}" for loop in loops)
+    other_leaders = _find_other_leaders(context, broker, names[:MAX_QUOTED_PARTITIONS], begin, end)
+    loop_rows = [row for loop in loops[:_SHOWN] for row in loop.first[:_SHOWN]]
+    evidence = [*session_rows, *loop_rows]
+    count, length = sum(loop.count for loop in loops), _describe_length(end - begin)
+    return context.finding(
+        NAME,
+        limits["severity"],
+        _title(broker, names, length),
+        min([begin, *(row["at"] for row in session_rows)]),
+        end,
+        evidence,
+        confidence=context.confidence(begin, end, evidence, stated=True),
+        brokers=sorted({broker, *other_leaders.values()}),
         partitions=names,
         measures={
             "refusals": count,
             "partitions": len(names),
             "duration_s": round((end - begin) / SECOND, 1),
-            "led_by_others": len(others),
-            "session_lost": any(row["kind"] != "registration_failed" for row in lost),
-            "registration_refused": any(row["kind"] == "registration_failed" for row in lost),
+            "led_by_others": len(other_leaders),
+            "session_lost": any(row["kind"] != "registration_failed" for row in session_rows),
+            "registration_refused": any(
+                row["kind"] == "registration_failed" for row in session_rows
+            ),
         },
-        explanation=_explanation(broker, others, lost),
+        explanation=_explanation(broker, other_leaders, session_rows),
         actions=_actions(context, broker, names[0]),
-        why=f"refused {count} times on {len(names)} partitions, for {_minutes(end - begin)};"
+        why=f"refused {count} times on {len(names)} partitions, for {length};"
         f" {limits['repeats']} refusals of one version over more than {limits['lasting']} s are a"
         " loop",
-        reason=reason,
         doubts=_DOUBTS,
     )
 
 
-def _session(
-    context: DetectionContext, mine: Sequence[EventSession], begin: int, end: int
+def _read_session_rows(
+    context: DetectionContext, loops: Sequence[EventSession], begin: int, end: int
 ) -> list[Row]:
-    """Read what the broker says of its session, from shortly before the loop."""
+    """Read what the broker logs about its session, from shortly before the loop."""
     since = begin - context.limits[NAME]["before"] * SECOND
-    nodes = sorted({str(row["node"]) for one in mine for row in one.first if row["node"]})
-    where = pc.field("kind").isin(list(_LOST)) & pc.field("ts").is_valid()
+    nodes = sorted({str(row["node"]) for loop in loops for row in loop.first if row["node"]})
+    where = pc.field("kind").isin(list(_SESSION_KINDS)) & pc.field("ts").is_valid()
     rows = [
         row
-        for row in context.each("events", where & pc.field("node").isin(nodes), _PLACE)
+        for row in context.each(
+            "events", where & pc.field("node").isin(nodes), [*EVIDENCE_COLUMNS, "kind"]
+        )
         if since <= row["at"] <= end
     ]
     return sorted(rows, key=by_time)[:_SHOWN]
 
 
-def _led_by_others(
+def _find_other_leaders(
     context: DetectionContext, broker: int, names: Sequence[str], begin: int, end: int
 ) -> Mapping[str, int]:
-    """Find who led the partitions meanwhile, in the eyes of the cluster."""
-    topics = sorted({name.rpartition("-")[0] for name in names})
-    topic = pc.field("topic")
-    where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
-    where &= (pc.field("leader") >= 0) & (pc.field("leader") != broker)
-    columns = ["topic", "partition", "leader", "started_at", "ended_at"]
+    """Find who led the partitions meanwhile, as the cluster knows it."""
     return {
         partition_name(row): row["leader"]
-        for row in context.each("leadership", where, columns)
-        if partition_name(row) in names
+        for row in context.leader_epochs(names)
+        if row["leader"] not in (None, -1, broker)
         and (row["started_at"] is None or row["started_at"] <= end)
         and (row["ended_at"] is None or row["ended_at"] >= begin)
     }
 
 
-def _minutes(micros: int) -> str:
+def _describe_length(micros: int) -> str:
     seconds = micros / SECOND
-    return f"{seconds:.0f} s" if seconds < _LONG else f"{seconds / 60:.0f} minutes"
+    return f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} minutes"
 
 
-def _title(broker: int, names: Sequence[str], micros: int) -> str:
+def _title(broker: int, names: Sequence[str], length: str) -> str:
     where = quantity(len(names), "partition")
     return (
-        f"Broker {broker} kept taking itself for the leader of {where} for {_minutes(micros)},"
+        f"Broker {broker} kept taking itself for the leader of {where} for {length},"
         " and was refused"
     )
 
 
-def _explanation(broker: int, others: Mapping[str, int], lost: Sequence[Row]) -> str:
-    told = [_MECHANISM.format(broker=broker)]
-    if others:
-        leaders = ", ".join(str(one) for one in sorted(set(others.values())))
-        told.append(
-            f"For the cluster {len(others)} of these partitions were led by broker {leaders}"
+def _explanation(broker: int, other_leaders: Mapping[str, int], session_rows: Sequence[Row]) -> str:
+    parts = [_MECHANISM.format(broker=broker)]
+    if other_leaders:
+        leaders = ", ".join(str(leader) for leader in sorted(set(other_leaders.values())))
+        parts.append(
+            f"For the cluster {len(other_leaders)} of these partitions were led by broker {leaders}"
             " meanwhile."
         )
-    if any(row["kind"] == "registration_failed" for row in lost):
-        told.append(_REFUSED)
-    elif lost:
-        told.append("Before, it lost its session with ZooKeeper.")
+    if any(row["kind"] == "registration_failed" for row in session_rows):
+        parts.append(_REFUSED)
+    elif session_rows:
+        parts.append("Before, it lost its session with ZooKeeper.")
     else:
-        told.append("What made it lose touch is not in these logs.")
-    return " ".join(told)
+        parts.append("What made it lose touch is not in these logs.")
+    return " ".join(parts)
 
 
 def _actions(context: DetectionContext, broker: int, name: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow.compute as pc
 
@@ -22,64 +23,67 @@ _COLUMNS = (
     "previous_isr", "replicas",
 )  # fmt: skip
 _KEPT = (*_COLUMNS[:-2], "since")
-# Brokers that are stopped together do not say so in the same second.
+_EpochKey = tuple[str, int, int]
+# Brokers that are stopped together do not log it in the same second.
 _NEAR = 10 * SECOND
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
-    """Yield one finding for each stroke by which partitions lost their leader."""
-    parts = [
-        (part, is_planned)
-        for group in group_by_gap(_offline(context), context.limits[NAME]["stroke"], "since")
+    """Yield one finding for each moment in which partitions lost their leader."""
+    gap = context.limits[NAME]["stroke"]
+    groups = [
+        (rows, is_planned)
+        for group in group_by_gap(_read_leaderless_epochs(context), gap, "since")
         for is_planned in (True, False)
-        if (part := [row for row in group if row["planned"] is is_planned])
+        if (rows := [row for row in group if row["planned"] is is_planned])
     ]
-    places = _places(context, [row for part, _ in parts for row in part[:MAX_QUOTED_PARTITIONS]])
-    for part, is_planned in parts:
-        told = [
-            place for row in part[:MAX_QUOTED_PARTITIONS] for place in places.get(_key(row), ())
-        ]
-        yield _finding(context, part, told, planned=is_planned)
+    quoted = [row for rows, _ in groups for row in rows[:MAX_QUOTED_PARTITIONS]]
+    lines = _read_epoch_lines(context, {_key(row) for row in quoted})
+    for rows, is_planned in groups:
+        evidence = [line for row in rows[:MAX_QUOTED_PARTITIONS] for line in lines[_key(row)]]
+        yield _finding(context, rows, evidence, is_planned=is_planned)
 
 
-def _offline(context: DetectionContext) -> Iterator[Row]:
+def _read_leaderless_epochs(context: DetectionContext) -> Iterator[Row]:
     """Read the epochs without a leader; of each only what is needed of many."""
     # Many partitions, few sets of brokers.
     sets: dict[tuple[int, ...], tuple[int, ...]] = {}
     for row in context.each("leadership", pc.field("leader") == -1, _COLUMNS):
         row["since"] = row["started_at"] if row["started_at"] is not None else row["ended_at"]
         if row["since"] is not None:
-            could = tuple(row["previous_isr"] or row["replicas"] or ())
-            told = {"planned": _is_planned(context, row), "could": sets.setdefault(could, could)}
-            yield {name: row[name] for name in _KEPT} | told
+            candidates = tuple(row["previous_isr"] or row["replicas"] or ())
+            yield {name: row[name] for name in _KEPT} | {
+                "planned": _is_planned(context, row),
+                "candidates": sets.setdefault(candidates, candidates),
+            }
 
 
-def _key(row: Row) -> tuple[str, int, int]:
+def _key(row: Row) -> _EpochKey:
     return row["topic"], row["partition"], row["leader_epoch"]
 
 
-def _places(
-    context: DetectionContext, rows: Sequence[Row]
-) -> dict[tuple[str, int, int], list[Row]]:
-    """Look up the lines that tell of some of the epochs."""
-    wanted = {_key(row) for row in rows}
+def _read_epoch_lines(
+    context: DetectionContext, keys: Collection[_EpochKey]
+) -> Mapping[_EpochKey, Sequence[Row]]:
+    """Look up the lines that some of the epochs cite."""
     columns = ["topic", "partition", "leader_epoch", "evidence"]
-    evidence = {
-        _key(row): [(one["file"], one["line"]) for one in row["evidence"]]
+    cited = {
+        _key(row): row["evidence"]
         for row in context.each("leadership", pc.field("leader") == -1, columns)
-        if _key(row) in wanted
+        if _key(row) in keys
     }
-    named = ({"file": file, "line": line} for told in evidence.values() for file, line in told)
-    found: dict[tuple[str, int], list[Row]] = {}
-    for place in context.read_lines(named):
-        found.setdefault((place["file"], place["line"]), []).append(place)
-    return {
-        key: [one for at in told for one in found.get(at, ())] for key, told in evidence.items()
-    }
+    lines: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for line in context.read_lines(place for places in cited.values() for place in places):
+        lines[line["file"], line["line"]].append(line)
+    found: dict[_EpochKey, list[Row]] = defaultdict(list)
+    for key, places in cited.items():
+        for place in places:
+            found[key] += lines[place["file"], place["line"]]
+    return found
 
 
 def _is_planned(context: DetectionContext, row: Row) -> bool:
-    """Whether who led was on its way down on purpose; if unknown, everyone who could have led."""
+    """Return True if the leader was being stopped; if unknown, all that could have led."""
     stopping = {
         absence.broker
         for absence in context.absences
@@ -90,12 +94,12 @@ def _is_planned(context: DetectionContext, row: Row) -> bool:
     leader = row["previous_leader"]
     if leader is not None and leader >= 0:
         return leader in stopping
-    could = set(row["previous_isr"] or row["replicas"] or context.history.lanes.brokers)
-    return could <= stopping
+    candidates = set(row["previous_isr"] or row["replicas"] or context.history.lanes.brokers)
+    return candidates <= stopping
 
 
 def _finding(
-    context: DetectionContext, group: list[Row], evidence: Sequence[Row], *, planned: bool
+    context: DetectionContext, group: list[Row], evidence: Sequence[Row], *, is_planned: bool
 ) -> Finding:
     lengths = [
         ((row["ended_at"] if row["ended_at"] is not None else context.logs_end) - row["since"])
@@ -107,17 +111,15 @@ def _finding(
     begin = min(row["since"] for row in group)
     end = max([begin, *(row["ended_at"] or context.logs_end for row in group)])
     still = sum(row["ended_at"] is None for row in group)
-    confidence, reason = context.confidence(begin, end, evidence, stated=True)
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, still, longest, planned=planned),
-        confidence=confidence,
-        title=_title(names, longest, still, planned=planned),
-        begin=begin,
-        end=end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        _severity(context, still, longest, is_planned=is_planned),
+        _title(names, longest, still, is_planned=is_planned),
+        begin,
+        end,
+        evidence,
         brokers=sorted(
-            {row["previous_leader"] for row in group if (row["previous_leader"] or -1) >= 0}
+            {row["previous_leader"] for row in group if row["previous_leader"] not in (None, -1)}
         ),
         partitions=names,
         measures={
@@ -126,17 +128,16 @@ def _finding(
             "longest_s": round(longest, 1),
             "still": still,
         },
-        explanation=_PLANNED if planned else _UNPLANNED,
-        actions=_actions(context, group, still, planned=planned),
-        why=_why(context, len(names), longest, still, planned=planned),
-        reason=reason,
-        doubts=_DOUBTS_PLANNED if planned else _DOUBTS,
+        explanation=_PLANNED if is_planned else _UNPLANNED,
+        actions=_actions(context, group, still, is_planned=is_planned),
+        why=_why(context, len(names), longest, still, is_planned=is_planned),
+        doubts=_DOUBTS_PLANNED if is_planned else _DOUBTS,
     )
 
 
-def _severity(context: DetectionContext, still: int, longest: float, *, planned: bool) -> str:
+def _severity(context: DetectionContext, still: int, longest: float, *, is_planned: bool) -> str:
     limits = context.limits[NAME]
-    if planned:
+    if is_planned:
         return str(limits["planned"])
     if still:
         return str(limits["open"])
@@ -146,9 +147,9 @@ def _severity(context: DetectionContext, still: int, longest: float, *, planned:
 
 
 def _why(
-    context: DetectionContext, count: int, longest: float, still: int, *, planned: bool
+    context: DetectionContext, count: int, longest: float, still: int, *, is_planned: bool
 ) -> str:
-    if planned:
+    if is_planned:
         return f"{count} partitions were without a leader; all that led them were being stopped"
     short = context.limits[NAME]["short"]
     last = f"; {still} of them to the end of the logs" if still else ""
@@ -158,22 +159,24 @@ def _why(
 
 
 def _actions(
-    context: DetectionContext, group: Sequence[Row], still: int, *, planned: bool
+    context: DetectionContext, group: Sequence[Row], still: int, *, is_planned: bool
 ) -> list[str]:
-    if planned:
+    if is_planned:
         return ["Nothing to do if all brokers were meant to stop."]
-    brokers = sorted({one for row in group if row["ended_at"] is None for one in row["could"]})
+    brokers = sorted(
+        {broker for row in group if row["ended_at"] is None for broker in row["candidates"]}
+    )
     first = f"{context.commands.unavailable()}   # which have no leader now?"
     if not still:
         return [first, context.commands.topic(group[0]["topic"])]
-    named = ", ".join(str(broker) for broker in brokers[:5])
-    start = f"Start the brokers that were last in sync: {named}. " if named else ""
+    names = ", ".join(str(broker) for broker in brokers[:5])
+    start = f"Start the brokers that were last in sync: {names}. " if names else ""
     return [first, start + _WAIT]
 
 
-def _title(names: list[str], longest: float, still: int, *, planned: bool) -> str:
+def _title(names: list[str], longest: float, still: int, *, is_planned: bool) -> str:
     count = f"{len(names)} partition{'s' if len(names) > 1 else ''}"
-    if planned:
+    if is_planned:
         return f"{count} without a leader while their brokers were shut down in order"
     last = ", some of them to the end of these logs" if still else ""
     return f"{count} without a leader, up to {longest:.1f} s{last}"

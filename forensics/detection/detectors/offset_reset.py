@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time
+from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CLIENTS
-from forensics.detection.shared.event_sessions import EVIDENCE_COLUMNS, EventSession, find_sessions
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -234,17 +234,14 @@ def _finding(context: DetectionContext, one: Reset) -> Finding:
     node, client, group, topic = burst.subject
     name = client or node or "unknown"
     evidence = [*burst.first, *one.lines]
-    confidence, reason = context.confidence(
-        burst.begin, burst.end, evidence, stated=one.cause != "offsets_expired"
-    )
-    return Finding(
-        detector=NAME,
-        severity=str(context.limits[NAME][_limit(one)]),
-        confidence=confidence,
-        title=f"{name}: {_what(one)} in {topic or 'a topic'}{_CAUSES[one.cause][0]}",
-        begin=burst.begin,
-        end=burst.end,
-        evidence=evidence,
+    return context.finding(
+        NAME,
+        context.limits[NAME][_limit(one)],
+        f"{name}: {_what(one)} in {topic or 'a topic'}{_CAUSES[one.cause][0]}",
+        burst.begin,
+        burst.end,
+        evidence,
+        stated=one.cause != "offsets_expired",
         partitions=one.partitions,
         clients=[name],
         measures={
@@ -259,7 +256,6 @@ def _finding(context: DetectionContext, one: Reset) -> Finding:
         explanation=f"{_CAUSES[one.cause][1]} {_END['fails' if one.fails else 'resets']}",
         actions=_actions(context, one),
         why=_why(one),
-        reason=reason,
         doubts=_doubts(one),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow.compute as pc
@@ -11,33 +12,30 @@ from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.detection.shared.leader_moves import LeaderMove, LeaderMoveIndex
+from forensics.events.error_codes import SEQUENCE_ERRORS
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "out-of-order-sequence"
 NEEDS = LogRequirements(("broker", "client"))
-ERRORS = ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID")
 _FATAL = ("producer_failed", "client_failed", "client_transaction_failed")
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each topic and burst."""
-    limits = context.limits[NAME]
-    gather = ["kind", "error", "partition", "client", "broker"]
-    where = pc.field("error").isin(list(ERRORS))
-    found = find_sessions(context, where, ["topic"], limits["gap"], gather)
-    if not found:
-        return
-    named = [one for one in found if one.subject[0]]
-    nameless = [one for one in found if not one.subject[0]]
-    moved = _moved(context, named)
-    cuts = _cuts(context, named)
-    for one in named:
-        near = [other for other in nameless if _touches(one, other, limits["gap"])]
-        yield _finding(context, one, near, moved.get(id(one)), cuts.get(id(one), ()))
-    for one in nameless:
-        if not any(_touches(other, one, limits["gap"]) for other in named):
-            yield _finding(context, one, [], None, ())
+    gap = context.limits[NAME]["gap"]
+    columns = ["kind", "error", "partition", "client", "broker"]
+    where = pc.field("error").isin(list(SEQUENCE_ERRORS))
+    found = find_sessions(context, where, ["topic"], gap, columns)
+    named = [session for session in found if session.subject[0]]
+    nameless = [session for session in found if not session.subject[0]]
+    moves, cuts = _find_leader_moves(context, named), _find_truncations(context, named)
+    for session in named:
+        near = [other for other in nameless if _touches(session, other, gap)]
+        yield _finding(context, session, near, moves.get(id(session)), cuts.get(id(session), ()))
+    for session in nameless:
+        if not any(_touches(other, session, gap) for other in named):
+            yield _finding(context, session, [], None, ())
 
 
 def _touches(one: EventSession, other: EventSession, gap: float) -> bool:
@@ -45,93 +43,100 @@ def _touches(one: EventSession, other: EventSession, gap: float) -> bool:
     return one.begin - near <= other.end and other.begin <= one.end + near
 
 
-def _moved(context: DetectionContext, found: Sequence[EventSession]) -> Mapping[int, LeaderMove]:
-    """Find the last change of a leader before each burst."""
+def _find_leader_moves(
+    context: DetectionContext, found: Sequence[EventSession]
+) -> Mapping[int, LeaderMove]:
+    """Return the last change of a leader before each session, by the session's `id`."""
     if not found:
         return {}
     late, ahead = (round(context.limits[NAME][name] * SECOND) for name in ("late", "ahead"))
-    keys = {(one.subject[0], part) for one in found for part in (*one.values("partition"), None)}
-    begins = [one.begin for one in found]
-    moves = LeaderMoveIndex(context, keys, (min(begins) - late, max(begins) + ahead), ahead)
-    behind: dict[int, LeaderMove] = {}
-    for one in found:
-        parts = one.values("partition") or [None]
-        every = [
-            moves.last_before((one.subject[0], part), one.begin, late, ahead) for part in parts
+    parts = {id(session): session.values("partition") or [None] for session in found}
+    keys = {(session.subject[0], part) for session in found for part in (*parts[id(session)], None)}
+    begins = [session.begin for session in found]
+    index = LeaderMoveIndex(context, keys, (min(begins) - late, max(begins) + ahead), ahead)
+    last: dict[int, LeaderMove] = {}
+    for session in found:
+        topic, begin = session.subject[0], session.begin
+        moves = [
+            index.last_before((topic, part), begin, late, ahead) for part in parts[id(session)]
         ]
-        known = [move for move in every if move is not None and not move.is_first]
+        known = [move for move in moves if move is not None and not move.is_first]
         if known:
-            behind[id(one)] = max(known, key=lambda move: move.start)
-    return behind
+            last[id(session)] = max(known, key=lambda move: move.start)
+    return last
 
 
-def _cuts(context: DetectionContext, found: Sequence[EventSession]) -> Mapping[int, list[Row]]:
-    """Find the logs that were cut back shortly before each burst."""
-    if not found:
-        return {}
+def _find_truncations(
+    context: DetectionContext, found: Sequence[EventSession]
+) -> Mapping[int, Sequence[Row]]:
+    """Return the logs that were cut back shortly before each session, by the session's `id`."""
     late = round(context.limits[NAME]["late"] * SECOND)
-    where = pc.field("topic").isin(sorted({one.subject[0] for one in found}))
-    columns = ["topic", "partition", "started_at", "evidence"]
-    known: dict[int, list[Row]] = {}
-    for row in context.each("cuts", where, columns):
-        for one in found:
-            parts = one.values("partition")
-            mine = row["topic"] == one.subject[0] and (not parts or row["partition"] in parts)
-            if mine and row["started_at"] and one.begin - late <= row["started_at"] <= one.end:
-                known.setdefault(id(one), []).append(row)
-    return known
+    cuts: dict[int, list[Row]] = defaultdict(list)
+    if not found:
+        return cuts
+    where = pc.field("topic").isin(sorted({session.subject[0] for session in found}))
+    where &= pc.field("started_at").is_valid()
+    for row in context.each("cuts", where, ["topic", "partition", "started_at", "evidence"]):
+        for session in found:
+            parts = session.values("partition")
+            is_named = row["topic"] == session.subject[0] and (
+                not parts or row["partition"] in parts
+            )
+            if is_named and session.begin - late <= row["started_at"] <= session.end:
+                cuts[id(session)].append(row)
+    return cuts
 
 
 def _finding(
     context: DetectionContext,
-    one: EventSession,
-    beside: Sequence[EventSession],
+    session: EventSession,
+    nearby: Sequence[EventSession],
     move: LeaderMove | None,
     cuts: Sequence[Row],
 ) -> Finding:
-    topic = one.subject[0]
-    told = [row for other in beside for row in other.first[:5]]
+    limits, topic = context.limits[NAME], session.subject[0]
+    nearby_rows = [row for other in nearby for row in other.first[:5]]
     lines = [line for cut in cuts[:3] for line in cut["evidence"][:1]]
-    evidence = [*one.first, *told, *context.read_lines(lines)]
-    every = [one, *beside]
-    clients = sorted({client for burst in every for client in burst.values("client")})
-    fatal = any(burst.value_counts["kind"][kind] for burst in every for kind in _FATAL)
+    evidence = [*session.first, *nearby_rows, *context.read_lines(lines)]
+    sessions = [session, *nearby]
+    clients = sorted({client for each in sessions for client in each.values("client")})
+    is_fatal = any(each.value_counts["kind"][kind] for each in sessions for kind in _FATAL)
     cause = "truncation" if cuts else "leader_move" if move is not None else "none_seen"
-    apart = None if move is None else abs(one.begin - move.start)
-    confidence, reason = context.confidence(one.begin, one.end, evidence, stated=True, apart=apart)
-    whose = f"producers of {topic}" if topic else ", ".join(clients) or "a producer"
-    end = " and stopped for good" if fatal else ""
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, one, fatal=fatal),
-        confidence=confidence,
-        title=f"{one.count} batches of {whose} were out of sequence{end}{_TITLES[cause]}",
-        begin=one.begin,
-        end=max(burst.end for burst in every),
-        evidence=evidence,
-        brokers=one.values("broker"),
-        partitions=[f"{topic}-{part}" for part in one.values("partition")] if topic else [],
+    apart = None if move is None else abs(session.begin - move.start)
+    producers = f"producers of {topic}" if topic else ", ".join(clients) or "a producer"
+    ending = " and stopped for good" if is_fatal else ""
+    return context.finding(
+        NAME,
+        _severity(context, session, is_fatal=is_fatal),
+        f"{session.count} batches of {producers} were out of sequence{ending}{_TITLES[cause]}",
+        session.begin,
+        max(each.end for each in sessions),
+        evidence,
+        confidence=context.confidence(
+            session.begin, session.end, evidence, stated=True, apart=apart
+        ),
+        brokers=session.values("broker"),
+        partitions=[f"{topic}-{part}" for part in session.values("partition")] if topic else [],
         clients=clients,
         measures={
-            "errors": one.count,
+            "errors": session.count,
             "cause": cause,
             "election": None if move is None else move.election,
-            "fatal": fatal,
+            "fatal": is_fatal,
         },
-        explanation=f"{_MEANINGS[cause]} {_FATALITY if fatal else _RETRIED}",
+        explanation=f"{_MEANINGS[cause]} {_FATALITY if is_fatal else _RETRIED}",
         actions=_actions(context, topic, clients),
-        why=f"{one.count} refused, no two more than {context.limits[NAME]['gap']} s apart; fewer "
-        f"than {context.limits[NAME]['least']}, if the producer lives on, are hidden by retries",
-        reason=reason,
+        why=f"{session.count} refused, no two more than {limits['gap']} s apart; fewer than "
+        f"{limits['least']}, if the producer lives on, are hidden by retries",
         doubts=_doubts(cause),
     )
 
 
-def _severity(context: DetectionContext, one: EventSession, *, fatal: bool) -> str:
+def _severity(context: DetectionContext, session: EventSession, *, is_fatal: bool) -> str:
     limits = context.limits[NAME]
-    if fatal:
+    if is_fatal:
         return str(limits["fatal"])
-    return str(limits["many"] if one.count >= limits["least"] else limits["few"])
+    return str(limits["many"] if session.count >= limits["least"] else limits["few"])
 
 
 def _actions(context: DetectionContext, topic: str | None, clients: Sequence[str]) -> list[str]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row
-from forensics.detection.detectors.out_of_order_sequence import ERRORS as SEQUENCE
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.events.error_codes import SEQUENCE_ERRORS
 from forensics.run_output.findings import Finding
 
 NAME = "producer-fatal"
@@ -28,72 +28,65 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     if not context.visibility.has_kinds(*_KINDS):
         return
     where = pc.field("kind").isin(list(_KINDS))
-    by, gather = ["node", "client", "value"], ["kind", "error", "detail"]
-    for one in find_sessions(
-        context, where, by, context.limits[NAME]["gap"], gather, keep=_is_mine
-    ):
-        yield _finding(context, one)
+    by, columns = ["node", "client", "value"], ["kind", "error", "detail"]
+    gap = context.limits[NAME]["gap"]
+    for session in find_sessions(context, where, by, gap, columns, keep=_is_fatal):
+        yield _finding(context, session)
 
 
-def _is_mine(row: Row) -> bool:
-    """What is out of sequence is told of by itself; of applications' errors many are not fatal."""
+def _is_fatal(row: Row) -> bool:
+    """Return False for errors of sequence, which have a detector, and what is not fatal."""
     if row["kind"] == _APPLICATION:
         return row["error"] in _FENCED
-    return row["error"] not in SEQUENCE
+    return row["error"] not in SEQUENCE_ERRORS
 
 
-def _class(one: EventSession) -> str:
-    errors, kinds = set(one.value_counts["error"]), one.value_counts["kind"]
+def _classify(session: EventSession) -> str:
+    errors, kinds = set(session.value_counts["error"]), session.value_counts["kind"]
     if errors & set(_FENCED):
         return "fenced"
     # A fatal error of a transaction is also told as one of the client itself.
     return "fatal" if any(kinds[kind] for kind in _FATAL) else "aborted"
 
 
-def _finding(context: DetectionContext, one: EventSession) -> Finding:
-    node, client, value = one.subject
-    name = client or (value if _on_broker(one) else None) or node or "unknown"
-    what = _class(one)
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
-    errors = [error for error in one.values("error") if error]
+def _finding(context: DetectionContext, session: EventSession) -> Finding:
+    node, client, value = session.subject
+    is_on_broker = session.value_counts["kind"]["transaction_timed_out"]
+    name = client or (value if is_on_broker else None) or node or "unknown"
+    outcome = _classify(session)
+    errors = [error for error in session.values("error") if error]
     limits = context.limits[NAME]
-    many = f"{one.count} times" if one.count > 1 else "once"
-    why = f" ({', '.join(errors[:3])})" if errors else ""
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, one, what),
-        confidence=confidence,
-        title=f"{name}: {_TITLES[what]} {many}{why}",
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
+    times = f"{session.count} times" if session.count > 1 else "once"
+    errors_text = f" ({', '.join(errors[:3])})" if errors else ""
+    return context.finding(
+        NAME,
+        _severity(context, session, outcome),
+        f"{name}: {_TITLES[outcome]} {times}{errors_text}",
+        session.begin,
+        session.end,
+        session.first,
         clients=[name],
         measures={
-            "how": what,
-            "times": one.count,
+            "how": outcome,
+            "times": session.count,
             "errors": errors,
             "transactional_id": value,
         },
-        explanation=_MEANINGS[what],
-        actions=[_ACTIONS[what].format(quote(name))],
-        why=f"{one.count} lines say so; {limits['fights']} fencings are a fight, and "
+        explanation=_MEANINGS[outcome],
+        actions=[_ACTIONS[outcome].format(quote(name))],
+        why=f"{session.count} lines say so; {limits['fights']} fencings are a fight, and "
         f"{limits['aborts']} aborts more than bad luck",
-        reason=reason,
-        doubts=_DOUBTS[what],
+        doubts=_DOUBTS[outcome],
     )
 
 
-def _on_broker(one: EventSession) -> bool:
-    return bool(one.value_counts["kind"]["transaction_timed_out"])
-
-
-def _severity(context: DetectionContext, one: EventSession, what: str) -> str:
+def _severity(context: DetectionContext, session: EventSession, outcome: str) -> str:
     limits = context.limits[NAME]
-    if what == "fenced":
-        return str(limits["fight"] if one.count >= limits["fights"] else limits["fenced"])
-    if what == "fatal":
+    if outcome == "fenced":
+        return str(limits["fight"] if session.count >= limits["fights"] else limits["fenced"])
+    if outcome == "fatal":
         return str(limits["fatal"])
-    return str(limits["failing"] if one.count >= limits["aborts"] else limits["aborted"])
+    return str(limits["failing"] if session.count >= limits["aborts"] else limits["aborted"])
 
 
 _TITLES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import pyarrow.compute as pc
 
@@ -10,7 +11,6 @@ from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
 from forensics.detection.shared.broker_absences import (
     absences_of,
-    is_silent,
     no_quorum_absences,
     session_timeout,
 )
@@ -26,25 +26,32 @@ _TROUBLE = (
     *_FAILED, "raft_majority_lost", "raft_fetch_timed_out", "raft_election_retried",
     "controller_unknown",
 )  # fmt: skip
-# Whoever leads is known by its own words, or by those of who follows it.
+# States that prove a leader: its own, and those of its followers.
 _LEADS = ("Leader", "LeaderState", "Follower", "FollowerState")
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each time without a leader, and for each controller left alone."""
     limits = context.limits[NAME]
-    for search in find_outages(context, _TROUBLE, lambda: _led(context), limits["gap"]):
-        much = search.seconds >= limits["leaderless"] or _failed(search) >= limits["failed"]
-        if much and not _nobody_left(context, search.begin):
-            yield _leaderless(context, search)
-    lone = no_quorum_absences(context)
-    for broker in sorted({one for one, _ in lone}):
-        mine = [one for one in absences_of(context, broker) if (one.broker, one.begin) in lone]
-        yield _alone(context, broker, mine)
+    for outage in find_outages(
+        context, _TROUBLE, lambda: _read_leader_sightings(context), limits["gap"]
+    ):
+        failed = sum(outage.kinds[kind] for kind in _FAILED)
+        is_trouble = outage.seconds >= limits["leaderless"] or failed >= limits["failed"]
+        if is_trouble and not _is_shut_down(context, outage.begin):
+            yield _leaderless_finding(context, outage, failed)
+    no_quorum = no_quorum_absences(context)
+    for broker in sorted({broker for broker, _ in no_quorum}):
+        run = [
+            absence
+            for absence in absences_of(context, broker)
+            if (absence.broker, absence.begin) in no_quorum
+        ]
+        yield _lost_majority_finding(context, broker, run)
 
 
-def _led(context: DetectionContext) -> Recoveries:
-    """Give the moments at which a leader was known to be in office, by itself or by others."""
+def _read_leader_sightings(context: DetectionContext) -> Recoveries:
+    """Return the moments at which a leader was seen, by itself or by others."""
     leads, kind = pc.field("to_state").isin(_LEADS), pc.field("kind")
     # Brokers name a controller without an epoch, and go on to name one that is gone.
     seen = (kind == "controller_seen") & pc.field("controller_epoch").is_valid()
@@ -53,91 +60,84 @@ def _led(context: DetectionContext) -> Recoveries:
     return {"": sorted({row["at"] for row in rows})}
 
 
-def _failed(search: Outage) -> int:
-    return sum(search.kinds[kind] for kind in _FAILED)
-
-
-def _leaderless(context: DetectionContext, search: Outage) -> Finding:
+def _leaderless_finding(context: DetectionContext, outage: Outage, failed: int) -> Finding:
     limits = context.limits[NAME]
-    outside = _led_elsewhere(context, search)
-    confidence, reason = context.confidence(search.begin, search.end, search.first, stated=True)
-    word = "severe" if search.seconds >= limits["long"] else "severity"
-    least = "at least " if search.recovered_at is None else ""
-    failed = _failed(search)
-    vain = f": {failed} elections failed" if failed > 1 else ""
-    who = ", ".join(sorted(search.nodes)) if outside else "The quorum"
-    what = "found no leader" if outside else "had no leader"
-    return Finding(
-        detector=NAME,
-        severity=limits["outside" if outside else word],
-        confidence=confidence,
-        title=f"{who} {what} for {least}{search.seconds:.1f} s{vain}",
-        begin=search.begin,
-        end=search.end,
-        evidence=search.first,
+    is_cut_off = _is_led_elsewhere(context, outage)
+    level = "severe" if outage.seconds >= limits["long"] else "severity"
+    least = "at least " if outage.recovered_at is None else ""
+    failures = f": {failed} elections failed" if failed > 1 else ""
+    subject = ", ".join(sorted(outage.nodes)) if is_cut_off else "The quorum"
+    verb = "found no leader" if is_cut_off else "had no leader"
+    return context.finding(
+        NAME,
+        limits["outside" if is_cut_off else level],
+        f"{subject} {verb} for {least}{outage.seconds:.1f} s{failures}",
+        outage.begin,
+        outage.end,
+        outage.first,
         measures={
-            "kind": "cut_off" if outside else "no_leader",
-            "longest_s": round(search.seconds, 1),
+            "kind": "cut_off" if is_cut_off else "no_leader",
+            "longest_s": round(outage.seconds, 1),
             "failed": failed,
-            "refused": search.kinds["raft_votes_refused"],
-            "epochs": search.epochs[1] - search.epochs[0] if search.epochs else 0,
-            "nodes": sorted(search.nodes),
-            "still": search.recovered_at is None,
+            "refused": outage.kinds["raft_votes_refused"],
+            "epochs": outage.epochs[1] - outage.epochs[0] if outage.epochs else 0,
+            "nodes": sorted(outage.nodes),
+            "still": outage.recovered_at is None,
         },
-        explanation=(_OUTSIDE if outside else _EXPLANATION)
-        + (_REFUSED if 2 * search.kinds["raft_votes_refused"] > failed else ""),
+        explanation=(_OUTSIDE if is_cut_off else _EXPLANATION)
+        + (_REFUSED if 2 * outage.kinds["raft_votes_refused"] > failed else ""),
         actions=[
             f"{context.commands.quorum()}   # who votes, and how far is each behind?",
             _NAMES,
             "Do not format or delete a controller's metadata log to settle it.",
         ],
-        why=f"no leader was known for {search.seconds:.1f} s and {failed} elections failed;"
+        why=f"no leader was known for {outage.seconds:.1f} s and {failed} elections failed;"
         f" {limits['leaderless']} s or {limits['failed']} failed ones are trouble",
-        reason=reason,
         doubts=["If logs of controllers are missing, one of them may have led all the while."],
     )
 
 
-def _led_elsewhere(context: DetectionContext, search: Outage) -> bool:
-    """Whether another node led all the while, and its log goes on: only some were cut off."""
+def _is_led_elsewhere(context: DetectionContext, outage: Outage) -> bool:
+    """Return True if another node led all the while, and kept logging: only some were cut off."""
     return any(
         term.span.state == "active"
-        and term.node not in search.nodes
-        and term.span.begin <= search.begin
-        and (term.span.end is None or term.span.end >= search.last_seen)
-        and not is_silent(context, term.node, search.begin, search.end)
+        and term.node not in outage.nodes
+        and term.span.begin <= outage.begin
+        and (term.span.end is None or term.span.end >= outage.last_seen)
+        and not context.is_silent(term.node, outage.begin, outage.end)
         for term in context.history.lanes.terms.terms
     )
 
 
-def _nobody_left(context: DetectionContext, moment: int) -> bool:
-    """Whether all brokers had been stopped in order by then: a cluster that is shut down."""
-    known = set(context.history.lanes.brokers)
+def _is_shut_down(context: DetectionContext, moment: int) -> bool:
+    """Return True if all brokers had been stopped in order by then: the cluster is shut down."""
+    brokers = set(context.history.lanes.brokers)
     stopped = {
-        one.broker
-        for one in context.absences
-        if one.kind == "controlled" and one.end is None and one.begin <= moment
+        absence.broker
+        for absence in context.absences
+        if absence.kind == "controlled" and absence.end is None and absence.begin <= moment
     }
-    return bool(known) and known <= stopped
+    return bool(brokers) and brokers <= stopped
 
 
-def _alone(context: DetectionContext, broker: int, run: Sequence[Absence]) -> Finding:
+def _lost_majority_finding(
+    context: DetectionContext, broker: int, run: Sequence[Absence]
+) -> Finding:
     limits = context.limits[NAME]
     begin, end = run[0].begin, run[-1].end or run[-1].begin
-    evidence = [place for one in run for place in one.evidence]
-    confidence, reason = context.confidence(begin, end, evidence, stated=False)
+    evidence = [line for absence in run for line in absence.evidence]
     session = session_timeout(context)
-    steps = [(b.begin - a.begin) / SECOND for a, b in zip(run, run[1:], strict=False)]
+    steps = [(b.begin - a.begin) / SECOND for a, b in pairwise(run)]
     period = sorted(steps)[len(steps) // 2]
-    return Finding(
-        detector=NAME,
-        severity=limits["lost"],
-        confidence=confidence,
-        title=f"A controller without a majority fenced broker {broker} {len(run)} times"
+    return context.finding(
+        NAME,
+        limits["lost"],
+        f"A controller without a majority fenced broker {broker} {len(run)} times"
         f" in {(end - begin) / SECOND:.0f} s",
-        begin=begin,
-        end=end,
-        evidence=evidence,
+        begin,
+        end,
+        evidence,
+        stated=False,
         brokers=[broker],
         measures={
             "kind": "lost_majority",
@@ -155,7 +155,6 @@ def _alone(context: DetectionContext, broker: int, run: Sequence[Absence]) -> Fi
         ],
         why=f"{len(run)} times up for one session of {session:g} s and away for half of one;"
         f" {limits['lone']} times are no chance",
-        reason=reason,
         doubts=["A broker none of whose heartbeats gets through would show the same period."],
     )
 

@@ -13,11 +13,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time
+from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import (
-    EVIDENCE_COLUMNS,
     EventSession,
     find_sessions,
 )
@@ -275,16 +274,15 @@ def _finding(context: DetectionContext, one: Storm) -> Finding:
     burst, limits = one.burst, context.limits[NAME]
     cause = cause_of(one.reasons)
     evidence = [*burst.first, *one.lines]
-    confidence, reason = context.confidence(burst.begin, burst.end, evidence, stated=one.told)
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, one, cause),
-        confidence=confidence,
-        title=f"Group {one.group} rebalanced {one.rebalances} times in {burst.seconds:g} s: "
+    return context.finding(
+        NAME,
+        _severity(context, one, cause),
+        f"Group {one.group} rebalanced {one.rebalances} times in {burst.seconds:g} s: "
         f"{_CAUSES[cause][0]}",
-        begin=burst.begin,
-        end=burst.end,
-        evidence=evidence,
+        burst.begin,
+        burst.end,
+        evidence,
+        stated=one.told,
         clients=sorted(one.clients),
         measures={
             "group": one.group,
@@ -305,7 +303,6 @@ def _finding(context: DetectionContext, one: Storm) -> Finding:
         f"{limits['gap']} s apart: {limits['each']} for each member are a storm, a restart takes "
         f"two; {one.failures} times a member fell out (more than one each, and more than "
         f"{limits['failures']}, are one too)",
-        reason=reason,
         doubts=_doubts(one),
     )
 

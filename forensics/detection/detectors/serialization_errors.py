@@ -27,15 +27,15 @@ _KINDS = (
     "produce_failed",
     "send_failed",
 )
-# What goes on after such an error has left the record behind; the others stand still.
-_PASSED = ("record_given_up", "produce_failed", "send_failed")
+# After these the application went on without the record; after the others it stopped.
+_CONTINUED = ("record_given_up", "produce_failed", "send_failed")
 _WRITTEN = ("produce_failed", "send_failed")
 _ERROR = re.compile(r"(?i)serialization")
 _DETAIL = re.compile(
     r"(?i)serializationException|serialization error|error (?:de)?serializing"
     r"|DataException: Converting byte"
 )
-# A fault of the brokers' security, not of anybody's records.
+# An error of the brokers' security, not of a record.
 _PRINCIPAL = "PRINCIPAL_DESERIALIZATION_FAILURE"
 _PLACE = re.compile(r"partition (?P<name>[\w.-]+)-(?P<part>\d+) at offset (?P<offset>\d+)")
 
@@ -45,72 +45,69 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     if not context.visibility.has_kinds(*_KINDS):
         return
     where = pc.field("kind").isin(list(_KINDS))
-    by, gather = ["node", "client", "member"], ["kind", "error", "detail", "topic", "group"]
-    for one in find_sessions(
-        context, where, by, context.limits[NAME]["gap"], gather, keep=_is_mine
-    ):
-        yield _finding(context, one)
+    by, columns = ["node", "client", "member"], ["kind", "error", "detail", "topic", "group"]
+    gap = context.limits[NAME]["gap"]
+    for session in find_sessions(context, where, by, gap, columns, keep=_is_serialization_error):
+        yield _finding(context, session)
 
 
-def _is_mine(row: Row) -> bool:
+def _is_serialization_error(row: Row) -> bool:
     error, detail = row["error"] or "", row["detail"] or ""
-    told = bool(_ERROR.search(error) or _DETAIL.search(detail))
-    return told and error != _PRINCIPAL
+    return bool(_ERROR.search(error) or _DETAIL.search(detail)) and error != _PRINCIPAL
 
 
-def _finding(context: DetectionContext, one: EventSession) -> Finding:
-    node, client, member = one.subject
+def _finding(context: DetectionContext, session: EventSession) -> Finding:
+    node, client, member = session.subject
     name = client or member or node or "unknown"
-    kinds = one.value_counts["kind"]
-    stands = any(kind not in _PASSED for kind in kinds)
+    kinds = session.value_counts["kind"]
+    is_stopped = any(kind not in _CONTINUED for kind in kinds)
     records = sorted({(hit["name"], int(hit["part"]), int(hit["offset"]))
-                      for text in one.values("detail")
+                      for text in session.values("detail")
                       if text and (hit := _PLACE.search(text))})  # fmt: skip
-    topics = sorted({*one.values("topic"), *(topic for topic, _, _ in records)})
-    writes = all(kind in _WRITTEN for kind in kinds)
-    same = len(records) == 1 and one.count > 1
-    confidence, reason = context.confidence(one.begin, one.end, one.first, stated=True)
-    return Finding(
-        detector=NAME,
-        severity=_severity(context, one, stands=stands),
-        confidence=confidence,
-        title=f"{name}: {one.count} {'time' if one.count == 1 else 'times'} a record could not be "
-        f"{'written' if writes else 'read'} in the form expected"
-        f"{_at(records[0]) if same else ''}",
-        begin=one.begin,
-        end=one.end,
-        evidence=one.first,
+    topics = sorted({*session.values("topic"), *(topic for topic, _, _ in records)})
+    is_write = all(kind in _WRITTEN for kind in kinds)
+    is_same_record = len(records) == 1 and session.count > 1
+    return context.finding(
+        NAME,
+        _severity(context, session, is_stopped=is_stopped),
+        f"{name}: {session.count} {'time' if session.count == 1 else 'times'} a record could not "
+        f"be {'written' if is_write else 'read'} in the form expected"
+        f"{_record_text(records[0]) if is_same_record else ''}",
+        session.begin,
+        session.end,
+        session.first,
         partitions=sorted({f"{topic}-{part}" for topic, part, _ in records}),
         clients=[name],
         measures={
-            "errors": one.count,
-            "stands_still": stands,
-            "writes": writes,
+            "errors": session.count,
+            "stands_still": is_stopped,
+            "writes": is_write,
             "records": [f"{topic}-{part}@{offset}" for topic, part, offset in records[:20]],
         },
-        explanation=_explanation(stands=stands, writes=writes, same=same),
+        explanation=_explanation(
+            is_stopped=is_stopped, is_write=is_write, is_same_record=is_same_record
+        ),
         actions=_actions(context, name, records, topics),
-        why=f"{one.count} lines say so; fewer than {context.limits[NAME]['least']} from an "
+        why=f"{session.count} lines say so; fewer than {context.limits[NAME]['least']} from an "
         "application that goes on are few",
-        reason=reason,
-        doubts=[] if records or writes else ["The lines do not say which record it was."],
+        doubts=[] if records or is_write else ["The lines do not say which record it was."],
     )
 
 
-def _severity(context: DetectionContext, one: EventSession, *, stands: bool) -> str:
+def _severity(context: DetectionContext, session: EventSession, *, is_stopped: bool) -> str:
     limits = context.limits[NAME]
-    if stands:
+    if is_stopped:
         return str(limits["stands"])
-    return str(limits["many"] if one.count >= limits["least"] else limits["few"])
+    return str(limits["many"] if session.count >= limits["least"] else limits["few"])
 
 
-def _at(record: tuple[str, int, int]) -> str:
+def _record_text(record: tuple[str, int, int]) -> str:
     topic, part, offset = record
     return f": again and again {topic}-{part} at offset {offset}"
 
 
-def _explanation(*, stands: bool, writes: bool, same: bool) -> str:
-    if writes:
+def _explanation(*, is_stopped: bool, is_write: bool, is_same_record: bool) -> str:
+    if is_write:
         return (
             "The application could not turn its own data into the bytes of a record: nothing was "
             "sent. Schemas or serializers and the data do not fit."
@@ -119,9 +116,9 @@ def _explanation(*, stands: bool, writes: bool, same: bool) -> str:
         "The bytes of a record are not what the application's deserializer expects: somebody wrote "
         "another format, or a schema changed."
     )
-    if same:
+    if is_same_record:
         return f"{text} It comes back to the same record each time, and so reads nothing behind it."
-    if stands:
+    if is_stopped:
         return f"{text} The thread, task or listener stopped: what is behind the record waits."
     return f"{text} The application went on without the records."
 

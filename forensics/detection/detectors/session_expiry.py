@@ -1,403 +1,382 @@
-"""Sessions of brokers with ZooKeeper that end, and registrations that are refused.
-
-What became of a broker's registration: expired, renewed, refused, or held by somebody else.
-"""
+"""Sessions of brokers with ZooKeeper that end, and registrations that are refused."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, zip_longest
+from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row
+from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import BROKERS
 from forensics.detection.shared.event_sessions import Outage, Recoveries, find_outages
 from forensics.detection.shared.process_stalls import find_stalls
 from forensics.lib.node_ids import broker_id
+from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
-
-_KINDS = (
-    "session_expired", "broker_registered", "broker_reregistered", "brokers_joined",
-    "registration_failed", "process_starting",
-)  # fmt: skip
-# Why a registration is refused if there is one of that id already.
-_TAKEN = ("NODEEXISTS", "DUPLICATE_BROKER_REGISTRATION")
-# ZooKeeper's client and Kafka each say that a session is over.
-_ECHO = 5 * SECOND
-
-
-@dataclass(frozen=True)
-class Expiry:
-    """One session that ended, and when its broker was registered again, if it was."""
-
-    at: int
-    rows: Sequence[Row]
-    healed: int | None
-    # what the broker was told as it tried, or when it was started again
-    refused: Sequence[Row]
-    restarted: int | None
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Registrations that were refused one after the other, up to one that was not."""
-
-    rows: Sequence[Row]
-    owners: Sequence[str]
-    healed: int | None
-    # how many processes tried, one after the other
-    lives: int
-
-    @property
-    def seconds(self) -> float:
-        """From the first to the last of them."""
-        micros: int = self.rows[-1]["at"] - self.rows[0]["at"]
-        return round(micros / SECOND, 3)
-
-    @property
-    def widest(self) -> float:
-        """The longest time between two of them."""
-        pairs = zip(self.rows, self.rows[1:], strict=False)
-        return max(((b["at"] - a["at"]) / SECOND for a, b in pairs), default=0.0)
-
-
-@dataclass(frozen=True)
-class Sessions:
-    """All of one node."""
-
-    node: str
-    broker: int | None
-    expiries: Sequence[Expiry]
-    refusals: Sequence[Refusal]
-
-
-def sessions(context: DetectionContext) -> Iterator[Sessions]:
-    """Follow the registrations of each broker whose log is here."""
-    columns = ["kind", "ts", "node", "broker", "error", "detail", "file", "line", "text", "rule"]
-    rows = context.rows(
-        "events", pc.field("kind").isin(_KINDS) & pc.field("ts").is_valid(), columns
-    )
-    rows.sort(key=lambda one: (one["at"], one["node"] or "", one["line"]))
-    roles = {one["node"]: one["role"] for one in context.visibility.files}
-    joined = [one for one in rows if one["kind"] == "brokers_joined"]
-    for node in sorted({one["node"] for one in rows if roles.get(one["node"]) == "broker"}):
-        mine = [one for one in rows if one["node"] == node and one["kind"] != "brokers_joined"]
-        broker = broker_id(node)
-        others = [one["at"] for one in joined if one["broker"] == broker]
-        own = [one["at"] for one in mine if one["kind"].startswith("broker_")
-               and one["broker"] in (None, broker)]  # fmt: skip
-        good = sorted([*others, *own])
-        starts = [one["at"] for one in mine if one["kind"] == "process_starting"]
-        refused = [one for one in mine if one["kind"] == "registration_failed"
-                   and one["error"] in _TAKEN and one["broker"] == broker]  # fmt: skip
-        gone = [one for one in mine if one["kind"] == "session_expired"]
-        yield Sessions(
-            node, broker, list(_expiries(gone, refused, good, starts)),
-            list(_refusals(refused, good, starts)),
-        )  # fmt: skip
-
-
-def _expiries(
-    gone: Sequence[Row], refused: Sequence[Row], good: Sequence[int], starts: Sequence[int]
-) -> Iterator[Expiry]:
-    groups: list[list[Row]] = []
-    for row in gone:
-        if groups and row["at"] - groups[-1][-1]["at"] <= _ECHO:
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    for at, group in enumerate(groups):
-        begin = group[0]["at"]
-        after = groups[at + 1][0]["at"] if at + 1 < len(groups) else None
-        healed = _first(good, begin, after)
-        until = healed if healed is not None else after
-        told = [one for one in refused if begin <= one["at"] and (not until or one["at"] <= until)]
-        yield Expiry(begin, group, healed, told, _first(starts, begin, after))
-
-
-def _refusals(
-    refused: Sequence[Row], good: Sequence[int], starts: Sequence[int]
-) -> Iterator[Refusal]:
-    run: list[Row] = []
-    for row in [*refused, None]:
-        ended = row is None or (run and _first(good, run[-1]["at"], row["at"]) is not None)
-        if ended and run:
-            owners = sorted({one["detail"] for one in run if one["detail"]})
-            until = None if row is None else row["at"]
-            between = sum(run[0]["at"] < at <= run[-1]["at"] for at in starts)
-            lives = _told_starts(between, len(run))
-            yield Refusal(run, owners, _first(good, run[-1]["at"], until), lives)
-            run = []
-        if row is not None:
-            run.append(row)
-
-
-def _told_starts(between: int, refused: int) -> int:
-    """Count processes: one start says so in several lines, and each is refused at least once."""
-    return min(refused, between + 1)
-
-
-def _first(moments: Sequence[int], after: int, until: int | None) -> int | None:
-    return next((at for at in moments if at >= after and (until is None or at < until)), None)
-
 
 NAME = "session-expiry"
 NEEDS = BROKERS
 _LOST = ("zookeeper_unreachable", "zookeeper_disconnected")
-# A node that wakes tells of its session within that.
+# A node that wakes logs the end of its session within that time.
 _WAKING = 5 * SECOND
+_KINDS = (
+    "session_expired", "broker_registered", "broker_reregistered", "brokers_joined",
+    "registration_failed", "process_starting",
+)  # fmt: skip
+# Errors by which a registration is refused if there is one of that id already.
+_TAKEN = ("NODEEXISTS", "DUPLICATE_BROKER_REGISTRATION")
+# ZooKeeper's client and Kafka each log that a session is over.
+_ECHO = 5 * SECOND
+
+
+@dataclass(frozen=True)
+class _Expiry:
+    """One session that ended, and when its broker was registered again, if it was."""
+
+    at: int
+    rows: Sequence[Row]
+    registered_at: int | None
+    # registrations that were refused meanwhile, and when the broker was started again
+    refused: Sequence[Row]
+    restarted_at: int | None
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """Registrations that were refused one after the other, up to one that was not."""
+
+    rows: Sequence[Row]
+    owners: Sequence[str]
+    registered_at: int | None
+    # how many processes tried, one after the other
+    processes: int
+
+    @property
+    def seconds(self) -> float:
+        """From the first to the last of them."""
+        duration: int = self.rows[-1]["at"] - self.rows[0]["at"]
+        return round(duration / SECOND, 3)
+
+    @property
+    def longest_gap(self) -> float:
+        """The longest time between two of them."""
+        gaps = ((after["at"] - before["at"]) / SECOND for before, after in pairwise(self.rows))
+        return max(gaps, default=0.0)
+
+
+@dataclass(frozen=True)
+class _Registrations:
+    """What became of one broker's registrations."""
+
+    node: str
+    broker: int | None
+    expiries: Sequence[_Expiry]
+    refusals: Sequence[_Refusal]
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each way in which a broker lost its place in the cluster."""
-    every = list(sessions(context))
-    for one in every:
-        yield from _expired(context, one)
-        yield from _refused(context, one)
+    for registrations in list(_read_registrations(context)):
+        yield from _find_expired(context, registrations)
+        yield from _find_refused(context, registrations)
     limits = context.limits[NAME]
-    lost = [
-        one
-        for one in find_outages(
-            context, _LOST, lambda: _connected(context), limits["gap"], per_node=True
+    outages = [
+        outage
+        for outage in find_outages(
+            context, _LOST, lambda: _read_connections(context), limits["gap"], per_node=True
         )
-        if one.seconds >= limits["unreachable"]
+        if outage.seconds >= limits["unreachable"]
     ]
-    stops = [(row["node"], row["at"]) for row in context.events("process_stopping")] if lost else []
-    for spell in lost:
-        yield _unreachable(context, spell, [at for node, at in stops if node in spell.nodes])
+    stops = context.events("process_stopping") if outages else []
+    for outage in outages:
+        own = [row["at"] for row in stops if row["node"] in outage.nodes]
+        yield _unreachable_finding(context, outage, own)
 
 
-def _connected(context: DetectionContext) -> Recoveries:
-    """Give when each node had its connection to ZooKeeper back."""
+def _read_connections(context: DetectionContext) -> Recoveries:
+    """Return when each node had its connection to ZooKeeper back."""
     where = (pc.field("kind") == "zookeeper_connected") & pc.field("ts").is_valid()
-    found: dict[str, set[int]] = {}
+    moments: dict[str, set[int]] = defaultdict(set)
     for row in context.each("events", where, ["node", "ts"]):
-        found.setdefault(row["node"] or "", set()).add(row["at"])
-    return {node: sorted(moments) for node, moments in found.items()}
+        moments[row["node"] or ""].add(row["at"])
+    return {node: sorted(own) for node, own in moments.items()}
 
 
-def _expired(context: DetectionContext, node: Sessions) -> Iterator[Finding]:
-    """Tell of each session that was not renewed for itself, and of the others together."""
-    healed = []
-    for one in node.expiries:
-        if _is_zombie(context, node, one):
-            yield _zombie(context, node, one)
+def _read_registrations(context: DetectionContext) -> Iterator[_Registrations]:
+    """Follow the registrations of each broker whose log is here."""
+    columns = [*EVIDENCE_COLUMNS, "kind", "broker", "error", "detail"]
+    where = pc.field("kind").isin(_KINDS) & pc.field("ts").is_valid()
+    rows = context.rows("events", where, columns)
+    rows.sort(key=lambda row: (row["at"], row["node"] or "", row["line"]))
+    roles = {file["node"]: file["role"] for file in context.visibility.files}
+    joined = [row for row in rows if row["kind"] == "brokers_joined"]
+    for node in sorted({row["node"] for row in rows if roles.get(row["node"]) == "broker"}):
+        own = [row for row in rows if row["node"] == node and row["kind"] != "brokers_joined"]
+        broker = broker_id(node)
+        registered = [row["at"] for row in joined if row["broker"] == broker]
+        registered += [
+            row["at"]
+            for row in own
+            if row["kind"].startswith("broker_") and row["broker"] in (None, broker)
+        ]
+        registered.sort()
+        starts = [row["at"] for row in own if row["kind"] == "process_starting"]
+        refused = [
+            row
+            for row in own
+            if row["kind"] == "registration_failed"
+            and row["error"] in _TAKEN
+            and row["broker"] == broker
+        ]
+        expired = [row for row in own if row["kind"] == "session_expired"]
+        expiries = list(_find_expiries(expired, refused, registered, starts))
+        refusals = list(_find_refusals(refused, registered, starts))
+        yield _Registrations(node, broker, expiries, refusals)
+
+
+def _find_expiries(
+    expired: Sequence[Row], refused: Sequence[Row], registered: Sequence[int], starts: Sequence[int]
+) -> Iterator[_Expiry]:
+    groups = list(sessions(expired, lambda row: int(row["at"]), _ECHO))
+    for group, following in zip_longest(groups, groups[1:]):
+        begin, after = group[0]["at"], following[0]["at"] if following else None
+        registered_at = _first_between(registered, begin, after)
+        until = registered_at if registered_at is not None else after
+        meanwhile = [
+            row for row in refused if begin <= row["at"] and (not until or row["at"] <= until)
+        ]
+        restarted_at = _first_between(starts, begin, after)
+        yield _Expiry(begin, group, registered_at, meanwhile, restarted_at)
+
+
+def _find_refusals(
+    refused: Sequence[Row], registered: Sequence[int], starts: Sequence[int]
+) -> Iterator[_Refusal]:
+    run: list[Row] = []
+    for row, following in zip_longest(refused, refused[1:]):
+        run.append(row)
+        until = None if following is None else following["at"]
+        registered_at = _first_between(registered, row["at"], until)
+        if following is None or registered_at is not None:
+            owners = sorted({each["detail"] for each in run if each["detail"]})
+            # A start is logged in several lines, and each process is refused at least once.
+            restarts = sum(run[0]["at"] < at <= run[-1]["at"] for at in starts)
+            yield _Refusal(run, owners, registered_at, min(len(run), restarts + 1))
+            run = []
+
+
+def _first_between(moments: Sequence[int], begin: int, end: int | None) -> int | None:
+    return next((at for at in moments if at >= begin and (end is None or at < end)), None)
+
+
+def _find_expired(context: DetectionContext, own: _Registrations) -> Iterator[Finding]:
+    """Yield one finding for each session that was not renewed, and one for all others."""
+    renewed = []
+    for expiry in own.expiries:
+        if _is_zombie(context, own, expiry):
+            yield _zombie_finding(context, own, expiry)
         else:
-            healed.append(one)
-    if healed:
-        yield _renewed(context, node, healed)
+            renewed.append(expiry)
+    if renewed:
+        yield _renewed_finding(context, own, renewed)
 
 
-def _is_zombie(context: DetectionContext, node: Sessions, one: Expiry) -> bool:
-    """Whether a process goes on to work whose place in the cluster is not its own any more."""
-    if one.healed is not None:
+def _is_zombie(context: DetectionContext, own: _Registrations, expiry: _Expiry) -> bool:
+    """Return True if a process goes on to work that has lost its place in the cluster."""
+    if expiry.registered_at is not None:
         return False
-    end = one.restarted if one.restarted is not None else _last(context, node.node)
-    return bool(one.refused) or end - one.at >= context.limits[NAME]["renewed"] * SECOND
+    end = _end_of_process(context, own, expiry)
+    return bool(expiry.refused) or end - expiry.at >= context.limits[NAME]["renewed"] * SECOND
 
 
-def _last(context: DetectionContext, node: str) -> int:
-    return context.history.clocks.correct(node, context.last_logged.get(node, 0))
+def _end_of_process(context: DetectionContext, own: _Registrations, expiry: _Expiry) -> int:
+    """Return when the process was started again, or else the last time in its log."""
+    if expiry.restarted_at is not None:
+        return expiry.restarted_at
+    return context.history.clocks.correct(own.node, context.last_logged.get(own.node, 0))
 
 
-def _zombie(context: DetectionContext, node: Sessions, one: Expiry) -> Finding:
-    end = max(one.at, one.restarted if one.restarted is not None else _last(context, node.node))
-    lasted = (end - one.at) / SECOND
-    evidence = [*one.rows, *one.refused]
-    why = "was refused" if one.refused else "did not register"
-    title = f"{node.node} lost its session and {why} again: for {lasted:.0f} s it worked outside"
-    words = _Words(
-        "zombie",
-        context.limits[NAME]["zombie"],
-        f"{title} the cluster",
-        _ZOMBIE + (" The old registration was still there." if one.refused else ""),
-        [
-            f"{_registration(context, node.broker)}   # whose is it?",
-            f"Restart {quote(node.node)} if that is missing or not its own.",
+def _zombie_finding(context: DetectionContext, own: _Registrations, expiry: _Expiry) -> Finding:
+    limits, node = context.limits[NAME], own.node
+    end = max(expiry.at, _end_of_process(context, own, expiry))
+    lasted = (end - expiry.at) / SECOND
+    what = "was refused" if expiry.refused else "did not register"
+    return context.finding(
+        NAME,
+        limits["zombie"],
+        f"{node} lost its session and {what} again: for {lasted:.0f} s it worked outside"
+        " the cluster",
+        expiry.at,
+        end,
+        [*expiry.rows, *expiry.refused],
+        stated=False,
+        brokers=_ids(own.broker),
+        measures=_measures("zombie", node, lasted, expiries=1),
+        explanation=_ZOMBIE + (" The old registration was still there." if expiry.refused else ""),
+        actions=[
+            f"{_registration_command(context, own.broker)}   # whose is it?",
+            f"Restart {quote(node)} if that is missing or not its own.",
         ],
-        f"no registration within {context.limits[NAME]['renewed']} s of the session's end",
-        "A registration whose line is missing here would mean that it healed.",
-    )
-    return _finding(
-        context, node, evidence, words, (one.at, end), expiries=1, lasted_s=round(lasted, 1)
+        why=f"no registration within {limits['renewed']} s of the session's end",
+        doubts=["A registration whose line is missing here would mean that it healed."],
     )
 
 
-def _renewed(context: DetectionContext, node: Sessions, healed: Sequence[Expiry]) -> Finding:
-    limits = context.limits[NAME]
-    often = len(healed) >= limits["expiries"]
-    hung = often and _stood_still(context, node.node, healed)
-    level = "hung" if hung else "often" if often else "once"
-    ends = [one.healed if one.healed is not None else one.at for one in healed]
-    longest = max((end - one.at) / SECOND for one, end in zip(healed, ends, strict=True))
-    times = "once" if len(healed) == 1 else f"{len(healed)} times"
-    words = _Words(
-        "expired",
-        limits[level],
-        f"{node.node} lost its session with ZooKeeper {times}",
-        _EXPIRED + (_HUNG if hung else ""),
-        [
-            f"grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on {quote(node.node)}: did it stop?",
+def _renewed_finding(
+    context: DetectionContext, own: _Registrations, expiries: Sequence[_Expiry]
+) -> Finding:
+    limits, node = context.limits[NAME], own.node
+    is_often = len(expiries) >= limits["expiries"]
+    is_hung = is_often and _stood_still(context, node, expiries)
+    ends = [one.at if one.registered_at is None else one.registered_at for one in expiries]
+    longest = max((end - one.at) / SECOND for one, end in zip(expiries, ends, strict=True))
+    times = "once" if len(expiries) == 1 else f"{len(expiries)} times"
+    return context.finding(
+        NAME,
+        limits["hung" if is_hung else "often" if is_often else "once"],
+        f"{node} lost its session with ZooKeeper {times}",
+        expiries[0].at,
+        max(ends),
+        [row for expiry in expiries for row in expiry.rows],
+        brokers=_ids(own.broker),
+        measures=_measures("expired", node, longest, expiries=len(expiries)),
+        explanation=_EXPIRED + (_HUNG if is_hung else ""),
+        actions=[
+            f"grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on {quote(node)}: did it stop?",
             "If it did not, look at ZooKeeper's own log and disk (fsync) at these times.",
         ],
-        f"{len(healed)} sessions ended; {limits['expiries']} are more than chance",
-        "The length of the session is ZooKeeper's to grant: a short one ends more easily.",
+        why=f"{len(expiries)} sessions ended; {limits['expiries']} are more than chance",
+        doubts=["The length of the session is ZooKeeper's to grant: a short one ends more easily."],
     )
-    rows = [row for one in healed for row in one.rows]
-    span, many = (healed[0].at, max(ends)), len(healed)
-    return _finding(context, node, rows, words, span, expiries=many, lasted_s=round(longest, 1))
 
 
-def _stood_still(context: DetectionContext, node: str, expiries: Sequence[Expiry]) -> bool:
-    found = [
-        one
-        for one in find_stalls(context, context.limits["long-pause"]["least"])
-        if one.node == node
+def _stood_still(context: DetectionContext, node: str, expiries: Sequence[_Expiry]) -> bool:
+    stalls = [
+        stall
+        for stall in find_stalls(context, context.limits["long-pause"]["least"])
+        if stall.node == node
     ]
     return all(
-        any(stall.begin <= one.at <= stall.end + _WAKING for stall in found) for one in expiries
+        any(stall.begin <= expiry.at <= stall.end + _WAKING for stall in stalls)
+        for expiry in expiries
     )
 
 
-def _refused(context: DetectionContext, node: Sessions) -> Iterator[Finding]:
+def _find_refused(context: DetectionContext, own: _Registrations) -> Iterator[Finding]:
     """Tell old sessions of the same broker from another process with its id."""
-    told = [row for expiry in node.expiries for row in expiry.refused]
-    own = [one for one in node.refusals if not any(row in told for row in one.rows)]
-    twins = [one for one in own if _is_twin(context, one)]
-    for one in twins:
-        yield _refusal(context, node, [one], twin=True)
+    reported = [row for expiry in own.expiries for row in expiry.refused]
+    refusals = [
+        refusal for refusal in own.refusals if not any(row in reported for row in refusal.rows)
+    ]
+    twins = [refusal for refusal in refusals if _is_twin(context, refusal)]
+    for refusal in twins:
+        yield _refused_finding(context, own, [refusal], is_twin=True)
     # A KRaft broker waits and tries again, which is no trouble; a ZooKeeper broker dies of it.
-    fast = [one for one in own if one not in twins and (one.lives > 1 or _kills(one))]
-    if fast:
-        yield _refusal(context, node, fast, twin=False)
+    fatal = [
+        refusal
+        for refusal in refusals
+        if refusal not in twins
+        and (refusal.processes > 1 or any(row["error"] == "NODEEXISTS" for row in refusal.rows))
+    ]
+    if fatal:
+        yield _refused_finding(context, own, fatal, is_twin=False)
 
 
-def _is_twin(context: DetectionContext, one: Refusal) -> bool:
-    """Whether an id stayed taken for longer than a session of a dead process could be."""
+def _is_twin(context: DetectionContext, refusal: _Refusal) -> bool:
+    """Return True if an id stayed taken for longer than a session of a dead process could be."""
     old = context.limits[NAME]["old"]
-    same = len(one.owners) == 1 or (not one.owners and one.widest < old)
-    return one.seconds >= old and same
+    has_one_owner = len(refusal.owners) == 1 or (not refusal.owners and refusal.longest_gap < old)
+    return refusal.seconds >= old and has_one_owner
 
 
-def _kills(one: Refusal) -> bool:
-    return any(row["error"] == "NODEEXISTS" for row in one.rows)
-
-
-def _refusal(
-    context: DetectionContext, node: Sessions, runs: Sequence[Refusal], *, twin: bool
+def _refused_finding(
+    context: DetectionContext, own: _Registrations, refusals: Sequence[_Refusal], *, is_twin: bool
 ) -> Finding:
     limits = context.limits[NAME]
-    rows = [row for one in runs for row in one.rows]
-    lives = max(one.lives if one.lives > 1 else len(one.rows) for one in runs)
-    level = "twin" if twin else "loop" if lives >= limits["refused"] else "fast"
-    longest = max(one.seconds for one in runs)
-    end = runs[-1].healed if runs[-1].healed is not None else rows[-1]["at"]
+    rows = [row for refusal in refusals for row in refusal.rows]
+    processes = max(one.processes if one.processes > 1 else len(one.rows) for one in refusals)
+    longest = max(refusal.seconds for refusal in refusals)
+    end = refusals[-1].registered_at
     times = "once" if len(rows) == 1 else f"{len(rows)} times"
-    title = (
-        f"Broker id {node.broker} is held by somebody else: {node.node} was refused {times}"
-        if twin
-        else f"{node.node} was started before its old session was over, and refused {times}"
+    action = (
+        "Stop one of the two, and give it an id of its own."
+        if is_twin
+        else "Let whoever restarts it wait for longer than a session. Nothing else is wrong."
     )
-    other = "Stop one of the two, and give it an id of its own."
-    wait = "Let whoever restarts it wait for longer than a session. Nothing else is wrong."
-    return _finding(
-        context,
-        node,
+    return context.finding(
+        NAME,
+        limits["twin" if is_twin else "loop" if processes >= limits["refused"] else "fast"],
+        f"Broker id {own.broker} is held by somebody else: {own.node} was refused {times}"
+        if is_twin
+        else f"{own.node} was started before its old session was over, and refused {times}",
+        rows[0]["at"],
+        rows[-1]["at"] if end is None else end,
         rows,
-        _Words(
-            "twin" if twin else "too_fast",
-            limits[level],
-            title,
-            _TWIN if twin else _FAST,
-            [
-                f"{_registration(context, node.broker)}   # which host holds the id?",
-                other if twin else wait,
-            ],
-            f"refused {times}, for up to {longest:.0f} s at a time; an old session is over by"
-            f" {limits['old']} s",
+        brokers=_ids(own.broker),
+        measures=_measures("twin" if is_twin else "too_fast", own.node, longest, refused=len(rows)),
+        explanation=_TWIN if is_twin else _FAST,
+        actions=[
+            f"{_registration_command(context, own.broker)}   # which host holds the id?",
+            action,
+        ],
+        why=f"refused {times}, for up to {longest:.0f} s at a time; an old session is over by"
+        f" {limits['old']} s",
+        doubts=[
             "A session longer than that would live on for as long."
-            if twin
-            else "If it goes on, two processes have the same id.",
-        ),
-        (rows[0]["at"], end),
-        refused=len(rows),
-        lasted_s=round(longest, 1),
+            if is_twin
+            else "If it goes on, two processes have the same id."
+        ],
     )
 
 
-def _registration(context: DetectionContext, broker: int | None) -> str:
+def _registration_command(context: DetectionContext, broker: int | None) -> str:
     if context.history.context.kraft:
         return context.commands.quorum()
     return f"zookeeper-shell.sh ZOOKEEPER:2181 get /brokers/ids/{broker}"
 
 
-def _unreachable(context: DetectionContext, spell: Outage, stops: Sequence[int]) -> Finding:
+def _unreachable_finding(
+    context: DetectionContext, outage: Outage, stops: Sequence[int]
+) -> Finding:
     """Tell a ZooKeeper that is gone from one that was just stopped first."""
     limits = context.limits[NAME]
-    [node] = spell.nodes
-    near = limits["gap"] * SECOND
-    stopping = any(spell.begin - near <= at <= spell.end for at in stops)
-    refused = spell.kinds["zookeeper_unreachable"] > 0
-    what = "could not reach ZooKeeper" if refused else "got no answer from ZooKeeper"
-    length = f"{spell.seconds:.1f} s"
-    order = f"ZooKeeper was stopped before {node}, which tried to reach it for {length}"
-    words = _Words(
-        "stopped_first" if stopping else "unreachable",
-        limits["stopping" if stopping else "down"],
-        order if stopping else f"{node} {what} for {length}",
-        _ORDER if stopping else _DOWN if refused else _MUTE,
-        ["Stop brokers first, ZooKeeper last; start them the other way round."]
-        if stopping
+    [node] = outage.nodes
+    is_stopping = any(outage.begin - limits["gap"] * SECOND <= at <= outage.end for at in stops)
+    is_refused = outage.kinds["zookeeper_unreachable"] > 0
+    what = "could not reach ZooKeeper" if is_refused else "got no answer from ZooKeeper"
+    length, attempts = f"{outage.seconds:.1f} s", sum(outage.kinds.values())
+    kind = "stopped_first" if is_stopping else "unreachable"
+    return context.finding(
+        NAME,
+        limits["stopping" if is_stopping else "down"],
+        f"ZooKeeper was stopped before {node}, which tried to reach it for {length}"
+        if is_stopping
+        else f"{node} {what} for {length}",
+        outage.begin,
+        outage.end,
+        outage.first,
+        measures=_measures(kind, node, outage.seconds, attempts=attempts),
+        explanation=_ORDER if is_stopping else _DOWN if is_refused else _MUTE,
+        actions=["Stop brokers first, ZooKeeper last; start them the other way round."]
+        if is_stopping
         else ["echo ruok | nc ZOOKEEPER 2181   # and the log of each ZooKeeper server"],
-        f"no connection for {length}; {limits['unreachable']} s are longer than a session",
-        "One of several ZooKeeper servers may be down while the session lives on another.",
+        why=f"no connection for {length}; {limits['unreachable']} s are longer than a session",
+        doubts=["One of several ZooKeeper servers may be down while the session lives on another."],
     )
-    whom, span = Sessions(node, None, (), ()), (spell.begin, spell.end)
-    attempts, lasted = sum(spell.kinds.values()), round(spell.seconds, 1)
-    return _finding(context, whom, spell.first, words, span, attempts=attempts, lasted_s=lasted)
 
 
-@dataclass(frozen=True)
-class _Words:
-    """What a finding says, beside what it was measured by."""
-
-    kind: str
-    severity: str
-    title: str
-    explanation: str
-    actions: Sequence[str]
-    why: str
-    doubt: str
+def _ids(broker: int | None) -> list[int]:
+    return [] if broker is None else [broker]
 
 
-def _finding(
-    context: DetectionContext,
-    node: Sessions,
-    evidence: Sequence[Row],
-    words: _Words,
-    span: tuple[int, int],
-    **measures: object,
-) -> Finding:
-    confidence, reason = context.confidence(*span, evidence, stated=words.kind != "zombie")
-    return Finding(
-        detector=NAME,
-        severity=words.severity,
-        confidence=confidence,
-        title=words.title,
-        begin=span[0],
-        end=span[1],
-        evidence=evidence,
-        brokers=[] if node.broker is None else [node.broker],
-        measures={"kind": words.kind, "node": node.node} | measures,
-        explanation=words.explanation,
-        actions=words.actions,
-        why=words.why,
-        reason=reason,
-        doubts=[words.doubt],
-    )
+def _measures(kind: str, node: str, lasted: float, **counts: int) -> dict[str, Any]:
+    return {"kind": kind, "node": node, **counts, "lasted_s": round(lasted, 1)}
 
 
 _ZOMBIE = (

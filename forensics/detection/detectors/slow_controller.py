@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CONTROLLERS
-from forensics.detection.shared.broker_absences import is_silent
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -17,71 +16,72 @@ from forensics.run_output.findings import Finding
 NAME = "slow-controller"
 NEEDS = CONTROLLERS
 _SLOW = ("quorum_event_slow", "quorum_overloaded")
-# What a controller says that waits for voters, not for itself.
+# Lines of a controller that waits for voters, and is not slow itself.
 _WAITING = ("raft_majority_lost", "controller_renouncing", "controller_resigned")
 _KEPT = 1000
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each spell of slow events of one controller."""
-    limits = context.limits[NAME]
-    slow = pc.field("kind").isin(_SLOW)
-    found = find_sessions(
-        context, slow, ["node"], limits["gap"], ["kind", "duration_ms", "detail", "broker"]
-    )
-    if not found:
-        return
-    waits = _waits(context)
-    for burst in found:
-        if not _excused(context, burst, waits):
-            yield _finding(context, burst)
+    gap, where = context.limits[NAME]["gap"], pc.field("kind").isin(_SLOW)
+    columns = ["kind", "duration_ms", "detail", "broker"]
+    found = find_sessions(context, where, ["node"], gap, columns)
+    waits = _read_waits(context) if found else []
+    for session in found:
+        if not _is_excused(context, session, waits):
+            yield _finding(context, session)
 
 
-def _waits(context: DetectionContext) -> list[tuple[str, int]]:
-    """Give when controllers lost their majority or their office; so few that all are kept."""
+def _read_waits(context: DetectionContext) -> list[tuple[str, int]]:
+    """Return when controllers lost their majority or their office."""
     rows = context.each("events", pc.field("kind").isin(_WAITING), ["node", "ts"])
     return sorted({(row["node"] or "", row["at"]) for row in rows if "at" in row})[:_KEPT]
 
 
-def _excused(context: DetectionContext, burst: EventSession, waits: list[tuple[str, int]]) -> bool:
-    """Whether the process stood still for as long, or its events waited for a lost majority."""
-    [node] = burst.subject
-    longest = max(burst.values("duration_ms"), default=0) * 1000
-    low, high = burst.begin - longest - SECOND, burst.end + SECOND
-    if any(one == node and low <= at <= high for one, at in waits):
+def _is_excused(
+    context: DetectionContext, session: EventSession, waits: list[tuple[str, int]]
+) -> bool:
+    """Return True if the process stood still for as long, or waited for a lost majority."""
+    [node] = session.subject
+    longest = max(session.values("duration_ms"), default=0) * 1000
+    low, high = session.begin - longest - SECOND, session.end + SECOND
+    if any(waiting_node == node and low <= at <= high for waiting_node, at in waits):
         return True
-    # One stroke of events that end together, and nothing written while they took: a pause.
-    once = burst.end - burst.begin <= context.limits[NAME]["stroke"] * SECOND
-    first = burst.first[0]["at"]
-    return once and longest > 0 and bool(node) and is_silent(context, node, first - longest, first)
+    # Events that end together, and nothing logged while they took: a pause.
+    is_one_moment = session.end - session.begin <= context.limits[NAME]["stroke"] * SECOND
+    first = session.first[0]["at"]
+    return (
+        is_one_moment
+        and longest > 0
+        and bool(node)
+        and context.is_silent(node, first - longest, first)
+    )
 
 
-def _finding(context: DetectionContext, burst: EventSession) -> Finding:
+def _finding(context: DetectionContext, session: EventSession) -> Finding:
     limits = context.limits[NAME]
-    [node] = burst.subject
-    longest = max(burst.values("duration_ms"), default=0)
-    slow, late = (burst.value_counts["kind"][kind] for kind in _SLOW)
-    often = slow >= limits["events"] or late >= limits["overloaded"]
-    begin = burst.begin - min(longest * 1000, burst.begin)
-    confidence, reason = context.confidence(begin, burst.end, burst.first, stated=True)
-    brokers = burst.values("broker")
-    return Finding(
-        detector=NAME,
-        severity=limits["often" if often else "seldom"],
-        confidence=confidence,
-        title=f"{node}: {slow} controller events took up to {longest / 1000:.1f} s"
+    [node] = session.subject
+    longest = max(session.values("duration_ms"), default=0)
+    slow, late = (session.value_counts["kind"][kind] for kind in _SLOW)
+    is_often = slow >= limits["events"] or late >= limits["overloaded"]
+    begin = session.begin - min(longest * 1000, session.begin)
+    brokers = session.values("broker")
+    return context.finding(
+        NAME,
+        limits["often" if is_often else "seldom"],
+        f"{node}: {slow} controller events took up to {longest / 1000:.1f} s"
         if slow
         else f"{node}: {late} heartbeats waited too long in the controller's queue",
-        begin=begin,
-        end=burst.end,
-        evidence=burst.first,
+        begin,
+        session.end,
+        session.first,
         brokers=brokers,
         measures={
             "node": node,
             "events": slow,
             "overloaded": late,
             "longest_ms": longest,
-            "slowest": burst.values("detail"),
+            "slowest": session.values("detail"),
         },
         explanation=_EXPLANATION,
         actions=[
@@ -93,9 +93,8 @@ def _finding(context: DetectionContext, burst: EventSession) -> Finding:
             "Give controllers a disk and a machine that brokers do not share.",
         ],
         why=f"{slow} slow events and {late} heartbeats that waited, within"
-        f" {(burst.end - burst.begin) / SECOND:.0f} s; {limits['events']} or"
+        f" {(session.end - session.begin) / SECOND:.0f} s; {limits['events']} or"
         f" {limits['overloaded']} are too many",
-        reason=reason,
         doubts=[
             "Events that wait for other voters to confirm look slow too.",
             "A pause of the process, if another thread wrote a line meanwhile, looks the same.",

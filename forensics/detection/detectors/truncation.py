@@ -6,13 +6,13 @@ had. Kafka cuts them when that one comes back to follow.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, group_by_gap, partition_name
-from forensics.detection.kafka_cli import check_command
 from forensics.lib.formatting import quantity
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
@@ -23,35 +23,36 @@ _OF_QUORUM = ["__cluster_metadata", "@metadata"]
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
-    """Yield one finding for each stroke of cuts that no unclean leader made necessary."""
+    """Yield one finding for truncations that follow each other and no unclean leader explains."""
     limits = context.limits[NAME]
     clean = pc.field("unclean").is_null() | (pc.field("unclean") == False)  # noqa: E712
     # What a quorum cuts off its own log was never committed, and no producer wrote it.
     clean &= ~pc.field("topic").isin(_OF_QUORUM)
     unread = context.count_beyond("cuts", limits["most"], clean)
-    for group in group_by_gap(context.first_rows("cuts", limits["most"], clean), limits["stroke"]):
-        losses = [(_loss(rows), rows) for rows in _by_epoch(group)]
-        for deep in (True, False):
-            part = [one for one in losses if bool(one[0].below_high_watermark) is deep]
+    rows = context.first_rows("cuts", limits["most"], clean)
+    for group in group_by_gap(rows, limits["stroke"]):
+        losses = [(_loss(context, cuts), cuts) for cuts in _by_epoch(group)]
+        for is_deep in (True, False):
+            part = [one for one in losses if bool(one[0].below_high_watermark) is is_deep]
             if part:
-                yield _finding(context, part, unread, deep=deep)
+                yield _finding(context, part, unread, is_deep=is_deep)
 
 
 def _by_epoch(group: Sequence[Row]) -> Iterator[list[Row]]:
-    """Put together the cuts of one partition to one leader: the same records, on each replica."""
-    found: dict[tuple[str, int, int], list[Row]] = {}
+    """Group the cuts of one partition by one leader: the same records, on each replica."""
+    cuts: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
     for row in group:
         epoch = -1 if row["leader_epoch"] is None else row["leader_epoch"]
-        found.setdefault((row["topic"], row["partition"], epoch), []).append(row)
-    yield from (found[key] for key in sorted(found))
+        cuts[row["topic"], row["partition"], epoch].append(row)
+    yield from (cuts[key] for key in sorted(cuts))
 
 
-def _loss(rows: list[Row]) -> PartitionLoss:
+def _loss(context: DetectionContext, rows: list[Row]) -> PartitionLoss:
     lost_from = min(row["cut_to"] for row in rows)
     ends = [row["log_end"] for row in rows if row["log_end"] is not None]
     deepest = max((row["high_watermark"] or 0) - row["cut_to"] for row in rows)
     written = [row["written_from"] for row in rows if row["written_from"] is not None]
-    # Whoever held the last of them held it by then; the earliest of these bounds it best.
+    # Every replica with the last record had it by then; the earliest of these times bounds it best.
     last = max(ends, default=None)
     until = [row["written_to"] for row in rows if row["log_end"] == last and row["written_to"]]
     first = rows[0]
@@ -62,18 +63,20 @@ def _loss(rows: list[Row]) -> PartitionLoss:
         cut_on=sorted({row["broker"] for row in rows if row["broker"] is not None}),
         lost_from=lost_from,
         lost_to=last,
-        lost_records_min=max(_least(row) for row in rows),
+        lost_records_min=max(_certain_loss(row) for row in rows),
         lost_records_max=None if last is None else last - lost_from,
         below_high_watermark=max(0, deepest),
         written_from=to_iso(min(written)) if written else None,
         written_to=to_iso(min(until)) if until else None,
-        check=check_command(first["topic"], first["partition"], first["leader_epoch"]),
+        check=context.commands.leader_epochs(
+            first["topic"], first["partition"], first["leader_epoch"]
+        ),
         note="" if ends else "no line says where the log ended before it was cut",
     )
 
 
-def _least(row: Row) -> int:
-    """How many records are gone for sure: those that lie beyond all that the new leader had."""
+def _certain_loss(row: Row) -> int:
+    """Return how many records are gone for sure: those beyond all that the new leader had."""
     if row["kept"] is None:
         return 0
     kept = max(row["kept"], row["cut_to"])
@@ -87,24 +90,24 @@ def _finding(
     part: list[tuple[PartitionLoss, list[Row]]],
     unread: int,
     *,
-    deep: bool,
+    is_deep: bool,
 ) -> Finding:
     losses = [loss for loss, _ in part]
     rows = [row for _, rows in part for row in rows]
     least, most = total_loss(losses)
     limits = context.limits[NAME]
     begin, end = min(row["started_at"] for row in rows), max(row["started_at"] for row in rows)
-    known = all(row["unclean"] is False for row in rows)
+    is_clean = all(row["unclean"] is False for row in rows)
     brokers = {row["broker"] for row in rows} | {row["leader"] for row in rows}
-    evidence = context.read_lines(one for row in rows[:_SHOWN] for one in row["evidence"])
+    evidence = context.read_lines(place for row in rows[:_SHOWN] for place in row["evidence"])
     return context.finding(
         NAME,
-        limits["committed" if deep else "uncommitted"],
-        _title(losses, deep=deep, known=known),
+        limits["committed" if is_deep else "uncommitted"],
+        _title(losses, is_deep=is_deep, is_clean=is_clean),
         begin,
         end,
         evidence,
-        brokers=sorted(one for one in brokers if one is not None and one >= 0),
+        brokers=sorted(broker for broker in brokers if broker is not None and broker >= 0),
         partitions=sorted({loss.partition for loss in losses}),
         losses=losses,
         measures={
@@ -112,25 +115,27 @@ def _finding(
             "lost_records_max": most,
             "cuts_not_looked_at": unread,
         },
-        explanation=(_DEEP if deep else _PLAIN)
-        + ("" if known else _OPEN)
+        explanation=(_DEEP if is_deep else _PLAIN)
+        + ("" if is_clean else _OPEN)
         + (_UNREAD.format(unread) if unread else ""),
-        actions=_actions(losses, deep=deep),
-        why=_why(limits, losses, deep=deep),
-        doubts=_DOUBTS_DEEP if deep else _DOUBTS,
+        actions=_actions(losses, is_deep=is_deep),
+        why=_why(limits, losses, is_deep=is_deep),
+        doubts=_DOUBTS_DEEP if is_deep else _DOUBTS,
     )
 
 
-def _why(limits: Mapping[str, Any], losses: Sequence[PartitionLoss], *, deep: bool) -> str:
+def _why(limits: Mapping[str, Any], losses: Sequence[PartitionLoss], *, is_deep: bool) -> str:
     deepest = max(loss.below_high_watermark or 0 for loss in losses)
-    how = f"up to {deepest:,} records below the high watermark" if deep else "none of it committed"
+    how = (
+        f"up to {deepest:,} records below the high watermark" if is_deep else "none of it committed"
+    )
     count = len({loss.partition for loss in losses})
     return (
         f"logs of {count} partitions were cut, no two more than {limits['stroke']} s apart; {how}"
     )
 
 
-def _title(losses: Sequence[PartitionLoss], *, deep: bool, known: bool) -> str:
+def _title(losses: Sequence[PartitionLoss], *, is_deep: bool, is_clean: bool) -> str:
     least, most = total_loss(losses)
     count = len({loss.partition for loss in losses})
     where = f"of {quantity(count, 'partition')}"
@@ -140,8 +145,8 @@ def _title(losses: Sequence[PartitionLoss], *, deep: bool, known: bool) -> str:
         much = f"{most:,} record{'' if most == 1 else 's'}"
     else:
         much = f"{least:,} to {most:,} records"
-    how = f"after a {'clean ' if known else ''}change of leader"
-    return f"{much} {where} cut {'below the high watermark ' if deep else ''}{how}"
+    how = f"after a {'clean ' if is_clean else ''}change of leader"
+    return f"{much} {where} cut {'below the high watermark ' if is_deep else ''}{how}"
 
 
 _PLAIN = (
@@ -165,9 +170,9 @@ _UNREAD = " {:,} further rows of tables/cuts were not looked at, so there may be
 _OPEN = " Not all leaders between are known: whether every election was clean cannot be told."
 
 
-def _actions(losses: Sequence[PartitionLoss], *, deep: bool) -> list[str]:
+def _actions(losses: Sequence[PartitionLoss], *, is_deep: bool) -> list[str]:
     checks = [losses[0].check]
-    if deep:
+    if is_deep:
         return [*checks, "Look whether a disk lost writes, or a log was restored from a copy."]
     topic = losses[0].partition.rpartition("-")[0]
     return [*checks, f"If producers of {topic} must not lose records, let them use acks=all."]

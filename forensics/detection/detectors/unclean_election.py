@@ -1,15 +1,15 @@
 """Unclean elections: a leader that was not in sync took over, and what it did not have is gone.
 
-Found in the history, not by a keyword: brokers under ZooKeeper log no word of it.
-
-How many records an unclean election cost: bounds from log ends, high watermarks and cuts.
+They are found in the history, not by a keyword: brokers under ZooKeeper do not log them.
+Log ends, high watermarks and truncations bound how many records each election cost.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,15 +20,24 @@ from forensics.detection.context import (
     Row,
     by_time,
     group_by_gap,
+    in_topics,
     partition_name,
 )
-from forensics.detection.kafka_cli import check_command
 from forensics.lib.formatting import quantity
 from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 
-LOSS_KINDS = (
+NAME = "unclean-election"
+_COLUMNS = (
+    "topic", "partition", "leader_epoch", "leader", "started_at", "log_end", "manner", "replicas",
+    "how", "evidence",
+)  # fmt: skip
+# How many partitions are looked at in one reading of the events, ...
+_AT_ONCE = 100
+# ... and how many of a partition's events before and after each election.
+_NEAREST = 1000
+_LOSS_KINDS = (
     "partition_state",
     "log_loaded",
     "high_watermark_loaded",
@@ -37,22 +46,171 @@ LOSS_KINDS = (
     "truncated_below_high_watermark",
     "fetch_reset",
 )
-LOSS_COLUMNS = (
+_LOSS_COLUMNS = (
     "topic", "partition", "kind", "ts", "node", "file", "line", "text", "rule", "telling", "broker",
     "leader", "leader_epoch", "log_end", "high_watermark", "cut_to",
 )  # fmt: skip
+_Partition = tuple[str, int]
+
+
+def find(context: DetectionContext) -> Iterator[Finding]:
+    """Yield one finding for all unclean elections that follow each other closely."""
+    rows = context.each("leadership", pc.field("clean") == False, _COLUMNS)  # noqa: E712
+    # An old controller warns of data loss too where the only replica there is comes back.
+    unclean = [row for row in rows if row["replicas"] != [row["leader"]]]
+    _date_elections(context, [row for row in unclean if row["started_at"] is None])
+    for group in group_by_gap(unclean, context.limits[NAME]["stroke"]):
+        yield _finding(context, sorted(group, key=lambda row: (row["topic"], row["partition"])))
+
+
+def _date_elections(context: DetectionContext, undated: Sequence[Row]) -> None:
+    """Date elections of which only lines that repeat them are left, by the first of these."""
+    times: dict[tuple[str, int], int] = {}
+    for line in context.read_lines(place for row in undated for place in row["evidence"]):
+        if "at" in line:
+            key = line["file"], line["line"]
+            times[key] = min(line["at"], times.get(key, line["at"]))
+    for row in undated:
+        places = [(place["file"], place["line"]) for place in row["evidence"]]
+        known = (times[place] for place in places if place in times)
+        row["started_at"] = min(known, default=context.logs_end)
+
+
+def _finding(context: DetectionContext, group: list[Row]) -> Finding:
+    losses: list[PartitionLoss] = []
+    earliest = sorted(group, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
+    quoted = earliest[:MAX_QUOTED_PARTITIONS]
+    evidence = context.read_lines(place for row in quoted for place in row["evidence"])
+    for loss, lines in _bound_losses(context, group):
+        losses.append(loss)
+        # A finding shows a few lines; those of ten thousand partitions would only be thrown away.
+        evidence += lines if len(losses) <= MAX_QUOTED_PARTITIONS else []
+    leaders = {row["leader"] for row in group}
+    previous = {loss.previous_leader for loss in losses if loss.previous_leader is not None}
+    return context.finding(
+        NAME,
+        _severity(context, losses),
+        _title(losses, leaders),
+        earliest[0]["started_at"],
+        earliest[-1]["started_at"],
+        evidence,
+        stated=all(row["how"] == "observed" for row in group),
+        brokers=sorted(leaders | previous),
+        partitions=[partition_name(row) for row in group],
+        losses=losses,
+        explanation=_explanation(losses),
+        actions=_actions(context, losses),
+        why=_why(context, group, losses),
+        doubts=_doubts(losses),
+    )
+
+
+def _why(context: DetectionContext, group: Sequence[Row], losses: Sequence[PartitionLoss]) -> str:
+    gap = context.limits[NAME]["stroke"]
+    count = sum(loss.lost_records_max is None for loss in losses)
+    bounds = f"; for {count} no line bounds the loss" if count else ""
+    return (
+        f"{len(group)} partitions got a leader that was not in sync, no two more than {gap} s "
+        f"apart{bounds}"
+    )
+
+
+def _doubts(losses: Sequence[PartitionLoss]) -> list[str]:
+    """Return what would make it less bad, or wrong."""
+    doubts = ["A topic that was deleted and made again under the same name looks like a lost log."]
+    if any(loss.lost_records_max is None for loss in losses):
+        doubts.append("If nobody wrote to the old leader at the end, nothing was lost.")
+    if any(not loss.acknowledged_min for loss in losses):
+        doubts.append("Records that were never acknowledged may be among those counted as lost.")
+    return doubts
+
+
+def _bound_losses(
+    context: DetectionContext, group: Sequence[Row]
+) -> Iterator[tuple[PartitionLoss, list[Row]]]:
+    """Bound what each partition lost, some partitions in one reading."""
+    for begin in range(0, len(group), _AT_ONCE):
+        some = group[begin : begin + _AT_ONCE]
+        events, leaders = _read_events(context, some), _find_previous_leaders(context, some)
+        for row in some:
+            partition = row["topic"], row["partition"]
+            previous = leaders.get((*partition, row["leader_epoch"]))
+            loss, lines = bound_loss(row, previous, sorted(events[partition], key=by_time))
+            check = context.commands.leader_epochs(*partition, row["leader_epoch"])
+            yield replace(loss, check=check), lines
+
+
+def _read_events(context: DetectionContext, some: Sequence[Row]) -> dict[_Partition, list[Row]]:
+    """Read the events that bound a loss, of each partition the nearest to its elections."""
+    starts: dict[_Partition, list[int]] = defaultdict(list)
+    for row in some:
+        starts[row["topic"], row["partition"]].append(row["started_at"])
+    events: dict[_Partition, list[Row]] = {partition: [] for partition in starts}
+    where = pc.field("kind").isin(_LOSS_KINDS) & pc.field("ts").is_valid() & _is_one_of(events)
+    for row in context.each("events", where, _LOSS_COLUMNS):
+        partition = row["topic"], row["partition"]
+        if partition in events:
+            events[partition].append(row)
+            if len(events[partition]) > 4 * _NEAREST:
+                events[partition] = _keep_nearest(events[partition], starts[partition])
+    return events
+
+
+def _keep_nearest(rows: Sequence[Row], starts: Sequence[int]) -> list[Row]:
+    ordered = sorted(rows, key=by_time)
+    times = [row["at"] for row in ordered]
+    kept: set[int] = set()
+    for start in starts:
+        index = bisect_left(times, start)
+        kept.update(range(max(0, index - _NEAREST), min(len(rows), index + _NEAREST)))
+    return [ordered[index] for index in sorted(kept)]
+
+
+def _find_previous_leaders(
+    context: DetectionContext, some: Sequence[Row]
+) -> dict[tuple[str, int, int], int]:
+    """Find who led last before each of the elections, where every epoch in between is known."""
+    epochs: dict[_Partition, list[int]] = defaultdict(list)
+    for row in some:
+        epochs[row["topic"], row["partition"]].append(row["leader_epoch"])
+    leaders: dict[_Partition, dict[int, int | None]] = {partition: {} for partition in epochs}
+    columns = ["topic", "partition", "leader_epoch", "leader"]
+    for row in context.each("leadership", _is_one_of(epochs), columns):
+        partition = row["topic"], row["partition"]
+        if partition in leaders and row["leader_epoch"] < max(epochs[partition]):
+            leaders[partition][row["leader_epoch"]] = row["leader"]
+    return {
+        (*partition, epoch): leader
+        for partition, elections in epochs.items()
+        for epoch in elections
+        if (leader := _last_leader_before(epoch, leaders[partition])) is not None
+    }
+
+
+def _last_leader_before(epoch: int, leaders: Mapping[int, int | None]) -> int | None:
+    """Go back over epochs without a leader; None if one is reached whose leader is not known."""
+    epoch -= 1
+    while leaders.get(epoch) == -1:
+        epoch -= 1
+    return leaders.get(epoch)
+
+
+def _is_one_of(partitions: Iterable[_Partition]) -> pc.Expression:
+    """Select the rows of some partitions, and some more that only share a topic and a number."""
+    topics, numbers = (sorted(set(each)) for each in zip(*partitions, strict=True))
+    return in_topics(topics) & pc.field("partition").isin(pa.array(numbers, pa.int32()))
 
 
 def bound_loss(
-    election: Row, previous: int | None, events: Sequence[Row], brokers: Mapping[str, int]
+    election: Row, previous: int | None, events: Sequence[Row]
 ) -> tuple[PartitionLoss, list[Row]]:
     """Bound what one partition lost, and return the lines that the bounds come from.
 
     `election` is the row of the unclean leader, `previous` the leader before, `events` those of the
-    partition in order of time, `brokers` the broker of each node.
+    partition in order of time.
     """
     start, kept = election["started_at"], election["log_end"]
-    old = [row for row in events if previous is not None and brokers.get(row["node"]) == previous]
+    old = [row for row in events if previous is not None and broker_id(row["node"]) == previous]
     cut = _find_cut(old, start)
     own_end, seen_end, places = _find_old_end(old, start, cut)
     if previous == election["leader"]:
@@ -65,7 +223,7 @@ def bound_loss(
     written_from, written_to = (
         (None, None) if kept is None or most == 0 else _written_between(old, start, kept)
     )
-    tail, line = _find_tail(election, events, brokers)
+    tail, line = _find_tail(election, events)
     if line is not None and most is not None:
         # Records of the unclean leader's own term went at the next change of leader. Whether they
         # belong to this loss is open, so they widen the upper bound only.
@@ -88,7 +246,6 @@ def bound_loss(
         written_from=written_from,
         written_to=written_to,
         manner=election.get("manner"),
-        check=check_command(election["topic"], election["partition"], epoch),
         also_cut=[tail] if line is not None and most is not None else [],
     )
     return loss, places
@@ -134,7 +291,7 @@ def _written_between(old: Sequence[Row], start: int, lost_from: int) -> tuple[st
         row["at"]
         for row in old
         if row["at"] <= start
-        and _is_lead(row)
+        and _is_leading(row)
         and row["log_end"] is not None
         and row["log_end"] <= lost_from
     ]
@@ -149,42 +306,40 @@ def _find_old_end(
 
     What it says after it cut its log, or after it leads again, is about another history.
     """
-    leads = (row["at"] for row in old if row["at"] > start and _is_lead(row))
+    leads = (row["at"] for row in old if row["at"] > start and _is_leading(row))
     until = min([*leads, *([cut["at"]] if cut else [])], default=None)
-    here = [row for row in old if until is None or row["at"] <= until]
-    back = [
+    valid = [row for row in old if until is None or row["at"] <= until]
+    returned = [
         row
-        for row in here
+        for row in valid
         if row["at"] >= start
         and row["log_end"] is not None
         and row["kind"] in ("log_loaded", "partition_state")
-        and not _is_lead(row)
+        and not _is_leading(row)
     ]
-    seen = [row for row in here if _reach(row) is not None]
-    best = max(seen, key=lambda row: (row["at"], _reach(row) or 0), default=None)
-    first = back[0] if back else None
-    places = [row for row in (best, first) if row is not None]
+    seen = [row for row in valid if _proven_end(row) is not None]
+    last = max(seen, key=lambda row: (row["at"], _proven_end(row) or 0), default=None)
+    first = returned[0] if returned else None
+    places = [row for row in (last, first) if row is not None]
     return (
         first["log_end"] if first is not None else None,
-        _reach(best) if best is not None else None,
+        _proven_end(last) if last is not None else None,
         places,
     )
 
 
-def _is_lead(row: Row) -> bool:
+def _is_leading(row: Row) -> bool:
     leads = row["broker"] is not None and row["broker"] == row["leader"]
     return bool(leads and row["kind"] == "partition_state")
 
 
-def _reach(row: Row) -> int | None:
-    """The offset up to which a line proves that there were records."""
+def _proven_end(row: Row) -> int | None:
+    """Return the offset up to which a line proves that there were records."""
     if row["kind"] == "high_watermark_loaded":
-        return _number(row["high_watermark"])
-    return _number(row["log_end"]) if row["kind"] in ("partition_state", "isr_proposed") else None
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) else None
+        end = row["high_watermark"]
+    else:
+        end = row["log_end"] if row["kind"] in ("partition_state", "isr_proposed") else None
+    return end if isinstance(end, int) else None
 
 
 def _find_cut(old: Sequence[Row], start: int) -> Row | None:
@@ -195,12 +350,10 @@ def _find_cut(old: Sequence[Row], start: int) -> Row | None:
     return min(cuts, key=lambda row: row["at"], default=None)
 
 
-def _find_tail(
-    election: Row, events: Sequence[Row], brokers: Mapping[str, int]
-) -> tuple[dict[str, int], Row | None]:
+def _find_tail(election: Row, events: Sequence[Row]) -> tuple[dict[str, int], Row | None]:
     """Find what the unclean leader itself cut when the next leader took over, and the line."""
     epoch = election["leader_epoch"]
-    own = [row for row in events if brokers.get(row["node"]) == election["leader"]]
+    own = [row for row in events if broker_id(row["node"]) == election["leader"]]
     follows = next(
         (
             row
@@ -223,175 +376,6 @@ def _find_tail(
     return {}, None
 
 
-NAME = "unclean-election"
-_COLUMNS = (
-    "topic", "partition", "leader_epoch", "leader", "started_at", "log_end", "manner", "replicas",
-    "how", "evidence",
-)  # fmt: skip
-# So many partitions are looked at in one reading of the events, ...
-_AT_ONCE = 100
-# ... and so many of a partition's events before and after each election.
-_NEAREST = 1000
-Key = tuple[str, int]
-
-
-def find(context: DetectionContext) -> Iterator[Finding]:
-    """Yield one finding for each stroke of unclean elections."""
-    rows = context.each("leadership", pc.field("clean") == False, _COLUMNS)  # noqa: E712
-    # An old controller warns of data loss too where the only replica there is comes back.
-    unclean = [row for row in rows if row["replicas"] != [row["leader"]]]
-    _date(context, [row for row in unclean if row["started_at"] is None])
-    for group in group_by_gap(unclean, context.limits[NAME]["stroke"]):
-        yield _finding(context, sorted(group, key=lambda one: (one["topic"], one["partition"])))
-
-
-def _date(context: DetectionContext, timeless: Sequence[Row]) -> None:
-    """Date elections of which only lines that repeat them are left: by the first, at the latest."""
-    told: dict[tuple[str, int], int] = {}
-    for place in context.read_lines(one for row in timeless for one in row["evidence"]):
-        if "at" in place:
-            where = place["file"], place["line"]
-            told[where] = min(place["at"], told.get(where, place["at"]))
-    for row in timeless:
-        places = [(one["file"], one["line"]) for one in row["evidence"]]
-        row["started_at"] = min(
-            (told[one] for one in places if one in told), default=context.logs_end
-        )
-
-
-def _finding(context: DetectionContext, group: list[Row]) -> Finding:
-    losses: list[PartitionLoss] = []
-    earliest = sorted(group, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
-    places: list[Mapping[str, Any]] = []
-    places += context.read_lines(
-        one for row in earliest[:MAX_QUOTED_PARTITIONS] for one in row["evidence"]
-    )
-    for loss, lines in _losses(context, group):
-        losses.append(loss)
-        # A finding shows a few lines; those of ten thousand partitions would only be thrown away.
-        places += lines if len(losses) <= MAX_QUOTED_PARTITIONS else []
-    leaders = {row["leader"] for row in group}
-    before = {loss.previous_leader for loss in losses if loss.previous_leader is not None}
-    begin = min(row["started_at"] for row in group)
-    end = max([begin, *(row["started_at"] for row in group)])
-    stated = all(row["how"] == "observed" for row in group)
-    return context.finding(
-        NAME,
-        _severity(context, losses),
-        _title(losses, leaders),
-        begin,
-        end,
-        places,
-        stated=stated,
-        brokers=sorted(leaders | before),
-        partitions=[partition_name(row) for row in group],
-        losses=losses,
-        explanation=_explanation(losses),
-        actions=_actions(context, losses),
-        why=_why(context, group, losses),
-        doubts=_doubts(losses),
-    )
-
-
-def _why(context: DetectionContext, group: Sequence[Row], losses: Sequence[PartitionLoss]) -> str:
-    gap = context.limits[NAME]["stroke"]
-    count = sum(loss.lost_records_max is None for loss in losses)
-    bounds = f"; for {count} no line bounds the loss" if count else ""
-    return (
-        f"{len(group)} partitions got a leader that was not in sync, no two more than {gap} s "
-        f"apart{bounds}"
-    )
-
-
-def _doubts(losses: Sequence[PartitionLoss]) -> list[str]:
-    """Say what would make it less bad, or wrong."""
-    told = ["A topic that was deleted and made again under the same name looks like a lost log."]
-    if any(loss.lost_records_max is None for loss in losses):
-        told.append("If nobody wrote to the old leader at the end, nothing was lost.")
-    if any(not loss.acknowledged_min for loss in losses):
-        told.append("Records that were never acknowledged may be among those counted as lost.")
-    return told
-
-
-def _losses(
-    context: DetectionContext, group: Sequence[Row]
-) -> Iterator[tuple[PartitionLoss, list[Row]]]:
-    """Bound what each partition lost, some partitions in one reading."""
-    for begin in range(0, len(group), _AT_ONCE):
-        some = group[begin : begin + _AT_ONCE]
-        events, leaders = _events(context, some), _leaders(context, some)
-        for row in some:
-            here = sorted(events[row["topic"], row["partition"]], key=by_time)
-            brokers = {
-                one["node"]: broker
-                for one in here
-                if (broker := broker_id(one["node"])) is not None
-            }
-            previous = leaders.get((row["topic"], row["partition"], row["leader_epoch"]))
-            yield bound_loss(row, previous, here, brokers)
-
-
-def _events(context: DetectionContext, some: Sequence[Row]) -> dict[Key, list[Row]]:
-    """Read the events that tell of a loss, of each partition the nearest to its elections."""
-    found: dict[Key, list[Row]] = {(row["topic"], row["partition"]): [] for row in some}
-    starts: dict[Key, list[int]] = {key: [] for key in found}
-    for row in some:
-        starts[row["topic"], row["partition"]].append(row["started_at"])
-    where = pc.field("kind").isin(LOSS_KINDS) & pc.field("ts").is_valid() & _of(found)
-    for row in context.each("events", where, LOSS_COLUMNS):
-        key = row["topic"], row["partition"]
-        if key in found:
-            found[key].append(row)
-            if len(found[key]) > 4 * _NEAREST:
-                found[key] = _nearest(found[key], starts[key])
-    return found
-
-
-def _nearest(rows: list[Row], starts: Sequence[int]) -> list[Row]:
-    ordered = sorted(rows, key=by_time)
-    moments = [row["at"] for row in ordered]
-    kept: set[int] = set()
-    for start in starts:
-        at = bisect_left(moments, start)
-        kept.update(range(max(0, at - _NEAREST), min(len(rows), at + _NEAREST)))
-    return [ordered[at] for at in sorted(kept)]
-
-
-def _leaders(context: DetectionContext, some: Sequence[Row]) -> dict[tuple[str, int, int], int]:
-    """Find who led last before each of the elections, where every epoch in between is known."""
-    wanted: dict[Key, list[int]] = {}
-    for row in some:
-        wanted.setdefault((row["topic"], row["partition"]), []).append(row["leader_epoch"])
-    reigns: dict[Key, dict[int, int | None]] = {key: {} for key in wanted}
-    columns = ["topic", "partition", "leader_epoch", "leader"]
-    for row in context.each("leadership", _of(wanted), columns):
-        key = row["topic"], row["partition"]
-        if key in reigns and row["leader_epoch"] < max(wanted[key]):
-            reigns[key][row["leader_epoch"]] = row["leader"]
-    last = {
-        (*key, epoch): _last_before(epoch, reigns[key])
-        for key, epochs in wanted.items()
-        for epoch in epochs
-    }
-    return {where: leader for where, leader in last.items() if leader is not None}
-
-
-def _last_before(epoch: int, reigns: Mapping[int, int | None]) -> int | None:
-    """Go back over epochs without a leader; one of which nobody knows who led it ends the way."""
-    epoch -= 1
-    while reigns.get(epoch) == -1:
-        epoch -= 1
-    return reigns.get(epoch)
-
-
-def _of(keys: Iterable[Key]) -> pc.Expression:
-    """Choose the rows of some partitions, and some more that only share a topic and a number."""
-    topics, numbers = (sorted(set(one)) for one in zip(*keys, strict=True))
-    topic, partition = pc.field("topic"), pc.field("partition")
-    bounds = (topic >= topics[0]) & (topic <= topics[-1])
-    return bounds & topic.isin(topics) & partition.isin(pa.array(numbers, pa.int32()))
-
-
 def _severity(context: DetectionContext, losses: Sequence[PartitionLoss]) -> str:
     limits = context.limits[NAME]
     if any(loss.lost_records_max or loss.lost_records_min for loss in losses):
@@ -401,9 +385,9 @@ def _severity(context: DetectionContext, losses: Sequence[PartitionLoss]) -> str
 
 
 def _title(losses: Sequence[PartitionLoss], leaders: set[int]) -> str:
-    who = ", ".join(f"broker {one}" for one in sorted(leaders))
+    brokers = ", ".join(f"broker {broker}" for broker in sorted(leaders))
     where = quantity(len(losses), "partition")
-    return f"Unclean election of {who} on {where}: {_loss_words(losses)}"
+    return f"Unclean election of {brokers} on {where}: {_loss_words(losses)}"
 
 
 def _loss_words(losses: Sequence[PartitionLoss]) -> str:
@@ -417,26 +401,28 @@ def _loss_words(losses: Sequence[PartitionLoss]) -> str:
     return f"{least:,} records lost" if least == most else f"{least:,} to {most:,} records lost"
 
 
-_WILLS = {
+_TRIGGERS = {
     "automatic": "The controller chose it by itself, as unclean.leader.election.enable allows. ",
     "manual": "Somebody ordered it: the controller was asked for an unclean election. ",
 }
 
 
 def _explanation(losses: Sequence[PartitionLoss]) -> str:
-    sure = [loss for loss in losses if loss.lost_records_min or loss.lost_records_max]
+    certain = [loss for loss in losses if loss.lost_records_min or loss.lost_records_max]
     open_ones = sum(loss.lost_records_max is None for loss in losses)
-    count = f"{len(sure)} of {len(losses)} partitions lost records"
-    told = f"{count}: {_loss_words(losses)}. " if sure else ""
+    count = f"{len(certain)} of {len(losses)} partitions lost records"
+    summary = f"{count}: {_loss_words(losses)}. " if certain else ""
     if open_ones:
-        told += f"Of {open_ones} of {len(losses)} no line bounds what was lost, if anything was. "
+        summary += (
+            f"Of {open_ones} of {len(losses)} no line bounds what was lost, if anything was. "
+        )
     manners = {loss.manner for loss in losses}
-    will = _WILLS.get(str(manners.pop()), "") if len(manners) == 1 else ""
-    return will + (
+    trigger = _TRIGGERS.get(str(manners.pop()), "") if len(manners) == 1 else ""
+    return trigger + (
         "No replica of the in-sync set was alive, and a replica outside it became leader. Records "
         "that only the leader before had are cut from its log when it comes back to follow. "
-        f"{told or 'No partition lost a record. '}Producers may hold acknowledgements for what is "
-        "cut; consumers that had read on see offsets used again."
+        f"{summary or 'No partition lost a record. '}Producers may hold acknowledgements for what "
+        "is cut; consumers that had read on see offsets used again."
     )
 
 

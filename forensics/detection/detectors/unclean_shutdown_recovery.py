@@ -18,12 +18,12 @@ from forensics.run_output.findings import Finding
 
 NAME = "unclean-shutdown-recovery"
 NEEDS = LogRequirements(("broker",), ("server",))
-_BEGINNING = ("starting", "recovering")
-# Segments that are read again are counted by stretches of this, however many they are.
+_START_STATES = ("starting", "recovering")
+# Segments that are read again are counted by stretches of this length.
 _STRETCH = 10 * SECOND
 _KINDS = ("stopped_unclean", "logs_loaded")
 _SHOWN = 40
-# The log of the metadata is short, and read long before those of the topics.
+# The metadata log is short, and read long before those of the topics.
 _METADATA = "__cluster_metadata"
 
 
@@ -49,8 +49,8 @@ class _Start:
         return round((self.end - self.begin) / SECOND, 1)
 
     @property
-    def broken(self) -> bool:
-        """Whether it ended before the logs were loaded."""
+    def is_broken_off(self) -> bool:
+        """Return True if it ended before the logs were loaded."""
         return self.loaded_ms is None and self.outcome not in ("up", None)
 
 
@@ -59,41 +59,42 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     if not context.visibility.has_kinds("log_recovering", *_KINDS):
         return
     limits = context.limits[NAME]
-    told, read = context.events(*_KINDS), _read(context)
+    rows, segments = context.events(*_KINDS), _count_segments(context)
     for broker in sorted(context.history.lanes.brokers):
-        starts = [one for one in _starts(context, broker, told, read) if one.segments]
         run: list[_Start] = []
-        for one in starts:
-            if one.broken:
-                run.append(one)
+        for start in _read_starts(context, broker, rows, segments):
+            if not start.segments:
                 continue
-            if one.seconds >= limits["long"] or len(run) >= limits["again"]:
-                yield _finding(context, [*run, one])
+            if start.is_broken_off:
+                run.append(start)
+                continue
+            if start.seconds >= limits["long"] or len(run) >= limits["again"]:
+                yield _finding(context, [*run, start])
             run = []
         if len(run) >= limits["again"]:
             yield _finding(context, run)
 
 
-def _starts(
-    context: DetectionContext, broker: int, told: Sequence[Row], read: Sequence[Row]
+def _read_starts(
+    context: DetectionContext, broker: int, rows: Sequence[Row], segments: Sequence[Row]
 ) -> Iterator[_Start]:
-    """Give each start of a broker with what its own log says of recovery in that time."""
-    spans = context.history.lanes.brokers[broker]
+    """Yield each start of a broker with what its own log says about recovery in that time."""
     node = broker_node(broker)
-    for begin, end, outcome in _lives(spans, context.logs_end):
-        mine = [row for row in told if row["node"] == node and begin <= row["at"] <= end]
-        seen = [row for row in read if row["node"] == node and begin <= row["at"] <= end]
-        segments = sum(row["segments"] for row in seen)
-        places = [row for row in seen if row["text"]]
-        loaded = [row["duration_ms"] for row in mine if row["kind"] == "logs_loaded"]
-        shown = (*mine, *places)[:_SHOWN]
-        yield _Start(broker, begin, end, outcome, shown, segments, max(loaded, default=None))
+    for begin, end, outcome in _start_spans(
+        context.history.lanes.brokers[broker], context.logs_end
+    ):
+        own = [row for row in rows if row["node"] == node and begin <= row["at"] <= end]
+        read = [row for row in segments if row["node"] == node and begin <= row["at"] <= end]
+        loaded = [row["duration_ms"] for row in own if row["kind"] == "logs_loaded"]
+        lines = (*own, *(row for row in read if row["text"]))[:_SHOWN]
+        count = sum(row["segments"] for row in read)
+        yield _Start(broker, begin, end, outcome, lines, count, max(loaded, default=None))
 
 
-def _lives(spans: Sequence[Span], last: int) -> Iterator[tuple[int, int, str | None]]:
+def _start_spans(spans: Sequence[Span], last: int) -> Iterator[tuple[int, int, str | None]]:
     begin: int | None = None
     for span in spans:
-        if span.state in _BEGINNING:
+        if span.state in _START_STATES:
             begin = span.begin if begin is None else begin
         elif begin is not None:
             yield begin, span.begin, span.state
@@ -102,9 +103,9 @@ def _lives(spans: Sequence[Span], last: int) -> Iterator[tuple[int, int, str | N
         yield begin, max(last, begin), None
 
 
-def _read(context: DetectionContext) -> list[Row]:
-    """Count the segments that each node read again, by stretches of time, with a line of each."""
-    found: dict[tuple[str, int], Row] = {}
+def _count_segments(context: DetectionContext) -> list[Row]:
+    """Count the segments that each node read again, by 10 s, with one line of each such stretch."""
+    counts: dict[tuple[str, int], Row] = {}
     where = (pc.field("kind") == "log_recovering") & pc.field("ts").is_valid()
     where &= pc.field("topic").is_null() | (pc.field("topic") != _METADATA)
     columns = ["node", "ts", "file", "line", "text", "rule"]
@@ -117,66 +118,63 @@ def _read(context: DetectionContext) -> list[Row]:
                 "row": pa.array(range(len(batch))),
             }
         )
-        for one in table.group_by(["node", "stretch"]).aggregate(
+        for group in table.group_by(["node", "stretch"]).aggregate(
             [("row", "count"), ("row", "min")]
         ).to_pylist():  # fmt: skip
-            key = one["node"], one["stretch"]
-            if key in found:
-                found[key]["segments"] += one["row_count"]
+            key = group["node"], group["stretch"]
+            if key in counts:
+                counts[key]["segments"] += group["row_count"]
                 continue
-            row = batch.slice(one["row_min"], 1).to_pylist()[0]
-            row["ts"] = moments[one["row_min"]].as_py()
-            found[key] = row | {
+            row = batch.slice(group["row_min"], 1).to_pylist()[0]
+            row["ts"] = moments[group["row_min"]].as_py()
+            counts[key] = row | {
                 "at": context.history.clocks.event_time(row),
-                "segments": one["row_count"],
+                "segments": group["row_count"],
             }
-    return sorted(found.values(), key=lambda row: (row["at"], row["node"] or ""))
+    return sorted(counts.values(), key=lambda row: (row["at"], row["node"] or ""))
 
 
 def _finding(context: DetectionContext, run: Sequence[_Start]) -> Finding:
     limits, last = context.limits[NAME], run[-1]
-    broken = [one for one in run if one.broken]
-    again = len(broken) >= limits["again"]
-    longest = max(one.seconds for one in run)
-    evidence = [row for one in run for row in one.evidence]
-    confidence, reason = context.confidence(run[0].begin, last.end, evidence, stated=not again)
-    return Finding(
-        detector=NAME,
-        severity=_severity(limits, longest, again=again),
-        confidence=confidence,
-        title=_title(last, broken, longest, again=again),
-        begin=run[0].begin,
-        end=last.end,
-        evidence=evidence,
+    broken_off = [start for start in run if start.is_broken_off]
+    is_repeated = len(broken_off) >= limits["again"]
+    longest = max(start.seconds for start in run)
+    evidence = [row for start in run for row in start.evidence]
+    return context.finding(
+        NAME,
+        _severity(limits, longest, is_repeated=is_repeated),
+        _title(last, broken_off, longest, is_repeated=is_repeated),
+        run[0].begin,
+        last.end,
+        evidence,
+        stated=not is_repeated,
         brokers=[last.broker],
         measures={
             "broker": last.broker,
             "starts": len(run),
-            "broken_off": len(broken),
+            "broken_off": len(broken_off),
             "longest_s": longest,
-            "segments": sum(one.segments for one in run),
+            "segments": sum(start.segments for start in run),
         },
-        explanation=_MECHANISM + (_BROKEN if again else ""),
-        actions=[*([_PATIENCE] if again else []), *_actions(context, last.broker)],
+        explanation=_MECHANISM + (_BROKEN if is_repeated else ""),
+        actions=[*([_PATIENCE] if is_repeated else []), *_actions(context, last.broker)],
         why=f"{longest} s of recovery, from {limits['long']} s on that is long; "
-        f"{len(broken)} starts were broken off, {limits['again']} are told",
-        reason=reason,
+        f"{len(broken_off)} starts were broken off, {limits['again']} are told",
         doubts=[] if last.outcome else ["These logs end before the broker was up."],
     )
 
 
-def _severity(limits: Mapping[str, Any], longest: float, *, again: bool) -> str:
-    if again:
+def _severity(limits: Mapping[str, Any], longest: float, *, is_repeated: bool) -> str:
+    if is_repeated:
         return str(limits["broken"])
     return str(limits["severe" if longest >= limits["very"] else "slow"])
 
 
-def _title(last: _Start, broken: Sequence[_Start], longest: float, *, again: bool) -> str:
-    if again:
-        end = ", and is not seen to come up" if last.broken else ""
-        return (
-            f"Broker {last.broker} was stopped {len(broken)} times while it recovered its logs{end}"
-        )
+def _title(last: _Start, broken_off: Sequence[_Start], longest: float, *, is_repeated: bool) -> str:
+    if is_repeated:
+        times = f"{len(broken_off)} times while it recovered its logs"
+        end = ", and is not seen to come up" if last.is_broken_off else ""
+        return f"Broker {last.broker} was stopped {times}{end}"
     if last.outcome is None and last.loaded_ms is None:
         return f"Broker {last.broker} was still recovering its logs after {longest:.0f} s"
     return f"Broker {last.broker} needed {longest:.0f} s to recover its logs after an unclean stop"

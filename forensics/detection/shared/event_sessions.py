@@ -1,8 +1,7 @@
-"""Bursts of events of one subject, read in two passes: archives may hold millions of them.
+"""Groups events of one subject into sessions, in two passes: archives may hold millions of them.
 
-Spells of trouble: lines that tell of something missing, up to the moment it was there again.
-
-Bursts end where nothing more is said; a spell also ends where somebody says that it is over.
+A session ends where no such event follows within the gap; an outage also ends at an event that
+says that it is over.
 """
 
 from __future__ import annotations
@@ -11,23 +10,22 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time
+from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time
+from forensics.lib.sessionize import SessionCounter
 from forensics.lib.time_units import SECOND
 
-# Of the events of a burst so many of the first are kept, and so many different values of a column.
-_KEPT, _VALUES = 40, 1000
-# What evidence needs of an event.
-EVIDENCE_COLUMNS = ("ts", "node", "file", "line", "text", "rule")
+# Of a session the first events are kept, and so many different values of a column.
+_MAX_FIRST, _MAX_VALUES = 40, 1000
 
 Subject = tuple[Any, ...]
 
 
 @dataclass
-class EventSession:
+class SubjectSession:
     """Events of one subject that follow each other closely; times are corrected."""
 
     subject: Subject
@@ -36,27 +34,80 @@ class EventSession:
     count: int
     # the first events, with the columns that were asked for
     first: list[Row] = field(default_factory=list)
-    # how often each value of the gathered columns was seen
-    value_counts: dict[str, Counter[Any]] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
         """How long it lasted."""
         return round((self.end - self.begin) / SECOND, 1)
 
+
+@dataclass
+class EventSession(SubjectSession):
+    """A session of events, with the values of some columns."""
+
+    # how often each value of the value columns was seen
+    value_counts: dict[str, Counter[Any]] = field(default_factory=dict)
+
     def values(self, column: str) -> list[Any]:
-        """Give the values of a gathered column, sorted; null is none."""
+        """Return the values of a value column, sorted, without null."""
         return sorted(value for value in self.value_counts.get(column, ()) if value is not None)
 
-    def _take(self, row: Row, gather: Sequence[str]) -> None:
-        self.first.append(row)
-        if len(self.first) > 4 * _KEPT:
-            self.first = sorted(self.first, key=by_time)[:_KEPT]
-        for column in gather:
-            seen = self.value_counts.setdefault(column, Counter())
-            value = row[column]
-            if value in seen or len(seen) < _VALUES:
-                seen[value] += 1
+    def add(self, row: Row, value_columns: Sequence[str]) -> None:
+        """Add one of its events."""
+        add_first(self.first, row)
+        for column in value_columns:
+            counts = self.value_counts.setdefault(column, Counter())
+            if row[column] in counts or len(counts) < _MAX_VALUES:
+                counts[row[column]] += 1
+
+
+Session = TypeVar("Session", bound=SubjectSession)
+
+
+def add_first(first: list[Row], row: Row, key: Callable[[Row], Any] = by_time) -> None:
+    """Add a row to a list of the first rows; the later ones are dropped now and then."""
+    first.append(row)
+    if len(first) > 4 * _MAX_FIRST:
+        trim_first(first, key)
+
+
+def trim_first(first: list[Row], key: Callable[[Row], Any] = by_time) -> None:
+    """Sort a list of the first rows, and drop those that are too many."""
+    first[:] = sorted(first, key=key)[:_MAX_FIRST]
+
+
+class SessionIndex(Generic[Session]):
+    """Finds the session of a subject to which a moment belongs."""
+
+    def __init__(
+        self, kind: type[Session], counter: SessionCounter[Subject], min_count: int = 1
+    ) -> None:
+        """Take the sessions with at least so many events."""
+        self._sessions = {
+            subject: [kind(subject, part.start, part.end, part.count) for part in parts]
+            for subject, parts in counter.sessions(min_count).items()
+        }
+        self._begins = {
+            subject: [session.begin for session in sessions]
+            for subject, sessions in self._sessions.items()
+        }
+
+    def __bool__(self) -> bool:
+        """Return True if there is any session."""
+        return bool(self._sessions)
+
+    def find(self, subject: Subject, moment: int) -> Session | None:
+        """Return the session that a moment of a subject belongs to."""
+        index = bisect_right(self._begins.get(subject, ()), moment) - 1
+        session = self._sessions[subject][index] if index >= 0 else None
+        return session if session is not None and moment <= session.end else None
+
+    def finish(self) -> list[Session]:
+        """Return all sessions in the order of time."""
+        every = [session for sessions in self._sessions.values() for session in sessions]
+        for session in every:
+            trim_first(session.first)
+        return sorted(every, key=lambda session: (session.begin, repr(session.subject)))
 
 
 def find_sessions(  # noqa: PLR0913, PLR0917
@@ -68,99 +119,48 @@ def find_sessions(  # noqa: PLR0913, PLR0917
     min_count: int = 1,
     keep: Callable[[Row], bool] | None = None,
 ) -> list[EventSession]:
-    """Find the bursts of each subject: events further apart than `gap` seconds are two bursts.
+    """Find the sessions of each subject: events further apart than `gap` seconds are in two.
 
-    `by` names the columns that make a subject, `gather` those whose values are wanted; bursts of
-    fewer than `least` events are not looked at any further. Events that `keep` refuses, which sees
-    all those columns and may write one of them more plainly, play no part.
+    `by` names the columns that make a subject, `value_columns` those whose values are wanted;
+    sessions of fewer than `min_count` events are left out. `keep` may refuse an event: it sees all
+    those columns, and may write one of them more plainly.
     """
-    where = where & pc.field("ts").is_valid()
     columns = list(dict.fromkeys([*EVIDENCE_COLUMNS, *by, *value_columns]))
     few = list(dict.fromkeys(["node", "ts", *by])) if keep is None else columns
-    found = _spans(_read(context, where, few, keep), by, round(gap * SECOND), min_count)
-    if not found:
-        return []
-    begins = {who: [one.begin for one in mine] for who, mine in found.items()}
-    for row in _read(context, where, columns, keep):
-        who = tuple(row[name] for name in by)
-        at = bisect_right(begins.get(who, ()), row["at"]) - 1
-        if at >= 0 and row["at"] <= found[who][at].end:
-            found[who][at]._take(row, value_columns)  # noqa: SLF001
-    every = [one for who in sorted(found, key=repr) for one in found[who]]
-    for one in every:
-        one.first = sorted(one.first, key=by_time)[:_KEPT]
-    return sorted(every, key=lambda one: (one.begin, repr(one.subject)))
+
+    def read(names: Sequence[str]) -> Iterable[tuple[Subject, Row]]:
+        rows = context.each("events", where & pc.field("ts").is_valid(), names)
+        for row in rows if keep is None else filter(keep, rows):
+            yield tuple(row[name] for name in by), row
+
+    counter = SessionCounter[Subject](round(gap * SECOND))
+    for subject, row in read(few):
+        counter.add(subject, row["at"])
+    index = SessionIndex(EventSession, counter, min_count)
+    for subject, row in read(columns) if index else ():
+        if session := index.find(subject, row["at"]):
+            session.add(row, value_columns)
+    return index.finish()
 
 
-def _read(
-    context: DetectionContext,
-    where: pc.Expression,
-    columns: Sequence[str],
-    keep: Callable[[Row], bool] | None,
-) -> Iterator[Row]:
-    rows = context.each("events", where, columns)
-    return rows if keep is None else filter(keep, rows)
-
-
-def _spans(
-    rows: Iterable[Row], by: Sequence[str], gap: int, least: int
-) -> dict[Subject, list[EventSession]]:
-    """Read when each subject had events; within a stretch of `gap` they all belong together."""
-    told: dict[Subject, dict[int, EventSession]] = {}
-    for row in rows:
-        who, at = tuple(row[name] for name in by), row["at"]
-        stretches = told.setdefault(who, {})
-        one = stretches.get(at // max(gap, 1))
-        if one is None:
-            stretches[at // max(gap, 1)] = EventSession(who, at, at, 1)
-        else:
-            one.begin, one.end = min(at, one.begin), max(at, one.end)
-            one.count += 1
-    joined = {
-        who: [one for one in _join_by_gap(told[who], gap) if one.count >= least] for who in told
-    }
-    return {who: mine for who, mine in joined.items() if mine}
-
-
-def _join_by_gap(stretches: dict[int, EventSession], gap: int) -> Iterator[EventSession]:
-    before: EventSession | None = None
-    for at in sorted(stretches):
-        one = stretches[at]
-        if before is not None and one.begin - before.end <= gap:
-            before.end = one.end
-            before.count += one.count
-            continue
-        if before is not None:
-            yield before
-        before = one
-    if before is not None:
-        yield before
-
-
-_KEPT = 40
-_COLUMNS = (*EVIDENCE_COLUMNS, "kind", "controller_epoch")
-
-# Sorted moments at which it was over, by node; by the empty name, for all of them.
+# Sorted times of recovery by node; by the empty name, those of all nodes.
 Recoveries = Mapping[str, Sequence[int]]
 
 
 @dataclass
-class Outage:
-    """One spell, from its first line on; corrected microseconds."""
+class Outage(SubjectSession):
+    """Events that tell of something missing, from the first one on; `end` is the recovery if known.
 
-    begin: int
-    last_seen: int
-    # when it was over; null: nobody says
+    The subject is the node, or an empty name for all nodes, and the number of recoveries before.
+    """
+
+    # the recovery; None: no line tells of it
     recovered_at: int | None = None
+    last_seen: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     nodes: set[str] = field(default_factory=set)
+    # the lowest and the highest controller epoch
     epochs: tuple[int, int] | None = None
-    first: list[Row] = field(default_factory=list)
-
-    @property
-    def end(self) -> int:
-        """When it ended, or was last told of."""
-        return self.last_seen if self.recovered_at is None else self.recovered_at
 
     @property
     def seconds(self) -> float:
@@ -168,27 +168,14 @@ class Outage:
         return round((self.end - self.begin) / SECOND, 3)
 
     def add(self, row: Row) -> None:
-        """Take one line."""
-        self.begin, self.last_seen = min(self.begin, row["at"]), max(self.last_seen, row["at"])
+        """Add one of its events."""
         self.kinds[row["kind"]] += 1
         self.nodes.add(row["node"] or "")
         epoch = row["controller_epoch"]
         if epoch is not None:
             low, high = self.epochs or (epoch, epoch)
             self.epochs = min(low, epoch), max(high, epoch)
-        self.first.append(row)
-        if len(self.first) > 4 * _KEPT:
-            self.first = sorted(self.first, key=by_time)[:_KEPT]
-
-    def merge(self, other: Outage) -> None:
-        """Take what another part of the same spell holds."""
-        self.last_seen = max(self.last_seen, other.last_seen)
-        self.kinds += other.kinds
-        self.nodes |= other.nodes
-        known = [one for one in (self.epochs, other.epochs) if one]
-        if known:
-            self.epochs = min(low for low, _ in known), max(high for _, high in known)
-        self.first = sorted([*self.first, *other.first], key=by_time)[:_KEPT]
+        add_first(self.first, row)
 
 
 def find_outages(
@@ -199,45 +186,37 @@ def find_outages(
     *,
     per_node: bool = False,
 ) -> list[Outage]:
-    """Find the spells of some kinds of events: of all nodes together, or each node's apart.
+    """Find the outages that some kinds of events tell of: of all nodes together, or of each node.
 
-    Lines more than `gap` seconds apart are of two spells, and so are those with an end between
-    them; `ends` is only asked for if there are lines at all.
+    Events more than `gap` seconds apart, or with a recovery between them, belong to two outages;
+    `recoveries` is only called if there are events.
     """
-    wide = max(1, round(gap * SECOND))
+    width = max(1, round(gap * SECOND))
     where = pc.field("kind").isin(list(kinds)) & pc.field("ts").is_valid()
     known: Recoveries | None = None
-    parts: dict[tuple[str, int, int], Outage] = {}
-    for row in context.each("events", where, list(dict.fromkeys(_COLUMNS))):
-        known = recoveries() if known is None else known
-        who = (row["node"] or "") if per_node else ""
-        key = who, bisect_left(known.get(who, ()), row["at"]), row["at"] // wide
-        parts.setdefault(key, Outage(row["at"], row["at"])).add(row)
-    found = list(_join_until_recovery(parts, known or {}, wide))
-    return sorted(found, key=lambda one: (one.begin, sorted(one.nodes)))
+    columns = [*EVIDENCE_COLUMNS, "kind", "controller_epoch"]
 
+    def read(names: Sequence[str]) -> Iterator[tuple[Subject, Row]]:
+        nonlocal known
+        for row in context.each("events", where, names):
+            known = recoveries() if known is None else known
+            node = (row["node"] or "") if per_node else ""
+            yield (node, bisect_left(known.get(node, ()), row["at"])), row
 
-def _join_until_recovery(
-    parts: Mapping[tuple[str, int, int], Outage], ends: Recoveries, gap: int
-) -> Iterator[Outage]:
-    """Join the parts of one spell, and say when it was over.
-
-    An end that is told much later says nothing of when it came.
-    """
-    last: tuple[tuple[str, int], Outage] | None = None
-    for (who, index, _), part in [*sorted(parts.items(), key=lambda one: one[0]), _NONE]:
-        if last is not None and last[0] == (who, index) and part.begin - last[1].last_seen <= gap:
-            last[1].merge(part)
-            continue
-        if last is not None:
-            (name, at), spell = last
-            moments = ends.get(name, ())
-            after = moments[at] if at < len(moments) else None
-            if after is not None and after - spell.last_seen <= gap:
-                spell.recovered_at = after
-            spell.first = sorted(spell.first, key=by_time)[:_KEPT]
-            yield spell
-        last = (who, index), part
-
-
-_NONE = (("", -1, 0), Outage(0, 0))
+    counter = SessionCounter[Subject](width)
+    for subject, row in read(["node", "ts"]):
+        counter.add(subject, row["at"])
+    index = SessionIndex(Outage, counter)
+    for subject, row in read(columns) if index else ():
+        if outage := index.find(subject, row["at"]):
+            outage.add(row)
+    outages = index.finish()
+    for outage in outages:
+        node, place = outage.subject
+        times = (known or {}).get(node, ())
+        recovery = times[place] if place < len(times) else None
+        outage.last_seen = outage.end
+        # A recovery that is logged much later does not tell when it came.
+        if recovery is not None and recovery - outage.last_seen <= width:
+            outage.recovered_at = outage.end = recovery
+    return sorted(outages, key=lambda outage: (outage.begin, sorted(outage.nodes)))

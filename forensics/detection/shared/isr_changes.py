@@ -1,48 +1,53 @@
-"""Followers that leaders dropped from their ISR for lagging, grouped in time.
+"""How ISRs shrink, recover, and are refused.
 
-Only a leader's own line tells of that: a broker that is fenced or stops is taken out of every ISR
-by the controller, which says nothing of how well it kept up.
-
-How ISRs became whole again after followers were dropped from them, as tables/isr tells.
-
-Leaders whose changes of the ISR are refused again and again, with the same version.
-
-Brokers that leave the in-sync replicas again and again, while they themselves are there.
-
-The table of ISRs may hold millions of rows: it is compared with itself, a row with the one before
-it, in columns, and only how many replicas left in which second is kept.
+- shrink runs: followers that leaders dropped for lagging. Only a leader's own line tells of that: a
+  broker that is fenced or stops is taken out of every ISR by the controller, which says nothing of
+  how well it kept up.
+- recoveries: how ISRs became whole again after that, in tables/isr
+- rejection loops: leaders whose ISR changes are refused again and again, with the same version
+- dropouts: brokers that leave the ISR again and again, while they themselves are up
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, by_time, partition_name
-from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.detection.context import (
+    DetectionContext,
+    Row,
+    in_topics,
+    once_per_run,
+    partition_name,
+)
+from forensics.detection.shared.event_sessions import (
+    EventSession,
+    SessionIndex,
+    Subject,
+    SubjectSession,
+    add_first,
+    find_sessions,
+)
 from forensics.history.nodes.broker_states import Absence
+from forensics.lib.sessionize import SessionCounter
 from forensics.lib.time_units import SECOND
 from forensics.run_output.reader import Tables
 
-# Of the drops of a run so many of the first give it their lines, and so many partitions a name.
-_KEPT, _NAMES = 40, 10_000
+# So many partitions of a run are counted by name.
+_MAX_COUNTED = 10_000
 _SHRINK_COLUMNS = (
     "ts", "node", "file", "line", "text", "rule", "topic", "partition", "broker", "previous_isr",
     "isr", "log_end", "detail",
 )  # fmt: skip
 _POSITION = re.compile(r"brokerId: (\d+), endOffset: (-?\d+)")
-
-Subject = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,43 +60,36 @@ class IsrShrink:
     partition: str
     # how many records the last of them was behind, where the line says so
     lag: int | None
-    # whether one of those concerned hung or died around that moment
+    # whether one of the brokers concerned hung or died around that moment
     excused: bool
     row: Row
 
 
 @dataclass
-class ShrinkRun:
-    """Drops of one subject that follow each other closely; times are corrected."""
+class ShrinkRun(SubjectSession):
+    """Shrinks of one subject that follow each other closely."""
 
-    subject: Subject
-    begin: int
-    end: int
-    count: int
-    # who dropped whom, and how often; and how often each partition lost somebody
+    # how often each leader dropped each follower; how often each partition lost one
     pairs: Counter[tuple[int, int]] = field(default_factory=Counter)
     partitions: Counter[str] = field(default_factory=Counter)
-    # in how many drops the followers had all records, and the most that one was behind
+    # in how many shrinks the followers had all records, and the most that one was behind
     caught_up: int = 0
     max_lag: int | None = None
     excused: int = 0
-    first: list[Row] = field(default_factory=list)
 
-    def add(self, drop: IsrShrink) -> None:
-        """Take one of the drops of the run."""
-        self.pairs.update((drop.leader, replica) for replica in drop.replicas)
-        if drop.partition in self.partitions or len(self.partitions) < _NAMES:
-            self.partitions[drop.partition] += 1
-        if drop.lag is not None:
-            self.caught_up += drop.lag == 0
-            self.max_lag = max(drop.lag, self.max_lag or 0)
-        self.excused += drop.excused
-        self.first.append(drop.row)
-        if len(self.first) > 4 * _KEPT:
-            self.first = sorted(self.first, key=by_time)[:_KEPT]
+    def add(self, shrink: IsrShrink) -> None:
+        """Add one of its shrinks."""
+        self.pairs.update((shrink.leader, replica) for replica in shrink.replicas)
+        if shrink.partition in self.partitions or len(self.partitions) < _MAX_COUNTED:
+            self.partitions[shrink.partition] += 1
+        if shrink.lag is not None:
+            self.caught_up += shrink.lag == 0
+            self.max_lag = max(shrink.lag, self.max_lag or 0)
+        self.excused += shrink.excused
+        add_first(self.first, shrink.row)
 
     def blame(self) -> tuple[list[int], list[int]]:
-        """Name the followers that were slow, and the leaders that nobody could read from.
+        """Return the followers that were slow, and the leaders from which nobody could read.
 
         Many leaders that drop one follower speak of that follower; one leader that drops many
         speaks of itself.
@@ -110,27 +108,35 @@ def find_shrink_runs(
     min_count: int,
     near: float,
 ) -> list[ShrinkRun]:
-    """Group the drops of each subject that are no further than `gap` seconds apart.
+    """Group the shrinks of each subject that are no further than `gap` seconds apart.
 
-    Left out is who was on its way down or up on purpose, within `near` seconds, and what a leader
-    says that is none. A drop of one that went in another way is excused: that is told elsewhere.
+    Left out are brokers that were stopped or started on purpose within `near` seconds, and leaders
+    that are none any more. A shrink of a broker that left otherwise is excused: other detectors
+    report that.
     """
-    reasons = _Reasons(context, round(near * SECOND))
-    found = _spans(context, subjects_of, round(gap * SECOND), min_count, reasons)
-    begins = {who: [one.begin for one in mine] for who, mine in found.items()}
-    for drop in _drops(context, reasons) if found else ():
-        for who in subjects_of(drop):
-            at = bisect_right(begins.get(who, ()), drop.at) - 1
-            if at >= 0 and drop.at <= found[who][at].end:
-                found[who][at].add(drop)
-    every = [one for mine in found.values() for one in mine]
-    for one in every:
-        one.first = sorted(one.first, key=by_time)[:_KEPT]
-    return sorted(every, key=lambda one: (one.begin, repr(one.subject)))
+    absences = _NearbyAbsences(context, round(near * SECOND))
+    counter = SessionCounter[Subject](round(gap * SECOND))
+    for shrink in _read_shrinks(context, absences):
+        for subject in subjects_of(shrink):
+            counter.add(subject, shrink.at)
+    index = SessionIndex(ShrinkRun, counter, min_count)
+    for shrink in _read_shrinks(context, absences) if index else ():
+        for subject in subjects_of(shrink):
+            if run := index.find(subject, shrink.at):
+                run.add(shrink)
+    return index.finish()
 
 
-class _Reasons:
-    """How brokers were away, around the moments at which they are dropped or drop others.
+@once_per_run
+def find_isr_storms(context: DetectionContext) -> list[ShrinkRun]:
+    """Find the runs of shrinks, whoever was dropped by whom, that are long enough for a storm."""
+    limits = context.limits["isr-storm"]
+    gap, near = limits["gap"], limits["near"]
+    return find_shrink_runs(context, lambda _: [()], gap, limits["shrinks"], near)
+
+
+class _NearbyAbsences:
+    """How brokers were away around the moments at which they are dropped or drop others.
 
     The leader notices a lag only after its time-out, and a follower that is back still has to read.
     A leader that hung finds on waking that nobody has fetched from it.
@@ -138,148 +144,103 @@ class _Reasons:
 
     def __init__(self, context: DetectionContext, reach: int) -> None:
         self._reach = reach
-        # A leader that is refused again and again leads in its own eyes only.
-        self.void = rejected_leaders(context)
-        self._away: dict[int, list[Absence]] = {}
-        for one in context.absences:
-            self._away.setdefault(one.broker, []).append(one)
+        self._absences: dict[int, list[Absence]] = {}
+        for absence in context.absences:
+            self._absences.setdefault(absence.broker, []).append(absence)
 
-    def of(self, broker: int, moment: int) -> set[str]:
-        """Say how a broker was away around a moment."""
+    def kinds(self, broker: int, moment: int) -> set[str]:
+        """Return how a broker was away around a moment."""
         return {
-            one.kind
-            for one in self._away.get(broker, ())
-            if one.begin - self._reach <= moment
-            and (one.end is None or moment <= one.end + self._reach)
+            absence.kind
+            for absence in self._absences.get(broker, ())
+            if absence.begin - self._reach <= moment
+            and (absence.end is None or moment <= absence.end + self._reach)
         }
 
 
-def _drops(context: DetectionContext, reasons: _Reasons) -> Iterator[IsrShrink]:
-    """Read every drop that no planned stop or start explains."""
+def _read_shrinks(context: DetectionContext, absences: _NearbyAbsences) -> Iterator[IsrShrink]:
+    """Read every shrink that no planned stop or start explains."""
+    # A leader that is refused again and again is one only in its own view.
+    rejected = rejected_leaders(context)
     shorter = pc.list_value_length(pc.field("isr")) < pc.list_value_length(pc.field("previous_isr"))
     where = (pc.field("kind") == "isr_proposed") & shorter & pc.field("ts").is_valid()
     for row in context.each("events", where, _SHRINK_COLUMNS):
         leader, at = row["broker"], row["at"]
         if None in (leader, row["topic"], row["partition"]):
             continue
-        dropped = {
-            replica: reasons.of(replica, at)
-            for replica in sorted(set(row["previous_isr"]) - set(row["isr"]))
-        }
-        left = {who: why for who, why in dropped.items() if "controlled" not in why}
-        why = reasons.of(leader, at)
-        if left and "controlled" not in why and (leader, partition_name(row)) not in reasons.void:
-            excused = bool(why) or all(left.values())
-            yield IsrShrink(
-                at, leader, list(left), partition_name(row), _gap(row, left), excused, row
-            )
+        dropped = sorted(set(row["previous_isr"]) - set(row["isr"]))
+        away = {replica: absences.kinds(replica, at) for replica in dropped}
+        left = {replica: kinds for replica, kinds in away.items() if "controlled" not in kinds}
+        kinds, name = absences.kinds(leader, at), partition_name(row)
+        if left and "controlled" not in kinds and (leader, name) not in rejected:
+            excused = bool(kinds) or all(left.values())
+            yield IsrShrink(at, leader, list(left), name, _lag(row, left), excused, row)
 
 
-def _gap(row: Row, replicas: Iterable[int]) -> int | None:
-    """How far behind the last of them was; an end of -1 is one that has not fetched here yet."""
-    ends = {int(who): int(end) for who, end in _POSITION.findall(row["detail"] or "")}
-    known = [ends[one] for one in replicas if ends.get(one, -1) >= 0]
+def _lag(row: Row, replicas: Iterable[int]) -> int | None:
+    """Return how far the last of them was behind; an end of -1 has not fetched here yet."""
+    ends = {int(broker): int(end) for broker, end in _POSITION.findall(row["detail"] or "")}
+    known = [ends[replica] for replica in replicas if ends.get(replica, -1) >= 0]
     return max(0, row["log_end"] - min(known)) if known and row["log_end"] is not None else None
 
 
-def _spans(
-    context: DetectionContext,
-    of: Callable[[IsrShrink], Iterable[Subject]],
-    gap: int,
-    least: int,
-    reasons: _Reasons,
-) -> dict[Subject, list[ShrinkRun]]:
-    """Read when each subject had drops; within a stretch of `gap` they all belong together."""
-    told: dict[Subject, dict[int, ShrinkRun]] = {}
-    for drop in _drops(context, reasons):
-        for who in of(drop):
-            stretches = told.setdefault(who, {})
-            one = stretches.get(drop.at // max(gap, 1))
-            if one is None:
-                stretches[drop.at // max(gap, 1)] = ShrinkRun(who, drop.at, drop.at, 1)
-            else:
-                one.begin, one.end = min(drop.at, one.begin), max(drop.at, one.end)
-                one.count += 1
-    joined = {who: [one for one in _joined(told[who], gap) if one.count >= least] for who in told}
-    return {who: mine for who, mine in joined.items() if mine}
-
-
-def _joined(stretches: dict[int, ShrinkRun], gap: int) -> list[ShrinkRun]:
-    found: list[ShrinkRun] = []
-    for at in sorted(stretches):
-        one = stretches[at]
-        if found and one.begin - found[-1].end <= gap:
-            found[-1].end = one.end
-            found[-1].count += one.count
-        else:
-            found.append(one)
-    return found
-
-
 _RECOVERY_COLUMNS = (
-    "topic",
-    "partition",
-    "isr",
-    "replicas",
-    "leader",
-    "started_at",
-    "ended_at",
-    "ended",
-)
+    "topic", "partition", "isr", "replicas", "leader", "started_at", "ended_at", "ended",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class IsrRecovery:
-    """What became of the ISRs of some partitions after a run of drops."""
+    """What became of the ISRs of some partitions after a run of shrinks."""
 
-    # how often one of them grew, from the first drop to the moment when all that came back were
+    # how often one of them grew until the last of those that became whole was so
     expands: int
     recovered_at: int
-    # the partitions that are short of a replica to the very end
+    # the partitions that lack a replica to the end of the logs
     still_short: Sequence[str]
 
 
 def find_recovery(
     context: DetectionContext, partitions: Collection[str], begin: int, end: int
 ) -> IsrRecovery:
-    """Follow the ISRs of some partitions from the begin of a run, to when they are whole."""
-    moments: list[int] = []
+    """Follow the ISRs of some partitions from the begin of a run to when they are whole."""
+    expands: list[int] = []
     short: list[str] = []
-    back = end
+    recovered = end
     for rows in _each_partition(context, partitions, begin):
         known = [row for row in rows if row["isr"] is not None]
         if not known:
             continue
-        moments += [
+        expands += [
             after["started_at"]
             for before, after in pairwise(known)
             if set(after["isr"]) - set(before["isr"]) and (after["started_at"] or 0) >= begin
         ]
-        wanted, seen = _wanted(known)
-        whole = (row for row in known if wanted <= set(row["isr"]) and _holds(row, end))
+        wanted, is_certain = _full_isr(known)
+        whole = (row for row in known if wanted <= set(row["isr"]) and _lasts_beyond(row, end))
         first = next(whole, None)
-        if first is not None and seen:
-            back = max(back, first["started_at"] or 0)
+        if first is not None and is_certain:
+            recovered = max(recovered, first["started_at"] or 0)
         elif first is None and known[-1]["ended"] == "open" and known[-1]["leader"] != -1:
             # A cluster that is shut down leaves its partitions without a leader.
             short.append(partition_name(known[-1]))
-    return IsrRecovery(sum(one <= back for one in moments), back, sorted(short))
+    return IsrRecovery(sum(time <= recovered for time in expands), recovered, sorted(short))
 
 
-def _wanted(known: Sequence[Row]) -> tuple[set[int], bool]:
-    """Give the replicas that a whole ISR has, and whether that is more than a guess.
+def _full_isr(known: Sequence[Row]) -> tuple[set[int], bool]:
+    """Return the replicas of a whole ISR, and whether that is more than a guess.
 
     Where no line tells the replicas, they are those that were in sync at any time: if that never
     changed, nothing can be said.
     """
-    told = next((row["replicas"] for row in reversed(known) if row["replicas"]), None)
-    if told:
-        return set(told), True
-    every = {one for row in known for one in row["isr"]}
+    replicas = next((row["replicas"] for row in reversed(known) if row["replicas"]), None)
+    if replicas:
+        return set(replicas), True
+    every = {replica for row in known for replica in row["isr"]}
     return every, any(set(row["isr"]) < every for row in known)
 
 
-def _holds(row: Row, moment: int) -> bool:
+def _lasts_beyond(row: Row, moment: int) -> bool:
     return row["ended_at"] is None or row["ended_at"] > moment
 
 
@@ -287,26 +248,20 @@ def _each_partition(
     context: DetectionContext, partitions: Collection[str], begin: int
 ) -> Iterator[Sequence[Row]]:
     """Read the versions of each partition that held at that moment or later, in their order."""
-    topics = sorted({name.rpartition("-")[0] for name in partitions})
-    if not topics:
-        return
-    topic = pc.field("topic")
-    where = topic.isin(topics) & (topic >= topics[0]) & (topic <= topics[-1])
+    where = in_topics(name.rpartition("-")[0] for name in partitions)
     chosen = (
         row
         for row in context.each("isr", where, _RECOVERY_COLUMNS)
-        if _holds(row, begin) and partition_name(row) in partitions
+        if _lasts_beyond(row, begin) and partition_name(row) in partitions
     )
     for _, rows in groupby(chosen, partition_name):
         yield list(rows)
 
 
-_LIMITS = "metadata-version-loop"
-
-
+@once_per_run
 def find_rejection_loops(context: DetectionContext) -> Mapping[int, list[EventSession]]:
-    """Give, for each broker, the loops of its partitions (topic, partition, broker)."""
-    limits = context.limits[_LIMITS]
+    """Return the rejection loops of each broker, by (topic, partition, broker)."""
+    limits = context.limits["metadata-version-loop"]
     where = (pc.field("kind") == "isr_rejected") & pc.field("broker").is_valid()
     where &= pc.field("topic").is_valid() & pc.field("partition").is_valid()
     found: dict[int, list[EventSession]] = {}
@@ -314,29 +269,32 @@ def find_rejection_loops(context: DetectionContext) -> Mapping[int, list[EventSe
     for one in find_sessions(
         context, where, subject, limits["gap"], ["partition_epoch"], limits["repeats"]
     ):
-        # A leader that is refused once, learns of it and asks with the new version is well.
+        # A leader that is refused once and then asks with the new version is healthy.
         same = max(one.value_counts["partition_epoch"].values(), default=0)
         if one.seconds > limits["lasting"] and same >= limits["repeats"]:
             found.setdefault(one.subject[2], []).append(one)
     return found
 
 
+@once_per_run
 def rejected_leaders(context: DetectionContext) -> frozenset[tuple[int, str]]:
-    """Name the brokers and partitions whose words on the ISR are void."""
+    """Return the brokers and partitions whose changes of the ISR do not count."""
     return frozenset(
-        (broker, f"{topic}-{partition}")
-        for broker, mine in find_rejection_loops(context).items()
-        for topic, partition, _ in (one.subject for one in mine)
+        (broker, "{}-{}".format(*loop.subject))
+        for broker, loops in find_rejection_loops(context).items()
+        for loop in loops
     )
 
 
+# The table of ISRs may hold millions of rows: it is compared with itself, a row with the one before
+# it, in columns, and only how many replicas left in which second is kept.
 _DROPOUT_COLUMNS = ("topic", "partition", "started_at", "leader", "isr", "replicas")
 # A row's number and a broker's id in one integer, so that whole lists are compared at once.
 _SHIFT = 1 << 32
-# Rows compared at once: several lists are made of each, and they are held together.
-_HELD = 20_000
-# Of the partitions that a broker leaves again and again, so many are named.
-_NAMED = 200
+# Rows compared at once: several arrays are made of them.
+_CHUNK_ROWS = 20_000
+# So many partitions that a broker leaves again and again are named.
+_MAX_NAMED = 200
 
 
 @dataclass
@@ -351,30 +309,34 @@ class Dropouts:
 
     @property
     def drops(self) -> Counter[tuple[int, int]]:
-        """Give by second and leader the number of partitions."""
-        found: Counter[tuple[int, int]] = Counter()
+        """The number of partitions by second and leader."""
+        drops: Counter[tuple[int, int]] = Counter()
         for part in self.parts:
             for second, leader, count in part.tolist():
-                found[second, leader] += count
-        return found
+                drops[second, leader] += count
+        return drops
 
 
 def find_dropouts(context: DetectionContext, min_count: int) -> dict[int, Dropouts]:
-    """Find the brokers that left the ISR of one and the same partition `least` times or more."""
+    """Find the brokers that left the ISR of one partition `min_count` times or more."""
     found: dict[int, Dropouts] = {}
-    often: Counter[tuple[int, str, int]] = Counter()
-    for rows in _rows(context.tables):
-        left = _left(rows)
-        _count(found, left)
-        _repeated(found, often, left, min_count)
-        _forget(often, rows)
+    # how often a broker left the partition that is just being read
+    counts: Counter[tuple[int, str, int]] = Counter()
+    for rows in _read_overlapping(context.tables):
+        left = _members_that_left(rows)
+        _count_drops(found, left)
+        _count_repeated(found, counts, left, min_count)
+        # The last partition may go on in the next chunk.
+        [last] = rows.slice(rows.num_rows - 1).select(["topic", "partition"]).to_pylist()
+        for key in [one for one in counts if one[1:] != (last["topic"], last["partition"])]:
+            del counts[key]
     return {broker: one for broker, one in sorted(found.items()) if one.repeated}
 
 
-def _rows(tables: Tables) -> Iterator[pa.Table]:
-    """Read the table; the last row of each part is the first one of the next, to compare with."""
+def _read_overlapping(tables: Tables) -> Iterator[pa.Table]:
+    """Read the table; the last row of each chunk is the first one of the next, to compare with."""
     last: pa.Table | None = None
-    for batch in tables.scan("isr", _DROPOUT_COLUMNS, None, _HELD):
+    for batch in tables.scan("isr", _DROPOUT_COLUMNS, None, _CHUNK_ROWS):
         rows = pa.Table.from_batches([batch])
         rows = rows if last is None else pa.concat_tables([last, rows])
         last = rows.slice(rows.num_rows - 1)
@@ -382,67 +344,58 @@ def _rows(tables: Tables) -> Iterator[pa.Table]:
             yield rows.combine_chunks()
 
 
-def _left(rows: pa.Table) -> pa.Table:
-    """Give who left an ISR from one row to the next: broker, second, leader and partition."""
+def _members_that_left(rows: pa.Table) -> pa.Table:
+    """Return who left an ISR from one row to the next: broker, second, leader and partition."""
     now, before = rows.slice(1), rows.slice(0, rows.num_rows - 1)
     same = pc.and_(
         pc.equal(now["topic"], before["topic"]), pc.equal(now["partition"], before["partition"])
     )
-    # A change lets members in or out, never both; only few rows are looked at any closer.
+    # A change lets members in or out, never both, so only few rows need a closer look.
     shorter = pc.less(pc.list_value_length(now["isr"]), pc.list_value_length(before["isr"]))
-    told = pc.fill_null(pc.and_(pc.and_(same, shorter), pc.is_valid(now["started_at"])), False)
-    now, before = now.filter(told), before.filter(told)
-    was = _keys(before["isr"])
-    gone = was.filter(pc.invert(pc.is_in(was, value_set=_keys(now["isr"]))))
-    # Whoever is no replica any more was moved away.
-    kept = pc.is_in(gone, value_set=_keys(now["replicas"]))
-    gone = gone.filter(kept)
-    at = pc.divide(gone, _SHIFT)
-    here = now.select(["topic", "partition", "started_at", "leader"]).take(at)
+    shrinks = pc.fill_null(pc.and_(pc.and_(same, shorter), pc.is_valid(now["started_at"])), False)
+    now, before = now.filter(shrinks), before.filter(shrinks)
+    members = _member_keys(before["isr"])
+    left = members.filter(pc.invert(pc.is_in(members, value_set=_member_keys(now["isr"]))))
+    # A broker that is no replica any more was reassigned.
+    left = left.filter(pc.is_in(left, value_set=_member_keys(now["replicas"])))
+    row = pc.divide(left, _SHIFT)
+    here = now.select(["topic", "partition", "started_at", "leader"]).take(row)
     seconds = pc.divide(here["started_at"].cast(pa.int64()), SECOND)
-    broker = pc.subtract(gone, pc.multiply(at, _SHIFT))
+    broker = pc.subtract(left, pc.multiply(row, _SHIFT))
     return here.append_column("broker", broker).append_column("second", seconds)
 
 
-def _keys(lists: pa.ChunkedArray) -> pa.Array:
-    """Make one integer of a row's number and each member of its list."""
+def _member_keys(lists: pa.ChunkedArray) -> pa.Array:
+    """Return one integer for a row's number and each member of its list."""
     whole = lists.combine_chunks()
     whole = pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
     rows = pc.list_parent_indices(whole).cast(pa.int64())
     return pc.add(pc.multiply(rows, _SHIFT), pc.list_flatten(whole).cast(pa.int64()))
 
 
-def _count(found: dict[int, Dropouts], left: pa.Table) -> None:
+def _count_drops(found: dict[int, Dropouts], left: pa.Table) -> None:
     counts = left.group_by(["broker", "second", "leader"]).aggregate([([], "count_all")])
     columns = (counts["second"], pc.fill_null(counts["leader"], -1), counts["count_all"])
-    told = np.stack([column.to_numpy().astype(np.int64) for column in columns], axis=1)
+    numbers = np.stack([column.to_numpy().astype(np.int64) for column in columns], axis=1)
     brokers = counts["broker"].to_numpy()
     for broker in np.unique(brokers).tolist():
-        found.setdefault(broker, Dropouts()).parts.append(told[brokers == broker])
+        found.setdefault(broker, Dropouts()).parts.append(numbers[brokers == broker])
 
 
-def _repeated(
+def _count_repeated(
     found: Mapping[int, Dropouts],
-    often: Counter[tuple[int, str, int]],
+    counts: Counter[tuple[int, str, int]],
     left: pa.Table,
-    least: int,
+    min_count: int,
 ) -> None:
-    """Note the partitions that a broker left often; `often` is of the partition just being read."""
     names = ["broker", "topic", "partition"]
     for row in left.group_by(names).aggregate([([], "count_all")]).to_pylist():
         key = (row["broker"], row["topic"], row["partition"])
-        often[key] += row["count_all"]
-        if often[key] < least:
+        counts[key] += row["count_all"]
+        if counts[key] < min_count:
             continue
         one = found[row["broker"]]
-        if len(one.repeated) < _NAMED or key[1:] in one.repeated:
-            one.repeated[key[1:]] = often[key]
+        if len(one.repeated) < _MAX_NAMED or key[1:] in one.repeated:
+            one.repeated[key[1:]] = counts[key]
         else:
             one.more_repeated += 1
-
-
-def _forget(often: Counter[tuple[int, str, int]], rows: pa.Table) -> None:
-    """Keep what was counted of the last partition only: it may go on in the next part."""
-    [last] = rows.slice(rows.num_rows - 1).select(["topic", "partition"]).to_pylist()
-    for key in [one for one in often if one[1:] != (last["topic"], last["partition"])]:
-        del often[key]

@@ -1,79 +1,82 @@
-"""How small an ISR may be before a leader takes no more records, by topic, as logs tell it."""
+"""Finds min.insync.replicas by topic: below it, a leader takes no records with acks=all."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import Row
+from forensics.detection.context import DetectionContext, once_per_run
 
-# Reads some columns of the events that a condition chooses, with the corrected time in `at`.
-EventReader = Callable[[pc.Expression, Sequence[str]], Iterable[Row]]
 SETTING = "min.insync.replicas"
 REFUSALS = ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND")
-# NotEnoughReplicasException names what was wanted.
 _SET = re.compile(r"min\.insync\.replicas(?: to |=| -> )\"?(\d{1,4})")
+# NotEnoughReplicasException names the minimum.
 _WANTED = re.compile(r"min\.isr requirement of (\d{1,4})")
+_KIND = pc.field("kind")
+# Lines that name the minimum: settings of brokers and topics, and refusals of leaders.
+MIN_ISR_EVENTS = pc.field("ts").is_valid() & (
+    ((_KIND == "setting_seen") & (pc.field("setting") == SETTING)) | (_KIND == "config_set")
+) | (
+    (_KIND == "append_failed") & pc.field("error").isin(REFUSALS) & pc.field("topic").is_valid()
+)  # fmt: skip
+MIN_ISR_COLUMNS = ("kind", "ts", "node", "topic", "broker", "setting", "value", "detail", "error")
 
 
 @dataclass(frozen=True)
 class MinIsr:
-    """What is known of min.insync.replicas; null where nothing is."""
+    """What is known of min.insync.replicas; None where nothing is."""
 
     topics: Mapping[str, int]
     default: int | None
 
     def for_topic(self, topic: str) -> int | None:
-        """Give the minimum of a topic."""
+        """Return the minimum of a topic."""
         return self.topics.get(topic, self.default)
 
     @property
     def largest(self) -> int:
-        """The largest of all: a larger ISR is below none."""
+        """The largest of all: no topic misses its minimum with a larger ISR."""
         return max([*self.topics.values(), self.default or 0])
 
 
-def find_min_isr(read_events: EventReader) -> MinIsr:
-    """Read the settings of brokers and topics, and what refusals say."""
-    topics = {row["topic"]: int(row["value"]) for row in _refusals(read_events)}
+@once_per_run
+def read_min_isr(context: DetectionContext) -> MinIsr:
+    """Read the minimums that the logs of a run name."""
+    return find_min_isr(context.each("events", MIN_ISR_EVENTS, MIN_ISR_COLUMNS))
+
+
+def find_min_isr(events: Iterable[Mapping[str, Any]]) -> MinIsr:
+    """Find the minimums in the MIN_ISR_EVENTS, each with `at`, its corrected time."""
+    topics: dict[str, int] = {}
+    settings: list[tuple[int, int, Mapping[str, Any]]] = []
+    for row in events:
+        value = _value(row)
+        if value is not None and row["kind"] == "append_failed":
+            topics.setdefault(row["topic"], value)
+        elif value is not None:
+            settings.append((row["at"], value, row))
     started: Counter[int] = Counter()
     changed: int | None = None
-    for row in sorted(_settings(read_events), key=lambda one: one["at"]):
+    for _, value, row in sorted(settings, key=lambda setting: setting[0]):
         if row["kind"] == "setting_seen":
-            started[row["value"]] += 1
+            started[value] += 1
         elif row["topic"]:
-            topics[row["topic"]] = row["value"]
+            topics[row["topic"]] = value
         elif row["broker"] is None:
-            changed = row["value"]
-    # Brokers of one cluster should agree; if not, what most of them say holds for most.
+            changed = value
+    # Brokers of one cluster should agree; if they do not, most of them decide.
     agreed = max(started, key=lambda value: (started[value], -value), default=None)
     return MinIsr(topics, changed if changed is not None else agreed)
 
 
-def _settings(read_events: EventReader) -> Iterator[Row]:
-    """Read every line that sets the minimum, with its value as a number."""
-    kind = pc.field("kind")
-    where = ((kind == "setting_seen") & (pc.field("setting") == SETTING)) | (kind == "config_set")
-    columns = ["kind", "ts", "node", "topic", "broker", "value", "detail"]
-    for row in read_events(where & pc.field("ts").is_valid(), columns):
-        if row["kind"] == "setting_seen":
-            told = row["value"] if (row["value"] or "").isdigit() else None
-        else:
-            found = _SET.search(row["detail"] or "")
-            told = found and found[1]
-        if told:
-            yield row | {"value": int(told)}
-
-
-def _refusals(read_events: EventReader) -> Iterator[Row]:
-    """Read what leaders that refuse records say that they want."""
-    where = (pc.field("kind") == "append_failed") & pc.field("error").isin(list(REFUSALS))
-    seen: set[str] = set()
-    for row in read_events(where & pc.field("topic").is_valid(), ["topic", "detail"]):
-        if row["topic"] not in seen and (found := _WANTED.search(row["detail"] or "")):
-            seen.add(row["topic"])
-            yield row | {"value": found[1]}
+def _value(row: Mapping[str, Any]) -> int | None:
+    if row["kind"] == "setting_seen":
+        return int(row["value"]) if (row["value"] or "").isdigit() else None
+    pattern = _WANTED if row["kind"] == "append_failed" else _SET
+    match = pattern.search(row["detail"] or "")
+    return int(match[1]) if match else None

@@ -18,13 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.history.clocks.line_fit import (
-    Point,
-    dedupe_by_either_clock,
-    downsample,
-    estimate_offset,
-    thin_evenly,
-)
+from forensics.history.clocks import line_fit
 from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.lib.arrow_io import iter_rows, to_batches
 from forensics.lib.time_units import SECOND
@@ -193,13 +187,13 @@ def _sightings_by_order(rows: Iterable[Row]) -> Iterator[Sighting]:
 
 
 def _anchor_rows(anchors: Iterable[Anchor]) -> list[dict[str, Any]]:
-    pairs: dict[tuple[str, str], list[Point]] = defaultdict(list)
+    pairs: dict[tuple[str, str], list[line_fit.Point]] = defaultdict(list)
     for node, other, delta, at in anchors:
         pairs[node, other].append((at, delta))
     return [
         {"node": node, "other": other, "delta": delta, "at": at}
         for (node, other), points in sorted(pairs.items())
-        for at, delta in downsample(points, _KEPT)
+        for at, delta in line_fit.downsample(points, _KEPT)
     ]
 
 
@@ -235,10 +229,10 @@ def reduce_pair(deltas: pa.Table, kept: int = _KEPT_PER_PAIR) -> pa.Table:
     pairs = zip(deltas["at"].to_pylist(), deltas["delta"].to_pylist(), strict=True)
     # What one node writes in a moment may take the other, if it hangs, many seconds, and either may
     # be the one that hangs: bursts are taken by both clocks.
-    by_one, by_other = dedupe_by_either_clock(pairs)
-    sample = thin_evenly(by_one + by_other, 4 * _KEPT_PER_PAIR)
-    offset, uncertainty = estimate_offset([delta for _, delta in sample])
-    points = sorted({*thin_evenly(by_one, kept), *thin_evenly(by_other, kept)})
+    by_one, by_other = line_fit.dedupe_by_either_clock(pairs)
+    sample = line_fit.thin_evenly(by_one + by_other, 4 * _KEPT_PER_PAIR)
+    offset, uncertainty = line_fit.estimate_offset([delta for _, delta in sample])
+    points = sorted({*line_fit.thin_evenly(by_one, kept), *line_fit.thin_evenly(by_other, kept)})
     row |= {"count": min(len(by_one), len(by_other)), "delta": offset, "spread": uncertainty}
     row["points"] = [{"at": at, "delta": delta} for at, delta in points]
     return pa.Table.from_pylist([row], schema=PAIRS)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import itemgetter
 
+from forensics.history.clocks.model import OffsetLine
 from forensics.lib.sessionize import windows
 from forensics.lib.time_units import SECOND
 
@@ -39,23 +40,15 @@ _MORE, _MORE_SHARE = 3, 0.1
 
 
 @dataclass(frozen=True)
-class FittedLine:
-    """A straight line through points: an offset at a moment, a drift, and the uncertainty."""
+class FittedLine(OffsetLine):
+    """A line fitted to points."""
 
-    at: int
-    offset_ms: float
-    drift_ppm: float
-    uncertainty_ms: float
     # indices of the points near the line
     inliers: tuple[int, ...] = ()
 
     def points_near(self, points: Sequence[Point], within_ms: float) -> list[int]:
         """Return the indices of the points that lie near this line."""
         return [n for n, (at, d) in enumerate(points) if abs(d - self.offset_at(at)) <= within_ms]
-
-    def offset_at(self, micros: int) -> float:
-        """Return the offset at a moment, in milliseconds."""
-        return self.offset_ms + self.drift_ppm * (micros - self.at) / 1e9
 
 
 def estimate_offset(deltas: Sequence[float]) -> tuple[float, float]:

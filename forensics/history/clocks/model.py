@@ -19,22 +19,32 @@ UNSEEN_DRIFT_PPM = 50.0
 
 
 @dataclass(frozen=True)
-class ClockSegment:
-    """A segment of a clock without steps, in microseconds of its own time without the zone.
-
-    The offset is `offset_ms` at the moment `at`; anchors show it from `first` to `last`.
-    """
+class OffsetLine:
+    """A straight line: the offset of a clock at a moment, its drift, and how uncertain it is."""
 
     at: int
     offset_ms: float
     drift_ppm: float
     uncertainty_ms: float
-    first: int
-    last: int
 
     def offset_at(self, micros: int) -> float:
         """Return the offset at a moment, in milliseconds."""
         return self.offset_ms + self.drift_ppm * (micros - self.at) / 1e9
+
+    def offset_micros(self, micros: int) -> int:
+        """Return the offset at a moment, in whole microseconds."""
+        return round(self.offset_at(micros) * 1000)
+
+
+@dataclass(frozen=True)
+class ClockSegment(OffsetLine):
+    """A segment of a clock without steps, in microseconds of its own time without the zone.
+
+    Anchors show it from `first` to `last`.
+    """
+
+    first: int
+    last: int
 
     def correction_at(self, micros: int) -> float:
         """Return the offset to correct by: one within its own uncertainty would only add noise."""
@@ -70,16 +80,14 @@ class ClockStep:
         """Return True if a line was written after the step, or more likely was."""
         if not self.low < micros < self.high:
             return micros >= self.high
-        before, after = self._line_bounds_of(file)
-        if line is not None and (line <= before or line >= after):
-            return line >= after
-        return micros >= self.middle
+        if line is None or self.is_ambiguous(micros, file, line):
+            return micros >= self.middle
+        return line >= self._line_bounds_of(file)[1]
 
-    def is_ambiguous_at(self, micros: int, file: str | None, line: int | None) -> bool:
+    def is_ambiguous(self, micros: int, file: str | None, line: int | None) -> bool:
         """Return True if nothing tells on which side of the step a line was written."""
         before, after = self._line_bounds_of(file)
-        known = line is not None and (line <= before or line >= after)
-        return self.low < micros < self.high and not known
+        return self.low < micros < self.high and (line is None or before < line < after)
 
     def _line_bounds_of(self, file: str | None) -> tuple[float, float]:
         return self.line_bounds.get(file or "", (-math.inf, math.inf))
@@ -112,15 +120,13 @@ class ClockModel:
         """Return the segment that holds at a moment of the node's own time."""
         return self.segments[sum(step.precedes(micros, file, line) for step in self.steps)]
 
-    def is_ambiguous_at(
-        self, micros: int, file: str | None = None, line: int | None = None
-    ) -> bool:
+    def is_ambiguous(self, micros: int, file: str | None = None, line: int | None = None) -> bool:
         """Return True if a line may stand before or after one of the steps."""
-        return any(step.is_ambiguous_at(micros, file, line) for step in self.steps)
+        return any(step.is_ambiguous(micros, file, line) for step in self.steps)
 
     def uncertainty_at(self, micros: int, file: str | None, line: int | None) -> float:
         """Return how far off a corrected moment may be, in milliseconds."""
-        steps = (abs(s.size_ms) for s in self.steps if s.is_ambiguous_at(micros, file, line))
+        steps = (abs(s.size_ms) for s in self.steps if s.is_ambiguous(micros, file, line))
         residuals = (one.residual_ms for one in self.unexplained if one.low < micros < one.high)
         uncertainty = self.segment_at(micros, file, line).uncertainty_at(micros)
         return uncertainty + sum(steps) + max(residuals, default=0.0)
@@ -176,7 +182,7 @@ class Clocks:
         if event["node"] == other["node"] and event["node"] is not None:
             # One clock orders its own lines to the millisecond, except around a step.
             ambiguous = model is not None and any(
-                model.is_ambiguous_at(self._without_zone(node, micros), file, line)
+                model.is_ambiguous(self._without_zone(node, micros), file, line)
                 for node, micros, file, line in lines
             )
             return None if ambiguous else 0

@@ -13,15 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from forensics.history.clocks.line_fit import (
-    LAG_MS,
-    FittedSegment,
-    Point,
-    dedupe_by_either_clock,
-    fit_segments,
-    median_residual,
-    thin_evenly,
-)
+from forensics.history.clocks import line_fit
+from forensics.history.clocks.line_fit import LAG_MS, FittedSegment, Point
 from forensics.history.clocks.model import (
     ClockModel,
     Clocks,
@@ -35,6 +28,7 @@ Pair = Mapping[str, Any]
 # Of two nodes: when each of them logged the same states, by its own clock without the zone.
 SharedMoments = list[tuple[int, int]]
 SharedByNode = dict[str, dict[str, SharedMoments]]
+Models = Mapping[str, ClockModel]
 
 # The reference clock is right for ever.
 _ALWAYS = 2**62
@@ -51,9 +45,7 @@ def score_steadiness(pairs: Sequence[Pair]) -> dict[str, int]:
     return scores
 
 
-def choose_reference(
-    models: Mapping[str, ClockModel], anchors: Mapping[str, int], steady: Mapping[str, int]
-) -> str:
+def choose_reference(models: Models, anchors: Mapping[str, int], steady: Mapping[str, int]) -> str:
     """Choose the node from which all others are nearest, over time: most clocks are right.
 
     `anchors` counts those of each candidate, `steady` is its score.
@@ -91,12 +83,9 @@ def choose_reference(
 
 def _known_span(model: ClockModel) -> tuple[int, int]:
     """Return from when to when a clock is known, by the reference's time."""
-    ends = (
-        (model.segments[0], model.segments[0].first),
-        (model.segments[-1], model.segments[-1].last),
-    )
-    first, last = (micros - round(segment.offset_at(micros) * 1000) for segment, micros in ends)
-    return first, last
+    first, last = model.segments[0], model.segments[-1]
+    begin = first.first - first.offset_micros(first.first)
+    return begin, last.last - last.offset_micros(last.last)
 
 
 _ZONE_STEP = 15
@@ -257,14 +246,14 @@ def _corrected_moments(
 ) -> Iterator[tuple[int, int, float]]:
     """Yield own times, the reference times of the same moments, and how uncertain these are."""
     for own, theirs in moments:
-        if not other.is_ambiguous_at(theirs):
+        if not other.is_ambiguous(theirs):
             segment = other.segment_at(theirs)
-            at = theirs - round(segment.offset_at(theirs) * 1000)
+            at = theirs - segment.offset_micros(theirs)
             yield own, at, segment.uncertainty_ms
 
 
 def _fit_model(
-    node: str, others: Iterable[str], models: Mapping[str, ClockModel], shared: SharedByNode
+    node: str, others: Iterable[str], models: Models, shared: SharedByNode
 ) -> _Candidate:
     """Fit the model of a node to all points shared with some nodes that are solved."""
     points: list[Point] = []
@@ -275,11 +264,11 @@ def _fit_model(
             uncertainties += uncertainty
     if not points:
         return _Candidate(ClockModel((ClockSegment(0, 0.0, 0.0, _NOTHING_MS, 0, 0),)), 0, 0)
-    by_one, by_other = dedupe_by_either_clock(points)
-    kept = sorted({*thin_evenly(by_one, _KEPT), *thin_evenly(by_other, _KEPT)})
-    fitted = fit_segments(kept)
+    by_one, by_other = line_fit.dedupe_by_either_clock(points)
+    kept = sorted({*line_fit.thin_evenly(by_one, _KEPT), *line_fit.thin_evenly(by_other, _KEPT)})
+    fitted = line_fit.fit_segments(kept)
     inherited = uncertainties / len(points)
-    least = LAG_MS + 2 * median_residual([one.line for one in fitted], by_one)
+    least = LAG_MS + 2 * line_fit.median_residual([one.line for one in fitted], by_one)
     segments = [
         _clock_segment(one, max(_segment_uncertainty(one, fitted), least) + inherited)
         for one in fitted
@@ -299,8 +288,7 @@ def _clock_segment(fitted: FittedSegment, uncertainty: float) -> ClockSegment:
     """Turn a line over the reference's time into a segment over the node's own."""
     line = fitted.line
     at, first, last = (
-        micros + round(line.offset_at(micros) * 1000)
-        for micros in (line.at, fitted.first, fitted.last)
+        micros + line.offset_micros(micros) for micros in (line.at, fitted.first, fitted.last)
     )
     drift = line.drift_ppm / (1 + line.drift_ppm / 1e6)
     return ClockSegment(at, line.offset_ms, drift, uncertainty, first, last)
@@ -310,7 +298,7 @@ def _clock_step(before: FittedSegment, after: FittedSegment) -> ClockStep:
     """Bound a step by the last point of the segment before it and the first one after it."""
     middle = (before.last + after.first) // 2
     old, new = (
-        [at + round(line.offset_at(at) * 1000) for at in (before.last, middle, after.first)]
+        [at + line.offset_micros(at) for at in (before.last, middle, after.first)]
         for line in (before.line, after.line)
     )
     size = after.line.offset_at(middle) - before.line.offset_at(middle)
@@ -319,7 +307,7 @@ def _clock_step(before: FittedSegment, after: FittedSegment) -> ClockStep:
 
 
 def _with_unexplained(
-    model: ClockModel, others: Mapping[str, ClockModel], shared: Mapping[str, SharedMoments]
+    model: ClockModel, others: Models, shared: Mapping[str, SharedMoments]
 ) -> ClockModel:
     """Mark where a model does not fit all that others logged, not only what it was fitted to."""
     residuals = [

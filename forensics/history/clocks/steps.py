@@ -36,7 +36,7 @@ class Residual:
 
 def measure_residual(model: ClockModel, own: int, at: int, uncertainty: float) -> Residual:
     """Compare what a clock showed at a moment, known to some uncertainty, with its model."""
-    segments = model.segments if model.is_ambiguous_at(own) else [model.segment_at(own)]
+    segments = model.segments if model.is_ambiguous(own) else [model.segment_at(own)]
     residuals = [
         Residual(at, own, ms, abs(ms) <= max(segment.uncertainty_ms, uncertainty))
         for segment in segments
@@ -107,11 +107,11 @@ def locate_steps(clocks: Clocks, events: Path) -> Clocks:
             margin = round(abs(step.size_ms) * 1000)
             lines = _read_lines(events, clocks, node, step.low - margin, step.high + margin)
             seen = _seen_by_others(events, clocks, node, step) if step.size_ms < 0 else {}
-            lag = round(before.offset_at(step.at) * 1000)
+            lag = before.offset_micros(step.at)
             narrowed = narrow_step(step, lines, {state: at + lag for state, at in seen.items()})
             if narrowed != step:
                 own = min(narrowed.middle, narrowed.high)
-                narrowed = replace(narrowed, at=own - round(before.offset_at(own) * 1000))
+                narrowed = replace(narrowed, at=own - before.offset_micros(own))
             steps.append(narrowed)
         if steps:
             models[node] = replace(model, steps=tuple(steps))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,25 +18,10 @@ import pyarrow.dataset as ds
 
 from forensics.history.clocks.model import Clocks
 from forensics.history.log_coverage import Coverage, logged_between
-from forensics.history.nodes.broker_states import (
-    LIFECYCLE_KINDS,
-    WAKE_KINDS,
-    Absence,
-    EvidenceRow,
-    Span,
-    build_broker_lanes,
-    find_absences,
-    insert_pauses,
-)
+from forensics.history.nodes import broker_states, controller_terms
+from forensics.history.nodes.broker_states import Absence, EvidenceRow, Span, find_absences
 from forensics.history.nodes.client_states import CLIENT_COLUMNS, ClientLanes
-from forensics.history.nodes.controller_terms import (
-    CONTROLLER_KINDS,
-    ControllerTerm,
-    ControllerTerms,
-    close_terms,
-    find_epoch_conflicts,
-    find_terms,
-)
+from forensics.history.nodes.controller_terms import ControllerTerm, ControllerTerms
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
 from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_events
 from forensics.lib.intervals import contains
@@ -110,29 +95,27 @@ def _mark_gap(span: Span, gap: Gap) -> Iterator[Span]:
         yield replace(span, begin=stop)
 
 
+@dataclass
 class Lanes:
-    """Lanes of brokers, controllers and clients, and the absences that follow from them."""
+    """Lanes of brokers, controllers and clients, and the absences that follow from them.
 
-    def __init__(
-        self,
-        brokers: Mapping[int, list[Span]],
-        controllers: Sequence[ControllerTerm],
-        with_logs: frozenset[int] = frozenset(),
-        terms: ControllerTerms | None = None,
-        clients: Mapping[str, Sequence[Span]] | None = None,
-    ) -> None:
-        """Find the absences; `with_logs` are the brokers whose own logs are there.
+    `controllers` are the terms by their elections alone, `terms` those with their real ends;
+    `with_logs` are the brokers whose own logs are there.
+    """
 
-        `controllers` are the terms by their elections alone, `terms` those with their real ends.
-        """
-        self.brokers = brokers
-        self.controllers = controllers
-        self.terms = terms or ControllerTerms(controllers)
-        self.clients = clients or {}
-        self.absences: list[Absence] = [
+    brokers: Mapping[int, list[Span]]
+    controllers: Sequence[ControllerTerm]
+    with_logs: frozenset[int] = frozenset()
+    terms: ControllerTerms = field(default_factory=lambda: ControllerTerms(()))
+    clients: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    absences: list[Absence] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the absences."""
+        self.absences = [
             absence
-            for broker, spans in brokers.items()
-            for absence in find_absences(broker, spans, has_own_log=broker in with_logs)
+            for broker, spans in self.brokers.items()
+            for absence in find_absences(broker, spans, has_own_log=broker in self.with_logs)
         ]
 
     def table(self, coverage: Coverage | None = None) -> pa.Table:
@@ -155,18 +138,18 @@ class Lanes:
 def build_lanes(events: Path, clocks: Clocks, roles: Roles) -> Lanes:
     """Follow every broker, controller and client."""
     own_logs = {id_: node for node in roles if (id_ := _broker_id(node, roles)) is not None}
-    rows = read_events(events, LIFECYCLE_KINDS)
+    rows = read_events(events, broker_states.LIFECYCLE_KINDS)
     news = _select_news(rows, read_startup_windows(events), clocks, roles)
     starts = [row for row in news if row["kind"] == "process_starting"]
-    brokers = build_broker_lanes(news, _read_last_lines(events, starts, clocks))
+    brokers = broker_states.build_broker_lanes(news, _read_last_lines(events, starts, clocks))
     controller_events = _read_controller_events(events, clocks)
-    terms = find_terms(controller_events)
-    closed = close_terms(terms, controller_events, brokers)
+    terms = controller_terms.find_terms(controller_events)
+    closed = controller_terms.close_terms(terms, controller_events, brokers)
     return Lanes(
         _add_pauses(brokers, events, clocks, own_logs),
         terms,
         frozenset(own_logs),
-        ControllerTerms(closed, find_epoch_conflicts(controller_events)),
+        ControllerTerms(closed, controller_terms.find_epoch_conflicts(controller_events)),
         _build_client_lanes(events, clocks, roles),
     )
 
@@ -204,7 +187,7 @@ def _read_controller_events(events: Path, clocks: Clocks) -> list[Row]:
     # Every broker names the controller without an epoch at every connection: that proves little.
     return [
         row | {"at": clocks.event_time(row)}
-        for row in read_events(events, CONTROLLER_KINDS, columns)
+        for row in read_events(events, controller_terms.CONTROLLER_KINDS, columns)
         if row["kind"] != "controller_seen" or row["controller_epoch"] is not None
     ]
 
@@ -232,7 +215,8 @@ def _add_pauses(
     if not fenced:
         return brokers
     wakes: dict[str, list[Row]] = defaultdict(list)
-    for row in read_events(events, WAKE_KINDS, [*SIGHTING, "text", "rule", "duration_ms"]):
+    columns = [*SIGHTING, "text", "rule", "duration_ms"]
+    for row in read_events(events, broker_states.WAKE_KINDS, columns):
         wakes[row["node"]].append(row | {"at": clocks.event_time(row)})
     data = ds.dataset(events, format="parquet")
 
@@ -240,7 +224,7 @@ def _add_pauses(
         return not data.count_rows(filter=logged_between(clocks, node, begin, end))
 
     paused = {
-        broker: insert_pauses(brokers[broker], wakes[node], partial(is_silent, node))
+        broker: broker_states.insert_pauses(brokers[broker], wakes[node], partial(is_silent, node))
         for node, broker in fenced.items()
     }
     return {**brokers, **paused}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from forensics.history.nodes.broker_states import EvidenceRow, Span
+from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND
 
 CLIENT_COLUMNS = ("kind", "ts", "node", "error", "file", "line")
@@ -37,44 +36,30 @@ _GAP = 10 * SECOND
 _WHOLE_LOG = 1 << 62
 
 
-@dataclass(slots=True)
-class _Session:
-    """Lines of one state that follow each other closely."""
-
-    begin: int
-    end: int
-    first: EvidenceRow
-    last: EvidenceRow
+# A moment, a line number and a file: lines are ordered so.
+Line = tuple[int, int, str]
 
 
 class _Sessions:
-    """Sessions in the order of time; lines may come in any order, and millions of them."""
+    """Lines that follow each other closely; they may come in any order, and millions of them.
+
+    Of each stretch of `gap` only the first and the last line are kept.
+    """
 
     def __init__(self, gap: int) -> None:
-        self.sessions: list[_Session] = []
         self._gap = gap
+        self._ends: dict[int, tuple[Line, Line]] = {}
 
-    def add(self, at: int, line: EvidenceRow) -> None:
-        """Let a line begin a session, prolong one, or join two."""
-        index = bisect_right(self.sessions, at, key=lambda session: session.begin)
-        before = self.sessions[index - 1] if index else None
-        after = self.sessions[index] if index < len(self.sessions) else None
-        if before is not None and at <= before.end + self._gap:
-            if _order(before.end, before.last) < _order(at, line):
-                before.end, before.last = at, line
-            elif at == before.begin and _order(at, line) < _order(before.begin, before.first):
-                before.first = line
-            if after is not None and after.begin <= before.end + self._gap:
-                before.end, before.last = after.end, after.last
-                del self.sessions[index]
-        elif after is not None and at >= after.begin - self._gap:
-            after.begin, after.first = at, line
-        else:
-            self.sessions.insert(index, _Session(at, at, line, line))
+    def add(self, line: Line) -> None:
+        """Add a line to its session."""
+        first, last = self._ends.get(line[0] // self._gap, (line, line))
+        self._ends[line[0] // self._gap] = min(first, line), max(last, line)
 
-
-def _order(at: int, line: EvidenceRow) -> tuple[int, int, str]:
-    return at, line["line"], line["file"]
+    def join(self) -> list[tuple[Line, Line]]:
+        """Return the first and the last line of each session, in the order of time."""
+        ends = (self._ends[stretch] for stretch in sorted(self._ends))
+        groups = sessions(ends, lambda two: two[0][0], self._gap, lambda two: two[1][0])
+        return [(group[0][0], group[-1][1]) for group in groups]
 
 
 class ClientLanes:
@@ -83,37 +68,37 @@ class ClientLanes:
     def __init__(self) -> None:
         """Begin with no client."""
         self._errors: dict[tuple[str, str], _Sessions] = defaultdict(lambda: _Sessions(_GAP))
+        # Silence is no gap in a client's log: a healthy client has nothing to log.
         self._logs: dict[str, _Sessions] = defaultdict(lambda: _Sessions(_WHOLE_LOG))
 
     def add_line(self, row: Mapping[str, Any], at: int) -> None:
         """Add one line of a client's log, with its corrected time."""
-        line: EvidenceRow = {"file": row["file"], "line": row["line"]}
-        # Silence is no gap in a client's log: a healthy client has nothing to log.
-        self._logs[row["node"]].add(at, line)
+        line = (at, row["line"], row["file"])
+        self._logs[row["node"]].add(line)
         state = _state_of(row)
         if state is not None:
-            self._errors[row["node"], state].add(at, line)
+            self._errors[row["node"], state].add(line)
 
     def build(self) -> dict[str, list[Span]]:
         """Return each client's lane, from the first line of its log to the last."""
         return {node: list(self._lane(node)) for node in sorted(self._logs)}
 
     def _lane(self, node: str) -> Iterator[Span]:
-        [log] = self._logs[node].sessions
+        [(first, last)] = self._logs[node].join()
         stale, disconnected = (
-            [_span(state, session) for session in self._errors[node, state].sessions]
+            [_span(state, *ends) for ends in self._errors[node, state].join()]
             for state in ("stale", "disconnected")
         )
         # A broker that responds that it does not lead says more than one that does not respond.
         rest = [part for span in disconnected for part in _subtract(span, stale)]
-        begin, line = log.begin, log.first
+        begin, line = first[0], _evidence(first)
         for span in sorted([*stale, *rest], key=lambda span: (span.begin, span.end or 0)):
             if span.begin > begin:
                 yield Span("healthy", begin, span.begin, [line, span.evidence[0]])
             yield span
             begin, line = span.end or span.begin, span.evidence[-1]
-        if log.end > begin:
-            yield Span("healthy", begin, log.end, [line, log.last])
+        if last[0] > begin:
+            yield Span("healthy", begin, last[0], [line, _evidence(last)])
 
 
 def _state_of(row: Mapping[str, Any]) -> str | None:
@@ -124,10 +109,13 @@ def _state_of(row: Mapping[str, Any]) -> str | None:
     return "disconnected" if row["error"] in _CONNECTION_ERRORS else None
 
 
-def _span(state: str, session: _Session) -> Span:
-    same = session.first == session.last
-    evidence = [session.first] if same else [session.first, session.last]
-    return Span(state, session.begin, session.end, evidence)
+def _evidence(line: Line) -> EvidenceRow:
+    return {"file": line[2], "line": line[1]}
+
+
+def _span(state: str, first: Line, last: Line) -> Span:
+    lines = dict.fromkeys((first, last))
+    return Span(state, first[0], last[0], [_evidence(line) for line in lines])
 
 
 def _subtract(span: Span, others: Sequence[Span]) -> Iterable[Span]:

@@ -1,35 +1,31 @@
-"""How a leader came to lead: the kind of an election, by whose will, and whether it was clean."""
+"""How a leader came to lead: the kind of the election, who triggered it, and if it was clean."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.partitions.controller_actions import ControllerActions
+from forensics.lib.time_units import SECOND
 
-# What is said of one partition's election, beside the state that it led to.
-ELECTION_KINDS = (
-    "preferred_election_done",
-    "leader_selected",
-    "leader_chosen",
-    "reassignment",
-    "reassignment_done",
-)
-
-# Nobody's partitions move before it leaves; clocks may make it look so.
-_NEAR = 2_000_000
-# A controller speaks of an election in the same breath as it is made.
-_BREATH = 5_000_000
-_HINTED = {
+_ELECTIONS_BY_HINT = {
     "preferred_election_done": "preferred",
     "leader_selected": "failover",
     "leader_chosen": "failover",
 }
+# What is logged about one partition's election, beside the state that it led to.
+ELECTION_KINDS = (*_ELECTIONS_BY_HINT, "reassignment", "reassignment_done")
+
+# Nobody's partitions move before it leaves; clocks may make it look so.
+_CLOCK_SLACK = 2 * SECOND
+# An absence explains a change until so long after its end.
+_AFTER = 1 * SECOND
+# A controller logs an election at once.
+_HINT_NEAR = 5 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +53,20 @@ class LeaderChange:
     elr: tuple[int, ...] | None
     is_recovering: bool
     kraft: bool
-    # whether old and new are neighbours by the partition's own count of states
+    # whether old and new are neighbours by the partition epoch
     is_adjacent: bool = False
-    # whether the logs are here that would say how the old leader went
+    # whether the logs are here that would show how the old leader left
     departure_logged: bool = True
 
     @property
     def keeps_leader(self) -> bool:
-        """Whether the leader is the same: the epoch was raised, and nobody was elected."""
+        """Return True if only the epoch was raised, and nobody was elected."""
         return self.new is not None and self.new >= 0 and self.new == self.old
 
 
 def read_election_hints(rows: Iterable[Mapping[str, Any]], clocks: Clocks) -> list[ElectionHint]:
-    """Read what is said of elections (ELECTION_KINDS), in the order of time."""
-    found = [
+    """Read what is logged about elections (ELECTION_KINDS), in the order of time."""
+    hints = [
         ElectionHint(
             clocks.event_time(row),
             row["kind"],
@@ -80,11 +76,13 @@ def read_election_hints(rows: Iterable[Mapping[str, Any]], clocks: Clocks) -> li
         for row in rows
         if row["kind"] in ELECTION_KINDS and row["ts"] is not None
     ]
-    return sorted(found, key=lambda one: (one.at, one.kind, one.leader or 0, one.replicas or ()))
+    return sorted(
+        hints, key=lambda hint: (hint.at, hint.kind, hint.leader or 0, hint.replicas or ())
+    )
 
 
 def is_clean(change: LeaderChange) -> bool | None:
-    """Whether no record that counted as committed could be lost; null when it cannot be told."""
+    """Return True if no committed record could be lost, False if one could; None if unknown."""
     if change.new is None or change.new == -1:
         return None
     if change.epoch == 0 or change.new == change.old or change.new in (change.old_isr or ()):
@@ -103,11 +101,12 @@ def is_clean(change: LeaderChange) -> bool | None:
 
 def classify_election(
     change: LeaderChange,
-    away: Sequence[Absence],
+    absences: Sequence[Absence],
     hints: Sequence[ElectionHint] = (),
     actions: ControllerActions | None = None,
 ) -> str:
-    """Name the election in the words of the contract; where nobody was elected, it is unknown."""
+    """Return the kind of an election as the tables name it; `unknown` if nobody was elected."""
+    actions = actions or ControllerActions()
     if change.epoch == 0:
         return "initial"
     if is_clean(change) is False:
@@ -115,18 +114,19 @@ def classify_election(
     if change.keeps_leader:
         return "unknown"
     if change.new == -1:
-        return _kind_of_loss(change, away, actions)
-    told = _hinted(change, hints)
-    if told or change.new is None or change.old is None:
-        return told or "unknown"
-    return _kind_by_states(change, _gone(change.old, change, away, actions), hints, actions)
+        return _classify_loss(change, absences, actions)
+    hinted = _hinted_election(change, hints)
+    if hinted or change.new is None or change.old is None:
+        return hinted or "unknown"
+    departure = _departure_kind(change.old, change, absences, actions)
+    return _classify_by_states(change, departure, hints, actions)
 
 
 def classify_manner(change: LeaderChange, actions: ControllerActions | None = None) -> str | None:
-    """Say what the kind leaves open: by whose will, out of which set, or that nobody was elected.
+    """Return what the kind leaves open: the trigger, the set elected from, or that nobody was.
 
-    `automatic` and `manual` are unclean elections by the controller's own will and by somebody's
-    order; `elr` is a clean one out of the eligible leader replicas; `epoch_bump` is none at all.
+    `automatic` and `manual` are unclean elections by the controller's own decision and by an
+    admin's; `elr` is a clean one from the eligible leader replicas; `epoch_bump` is none at all.
     """
     if change.keeps_leader and change.epoch > 0:
         return "epoch_bump"
@@ -137,95 +137,104 @@ def classify_manner(change: LeaderChange, actions: ControllerActions | None = No
     return "elr" if clean and eligible and change.epoch > 0 else None
 
 
-def _kind_of_loss(
-    change: LeaderChange, away: Sequence[Absence], moves: ControllerActions | None
+def _classify_loss(
+    change: LeaderChange, absences: Sequence[Absence], actions: ControllerActions
 ) -> str:
-    """Say how a partition came to have no leader; if who led is not known, all who could count."""
+    """Return how a partition lost its leader; if that is not known, look at all candidates."""
     if change.at is None:
         return "unknown"
     led = change.old is not None and change.old >= 0
-    could = [change.old] if led else [*(change.old_isr or change.replicas or ())]
-    gone = {_gone(broker, change, away, moves) for broker in could}
-    if gone == {"controlled"}:
+    candidates = [change.old] if led else [*(change.old_isr or change.replicas or ())]
+    kinds = {_departure_kind(broker, change, absences, actions) for broker in candidates}
+    if kinds == {"controlled"}:
         return "controlled_shutdown"
-    sure = led and change.departure_logged
-    return "failover" if sure or (gone and not gone & {"controlled", None}) else "unknown"
+    known = led and change.departure_logged
+    return "failover" if known or (kinds and not kinds & {"controlled", None}) else "unknown"
 
 
-def _kind_by_states(
+def _classify_by_states(
     change: LeaderChange,
-    gone: str | None,
-    said: Sequence[ElectionHint],
-    moves: ControllerActions | None,
+    departure: str | None,
+    hints: Sequence[ElectionHint],
+    actions: ControllerActions,
 ) -> str:
     if change.old == -1:
         # Where it cannot be told who was in sync, it may have been unclean.
         return "unknown" if is_clean(change) is None else "failover"
     moved = change.replicas and change.old_replicas and change.replicas != change.old_replicas
-    if moved or _is_moving_out(change, gone, said):
+    if moved or _is_reassigned_away(change, departure, hints):
         return "reassignment"
-    old_stays = change.new_isr is not None and change.old in change.new_isr
-    first = change.replicas[0] if change.replicas else None
-    # Who stays in the ISR while the lead is taken from it was neither dead nor stopped.
-    if gone and not (change.is_adjacent and old_stays):
-        if gone == "controlled":
+    in_sync = change.new_isr is not None and change.old in change.new_isr
+    # A broker that stays in the ISR while the leadership is taken from it was neither dead nor
+    # stopped.
+    if departure and not (change.is_adjacent and in_sync):
+        if departure == "controlled":
             return "controlled_shutdown"
         return "failover" if change.departure_logged else "unknown"
-    stays = old_stays and (change.is_adjacent or change.departure_logged)
-    # Where nobody says who stayed in sync, or who the first replica is, the controller must say
-    # that it gave partitions back.
-    back = moves is not None and moves.is_preferred_election(change.at)
-    unsaid = change.new_isr is None and change.departure_logged
-    if (change.new == first and (stays or (back and unsaid))) or (first is None and back and stays):
+    if _is_preferred(change, actions, in_sync=in_sync):
         return "preferred"
-    left = change.departure_logged and change.new_isr is not None and not old_stays
+    left = change.departure_logged and change.new_isr is not None and not in_sync
     return "failover" if left else "unknown"
 
 
-def _hinted(change: LeaderChange, said: Sequence[ElectionHint]) -> str | None:
+def _is_preferred(change: LeaderChange, actions: ControllerActions, *, in_sync: bool) -> bool:
+    """Return True if the old leader stays in sync, and the first replica leads instead.
+
+    Where nothing tells who is in sync, or who the first replica is, the controller must have logged
+    that it elected preferred leaders.
+    """
+    stays = in_sync and (change.is_adjacent or change.departure_logged)
+    by_controller = actions.is_preferred_election(change.at)
+    if not change.replicas:
+        return by_controller and stays
+    isr_unknown = change.new_isr is None and change.departure_logged
+    return change.new == change.replicas[0] and (stays or (by_controller and isr_unknown))
+
+
+def _hinted_election(change: LeaderChange, hints: Sequence[ElectionHint]) -> str | None:
     if change.at is None or change.new is None:
         return None
-    begin = bisect_left(said, change.at - _BREATH, key=_moment)
-    for hint in islice(said, begin, bisect_left(said, change.at + _BREATH, key=_moment)):
-        if hint.kind in _HINTED and hint.leader == change.new:
-            return _HINTED[hint.kind]
-    return None
+    begin, end = (_index_at(hints, change.at + near) for near in (-_HINT_NEAR, _HINT_NEAR))
+    named = (hint.kind for hint in hints[begin:end] if hint.leader == change.new)
+    return next((_ELECTIONS_BY_HINT[kind] for kind in named if kind in _ELECTIONS_BY_HINT), None)
 
 
-def _is_moving_out(change: LeaderChange, gone: str | None, said: Sequence[ElectionHint]) -> bool:
-    """Whether a live leader is to leave the replicas by a reassignment that goes on."""
-    if change.at is None or gone:
+def _is_reassigned_away(
+    change: LeaderChange, departure: str | None, hints: Sequence[ElectionHint]
+) -> bool:
+    """Return True if a live leader is to leave the replicas by a reassignment that goes on."""
+    if change.at is None or departure:
         return False
-    until = bisect_left(said, change.at + _BREATH, key=_moment)
-    before = (said[at] for at in range(until - 1, -1, -1))
-    last = next((one for one in before if one.kind.startswith("reassign")), None)
+    before = (hints[n] for n in range(_index_at(hints, change.at + _HINT_NEAR) - 1, -1, -1))
+    last = next((hint for hint in before if hint.kind.startswith("reassign")), None)
     if last is None or last.kind == "reassignment_done" or last.replicas is None:
         return False
     return change.old not in last.replicas
 
 
-def _moment(hint: ElectionHint) -> int:
-    return hint.at
+def _index_at(hints: Sequence[ElectionHint], at: int) -> int:
+    return bisect_left(hints, at, key=lambda hint: hint.at)
 
 
-def _gone(
+def _departure_kind(
     broker: int | None,
     change: LeaderChange,
-    away: Sequence[Absence],
-    moves: ControllerActions | None,
+    absences: Sequence[Absence],
+    actions: ControllerActions,
 ) -> str | None:
-    """Say how a broker was away just then."""
+    """Return how a broker was away at a change of leader; None if it was not."""
     if change.at is None:
         return None
-    # What follows within the blur of clocks explains nothing where nobody says who left the ISR.
-    early = _NEAR if change.new_isr is not None else 0
-    if moves and moves.is_shutting_down(broker, change.at, early):
+    # If we do not know who left the ISR, do not accept a cause that lies within clock uncertainty
+    # after the election.
+    early = _CLOCK_SLACK if change.new_isr is not None else 0
+    if actions.is_shutting_down(broker, change.at, early):
         return "controlled"
-    for absence in away:
-        ends = absence.end if absence.end is not None else change.at
-        near = absence.begin - early <= change.at <= ends + 1_000_000
+    for absence in absences:
+        end = absence.end if absence.end is not None else change.at
+        near = absence.begin - early <= change.at <= end + _AFTER
         if near and absence.broker == broker:
-            # Who is missed before it stops had not begun to stop when it was missed.
+            # A broker that is missed before it stops had not begun to stop when it was missed.
             missed = absence.evidence and absence.evidence[0]["what"] == "fenced"
             return "unknown" if missed and absence.kind == "controlled" else absence.kind
     return None

@@ -1,7 +1,4 @@
-"""Folds the events of one partition into its leadership and its ISR history.
-
-What is said of a partition beside its states: elections, cuts of its log, deletions.
-"""
+"""Folds the events of one partition into its leadership, ISR history, truncations and breaches."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -18,84 +15,31 @@ import pyarrow as pa
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.nodes.startup_windows import StartupWindows
-from forensics.history.partitions import observations
+from forensics.history.partitions import elections, observers
 from forensics.history.partitions.controller_actions import ControllerActions
-from forensics.history.partitions.elections import (
-    ELECTION_KINDS,
-    ElectionHint,
-    LeaderChange,
-    classify_election,
-    classify_manner,
-    is_clean,
-    read_election_hints,
-)
+from forensics.history.partitions.elections import ElectionHint, LeaderChange
 from forensics.history.partitions.invariants import DELETION_KINDS, find_breaches
 from forensics.history.partitions.leader_epochs import LeaderEpoch, build_leader_epochs, initial_isr
-from forensics.history.partitions.observations import Observation, read_observations
-from forensics.history.partitions.observers import (
-    UNKNOWN,
-    Ending,
-    Observers,
-    OpenState,
-    find_endings,
-    next_dated,
+from forensics.history.partitions.observations import (
+    STATE_COLUMNS,
+    STATE_KINDS,
+    Observation,
+    read_observations,
 )
+from forensics.history.partitions.observers import Ending, Observers
 from forensics.history.partitions.states import PartitionState, build_states
 from forensics.history.partitions.truncations import TRUNCATION_KINDS, find_truncations
 from forensics.schemas import BREACHES, CUTS, ISR, LEADERSHIP
 
-FOLD_KINDS = (*observations.STATE_KINDS, *ELECTION_KINDS, *TRUNCATION_KINDS, *DELETION_KINDS)
-FOLD_COLUMNS = (*observations.STATE_COLUMNS, "cut_to")
-
-Row = Mapping[str, Any]
-
-
-class SideEvents:
-    """Keeps the few lines that state no state, while the many that do pass by."""
-
-    def __init__(self, clocks: Clocks, moves: ControllerActions) -> None:
-        """Begin with one partition."""
-        self.hints: list[ElectionHint] = []
-        self._clocks = clocks
-        self._moves = moves
-        self._kept: list[Row] = []
-        self._epochs: list[Row] = []
-
-    def split(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Pass on what states a state, and keep the rest."""
-        for row in rows:
-            if row["kind"] in observations.STATE_KINDS:
-                yield row
-            else:
-                self._kept.append(row)
-        self.hints = read_election_hints(self._kept, self._clocks)
-
-    def tee(self, epochs: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Pass on rows of LEADERSHIP; they are needed again where a log was cut."""
-        needed = any(row["kind"] == "truncated" for row in self._kept)
-        for row in epochs:
-            if needed:
-                self._epochs.append(row)
-            yield row
-
-    def finish(
-        self, topic: str, said: list[Observation], away: Iterable[Absence]
-    ) -> Iterator[dict[str, Any]]:
-        """Give rows of CUTS and BREACHES, once everything else was given."""
-        gone = [
-            row for row in self._kept if row["kind"] in DELETION_KINDS and row["ts"] is not None
-        ]
-        ends = [self._clocks.event_time(row) for row in gone]
-        ends += self._moves.deletions.get(topic, ())
-        yield from chain(
-            find_truncations(self._kept, said, self._epochs, self._clocks),
-            find_breaches(said, ends, list(away)),
-        )
-
-
+FOLD_KINDS = (*STATE_KINDS, *elections.ELECTION_KINDS, *TRUNCATION_KINDS, *DELETION_KINDS)
+FOLD_COLUMNS = (*STATE_COLUMNS, "cut_to")
 # All tables in one: `table` says which; a fold yields all, and Spark writes them apart.
 FOLDED = pa.unify_schemas([pa.schema([("table", pa.string())]), LEADERSHIP, ISR, CUTS, BREACHES])
-_EVIDENCE_KEPT = 4
+_MAX_EVIDENCE = 4
+
+Row = Mapping[str, Any]
+# Leader epochs, in order, and when each, or the first of those after it to do so, began.
+EpochStarts = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -110,214 +54,209 @@ class FoldContext:
     actions: ControllerActions = field(default_factory=ControllerActions)
     observers: Observers = field(default_factory=Observers)
 
-    def is_late(self, row: Mapping[str, Any], at: int) -> bool:
-        """Whether a node may tell at a moment what it missed before."""
+    def is_late(self, row: Row, at: int) -> bool:
+        """Return True if a node may log at a moment what it missed before."""
         if not self.kraft and row["partition_epoch"] is not None:
-            # Under ZooKeeper who names the version has just written it.
+            # Under ZooKeeper a node that names the version has just written it.
             return False
         return self.observers.is_late(row["node"] or "", at, row["ts"], self.startups)
 
     @cached_property
-    def by_broker(self) -> Mapping[int, Sequence[tuple[int, Absence]]]:
-        """The absences of each broker, with their places among all."""
-        found: dict[int, list[tuple[int, Absence]]] = defaultdict(list)
-        for place, absence in enumerate(self.absences):
-            found[absence.broker].append((place, absence))
-        return found
+    def _by_broker(self) -> Mapping[int, Sequence[tuple[int, Absence]]]:
+        """The absences of each broker, with their indices among all."""
+        by_broker: dict[int, list[tuple[int, Absence]]] = defaultdict(list)
+        for index, absence in enumerate(self.absences):
+            by_broker[absence.broker].append((index, absence))
+        return dict(by_broker)
 
     def absences_of(self, brokers: Iterable[int | None]) -> list[Absence]:
-        """Give the absences of some brokers, in the order of `away`."""
-        named = {one for one in brokers if one is not None and one in self.by_broker}
-        found = [pair for broker in named for pair in self.by_broker[broker]]
-        return [one for _, one in (sorted(found, key=lambda pair: pair[0]) if named else ())]
+        """Return the absences of some brokers, in the order of `absences`."""
+        indexed = [
+            pair
+            for broker in {*brokers}
+            if broker is not None
+            for pair in self._by_broker.get(broker, ())
+        ]
+        return [absence for _, absence in sorted(indexed, key=lambda pair: pair[0])]
 
 
-def fold(rows: Iterable[Mapping[str, Any]], context: FoldContext) -> list[dict[str, Any]]:
-    """Fold the events of one partition; gives rows of FOLDED."""
+def fold(rows: Iterable[Row], context: FoldContext) -> list[dict[str, Any]]:
+    """Fold the events of one partition; return rows of FOLDED."""
     return list(fold_rows(rows, context))
 
 
-def fold_rows(rows: Iterable[Mapping[str, Any]], context: FoldContext) -> Iterator[dict[str, Any]]:
+def fold_rows(rows: Iterable[Row], context: FoldContext) -> Iterator[dict[str, Any]]:
     """Fold as `fold` does, row by row: a partition may have a million states."""
     rows = iter(rows)
     first = next(rows, None)
     if first is None:
         return
     key = {"topic": first["topic"], "partition": first["partition"]}
-    beside = SideEvents(context.clocks, context.actions)
-    passing = beside.split(chain([first], rows))
-    said = read_observations(passing, context.clocks, context.startups, context.is_late)
-    states = build_states(said, elr=context.elr)
-    _time_leaderless(states, context)
-    reigns = build_leader_epochs(said, states, kraft=context.kraft)
-    for row in beside.tee(_leadership(reigns, context, beside.hints)):
+    # The few events that carry no state (hints, truncations, deletions) are kept while the many
+    # that do stream through.
+    others: list[Row] = []
+    clocks = context.clocks
+    state_rows = _split_off(chain([first], rows), others)
+    observations = read_observations(state_rows, clocks, context.startups, context.is_late)
+    states = build_states(observations, elr=context.elr)
+    _date_leader_losses(states, context)
+    epochs = build_leader_epochs(observations, states, kraft=context.kraft)
+    hints = elections.read_election_hints(others, clocks)
+    # Leader epochs are needed again only where a log was truncated.
+    is_truncated = any(row["kind"] == "truncated" for row in others)
+    kept: list[Row] = []
+    for row in _leadership_rows(epochs, context, hints):
+        if is_truncated:
+            kept.append(row)
         yield key | row
-    for row in _versions(states, said, context):
+    for row in _isr_rows(states, observations, context):
         yield key | row
-    for row in beside.finish(key["topic"], said, context.absences):
+    deleted = [row for row in others if row["kind"] in DELETION_KINDS and row["ts"] is not None]
+    ends = [clocks.event_time(row) for row in deleted]
+    ends += context.actions.deletions.get(key["topic"], ())
+    truncations = find_truncations(others, observations, kept, clocks)
+    for row in chain(truncations, find_breaches(observations, ends, list(context.absences))):
         yield key | row
 
 
-def _time_leaderless(states: Sequence[PartitionState], context: FoldContext) -> None:
-    """Date the loss of a leader by the line that fenced it, where no replica was left to tell."""
-    ends = next_dated([state.at for state in states])
-    for before, state, end_at in zip(states, states[1:], ends[1:], strict=False):
+def _split_off(rows: Iterable[Row], others: list[Row]) -> Iterator[Row]:
+    """Yield the rows that carry a state, and put all others into a list."""
+    for row in rows:
+        if row["kind"] in STATE_KINDS:
+            yield row
+        else:
+            others.append(row)
+
+
+def _date_leader_losses(states: Sequence[PartitionState], context: FoldContext) -> None:
+    """Date the loss of a leader by the line that fenced it, where no replica was left to log it."""
+    following = observers.next_dated([state.at for state in states])
+    for (before, state), end_index in zip(pairwise(states), following[1:], strict=False):
         if state.leader != -1 or state.at is not None or before.at is None:
             continue
         if before.leader is None or state.partition_epoch != before.partition_epoch + 1:
-            # Somebody may have led between these two.
+            # Another broker may have led between these two.
             continue
-        end = None if end_at is None else states[end_at].at
+        end = None if end_index is None else states[end_index].at
         for absence in context.absences_of([before.leader]):
-            fence = absence.fencing
-            if fence is None or fence["at"] < before.at:
-                continue
-            if end is None or fence["at"] <= end:
-                state.at, state.inferred, state.fencing = fence["at"], True, fence
+            fencing = absence.fencing
+            if fencing and before.at <= fencing["at"] and (end is None or fencing["at"] <= end):
+                state.at, state.inferred, state.fencing = fencing["at"], True, fencing
                 break
 
 
-def _leadership(
-    reigns: Sequence[LeaderEpoch], context: FoldContext, said: Sequence[ElectionHint]
-) -> Iterable[dict[str, Any]]:
-    held = [
-        OpenState(
-            one.at,
-            one.observations,
-            one.first_state.replicas if one.first_state else None,
-            one.leader,
-            after is None or after.epoch == one.epoch + 1,
-        )
-        for one, after in zip(reigns, [*reigns[1:], None], strict=False)
-    ]
-    ends = find_endings(held, context.observers, kraft=context.kraft)
-    for last, reign, (end, ended) in zip([None, *reigns], reigns, ends, strict=False):
-        previous = last if last and last.epoch == reign.epoch - 1 else None
-        change = _change(reign, previous, context)
-        could = (change.old_isr or change.replicas or ()) if change.old is None else ()
-        concerned = (change.old, *could)
-        starts = [
-            one
-            for one in reign.observations
-            if one.by_leader and one.log_end is not None and one.is_new
-        ]
-        lines = starts[:1] + [one for one in reign.observations if one not in starts[:1]]
-        if not lines:
-            lines = list(
-                reign.first_state.observations if reign.first_state else reign.next_observations
-            )
+def _leadership_rows(
+    epochs: Sequence[LeaderEpoch], context: FoldContext, hints: Sequence[ElectionHint]
+) -> Iterator[dict[str, Any]]:
+    follows = [after.epoch == epoch.epoch + 1 for epoch, after in pairwise(epochs)]
+    endings = observers.find_endings(epochs, follows, context.observers, kraft=context.kraft)
+    for last, epoch, (end, ended) in zip([None, *epochs], epochs, endings, strict=False):
+        change = _leader_change(epoch, last, context)
+        candidates = (change.old_isr or change.replicas or ()) if change.old is None else ()
+        absences = context.absences_of((change.old, *candidates))
+        election = elections.classify_election(change, absences, hints, context.actions)
+        lines = epoch.observations
+        start = next((x for x in lines if x.by_leader and x.log_end is not None and x.is_new), None)
+        if start is not None:
+            lines = [start, *(line for line in lines if line != start)]
+        first = epoch.first_state
         yield {
             "table": "leadership",
-            "leader_epoch": reign.epoch,
-            "leader": reign.leader,
-            "started_at": reign.at,
+            "leader_epoch": epoch.epoch,
+            "leader": epoch.leader,
+            "started_at": epoch.at,
             "ended_at": end,
             "ended": ended,
-            "how": "observed" if reign.observations or reign.first_state else "inferred",
-            "election": classify_election(
-                change, context.absences_of(concerned), said, context.actions
-            )
-            if reign.leader is not None
-            else "unknown",
-            "manner": classify_manner(change, context.actions),
-            "clean": is_clean(change),
+            "how": "observed" if lines or first else "inferred",
+            "election": election if epoch.leader is not None else "unknown",
+            "manner": elections.classify_manner(change, context.actions),
+            "clean": elections.is_clean(change),
             "previous_leader": change.old,
             "isr": change.new_isr,
             "previous_isr": change.old_isr,
             "replicas": change.replicas,
-            "log_end": starts[0].log_end if starts else None,
-            "high_watermark": starts[0].high_watermark if starts else None,
-            "evidence": _evidence(lines, reign.first_state.fencing if reign.first_state else None),
+            "log_end": start.log_end if start else None,
+            "high_watermark": start.high_watermark if start else None,
+            "evidence": _evidence(
+                lines or (first.observations if first else epoch.next_observations),
+                first.fencing if first else None,
+            ),
         }
 
 
-def _change(reign: LeaderEpoch, previous: LeaderEpoch | None, context: FoldContext) -> LeaderChange:
-    first, before = reign.first_state, reign.state_before
-    stated = {
-        one.previous_leader
-        for one in reign.observations
-        if one.previous_leader is not None and one.previous_epoch == reign.epoch - 1
-    }
-    old = previous.leader if previous else next(iter(stated)) if len(stated) == 1 else None
+def _leader_change(
+    epoch: LeaderEpoch, last: LeaderEpoch | None, context: FoldContext
+) -> LeaderChange:
+    before = epoch.state_before
+    if last is not None and last.epoch == epoch.epoch - 1:
+        old = last.leader
+    else:
+        named = {
+            line.previous_leader
+            for line in epoch.observations
+            if line.previous_leader is not None and line.previous_epoch == epoch.epoch - 1
+        }
+        old = named.pop() if len(named) == 1 else None
+    absences = context.absences_of([old])
     return LeaderChange(
-        epoch=reign.epoch,
-        at=reign.at,
+        epoch=epoch.epoch,
+        at=epoch.at,
         old=old,
-        new=reign.leader,
+        new=epoch.leader,
         old_isr=before.isr if before else None,
-        new_isr=initial_isr(reign, kraft=context.kraft),
+        new_isr=initial_isr(epoch, kraft=context.kraft),
         old_replicas=before.replicas if before else None,
-        replicas=first.replicas if first else None,
+        replicas=epoch.replicas,
         elr=before.elr if before else None,
-        is_recovering=reign.is_recovering,
+        is_recovering=epoch.is_recovering,
         kraft=context.kraft,
         is_adjacent=before is not None,
-        departure_logged=context.observers.explains_departure(
-            old, reign.at, context.absences_of([old])
-        ),
+        departure_logged=context.observers.explains_departure(old, epoch.at, absences),
     )
 
 
-def _versions(
-    states: Sequence[PartitionState], said: Sequence[Observation], context: FoldContext
-) -> Iterable[dict[str, Any]]:
-    held = [
-        OpenState(
-            one.at,
-            one.observations,
-            one.replicas,
-            one.leader,
-            after is not None and after.partition_epoch == one.partition_epoch + 1,
-        )
-        for one, after in zip(states, [*states[1:], None], strict=False)
-    ]
-    ends = find_endings(held, context.observers, kraft=context.kraft)
-    begun = _unnumbered(said)
-    for state, row, ending in zip(states, held, ends, strict=True):
-        yield _version(state, *(ending if row.is_followed else _bounded(state, ending, begun)))
+def _isr_rows(
+    states: Sequence[PartitionState], observations: Sequence[Observation], context: FoldContext
+) -> Iterator[dict[str, Any]]:
+    follows = [b.partition_epoch == a.partition_epoch + 1 for a, b in pairwise(states)]
+    endings = observers.find_endings(states, follows, context.observers, kraft=context.kraft)
+    starts = _unnumbered_starts(observations)
+    for state, ending, is_followed in zip(states, endings, [*follows, False], strict=False):
+        yield _isr_row(state, *(ending if is_followed else _bound(state, ending, starts)))
     known = {state.leader_epoch for state in states}
-    for one in said:
-        # Lines without a partition epoch still tell the ISR of an epoch that nothing else tells.
-        if one.isr is not None and one.partition_epoch is None and one.leader_epoch not in known:
-            known.add(one.leader_epoch)
-            alone = PartitionState(
-                -1, one.leader, one.leader_epoch, one.isr, one.replicas, observations=[one]
-            )
-            alone.at = one.at if one.is_timely else None
-            yield _version(alone, alone.at, UNKNOWN) | {"partition_epoch": None}
+    for line in observations:
+        # Lines without a partition epoch still show the ISR of an epoch that nothing else shows.
+        if line.isr is None or line.partition_epoch is not None or line.leader_epoch in known:
+            continue
+        known.add(line.leader_epoch)
+        alone = PartitionState(-1, line.leader, line.leader_epoch, line.isr, line.replicas)
+        alone.at, alone.observations = line.at if line.is_timely else None, [line]
+        yield _isr_row(alone, alone.at, observers.UNKNOWN) | {"partition_epoch": None}
 
 
-def _unnumbered(said: Sequence[Observation]) -> tuple[list[int], list[int]]:
-    """Give leader epochs, in order, of which the version is not known, as leaders say they begin.
-
-    Beside each stands when it, or the first of those after it to do so, began.
-    """
-    found: dict[int, int] = {}
-    for one in said:
-        if (
-            one.by_leader
-            and one.is_timely
-            and one.partition_epoch is None
-            and one.leader_epoch is not None
-        ):
-            found[one.leader_epoch] = min(one.at, found.get(one.leader_epoch, one.at))
-    epochs = sorted(found)
-    return epochs, list(accumulate((found[one] for one in reversed(epochs)), min))[::-1]
+def _unnumbered_starts(observations: Sequence[Observation]) -> EpochStarts:
+    """Return the leader epochs of unknown versions, by the lines in which leaders begin them."""
+    starts: dict[int, int] = {}
+    for line in observations:
+        epoch = line.leader_epoch
+        if line.by_leader and line.is_timely and line.partition_epoch is None and epoch is not None:
+            starts[epoch] = min(line.at, starts.get(epoch, line.at))
+    epochs = sorted(starts)
+    return epochs, list(accumulate((starts[epoch] for epoch in reversed(epochs)), min))[::-1]
 
 
-def _bounded(state: PartitionState, ending: Ending, begun: tuple[list[int], list[int]]) -> Ending:
-    """End a state where a later leader began: the versions between are not known, but are there."""
-    end, how = ending
+def _bound(state: PartitionState, ending: Ending, starts: EpochStarts) -> Ending:
+    """End a state where a later leader began: there are versions between, though unknown."""
+    end, epochs = ending[0], starts[0]
     if state.at is None or end is None or state.leader_epoch is None:
         return ending
-    epochs, firsts = begun
     later = bisect_right(epochs, state.leader_epoch)
-    if later < len(epochs) and firsts[later] < end:
-        return max(state.at, firsts[later]), UNKNOWN
-    return end, how
+    if later < len(epochs) and starts[1][later] < end:
+        return max(state.at, starts[1][later]), observers.UNKNOWN
+    return ending
 
 
-def _version(state: PartitionState, end: int | None, ended: str) -> dict[str, Any]:
+def _isr_row(state: PartitionState, end: int | None, ended: str) -> dict[str, Any]:
     return {
         "table": "isr",
         "partition_epoch": state.partition_epoch,
@@ -333,6 +272,6 @@ def _version(state: PartitionState, end: int | None, ended: str) -> dict[str, An
     }
 
 
-def _evidence(said: Sequence[Observation], fence: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    lines = [{"file": one.file, "line": one.line} for one in said[:_EVIDENCE_KEPT]]
-    return lines + ([{"file": fence["file"], "line": fence["line"]}] if fence else [])
+def _evidence(lines: Sequence[Observation], fencing: Row | None) -> list[dict[str, Any]]:
+    evidence = [{"file": line.file, "line": line.line} for line in lines[:_MAX_EVIDENCE]]
+    return evidence + ([{"file": fencing["file"], "line": fencing["line"]}] if fencing else [])

@@ -1,13 +1,15 @@
-"""What lines say about one partition, and whether they tell its moment or only its state."""
+"""What lines log about one partition, and whether they were logged as it happened."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.startup_windows import StartupWindows
+from forensics.lib.time_units import SECOND
 
 STATE_KINDS = ("partition_state", "recovering", "log_created")
 # All that is read of an event here: what is not named does not come along.
@@ -16,21 +18,21 @@ STATE_COLUMNS = (
     "leader_epoch", "partition_epoch", "isr", "replicas", "elr", "recovery", "previous_leader",
     "previous_epoch", "log_end", "high_watermark",
 )  # fmt: skip
-LateCheck = Callable[[Mapping[str, Any], int], bool]
-
-# A replica that is created says so just before or after it says what it is.
-_CREATED_NEAR = 10_000_000
-
-
+# A replica that is created is logged just before or after its state is.
+_CREATED_NEAR = 10 * SECOND
 # Requests number what registrations spell out.
 _RECOVERY = {"0": "RECOVERED", "1": "RECOVERING"}
+
+Row = Mapping[str, Any]
+LateCheck = Callable[[Row, int], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One line's word on one partition; `at` is corrected, and `news` says whether it counts."""
+    """What one line logs about one partition; `at` is corrected."""
 
     at: int
+    # whether it is no repetition of old news
     is_new: bool
     node: str
     file: str
@@ -48,28 +50,25 @@ class Observation:
     log_end: int | None
     high_watermark: int | None
     by_leader: bool
-    # whether it came when it happened: news, and its speaker had not been away
+    # whether it was logged when it happened: it is new, and its node had not been away
     is_timely: bool = False
 
     @property
     def sort_key(self) -> tuple[int, str, int, str, str]:
-        """How evidence is ordered: by time first, so that file names hardly ever matter."""
+        """Return the key that orders evidence: by time first, so that file names hardly matter."""
         return self.at, self.node, self.line, self.kind, self.file
 
 
 def read_observations(
-    rows: Iterable[Mapping[str, Any]],
-    clocks: Clocks,
-    phases: StartupWindows,
-    is_late: LateCheck | None = None,
+    rows: Iterable[Row], clocks: Clocks, startups: StartupWindows, is_late: LateCheck | None = None
 ) -> list[Observation]:
-    """Read the events of one partition (FOLD_KINDS) as statements, oldest first.
+    """Read the events of one partition (STATE_KINDS) as observations, oldest first.
 
-    `is_late` says of a row and its corrected time whether it may tell what its node missed.
+    `is_late` returns for a row and its corrected time whether it may log what its node missed.
     """
     created: list[tuple[str, int]] = []
-    fresh: list[Mapping[str, Any]] = []
-    said: list[Observation] = []
+    fresh: list[Row] = []
+    lines: list[Observation] = []
     # There may be a million rows: each is let go once it is read, unless more must be known first.
     for row in rows:
         if row["ts"] is None:
@@ -79,33 +78,29 @@ def read_observations(
         elif row["telling"] == "fresh":
             fresh.append(row)
         else:
-            said.append(_statement(row, clocks, is_late, news=_is_news(row, phases, ())))
-    said += [_statement(row, clocks, is_late, news=_is_news(row, phases, created)) for row in fresh]
-    return sorted(said, key=lambda one: (one.at, one.node, one.line, one.kind, one.file))
+            lines.append(_read(row, clocks, is_late, is_new=_is_new(row, startups, ())))
+    lines += [_read(row, clocks, is_late, is_new=_is_new(row, startups, created)) for row in fresh]
+    return sorted(lines, key=lambda line: line.sort_key)
 
 
-def _is_news(
-    row: Mapping[str, Any], phases: StartupWindows, created: Sequence[tuple[str, int]]
-) -> bool:
+def _is_new(row: Row, startups: StartupWindows, created: Sequence[tuple[str, int]]) -> bool:
     telling, node, moment = row["telling"], row["node"] or "", row["ts"]
     if telling == "replay":
-        return not phases.is_replaying(node, moment)
+        return not startups.is_replaying(node, moment)
     if telling == "fresh":
         young = not (row["leader_epoch"] or row["partition_epoch"] or row["log_end"])
-        if any(one == node and abs(at - moment) < _CREATED_NEAR for one, at in created):
+        if any(other == node and abs(at - moment) < _CREATED_NEAR for other, at in created):
             return young
-        return young and not phases.is_starting(node, moment)
+        return young and not startups.is_starting(node, moment)
     return telling is None
 
 
-def _statement(
-    row: Mapping[str, Any], clocks: Clocks, is_late: LateCheck | None, *, news: bool
-) -> Observation:
-    node, at = row["node"] or "", clocks.event_time(row)
+def _read(row: Row, clocks: Clocks, is_late: LateCheck | None, *, is_new: bool) -> Observation:
+    at = clocks.event_time(row)
     return Observation(
         at=at,
-        is_new=news,
-        node=node,
+        is_new=is_new,
+        node=row["node"] or "",
         file=row["file"],
         line=row["line"],
         kind=row["kind"],
@@ -121,7 +116,7 @@ def _statement(
         log_end=row["log_end"],
         high_watermark=row["high_watermark"],
         by_leader=row["broker"] is not None and row["broker"] == row["leader"],
-        is_timely=news and not (is_late and is_late(row, at)),
+        is_timely=is_new and not (is_late and is_late(row, at)),
     )
 
 
@@ -129,3 +124,9 @@ def _ids(values: Sequence[int] | None, *, order: bool = True) -> tuple[int, ...]
     if values is None:
         return None
     return tuple(values) if order else tuple(sorted(set(values)))
+
+
+def has_moment_between(moments: Sequence[int], begin: int, end: int) -> bool:
+    """Return True if one of some ordered moments lies between two, or is one of them."""
+    index = bisect_left(moments, begin)
+    return index < len(moments) and moments[index] <= end

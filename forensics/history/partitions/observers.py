@@ -16,7 +16,8 @@ from itertools import chain
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.nodes.startup_windows import StartupWindows
-from forensics.history.partitions.observations import Observation
+from forensics.history.partitions.leader_epochs import LeaderEpoch
+from forensics.history.partitions.states import PartitionState
 from forensics.lib.intervals import Interval, IntervalSet
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.time_units import SECOND
@@ -38,6 +39,7 @@ _WAKING = 2 * SECOND
 # A node, the moment of its line, and the milliseconds it says it waited.
 Wake = tuple[str, int, int]
 Ending = tuple[int | None, str]
+State = LeaderEpoch | PartitionState
 ByNode = Mapping[str, IntervalSet]
 _NEVER = IntervalSet()
 
@@ -136,22 +138,13 @@ class Observers:
         return self.coverage.reaches_end(node) and (gone_since is None or gone_since < at)
 
 
-@dataclass(slots=True)
-class OpenState:
-    """One row of a history without an end: when it began, and the lines that show it."""
-
-    at: int | None
-    observations: Sequence[Observation]
-    replicas: Sequence[int] | None
-    leader: int | None
-    # whether the next row is the very next state
-    is_followed: bool = True
-
-
 def find_endings(
-    states: Sequence[OpenState], observers: Observers, *, kraft: bool
+    states: Sequence[State], follows: Sequence[bool], observers: Observers, *, kraft: bool
 ) -> Iterator[Ending]:
-    """Yield for each row when it ended, and how that is known."""
+    """Yield for each state when it ended, and how that is known.
+
+    `follows` holds for each state but the first whether it comes right after the one before.
+    """
     following = next_dated([state.at for state in states])
     for index, (state, next_index) in enumerate(zip(states, following, strict=True)):
         if next_index is None:
@@ -159,14 +152,14 @@ def find_endings(
             yield _end_of_last(state, observers, kraft=kraft, final=final)
             continue
         after = states[next_index]
-        adjacent = state.is_followed and next_index == index + 1
+        adjacent = next_index == index + 1 and follows[index]
         if adjacent or (kraft and _is_change_observed(state, after, observers)):
             yield after.at, OBSERVED
         else:
             yield _known_until(state, after.at, observers, kraft=kraft), UNKNOWN
 
 
-def _is_change_observed(state: OpenState, after: OpenState, observers: Observers) -> bool:
+def _is_change_observed(state: State, after: State, observers: Observers) -> bool:
     """Return True if one replica logged both states and all between: then that took no time.
 
     A KRaft broker that reads several changes of a partition at once logs only the last.
@@ -178,7 +171,7 @@ def _is_change_observed(state: OpenState, after: OpenState, observers: Observers
     )
 
 
-def _first_timely(state: OpenState) -> dict[str, int]:
+def _first_timely(state: State) -> dict[str, int]:
     """Return when each node first logged a state as it came."""
     first: dict[str, int] = {}
     for line in state.observations:
@@ -188,7 +181,7 @@ def _first_timely(state: OpenState) -> dict[str, int]:
 
 
 def _known_until(
-    state: OpenState, limit: int | None, observers: Observers, *, kraft: bool
+    state: State, limit: int | None, observers: Observers, *, kraft: bool
 ) -> int | None:
     """Return the last moment at which a state is sure to have been; None if there is none."""
     sure = state.at
@@ -204,7 +197,7 @@ def _known_until(
     return sure
 
 
-def _end_of_last(state: OpenState, observers: Observers, *, kraft: bool, final: bool) -> Ending:
+def _end_of_last(state: State, observers: Observers, *, kraft: bool, final: bool) -> Ending:
     """Return how the last state ends: open only if a node observed until the logs end."""
     # Of a partition without a leader no replica is left that could log a change, or make one.
     if final and (not observers.coverage.nodes or state.leader == -1):
@@ -220,7 +213,7 @@ def _end_of_last(state: OpenState, observers: Observers, *, kraft: bool, final: 
     return _known_until(state, None, observers, kraft=kraft), UNKNOWN
 
 
-def _would_log_end(node: str, state: OpenState, observers: Observers) -> bool:
+def _would_log_end(node: str, state: State, observers: Observers) -> bool:
     """Return True if a KRaft node is a replica, and its log of every change is here."""
     is_replica = state.replicas is None or broker_id(node) in state.replicas
     return is_replica and observers.logs_every_change(node)

@@ -1,4 +1,4 @@
-"""Records that a replica cut off its log to follow a new leader: what only it had, and is gone."""
+"""Records that a replica truncated to follow a new leader: only its log had them, they are lost."""
 
 from __future__ import annotations
 
@@ -11,193 +11,171 @@ from typing import Any, TypeVar
 from forensics.history.clocks.model import Clocks
 from forensics.history.partitions.observations import Observation
 from forensics.lib.node_ids import broker_id
+from forensics.lib.time_units import SECOND
 
 TRUNCATION_KINDS = ("truncated", "truncated_below_high_watermark", "log_loaded")
-# A log warns of its high watermark in the same breath as it is cut.
-_BREATH = 5_000_000
+# A log warns about its high watermark just when it is truncated.
+_WARNING_NEAR = 5 * SECOND
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _LogLine:
     """One line about one replica's log; `at` is corrected."""
 
     at: int
     node: str
+    line: int
     kind: str
+    file: str
     cut_to: int | None
     log_end: int | None
     high_watermark: int | None
-    place: Mapping[str, Any]
 
 
 def find_truncations(
-    rows: Iterable[Row], said: Sequence[Observation], epochs: Sequence[Row], clocks: Clocks
+    rows: Iterable[Row], observations: Sequence[Observation], epochs: Sequence[Row], clocks: Clocks
 ) -> Iterator[dict[str, Any]]:
-    """Yield one row of CUTS for each log of a partition that was cut to follow another.
+    """Yield one row of CUTS for each log of a partition that was truncated to follow another.
 
-    `rows` are its events of CUT_KINDS, `said` its statements in the order of time, `epochs` its
+    `rows` are its events of TRUNCATION_KINDS, `observations` are in the order of time, `epochs` its
     rows of LEADERSHIP.
     """
     lines = sorted(
         (
-            _line(row, clocks)
+            _LogLine(
+                clocks.event_time(row), row["node"] or "", row["line"], row["kind"], row["file"],
+                row["cut_to"], row["log_end"], row["high_watermark"],
+            )
             for row in rows
             if row["kind"] in TRUNCATION_KINDS and row["ts"] is not None
         ),
-        key=lambda one: (one.at, one.node, one.place["line"], one.kind),
-    )
-    if not any(one.kind == "truncated" for one in lines):
+        key=lambda line: (line.at, line.node, line.line, line.kind),
+    )  # fmt: skip
+    truncated = [line for line in lines if line.kind == "truncated" and line.cut_to is not None]
+    if not truncated:
         return
-    known = _Known(said, lines, {row["leader_epoch"]: row for row in epochs})
-    seen: set[tuple[str, int, int | None]] = set()
-    for line in lines:
+    known = _Known(observations, lines, {row["leader_epoch"]: row for row in epochs})
+    unique: dict[tuple[str, int, int | None], _LogLine] = {}
+    for line in truncated:
         # The same line stands in several copies of a log.
-        key = (line.node, line.at, line.cut_to)
-        if line.kind == "truncated" and line.cut_to is not None and key not in seen:
-            seen.add(key)
-            yield _cut(line, known)
+        unique.setdefault((line.node, line.at, line.cut_to), line)
+    yield from (_truncation_row(line, known) for line in unique.values())
 
 
 class _Known:
-    """What is known of a partition, so laid out that each cut finds its neighbours at once."""
+    """What is known of a partition, indexed so that a truncation finds its neighbours at once."""
 
     def __init__(
-        self, said: Sequence[Observation], lines: Sequence[_Line], reigns: Mapping[int, Row]
+        self,
+        observations: Sequence[Observation],
+        lines: Sequence[_LogLine],
+        epochs: Mapping[int, Row],
     ) -> None:
-        self.reigns = reigns
-        self.leads = [
-            one for one in said if one.by_leader and one.is_new and one.log_end is not None
+        self.epochs = epochs
+        self.leader_ends = [
+            one for one in observations if one.by_leader and one.is_new and one.log_end is not None
         ]
-        self._said: dict[str, list[Observation]] = defaultdict(list)
-        self._lines: dict[tuple[str, str], list[_Line]] = defaultdict(list)
-        for one in said:
-            if one.leader_epoch is not None:
-                self._said[one.node].append(one)
+        self._observations: dict[str, list[Observation]] = defaultdict(list)
+        self._lines: dict[tuple[str, str], list[_LogLine]] = defaultdict(list)
+        for observation in observations:
+            if observation.leader_epoch is not None:
+                self._observations[observation.node].append(observation)
         for line in lines:
             self._lines[line.node, line.kind].append(line)
 
     def before(self, node: str, at: int) -> Iterator[Observation]:
-        """What a node said of epochs up to a moment, the last first."""
-        return _backwards(self._said.get(node, ()), at)
+        """Yield what a node logged of epochs up to a moment, the last first."""
+        return _backwards(self._observations.get(node, ()), at)
 
-    def loaded(self, line: _Line) -> _Line | None:
-        """The last time, before a cut, that the node said how long the log was at its start."""
-        found = next(_backwards(self._lines.get((line.node, "log_loaded"), ()), line.at), None)
-        return found if found is not None and found.log_end is not None else None
+    def load_before(self, line: _LogLine) -> _LogLine | None:
+        """Return the last line, before a truncation, on how long the log was at its start."""
+        load = next(_backwards(self._lines.get((line.node, "log_loaded"), ()), line.at), None)
+        return load if load is not None and load.log_end is not None else None
 
-    def warned(self, line: _Line) -> _Line | None:
-        """The line that warned, as it was cut, that this goes below the high watermark."""
+    def warning_of(self, line: _LogLine) -> _LogLine | None:
+        """Return the line that warned that a truncation goes below the high watermark."""
         warnings = self._lines.get((line.node, "truncated_below_high_watermark"), ())
-        for one in _backwards(warnings, line.at + _BREATH):
-            if one.at < line.at - _BREATH:
+        for warning in _backwards(warnings, line.at + _WARNING_NEAR):
+            if warning.at < line.at - _WARNING_NEAR:
                 break
-            if one.cut_to == line.cut_to:
-                return one
+            if warning.cut_to == line.cut_to:
+                return warning
         return None
 
 
-Dated = TypeVar("Dated", Observation, _Line)
+Dated = TypeVar("Dated", Observation, _LogLine)
 
 
 def _backwards(lines: Sequence[Dated], at: int) -> Iterator[Dated]:
-    for place in range(bisect_right(lines, at, key=lambda one: one.at) - 1, -1, -1):
-        yield lines[place]
+    """Yield the lines up to a moment, the last first."""
+    for index in range(bisect_right(lines, at, key=lambda line: line.at) - 1, -1, -1):
+        yield lines[index]
 
 
-def _line(row: Row, clocks: Clocks) -> _Line:
-    return _Line(
-        clocks.event_time(row),
-        row["node"] or "",
-        row["kind"],
-        row["cut_to"],
-        row["log_end"],
-        row["high_watermark"],
-        {"file": row["file"], "line": row["line"]},
-    )
-
-
-def _cut(line: _Line, known: _Known) -> dict[str, Any]:
+def _truncation_row(line: _LogLine, known: _Known) -> dict[str, Any]:
     last = next((one for one in known.before(line.node, line.at) if one.log_end is not None), None)
     start = None if last is None or last.by_leader else last
     epoch = start.leader_epoch if start is not None else None
-    reign = known.reigns.get(epoch) if epoch is not None else None
-    end, end_place, written_to = _end(line, known.loaded(line), start)
-    warned = known.warned(line)
-    places = [line.place, *([end_place] if end_place else []), *([warned.place] if warned else [])]
+    leadership = known.epochs.get(epoch) if epoch is not None else None
+    end, written_to = _find_end(line, known.load_before(line), start)
+    # The last moment at which a leader's log held none of the truncated records.
+    ends = _backwards(known.leader_ends, written_to)
+    written_from = next((one.at for one in ends if (one.log_end or 0) <= (line.cut_to or 0)), None)
+    warning = known.warning_of(line)
+    watermarked = warning if warning is not None else start
+    evidence = [one for one in (line, end, warning) if one is not None]
     return {
         "table": "cuts",
         "leader_epoch": epoch,
-        "leader": reign["leader"] if reign else None,
+        "leader": leadership["leader"] if leadership else None,
         "broker": broker_id(line.node),
         "started_at": line.at,
         "cut_to": line.cut_to,
-        "log_end": end,
-        "high_watermark": _high_watermark(start, warned),
-        "kept": reign["log_end"] if reign else None,
+        "log_end": end.log_end if end is not None else None,
+        "high_watermark": watermarked.high_watermark if watermarked is not None else None,
+        "kept": leadership["log_end"] if leadership else None,
         "unclean": _is_unclean(line, epoch, known),
-        "written_from": _written_from(line, known, written_to),
+        "written_from": written_from,
         "written_to": written_to,
-        "evidence": places,
+        "evidence": [{"file": one.file, "line": one.line} for one in evidence],
     }
 
 
-def _end(
-    line: _Line, load: _Line | None, start: Observation | None
-) -> tuple[int | None, Mapping[str, Any] | None, int]:
-    """Say where the log ended before the cut, which line says so, and when it was that long."""
-    place: Mapping[str, Any]
-    if start is not None and (load is None or start.at >= load.at):
-        end, at, place = start.log_end, start.at, {"file": start.file, "line": start.line}
-        # A log that was loaded at this length was written before the process began.
-        if load is not None and load.log_end == end:
-            at = load.at
-    elif load is not None:
-        end, at, place = load.log_end, load.at, load.place
-    else:
-        return None, None, line.at
-    if end is None or line.cut_to is None or end <= line.cut_to:
-        return None, None, line.at
-    return end, place, at
+def _find_end(
+    line: _LogLine, load: _LogLine | None, start: Observation | None
+) -> tuple[Observation | _LogLine | None, int]:
+    """Return the line on where the log ended before a truncation, and since when it was so long."""
+    end = load if start is None or (load is not None and start.at < load.at) else start
+    if end is None or end.log_end is None or line.cut_to is None or end.log_end <= line.cut_to:
+        return None, line.at
+    # A log that was loaded at this length was written before the process began.
+    return end, load.at if load is not None and load.log_end == end.log_end else end.at
 
 
-def _written_from(line: _Line, known: _Known, until: int) -> int | None:
-    """Find the last moment at which a leader's log held none of the records that were cut."""
-    cut_to = line.cut_to if line.cut_to is not None else 0
-    return next(
-        (one.at for one in _backwards(known.leads, until) if (one.log_end or 0) <= cut_to), None
-    )
-
-
-def _high_watermark(start: Observation | None, warned: _Line | None) -> int | None:
-    if warned is not None:
-        return warned.high_watermark
-    return start.high_watermark if start is not None else None
-
-
-def _is_unclean(line: _Line, epoch: int | None, known: _Known) -> bool | None:
-    """Whether an unclean leader stands between what the replica held and what it follows now."""
+def _is_unclean(line: _LogLine, epoch: int | None, known: _Known) -> bool | None:
+    """Return True if an unclean leader lies between what the replica held and what it follows."""
     if epoch is None:
         return None
     earlier = (one.leader_epoch for one in known.before(line.node, line.at))
     # What it held belonged to the last epoch that it knew before this one.
     held = next((one for one in earlier if one is not None and one < epoch), epoch - 1)
-    reigns = _between(known.reigns, range(held + 1, epoch + 1))
-    clean = [None if one is None else one["clean"] for one in reigns]
-    # An unclean leader's own records are part of its story too, once it has to cut them.
-    own = known.reigns.get(held)
-    mine = own is not None and own["clean"] is False and own["leader"] == broker_id(line.node)
-    if mine or False in clean:
+    rows = _rows_between(known.epochs, range(held + 1, epoch + 1))
+    # An unclean leader's own records are part of its story too, once it has to truncate them.
+    own = known.epochs.get(held)
+    if own is not None and own["clean"] is False and own["leader"] == broker_id(line.node):
+        return True
+    if any(row is not None and row["clean"] is False for row in rows):
         return True
     # An epoch without a leader loses nothing, and is neither clean nor unclean.
-    open_ones = [one for one in reigns if one is None or (one["clean"] is None)]
-    return None if any(one is None or one["leader"] != -1 for one in open_ones) else False
+    unknown = any(row is None or (row["clean"] is None and row["leader"] != -1) for row in rows)
+    return None if unknown else False
 
 
-def _between(reigns: Mapping[int, Row], epochs: range) -> list[Row | None]:
-    """Give what is known of some leader epochs, and at least once that of one nothing is."""
-    if len(epochs) <= len(reigns):
-        return [reigns.get(one) for one in epochs]
+def _rows_between(rows: Mapping[int, Row], epochs: range) -> list[Row | None]:
+    """Return the rows of some leader epochs, and None, at least once, for unknown ones."""
+    if len(epochs) <= len(rows):
+        return [rows.get(epoch) for epoch in epochs]
     # Of so many epochs most are not known, and a number that is wrong may name billions.
-    return [one for epoch, one in reigns.items() if epoch in epochs] + [None]
+    return [row for epoch, row in rows.items() if epoch in epochs] + [None]

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import IO, Any
 
 from forensics.lib.time_units import MILLISECOND, to_iso
-from forensics.run_output.reader import Finding, Row, RunOutput
+from forensics.run_output.reader import Row, RunOutput, SavedFinding
 from forensics.schemas import BREACHES, CUTS, EVENTS, ISR, LANES, LEADERSHIP
 
 StreamEvent = dict[str, Any]
@@ -92,13 +92,13 @@ def iso_time(ms: int | None) -> str | None:
 def _read_all(run: RunOutput, sources: Iterable[Source]) -> Iterator[StreamEvent]:
     yield from map(_from_finding, run.findings)
     for source in sources:
-        have = set(source.columns).intersection(run.column_names(source.table))
+        have = set(source.columns).intersection(run.tables.column_names(source.table))
         for chunk in run.chunks(source.table, source.columns) if have else ():
             for row in chunk.to_pylist():
                 yield _from_row(run, source, row)
 
 
-def _from_finding(finding: Finding) -> StreamEvent:
+def _from_finding(finding: SavedFinding) -> StreamEvent:
     evidence = [{"file": line.file, "line": line.line} for line in finding.evidence]
     facts: StreamEvent = {
         "id": finding.id, "detector": finding.detector, "severity": finding.severity,

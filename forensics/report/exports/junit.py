@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from forensics.lib.formatting import span_text
 from forensics.report.headline import verdict_sentence
 from forensics.report.html import Markup, join, tag
-from forensics.run_output.reader import Finding, RunOutput
+from forensics.run_output.reader import RunOutput, SavedFinding
 
 _NAME = "kafka-forensics"
 # Characters that XML cannot hold.
@@ -61,7 +61,7 @@ def _verdict(run: RunOutput) -> _Case:
     return _Case("verdict", "verdict", kind, verdict_sentence(run), verdict)
 
 
-def _finding(finding: Finding) -> _Case:
+def _finding(finding: SavedFinding) -> _Case:
     evidence = finding.evidence[:_MAX_QUOTES]
     quotes = [f"{line.file}:{line.line}\n  {line.text}" for line in evidence]
     when = f"confidence {finding.confidence}, {span_text(finding.start_ms, finding.end_ms)}"

@@ -14,7 +14,7 @@ from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current_zone
 from forensics.report.data_loss import loss_rows, sum_losses
 from forensics.report.headline import verdict_sentence
-from forensics.run_output.reader import Finding, RunOutput
+from forensics.run_output.reader import RunOutput, SavedFinding
 
 MARKS = re.compile(r"([\\`*_\[\]<>|~&$^])")
 # Web addresses, www, and emoji names between colons.
@@ -78,7 +78,7 @@ def write(run: RunOutput, _events: bool) -> Iterator[str]:
     yield f"All times are {current_zone().label}. Written from findings.json, schema {schema}.\n"
 
 
-def _finding(number: int, finding: Finding) -> Iterator[str]:
+def _finding(number: int, finding: SavedFinding) -> Iterator[str]:
     yield f"## {number}. {escape(finding.title or detector_label(finding.detector))}\n\n"
     when = span_text(finding.start_ms, finding.end_ms)
     yield f"{code_span(finding.id)}, {escape(finding.severity)}, "

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
+from forensics.lib.atomic_write import write_whole
 from forensics.lib.text_safety import visible
 from forensics.run_output.reader import RunOutput
 
@@ -28,7 +29,7 @@ Batches = Iterable[pa.RecordBatch]
 
 def table_names(run: RunOutput) -> list[str]:
     """Return the names of what can be exported: the findings and the saved tables."""
-    return ["findings", *(name for name in run.tables.names() if run.column_names(name))]
+    return ["findings", *(name for name in run.tables.names() if run.tables.column_names(name))]
 
 
 def write_csv(run: RunOutput, folder: Path, wanted: Sequence[str] = ()) -> list[Path]:
@@ -73,9 +74,8 @@ def _write_each(
     written = []
     for name in wanted or known:
         path = folder / f"{name}.{suffix}"
-        unfinished = path.with_name(f".{path.name}.half")
-        write(unfinished, *_read(run, name))
-        unfinished.replace(path)
+        with write_whole(path) as partial:
+            write(partial, *_read(run, name))
         written.append(path)
     return written
 

@@ -20,7 +20,7 @@ from forensics.report.html import Markup, figure, table, tag
 from forensics.report.lane_intervals import choose_view
 from forensics.report.plotly_sheet import Figure, Sheet, Span, finding_span
 from forensics.report.time_bins import Ints
-from forensics.run_output.reader import Finding, RunOutput
+from forensics.run_output.reader import RunOutput, SavedFinding
 
 DETECTOR = "stale-metadata"
 MAX_EPISODES = 60
@@ -66,24 +66,24 @@ def render(run: RunOutput) -> Markup | None:
     return figure("figure-episodes", drawing, caption, _table(lengths, [*limits.values()]))
 
 
-def _around(view: Span, episodes: Sequence[Finding]) -> Span:
+def _around(view: Span, episodes: Sequence[SavedFinding]) -> Span:
     start = min(one.start_ms for one in episodes if one.start_ms is not None)
     end = max(one.end_ms or view[1] for one in episodes)
     margin = max(1000, (end - start) // 20)
     return start - margin, end + margin
 
 
-def _length(episode: Finding, view: Span) -> int:
+def _length(episode: SavedFinding, view: Span) -> int:
     """Return how long it lasted: as measured, to the millisecond where both ends are known."""
     start, end = finding_span(episode, view)
     return end - start
 
 
-def _verdict(episode: Finding) -> str:
+def _verdict(episode: SavedFinding) -> str:
     return str(episode.measures.get("verdict") or "other")
 
 
-def _bars(episodes: Sequence[tuple[Finding, str]], verdict: str, view: Span) -> Figure:
+def _bars(episodes: Sequence[tuple[SavedFinding, str]], verdict: str, view: Span) -> Figure:
     bars = []
     for episode, name in episodes:
         start, end = finding_span(episode, view)
@@ -101,7 +101,7 @@ def _bars(episodes: Sequence[tuple[Finding, str]], verdict: str, view: Span) -> 
     return trace
 
 
-def _find_moves(run: RunOutput, episodes: Sequence[Finding]) -> list[int | None]:
+def _find_moves(run: RunOutput, episodes: Sequence[SavedFinding]) -> list[int | None]:
     """Find for each episode when a leader of its topics last moved before it was over."""
     topics = [_topics(one) for one in episodes]
     latest: list[int | None] = [None] * len(episodes)
@@ -118,12 +118,12 @@ def _find_moves(run: RunOutput, episodes: Sequence[Finding]) -> list[int | None]
     return latest
 
 
-def _topics(episode: Finding) -> set[str]:
+def _topics(episode: SavedFinding) -> set[str]:
     names = {name.rpartition("-")[0] for name in episode.partitions}
     return names | {str(name) for name in episode.measures.get("topics") or ()}
 
 
-def _latest_move(times: Ints, episode: Finding, before: int | None) -> int | None:
+def _latest_move(times: Ints, episode: SavedFinding, before: int | None) -> int | None:
     start = episode.start_ms or 0
     end = max(start, start if episode.end_ms is None else episode.end_ms)
     inside = times[(times >= start - BEFORE_MS) & (times <= end + AFTER_MS)]
@@ -141,7 +141,7 @@ def _move_ticks(moves: Sequence[tuple[int, str]]) -> Figure:
 
 
 def _caption(
-    episodes: Sequence[Finding], lengths: Sequence[int], drawn: int, with_move: int
+    episodes: Sequence[SavedFinding], lengths: Sequence[int], drawn: int, with_move: int
 ) -> str:
     ordered = sorted(lengths)
     verdicts = Counter(map(_verdict, episodes))

@@ -12,7 +12,7 @@ from forensics.report import plotly_sheet, theme
 from forensics.report.partition_groups import IsrState, PartitionGroup
 from forensics.report.plotly_sheet import Figure, Sheet, Span
 from forensics.run_output.partition_histories import LeaderInterval
-from forensics.run_output.reader import Finding
+from forensics.run_output.reader import SavedFinding
 
 ROW_HEIGHT = 30
 # Rows, bars of leaders and bars of ISRs: with what other figures draw, 4,000 at most.
@@ -38,7 +38,7 @@ def choose_rows(rows: Sequence[PartitionGroup]) -> list[PartitionGroup]:
 
 def draw_leaders(
     rows: Sequence[PartitionGroup], view: Span, window: Span | None = None,
-    findings: Iterable[Finding] = (), holes: plotly_sheet.Holes = (),
+    findings: Iterable[SavedFinding] = (), holes: plotly_sheet.Holes = (),
 ) -> Figure:  # fmt: skip
     """Draw who led which partition when: one bar a leader epoch, one trace a broker."""
     sheet = Sheet([("", ROW_HEIGHT * len(rows))], view)

@@ -1,4 +1,4 @@
-"""The history of single partitions and brokers: as text, as JSON, as a page with pictures."""
+"""Timelines of single partitions and brokers: as text, as JSON, as a page with figures."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from forensics.run_output.reader import RunOutput
 
 
 def build_timelines(run: RunOutput, wanted: Selection) -> list[Timeline]:
-    """Tell the histories that were asked for: partitions first, then brokers."""
+    """Build the timelines that were asked for: partitions first, then brokers."""
     check_selection(wanted)
-    when = find_shown_time(run, wanted)
-    pairs, numbers = find_selected(run, wanted)
-    told = [partition.build_timeline(run, topic, number, when) for topic, number in pairs]
-    return told + [broker.build_timeline(run, number, when) for number in numbers]
+    shown = find_shown_time(run, wanted)
+    partitions, brokers = find_selected(run, wanted)
+    timelines = [partition.build_timeline(run, *pair, shown) for pair in partitions]
+    return timelines + [broker.build_timeline(run, number, shown) for number in brokers]

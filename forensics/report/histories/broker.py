@@ -1,18 +1,17 @@
-"""The history of one broker: its life, its reigns as controller, what it led, its findings."""
+"""The timeline of one broker: its states, its terms as controller, what it led, its findings."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.lib import intervals
 from forensics.lib.formatting import count, detector_label, join_names
+from forensics.lib.intervals import gaps
+from forensics.lib.sessionize import sessions
 from forensics.report.histories.model import (
     MAX_ROWS,
     Location,
@@ -20,175 +19,143 @@ from forensics.report.histories.model import (
     ShownTime,
     Step,
     Timeline,
+    arrange_steps,
     row_locations,
-    sort_steps,
-    steps_within,
 )
 from forensics.report.histories.phrases import describe_election, summarise_broker
 from forensics.run_output.reader import Row, RunOutput
 
-LANES = ("node", "role", "broker", "state", "started_at", "ended_at", "epoch", "evidence")
-MOVES = (
+LANE_COLUMNS = ("node", "role", "broker", "state", "started_at", "ended_at", "epoch", "evidence")
+LEADER_COLUMNS = (
     "topic", "partition", "leader_epoch", "leader", "previous_leader", "started_at", "election",
     "evidence",
 )  # fmt: skip
-WORDS = {"took": "took over", "lost": "lost", "kept": "kept, in a new leader epoch,"}
-# A broker's partitions move within seconds of each other: that is one stroke.
-STROKE = 2
-NAMED, PROOFS = 6, 4
-
-
-@dataclass
-class _Stroke:
-    """Partitions that came or went together; `at` and `last` are seconds."""
-
-    at: int
-    last: int
-    kinds: Counter[str]
-    rows: list[int]
+MOVE_VERBS = {"took": "took over", "lost": "lost", "kept": "kept, in a new leader epoch,"}
+RANKS = {"state": 0, "unknown": 0, "controller": 1, "moves": 2}
+# Moves of partitions within so many seconds become one step.
+MAX_GAP_SECONDS = 2
+MAX_NAMES, MAX_EVIDENCE = 6, 4
 
 
 def build_timeline(run: RunOutput, broker: int, shown: ShownTime) -> Timeline:
-    """Tell the history of one broker, or of a controller by its id."""
-    rows = run.rows("lanes", LANES, ds.field("broker") == broker)
+    """Build the timeline of one broker, or of a controller by its id."""
+    rows = run.rows("lanes", LANE_COLUMNS, ds.field("broker") == broker)
     rows.sort(key=lambda row: (row["started_at"] or 0, row["ended_at"] or shown.last))
     window = run.window or shown.span
-    left_out = max(0, len(rows) - MAX_ROWS)
-    lives = [row for row in rows[:MAX_ROWS] if row["role"] == "broker"]
-    reigns = [row for row in rows[:MAX_ROWS] if row["role"] == "controller"]
-    steps = [
-        *_life(lives, window, reigns=bool(reigns)),
-        *_reigns(reigns),
-        *_moves(run, broker),
-        *_findings(run, broker),
-    ]
-    ranks = {"state": 0, "unknown": 0, "controller": 1, "moves": 2}
-    placed = [
-        OrderedStep(window[0] if step.start is None else step.start, ranks.get(step.kind, 3), step)
+    omitted = max(0, len(rows) - MAX_ROWS)
+    states = [row for row in rows[:MAX_ROWS] if row["role"] == "broker"]
+    terms = [row for row in rows[:MAX_ROWS] if row["role"] == "controller"]
+    steps = [*map(_state_step, states), *map(_term_step, terms)]
+    # A controller of a KRaft quorum has no states of a broker.
+    if states or not terms:
+        steps += _unknown_steps(states, window)
+    steps += [*_move_steps(run, broker), *_finding_steps(run, broker)]
+    ordered = [
+        OrderedStep(window[0] if step.start is None else step.start, RANKS.get(step.kind, 3), step)
         for step in steps
     ]
-    kept = tuple(steps_within(sort_steps(placed), shown))
-    name = f"{'broker' if lives or not reigns else 'controller'} {broker}"
-    return Timeline("broker", name, summarise_broker(name, kept, shown), kept, shown, left_out)
+    kept = arrange_steps(ordered, shown)
+    name = f"{'broker' if states or not terms else 'controller'} {broker}"
+    return Timeline("broker", name, summarise_broker(name, kept, shown), kept, shown, omitted)
 
 
-def _life(rows: Sequence[Row], window: tuple[int, int], *, reigns: bool) -> Iterator[Step]:
-    """Tell the states of a broker, and where none is known."""
-    for row in rows:
-        ends = "open" if row["ended_at"] is None else "known"
-        state = str(row["state"] or "unknown")
-        yield Step(
-            "state", row["started_at"], state, row["ended_at"], ends, row_locations(row),
-            {"state": state, "node": row["node"]}, is_main=True,
-        )  # fmt: skip
+def _state_step(row: Row) -> Step:
+    state = str(row["state"] or "unknown")
+    return _lane_step("state", row, state, {"state": state, "node": row["node"]})
+
+
+def _term_step(row: Row) -> Step:
+    state = "active" if row["state"] is None else str(row["state"])
+    epoch = "" if row["epoch"] is None else f", epoch {row['epoch']}"
+    facts = {name: row[name] for name in ("node", "state", "epoch") if row[name] is not None}
+    return _lane_step("controller", row, f"{state} controller{epoch}", facts)
+
+
+def _lane_step(kind: str, row: Row, text: str, facts: Row) -> Step:
+    end_kind = "open" if row["ended_at"] is None else "known"
+    return Step(kind, row["started_at"], text, row["ended_at"], end_kind, row_locations(row),
+                facts, is_main=True)  # fmt: skip
+
+
+def _unknown_steps(states: Sequence[Row], window: tuple[int, int]) -> Iterator[Step]:
+    """Yield a step for each part of the window in which no state is known."""
     spans = [
         (window[0] if row["started_at"] is None else row["started_at"],
          window[1] if row["ended_at"] is None else row["ended_at"])
-        for row in rows
+        for row in states
     ]  # fmt: skip
-    # A controller of a quorum has no such life.
-    for start, end in intervals.gaps(spans, window) if rows or not reigns else ():
-        says = "unknown: no line tells how the broker was"
-        yield Step("unknown", start, says, end, "known", is_main=True)
+    for start, end in gaps(spans, window):
+        text = "unknown: no line tells how the broker was"
+        yield Step("unknown", start, text, end, "known", is_main=True)
 
 
-def _reigns(rows: Sequence[Row]) -> Iterator[Step]:
-    for row in rows:
-        state = "active" if row["state"] is None else str(row["state"])
-        epoch = "" if row["epoch"] is None else f", epoch {row['epoch']}"
-        says = f"{state} controller{epoch}"
-        facts = {name: row[name] for name in ("node", "state", "epoch") if row[name] is not None}
-        ends = "open" if row["ended_at"] is None else "known"
-        yield Step(
-            "controller", row["started_at"], says, row["ended_at"], ends, row_locations(row), facts,
-            is_main=True,
-        )  # fmt: skip
-
-
-def _moves(run: RunOutput, broker: int) -> Iterator[Step]:
-    """Count what the broker took over and lost, a step for each stroke."""
+def _move_steps(run: RunOutput, broker: int) -> Iterator[Step]:
+    """Yield a step for partitions that the broker took over or lost shortly after each other."""
     before, now = ds.field("previous_leader"), ds.field("leader")
-    table = run.table("leadership", MOVES, (now == broker) | (before == broker))
+    table = run.table("leadership", LEADER_COLUMNS, (now == broker) | (before == broker))
     if not table.num_rows or not pa.types.is_integer(table["leader"].type):
         return
     leads = pc.fill_null(pc.equal(table["leader"], broker), fill_value=False)
-    led = pc.fill_null(_equal(table["previous_leader"], broker), fill_value=False)
-    move = pc.if_else(leads, pc.if_else(led, "kept", "took"), "lost")
-    moved = pa.table(
+    previous = table["previous_leader"].cast(pa.int32())
+    led = pc.fill_null(pc.equal(previous, broker), fill_value=False)
+    moves = pa.table(
         {
-            "move": move,
+            "move": pc.if_else(leads, pc.if_else(led, "kept", "took"), "lost"),
             "second": pc.divide(table["started_at"], 1000),
             "election": pc.fill_null(table["election"].cast(pa.string()), "unknown"),
             "row": pa.array(range(table.num_rows)),
         }
     )
-    groups = moved.group_by(["move", "second", "election"]).aggregate([("row", "list")])
-    for kind in WORDS:
-        mine = groups.filter(pc.equal(groups["move"], kind)).sort_by("second")
-        for stroke in _strokes(mine.to_pylist()):
-            yield _stroke_step(kind, stroke, table)
-        for row in mine.filter(pc.is_null(mine["second"])).to_pylist():
-            rows = row["row_list"]
-            undated = _Stroke(0, 0, Counter({row["election"]: len(rows)}), rows)
-            yield _stroke_step(kind, undated, table, dated=False)
+    groups = moves.group_by(["move", "second", "election"]).aggregate([("row", "list")])
+    for move in MOVE_VERBS:
+        in_order = groups.filter(pc.equal(groups["move"], move)).sort_by("second").to_pylist()
+        dated = (group for group in in_order if group["second"] is not None)
+        for close in sessions(dated, lambda group: int(group["second"]), MAX_GAP_SECONDS):
+            yield _move_step(move, close, table)
+        for group in in_order:
+            if group["second"] is None:
+                yield _move_step(move, [group], table)
 
 
-def _equal(column: pa.ChunkedArray, broker: int) -> pa.ChunkedArray:
-    return pc.equal(column.cast(pa.int32()), broker)
-
-
-def _strokes(groups: Sequence[Mapping[str, Any]]) -> Iterator[_Stroke]:
-    stroke: _Stroke | None = None
+def _move_step(move: str, groups: Sequence[Row], table: pa.Table) -> Step:
+    rows = [row for group in groups for row in group["row_list"]]
+    first_rows = table.take(sorted(rows)[:MAX_NAMES]).to_pylist()
+    names = [f"{row['topic']}-{row['partition']}" for row in first_rows]
+    elections: Counter[str] = Counter()
     for group in groups:
-        second, rows = group["second"], group["row_list"]
-        if second is None:
-            continue
-        if stroke is None or second - stroke.last > STROKE:
-            if stroke:
-                yield stroke
-            stroke = _Stroke(second, second, Counter(), [])
-        stroke.last = second
-        stroke.kinds[group["election"]] += len(rows)
-        stroke.rows += rows
-    if stroke:
-        yield stroke
-
-
-def _stroke_step(kind: str, stroke: _Stroke, table: pa.Table, *, dated: bool = True) -> Step:
-    told = table.take(sorted(stroke.rows)[:NAMED]).to_pylist()
-    names = [f"{row['topic']}-{row['partition']}" for row in told]
-    # Only so many are named; the others are counted by the same words.
-    names += [""] * (len(stroke.rows) - len(names))
-    kinds = sorted(stroke.kinds.items(), key=lambda item: (-item[1], item[0]))
-    each = [f"{number} by {_kind(name)}" for name, number in kinds]
-    by = f": {', '.join(each)}" if len(kinds) > 1 else f" by {_kind(kinds[0][0])}"
-    at = pc.min(table.take(stroke.rows)["started_at"]).as_py() if dated else None
-    number = len(stroke.rows)
+        elections[group["election"]] += len(group["row_list"])
+    by_count = sorted(elections.items(), key=lambda item: (-item[1], item[0]))
+    each = [f"{number} by {_election(kind)}" for kind, number in by_count]
+    by = f": {', '.join(each)}" if len(by_count) > 1 else f" by {_election(by_count[0][0])}"
+    # Only the first are named; the others are counted in the same phrase.
+    listed = join_names(names + [""] * (len(rows) - len(names)), MAX_NAMES)
     return Step(
         "moves",
-        at,
-        f"{WORDS[kind]} {count(number, 'partition')}{by} ({join_names(names, NAMED)})",
-        evidence=tuple(place for row in told for place in row_locations(row)[:1])[:PROOFS],
-        facts={"move": kind, "count": number, "elections": dict(kinds), "partitions": names[:6]},
+        pc.min(table.take(rows)["started_at"]).as_py(),
+        f"{MOVE_VERBS[move]} {count(len(rows), 'partition')}{by} ({listed})",
+        evidence=tuple(line for row in first_rows for line in row_locations(row)[:1])[
+            :MAX_EVIDENCE
+        ],
+        facts={"move": move, "count": len(rows), "elections": dict(by_count), "partitions": names},
     )
 
 
-def _kind(name: str) -> str:
-    return "an election of a kind not known" if name == "unknown" else describe_election(name, None)
+def _election(kind: str) -> str:
+    if kind == "unknown":
+        return "an election of a kind not known"
+    return describe_election(kind, None)
 
 
-def _findings(run: RunOutput, broker: int) -> Iterator[Step]:
-    for found in run.findings:
-        if broker in found.brokers:
-            title = found.title or detector_label(found.detector)
-            says = f"{found.severity} finding {found.id}: {title}"
-            ends = "unknown" if found.end_ms is None else "known"
+def _finding_steps(run: RunOutput, broker: int) -> Iterator[Step]:
+    for finding in run.findings:
+        if broker in finding.brokers:
+            title = finding.title or detector_label(finding.detector)
             yield Step(
                 "finding",
-                found.start_ms,
-                says,
-                found.end_ms,
-                ends,
-                tuple(Location(proof.file, proof.line) for proof in found.evidence[:PROOFS]),
-                {"id": found.id, "detector": found.detector, "severity": found.severity},
+                finding.start_ms,
+                f"{finding.severity} finding {finding.id}: {title}",
+                finding.end_ms,
+                "unknown" if finding.end_ms is None else "known",
+                tuple(Location(line.file, line.line) for line in finding.evidence[:MAX_EVIDENCE]),
+                {"id": finding.id, "detector": finding.detector, "severity": finding.severity},
             )

@@ -1,29 +1,29 @@
-"""What the figures of a timeline draw: rows of bars and marks, in the look of the postmortem."""
+"""Figures of a timeline: rows of bars and marks, in the style of the report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow.dataset as ds
 
 from forensics.lib.text_safety import escape_plotly as plain
-from forensics.report import lane_intervals, partition_groups, plotly_sheet, theme, time_bins
+from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
 from forensics.report.figures import leadership
+from forensics.report.histories import phrases
 from forensics.report.histories.model import MAX_ROWS, Step, Timeline
-from forensics.report.histories.phrases import (
-    describe_end,
-    describe_leader,
-    format_ids,
-    format_time,
-)
+from forensics.report.partition_groups import GroupImpact, PartitionGroup
+from forensics.report.plotly_sheet import Figure, RowDrawer
 from forensics.run_output.partition_histories import LeaderInterval
 from forensics.run_output.reader import RunOutput
 
-LEADER = "leader"
-BAR, HEAD = 24, 20
-# Shape, colour and word of a moment, by what it was.
+# Title, height and drawing of a row.
+Row = tuple[str, int, RowDrawer]
+LEADER_ROW = "leader"
+BAR_HEIGHT, HEAD_HEIGHT = 24, 20
+# Symbol, colour and name of the marks, by the kind of step.
 MARKS = {
     "cut": ("triangle-down", "#c00000", "log cut"),
     "loss": ("x", "#c00000", "records lost"),
@@ -33,254 +33,245 @@ MARKS = {
 
 @dataclass(frozen=True)
 class _Bar:
-    """One bar of one row; `shape` hatches what is not known."""
+    """A bar of a row; `shape` hatches what is not known."""
 
     start: int
     end: int
     row: str
-    word: str
-    story: str
+    label: str
+    hover: str
     name: str
     fill: str
     shape: str = ""
 
 
-def partition_figure(run: RunOutput, story: Timeline) -> plotly_sheet.Figure:
-    """Draw leaders, in-sync replicas and the lives of their brokers."""
-    replicas = _replicas(story)
-    rows: list[tuple[str, int, plotly_sheet.RowDrawer]] = [
-        ("Leader epochs", HEAD + BAR, lambda f, row: _leaders(f, row, story)),
+def partition_figure(run: RunOutput, timeline: Timeline) -> Figure:
+    """Draw the leaders, the in-sync replicas and the states of their brokers."""
+    replicas = _replicas(timeline)
+    rows: list[Row] = [
+        ("Leader epochs", HEAD_HEIGHT + BAR_HEIGHT, lambda f, row: _leaders(f, row, timeline)),
     ]
     if replicas:
-        tall = HEAD + BAR * len(replicas)
-        rows.append(("In sync", tall, lambda f, row: _in_sync(f, row, story, replicas)))
-    lives = [lane for lane in lane_intervals.read_lanes(run, "broker") if lane.broker in replicas]
-    names = {lane.name for lane in lives}
-    lives = [lane for lane in lane_intervals.read_lanes(run, "broker") if lane.name in names]
-    if lives:
-        tall = HEAD + BAR * len(names)
-        span = story.shown.span
-        rows.append(("Brokers", tall, lambda f, row: plotly_sheet.draw_lanes(f, row, lives, span)))
-    return plotly_sheet.build_rows(rows, _axis(story))
+        height = HEAD_HEIGHT + BAR_HEIGHT * len(replicas)
+        rows.append(("In sync", height, lambda f, row: _in_sync(f, row, timeline, replicas)))
+    lanes = _broker_lanes(run, replicas)
+    bars = len({lane.name for lane in lanes})
+    rows += _lane_rows("Brokers", lanes, timeline.shown.span, bars)
+    return plotly_sheet.build_rows(rows, _data(timeline))
 
 
-def broker_figure(run: RunOutput, story: Timeline) -> plotly_sheet.Figure:
-    """Draw the findings, the controllers, the life, and how many partitions were led."""
-    broker = int(story.name.split()[-1])
-    mine = [found for found in run.findings if broker in found.brokers]
-    axis = _axis(story, mine)
-    lives = lane_intervals.read_lanes(run, "broker")
-    names = {lane.name for lane in lives if lane.broker == broker}
-    lives = [lane for lane in lives if lane.name in names]
-    reigns = lane_intervals.read_lanes(run, "controller")
-    led = _led(run, story, broker)
-    rows: list[tuple[str, int, plotly_sheet.RowDrawer]] = []
-    if mine:
-        tall = 34 + HEAD * (1 + max(plotly_sheet.flag_rows(axis)))
-        rows.append(("Findings", tall, lambda f, row: plotly_sheet.draw_flags(f, row, axis)))
-    if reigns:
-        rows.append(
-            (
-                "Active controller",
-                HEAD + BAR,
-                lambda f, row: plotly_sheet.draw_lanes(f, row, reigns, axis.view),
-            )
-        )
-    if lives:
-        rows.append(
-            ("Life", HEAD + BAR, lambda f, row: plotly_sheet.draw_lanes(f, row, lives, axis.view))
-        )
+def broker_figure(run: RunOutput, timeline: Timeline) -> Figure:
+    """Draw the findings, the controllers, the states, and how many partitions were led."""
+    broker = timeline.broker
+    findings = [finding for finding in run.findings if broker in finding.brokers]
+    data = _data(timeline, findings)
+    controllers = lane_intervals.read_lanes(run, "controller")
+    led = _led_counts(run, timeline)
+    rows: list[Row] = []
+    if findings:
+        height = 34 + HEAD_HEIGHT * (1 + max(plotly_sheet.flag_rows(data)))
+        rows.append(("Findings", height, lambda f, row: plotly_sheet.draw_flags(f, row, data)))
+    rows += _lane_rows("Active controller", controllers, data.view)
+    rows += _lane_rows("Life", _broker_lanes(run, [broker]), data.view)
     if led:
         rows.append(("Partitions led", 110, lambda f, row: _counts(f, row, led, broker)))
-    return plotly_sheet.build_rows(rows, axis)
+    return plotly_sheet.build_rows(rows, data)
 
 
-def overview(stories: Sequence[Timeline]) -> plotly_sheet.Figure:
-    """Draw the leaders of several partitions under each other."""
-    rows = [_strand(story) for story in stories]
-    return leadership.draw_leaders(rows, stories[0].shown.span)
+def _broker_lanes(run: RunOutput, brokers: Sequence[int]) -> list[lane_intervals.LaneInterval]:
+    lanes = lane_intervals.read_lanes(run, "broker")
+    names = {lane.name for lane in lanes if lane.broker in brokers}
+    return [lane for lane in lanes if lane.name in names]
 
 
-def _strand(story: Timeline) -> partition_groups.PartitionGroup:
-    reigns = tuple(_reigns(story))
-    unclean = sum(reign.unclean for reign in reigns)
-    return partition_groups.PartitionGroup(
-        (story.name,), partition_groups.GroupImpact(unclean, 0, 0, len(reigns)), reigns
-    )
+def _lane_rows(
+    title: str, lanes: list[lane_intervals.LaneInterval], view: tuple[int, int], bars: int = 1
+) -> list[Row]:
+    draw = partial(plotly_sheet.draw_lanes, lanes=lanes, view=view)
+    return [(title, HEAD_HEIGHT + BAR_HEIGHT * bars, draw)] if lanes else []
 
 
-def _axis(story: Timeline, findings: Sequence[Any] = ()) -> plotly_sheet.TimelineData:
-    return plotly_sheet.TimelineData(story.shown.span, findings, (), (), {})
+def overview(timelines: Sequence[Timeline]) -> Figure:
+    """Draw the leaders of several partitions below each other."""
+    groups = [
+        PartitionGroup((timeline.name,), _impact(intervals), intervals)
+        for timeline in timelines
+        for intervals in (tuple(_leader_intervals(timeline)),)
+    ]
+    return leadership.draw_leaders(groups, timelines[0].shown.span)
 
 
-def _reigns(story: Timeline) -> Iterator[LeaderInterval]:
-    for step in _led_by(story):
+def _impact(intervals: Sequence[LeaderInterval]) -> GroupImpact:
+    return GroupImpact(sum(interval.unclean for interval in intervals), 0, 0, len(intervals))
+
+
+def _data(timeline: Timeline, findings: Sequence[Any] = ()) -> plotly_sheet.TimelineData:
+    return plotly_sheet.TimelineData(timeline.shown.span, findings, (), (), {})
+
+
+def _leader_intervals(timeline: Timeline) -> Iterator[LeaderInterval]:
+    for step in _drawable(timeline, "leader"):
         epoch, facts = step.facts["leader_epoch"], step.facts
-        start, end = step.clip(story.shown)
+        start, end = step.clip(timeline.shown)
         yield LeaderInterval(
             None if _is_open(step) else facts["leader"], (epoch, epoch), start, end,
             facts["clean"] is False, facts["election"] or "unknown", facts["how"] == "inferred",
         )  # fmt: skip
 
 
-def _led_by(story: Timeline) -> list[Step]:
-    """Give the leader epochs that can be drawn; one that began nobody knows when is in its past."""
-    reigns = [step for step in story.steps if step.kind == "leader"]
-    return [step for at, step in enumerate(reigns) if step.start is not None or not at]
+def _drawable(timeline: Timeline, kind: str) -> list[Step]:
+    """Return the steps whose start is known, and the first one, which starts before the figure."""
+    steps = [step for step in timeline.steps if step.kind == kind]
+    return [step for number, step in enumerate(steps) if step.start is not None or not number]
 
 
 def _is_open(step: Step) -> bool:
-    """Whether one of its sides is not known: nothing is stretched over a hole unseen."""
+    """Return True if start or end is not known: no bar may hide a gap."""
     return step.start is None or step.end_kind == "unknown"
 
 
-def _replicas(story: Timeline) -> list[int]:
-    """Give every broker that a line names as a replica, as in sync, or as the leader."""
-    found: set[int] = set()
-    for step in story.steps:
+def _replicas(timeline: Timeline) -> list[int]:
+    """Return the brokers that are named as a replica, as in sync, or as the leader."""
+    brokers: set[int] = set()
+    for step in timeline.steps:
         if step.kind in ("isr", "leader"):
-            found |= {*(step.facts["isr"] or ()), *(step.facts["replicas"] or ())}
-            found |= {step.facts["leader"]} - {None, -1}
-    return sorted(found)
+            brokers |= {*(step.facts["isr"] or ()), *(step.facts["replicas"] or ())}
+            brokers |= {step.facts["leader"]} - {None, -1}
+    return sorted(brokers)
 
 
-def _leaders(figure: Any, row: int, story: Timeline) -> None:
-    bars = []
-    holes = [step for step in story.steps if step.kind == "unknown" and step.is_main]
-    for step in [*holes, *_led_by(story)]:
-        start, end = step.clip(story.shown)
-        told = f"{plain(step.text)}<br>{format_time(step.start)}; {describe_end(step, story.shown)}"
-        name, fill, shape, word = "not known", *theme.STATE["unknown"], ""
-        leader = step.facts.get("leader")
-        if step.kind == "leader" and leader is not None:
-            word = f"{'U ' if step.facts['clean'] is False else ''}{step.facts['leader_epoch']}"
-            name = "no leader" if leader == -1 else describe_leader(leader)
-            fill = theme.DARK if leader == -1 else theme.broker_colour(leader)
-            shape = "\\" if leader == -1 else ""
-            shape = "/" if _is_open(step) else shape
-        bars.append(_Bar(start, end, LEADER, word, told, name, fill, shape))
-    _draw(figure, row, bars, story)
-    _mark(figure, row, story, {})
-    figure.update_yaxes(**plotly_sheet.name_axis([LEADER]), row=row)
+def _leaders(figure: Any, row: int, timeline: Timeline) -> None:
+    unknown = [step for step in timeline.steps if step.kind == "unknown" and step.is_main]
+    bars = [_leader_bar(step, timeline) for step in (*unknown, *_drawable(timeline, "leader"))]
+    _draw(figure, row, bars, timeline)
+    _mark(figure, row, timeline, {})
+    figure.update_yaxes(**plotly_sheet.name_axis([LEADER_ROW]), row=row)
 
 
-def _in_sync(figure: Any, row: int, story: Timeline, replicas: Sequence[int]) -> None:
-    states = [step for step in story.steps if step.kind == "isr"]
-    bars = [
-        _membership(step, broker, story)
-        for at, step in enumerate(states)
-        if step.start is not None or not at
-        for broker in replicas
-    ]
+def _leader_bar(step: Step, timeline: Timeline) -> _Bar:
+    start, end = step.clip(timeline.shown)
+    name, fill, shape, label = "not known", *theme.STATE["unknown"], ""
+    leader = step.facts.get("leader")
+    if step.kind == "leader" and leader is not None:
+        label = f"{'U ' if step.facts['clean'] is False else ''}{step.facts['leader_epoch']}"
+        name = "no leader" if leader == -1 else phrases.describe_leader(leader)
+        fill = theme.DARK if leader == -1 else theme.broker_colour(leader)
+        shape = "/" if _is_open(step) else "\\" if leader == -1 else ""
+    hover = f"{plain(step.text)}<br>{_times(step, timeline)}"
+    return _Bar(start, end, LEADER_ROW, label, hover, name, fill, shape)
+
+
+def _times(step: Step, timeline: Timeline) -> str:
+    return f"{phrases.format_time(step.start)}; {phrases.describe_end(step, timeline.shown)}"
+
+
+def _in_sync(figure: Any, row: int, timeline: Timeline, replicas: Sequence[int]) -> None:
+    names = {broker: phrases.describe_leader(broker) for broker in replicas}
+    bars = [_isr_bar(step, broker, timeline)
+            for step in _drawable(timeline, "isr") for broker in replicas]  # fmt: skip
     fill, shape = theme.STATE["unknown"]
     bars += [
-        _Bar(
-            start,
-            end,
-            describe_leader(broker),
-            "",
-            f"{describe_leader(broker)}: not known",
-            "",
-            fill,
-            shape,
-        )
-        for start, end in _unsure(states, story)
+        _Bar(start, end, names[broker], "", f"{names[broker]}: not known", "", fill, shape)
+        for start, end in _unsure(timeline)
         for broker in replicas
     ]
-    _draw(figure, row, bars, story, legend=False)
-    _mark(figure, row, story, {f"broker-{broker}": describe_leader(broker) for broker in replicas})
-    figure.update_yaxes(
-        **plotly_sheet.name_axis([describe_leader(broker) for broker in replicas]), row=row, col=1
-    )
+    _draw(figure, row, bars, timeline, legend=False)
+    _mark(figure, row, timeline, {f"broker-{broker}": name for broker, name in names.items()})
+    figure.update_yaxes(**plotly_sheet.name_axis(list(names.values())), row=row)
 
 
-def _unsure(states: Sequence[Step], story: Timeline) -> Iterator[tuple[int, int]]:
-    """Give the stretches after what is surely known, up to what is known next."""
-    for step, after in zip(states, [*states[1:], None], strict=False):
-        following = story.shown.end if after is None else after.start
-        if step.end_kind == "sure" and step.end is not None and following is not None:
-            yield step.end, max(step.end, following)
+def _unsure(timeline: Timeline) -> Iterator[tuple[int, int]]:
+    """Yield the time from the end of each version that is sure to the next known version."""
+    steps = [step for step in timeline.steps if step.kind == "isr"]
+    for step, following in zip(steps, [*steps[1:], None], strict=False):
+        end = timeline.shown.end if following is None else following.start
+        if step.end_kind == "sure" and step.end is not None and end is not None:
+            yield step.end, max(step.end, end)
 
 
-def _membership(step: Step, broker: int, story: Timeline) -> _Bar:
-    start, end = step.clip(story.shown)
-    isr, row = step.facts["isr"], describe_leader(broker)
-    told = f"ISR {format_ids(isr)}<br>{format_time(step.start)}; {describe_end(step, story.shown)}"
+def _isr_bar(step: Step, broker: int, timeline: Timeline) -> _Bar:
+    start, end = step.clip(timeline.shown)
+    isr, row = step.facts["isr"], phrases.describe_leader(broker)
+    hover = f"ISR {phrases.format_ids(isr)}<br>{_times(step, timeline)}"
     if isr is None or _is_open(step):
         fill, shape = theme.STATE["unknown"]
-        word = "" if isr is None else ("in" if broker in isr else "out") + ", then?"
-        return _Bar(start, end, row, word, f"{row}: not known how long; {told}", "", fill, shape)
+        label = "" if isr is None else ("in" if broker in isr else "out") + ", then?"
+        return _Bar(start, end, row, label, f"{row}: not known how long; {hover}", "", fill, shape)
     if broker in isr:
-        return _Bar(start, end, row, "", f"{row}: in sync; {told}", "", theme.broker_colour(broker))
+        return _Bar(
+            start, end, row, "", f"{row}: in sync; {hover}", "", theme.broker_colour(broker)
+        )
     fill, _ = theme.STATE["stopped"]
-    return _Bar(start, end, row, "out", f"{row}: not in sync; {told}", "", fill)
+    return _Bar(start, end, row, "out", f"{row}: not in sync; {hover}", "", fill)
 
 
 def _draw(
-    figure: Any, row: int, bars: Sequence[_Bar], story: Timeline, *, legend: bool = True
+    figure: Any, row: int, bars: Sequence[_Bar], timeline: Timeline, *, legend: bool = True
 ) -> None:
-    looks = sorted({(bar.name, bar.fill, bar.shape) for bar in bars})
-    named: set[str] = set()
-    for name, fill, shape in looks:
-        mine = [bar for bar in bars if (bar.name, bar.fill, bar.shape) == (name, fill, shape)]
+    styles = sorted({(bar.name, bar.fill, bar.shape) for bar in bars})
+    in_legend: set[str] = set()
+    for name, fill, shape in styles:
+        styled = [bar for bar in bars if (bar.name, bar.fill, bar.shape) == (name, fill, shape)]
         trace = plotly_sheet.bar_trace(
-            [(bar.start, bar.end, plain(bar.row), bar.word, bar.story) for bar in mine],
-            story.shown.span, [fill] * len(mine), shape, name=plain(name), legendgroup=plain(name),
-            showlegend=legend and name not in named,
+            [(bar.start, bar.end, plain(bar.row), bar.label, bar.hover) for bar in styled],
+            timeline.shown.span, [fill] * len(styled), shape, name=plain(name),
+            legendgroup=plain(name), showlegend=legend and name not in in_legend,
         )  # fmt: skip
-        named.add(name)
+        in_legend.add(name)
         figure.add_trace(trace, row=row)
 
 
-def _mark(figure: Any, row: int, story: Timeline, rows: dict[str, str]) -> None:
-    """Set marks; with `rows` those of the nodes that have a row, without those of no node."""
-    for what, (symbol, colour, word) in MARKS.items():
-        mine = [
-            (step, rows.get(str(step.facts.get("node")), "") if rows else LEADER)
-            for step in story.steps
-            if step.start is not None and _is(step, what) and bool(rows) == (what == "cut")
+def _mark(figure: Any, row: int, timeline: Timeline, rows: dict[str, str]) -> None:
+    """Draw marks: cuts into the rows of their nodes, all others into the row of the leader."""
+    for kind, (symbol, colour, name) in MARKS.items():
+        marks = [
+            (step, rows.get(str(step.facts.get("node")), "") if rows else LEADER_ROW)
+            for step in timeline.steps
+            if step.start is not None and _is(step, kind) and bool(rows) == (kind == "cut")
         ]
-        mine = [(step, place) for step, place in mine if place]
-        if mine:
-            look = {"width": 4 if symbol == "line-ns" else 1, "color": colour}
+        marks = [(step, place) for step, place in marks if place]
+        if marks:
+            line = {"width": 4 if symbol == "line-ns" else 1, "color": colour}
             trace = {
-                "type": "scatter", "mode": "markers", "name": word, "showlegend": True,
-                "x": [step.start for step, _ in mine], "y": [plain(place) for _, place in mine],
+                "type": "scatter", "mode": "markers", "name": name, "showlegend": True,
+                "x": [step.start for step, _ in marks], "y": [plain(place) for _, place in marks],
                 "customdata": [
-                    f"{plain(step.text)}<br>{format_time(step.start)}" for step, _ in mine
+                    f"{plain(step.text)}<br>{phrases.format_time(step.start)}" for step, _ in marks
                 ],
                 "hovertemplate": "%{customdata}<extra></extra>",
                 "marker": {"symbol": symbol, "size": 20 if symbol == "line-ns" else 11,
-                           "color": colour, "line": look},
+                           "color": colour, "line": line},
             }  # fmt: skip
             figure.add_trace(trace, row=row)
 
 
-def _is(step: Step, what: str) -> bool:
-    return step.kind == what or (what == "unclean" and step.facts.get("clean") is False)
+def _is(step: Step, kind: str) -> bool:
+    return step.kind == kind or (kind == "unclean" and step.facts.get("clean") is False)
 
 
-def _led(run: RunOutput, story: Timeline, broker: int) -> list[tuple[int, int]]:
-    """Count the partitions led at each moment, as far as lines tell."""
-    window = run.window or story.shown.span
-    where = ds.field("leader") == broker
+def _led_counts(run: RunOutput, timeline: Timeline) -> list[tuple[int, int]]:
+    """Count the partitions led at each time, as far as it is known."""
+    window = run.window or timeline.shown.span
+    where = ds.field("leader") == timeline.broker
     table = run.table("leadership", ["started_at", "ended_at"], where)
     if not table.num_rows or table.num_rows > MAX_ROWS:
         return []
-    rows = [row for row in table.to_pylist() if row["started_at"] is not None]
-    ends = [window[1] if row["ended_at"] is None else row["ended_at"] for row in rows]
-    spans = [(row["started_at"], max(row["started_at"], end))
-             for row, end in zip(rows, ends, strict=True)]  # fmt: skip
+    spans = [
+        (row["started_at"], max(row["started_at"], window[1] if end is None else end))
+        for row in table.to_pylist()
+        for end in (row["ended_at"],)
+        if row["started_at"] is not None
+    ]
     return time_bins.count_open_spans(spans, window)
 
 
 def _counts(figure: Any, row: int, points: Sequence[tuple[int, int]], broker: int) -> None:
     trace = {
         "type": "scatter", "mode": "lines", "name": "partitions led", "fill": "tozeroy",
-        "x": [at for at, _ in points], "y": [level for _, level in points], "showlegend": False,
+        "x": [time for time, _ in points], "y": [level for _, level in points], "showlegend": False,
         "line": {"shape": "hv", "width": 2, "color": theme.broker_colour(broker)},
         "hovertemplate": "%{y} partitions<extra></extra>",
     }  # fmt: skip
     figure.add_trace(trace, row=row)
-    most = max(level for _, level in points)
-    figure.update_yaxes(**plotly_sheet.count_axis(most), row=row)
+    highest = max(level for _, level in points)
+    figure.update_yaxes(**plotly_sheet.count_axis(highest), row=row)

@@ -1,23 +1,23 @@
-"""What a timeline is made of: steps with their evidence, in the order of Kafka's counters."""
+"""Steps of a timeline with their evidence, in the order of Kafka's counters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from forensics.run_output.reader import Row
 
-# What the tables say of the end of a row, in our words. An end that was observed is the next time
-# that is known, and what lies between must be looked at.
+# The kind of end of a step, by that of a row. An observed end is the next known time: it must be
+# checked whether anything lies between.
 ROW_ENDS = {"open": "open", "unknown": "sure"}
-# Of one partition's or broker's rows no more are read: a terminal and a page have an end.
+# Rows of one partition or broker that are read at most.
 MAX_ROWS = 20_000
 
 
 @dataclass(frozen=True, order=True)
 class Location:
-    """One line of one input file."""
+    """A line of an input file."""
 
     file: str
     line: int | None
@@ -28,7 +28,7 @@ class Location:
 
 @dataclass(frozen=True)
 class ShownTime:
-    """What is shown, from when to when; `last` is the end of the logs."""
+    """The time that is shown; `last` is the end of the logs."""
 
     start: int
     end: int
@@ -39,16 +39,17 @@ class ShownTime:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The two times, as the figures want them."""
+        """Start and end."""
         return self.start, self.end
 
 
 @dataclass(frozen=True)
 class Step:
-    """One stretch or moment; times in milliseconds, None where no line tells.
+    """An interval or a moment; times in milliseconds, None if not known.
 
-    `ends` says what is known of the end: `moment` (it has none), `known`, `sure` (so until then,
-    not known after), `open` (not seen to end) or `unknown` (`until` is the latest that it can be).
+    `end_kind` says what is known of the end: `moment` (there is none), `known`, `sure` (it lasted
+    until then, what follows is not known), `open` (not seen to end) or `unknown` (`end` is the
+    latest possible time).
     """
 
     kind: str
@@ -61,13 +62,13 @@ class Step:
     is_main: bool = False
 
     def clip(self, shown: ShownTime) -> tuple[int, int]:
-        """Say what part of the shown time it covers, an open side being the edge."""
+        """Return the part of the shown time that it covers; an open side is the edge."""
         start = shown.start if self.start is None else max(self.start, shown.start)
         end = shown.end if self.end is None else min(self.end, shown.end)
         return start, max(start, end)
 
     def known_duration(self, shown: ShownTime) -> int:
-        """Say how much of the shown time it took for sure."""
+        """Return how long it surely lasted within the shown time."""
         if self.start is None or self.end_kind not in ("known", "sure"):
             return 0
         start, end = self.clip(shown)
@@ -76,7 +77,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The history of one partition or broker."""
+    """The steps of one partition or broker."""
 
     kind: str
     name: str
@@ -86,34 +87,34 @@ class Timeline:
     omitted: int = 0
     texts: Mapping[Location, str] = field(default_factory=dict)
 
+    @property
+    def broker(self) -> int:
+        """The id of the broker that this is the timeline of."""
+        return int(self.name.split()[-1])
+
 
 @dataclass(frozen=True)
 class OrderedStep:
-    """A step and where it stands: by its time, or after what Kafka counted before it."""
+    """A step and its position: its time, or the time of what Kafka counted before it."""
 
     position: int
     rank: int
     step: Step
 
 
-def sort_steps(placed: Iterable[OrderedStep]) -> list[OrderedStep]:
-    """Put steps in order; those of the same moment by rank, and then as they came."""
-    return sorted(placed, key=lambda one: (one.position, one.rank))
-
-
-def steps_within(placed: Sequence[OrderedStep], shown: ShownTime) -> list[Step]:
-    """Keep the steps that touch the shown time."""
+def arrange_steps(steps: Iterable[OrderedStep], shown: ShownTime) -> tuple[Step, ...]:
+    """Sort steps by position, rank, and as they came; leave out those outside the shown time."""
     kept = []
-    for one in placed:
-        step = one.step
-        begins = one.position if step.start is None else step.start
-        # What ended at an unknown time may have lasted till then.
-        last = begins if step.end_kind == "moment" else shown.end if step.end is None else step.end
-        if begins <= shown.end and max(begins, last) >= shown.start:
+    for ordered in sorted(steps, key=lambda ordered: (ordered.position, ordered.rank)):
+        step = ordered.step
+        start = ordered.position if step.start is None else step.start
+        # A step with an unknown end may have lasted until the end of the shown time.
+        end = start if step.end_kind == "moment" else shown.end if step.end is None else step.end
+        if start <= shown.end and max(start, end) >= shown.start:
             kept.append(step)
-    return kept
+    return tuple(kept)
 
 
 def row_locations(row: Row) -> tuple[Location, ...]:
-    """Give the evidence of a row of a table."""
-    return tuple(Location(str(one["file"]), one["line"]) for one in row.get("evidence") or ())
+    """Return the evidence of a row of a table."""
+    return tuple(Location(str(line["file"]), line["line"]) for line in row.get("evidence") or ())

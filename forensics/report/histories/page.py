@@ -1,4 +1,4 @@
-"""Timelines as one self-contained page: a sentence, a figure and every step with its evidence."""
+"""Timelines as a self-contained page: a summary, a figure and every step with its evidence."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from forensics.report.histories.phrases import describe_end, format_time
 from forensics.report.html import Child, Markup, anchor, code, figure, join, table, tag
 from forensics.run_output.reader import RunOutput
 
-# A page has an end: so many histories with a figure, and so many steps of each.
-STORIES, STEPS, ROWS = 100, 1000, 200
-HEAD = ("From, UTC", "How long", "What", "Evidence")
-HINT = {
+# Timelines with a figure, steps of each, and rows of the overview, at most.
+MAX_TIMELINES, MAX_STEPS, MAX_OVERVIEW_ROWS = 100, 1000, 200
+COLUMNS = ("From, UTC", "How long", "What", "Evidence")
+HINTS = {
     "partition": "The number in a leader's bar is the leader epoch, U an unclean election. "
     "Hatched: not known.",
     "broker": "Hatched: not known.",
 }
 
 
-def write_page(run: RunOutput, stories: Sequence[Timeline], target: Path) -> Path:
-    """Draw histories into one page, and give its path."""
-    names = join_names([story.name for story in stories], 2)
-    drawn = stories[:STORIES]
-    left = len(stories) - len(drawn)
+def write_page(run: RunOutput, timelines: Sequence[Timeline], target: Path) -> Path:
+    """Write a page of timelines; return its path."""
+    names = join_names([timeline.name for timeline in timelines], 2)
+    drawn = timelines[:MAX_TIMELINES]
+    left = len(timelines) - len(drawn)
     more = tag("p", f"{count(left, 'more history', 'more histories')} asked for, not drawn.")
-    parts = [_part(run, story, at) for at, story in enumerate(drawn)]
+    parts = [_part(run, timeline, index) for index, timeline in enumerate(drawn)]
     return page.write_page(
         target,
         f"History of {names}",
@@ -40,70 +40,70 @@ def write_page(run: RunOutput, stories: Sequence[Timeline], target: Path) -> Pat
     )
 
 
-def _header(names: str, stories: Sequence[Timeline]) -> Markup:
+def _header(names: str, timelines: Sequence[Timeline]) -> Markup:
     links = (
-        tag("li", tag("a", story.name, href=f"#{_id(at)}")) for at, story in enumerate(stories)
+        tag("li", tag("a", timeline.name, href=f"#{_id(index)}"))
+        for index, timeline in enumerate(timelines)
     )
     nav = tag("nav", tag("ul", *links), aria_label="Parts of this page")
-    return tag("header", tag("h1", f"History of {names}"), nav if len(stories) > 1 else None)
+    return tag("header", tag("h1", f"History of {names}"), nav if len(timelines) > 1 else None)
 
 
-def _id(at: int) -> str:
-    return f"history-{at + 1}"
+def _id(index: int) -> str:
+    return f"history-{index + 1}"
 
 
-def _overview(stories: Sequence[Timeline]) -> Markup | None:
-    rows = [story for story in stories if story.kind == "partition"][:ROWS]
+def _overview(timelines: Sequence[Timeline]) -> Markup | None:
+    rows = [timeline for timeline in timelines if timeline.kind == "partition"][:MAX_OVERVIEW_ROWS]
     if len(rows) < 2:
         return None
-    says = f"The leaders of {count(len(rows), 'partition')}. {HINT['partition']}"
-    inside = figure("figure-overview", figures.overview(rows), says)
+    caption = f"The leaders of {count(len(rows), 'partition')}. {HINTS['partition']}"
+    inside = figure("figure-overview", figures.overview(rows), caption)
     return tag("section", tag("h2", "All together", id="overview"), inside)
 
 
-def _part(run: RunOutput, story: Timeline, at: int) -> Markup:
-    of = figures.partition_figure if story.kind == "partition" else figures.broker_figure
-    span = story.shown
+def _part(run: RunOutput, timeline: Timeline, index: int) -> Markup:
+    of = figures.partition_figure if timeline.kind == "partition" else figures.broker_figure
+    span = timeline.shown
     window = f"{time_text(span.start)} to {time_text(span.end)} UTC"
-    drawing = figure(
-        f"figure-{anchor(_id(at))}", of(run, story), f"Shown: {window}. {HINT[story.kind]}"
-    )
-    title = f"{_id(at)}-title"
+    caption = f"Shown: {window}. {HINTS[timeline.kind]}"
+    drawing = figure(f"figure-{anchor(_id(index))}", of(run, timeline), caption)
+    title = f"{_id(index)}-title"
     return tag(
         "section",
-        tag("h2", story.name, id=title),
-        tag("p", tag("strong", story.summary)),
+        tag("h2", timeline.name, id=title),
+        tag("p", tag("strong", timeline.summary)),
         drawing,
-        _steps(story),
-        id=_id(at),
+        _steps(timeline),
+        id=_id(index),
         aria_labelledby=title,
         tabindex=-1,
     )
 
 
-def _steps(story: Timeline) -> Markup:
-    rows = [_row(step, story) for step in story.steps[:STEPS]]
-    left = len(story.steps) - len(rows) + story.omitted
+def _steps(timeline: Timeline) -> Markup:
+    rows = [_row(step, timeline) for step in timeline.steps[:MAX_STEPS]]
+    left = len(timeline.steps) - len(rows) + timeline.omitted
     more = f"{count(left, 'step')} more; choose a shorter time." if left else None
-    shown = table(HEAD, rows, caption=f"{story.name}, step by step")
+    shown = table(COLUMNS, rows, caption=f"{timeline.name}, step by step")
     return join([shown, tag("p", more) if more else None])
 
 
-def _row(step: Step, story: Timeline) -> list[Child]:
-    at = "not known" if step.start is None else format_time(step.start)
-    says: Child = tag("strong", step.text) if step.is_main else tag("span", step.text)
-    return [at, describe_end(step, story.shown), says, _evidence(step, story)]
+def _row(step: Step, timeline: Timeline) -> list[Child]:
+    time = "not known" if step.start is None else format_time(step.start)
+    text: Child = tag("strong", step.text) if step.is_main else tag("span", step.text)
+    return [time, describe_end(step, timeline.shown), text, _evidence(step, timeline)]
 
 
-def _evidence(step: Step, story: Timeline) -> Child:
+def _evidence(step: Step, timeline: Timeline) -> Child:
     if not step.evidence:
         return "-"
-    chips = (_chip(place, story) for place in step.evidence)
+    chips = (_chip(line, timeline) for line in step.evidence)
     return tag("details", tag("summary", count(len(step.evidence), "line")), *chips)
 
 
-def _chip(place: Location, story: Timeline) -> Markup:
-    text = story.texts.get(place)
+def _chip(line: Location, timeline: Timeline) -> Markup:
+    text = timeline.texts.get(line)
     if not text:
-        return tag("p", code(str(place)))
-    return tag("details", tag("summary", code(str(place))), tag("pre", text), class_="chip")
+        return tag("p", code(str(line)))
+    return tag("details", tag("summary", code(str(line))), tag("pre", text), class_="chip")

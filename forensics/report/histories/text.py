@@ -1,19 +1,19 @@
-"""A timeline as text for a terminal, a pipe or a file, and as values for JSON."""
+"""A timeline as text for a terminal, and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from forensics.lib.formatting import time_text
 from forensics.lib.text_safety import visible
-from forensics.report.histories.model import MAX_ROWS, Step, Timeline
+from forensics.lib.time_units import MILLISECOND, to_iso
+from forensics.report.histories.model import MAX_ROWS, Location, Step, Timeline
 from forensics.report.histories.phrases import describe_end, format_time
 from forensics.run_output.reader import RunOutput
 
-# Colours a text: what it is, and the text.
+# Colours a text by its style.
 Paint = Callable[[str, str], str]
-# As wide as a date and a time, so that all sentences begin in one column.
+# The width of a date and a time: all sentences begin in one column.
 WIDTH = len("2026-11-18 11:38:51.321")
 ALARMS = frozenset({"breach", "cut", "loss", "unclean"})
 
@@ -23,35 +23,36 @@ def no_colour(_: str, text: str) -> str:
     return text
 
 
-def render_lines(story: Timeline, paint: Paint, *, quote: bool = False) -> Iterator[str]:
-    """Write one timeline; `quote` gives the lines of evidence themselves, too.
+def render_lines(timeline: Timeline, paint: Paint, *, quote: bool = False) -> Iterator[str]:
+    """Render a timeline; `quote` adds the texts of the lines of evidence.
 
-    Log text is hostile: what a terminal would obey is shown as its code.
+    Log text is hostile: control characters are shown as their codes.
     """
-    yield paint("summary", _line(story.summary))
+    yield paint("summary", _one_line(timeline.summary))
     yield ""
-    if not story.steps:
-        yield f"{'':{WIDTH}}  {paint('unknown', 'nothing is told of this time')}"
-    for step in story.steps:
+    margin = " " * WIDTH
+    if not timeline.steps:
+        yield f"{margin}  {paint('unknown', 'nothing is told of this time')}"
+    for step in timeline.steps:
         indent = "" if step.is_main else "  "
-        at = f"{'time not known' if step.start is None else format_time(step.start):{WIDTH}}"
-        says = paint(_colour(step), _line(step.text))
-        end = describe_end(step, story.shown)
-        yield f"{at}  {indent}{says}{f'; {end}' if end else ''}"
-        for place in step.evidence:
-            told = story.texts.get(place) if quote else None
-            yield f"{'':{WIDTH}}    {indent}{paint('evidence', _line(str(place)))}"
-            if told:
-                yield f"{'':{WIDTH}}      {indent}{paint('quote', _line(told))}"
-    if story.omitted:
-        yield f"{story.omitted:,} more rows, after the first {MAX_ROWS:,}: choose --from and --to"
+        time = "time not known" if step.start is None else format_time(step.start)
+        text = paint(_style(step), _one_line(step.text))
+        end = describe_end(step, timeline.shown)
+        yield f"{time:{WIDTH}}  {indent}{text}{f'; {end}' if end else ''}"
+        for line in step.evidence:
+            yield f"{margin}    {indent}{paint('evidence', _one_line(str(line)))}"
+            if quote and (quoted := timeline.texts.get(line)):
+                yield f"{margin}      {indent}{paint('quote', _one_line(quoted))}"
+    if timeline.omitted:
+        omitted = f"{timeline.omitted:,} more rows, after the first {MAX_ROWS:,}"
+        yield f"{omitted}: choose --from and --to"
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return visible(text).partition("\n")[0].replace("\t", " ")
 
 
-def _colour(step: Step) -> str:
+def _style(step: Step) -> str:
     if step.kind == "leader":
         if step.facts["clean"] is False:
             return "alarm"
@@ -65,37 +66,36 @@ def _colour(step: Step) -> str:
     return "main" if step.is_main else "plain"
 
 
-def to_json(run: RunOutput, stories: list[Timeline]) -> dict[str, Any]:
-    """Give timelines as values that JSON can hold."""
-    window = run.window or (None, None)
+def to_json(run: RunOutput, timelines: list[Timeline]) -> dict[str, Any]:
+    """Return timelines as a JSON object."""
+    start, end = run.window or (None, None)
     return {
         "schema": 1,
-        "window": {"from": _iso(window[0]), "to": _iso(window[1])},
-        "timelines": [_story(story) for story in stories],
+        "window": {"from": _iso(start), "to": _iso(end)},
+        "timelines": [_timeline(timeline) for timeline in timelines],
     }
 
 
-def _story(story: Timeline) -> dict[str, Any]:
+def _timeline(timeline: Timeline) -> dict[str, Any]:
     return {
-        story.kind: story.name if story.kind == "partition" else int(story.name.split()[-1]),
-        "summary": story.summary,
-        "from": _iso(story.shown.start),
-        "to": _iso(story.shown.end),
-        "left_out": story.omitted,
-        "steps": [_step(step, story) for step in story.steps],
+        timeline.kind: timeline.name if timeline.kind == "partition" else timeline.broker,
+        "summary": timeline.summary,
+        "from": _iso(timeline.shown.start),
+        "to": _iso(timeline.shown.end),
+        "left_out": timeline.omitted,
+        "steps": [_step(step, timeline.texts) for step in timeline.steps],
     }
 
 
-def _step(step: Step, story: Timeline) -> dict[str, Any]:
+def _step(step: Step, texts: Mapping[Location, str]) -> dict[str, Any]:
     evidence = [
-        {"file": place.file, "line": place.line}
-        | ({"text": story.texts[place]} if place in story.texts else {})
-        for place in step.evidence
+        {"file": line.file, "line": line.line} | ({"text": texts[line]} if line in texts else {})
+        for line in step.evidence
     ]
     end = {} if step.end_kind == "moment" else {"to": _iso(step.end), "end": step.end_kind}
-    told: dict[str, Any] = {"what": step.kind, "from": _iso(step.start), **end, "says": step.text}
-    return told | dict(step.facts) | {"evidence": evidence}
+    start: dict[str, Any] = {"what": step.kind, "from": _iso(step.start)}
+    return {**start, **end, "says": step.text, **step.facts, "evidence": evidence}
 
 
-def _iso(at: int | None) -> str | None:
-    return None if at is None else time_text(at, exact=True).replace(" ", "T") + "Z"
+def _iso(ms: int | None) -> str | None:
+    return None if ms is None else to_iso(ms * MILLISECOND)

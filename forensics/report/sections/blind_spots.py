@@ -123,6 +123,6 @@ def _facts(run: RunOutput) -> Iterator[Child]:
             f"What {count(unparsed, 'line')} say ({percent(unparsed, lines)} of all): they are in "
             "no known layout. kafka-forensics rules coverage ARCHIVE names their shapes."
         )
-    missing = [name for name in TABLES if not run.has_table(name)]
+    missing = [name for name in TABLES if not run.tables.has(name)]
     if missing:
         yield f"Tables that were not saved: {', '.join(missing)}."

@@ -19,7 +19,7 @@ from forensics.report.html import (
     table,
     tag,
 )
-from forensics.run_output.reader import Finding, RunOutput
+from forensics.run_output.reader import RunOutput, SavedFinding
 
 TITLE = "Clients"
 HEAD = ("Client", "Verdict", "Move behind it", "Errors", "Lasted", "From", "Topics", "Finding")
@@ -67,7 +67,7 @@ def _logs(run: RunOutput) -> str:
     return f"Logs of {count(len(nodes), 'client')} were read."
 
 
-def _summary(stale: Sequence[Finding]) -> str:
+def _summary(stale: Sequence[SavedFinding]) -> str:
     if not stale:
         return "No client was seen with stale metadata."
     verdicts = Counter(_verdict(finding) for finding in stale)
@@ -75,7 +75,7 @@ def _summary(stale: Sequence[Finding]) -> str:
     return f"{count(len(stale), 'episode')}: {', '.join(counts)}."
 
 
-def _verdict(finding: Finding) -> str:
+def _verdict(finding: SavedFinding) -> str:
     return str(finding.measures.get("verdict"))
 
 
@@ -83,33 +83,33 @@ def _verdict_order(name: str) -> tuple[int, str]:
     return VERDICTS.index(name) if name in VERDICTS else len(VERDICTS), name
 
 
-def _episode_order(finding: Finding) -> tuple[int, float, int, str]:
+def _episode_order(finding: SavedFinding) -> tuple[int, float, int, str]:
     place, _ = _verdict_order(_verdict(finding))
     return place, -_seconds(finding), finding.start_ms or 0, finding.id
 
 
-def _seconds(finding: Finding) -> float:
+def _seconds(finding: SavedFinding) -> float:
     value = finding.measures.get("duration_s")
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _length(finding: Finding) -> str:
+def _length(finding: SavedFinding) -> str:
     start, end = finding.start_ms, finding.end_ms
     if start is not None and end is not None:
         return duration(end - start) if end > start else "a moment"
     return duration(_seconds(finding) * 1000) if "duration_s" in finding.measures else "not known"
 
 
-def _errors(findings: Iterable[Finding]) -> int:
+def _errors(findings: Iterable[SavedFinding]) -> int:
     counts = (finding.measures.get("errors") for finding in findings)
     return sum(number for number in counts if isinstance(number, int))
 
 
-def _top_clients(stale: Sequence[Finding]) -> Markup | None:
+def _top_clients(stale: Sequence[SavedFinding]) -> Markup | None:
     """Rank the clients, where there are more episodes than one sees at a glance."""
     if len(stale) <= MAX_TOP:
         return None
-    episodes: dict[str, list[Finding]] = {}
+    episodes: dict[str, list[SavedFinding]] = {}
     for finding in stale:
         for name in finding.clients or ("not named",):
             episodes.setdefault(name, []).append(finding)
@@ -132,13 +132,13 @@ def _with_zone(head: Sequence[str]) -> list[str]:
     return [f"{name}, {current_zone().label}" if name == "From" else name for name in head]
 
 
-def _episodes(title: str, findings: Sequence[Finding]) -> Markup:
+def _episodes(title: str, findings: Sequence[SavedFinding]) -> Markup:
     caption = limit_caption(title, len(findings), MAX_ROWS, "worst")
     rows = (_episode(finding) for finding in sorted(findings, key=_episode_order)[:MAX_ROWS])
     return table(_with_zone(HEAD), rows, caption=caption, numbers=("Errors",), data_copy=caption)
 
 
-def _episode(finding: Finding) -> TableRow:
+def _episode(finding: SavedFinding) -> TableRow:
     measures = finding.measures
     topics = measures.get("topics")
     names = topics if isinstance(topics, list) else list(finding.partitions)
@@ -155,14 +155,14 @@ def _episode(finding: Finding) -> TableRow:
     return TableRow(cells, {"data_kind": "client", "data_of": finding.id})
 
 
-def _unexplained(findings: Sequence[Finding]) -> Markup | None:
+def _unexplained(findings: Sequence[SavedFinding]) -> Markup | None:
     if not findings:
         return None
     head = tag("h3", "Suspicious: errors with no move behind them")
     return join([head, tag("p", SUSPECTS), _episodes("Suspicious episodes", findings)])
 
 
-def _others(findings: Sequence[Finding]) -> Markup | None:
+def _others(findings: Sequence[SavedFinding]) -> Markup | None:
     if not findings:
         return None
     rows = (

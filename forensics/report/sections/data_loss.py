@@ -26,7 +26,7 @@ from forensics.report.html import (
     tag,
 )
 from forensics.run_output.findings import PartitionLoss
-from forensics.run_output.reader import Finding, Row, RunOutput, short_time
+from forensics.run_output.reader import Row, RunOutput, SavedFinding, short_time
 
 TITLE = "Data-loss ledger"
 HINT = (
@@ -140,7 +140,9 @@ class _Past:
         )
 
 
-def _loss_row(run: RunOutput, past: _Past, finding: Finding, row: PartitionLoss) -> list[Child]:
+def _loss_row(
+    run: RunOutput, past: _Past, finding: SavedFinding, row: PartitionLoss
+) -> list[Child]:
     cuts = past.cuts(row)
     manner = f" ({row.manner})" if row.manner else ""
     ends = [f"{_offset(cut['high_watermark'])}, {_offset(cut['log_end'])}" for cut in cuts]
@@ -222,7 +224,7 @@ def _clean(run: RunOutput) -> Markup | None:
     )
 
 
-def _truncation_row(run: RunOutput, finding: Finding, row: PartitionLoss) -> list[Child]:
+def _truncation_row(run: RunOutput, finding: SavedFinding, row: PartitionLoss) -> list[Child]:
     brokers = None if row.cut_on is None else [f"broker {broker}" for broker in row.cut_on]
     return [
         row.partition,

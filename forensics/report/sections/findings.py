@@ -29,7 +29,7 @@ from forensics.report.html import (
     tag,
 )
 from forensics.report.size_budget import fit_quotes
-from forensics.run_output.reader import Finding, RunOutput
+from forensics.run_output.reader import RunOutput, SavedFinding
 
 TITLE = "Findings"
 # Lines of evidence of one card, and of all: the page stays small, findings.json has them all.
@@ -39,7 +39,7 @@ MAX_QUOTED_CHARS = 300_000
 MAX_NAMES, MAX_VALUES = 12, 8
 # So many findings of one detector stand open; the others are folded.
 MAX_OPEN = 3
-Numbered = tuple[int, Finding]
+Numbered = tuple[int, SavedFinding]
 
 
 def render(run: RunOutput) -> Markup:
@@ -61,7 +61,7 @@ def _summary(run: RunOutput) -> str:
     return f"{text} No earlier run was compared, so new and recurring ones are not told apart."
 
 
-def _count_levels(findings: Sequence[Finding], pattern: str) -> str:
+def _count_levels(findings: Sequence[SavedFinding], pattern: str) -> str:
     levels = Counter(finding.severity for finding in findings)
     return ", ".join(pattern.format(level, number) for level, number in levels.items())
 
@@ -107,7 +107,7 @@ class _Cards:
         summary = tag("summary", _fold_title(self._run, numbered))
         return tag("details", summary, *cards, *accepted, class_="below")
 
-    def _card(self, number: int, finding: Finding) -> Markup:
+    def _card(self, number: int, finding: SavedFinding) -> Markup:
         badge = tag("span", finding.severity, class_="badge")
         title = f"{number}. {finding.title or detector_label(finding.detector)}"
         return tag(
@@ -125,7 +125,7 @@ class _Cards:
             data_kind="finding",
         )
 
-    def _when(self, finding: Finding) -> Markup:
+    def _when(self, finding: SavedFinding) -> Markup:
         status = describe_status(finding)
         return tag(
             "div",
@@ -135,7 +135,7 @@ class _Cards:
             class_="when",
         )  # fmt: skip
 
-    def _evidence(self, finding: Finding) -> Markup:
+    def _evidence(self, finding: SavedFinding) -> Markup:
         if not finding.evidence:
             return tag("p", "No line of evidence was kept.")
         left = len(finding.evidence) - self._max_quotes
@@ -170,7 +170,7 @@ def _describe_rest(numbered: Sequence[Numbered]) -> str:
     return f"{len(findings):,} more of {name}: {counts}{during}"
 
 
-def _reasons(finding: Finding) -> Markup:
+def _reasons(finding: SavedFinding) -> Markup:
     """Say why it fired, how sure it is and why, and what would make it wrong."""
     sure = f"{finding.confidence}: {finding.reason}" if finding.reason else finding.confidence
     doubts = tag("ul", *(tag("li", doubt) for doubt in finding.doubts))
@@ -183,7 +183,7 @@ def _reasons(finding: Finding) -> Markup:
     return tag("dl", *rows, class_="reasons")
 
 
-def _scope(finding: Finding) -> Markup | None:
+def _scope(finding: SavedFinding) -> Markup | None:
     groups = (
         ("Brokers", [str(broker) for broker in finding.brokers]),
         ("Partitions", list(finding.partitions)),

@@ -8,9 +8,18 @@ from forensics.report.coverage_advice import unanswered_detectors
 from forensics.report.data_loss import sum_clean_truncations, sum_losses
 from forensics.report.finding_text import drop_standing, is_open
 from forensics.report.headline import verdict_sentence
-from forensics.report.html import Child, Markup, anchor, finding_link, join, tag
+from forensics.report.html import (
+    Child,
+    Markup,
+    anchor,
+    finding_link,
+    join,
+    key_figure,
+    tag,
+    verdict_box,
+)
 from forensics.report.incident_story import first_client_errors
-from forensics.run_output.reader import Finding, RunOutput
+from forensics.run_output.reader import RunOutput, SavedFinding
 
 TITLE = "Verdict"
 WORDS = {"clear": "clear", "cannot_tell": "cannot tell"}
@@ -22,12 +31,10 @@ def render(run: RunOutput) -> Markup:
     level = run.incidents[0].severity if run.incidents else "none"
     verdict = str(run.document.get("verdict"))
     word = level if verdict == "incident" else WORDS.get(verdict, verdict)
-    kind = f"level-{anchor(level if verdict == 'incident' else verdict.replace('_', '-'))}"
-    badge = tag("span", word, class_="badge")
-    answer = tag("p", badge, " ", verdict_sentence(run), class_="answer")
+    kind = anchor(level if verdict == "incident" else verdict.replace("_", "-"))
     cells = _incident_cells(run) if run.incidents else _coverage_cells(run)
-    inside = (answer, _loss(run), tag("dl", *cells, class_="cells"), _more(run))
-    return tag("div", *inside, class_=f"verdict {kind}")
+    inside = (_loss(run), tag("dl", *cells, class_="cells"), _more(run))
+    return verdict_box(word, kind, verdict_sentence(run), *inside)
 
 
 def _loss(run: RunOutput) -> Markup | None:
@@ -68,18 +75,15 @@ def _incident_cells(run: RunOutput) -> list[Markup]:
     brokers = sorted({broker for finding in findings for broker in finding.brokers})
     clients = sorted({client for finding in findings for client in finding.clients})
     return [
-        _cell("Started", time_text(start), f"{current_zone().label}, {first}"),
-        _cell("Ended", ended, note if length else ""),
+        key_figure("Started", time_text(start), f"{current_zone().label}, {first}"),
+        key_figure("Ended", ended, note if length else ""),
         _partitions(run),
-        _cell("Brokers", join_names([str(broker) for broker in brokers], 6) or "none named", ""),
-        _cell("Clients with sustained errors", f"{len(clients):,}", join_names(clients)),
+        key_figure(
+            "Brokers", join_names([str(broker) for broker in brokers], 6) or "none named", ""
+        ),
+        key_figure("Clients with sustained errors", f"{len(clients):,}", join_names(clients)),
         _first_client_error(run, start, end, is_early=is_early),
     ]
-
-
-def _cell(name: str, value: str, note: Child) -> Markup:
-    small = tag("small", note) if note else None
-    return tag("div", tag("dt", name), tag("dd", tag("b", value), " ", small))
 
 
 def _partitions(run: RunOutput) -> Markup:
@@ -88,11 +92,11 @@ def _partitions(run: RunOutput) -> Markup:
     note = f"of {count(known, 'partition')}" if known else "of an unknown number"
     if not named:
         # A broker that died hits those that it led; that a finding names none is no count of them.
-        return _cell("Partitions hit", "not counted", f"no finding names any {note}")
-    return _cell("Partitions hit", f"{len(named):,}", note)
+        return key_figure("Partitions hit", "not counted", f"no finding names any {note}")
+    return key_figure("Partitions hit", f"{len(named):,}", note)
 
 
-def _is_crash(finding: Finding) -> bool:
+def _is_crash(finding: SavedFinding) -> bool:
     return "crash" in (finding.measures.get("kind"), finding.measures.get("how"))
 
 
@@ -102,15 +106,15 @@ def _first_client_error(
     """Say how long nobody could have noticed: what was hit first, and who first complained."""
     name = "First effect to first sign"
     if start is None:
-        return _cell(name, "not known", "")
+        return key_figure(name, "not known", "")
     errors = first_client_errors(run, start, start if end is None else end)
     if not errors:
-        return _cell(name, "not seen", "no client logged a warning meanwhile")
+        return key_figure(name, "not seen", "no client logged a warning meanwhile")
     first, value = errors[0], "at once"
     if first.at > start:
         value = f"{'at most ' if is_early else ''}{duration(first.at - start)}"
     when = f"{time_text(first.at)[11:]} {current_zone().label}"
-    return _cell(name, value, f"{first.client}: {first.what}, {when}")
+    return key_figure(name, value, f"{first.client}: {first.what}, {when}")
 
 
 def _more(run: RunOutput) -> Markup | None:
@@ -145,12 +149,12 @@ def _coverage_cells(run: RunOutput) -> list[Markup]:
     findings = len(run.findings)
     start, end = run.window or (None, None)
     return [
-        _cell("From", time_text(start), current_zone().label),
-        _cell("To", time_text(end), current_zone().label),
-        _cell("Files", f"{files:,}", f"of {count(len(nodes), 'node')}, {damaged:,} damaged"),
-        _cell("Facts read", f"{archive.get('events') or 0:,}", "from their lines"),
-        _cell("Kinds of trouble looked for", f"{asked - unanswered:,}",
+        key_figure("From", time_text(start), current_zone().label),
+        key_figure("To", time_text(end), current_zone().label),
+        key_figure("Files", f"{files:,}", f"of {count(len(nodes), 'node')}, {damaged:,} damaged"),
+        key_figure("Facts read", f"{archive.get('events') or 0:,}", "from their lines"),
+        key_figure("Kinds of trouble looked for", f"{asked - unanswered:,}",
               f"{unanswered:,} could not be"),
-        _cell("Findings of level low or info", f"{findings:,}",
+        key_figure("Findings of level low or info", f"{findings:,}",
               "for the record" if findings else ""),
     ]  # fmt: skip

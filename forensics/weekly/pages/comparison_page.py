@@ -14,9 +14,11 @@ from forensics.report.html import (
     code,
     figure,
     join,
+    rows_left,
     section,
     table,
     tag,
+    verdict_box,
 )
 from forensics.report.plotly_sheet import CLEAR, CONFIG, FONT, Figure
 from forensics.weekly.comparison import (
@@ -56,11 +58,9 @@ def draw_comparison(comparison: Comparison, target: Path) -> Path:
 
 def _verdict(comparison: Comparison) -> Markup:
     word, why = comparison.verdict.word, comparison.verdict.why
-    badge = tag("span", word, class_="badge")
-    answer = tag("p", badge, f" B beside A: {why}.", class_="answer")
     windows = (tag("p", tag("b", letter), f": {text}")
                for letter, text in describe_windows(comparison))  # fmt: skip
-    return tag("div", answer, *windows, class_=f"verdict level-{VERDICT_LEVELS[word]}")
+    return verdict_box(word, VERDICT_LEVELS[word], f"B beside A: {why}.", *windows)
 
 
 def _counts(comparison: Comparison) -> Markup:
@@ -98,7 +98,7 @@ def _draw_brokers(comparison: Comparison) -> Figure:
     }  # fmt: skip
     traces: list[Figure] = []
     width = 1 / len(BROKER_SIGNALS)
-    for index, signal in enumerate(BROKER_SIGNALS):
+    for index, title in enumerate(BROKER_SIGNALS.values()):
         number = str(index + 1) if index else ""
         layout[f"xaxis{number}"] = {
             "domain": [round(index * width + 0.012, 4), round((index + 1) * width - 0.012, 4)],
@@ -109,7 +109,7 @@ def _draw_brokers(comparison: Comparison) -> Figure:
             "type": "category", "autorange": "reversed", "fixedrange": True, "anchor": f"x{number}",
             "showticklabels": not index, "automargin": not index, "ticks": "",
         }  # fmt: skip
-        first, _, rest = signal.title.partition(" ")
+        first, _, rest = title.partition(" ")
         layout["annotations"].append({
             "text": f"<b>{first}<br>{rest}</b>", "x": 0, "y": 1, "xref": f"x{number} domain",
             "yref": "paper", "xanchor": "left", "yanchor": "bottom", "showarrow": False,
@@ -125,7 +125,7 @@ def _draw_bars(names: Sequence[str], pairs: Sequence[CountPair], side: int, numb
     return {
         "type": "bar", "orientation": "h", "y": list(names), "x": rates,
         "marker": {"color": (_A_COLOUR, _B_COLOUR)[side]},
-        "customdata": [f"{'AB'[side]}, {name}: {pair.signal.title} {format_rate(rate)} an hour"
+        "customdata": [f"{'AB'[side]}, {name}: {pair.title} {format_rate(rate)} an hour"
                        for name, pair, rate in zip(names, pairs, rates, strict=True)],
         "hovertemplate": "%{customdata}<extra></extra>", "xaxis": f"x{number}",
         "yaxis": f"y{number}",
@@ -151,5 +151,4 @@ def _findings(comparison: Comparison) -> Markup:
     head = ("Level", "What", "Findings", "State", "Compared")
     listing = table(head, rows, caption="Findings of B beside those of A", numbers=head[2:3],
                     class_="troubles")  # fmt: skip
-    left = len(findings) - _MAX_FINDINGS
-    return join([listing, tag("p", f"And {left:,} more.") if left > 0 else None])
+    return join([listing, rows_left(len(findings) - _MAX_FINDINGS)])

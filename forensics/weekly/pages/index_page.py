@@ -7,9 +7,14 @@ from pathlib import Path
 
 from forensics.lib.formatting import count
 from forensics.report import page
-from forensics.report.html import Child, Markup, TableRow, join, section, table, tag
+from forensics.report.html import Child, Markup, TableRow, join, section, table, tag, verdict_box
 from forensics.weekly.notes import NO_NOTES, Notes
-from forensics.weekly.pages.week_view import WeekView, build_view, list_incident_levels
+from forensics.weekly.pages.week_view import (
+    VERDICT_LEVELS,
+    WeekView,
+    build_view,
+    list_incident_levels,
+)
 from forensics.weekly.week_summary import WeekSummary
 
 _HEAD = ("Week", "Than the week before", "Incidents begun", "New", "Recurring", "Resolved",
@@ -43,11 +48,10 @@ def _newest(views: Sequence[WeekView]) -> Markup:
     if not views:
         return tag("p", "No week is in this store yet.")
     newest = views[0]
-    badge = tag("span", newest.verdict.word, class_="badge")
+    word = newest.verdict.word
     link = tag("a", newest.name, href=f"weeks/{newest.name}/index.html")
     text = f": {newest.verdict.why}. Coverage {newest.verdict.now}."
-    answer = tag("p", badge, " ", link, text, class_="answer")
-    box = tag("div", answer, class_=f"verdict {newest.verdict_class}")
+    box = verdict_box(word, VERDICT_LEVELS[word], join([link, text]))
     return section("newest", "The newest week", box, tabindex=None)
 
 
@@ -77,4 +81,4 @@ def _row(view: WeekView) -> TableRow:
         tag("a", "postmortem", href=f"{folder}/report.html",
             aria_label=f"Postmortem of {view.name}"),
     ]  # fmt: skip
-    return TableRow(cells, {"class_": view.verdict_class})
+    return TableRow(cells, {"class_": f"level-{VERDICT_LEVELS[view.verdict.word]}"})

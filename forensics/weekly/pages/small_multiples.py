@@ -17,7 +17,7 @@ from forensics.report import theme
 from forensics.report.html import Child, Markup, figure, table, tag
 from forensics.report.plotly_sheet import CLEAR, CONFIG, FONT, Figure
 from forensics.weekly.coverage_normalisation import MIN_SCALABLE_SHARE, Coverage, format_count
-from forensics.weekly.metrics import BROKER_SIGNALS, CLUSTER_SIGNALS, Signal
+from forensics.weekly.metrics import BROKER_SIGNALS, CLUSTER_SIGNALS
 from forensics.weekly.pages.week_view import WeekView
 from forensics.weekly.week_summary import WeekSummary
 from forensics.weekly.week_verdict import lowercase_first
@@ -29,7 +29,6 @@ _ROW_HEIGHT, _TOP, _BOTTOM = 74, 46, 34
 # Shares of a row, from below: the bar of coverage ends, the lines begin, and their height.
 BAR_HEIGHT, LINE_BASE, LINE_HEIGHT = 0.14, 0.26, 0.58
 _HOVER = {"hovertemplate": "%{customdata}<extra></extra>"}
-Weeks = Sequence[WeekSummary | None]
 
 
 @dataclass(frozen=True)
@@ -63,10 +62,10 @@ class Point:
         return f"{_format(self.count)} seen, {scaled} were all covered; {covered}"
 
 
-def _points(names: Sequence[str], weeks: Weeks, signal: str, broker: int | None) -> list[Point]:
+def _points(view: WeekView, signal: str, broker: int | None) -> list[Point]:
     """Return one signal of a broker, or of all, in each week."""
     points = []
-    for name, week in zip(names, weeks, strict=True):
+    for name, week in zip(view.names, view.weeks, strict=True):
         if week is None:
             points.append(Point(name))
         elif broker is None:
@@ -90,14 +89,13 @@ def _format(number: float | None) -> str:
     return f"{number:,.0f}" if number >= 100 else format_count(number)
 
 
-def choose_brokers(weeks: Weeks, limit: int = _MAX_ROWS) -> list[int]:
+def _choose_brokers(weeks: Sequence[WeekSummary], limit: int) -> list[int]:
     """Choose the brokers of the highest signals, and return them by number."""
-    known = [week for week in weeks if week is not None]
-    brokers = sorted({broker for week in known for broker in week.brokers})
+    brokers = sorted({broker for week in weeks for broker in week.brokers})
     harm = dict.fromkeys(brokers, 0.0)
     for signal in BROKER_SIGNALS:
         sums = {
-            broker: sum(week.count(signal.key, broker) or 0 for week in known) for broker in brokers
+            broker: sum(week.count(signal, broker) or 0 for week in weeks) for broker in brokers
         }
         highest = max(sums.values(), default=0)
         for broker in brokers if highest else ():
@@ -107,25 +105,25 @@ def choose_brokers(weeks: Weeks, limit: int = _MAX_ROWS) -> list[int]:
 
 def draw_trend(view: WeekView) -> Markup:
     """Draw the grid, with what it says in words and its numbers below it."""
-    grid = _draw_grid(view.names, view.weeks)
+    grid = _draw_grid(view)
     folded = tag("details", tag("summary", "Signals as a table"), _broker_table(view))
     return figure("figure-trend", grid, _caption(view), folded, _cluster_table(view))
 
 
-def _draw_grid(names: Sequence[str], weeks: Weeks) -> Figure:
-    rows: list[int | None] = [None, *choose_brokers(weeks)]
-    breaks = _rule_changes(weeks)
+def _draw_grid(view: WeekView) -> Figure:
+    rows: list[int | None] = [None, *_choose_brokers(view.known_weeks, _MAX_ROWS)]
+    breaks = _rule_changes(view.weeks)
     layout: dict[str, Any] = {"annotations": [], "shapes": []}
     traces: list[Figure] = []
-    for index, signal in enumerate(BROKER_SIGNALS):
+    for index, (signal, title) in enumerate(BROKER_SIGNALS.items()):
         number = str(index + 1) if index else ""
-        grid = [_points(names, weeks, signal.key, broker) for broker in rows]
+        grid = [_points(view, signal, broker) for broker in rows]
         axes = {"xaxis": f"x{number}", "yaxis": f"y{number}"} if number else {}
-        traces += [trace | axes for trace in _draw_column(signal, grid, rows, breaks)]
-        layout |= _axes(index, number, len(names), rows)
-        layout["annotations"].append(_column_title(number, signal))
+        traces += [trace | axes for trace in _draw_column(title, grid, rows, breaks)]
+        layout |= _axes(index, number, len(view.names), rows)
+        layout["annotations"].append(_column_title(number, title))
         layout["shapes"] += [_rule_change_line(number, week) for week in breaks]
-    layout["xaxis"]["ticktext"] = [escape(names[0][-3:]), escape(names[-1][-3:])]
+    layout["xaxis"]["ticktext"] = [escape(name[-3:]) for name in (view.names[0], view.names[-1])]
     layout |= {
         "height": _TOP + _BOTTOM + _ROW_HEIGHT * len(rows), "showlegend": False,
         "barmode": "overlay", "margin": {"l": 8, "r": 8, "t": _TOP, "b": _BOTTOM},
@@ -138,7 +136,7 @@ def _draw_grid(names: Sequence[str], weeks: Weeks) -> Figure:
     return {"data": traces, "layout": layout, "config": config}
 
 
-def _rule_changes(weeks: Weeks) -> list[int]:
+def _rule_changes(weeks: Sequence[WeekSummary | None]) -> list[int]:
     """Return the indices of weeks whose rules differ from those of the last known week before."""
     known = [index for index, week in enumerate(weeks) if week is not None]
     rules = [week.rules for week in weeks if week is not None]
@@ -164,8 +162,8 @@ def _axes(index: int, number: str, weeks: int, rows: Sequence[int | None]) -> Fi
     }  # fmt: skip
 
 
-def _column_title(number: str, signal: Signal) -> Figure:
-    first, _, rest = signal.title.partition(" ")
+def _column_title(number: str, title: str) -> Figure:
+    first, _, rest = title.partition(" ")
     return {
         "text": f"<b>{first}<br>{rest}</b>", "x": 0, "y": 1, "yshift": 4, "showarrow": False,
         "xref": f"x{number} domain", "yref": "paper", "xanchor": "left", "yanchor": "bottom",
@@ -182,7 +180,7 @@ def _rule_change_line(number: str, week: int) -> Figure:
 
 
 def _draw_column(
-    signal: Signal, grid: Sequence[Sequence[Point]], rows: Sequence[int | None],
+    title: str, grid: Sequence[Sequence[Point]], rows: Sequence[int | None],
     breaks: Sequence[int],
 ) -> list[Figure]:  # fmt: skip
     # Brokers share a scale, so that a bad one stands out; all of them together have their own.
@@ -192,7 +190,7 @@ def _draw_column(
     traces = [_coverage_bars(grid)]
     for row, (points, broker) in enumerate(zip(grid, rows, strict=True)):
         colour = theme.HATCH if broker is None else theme.broker_colour(broker)
-        hovers = [f"{_row_name(broker)}: {signal.title}, {escape(point.week)}: {point.count_text}"
+        hovers = [f"{_row_name(broker)}: {title}, {escape(point.week)}: {point.count_text}"
                   for point in points]  # fmt: skip
         heights = [
             None if point.scaled is None
@@ -260,10 +258,10 @@ def _unscaled_marks(
 
 
 def _caption(view: WeekView) -> str:
-    drawn = len(choose_brokers(view.weeks))
+    drawn = len(_choose_brokers(view.known_weeks, _MAX_ROWS))
     left = len({broker for week in view.known_weeks for broker in week.brokers}) - drawn
     more = f"; {count(left, 'broker')} with less to tell in the table" if left else ""
-    rises = [f"{lowercase_first(signal.title)} {rise}" for signal in BROKER_SIGNALS
+    rises = [f"{lowercase_first(title)} {rise}" for signal, title in BROKER_SIGNALS.items()
              if (rise := _rise(view, signal))]  # fmt: skip
     far_above = f" Far above the weeks before: {join_names(rises, len(rises))}." if rises else ""
     return (
@@ -277,9 +275,9 @@ def _caption(view: WeekView) -> str:
     )
 
 
-def _rise(view: WeekView, signal: Signal) -> str | None:
+def _rise(view: WeekView, signal: str) -> str | None:
     """Return the count beside the median of the weeks before, if it is at least twice as high."""
-    points = _points(view.names, view.weeks, signal.key, None)
+    points = _points(view, signal, None)
     before = sorted(point.scaled for point in points[:-1] if point.scaled is not None)
     now = points[-1].scaled
     if now is None or len(before) < 2:
@@ -290,10 +288,10 @@ def _rise(view: WeekView, signal: Signal) -> str | None:
 
 def _broker_table(view: WeekView) -> Markup:
     rows: list[list[Child]] = []
-    for broker in (None, *choose_brokers(view.weeks, _MAX_TABLE_BROKERS)):
-        for signal in BROKER_SIGNALS:
-            points = _points(view.names, view.weeks, signal.key, broker)
-            rows.append([_row_name(broker), signal.title, *map(_cell, points)])
+    for broker in (None, *_choose_brokers(view.known_weeks, _MAX_TABLE_BROKERS)):
+        for signal, title in BROKER_SIGNALS.items():
+            points = _points(view, signal, broker)
+            rows.append([_row_name(broker), title, *map(_cell, points)])
     head = ("Broker", "Signal", *view.names)
     caption = "Counted, not scaled up; in brackets the share of the week that logs cover"
     return table(head, rows, caption=caption, numbers=view.names)
@@ -310,9 +308,8 @@ def _cell(point: Point) -> str:
 
 def _cluster_table(view: WeekView) -> Markup:
     rows: list[list[Child]] = [
-        [signal.title,
-         *("-" if week is None else _format(week.count(signal.key)) for week in view.weeks)]
-        for signal in CLUSTER_SIGNALS
+        [title, *("-" if week is None else _format(week.count(signal)) for week in view.weeks)]
+        for signal, title in CLUSTER_SIGNALS.items()
     ]  # fmt: skip
     head = ("Signal", *view.names)
     return table(head, rows, caption="Of the whole cluster, counted", numbers=view.names)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from forensics.report import page
-from forensics.report.html import Child, Markup, section, tag
-from forensics.weekly.notes import NO_NOTES, Notes
+from forensics.report.html import Child, Markup, section, section_links, tag
+from forensics.weekly.notes import Notes
 from forensics.weekly.pages import small_multiples, week_sections
 from forensics.weekly.pages.week_view import WeekView, build_view
-from forensics.weekly.week_summary import SUMMARY_FILE, WeekSummary
+from forensics.weekly.week_summary import WeekSummary
 
 _SECTIONS: Sequence[tuple[str, str, Callable[[WeekView], Markup]]] = (
     ("verdict", "Verdict", week_sections.draw_verdict),
@@ -25,12 +25,13 @@ _SECTIONS: Sequence[tuple[str, str, Callable[[WeekView], Markup]]] = (
 )
 
 
-def draw_week(week_dir: Path, earlier: Iterable[WeekSummary], notes: Notes = NO_NOTES) -> Path:
-    """Draw `index.html` of a week from its week.json and those of the weeks before it."""
-    week = WeekSummary.from_json((week_dir / SUMMARY_FILE).read_text("utf-8"))
+def draw_week(
+    week: WeekSummary, earlier: Iterable[WeekSummary], notes: Notes, target: Path
+) -> Path:
+    """Draw the page of a week, and return its path."""
     view = build_view(week, earlier, notes)
     return page.write_page(
-        week_dir / "index.html",
+        target,
         f"Kafka in week {view.name}",
         tag("a", "Skip to the verdict", href="#verdict", class_="skip"),
         _header(view),
@@ -47,11 +48,9 @@ def _header(view: WeekView) -> Markup:
         name = view.before.week
         pages.append(tag("a", f"The week before, {name}", href=f"../{name}/index.html"))
     pages.append(tag("a", "Postmortem of this week", href="report.html"))
-    parts = (tag("a", title, href=f"#{id_}") for id_, title, _ in _SECTIONS[1:])
     return tag(
         "header",
         tag("h1", f"Kafka in week {view.name}"),
         tag("nav", tag("ul", *(tag("li", link) for link in pages)), aria_label="Other pages"),
-        tag("nav", tag("ul", *(tag("li", link) for link in parts)),
-            aria_label="Parts of this page"),
-    )  # fmt: skip
+        section_links((id_, title) for id_, title, _ in _SECTIONS[1:]),
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import NamedTuple
 
 from forensics.lib.formatting import MINUTE, count, duration, join_names, time_text
 from forensics.report.html import (
@@ -17,16 +16,19 @@ from forensics.report.html import (
     command_block,
     figure,
     join,
+    key_figure,
     render_legend,
+    rows_left,
     table,
     tag,
+    verdict_box,
 )
 from forensics.weekly.coverage_normalisation import SERVER_ROLES, Coverage
 from forensics.weekly.metrics import DAY, MAX_LOW_ISR_NIGHTS, NIGHT, AbsenceCounts
 from forensics.weekly.notes import Note
 from forensics.weekly.pages import hourly_heatmap
 from forensics.weekly.pages.hourly_heatmap import WEEKDAYS
-from forensics.weekly.pages.week_view import WeekView, list_incident_levels
+from forensics.weekly.pages.week_view import VERDICT_LEVELS, WeekView, list_incident_levels
 from forensics.weekly.recurrence import TrackedFinding
 from forensics.weekly.week_summary import NodeSummary
 
@@ -50,50 +52,30 @@ _ABSENCE_HEAD = ("Broker", "Left unplanned", "Last week", "Weeks with it", "Away
 _NIGHT_HEAD = ("Partition", "Nights of this week", "Thin by night", "Nights of all weeks", "Weeks")
 _DAY_HEAD = ("Day of the postmortem", "Incidents begun", "All findings", "Leaderships lost",
              "Logs cover")  # fmt: skip
-
-
-class _State(NamedTuple):
-    """A state of findings: its id on the page, its own name, and how the page explains it."""
-
-    id: str
-    state: str
-    title: str
-    text: str
-
-
+# Of each state of findings its id on the page, its own name, title, and explanation.
 _STATES = (
-    _State("new", "new", "New", "not seen in the weeks before"),
-    _State("seen", "seen", "Of this week", "no earlier week to compare with"),
-    _State("worse", "worse", "Worse", "seen last week too, and larger now"),
-    _State("recurring", "recurring", "Recurring", "seen before, and about as large"),
-    _State("better", "better", "Better", "seen last week too, and smaller now"),
-    _State(
-        "resolved", "resolved", "Resolved", "seen before, and not now, where it would have been"
-    ),
-    _State(
-        "unknown", "not evaluable", "Not evaluable", "seen before; nobody can say if it is over"
-    ),
+    ("new", "new", "New", "not seen in the weeks before"),
+    ("seen", "seen", "Of this week", "no earlier week to compare with"),
+    ("worse", "worse", "Worse", "seen last week too, and larger now"),
+    ("recurring", "recurring", "Recurring", "seen before, and about as large"),
+    ("better", "better", "Better", "seen last week too, and smaller now"),
+    ("resolved", "resolved", "Resolved", "seen before, and not now, where it would have been"),
+    ("unknown", "not evaluable", "Not evaluable", "seen before; nobody can say if it is over"),
 )
-
-
-def _more(left: int, noun: str = "") -> Markup | None:
-    """Count the rows that a table leaves out."""
-    return tag("p", f"And {count(left, noun)} more.") if left > 0 else None
 
 
 def draw_verdict(view: WeekView) -> Markup:
     """Draw the verdict as a sentence, with its figures below it."""
     verdict = view.verdict
     sentence = f"{_VERDICT_SENTENCES[verdict.word]}, coverage {verdict.now}: {verdict.why}."
-    badge = tag("span", verdict.word, class_="badge")
     own_verdict = _OWN_VERDICTS.get(view.week.verdict, "")
-    return tag(
-        "div",
-        tag("p", badge, " ", sentence, class_="answer"),
+    return verdict_box(
+        verdict.word,
+        VERDICT_LEVELS[verdict.word],
+        sentence,
         tag("p", own_verdict, " ", _worst_incident(view)),
         _older_rules_warning(view),
         tag("dl", *_figures(view), class_="cells"),
-        class_=f"verdict {view.verdict_class}",
     )
 
 
@@ -129,31 +111,25 @@ def _figures(view: WeekView) -> list[Markup]:
     earlier = len(view.known_weeks) - 1
     then = view.verdict.then
     return [
-        _figure("Week", time_text(start)[:10], f"to {time_text(end - 1)[:10]}, UTC"),
-        _figure("Coverage of brokers and controllers", str(view.verdict.now),
+        key_figure("Week", time_text(start)[:10], f"to {time_text(end - 1)[:10]}, UTC"),
+        key_figure("Coverage of brokers and controllers", str(view.verdict.now),
                 f"last week {then}" if then else "last week is not in the store"),
-        _figure("Incidents begun", incidents, f"{accepted} accepted" if accepted else ""),
-        _figure("New", f"{len(view.incidents('new', 'seen')):,}",
+        key_figure("Incidents begun", incidents, f"{accepted} accepted" if accepted else ""),
+        key_figure("New", f"{len(view.incidents('new', 'seen')):,}",
                 f"against {count(earlier, 'earlier week')}" if earlier
                 else "there is no earlier week"),
-        _figure("Recurring", f"{len(view.incidents('recurring', 'worse', 'better')):,}",
+        key_figure("Recurring", f"{len(view.incidents('recurring', 'worse', 'better')):,}",
                 f"{len(view.incidents('worse'))} worse, {len(view.incidents('better'))} better"),
-        _figure("Resolved", f"{len(view.incidents('resolved')):,}",
+        key_figure("Resolved", f"{len(view.incidents('resolved')):,}",
                 f"{unknown} not evaluable" if unknown else ""),
     ]  # fmt: skip
-
-
-def _figure(name: str, value: str, note: str) -> Markup:
-    small = tag("small", note) if note else None
-    return tag("div", tag("dt", name), tag("dd", tag("b", value), " ", small))
 
 
 def draw_findings(view: WeekView) -> Markup:
     """Draw a table for each state, and findings of level low or info folded away."""
     parts: list[Markup | None] = []
-    for state in _STATES:
-        title, text = state.title, f"{state.title}: {state.text}"
-        parts += _finding_part(view, state.id, title, view.incidents(state.state), text)
+    for id_, state, title, text in _STATES:
+        parts += _finding_part(view, id_, title, view.incidents(state), f"{title}: {text}")
     if not parts:
         text = "Nothing of level medium or above, in this week or still open before it."
         parts.append(tag("p", text))
@@ -173,7 +149,7 @@ def _finding_part(
         return []
     heading = tag("h3", f"{title} ({len(findings):,})", id=f"findings-{id_}")
     listing = _finding_table(view, findings[:_MAX_FINDINGS], caption)
-    return [join([heading, listing, _more(len(findings) - _MAX_FINDINGS)])]
+    return [join([heading, listing, rows_left(len(findings) - _MAX_FINDINGS)])]
 
 
 def _minor_findings(view: WeekView) -> Markup | None:
@@ -182,7 +158,7 @@ def _minor_findings(view: WeekView) -> Markup | None:
         return None
     summary = tag("summary", f"{count(len(findings), 'kind')} of findings of level low or info")
     listing = _finding_table(view, findings[:_MAX_MINOR_FINDINGS], "Of level low or info")
-    more = _more(len(findings) - _MAX_MINOR_FINDINGS)
+    more = rows_left(len(findings) - _MAX_MINOR_FINDINGS)
     return tag("details", summary, listing, more, class_="below")
 
 
@@ -275,7 +251,7 @@ def draw_absences(view: WeekView) -> Markup:
     listing = table(
         _ABSENCE_HEAD, rows, caption="Brokers that were away", numbers=_ABSENCE_HEAD[1:8]
     )
-    return join([tag("p", f"{text}."), listing, _more(len(order) - _MAX_BROKERS, "broker")])
+    return join([tag("p", f"{text}."), listing, rows_left(len(order) - _MAX_BROKERS, "broker")])
 
 
 def _absence_row(view: WeekView, broker: int, counts: AbsenceCounts) -> list[Child]:
@@ -317,7 +293,7 @@ def draw_low_isr_nights(view: WeekView) -> Markup:
         rows.append([name, number, length, sum(numbers), f"{weeks} of {len(by_week)}"])
     caption = "Partitions with one replica in sync, night after night"
     listing = table(_NIGHT_HEAD, rows, caption=caption, numbers=_NIGHT_HEAD[1:])
-    return join([rule, listing, _more(nights["often"] - len(rows), "partition")])
+    return join([rule, listing, rows_left(nights["often"] - len(rows), "partition")])
 
 
 def draw_hours(view: WeekView) -> Markup:
@@ -327,9 +303,9 @@ def draw_hours(view: WeekView) -> Markup:
     busiest = sorted(range(len(hours)), key=lambda hour: (-lost[hour], hour))[:3]
     names = [f"{WEEKDAYS[hour // 24]} {hour % 24:02d}:00 ({lost[hour]:,})"
              for hour in busiest if lost[hour]]  # fmt: skip
-    most = f", most of them {join_names(names)}" if names else ""
+    busiest_text = f", most of them {join_names(names)}" if names else ""
     unknown = count(hours.count(None), "hour")
-    text = f"{count(sum(lost), 'leadership')} lost{most}; no log tells of {unknown}."
+    text = f"{count(sum(lost), 'leadership')} lost{busiest_text}; no log tells of {unknown}."
     rows = [
         [WEEKDAYS[start // 24],
          *("?" if number is None else f"{number:,}" for number in hours[start : start + 24])]
@@ -374,7 +350,7 @@ def draw_coverage(view: WeekView) -> Markup:
         rows.append([name, covered, _day_strip(node["days"], covered), versions])
     head = ("Node", "Logs cover", "Monday to Sunday", "Kafka")
     listing = table(head, rows, caption="Coverage by node")
-    return join([tag("p", text), listing, _more(len(nodes) - len(rows), "node")])
+    return join([tag("p", text), listing, rows_left(len(nodes) - len(rows), "node")])
 
 
 def _by_role(item: tuple[str, NodeSummary]) -> tuple[int, int, str]:

@@ -51,11 +51,6 @@ class WeekView:
         return [week for week in self.weeks if week is not None]
 
     @property
-    def verdict_class(self) -> str:
-        """The CSS class with the colour of the verdict."""
-        return f"level-{VERDICT_LEVELS[self.verdict.word]}"
-
-    @property
     def accepted_incidents(self) -> int:
         """How many incidents are accepted."""
         return sum(finding.accepted and finding.is_incident for finding in self.findings)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.detectors.stale_metadata import STALE, find
+from forensics.detection.detectors.stale_metadata import STALE_ERRORS, find
 from tests.detection.cases import SECOND, absence, case, epoch, event, logs, reign
 
 Row = dict[str, Any]
@@ -58,7 +58,7 @@ def test_other_errors_are_not_stale_metadata(tmp_path: Path) -> None:
     assert [] == told(tmp_path, [error(100, error="REQUEST_TIMED_OUT"), error(101, error=None)])
 
 
-@pytest.mark.parametrize("name", STALE)
+@pytest.mark.parametrize("name", STALE_ERRORS)
 def test_every_error_of_stale_metadata_counts(name: str, tmp_path: Path) -> None:
     assert 1 == len(told(tmp_path, [error(100, error=name)]))
 
@@ -116,7 +116,7 @@ def test_every_client_has_its_own_episodes(tmp_path: Path) -> None:
     errors = [
         error(100),
         error(101, client="other"),
-        event(102, "app-2", "client_error", topic="t", error=STALE[0]),
+        event(102, "app-2", "client_error", topic="t", error=STALE_ERRORS[0]),
     ]
     found = list(find(case(tmp_path, events=errors, files=[logs("app", 10_000)])))
 

@@ -13,11 +13,11 @@ from forensics.detection.shared.stale_metadata_episodes import Episode, EpisodeL
 from tests.detection.cases import SECOND, case, epoch, event
 
 Row = dict[str, Any]
-STALE = ("NOT_LEADER_OR_FOLLOWER",)
+STALE_ERRORS = ("NOT_LEADER_OR_FOLLOWER",)
 
 
 def error(second: float, **more: Any) -> Row:
-    facts = {"client": "app", "error": STALE[0], "topic": "t", "partition": 0}
+    facts = {"client": "app", "error": STALE_ERRORS[0], "topic": "t", "partition": 0}
     return event(second, "app", "client_error", **(facts | more))
 
 
@@ -41,7 +41,7 @@ def plainly(seconds: list[int], gap: int) -> list[tuple[int, int, int]]:
 def test_episodes_end_where_the_gap_is_too_wide(seconds: list[int], gap: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = find_episodes(
-            case(Path(folder), events=list(map(error, seconds))), STALE, reach(gap)
+            case(Path(folder), events=list(map(error, seconds))), STALE_ERRORS, reach(gap)
         )
 
     wanted = [(a * SECOND, b * SECOND, n) for a, b, n in plainly(seconds, gap)]
@@ -55,7 +55,7 @@ def seconds_of(found: list[Any]) -> list[int]:
 
 def test_of_many_errors_the_first_are_kept_and_all_are_counted(tmp_path: Path) -> None:
     events = [error(1000 - number, partition=number % 3) for number in range(1000)]
-    [one] = find_episodes(case(tmp_path, events=events), STALE, reach(5))
+    [one] = find_episodes(case(tmp_path, events=events), STALE_ERRORS, reach(5))
 
     assert (1000, {"t-0", "t-1", "t-2"}) == (one.errors, one.partitions)
     assert [*range(1, 41)] == seconds_of([one])
@@ -65,7 +65,7 @@ def test_a_move_is_told_to_every_client_that_stumbles_over_it(tmp_path: Path) ->
     """Of three clients two had errors about it; the third had them too late."""
     events = [error(111, client="a"), error(120, client="b"), error(300, client="c")]
     moved = epoch(1, 2, 110, election="failover", previous_leader=1)
-    found = find_episodes(case(tmp_path, events=events, leadership=[moved]), STALE, reach(5))
+    found = find_episodes(case(tmp_path, events=events, leadership=[moved]), STALE_ERRORS, reach(5))
 
     assert [("a", 1), ("b", 1), ("c", 0)] == [(one.client, len(one.moves)) for one in found]
     assert [110 * SECOND, 110 * SECOND, None] == [one.settled_at for one in found]
@@ -88,7 +88,7 @@ def test_every_error_is_behind_the_last_move_of_its_own_partition(
     with tempfile.TemporaryDirectory() as folder:
         events = [error(second, partition=partition) for partition, second in errors]
         found = find_episodes(
-            case(Path(folder), events=events, leadership=epochs), STALE, reach(gap=1000)
+            case(Path(folder), events=events, leadership=epochs), STALE_ERRORS, reach(gap=1000)
         )
 
     wanted = {start for one in errors if (start := last_before(epochs, *one)) is not None}
@@ -124,7 +124,7 @@ def test_who_had_time_to_hear_of_the_last_move_stumbles_over_the_next_one(tmp_pa
     moves = [(0, 10, 1), (0, 41, 2)]
     errors = [error(second) for second in (11, 12, 24, 40)]
     first, second = find_episodes(
-        case(tmp_path, events=errors, leadership=list(led(moves))), STALE, reach(gap=30)
+        case(tmp_path, events=errors, leadership=list(led(moves))), STALE_ERRORS, reach(gap=30)
     )
 
     assert (3, 24 * SECOND) == (first.errors, first.end)

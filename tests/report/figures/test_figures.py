@@ -149,7 +149,7 @@ def test_a_clock_that_was_set_or_drifts_has_a_line_of_its_course(unclean: Path) 
                               "stretches": [stretch | {"drift_ppm": 200.0}]}  # fmt: skip
     save(unclean, "clocks", [clocks()[0], stepped, drifting])
     run = load_run(unclean)
-    rows = run.rows("clocks", run.column_names("clocks"))
+    rows = run.rows("clocks", run.tables.column_names("clocks"))
     drawn = clock_offsets.draw_courses(rows, (START, START + 150_000))
 
     assert drawn is not None

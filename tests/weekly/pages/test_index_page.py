@@ -13,9 +13,9 @@ from tests.weekly.store_pages import draw_store, section_text
 
 
 def test_weeks_stand_with_the_newest_first_and_link_to_their_pages(tmp_path: Path) -> None:
-    drawn = draw_store(tmp_path, make_quarter())["index"]
+    page = draw_store(tmp_path, make_quarter())["index"]
     weeks = re.findall(r'<th scope="row"[^>]*><a href="weeks/([^/]+)/index.html">',
-                       drawn.read_text("utf-8"))  # fmt: skip
+                       page.read_text("utf-8"))  # fmt: skip
 
     assert weeks == sorted((one.week for one in make_quarter()), reverse=True)
 
@@ -32,21 +32,21 @@ def test_a_row_says_what_the_page_of_the_week_says(tmp_path: Path) -> None:
 
 def test_the_order_in_which_weeks_are_given_does_not_matter(tmp_path: Path) -> None:
     weeks = make_quarter()
-    one = index_page.draw_index(_made(tmp_path / "a"), weeks, Notes())
-    other = index_page.draw_index(_made(tmp_path / "b"), weeks[::-1], Notes())
+    one = index_page.draw_index(_make_folder(tmp_path / "a"), weeks, Notes())
+    other = index_page.draw_index(_make_folder(tmp_path / "b"), weeks[::-1], Notes())
 
     assert one.read_bytes() == other.read_bytes()
 
 
-def _made(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder
 
 
 def test_a_store_without_a_week_says_so(tmp_path: Path) -> None:
-    drawn = index_page.draw_index(tmp_path, [], Notes())
+    page = index_page.draw_index(tmp_path, [], Notes())
 
-    assert "No week is in this store yet" in drawn.read_text("utf-8")
+    assert "No week is in this store yet" in page.read_text("utf-8")
 
 
 def test_a_week_sees_no_further_back_than_a_quarter() -> None:

@@ -25,10 +25,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return draw_store(tmp_path_factory.mktemp("store"), make_quarter())
 
 
-def line(drawn: Path, name: str, signal: str) -> dict[str, Any]:
+def signal_line(page: Path, name: str, signal: str) -> dict[str, Any]:
     """Give the line of one broker and signal."""
-    title = next(one.title for one in BROKER_SIGNALS if one.key == signal)
-    for trace in read_figure(drawn, "figure-trend")["data"]:
+    title = BROKER_SIGNALS[signal]
+    for trace in read_figure(page, "figure-trend")["data"]:
         is_line = trace["type"] == "scatter" and "lines" in trace["mode"]
         if is_line and trace["customdata"][-1].startswith(f"{name}: {title}, "):
             return dict(trace)
@@ -63,12 +63,12 @@ def test_links_lead_into_the_postmortem_of_the_week_that_has_the_finding(
     pages: dict[str, Path],
 ) -> None:
     """Every link to a file leads to one, and every anchor in it is there."""
-    for drawn in pages.values():
-        hrefs = re.findall(r'href="([^"#]+)(?:#([^"]*))?"', drawn.read_text("utf-8"))
+    for page in pages.values():
+        hrefs = re.findall(r'href="([^"#]+)(?:#([^"]*))?"', page.read_text("utf-8"))
         local = [(name, mark) for name, mark in hrefs if not name.startswith("https://")]
         assert local
         for name, mark in local:
-            target = drawn.parent / name
+            target = page.parent / name
             assert target.is_file(), name
             if mark.startswith("F-"):
                 assert f"id='{mark}'" in target.read_text("utf-8")
@@ -76,19 +76,19 @@ def test_links_lead_into_the_postmortem_of_the_week_that_has_the_finding(
 
 def test_a_broker_keeps_its_colour_in_every_week(pages: dict[str, Path]) -> None:
     for name in ("2026-W37", LAST):
-        drawn = line(pages[name], "broker 2", "leaders_lost")
-        assert drawn["line"]["color"] == theme.broker_colour(2)
+        page = signal_line(pages[name], "broker 2", "leaders_lost")
+        assert page["line"]["color"] == theme.broker_colour(2)
 
 
 def test_a_line_breaks_where_rules_changed_where_a_week_is_missing_and_where_logs_are(
     pages: dict[str, Path],
 ) -> None:
-    drawn = line(pages[LAST], "broker 2", "absences")
-    blank = [x for x, y in zip(drawn["x"], drawn["y"], strict=True) if y is None]
+    page = signal_line(pages[LAST], "broker 2", "absences")
+    blank = [x for x, y in zip(page["x"], page["y"], strict=True) if y is None]
 
     # Rules changed before the fifth week, the eighth is missing, the tenth is hardly covered.
     assert blank == [3.5, 7.0, 9.0]
-    assert drawn["connectgaps"] is False
+    assert page["connectgaps"] is False
     dotted = read_figure(pages[LAST], "figure-trend")["layout"]["shapes"]
     assert {shape["x0"] for shape in dotted} == {3.5}
 
@@ -119,14 +119,14 @@ def test_a_count_of_half_a_week_is_drawn_as_of_a_whole_one(tmp_path: Path) -> No
         make_week("2026-W45", signals=counted),
         make_week("2026-W46", signals=counted, covered=0.5),
     ]
-    drawn = draw_store(tmp_path, weeks, Notes())["2026-W46"]
-    row = line(drawn, "broker 2", "isr_drops")
+    page = draw_store(tmp_path, weeks, Notes())["2026-W46"]
+    row = signal_line(page, "broker 2", "isr_drops")
 
     assert row["customdata"][0].endswith(": 30, logs cover 168 of 168 h")
     assert "30 seen, 60 were all covered; logs cover 84 of 168 h" in row["customdata"][1]
     heights = [y + 1 * 2 - small_multiples.LINE_BASE for y in row["y"]]
     assert heights[1] == pytest.approx(2 * heights[0], abs=0.01)
-    assert "30 (50 %)" in section_text(drawn, "trend")
+    assert "30 (50 %)" in section_text(page, "trend")
 
 
 def test_the_heatmap_has_a_cell_for_each_hour_and_says_which_nobody_knows(
@@ -170,12 +170,12 @@ def test_days_lead_to_the_days_of_the_postmortem(pages: dict[str, Path]) -> None
 
 def test_a_week_of_silence_says_that_it_cannot_tell(tmp_path: Path) -> None:
     quiet = make_week("2026-W46", covered=0.0, hours=[None] * 168, verdict="cannot_tell")
-    drawn = draw_store(tmp_path, [quiet], Notes())["2026-W46"]
+    page = draw_store(tmp_path, [quiet], Notes())["2026-W46"]
 
-    assert "not enough to say that nothing happened" in section_text(drawn, "verdict")
-    assert "No log tells of a broker that was away" in section_text(drawn, "flapping")
-    assert "no log tells of 168 hours" in section_text(drawn, "hours")
-    assert "0 (0 %)" not in section_text(drawn, "trend")
+    assert "not enough to say that nothing happened" in section_text(page, "verdict")
+    assert "No log tells of a broker that was away" in section_text(page, "flapping")
+    assert "no log tells of 168 hours" in section_text(page, "hours")
+    assert "0 (0 %)" not in section_text(page, "trend")
 
 
 def test_rules_that_are_mixed_within_a_week_are_told_of_at_once(tmp_path: Path) -> None:
@@ -200,21 +200,21 @@ def test_hundreds_of_brokers_and_findings_stay_readable(tmp_path: Path) -> None:
     counted = {at: {"absences": at % 7, "leaders_lost": at} for at in brokers}
     many = [make_finding("flapping-broker", brokers=[at]) for at in brokers]
     weeks = [make_week(f"2026-W{at}", many, brokers=brokers, signals=counted) for at in (45, 46)]
-    drawn = draw_store(tmp_path, weeks, Notes())["2026-W46"]
-    marks = sum(len(trace["x"]) for trace in read_figure(drawn, "figure-trend")["data"])
+    page = draw_store(tmp_path, weeks, Notes())["2026-W46"]
+    marks = sum(len(trace["x"]) for trace in read_figure(page, "figure-trend")["data"])
 
-    assert drawn.stat().st_size < 1_500_000
+    assert page.stat().st_size < 1_500_000
     assert marks < 4_000
-    assert "And 100 more." in section_text(drawn, "findings")
+    assert "And 100 more." in section_text(page, "findings")
 
 
 def test_what_the_page_says_to_write_into_notes_can_be_read(tmp_path: Path) -> None:
     """Whatever a client calls itself: what is copied from the page is YAML, and names it."""
     odd = 'app "x": \\ #1'
     bad = make_finding("stale-metadata", "high", clients=[odd])
-    drawn = draw_store(tmp_path, [make_week("2026-W46", [bad])], Notes())["2026-W46"]
+    page = draw_store(tmp_path, [make_week("2026-W46", [bad])], Notes())["2026-W46"]
     copied = re.search(
-        r'<pre class="command"[^>]*><code>(.*?)</code>', drawn.read_text("utf-8"), re.DOTALL
+        r'<pre class="command"[^>]*><code>(.*?)</code>', page.read_text("utf-8"), re.DOTALL
     )
     assert copied
     (tmp_path / "notes.yaml").write_text(html.unescape(copied[1]), encoding="utf-8")
@@ -238,11 +238,11 @@ def test_what_logs_and_people_write_stays_text(tmp_path: Path) -> None:
         older_rules=[HOSTILE], rules=[[HOSTILE, "b" * 64]],
     )  # fmt: skip
     week.nodes[HOSTILE] = {"role": "client", "broker": None, "covered_ms": HOUR, "days": [HOUR]}
-    drawn = draw_store(tmp_path, [make_week("2026-W45"), week], Notes())
+    page = draw_store(tmp_path, [make_week("2026-W45"), week], Notes())
 
     for name in ("2026-W46", "index"):
-        source = drawn[name].read_text("utf-8")
+        source = page[name].read_text("utf-8")
         assert "<img" not in source
         assert "\x1b" not in source
         assert "\u202e" not in source
-    assert "⟨U+001B⟩" in drawn["2026-W46"].read_text("utf-8")
+    assert "⟨U+001B⟩" in page["2026-W46"].read_text("utf-8")

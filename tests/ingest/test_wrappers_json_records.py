@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forensics.ingest.json_records import JsonRecordWrapper
 from forensics.ingest.record_starts import find_lines
 from forensics.ingest.wrapper_detection import to_texts
-from forensics.ingest.wrappers import load_wrappers
+from forensics.ingest.wrappers import JsonRecordWrapper, load_wrappers
 from tests.ingest.sample_archives import LOGS
 from tests.ingest.scans import scan
 from tests.ingest.wrapped_logs import docker_json
