@@ -101,10 +101,7 @@ def _fill_gaps(epochs: Sequence[int]) -> Iterator[int]:
 
 
 def _build(
-    epoch: int,
-    lines: Observations,
-    states: States,
-    before: PartitionState | None,
+    epoch: int, lines: Observations, states: States, before: PartitionState | None
 ) -> LeaderEpoch:
     first = states[0] if states else None
     named = [line for line in lines if line.leader is not None]

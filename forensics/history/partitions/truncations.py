@@ -68,10 +68,7 @@ class _Known:
     """What is known of a partition, indexed so that a truncation finds its neighbours at once."""
 
     def __init__(
-        self,
-        observations: Observations,
-        lines: Sequence[_LogLine],
-        epochs: Mapping[int, Row],
+        self, observations: Observations, lines: Sequence[_LogLine], epochs: Mapping[int, Row]
     ) -> None:
         self.epochs = epochs
         self.leader_ends = [
