@@ -80,13 +80,8 @@ class FoldContext:
         return [absence for _, absence in sorted(indexed, key=lambda pair: pair[0])]
 
 
-def fold(rows: Iterable[Row], context: FoldContext) -> list[dict[str, Any]]:
-    """Fold the events of one partition; return rows of FOLDED."""
-    return list(fold_rows(rows, context))
-
-
 def fold_rows(rows: Iterable[Row], context: FoldContext) -> Iterator[dict[str, Any]]:
-    """Fold as `fold` does, row by row: a partition may have a million states."""
+    """Fold the events of one partition; yield rows of FOLDED, of which there may be millions."""
     rows = iter(rows)
     first = next(rows, None)
     if first is None:
