@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from forensics import __version__
 from forensics.engine.progress import SILENT, ProgressListener
+from forensics.lib.atomic_write import write_whole
 from forensics.lib.formatting import quantity
 from forensics.lib.secrets import mask_text
 from forensics.run_output.findings import SEVERITIES
@@ -188,9 +189,9 @@ def save_result(out: Path, outcome: RunOutcome, **figures: Any) -> dict[str, Any
     if "command" in figures:
         result["command"] = [mask_text(word) for word in figures["command"]]
     out.mkdir(parents=True, exist_ok=True)
-    half = out / f".{RESULT_FILE}.{os.getpid()}"
-    half.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    half.replace(out / RESULT_FILE)
+    with write_whole(out / RESULT_FILE) as partial:
+        text = json.dumps(result, indent=1, ensure_ascii=False)
+        partial.write_text(text + "\n", encoding="utf-8")
     return result
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from forensics.cli.app import QUIET_OPTION, run_file
+from forensics.lib.atomic_write import write_whole
 
 FORMATS = ("markdown", "csv", "parquet", "jsonl", "timesketch", "junit")
 
@@ -87,10 +88,9 @@ def _write(text: Iterator[str], target: Path | None) -> Path | None:
             sys.stdout.reconfigure(encoding="utf-8")
         sys.stdout.writelines(text)
         return None
-    half = target.with_name(f".{target.name}.half")
-    with half.open("w", encoding="utf-8", newline="\n") as file:
+    with write_whole(target) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(text)
-    return half.replace(target)
+    return target
 
 
 def _check(

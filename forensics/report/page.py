@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
 from functools import cache
 from importlib.resources import files
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from forensics.errors import ForensicsError
 from forensics.lib import time_zone
+from forensics.lib.atomic_write import write_whole
 from forensics.lib.formatting import time_text
 from forensics.lib.secret_patterns import MASK, PLACES
 from forensics.lib.time_zone import current_zone
@@ -137,16 +137,14 @@ def write_page(page: Path, title: str, *inside: Child, shared: bool | str = Fals
     if shared:
         library = page.parent / _library_path(shared)
         if not library.exists():
-            _write_whole(library, plotly_js())
-    _write_whole(page, document)
+            _write(library, plotly_js())
+    _write(page, document)
     return page
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file that is never seen half-written."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text, encoding="utf-8", newline="\n")
-    partial.replace(path)
+def _write(path: Path, text: str) -> None:
+    with write_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _head(title: str, *, shared: bool | str) -> Markup:

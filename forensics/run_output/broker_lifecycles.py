@@ -38,7 +38,7 @@ class BrokerAbsence:
 
     @property
     def is_planned(self) -> bool:
-        """Whether the broker was asked to stop."""
+        """Return True if the broker was asked to stop."""
         return self.kind == SHUTDOWN
 
     @property

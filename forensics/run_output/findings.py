@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from forensics.lib.atomic_write import write_whole
 from forensics.lib.time_units import SECOND, to_iso
 
 # From the least to the worst, and the other way round.
@@ -200,9 +200,8 @@ def write_findings(document: Mapping[str, Any], path: Path) -> None:
     plain = _plain({**document, "findings": findings})
     text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
     text = UNSAFE_CHARS.sub(lambda char: f"\\u{ord(char[0]):04x}", text)
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    half.write_text(text + "\n", encoding="utf-8")
-    half.replace(path)
+    with write_whole(path) as partial:
+        partial.write_text(text + "\n", encoding="utf-8")
 
 
 def _sort_key(finding: Mapping[str, Any]) -> tuple[int, str, str]:

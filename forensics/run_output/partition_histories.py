@@ -103,8 +103,7 @@ class IsrCodes:
         names = coded.dictionary.to_pylist()
         codes = [self._codes.setdefault(name, len(self._codes)) for name in names]
         indices = pc.fill_null(coded.indices, len(names)).to_numpy(zero_copy_only=False)
-        found: Ints = np.array([*codes, -1], np.int64)[indices.astype(np.int64)]
-        return found
+        return np.asarray(np.array([*codes, -1], np.int64)[indices.astype(np.int64)])
 
     @property
     def isrs(self) -> list[list[int]]:
@@ -219,8 +218,7 @@ def _times(
 def _sizes(rows: pa.Table, name: str) -> Ints:
     if pa.types.is_null(rows[name].type):
         return np.full(len(rows), -1, np.int64)
-    found: Ints = pc.fill_null(pc.list_value_length(rows[name]), -1).to_numpy().astype(np.int64)
-    return found
+    return np.asarray(pc.fill_null(pc.list_value_length(rows[name]), -1), np.int64)
 
 
 def _names(rows: pa.Table, starts: Ints) -> list[TopicPartition]:
@@ -230,10 +228,8 @@ def _names(rows: pa.Table, starts: Ints) -> list[TopicPartition]:
 
 
 def _ints(rows: pa.Table, name: str, missing: int) -> Ints:
-    found: Ints = pc.fill_null(rows[name].cast(pa.int64()), missing).to_numpy()
-    return found
+    return np.asarray(pc.fill_null(rows[name].cast(pa.int64()), missing), np.int64)
 
 
 def _flags(column: pa.ChunkedArray) -> Ints:
-    found: Ints = pc.fill_null(column, fill_value=False).to_numpy().astype(np.int64)
-    return found
+    return np.asarray(pc.fill_null(column, fill_value=False), np.int64)

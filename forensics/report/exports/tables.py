@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
+from forensics.lib.atomic_write import write_whole
 from forensics.lib.text_safety import visible
 from forensics.run_output.reader import RunOutput
 
@@ -73,9 +74,8 @@ def _write_each(
     written = []
     for name in wanted or known:
         path = folder / f"{name}.{suffix}"
-        unfinished = path.with_name(f".{path.name}.half")
-        write(unfinished, *_read(run, name))
-        unfinished.replace(path)
+        with write_whole(path) as partial:
+            write(partial, *_read(run, name))
         written.append(path)
     return written
 

@@ -19,9 +19,8 @@ from forensics.report.histories.model import (
     ShownTime,
     Step,
     Timeline,
+    arrange_steps,
     row_locations,
-    sort_steps,
-    steps_within,
 )
 from forensics.report.histories.phrases import describe_election, summarise_broker
 from forensics.run_output.reader import Row, RunOutput
@@ -55,7 +54,7 @@ def build_timeline(run: RunOutput, broker: int, shown: ShownTime) -> Timeline:
         OrderedStep(window[0] if step.start is None else step.start, RANKS.get(step.kind, 3), step)
         for step in steps
     ]
-    kept = tuple(steps_within(sort_steps(ordered), shown))
+    kept = arrange_steps(ordered, shown)
     name = f"{'broker' if states or not terms else 'controller'} {broker}"
     return Timeline("broker", name, summarise_broker(name, kept, shown), kept, shown, omitted)
 

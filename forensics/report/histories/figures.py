@@ -12,13 +12,8 @@ import pyarrow.dataset as ds
 from forensics.lib.text_safety import escape_plotly as plain
 from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
 from forensics.report.figures import leadership
+from forensics.report.histories import phrases
 from forensics.report.histories.model import MAX_ROWS, Step, Timeline
-from forensics.report.histories.phrases import (
-    describe_end,
-    describe_leader,
-    format_ids,
-    format_time,
-)
 from forensics.report.partition_groups import GroupImpact, PartitionGroup
 from forensics.report.plotly_sheet import Figure, RowDrawer
 from forensics.run_output.partition_histories import LeaderInterval
@@ -159,7 +154,7 @@ def _leader_bar(step: Step, timeline: Timeline) -> _Bar:
     leader = step.facts.get("leader")
     if step.kind == "leader" and leader is not None:
         label = f"{'U ' if step.facts['clean'] is False else ''}{step.facts['leader_epoch']}"
-        name = "no leader" if leader == -1 else describe_leader(leader)
+        name = "no leader" if leader == -1 else phrases.describe_leader(leader)
         fill = theme.DARK if leader == -1 else theme.broker_colour(leader)
         shape = "/" if _is_open(step) else "\\" if leader == -1 else ""
     hover = f"{plain(step.text)}<br>{_times(step, timeline)}"
@@ -167,11 +162,11 @@ def _leader_bar(step: Step, timeline: Timeline) -> _Bar:
 
 
 def _times(step: Step, timeline: Timeline) -> str:
-    return f"{format_time(step.start)}; {describe_end(step, timeline.shown)}"
+    return f"{phrases.format_time(step.start)}; {phrases.describe_end(step, timeline.shown)}"
 
 
 def _in_sync(figure: Any, row: int, timeline: Timeline, replicas: Sequence[int]) -> None:
-    names = {broker: describe_leader(broker) for broker in replicas}
+    names = {broker: phrases.describe_leader(broker) for broker in replicas}
     bars = [_isr_bar(step, broker, timeline)
             for step in _drawable(timeline, "isr") for broker in replicas]  # fmt: skip
     fill, shape = theme.STATE["unknown"]
@@ -196,8 +191,8 @@ def _unsure(timeline: Timeline) -> Iterator[tuple[int, int]]:
 
 def _isr_bar(step: Step, broker: int, timeline: Timeline) -> _Bar:
     start, end = step.clip(timeline.shown)
-    isr, row = step.facts["isr"], describe_leader(broker)
-    hover = f"ISR {format_ids(isr)}<br>{_times(step, timeline)}"
+    isr, row = step.facts["isr"], phrases.describe_leader(broker)
+    hover = f"ISR {phrases.format_ids(isr)}<br>{_times(step, timeline)}"
     if isr is None or _is_open(step):
         fill, shape = theme.STATE["unknown"]
         label = "" if isr is None else ("in" if broker in isr else "out") + ", then?"
@@ -241,7 +236,7 @@ def _mark(figure: Any, row: int, timeline: Timeline, rows: dict[str, str]) -> No
                 "type": "scatter", "mode": "markers", "name": name, "showlegend": True,
                 "x": [step.start for step, _ in marks], "y": [plain(place) for _, place in marks],
                 "customdata": [
-                    f"{plain(step.text)}<br>{format_time(step.start)}" for step, _ in marks
+                    f"{plain(step.text)}<br>{phrases.format_time(step.start)}" for step, _ in marks
                 ],
                 "hovertemplate": "%{customdata}<extra></extra>",
                 "marker": {"symbol": symbol, "size": 20 if symbol == "line-ns" else 11,

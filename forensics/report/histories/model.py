@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,22 +102,17 @@ class OrderedStep:
     step: Step
 
 
-def sort_steps(steps: Iterable[OrderedStep]) -> list[OrderedStep]:
-    """Sort steps; those of the same time by rank, and then as they came."""
-    return sorted(steps, key=lambda ordered: (ordered.position, ordered.rank))
-
-
-def steps_within(ordered_steps: Sequence[OrderedStep], shown: ShownTime) -> list[Step]:
-    """Return the steps that touch the shown time."""
+def arrange_steps(steps: Iterable[OrderedStep], shown: ShownTime) -> tuple[Step, ...]:
+    """Sort steps by position, rank, and as they came; leave out those outside the shown time."""
     kept = []
-    for ordered in ordered_steps:
+    for ordered in sorted(steps, key=lambda ordered: (ordered.position, ordered.rank)):
         step = ordered.step
         start = ordered.position if step.start is None else step.start
         # A step with an unknown end may have lasted until the end of the shown time.
         end = start if step.end_kind == "moment" else shown.end if step.end is None else step.end
         if start <= shown.end and max(start, end) >= shown.start:
             kept.append(step)
-    return kept
+    return tuple(kept)
 
 
 def row_locations(row: Row) -> tuple[Location, ...]:

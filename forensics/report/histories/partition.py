@@ -18,6 +18,7 @@ import pyarrow.dataset as ds
 
 from forensics.lib.formatting import count
 from forensics.lib.sessionize import sessions, windows
+from forensics.report.histories import phrases
 from forensics.report.histories.model import (
     MAX_ROWS,
     ROW_ENDS,
@@ -26,17 +27,8 @@ from forensics.report.histories.model import (
     ShownTime,
     Step,
     Timeline,
+    arrange_steps,
     row_locations,
-    sort_steps,
-    steps_within,
-)
-from forensics.report.histories.phrases import (
-    describe_election,
-    describe_leader,
-    format_ids,
-    format_ranges,
-    format_time,
-    summarise_partition,
 )
 from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Row, RunOutput
@@ -124,9 +116,9 @@ def build_timeline(run: RunOutput, topic: str, partition: int, shown: ShownTime)
         *(OrderedStep(window[0] if step.start is None else step.start, 5, step)
           for step in between),
     ]  # fmt: skip
-    steps = tuple(steps_within(sort_steps(ordered), shown))
+    steps = arrange_steps(ordered, shown)
     omitted = more_epochs + more_versions + events.omitted
-    summary = summarise_partition(name, steps, shown)
+    summary = phrases.summarise_partition(name, steps, shown)
     return Timeline("partition", name, summary, steps, shown, omitted, events.texts)
 
 
@@ -166,7 +158,9 @@ def _epochs_before(first: Row, window: tuple[int, int]) -> Iterator[OrderedStep]
     """Yield a step for the epochs before the first known one; before epoch 0 there are none."""
     epoch, start = first["leader_epoch"], first["started_at"]
     if epoch:
-        which = f"leader epoch{'s' if epoch > 1 else ''} {format_ranges(range(min(epoch, 3)))}"
+        which = (
+            f"leader epoch{'s' if epoch > 1 else ''} {phrases.format_ranges(range(min(epoch, 3)))}"
+        )
         which = which if epoch <= 3 else f"leader epochs 0 to {epoch - 1}"
         text = f"{which} came before; no line tells of {'them' if epoch > 1 else 'it'}"
         step = _unknown_leader(None if start is None else window[0], start, text)
@@ -183,8 +177,8 @@ def _leader_step(row: Row, following: Row | None) -> Step:
     if leader is None:
         led = "unknown: the epoch was, but no line says who led"
     else:
-        led = "no leader" if leader == -1 else f"{describe_leader(leader)} leads"
-    election = describe_election(row["election"], leader, row["manner"], clean=row["clean"])
+        led = "no leader" if leader == -1 else f"{phrases.describe_leader(leader)} leads"
+    election = phrases.describe_election(row["election"], leader, row["manner"], clean=row["clean"])
     offsets = _offsets(row)
     begun = f"; begun at {offsets}" if offsets else ""
     return Step(
@@ -244,7 +238,7 @@ def _missing_versions(before: Row | None, row: Row, position: int) -> Iterator[O
     # A wrong number may leave out billions.
     missing = range(before["partition_epoch"] + 1, row["partition_epoch"])[:100_000]
     if missing:
-        which = f"version{'s' if len(missing) > 1 else ''} {format_ranges(missing)}"
+        which = f"version{'s' if len(missing) > 1 else ''} {phrases.format_ranges(missing)}"
         between = f"between {before['partition_epoch']} and {row['partition_epoch']}"
         text = f"unknown: no line states {which} of the ISR, {between}"
         facts = {"partition_epochs": [missing[0], missing[-1]]}
@@ -254,7 +248,7 @@ def _missing_versions(before: Row | None, row: Row, position: int) -> Iterator[O
 def _isr_step(row: Row, before: Row | None, following: Row | None, author: str) -> Step:
     number = row["partition_epoch"]
     version = "no version logged" if number is None else f"version {number}"
-    parts = [f"ISR {format_ids(row['isr'])} ({version})"]
+    parts = [f"ISR {phrases.format_ids(row['isr'])} ({version})"]
     if change := _isr_change(row, before):
         parts.append(f"{change}, {author}")
     if row["how"] == "inferred":
@@ -290,7 +284,7 @@ def _isr_change(row: Row, before: Row | None) -> str:
         return ""
     now, then = set(row["isr"]), set(before["isr"])
     parts = [
-        f"{format_ids(sorted(brokers))} {verb}"
+        f"{phrases.format_ids(sorted(brokers))} {verb}"
         for brokers, verb in ((then - now, "left"), (now - then, "joined"))
         if brokers
     ]
@@ -298,7 +292,7 @@ def _isr_change(row: Row, before: Row | None) -> str:
 
 
 def _author(row: Row, rules: Mapping[Location, str], *, elected: bool) -> str:
-    """Say who changed the ISR: the leader asks, or the controller does it with an election."""
+    """Describe who changed the ISR: the leader asks, or the controller does it with an election."""
     if LEADER_RULES & {rules.get(line, "").partition("@")[0] for line in row_locations(row)}:
         leader = row["leader"]
         return "asked by the leader" + ("" if leader in (None, -1) else f", broker {leader}")
@@ -415,7 +409,7 @@ def _cut_steps(run: RunOutput, where: ds.Expression) -> Iterator[Step]:
             parts.append(f"{gone} gone from it, its log had ended at {log_end:,}")
         written = [row["written_from"], row["written_to"]]
         if any(written):
-            first, last = map(format_time, written)
+            first, last = map(phrases.format_time, written)
             parts.append(f"written between {first} and {last}")
         facts = {name: row[name] for name in CUT_FACTS if row[name] is not None}
         facts = {name: value for name, value in facts.items() if value not in written}
@@ -428,7 +422,7 @@ def _new_leader(row: Row) -> str:
     if row["leader"] in (None, -1):
         return "a new leader"
     epoch = "" if row["leader_epoch"] is None else f" in epoch {row['leader_epoch']}"
-    return f"{describe_leader(row['leader'])}{epoch}"
+    return f"{phrases.describe_leader(row['leader'])}{epoch}"
 
 
 def _breach_steps(run: RunOutput, where: ds.Expression) -> Iterator[Step]:
@@ -463,7 +457,7 @@ def _loss_steps(
 
 
 def _loss(loss: PartitionLoss) -> str:
-    """Say how much was lost, as far as it is bounded."""
+    """Describe how much was lost, as far as it is bounded."""
     start, end = loss.lost_from, loss.lost_to
     low, high = loss.lost_records_min, loss.lost_records_max
     if high == 0:

@@ -32,7 +32,7 @@ def format_time(ms: int | None, after: int | None = None) -> str:
 
 
 def describe_end(step: Step, shown: ShownTime) -> str:
-    """Say when a step ended and how long it lasted, as far as it is known.
+    """Describe when a step ended and how long it lasted, as far as it is known.
 
     >>> describe_end(Step("isr", 0, "", 1500, "known"), ShownTime(0, 9000))
     'until 00:00:01.500 (1.5 s)'
@@ -79,7 +79,7 @@ def format_ids(brokers: Sequence[int] | None) -> str:
 def describe_election(
     kind: str | None, leader: int | None, manner: str | None = None, *, clean: bool | None = None
 ) -> str:
-    """Say how a leader was elected, and whether a committed record could be lost by it.
+    """Describe how a leader was elected, and whether a committed record could be lost by it.
 
     >>> describe_election("controlled_shutdown", 2, clean=True)
     'controlled shutdown, clean'
