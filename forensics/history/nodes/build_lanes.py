@@ -164,12 +164,10 @@ def _select_news(
     for row in rows:
         row["at"] = clocks.event_time(row)
         row["node_broker"] = _broker_id(row["node"], roles)
-        node, ts = row["node"] or "", row["ts"]
         if row["telling"] is not None:
             # What a controller reads from its log as it starts may have been long ago.
-            if row["kind"] in live or startups.is_replaying(
-                row["node"] or "", row["ts"], _TRAILING
-            ):
+            is_old = startups.is_replaying(row["node"] or "", row["ts"], _TRAILING)
+            if is_old or row["kind"] in live:
                 continue
             before = last.get((row["kind"], row["broker"]))
             if before and before["node"] != row["node"] and row["at"] - before["at"] < _ECHO:
