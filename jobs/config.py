@@ -11,10 +11,9 @@ from typing import Any
 import click
 
 from forensics.cli.app import JSON_OPTION, PROGRAM_NAME, run_file, write_new_file
-from forensics.cli.config_file import FILE_NAME, CommandPath, Config
+from forensics.cli.config_file import FILE_NAME, CommandPath, Config, Option
 from forensics.cli.option_sources import (
     ENV_PREFIX,
-    Option,
     configurable_options,
     env_variable,
     read_config,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from forensics.run_output.reader import Evidence, SavedFinding
 
 
-# A line may have megabytes; so much of it is shown.
+# How much of a line is shown; it may have megabytes.
 LONGEST = 2000
 DIFFERS = 1
 
@@ -69,7 +69,7 @@ def command(
     place = parse_location(what)
     if place and not archives:
         raise ForensicsError(f"Say where {what} is to be read: --archive ARCHIVE.")
-    # A line can be read without any postmortem; then there is nothing to compare it with.
+    # A line can be read without a postmortem; then there is nothing to compare it with.
     saved = open_output(out) if not place or (out / "findings.json").is_file() else None
     proofs: tuple[Evidence, ...] = (place,) if place else ()
     if saved and not place:
@@ -120,7 +120,7 @@ def _quotes(proofs: tuple[Evidence, ...], *, as_json: bool) -> None:
 
 
 def _told(cited: CheckedLine) -> dict[str, object]:
-    """Give what is shown of a line, as JSON can hold it."""
+    """Return what is shown of a line, as JSON can hold it."""
     from forensics.lib.secrets import mask_lines
 
     proof, line = cited.evidence, cited.line

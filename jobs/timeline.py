@@ -132,7 +132,7 @@ def _draw(saved: RunOutput, stories: list[Timeline], page: Path, *, as_json: boo
     from forensics.report.histories.page import write_page
 
     write_page(saved, stories, page)
-    # Nothing but JSON belongs where JSON was asked for.
+    # With --json, standard output holds nothing but JSON.
     click.echo(f"page: {page}", err=as_json)
 
 

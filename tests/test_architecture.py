@@ -35,7 +35,7 @@ ORDER = {name: level for level, names in enumerate(LAYERS.values()) for name in 
 
 # Heavy or peculiar packages, and the only places that may import them.
 GUESTS = {
-    "click": ("forensics/cli/app.py", "forensics/cli/option_sources.py", "jobs/"),
+    "click": ("forensics/cli/", "jobs/"),
     "great_expectations": ("forensics/quality/gx_runner.py",),
     "plotly": ("forensics/report/plotly_sheet.py",),
     "pyspark": ("forensics/engine/spark.py",),

@@ -60,14 +60,14 @@ JSON_OPTION = click.option(
 
 
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
-    """Run a command line and end the process with its exit code."""
+    """Run a command line, and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     top = make_group(jobs or jobs_folder())
     top.main(given, prog_name=PROGRAM_NAME, auto_envvar_prefix=ENV_PREFIX, obj=tuple(given))
 
 
 def command_words() -> tuple[str, ...]:
-    """Give the words that the running command was called with, as they were given."""
+    """Return the command line of the running command."""
     context = click.get_current_context(silent=True)
     return tuple(context.find_root().obj or ()) if context else ()
 
@@ -104,12 +104,12 @@ def write_new_file(path: Path, text: str, advice: str) -> None:
 
 
 def make_group(jobs: Path) -> click.Group:
-    """Make the group whose commands are the files of one folder."""
+    """Return the group whose commands are the files of one folder."""
     return click.version_option(__version__, prog_name=PROGRAM_NAME)(_CommandGroup(jobs))
 
 
 def jobs_folder() -> Path:
-    """Say where the commands are."""
+    """Return the folder of the commands."""
     return data_folder("jobs")
 
 
@@ -139,7 +139,7 @@ class _CommandGroup(click.Group):
         return name, listed and self.load_named(str(name)), rest
 
     def load_named(self, name: str) -> click.Command:
-        """Load a command once, and let it take values from the environment and from a file."""
+        """Load a command once, and bind it to the environment and the configuration file."""
         if name not in self._loaded:
             command = load_command(self.files[name])
             bind_sources(command, (name,))
@@ -147,7 +147,7 @@ class _CommandGroup(click.Group):
         return self._loaded[name]
 
     def configurable_commands(self) -> dict[CommandPath, click.Command]:
-        """Load all commands that can be configured; one that is broken says so when called."""
+        """Load all commands that can be configured, but for broken files."""
         found: dict[CommandPath, click.Command] = {}
         for name in self.files:
             with suppress(Exception):
@@ -161,13 +161,13 @@ class _CommandGroup(click.Group):
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Turn what a person can put right into one sentence, and Ctrl-C into the shell's own code."""
+    """Turn errors that the user can put right into one sentence, and Ctrl-C into code 130."""
     try:
         yield
     except ForensicsError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
-        # A file that cannot be written or read is named; anything else is not for a person.
+        # An error with a file name is the user's; any other is a bug, and keeps its traceback.
         if error.filename is None:
             raise
         message = f"{error.filename}: {error.strerror}"
@@ -177,11 +177,7 @@ def _translate_errors() -> Iterator[None]:
 
 
 def load_command(path: Path) -> click.Command:
-    """Load the command of one file of jobs/.
-
-    A group may be written in several files: those whose names begin with an underscore are no
-    commands of their own, and are loaded by the file that is.
-    """
+    """Load the command of one file of jobs/."""
     name = f"kafka_forensics_jobs.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

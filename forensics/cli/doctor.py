@@ -1,9 +1,7 @@
-"""Looks at what a run needs, before there is an incident: each answer says what to do about it.
+"""Checks what a run needs, before there is an incident; each answer says what to do about it.
 
-A run on a tiny archive, end to end, to see that everything is there: Spark, workers, page.
-
-The archive is made from the logs that a detector carries as its sample, so what must be found in
-it is known.
+A sample run reads a tiny archive end to end. It is made of the logs that a detector carries as its
+sample, so it is known what must be found in it.
 """
 
 from __future__ import annotations
@@ -23,11 +21,11 @@ import tarfile
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from forensics import __version__
 from forensics.detection.declarative.spec import DeclaredDetector
@@ -42,87 +40,8 @@ _REINSTALL_ADVICE = "The installation is damaged: pip install --force-reinstall 
 _START_ADVICE = "See what Spark says by itself: pyspark --master 'local[1]' </dev/null"
 _MIN_PAGE_BYTES = 10_000
 
-
-def check_with_spark(master: str | None, watcher: ProgressListener = SILENT) -> Iterator[Check]:
-    """Read a tiny archive as `postmortem` does, on Spark."""
-    with TemporaryDirectory(prefix="kafka-forensics-") as folder:
-        rule, logs, expected = _largest_sample()
-        archive = Path(folder) / "sample.tar.gz"
-        _pack(logs, archive)
-        settings = Settings((str(archive),), Path(folder) / "out", master or "local[2]")
-        try:
-            # Spark is wanted only now.
-            from forensics.pipeline import postmortem  # noqa: PLC0415
-
-            result = postmortem(settings, _ignore_progress, watcher)
-        except ForensicsError as error:
-            yield Check("spark", PROBLEM, str(error), _START_ADVICE)
-            return
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
-            yield Check("sample", PROBLEM, f"{type(error).__name__}: {error}", _REINSTALL_ADVICE)
-            return
-        seconds = result["seconds"]
-        yield Check("spark", OK, f"started in {seconds['start']:.0f} s on {settings.master}")
-        yield _check_sample_run(result, rule, settings.out, expected)
-
-
-def check_without_spark() -> Iterator[Check]:
-    """Read the same in this process: rules, layouts and detectors, but neither Spark nor page."""
-    from forensics.detection.declarative.interpreter import make_detector  # noqa: PLC0415
-    from forensics.sandbox import run_archives  # noqa: PLC0415
-
-    with TemporaryDirectory(prefix="kafka-forensics-") as folder:
-        rule, logs, expected = _largest_sample()
-        archive = Path(folder) / "sample.tar.gz"
-        _pack(logs, archive)
-        try:
-            trial = run_archives([str(archive)], Path(folder) / "out")
-            found = len(list(make_detector(rule).find(trial.context())))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
-            yield Check("sample", PROBLEM, f"{type(error).__name__}: {error}", _REINSTALL_ADVICE)
-            return
-        lines = sum(one.counts["lines"] for one in trial.files.values())
-        says = f"{lines} lines read without Spark, {found} finding of {expected}"
-        good = found == expected
-        yield Check("sample", OK if good else PROBLEM, says, "" if good else _REINSTALL_ADVICE)
-
-
-def _largest_sample() -> tuple[DeclaredDetector, Mapping[str, str], int]:
-    """Give the sample of a detector that has the most logs, and what must be found in it."""
-    firing = [
-        (rule, one) for rule in load_shipped_declarations() for one in rule.samples if one.expected
-    ]
-    rule, sample = max(firing, key=lambda pair: (len(pair[1].logs), pair[1].name))
-    return rule, sample.logs, sample.expected
-
-
-def _pack(logs: Mapping[str, str], target: Path) -> None:
-    with tarfile.open(target, "w:gz") as archive:
-        for name, text in logs.items():
-            data = text.encode("utf-8")
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-
-
-def _check_sample_run(
-    result: Mapping[str, Any], rule: DeclaredDetector, out: Path, expected: int
-) -> Check:
-    document = json.loads((out / "findings.json").read_text("utf-8"))
-    found = sum(one["detector"] == rule.id for one in document["findings"])
-    size = (out / "report.html").stat().st_size
-    lines = result["archive"]["lines"]
-    says = f"{lines} lines read, {found} finding of {expected}, page of {format_bytes(size)} drawn"
-    good = found == expected and size > _MIN_PAGE_BYTES
-    return Check("sample", OK if good else PROBLEM, says, "" if good else _REINSTALL_ADVICE)
-
-
-def _ignore_progress(text: str) -> None:
-    """Say nothing: only the outcome counts."""
-
-
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
-# What is asked of the machine, in bytes; a run of a few GB of logs is content with it.
+# What the machine needs, in bytes; it is enough for a few GB of logs.
 _MIN_DISK, _GOOD_DISK = 1 << 30, 5 << 30
 _MIN_MEMORY, _GOOD_MEMORY = 1 << 30, 3 << 30
 _MIN_OPEN_FILES = 1024
@@ -131,7 +50,7 @@ _REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)(;.*)?$")
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: how it stands, and what to do where it is not well."""
+    """The result of one check, and what to do where it is not ok."""
 
     name: str
     state: str
@@ -139,8 +58,74 @@ class Check:
     advice: str = ""
 
 
+def check_with_spark(master: str | None, listener: ProgressListener = SILENT) -> Iterator[Check]:
+    """Read a tiny archive on Spark, as `postmortem` does."""
+    with _sample_archive() as (archive, rule, expected):
+        out = archive.with_name("out")
+        settings = Settings((str(archive),), out, master or "local[2]")
+        try:
+            # Spark is loaded only now.
+            from forensics.pipeline import postmortem  # noqa: PLC0415
+
+            result = postmortem(settings, lambda _: None, listener)
+        except ForensicsError as error:
+            yield Check("spark", PROBLEM, str(error), _START_ADVICE)
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            yield Check("sample", PROBLEM, f"{type(error).__name__}: {error}", _REINSTALL_ADVICE)
+            return
+        seconds = result["seconds"]["start"]
+        yield Check("spark", OK, f"started in {seconds:.0f} s on {settings.master}")
+        document = json.loads((out / "findings.json").read_text("utf-8"))
+        count = sum(finding["detector"] == rule.id for finding in document["findings"])
+        size = (out / "report.html").stat().st_size
+        lines = result["archive"]["lines"]
+        message = f"{lines} lines read, {count} finding of {expected}"
+        good = count == expected and size > _MIN_PAGE_BYTES
+        yield _check_sample(f"{message}, page of {format_bytes(size)} drawn", good=good)
+
+
+def check_without_spark() -> Iterator[Check]:
+    """Read the same in this process: rules, layouts and detectors, but neither Spark nor page."""
+    from forensics.detection.declarative.interpreter import make_detector  # noqa: PLC0415
+    from forensics.sandbox import run_archives  # noqa: PLC0415
+
+    with _sample_archive() as (archive, rule, expected):
+        try:
+            run = run_archives([str(archive)], archive.with_name("out"))
+            count = len(list(make_detector(rule).find(run.context())))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            yield Check("sample", PROBLEM, f"{type(error).__name__}: {error}", _REINSTALL_ADVICE)
+            return
+        lines = sum(file.counts["lines"] for file in run.files.values())
+        message = f"{lines} lines read without Spark, {count} finding of {expected}"
+        yield _check_sample(message, good=count == expected)
+
+
+@contextmanager
+def _sample_archive() -> Iterator[tuple[Path, DeclaredDetector, int]]:
+    """Pack the sample with the most logs; yield it, its detector, and the number of findings."""
+    firing = [
+        (rule, one) for rule in load_shipped_declarations() for one in rule.samples if one.expected
+    ]
+    rule, sample = max(firing, key=lambda pair: (len(pair[1].logs), pair[1].name))
+    with TemporaryDirectory(prefix="kafka-forensics-") as folder:
+        path = Path(folder) / "sample.tar.gz"
+        with tarfile.open(path, "w:gz") as archive:
+            for name, text in sample.logs.items():
+                data = text.encode("utf-8")
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+        yield path, rule, sample.expected
+
+
+def _check_sample(message: str, *, good: bool) -> Check:
+    return Check("sample", OK if good else PROBLEM, message, "" if good else _REINSTALL_ADVICE)
+
+
 def check_machine(environ: Mapping[str, str], out: Path) -> Iterator[Check]:
-    """Look at everything that can be seen without starting Spark; `out` is where output goes."""
+    """Check everything that needs no Spark; `out` is the folder for output."""
     yield _python()
     yield _packages()
     yield _java(environ)
@@ -153,10 +138,12 @@ def check_machine(environ: Mapping[str, str], out: Path) -> Iterator[Check]:
 
 
 def _python() -> Check:
-    says = f"{platform.python_version()}, {sys.executable}; kafka-forensics {__version__}"
+    message = f"{platform.python_version()}, {sys.executable}; kafka-forensics {__version__}"
     if not sys.platform.startswith("linux"):
-        return Check("python", WARNING, f"{says}, on {sys.platform}", "Only Linux has been tried.")
-    return Check("python", OK, says)
+        return Check(
+            "python", WARNING, f"{message}, on {sys.platform}", "Only Linux has been tried."
+        )
+    return Check("python", OK, message)
 
 
 def _packages() -> Check:
@@ -179,7 +166,7 @@ def _packages() -> Check:
 
 
 def _required_packages() -> list[tuple[str, str]]:
-    """Say which packages are needed, in which versions: as installed, or as the checkout says."""
+    """Return the required packages and versions, of the checkout or else of the installation."""
     checkout = _read_text(Path(__file__).parents[2] / "pyproject.toml")
     if 'name = "kafka-forensics"' in checkout:
         listed = tomllib.loads(checkout)["project"]["dependencies"]
@@ -204,19 +191,19 @@ def _java(environ: Mapping[str, str]) -> Check:
     try:
         return Check("java", OK, str(java.find_java(environ)))
     except JavaError as error:
-        says, _, advice = str(error).partition(". ")
-        return Check("java", PROBLEM, says, advice)
+        message, _, advice = str(error).partition(". ")
+        return Check("java", PROBLEM, message, advice)
 
 
 def _spark_elsewhere(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Look for a Spark or a Python that the environment would put in the place of ours."""
+    """Check for a Spark or a Python that the environment puts in the place of ours."""
     if home := environ.get("SPARK_HOME"):
         ours = metadata.version("pyspark")
         jars = [path.name for path in Path(home).glob("jars/spark-core_*.jar")]
         same = any(ours in name for name in jars)
-        says = f"SPARK_HOME is {home}" + ("" if same else f", which is not Spark {ours}")
+        message = f"SPARK_HOME is {home}" + ("" if same else f", which is not Spark {ours}")
         advice = "" if same else "Unset SPARK_HOME, or name one of that version."
-        yield Check("spark home", OK if same else WARNING, says, advice)
+        yield Check("spark home", OK if same else WARNING, message, advice)
     if python := environ.get("PYSPARK_PYTHON"):
         there = shutil.which(python)
         if there is None:
@@ -236,16 +223,18 @@ def _memory() -> Check:
     if free is None:
         return Check("memory", WARNING, "nobody says how much is free", "Look at it yourself.")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    says = f"{format_bytes(free)} free, for {cores} cores"
+    message = f"{format_bytes(free)} free, for {cores} cores"
     if free < _MIN_MEMORY:
-        return Check("memory", PROBLEM, says, "Free some: Spark and its workers need 1 GB or more.")
+        return Check(
+            "memory", PROBLEM, message, "Free some: Spark and its workers need 1 GB or more."
+        )
     if free < _GOOD_MEMORY:
-        return Check("memory", WARNING, says, "Use fewer workers: --master 'local[1]'.")
-    return Check("memory", OK, says)
+        return Check("memory", WARNING, message, "Use fewer workers: --master 'local[1]'.")
+    return Check("memory", OK, message)
 
 
 def _available_memory() -> int | None:
-    """Say how much memory is free, and allowed: a container may have less than the machine."""
+    """Return how much memory is free and allowed: a container may have less than the machine."""
     lines = _read_text(Path("/proc/meminfo")).splitlines()
     found = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
     group = Path("/sys/fs/cgroup")
@@ -270,12 +259,14 @@ def _disk(name: str, folder: Path) -> Check:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         return Check(name, PROBLEM, f"{there} cannot be written", "Name another folder.")
     free = shutil.disk_usage(there).free
-    says = f"{format_bytes(free)} free in {there.absolute()}"
+    message = f"{format_bytes(free)} free in {there.absolute()}"
     if free < _MIN_DISK:
-        return Check(name, PROBLEM, says, "Free some, or name a folder on another disk.")
+        return Check(name, PROBLEM, message, "Free some, or name a folder on another disk.")
     if free < _GOOD_DISK:
-        return Check(name, WARNING, says, "Large archives need about a tenth of their text there.")
-    return Check(name, OK, says)
+        return Check(
+            name, WARNING, message, "Large archives need about a tenth of their text there."
+        )
+    return Check(name, OK, message)
 
 
 def _temporary(environ: Mapping[str, str]) -> Iterator[Check]:
@@ -302,8 +293,8 @@ def _open_files() -> Check:
 
 def _encoding() -> Check:
     names = sys.getfilesystemencoding(), locale.getpreferredencoding(do_setlocale=False)
-    says = f"files {names[0]}, text {names[1]}"
+    message = f"files {names[0]}, text {names[1]}"
     if all(name.lower().replace("-", "") == "utf8" for name in names):
-        return Check("encoding", OK, says)
+        return Check("encoding", OK, message)
     advice = "Set LC_ALL=C.UTF-8: names of files outside ASCII may be shown wrongly."
-    return Check("encoding", WARNING, says, advice)
+    return Check("encoding", WARNING, message, advice)

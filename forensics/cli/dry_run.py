@@ -1,7 +1,6 @@
-"""What a postmortem would read: files, layouts, nodes, bytes and time, from the heads of the files.
+"""The preview of a postmortem: files, layouts, nodes, bytes and time, from the heads of the files.
 
-Less than a megabyte of each file is read. What stands behind that, deep inside a large archive, is
-not known here, and that is said.
+Less than a megabyte of each file is read; the preview names archives that hold more.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from forensics.ingest.read_plan import ReadPlan, Split, bundle_splits, plan_read
 from forensics.lib.formatting import format_bytes, quantity, rough_duration
 from forensics.settings import Settings
 
-# So much is read of each file on disk, and of each text in it.
+# How much is read of each file on disk, and of each text in it.
 HEAD_BYTES = 512 << 10
-# Spark, rules and the page take so many seconds whatever is read.
+# What Spark, rules and the page take at best and at worst, whatever is read.
 _STARTUP_SECONDS = (10.0, 60.0)
-# A scan of whole files is quicker for each byte than one of heads; a history takes time, too.
+# A scan of whole files takes less for each byte than one of heads; the history adds to it.
 _PACE_FACTORS = (0.5, 4.0)
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What was seen of the files, and what that makes one expect of all of them."""
+    """What the heads of the files show, and what that lets expect of all."""
 
     rows: tuple[dict[str, Any], ...]
     problems: tuple[tuple[str, str], ...]
@@ -48,7 +47,7 @@ class Preview:
     seconds: tuple[float, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it, as JSON can hold it."""
+        """Return the preview as JSON can hold it."""
         return {
             "files": list(self.rows),
             "not_read": [{"file": name, "why": why} for name, why in self.problems],
@@ -59,7 +58,7 @@ class Preview:
         }
 
     def to_lines(self) -> Iterator[str]:
-        """Tell it, a line for each file and one for each sum."""
+        """Yield the preview as text, a line for each file and for each sum."""
         shown = [(row["file"], _layout(row), row["node"], _size(row["bytes"])) for row in self.rows]
         widths = [max((len(row[at]) for row in shown), default=0) for at in range(3)]
         for row in shown:
@@ -79,7 +78,7 @@ class Preview:
 
 
 def preview_run(settings: Settings) -> Preview:
-    """Look at the head of each file that a postmortem would read."""
+    """Read the head of each file that a postmortem would read."""
     work = plan_reading(settings.archives, settings.split_size)
     scan = load_scanner(packs_to_json([open_pack(path) for path in settings.packs])).scan
     partly: list[str] = []
@@ -124,7 +123,7 @@ def _heads(work: ReadPlan, partly: list[str]) -> Iterator[tuple[str, int | None,
             for item in unpack_files(split.file, limited):
                 inside = inside or item.file != split.file
                 if item.damaged and limited.used_up:
-                    # It ends too early because nothing more is read of it.
+                    # It only seems damaged, since it is read in part.
                     break
                 yield item.file, None if inside else split.bytes, _head(item.source, HEAD_BYTES)
             if inside and limited.used_up and split.bytes > HEAD_BYTES:
@@ -132,7 +131,7 @@ def _heads(work: ReadPlan, partly: list[str]) -> Iterator[tuple[str, int | None,
 
 
 def _head(source: Readable, left: int) -> bytes:
-    """Read the first whole lines; a source gives less at a time than it is asked for."""
+    """Read the first whole lines; a source returns less at a time than it is asked for."""
     parts = []
     with suppress(DamageError, OSError, EOFError, tarfile.TarError, zlib.error, ValueError):
         while left > 0 and (part := source.read(left)):
@@ -143,7 +142,7 @@ def _head(source: Readable, left: int) -> bytes:
 
 
 class _Limited:
-    """The beginning of a stream, and nothing after it."""
+    """The beginning of a stream."""
 
     def __init__(self, source: Readable, left: int) -> None:
         self._source, self._left = source, left
@@ -159,7 +158,7 @@ class _Limited:
 
 
 def _estimate_seconds(work: ReadPlan, cores: int, pace: float) -> tuple[float, float]:
-    """Say in seconds what all of it may take, at best and at worst.
+    """Return the seconds that a run may take, at best and at worst.
 
     What one task reads cannot be shared: a single large archive takes as long on any machine.
     """
@@ -171,7 +170,7 @@ def _estimate_seconds(work: ReadPlan, cores: int, pace: float) -> tuple[float, f
 
 
 def _unpacked_bytes(split: Split) -> float:
-    # Logs pack to about a tenth; what it is of these is not worth reading them for.
+    # Logs pack to about a tenth; the exact ratio is not worth reading them.
     return split.bytes * (1 if split.role == "range" else 10)
 
 

@@ -68,10 +68,6 @@ class Engine(Protocol):
         """Write the rows of one folded table so that the files, by name, hold them in order."""
 
     def reduce_groups(
-        self,
-        table: Any,
-        keys: list[str],
-        reduce: Callable[[pa.Table], pa.Table],
-        schema: pa.Schema,
+        self, table: Any, keys: list[str], reduce: Callable[[pa.Table], pa.Table], schema: pa.Schema
     ) -> pa.Table:
         """Reduce groups of rows to a table small enough to hold here."""

@@ -59,14 +59,14 @@ def root_cause(text: str) -> str:
     """
     _, traceback, after = text.rpartition(_TRACEBACK)
     if traceback and (raised := _PYTHON_ERROR.search(after)):
-        name, says = raised.groups()
+        name, message = raised.groups()
         if name.startswith(_OUR_PACKAGE):
-            return says.strip()
+            return message.strip()
         missing = name == "ModuleNotFoundError"
-        return f"{_class_name(name)}: {says.strip()}{_MISSING_MODULE_HINT if missing else ''}"
+        return f"{_class_name(name)}: {message.strip()}{_MISSING_MODULE_HINT if missing else ''}"
     if caused := _JAVA_CAUSE.findall(text):
-        name, says = caused[-1]
-        return f"{_class_name(name)}: {says.strip()}"
+        name, message = caused[-1]
+        return f"{_class_name(name)}: {message.strip()}"
     return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
 
 
@@ -241,8 +241,8 @@ class SparkEngine:
     ) -> pa.Table:
         """Reduce groups of rows to a table small enough to hold here."""
         ordered = table.repartition(*keys).sortWithinPartitions(*keys)
-        found = ordered.mapInArrow(GroupReducer(keys, reduce), from_arrow_schema(schema)).collect()
-        return pa.Table.from_pylist([row.asDict(recursive=True) for row in found], schema)
+        rows = ordered.mapInArrow(GroupReducer(keys, reduce), from_arrow_schema(schema)).collect()
+        return pa.Table.from_pylist([row.asDict(recursive=True) for row in rows], schema)
 
     def stop(self) -> None:
         """End the session, if it is still there: Ctrl-C may have reached Spark first."""

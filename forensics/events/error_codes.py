@@ -101,21 +101,23 @@ def canonical_errors(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
 @cache
 def load_error_names(path: Path | None = None) -> ErrorNames:
     """Read rules/errors.yaml; a spelling of two errors is an error itself."""
-    found = path or next(one for one in rule_files(".") if one.name == "errors.yaml")
+    path = path or next(file for file in rule_files(".") if file.name == "errors.yaml")
     names: dict[str, str] = {}
     codes: dict[int, str] = {}
     retriable: dict[str, bool | None] = {}
     problems = []
-    for node in load_yaml(found)["errors"]:
+    for node in load_yaml(path)["errors"]:
         name = str(node.get("name"))
-        problems += [Problem(str(found), line_of(node), says) for says in _find_faults(node, codes)]
+        faults = list(_find_faults(node, codes))
         retriable[name] = node.get("retriable")
         if "code" in node:
             codes[node["code"]] = name
-        for key in _spellings(node):
-            if not key or names.setdefault(key, name) != name:
-                says = f"{name} has a spelling of {names[key]}" if key else f"{name}: no letters"
-                problems.append(Problem(str(found), line_of(node), says))
+        for key in map(_spelling_key, (name, *node.get("says", ()))):
+            if not key:
+                faults.append(f"{name}: no letters")
+            elif names.setdefault(key, name) != name:
+                faults.append(f"{name} has a spelling of {names[key]}")
+        problems += [Problem(str(path), line_of(node), fault) for fault in faults]
     if problems:
         raise RuleError(problems)
     return ErrorNames(names, codes, retriable)
@@ -128,10 +130,6 @@ def _find_faults(node: Mapping[str, Any], codes: Mapping[int, str]) -> Iterator[
         yield f"an error has the unknown key {unknown[0]!r}"
     if node.get("code") in codes:
         yield f"{node['code']} is the code of {codes[node['code']]} already"
-
-
-def _spellings(node: Mapping[str, Any]) -> Iterator[str]:
-    yield from map(_spelling_key, (str(node.get("name")), *node.get("says", ())))
 
 
 def _spelling_key(text: str) -> str:

@@ -214,8 +214,8 @@ def _rule(
     loggers = node["logger"]
     kind = known.get(node["kind"])
     if kind is None and node["kind"] != ROUTINE:
-        says = f"there is no kind {node['kind']!r}; rules/kinds/ lists them"
-        problems.append(Problem(str(path), line_of(node, "kind"), says))
+        message = f"there is no kind {node['kind']!r}; rules/kinds/ lists them"
+        problems.append(Problem(str(path), line_of(node, "kind"), message))
     wordings = [
         wording for part in node["wordings"] for wording in _wordings(path, part, node, problems)
     ]
@@ -252,7 +252,7 @@ def _wordings(
             must_not_match=(*part.get("refuses", ()), *rule.get("refuses", ())),
             line_number=at,
         )
-        problems += [Problem(str(path), at, says) for says in find_wording_faults(wording)]
+        problems += [Problem(str(path), at, message) for message in find_wording_faults(wording)]
         yield wording
     except RuleError as error:
         problems += error.problems

@@ -1,8 +1,9 @@
-"""Cuts a stream of bytes into records, and gives every line one place in the account.
+"""Splits a stream of bytes into records, and counts every line once.
 
 A record is a line that starts as some layout says, with the lines below it up to the next one.
-Nothing here depends on where the stream was split: a split owns the records that start inside it,
-reads on until the next one starts, and leaves what comes before its first record to its neighbour.
+The result does not depend on where the stream is split: a split owns the records that start inside
+it, reads on until the next one starts, and leaves the lines before its first record to the split
+before it.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from forensics.ingest.wrapper_detection import WrapperStack, last_line_parts
 _SPACE = 32
 _RETURN = 13
 _CLOSING = np.frombuffer(b')]}"', np.uint8)
-# How the lines of a stack trace begin that are not indented, as far as anybody need look.
+# The lines of a stack trace that are not indented, and how much of a line is looked at.
 _TRACE = r"^(?:Caused by|Suppressed|Traceback|at |\.\.\. |[\w$.]*(?:Exception|Error|Throwable)\b)"
 _CONTINUATION_PROBE = 200
-# Colours say nothing of what a line is.
+# Colours before the text of a line are ignored.
 _ESCAPE = 27
 _COLOURED = np.frombuffer(b"\x1b^", np.uint8)
 _COLOURS = r"(?:\x1b|\^\[)\[[0-9;?]*[A-Za-z]"
@@ -44,7 +45,7 @@ Kinds = npt.NDArray[np.uint8]
 
 @dataclass
 class LineCounts:
-    """What became of the lines of one split."""
+    """How many lines of one split there are, and of which kind."""
 
     bytes: int = 0
     lines: int = 0
@@ -52,7 +53,7 @@ class LineCounts:
     continuation_lines: int = 0
     blank_lines: int = 0
     unparsed_lines: int = 0
-    # of the later lines of records, those that look like nobody's
+    # later lines of records that do not look like part of one
     stray_lines: int = 0
     long_lines: int = 0
     layouts: dict[int, int] = field(default_factory=dict)
@@ -60,7 +61,10 @@ class LineCounts:
 
 @dataclass(frozen=True)
 class Records:
-    """Records that lie in one buffer; where they lie in the file, and their lines in the split."""
+    """Records in one buffer: their offsets in the file, and their line numbers in the split.
+
+    A record lies from `starts` to `ends`, its first line ends at `heads`; `kinds` are signatures.
+    """
 
     data: Bytes
     offsets: Offsets
@@ -73,12 +77,11 @@ class Records:
 
 @dataclass(frozen=True)
 class SplitterOptions:
-    """What a cutter must know of the part of a file that it reads.
+    """Which part of a file is split: it starts at `offset`, and owns what starts before `limit`.
 
-    It starts at `offset` of the file and owns what starts before `limit`.
-    `continues_split`: this is not the first split, lines before its first record are a neighbour's.
-    `headless`: the file's head has no record, so a line without a header is nobody's.
-    `wrappers`: what the lines are wrapped in; `before`: the line that stands before `offset`.
+    `continues_split`: lines before the first record belong to the split before.
+    `headless`: the file's head has no record, so lines without a header belong to no record.
+    `wrappers`: what the lines are wrapped in; `before`: the line before `offset`.
     """
 
     offset: int = 0
@@ -90,7 +93,7 @@ class SplitterOptions:
 
 
 class RecordSplitter:
-    """Feeds on blocks of one file and yields cuts; remembers only an unfinished record."""
+    """Splits blocks of one file into records; remembers only an unfinished one."""
 
     def __init__(
         self, signatures: Sequence[Signature], part: SplitterOptions | None = None
@@ -112,7 +115,7 @@ class RecordSplitter:
         self._dropping = False
 
     def feed(self, block: bytes, *, final: bool = False) -> Records | None:
-        """Take the next block; give the records that are complete now, if any."""
+        """Take the next block; return the records that are complete now, if any."""
         if self.done:
             return None
         if self._dropping:
@@ -121,9 +124,9 @@ class RecordSplitter:
         self._tail = b""
         lines = self._lines(text, final=final)
         if len(text) - lines.size > MAX_RECORD:
-            return self._give_up_line(text, lines.size + MAX_RECORD)
+            return self._split_endless_line(text, lines.size + MAX_RECORD)
         if len(lines):
-            return self._cut(text, lines, final=final)
+            return self._split(text, lines, final=final)
         self._tail = text
         return None
 
@@ -136,73 +139,70 @@ class RecordSplitter:
         )
 
     def _drop(self, block: bytes) -> bytes:
-        """Skip the rest of a line that is longer than we keep; its bytes still count."""
-        at = block.find(b"\n")
-        gone = len(block) if at < 0 else at + 1
-        self._pass(gone)
-        self._dropping = at < 0
-        return block[gone:]
+        """Skip the rest of a line that is too long; its bytes still count."""
+        end = block.find(b"\n")
+        size = len(block) if end < 0 else end + 1
+        self._skip_bytes(size)
+        self._dropping = end < 0
+        return block[size:]
 
-    def _pass(self, count: int) -> None:
+    def _skip_bytes(self, count: int) -> None:
         self._offset += count
         if not self._skipping:
             self.counts.bytes += count
 
-    def _give_up_line(self, text: bytes, kept: int) -> Records | None:
-        """Give an endless line as far as we keep it, and let the rest of it go by."""
+    def _split_endless_line(self, text: bytes, kept: int) -> Records | None:
+        """Split an endless line as far as it is kept, and skip the rest of it."""
         lines = self._lines(text[:kept], final=True)
-        cut = self._cut(text[:kept], lines, final=True)
+        records = self._split(text[:kept], lines, final=True)
         if not self.done:
             self._dropping = True
-            self._pass(len(text) - kept)
+            self._skip_bytes(len(text) - kept)
             self.counts.long_lines += not self._skipping
-        return cut
+        return records
 
-    def _cut(self, text: bytes, lines: Lines, *, final: bool) -> Records | None:
+    def _split(self, text: bytes, lines: Lines, *, final: bool) -> Records | None:
         lines = lines.slice(0, self._owned(lines))
         begin = self._skipped(lines)
         if not final and not self.done:
             lines = self._without_last_record(lines)
-        mine = lines.slice(min(begin, len(lines)), len(lines))
-        records = np.flatnonzero(mine.kinds)
-        strange = mine.foreign_lines(self._owner)
-        cut = self._records(mine, records, strange)
-        self._count(mine, strange)
-        if len(mine):
-            self.counts.bytes += mine.size - int(mine.block_starts[0])
+        owned = lines.slice(min(begin, len(lines)), len(lines))
+        rows = np.flatnonzero(owned.kinds)
+        foreign = owned.foreign_lines(self._owner)
+        records = self._build_records(owned, rows, foreign)
+        self._count(owned, foreign)
+        if len(owned):
+            self.counts.bytes += owned.size - int(owned.block_starts[0])
         if not self.done:
             self._tail = text[lines.size :]
         self._offset += lines.size
-        self._remember(lines, mine, records)
-        return cut
-
-    def _remember(self, lines: Lines, mine: Lines, records: Offsets) -> None:
-        """Keep what the next block must know of the last line and the last record."""
+        # What the next block must know of the last line and the last record.
         if lines.continues is not None and len(lines):
             self._torn = bool(lines.continues[-1])
-        if mine.origins is not None and len(records):
-            self._owner = mine.origins[int(records[-1])].as_py()
+        if owned.origins is not None and len(rows):
+            self._owner = owned.origins[int(rows[-1])].as_py()
+        return records
 
     def _begins(self, lines: Lines) -> Flags:
-        """Tell the lines at which a split may begin: records, or in a headless file all lines."""
+        """Mark the lines at which a split may begin: records, or in a headless file all lines."""
         if not self._headless:
             return lines.kinds > 0
         return np.ones(len(lines), np.bool_) if lines.continued is None else ~lines.continued
 
     def _owned(self, lines: Lines) -> int:
-        """Count the lines up to the first one that belongs to the next split."""
+        """Return the number of lines before the first one that belongs to the next split."""
         if self._limit is None:
             return len(lines)
         beyond = lines.block_starts + self._offset >= self._limit
         begins = self._begins(lines)
         if not (self._skipping and not begins[~beyond].any()):
             beyond &= begins
-        foreign = np.flatnonzero(beyond)
-        self.done = bool(len(foreign))
-        return int(foreign[0]) if self.done else len(lines)
+        others = np.flatnonzero(beyond)
+        self.done = bool(len(others))
+        return int(others[0]) if self.done else len(lines)
 
     def _skipped(self, lines: Lines) -> int:
-        """Count the lines at the front that belong to the split before."""
+        """Return the number of lines at the front that belong to the split before."""
         if not self._skipping:
             return 0
         begins = np.flatnonzero(self._begins(lines))
@@ -210,68 +210,68 @@ class RecordSplitter:
         return int(begins[0]) if len(begins) else len(lines)
 
     def _without_last_record(self, lines: Lines) -> Lines:
-        """Leave the last record for the next block, which may continue it, unless it is huge."""
+        """Leave the last record to the next block, which may continue it, unless it is huge."""
         records = np.flatnonzero(lines.kinds)
         if not len(records) or lines.size - int(lines.block_starts[records[-1]]) > MAX_RECORD:
             return lines
         return lines.slice(0, int(records[-1]))
 
-    def _records(self, lines: Lines, records: Offsets, strange: Flags) -> Records | None:
-        if not len(records):
+    def _build_records(self, lines: Lines, rows: Offsets, foreign: Flags) -> Records | None:
+        if not len(rows):
             return None
-        starts = lines.starts[records]
-        following = self._following(lines, records, strange)
-        # What is looked at must not depend on how the blocks fell: never more than LONGEST.
+        starts = lines.starts[rows]
+        following = self._following(lines, rows, foreign)
+        # The text must not depend on where blocks end: never more than MAX_RECORD.
         ends = np.minimum(
             np.append(lines.starts, lines.text_length)[following], starts + MAX_RECORD
         )
-        heads = np.minimum(lines.ends[records], ends)
-        # Where a block ends there, the return is known to close the line; so it is elsewhere.
+        heads = np.minimum(lines.ends[rows], ends)
+        # A carriage return at the end of a text closes the line, wherever the block ends.
         heads -= (heads == ends) & (heads > starts) & (lines.data[heads - 1] == _RETURN)
-        places = lines.block_starts[records] + self._offset
-        numbers = self.counts.lines + records + 1
-        return Records(lines.data, places, starts, heads, ends, numbers, lines.kinds[records])
+        places = lines.block_starts[rows] + self._offset
+        numbers = self.counts.lines + rows + 1
+        return Records(lines.data, places, starts, heads, ends, numbers, lines.kinds[rows])
 
-    def _following(self, lines: Lines, records: Offsets, strange: Flags) -> Offsets:
-        """Say for each record which line is the first that is no part of it."""
+    def _following(self, lines: Lines, records: Offsets, foreign: Flags) -> Offsets:
+        """Return the first line that is no part of each record."""
         following: Offsets
         following = records + 1 if self._headless else np.append(records[1:], len(lines))
         if lines.continues is None:
             return following
         if self._headless:
             following = last_line_parts(lines.continues)[records] + 1
-        # Wrapped text is shorter than the file; what is kept goes by what stands in the file.
+        # Wrapped text is shorter than the file; how much is kept depends on the file.
         near = np.searchsorted(lines.block_starts, lines.block_starts[records] + MAX_RECORD)
-        others = np.append(np.flatnonzero(strange), len(lines))
+        others = np.append(np.flatnonzero(foreign), len(lines))
         first = others[np.searchsorted(others, records)]
-        following = np.minimum(np.minimum(following, near), first)
-        return following
+        bounded: Offsets = np.minimum(np.minimum(following, near), first)
+        return bounded
 
-    def _count(self, lines: Lines, strange: Flags) -> None:
-        account = self.counts
+    def _count(self, lines: Lines, foreign: Flags) -> None:
+        counts = self.counts
         records = np.flatnonzero(lines.kinds)
-        account.lines += len(lines)
-        account.records += len(records)
-        account.long_lines += int((lines.block_ends - lines.block_starts > MAX_RECORD).sum())
+        counts.lines += len(lines)
+        counts.records += len(records)
+        counts.long_lines += int((lines.block_ends - lines.block_starts > MAX_RECORD).sum())
         for kind, count in zip(*np.unique(lines.kinds, return_counts=True), strict=True):
             if kind:
-                account.layouts[int(kind)] = account.layouts.get(int(kind), 0) + int(count)
+                counts.layouts[int(kind)] = counts.layouts.get(int(kind), 0) + int(count)
         others = np.flatnonzero(lines.kinds == 0)
-        blank = _blank(lines.data, lines.starts[others], lines.own_ends[others])
+        blank = _find_blank(lines.data, lines.starts[others], lines.own_ends[others])
         first = 0 if self._seen else int(records[0]) if len(records) else len(lines)
-        loose = ~blank & ((others < first) | strange[others] | self._headless)
-        account.blank_lines += int(blank.sum())
-        account.unparsed_lines += int(loose.sum())
+        loose = ~blank & ((others < first) | foreign[others] | self._headless)
+        counts.blank_lines += int(blank.sum())
+        counts.unparsed_lines += int(loose.sum())
         later = others[~loose & ~blank]
-        account.continuation_lines += len(later)
-        account.stray_lines += _strays(lines.data, lines.starts[later], lines.own_ends[later])
+        counts.continuation_lines += len(later)
+        counts.stray_lines += _count_strays(lines.data, lines.starts[later], lines.own_ends[later])
         self._seen = self._seen or bool(len(records))
 
 
-def _strays(data: Bytes, starts: Offsets, ends: Offsets) -> int:
+def _count_strays(data: Bytes, starts: Offsets, ends: Offsets) -> int:
     """Count lines that are not indented, close no bracket and belong to no stack trace.
 
-    Nearly none of a server's are so: many of them are lines of another program.
+    A server hardly writes any: many of them are lines of another program.
     """
     first = data[starts]
     maybe = np.flatnonzero(((first > _SPACE) & ~np.isin(first, _CLOSING)) | (first == _ESCAPE))
@@ -290,12 +290,12 @@ def _strays(data: Bytes, starts: Offsets, ends: Offsets) -> int:
     return int(pc.sum(stray).as_py())
 
 
-def _blank(data: Bytes, starts: Offsets, ends: Offsets) -> npt.NDArray[np.bool_]:
-    """Tell lines of nothing but white space; only lines that may be so are looked at closely."""
+def _find_blank(data: Bytes, starts: Offsets, ends: Offsets) -> npt.NDArray[np.bool_]:
+    """Mark lines of nothing but white space; only likely ones are looked at closely."""
     blank: npt.NDArray[np.bool_] = ends <= starts
     second = data[np.minimum(starts + 1, np.maximum(ends - 1, starts))]
     maybe = np.flatnonzero(~blank & (data[starts] <= _SPACE) & (second <= _SPACE))
     if len(maybe):
-        texts = pa.array([data[starts[at] : ends[at]].tobytes() for at in maybe], pa.binary())
+        texts = pa.array([data[starts[row] : ends[row]].tobytes() for row in maybe], pa.binary())
         blank[maybe] = pc.match_substring_regex(texts, r"^\s*$").to_numpy(zero_copy_only=False)
     return blank

@@ -1,12 +1,9 @@
-"""The lines of a block: where each stands in the file, and where its text lies in memory.
+"""The lines of a block, and which of them start a record.
 
-The two are the same unless the file is read through wrappers, which rewrite the text of a block
-but leave every line its place in the file.
-
-Where a record starts: fixed bytes at fixed places, asked of all lines at once.
-
-A layout puts its timestamp at a fixed place of the line, so the start of a record can be told from
-a few eight-byte words, without a regular expression and without a Python object for any line.
+A line has a place in the block and a text in memory. They are the same unless the file is read
+through wrappers, which rewrite the text. A layout puts its timestamp at a fixed place of the line,
+so a few eight-byte words tell the start of a record, without a regular expression and without a
+Python object for any line.
 """
 
 from __future__ import annotations
@@ -19,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# How much of one record (or one line) is kept; the rest is counted, and said to be too long.
+# So much of one record (or one line) is kept; the rest is counted, and reported as too long.
 MAX_RECORD = 1 << 20
-# How much of a file decides whether it has records at all; the same for every split size.
+# So much of a file decides if it has records at all; the same for every split size.
 HEAD_BYTES = 256 << 10
 
 _NEWLINE, _RETURN = 10, 13
@@ -45,14 +42,14 @@ class Lines:
     ends: Offsets
     text_length: int
     kinds: npt.NDArray[np.uint8]
-    # Only a file that is read through wrappers has these: the line goes on in the next one, the
-    # line goes on with the one before, and who wrote the line.
+    # Only set for files in wrappers: whether a line goes on in the next one, whether it continues
+    # the one before, and who wrote it.
     continues: Flags | None = None
     continued: Flags | None = None
     origins: pa.Array | None = None
 
     def __len__(self) -> int:
-        """How many lines there are."""
+        """Return the number of lines."""
         return len(self.starts)
 
     @property
@@ -62,38 +59,38 @@ class Lines:
 
     @property
     def own_ends(self) -> Offsets:
-        """Where each line's own text ends; that of a torn line may go on in the next lines."""
+        """Where each line's own text ends; `ends` may lie in a later line."""
         return self.ends if self.continues is None else np.minimum(self.ends, self.stops)
 
     def slice(self, begin: int, end: int) -> Lines:
-        """Keep the lines from one to another."""
+        """Return the lines from one to another."""
         inside = end < len(self)
-        cut = slice(begin, end)
+        rows = slice(begin, end)
         return Lines(
             data=self.data,
-            block_starts=self.block_starts[cut],
-            block_ends=self.block_ends[cut],
+            block_starts=self.block_starts[rows],
+            block_ends=self.block_ends[rows],
             size=int(self.block_starts[end]) if inside else self.size,
-            starts=self.starts[cut],
-            ends=self.ends[cut],
+            starts=self.starts[rows],
+            ends=self.ends[rows],
             text_length=int(self.starts[end]) if inside else self.text_length,
-            kinds=self.kinds[cut],
-            continues=None if self.continues is None else self.continues[cut],
-            continued=None if self.continued is None else self.continued[cut],
-            origins=None if self.origins is None else self.origins[cut],
+            kinds=self.kinds[rows],
+            continues=None if self.continues is None else self.continues[rows],
+            continued=None if self.continued is None else self.continued[rows],
+            origins=None if self.origins is None else self.origins[rows],
         )
 
     def with_kinds(self, kinds: npt.NDArray[np.uint8]) -> Lines:
-        """Say which layout each line begins like; a line that goes on with another does not."""
+        """Set which signature each line begins with; none for one that continues another."""
         if self.continued is not None:
             kinds[self.continued] = 0
         return replace(self, kinds=kinds)
 
     def foreign_lines(self, owner: bytes | None) -> Flags:
-        """Tell the lines under a record that somebody else wrote; `owner` wrote the one before."""
-        strange = np.zeros(len(self), np.bool_)
+        """Mark lines after a record that another writer wrote; `owner` wrote the last record."""
+        foreign = np.zeros(len(self), np.bool_)
         if self.origins is None:
-            return strange
+            return foreign
         records = np.flatnonzero(self.kinds)
         others = np.flatnonzero(self.kinds == 0)
         above = np.searchsorted(records, others)
@@ -101,12 +98,12 @@ class Lines:
             [pa.array([owner], pa.binary()), self.origins.take(pa.array(records))]
         )
         differs = pc.not_equal(self.origins.take(pa.array(others)), owners.take(pa.array(above)))
-        strange[others] = pc.fill_null(differs, False).to_numpy(zero_copy_only=False)
-        return strange
+        foreign[others] = pc.fill_null(differs, False).to_numpy(zero_copy_only=False)
+        return foreign
 
 
 def find_lines(text: bytes, *, final: bool) -> Lines:
-    """Find the whole lines of a block; at the end of a file the last one may lack its break."""
+    """Find the whole lines of a block; the last one of a file may have no break."""
     data: Bytes = np.empty(len(text) + PADDING, np.uint8)
     data[: len(text)] = np.frombuffer(text, np.uint8)
     data[len(text) :] = 0
@@ -125,16 +122,16 @@ Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
-# Words are read at any place of a buffer, so a buffer must be this much longer than its text.
+# Words are read at any offset of a buffer, so it must be longer than its text by so much.
 PADDING = 128
-# A digit is 0x30..0x39: the upper half of the byte decides; ':' to '?' pass too, and do no harm,
-# since what passes is read again by the layout's own pattern when it matters.
+# A digit is 0x30..0x39: the upper half of the byte decides. ':' to '?' pass, too; this is harmless,
+# since the layout's own pattern reads the line again when it matters.
 DIGIT_MASK, DIGIT = 0xF0, 0x30
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The fixed start of one layout: for each byte a mask and the value that must be left.
+    """The fixed start of one layout: a mask for each byte, and the value of the masked byte.
 
     >>> Signature.of("[dd:", digits="d").width
     4
@@ -152,27 +149,27 @@ class Signature:
 
     @property
     def width(self) -> int:
-        """How many bytes are looked at."""
+        """The number of bytes that are looked at."""
         return len(self.masks)
 
     def words(self) -> list[tuple[int, np.uint64, np.uint64]]:
-        """Give the signature as eight-byte words: place, mask, value."""
+        """Return the signature as eight-byte words: offset, mask, value."""
         return [
-            (at, _word(self.masks[at : at + 8]), _word(self.values[at : at + 8]))
-            for at in range(0, self.width, 8)
+            (i, _word(self.masks[i : i + 8]), _word(self.values[i : i + 8]))
+            for i in range(0, self.width, 8)
         ]
 
 
-def read_words(data: Bytes, places: Offsets) -> Words:
-    """Read the eight bytes at each place as one number; `data` is padded."""
+def read_words(data: Bytes, offsets: Offsets) -> Words:
+    """Read the eight bytes at each offset as one number; `data` is padded."""
     view: Words = np.ndarray((len(data) - 8,), dtype="<u8", buffer=data, strides=(1,))
-    return view[places]
+    return view[offsets]
 
 
 def match_starts(
     data: Bytes, starts: Offsets, ends: Offsets, signatures: Sequence[Signature]
 ) -> npt.NDArray[np.uint8]:
-    """Say for each line which signature it starts with: 0 for none, else its number from 1."""
+    """Return the number of the signature that each line starts with, from 1; 0 for none."""
     kinds = np.zeros(len(starts), np.uint8)
     if not len(starts):
         return kinds
@@ -183,10 +180,10 @@ def match_starts(
             & (ends - starts >= signature.width)
             & (kinds == 0)
         )
-        for at, mask, value in signature.words():
+        for offset, mask, value in signature.words():
             if not len(lines):
                 break
-            lines = lines[(read_words(data, starts[lines] + at) & mask) == value]
+            lines = lines[(read_words(data, starts[lines] + offset) & mask) == value]
         kinds[lines] = number
     return kinds
 

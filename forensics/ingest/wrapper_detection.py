@@ -1,8 +1,7 @@
-"""Reads a file through the wrappers around its lines, such as those of Docker and Kubernetes.
+"""Detects the wrappers around the lines of a file, such as those of Docker, and removes them.
 
-Which wrappers a file has is decided once, by its head. A file without any is read as it is.
-
-Tries every wrapper on its own example lines, and on lines that are not wrapped at all.
+The head of a file decides once which wrappers it has. `check_wrappers` tries the wrappers on their
+own examples, and on lines that are not wrapped at all.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from forensics.ingest.text_buffer import TextBuffer, gather_texts
 from forensics.ingest.wrappers import CodeWrapper, Wrapper, load_wrappers
 from forensics.lib.yaml_with_lines import line_of, line_of_refused
 
-# So many lines, spread over the head, tell how a file is wrapped.
+# So many lines, spread over the head, decide how a file is wrapped.
 _SAMPLE = 64
-# A collector's collector's collector; nobody has seen more.
+# More than three collectors, one behind the other, were never seen.
 _MAX_WRAPPERS = 4
 _LINE_FEED, _RETURN = 10, 13
 
@@ -49,14 +48,12 @@ class WrapperStack:
         return "+".join(wrapper.id for wrapper in self.wrappers)
 
     def unwrap(self, lines: Lines, *, torn_before: bool) -> Lines:
-        """Rewrite the text of some lines; `torn_before`: the line before them goes on in them."""
+        """Rewrite the text of lines; `torn_before`: the line before goes on in the first one."""
         if not len(lines):
             return lines
         texts = to_texts(lines)
         for wrapper in self.wrappers:
             texts = wrapper.unwrap(texts)
-        joined = np.append(torn_before, texts.continues[:-1])
-        origins = texts.origins
         return Lines(
             data=texts.data,
             block_starts=lines.block_starts,
@@ -67,12 +64,12 @@ class WrapperStack:
             text_length=int(texts.bounds[-1]),
             kinds=lines.kinds,
             continues=texts.continues,
-            continued=joined,
-            origins=origins,
+            continued=np.append(torn_before, texts.continues[:-1]),
+            origins=texts.origins,
         )
 
     def is_split(self, line: bytes) -> bool:
-        """Whether a line, the one before a split, goes on in the next."""
+        """Return True if a line, the one before a split, goes on in the next."""
         if not line or not any(wrapper.splits_lines for wrapper in self.wrappers):
             return False
         torn = self.unwrap(find_lines(line, final=True), torn_before=False).continues
@@ -82,7 +79,7 @@ class WrapperStack:
 def detect_wrappers(
     head: bytes, signatures: Sequence[Signature], wrappers: Sequence[Wrapper] | None = None
 ) -> WrapperStack | None:
-    """Find the wrappers that most lines of a head carry; none if most carry none."""
+    """Find the wrappers that most lines of a head have, if any."""
     known = _shipped() if wrappers is None else wrappers
     sample = _sample(head[:HEAD_BYTES])
     chosen: list[Wrapper] = []
@@ -97,15 +94,15 @@ def detect_wrappers(
                 continue
             opened = wrapper.unwrap(sample)
             saved = int(sample.bounds[-1] - opened.bounds[-1])
-            # Of an object that holds a whole record and its parts, the record is what is wanted.
+            # An object may hold both a whole record and its parts: prefer the record.
             worth = (
-                wrapper.makes_records or _records(opened, signatures),
+                wrapper.makes_records or _are_records(opened, signatures),
                 saved,
                 wrapper.splits_lines,
             )
             if best is not None and worth <= best[0]:
                 continue
-            if _carried(wrapper, sample, opened, signatures):
+            if _is_wrapped(wrapper, sample, opened, signatures):
                 best = (worth, wrapper, opened)
         if best is None:
             break
@@ -119,21 +116,21 @@ def _shipped() -> tuple[Wrapper, ...]:
     return load_wrappers()
 
 
-def _records(texts: TextBuffer, signatures: Sequence[Signature]) -> bool:
-    """Whether most texts are records of some layout."""
+def _are_records(texts: TextBuffer, signatures: Sequence[Signature]) -> bool:
+    """Return True if most texts are records of some layout."""
     found = match_starts(texts.data, texts.starts, texts.stops, signatures) > 0
     return 2 * int(found.sum()) > len(found)
 
 
-def _carried(
+def _is_wrapped(
     wrapper: Wrapper, before: TextBuffer, after: TextBuffer, signatures: Sequence[Signature]
 ) -> bool:
-    """Whether most lines were wrapped, and are not records of some layout as they stand."""
+    """Return True if most lines were wrapped, and are not records of some layout as they are."""
     if 2 * int(after.carried.sum()) <= len(before):
         return False
     if isinstance(wrapper, CodeWrapper):
         return True
-    # A wrapper may begin with a time as some layout does: then there must be records inside.
+    # A wrapper may begin with a time, as a layout does: then there must be records inside.
     outside = match_starts(before.data, before.starts, before.stops, signatures)[after.carried] > 0
     inside = match_starts(after.data, after.starts, after.stops, signatures)[after.carried] > 0
     return 2 * int(outside.sum()) <= len(outside) or bool(inside.any())
@@ -145,20 +142,18 @@ def _sample(head: bytes) -> TextBuffer:
     if len(some) > _SAMPLE:
         some = some[np.linspace(0, len(some) - 1, _SAMPLE).astype(np.int64)]
     data, bounds = gather_texts(lines.data, lines.starts[some], lines.stops[some])
-    nothing = np.zeros(len(some), np.bool_)
-    return TextBuffer(data, bounds, nothing, nothing)
+    return TextBuffer.unwrapped(data, bounds)
 
 
 def to_texts(lines: Lines) -> TextBuffer:
-    """Give lines as texts; of an endless line only what is kept."""
+    """Return lines as texts; endless ones are cut."""
     bounds = np.append(lines.starts, lines.size)
     data = lines.data
     if (np.diff(bounds) > MAX_RECORD).any():
         data, bounds = gather_texts(
             data, bounds[:-1], np.minimum(bounds[1:], bounds[:-1] + MAX_RECORD)
         )
-    nothing = np.zeros(len(lines), np.bool_)
-    return TextBuffer(data, bounds, nothing, nothing)
+    return TextBuffer.unwrapped(data, bounds)
 
 
 def _ends(texts: TextBuffer) -> Offsets:
@@ -172,18 +167,18 @@ def _ends(texts: TextBuffer) -> Offsets:
 
 
 def last_line_parts(torn: Flags) -> Offsets:
-    """Say for each line which line it ends in."""
+    """Return for each line in which line it ends."""
     whole = np.append(np.flatnonzero(~torn), len(torn) - 1)
     return whole[np.searchsorted(whole[:-1], np.arange(len(torn)))]
 
 
-_GIVEN = ("line", "origin", "torn")
+_CHECKED = ("line", "origin", "torn")
 
 
 def check_wrappers(
     signatures: Sequence[Signature], plain: Sequence[str], paths: Sequence[Path] | None = None
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the wrappers; `plain` are lines that no wrapper may touch."""
+    """Yield the problems of wrappers; no wrapper may open the `plain` lines."""
     try:
         wrappers = load_wrappers(paths)
     except RuleError as error:
@@ -193,7 +188,7 @@ def check_wrappers(
     for wrapper in wrappers:
         file = wrapper.origin.file
         for example in wrapper.examples:
-            for says in _example(example, wrapper, wrappers):
+            for says in _check_example(example, wrapper, wrappers):
                 yield Problem(file, line_of(example, "line"), says)
         for line in wrapper.refuses:
             if _opened(wrapper, line).carried.any():
@@ -206,7 +201,7 @@ def check_wrappers(
             yield Problem(found.wrappers[0].origin.file, 1, says)
 
 
-def _example(
+def _check_example(
     example: Mapping[str, Any], wrapper: Wrapper, wrappers: Sequence[Wrapper]
 ) -> Iterator[str]:
     line = str(example.get("line", ""))
@@ -220,8 +215,8 @@ def _example(
     text = texts.data[: int(texts.bounds[1])].tobytes().decode("utf-8", "replace")
     got = {"line": text.removesuffix("\n"), "origin": origin, "torn": torn}
     for name, value in example.get("gives", {}).items():
-        if name not in _GIVEN:
-            yield f"gives {name}: a wrapper gives {', '.join(_GIVEN)}"
+        if name not in _CHECKED:
+            yield f"gives {name}: a wrapper gives {', '.join(_CHECKED)}"
         elif got[name] != value:
             yield f"gives {name}: expected {value!r}, got {got[name]!r}"
 

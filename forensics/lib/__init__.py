@@ -1,1 +1,1 @@
-"""The ground floor: nothing here knows what a Kafka log means."""
+"""Helpers that know nothing of Kafka logs."""

@@ -1,6 +1,6 @@
-"""Rows out of Arrow batches and back, a few at a time: a partition may have a million of them.
+"""Reads tables with bounded memory, and converts batches to rows and back.
 
-Reads the events that the past of a whole cluster rests on.
+A partition may have a million rows, so all of this works on a few thousand at a time.
 """
 
 from __future__ import annotations
@@ -28,17 +28,14 @@ _MAX_ROWS = 5000
 def iter_partitions(
     batches: Iterable[pa.RecordBatch], columns: Sequence[str]
 ) -> Iterator[Iterator[Row]]:
-    """Give the rows of each partition in turn, times as microseconds.
-
-    The rows of a partition must stand together, as sorting by topic and partition leaves them.
-    """
+    """Yield the rows of each partition, times as microseconds; the input is sorted by partition."""
     key = itemgetter("topic", "partition")
     for _, rows in groupby(iter_rows(batches, columns), key):
         yield rows
 
 
 def iter_rows(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[Row]:
-    """Give rows with some columns, times as microseconds."""
+    """Yield rows with some columns, times as microseconds."""
     for batch in batches:
         for begin in range(0, len(batch), _MAX_ROWS):
             part = batch.slice(begin, _MAX_ROWS)
@@ -48,7 +45,7 @@ def iter_rows(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iter
 
 
 def to_batches(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Put rows into batches; a column that a row does not have is null."""
+    """Put rows into batches; a column that is missing in a row is null."""
     rows = iter(rows)
     while some := list(islice(rows, _MAX_ROWS)):
         yield pa.RecordBatch.from_pylist(some, schema=schema)
@@ -58,15 +55,15 @@ def _values(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     elif pa.types.is_string(column.type):
-        # A thousand rows that name the same file share one string, and not only for a moment.
+        # Rows that name the same file share one string: this saves memory for as long as they live.
         column = column.dictionary_encode()
         words = column.dictionary.to_pylist()
-        return [None if at is None else words[at] for at in column.indices.to_pylist()]
+        return [None if code is None else words[code] for code in column.indices.to_pylist()]
     values: list[Any] = column.to_pylist()
     return values
 
 
-# What says when and where something was seen, and no more.
+# The columns that say when and where an event was seen.
 SIGHTING = ("kind", "ts", "node", "file", "line")
 
 

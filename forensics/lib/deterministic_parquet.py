@@ -1,8 +1,9 @@
-"""Writes Parquet whose bytes depend on the rows alone: in one order, in groups of one size."""
+"""Writes Parquet whose bytes depend on the rows alone: sorted, in row groups of one size."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ _BLOCK = 1 << 20
 
 
 class DeterministicWriter:
-    """Takes rows in any portions, and writes the same file for the same rows."""
+    """Writes the same file for the same rows, in whatever portions they are added."""
 
     def __init__(self, target: Path | pa.NativeFile, schema: pa.Schema) -> None:
         """Open a file."""
@@ -32,20 +33,20 @@ class DeterministicWriter:
         self._file = pq.ParquetWriter(target, schema, compression="zstd")
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows that come after all those before."""
+        """Append rows."""
         self._pending.append(rows.select(self._schema.names).cast(self._schema))
         self._count += len(rows)
         while self._count >= _ROWS_PER_GROUP:
             self._write_group(_ROWS_PER_GROUP)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
         if self._count:
             self._write_group(self._count)
         self._file.close()
 
     def __enter__(self) -> Self:
-        """Give itself."""
+        """Return the writer."""
         return self
 
     def __exit__(
@@ -54,11 +55,11 @@ class DeterministicWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the file, whatever happened."""
+        """Close the file, also after an error."""
         self.close()
 
     def _write_group(self, count: int) -> None:
-        # Where chunks end would show in the pages of the file.
+        # The ends of chunks would change the pages of the file.
         held = pa.concat_tables(self._pending).combine_chunks()
         self._file.write_table(held.slice(0, count).combine_chunks(), row_group_size=count)
         self.rows += count
@@ -66,27 +67,22 @@ class DeterministicWriter:
         self._count -= count
 
 
-class _DigestSink:
-    """A file that is only digested."""
-
-    closed = False
+class _DigestSink(io.RawIOBase):
+    """A file that is digested and not written."""
 
     def __init__(self) -> None:
         self.digest = hashlib.sha256()
 
-    def write(self, data: bytes) -> int:
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
         self.digest.update(data)
         return len(data)
 
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
 
 def digest_rows(tables: Iterable[pa.Table], schema: pa.Schema) -> str | None:
-    """Digest rows by their values; null if there are none."""
+    """Return the digest of rows, None if there are none."""
     sink = _DigestSink()
     with DeterministicWriter(pa.PythonFile(sink, "w"), schema) as writer:
         for table in tables:
@@ -97,20 +93,20 @@ def digest_rows(tables: Iterable[pa.Table], schema: pa.Schema) -> str | None:
 def iter_tables(
     path: Path, columns: Sequence[str] | None = None, where: ds.Expression | None = None
 ) -> Iterator[pa.Table]:
-    """Read a file a group of rows at a time, in its order."""
+    """Yield the rows of a file in its order, some thousands at a time."""
     for batch in read_batches(path, columns, where):
         yield pa.Table.from_batches([batch])
 
 
 def sort_rows(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Sort rows; those that are equal in all of these stay as they are."""
+    """Sort rows by some columns; the sort is stable."""
     if len(table) < 2:
         return table
     return table.take(pc.sort_indices(table, [(name, "ascending") for name in names]))
 
 
 def merge_files(folder: Path, schema: pa.Schema, order: Sequence[str]) -> None:
-    """Write a table that an engine has left in some files anew, as one, in order."""
+    """Rewrite a table of several files as one sorted file."""
     found = ds.dataset(folder, format="parquet").to_table(columns=schema.names).cast(schema)
     for path in folder.iterdir():
         path.unlink()

@@ -1,4 +1,4 @@
-"""How the page says times, counts and names."""
+"""Formats times, durations, counts, sizes and names for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 
 
 def parse_millis(text: object) -> int | None:
-    """Read an ISO time as milliseconds since 1970; None where there is none.
+    """Parse an ISO time as milliseconds since 1970; None if it is none.
 
     >>> parse_millis("1970-01-01T00:00:01.500Z")
     1500
@@ -33,7 +33,7 @@ def _moment(ms: int) -> datetime:
 
 
 def time_text(ms: int | None, *, exact: bool = False) -> str:
-    """Say one time in the page's zone, to the second or to the millisecond.
+    """Format a time in the page's zone, to the second or to the millisecond.
 
     >>> time_text(1500, exact=True)
     '1970-01-01 00:00:01.500'
@@ -45,7 +45,7 @@ def time_text(ms: int | None, *, exact: bool = False) -> str:
 
 
 def span_text(start: int | None, end: int | None) -> str:
-    """Say from when to when and for how long, the date once where it is the same.
+    """Format a period: from when to when and for how long; a common date is written once.
 
     >>> span_text(0, 90_000)
     '1970-01-01 00:00:00-00:01:30 UTC (1 min 30 s)'
@@ -66,7 +66,7 @@ def span_text(start: int | None, end: int | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Say how long, in two units at most.
+    """Format a duration in two units at most.
 
     >>> duration(26_400), duration(90_000), duration(7_260_000)
     ('26.4 s', '1 min 30 s', '2 h 1 min')
@@ -84,7 +84,7 @@ def duration(ms: float | None) -> str:
 
 
 def count(number: float | None, noun: str = "", plural: str = "") -> str:
-    """Say a number with its noun in the right form.
+    """Format a number with its noun in the right form.
 
     >>> count(1, "file"), count(1200, "file"), count(2, "entry", "entries")
     ('1 file', '1,200 files', '2 entries')
@@ -112,14 +112,14 @@ def pluralize(noun: str, number: float | None, plural: str = "") -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Say a share in percent without ever rounding a loss away.
+    """Format a share in percent, rounded down.
 
     >>> percent(999_999, 1_000_000), percent(1, 1), percent(0, 0)
     ('99.9 %', '100 %', 'no lines')
     """
     if not whole:
         return "no lines"
-    # Cut, not rounded: 100 % must mean every single line.
+    # 100 % must mean every single line.
     tenths = part * 1000 // whole
     return f"{tenths / 10:.1f}".removesuffix(".0") + " %"
 
@@ -151,7 +151,7 @@ def rough_duration(seconds: float) -> str:
 
 
 def join_names(names: Sequence[str], limit: int = 3) -> str:
-    """List a few names and count the others.
+    """Join a few names and count the others.
 
     >>> join_names(["a", "b", "c", "d"], limit=2)
     'a, b and 2 more'
@@ -162,7 +162,7 @@ def join_names(names: Sequence[str], limit: int = 3) -> str:
 
 
 def natural_key(name: str) -> tuple[tuple[int, str], ...]:
-    """Order names as people do, by the numbers in them.
+    """Return a sort key that orders names by the numbers in them, as people do.
 
     >>> sorted(["broker-10", "broker-2", "app"], key=natural_key)
     ['app', 'broker-2', 'broker-10']
@@ -172,7 +172,7 @@ def natural_key(name: str) -> tuple[tuple[int, str], ...]:
 
 
 def detector_label(detector: str) -> str:
-    """Say a detector's name as a person would.
+    """Return the title of a detector for people.
 
     >>> detector_label("unclean-election")
     'Unclean election'

@@ -1,4 +1,4 @@
-r"""Templates of log text, `{name:type}`, compiled to RE2, which runs in linear time.
+r"""Templates of log text, `{name:type}`, compiled to RE2, which matches in linear time.
 
 >>> compiled = compile_template("[Partition {:tp} broker={broker:int}] ISR is {isr:ints}")
 >>> compiled.fields
@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Every type is linear in RE2, and none of them can match a line break unless it says so. None
-# counts repetitions either: a counted one is unrolled, and long programs run ten times slower.
+# No type matches a line break unless it says so. None counts repetitions: RE2 unrolls counted ones,
+# and long programs run ten times slower.
 TYPES = {
     "text": r"[^\n]*?",
     "rest": r"(?s:.*)",
@@ -28,11 +28,11 @@ TYPES = {
     "maybe": r"(?:[A-Za-z.]+(?:[\[(]-?[0-9]+[\])])?|-?[0-9]+)",
     "spaces": r" +",
     "logger": r"[\w.$-]+",
-    # the line of the source behind a logger (log4j's %L, which some templates print as it is)
+    # the source line after a logger (log4j's %L, which some templates print as it is)
     "place": r"(?::(?:[0-9]+|%L|\?))?",
     "topic": r"[a-zA-Z0-9._-]+",
 }
-# Kafka joins topic and partition with a dash, and topic names hold dashes: the last one counts.
+# Kafka joins topic and partition with a dash; topics may hold dashes, so the last one counts.
 TOPIC_PARTITION = r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)"
 
 _PART = re.compile(r"\{(?P<name>\w*)(?::(?P<type>\w+))?\}")
@@ -44,7 +44,7 @@ class TemplateError(ValueError):
 
 @dataclass(frozen=True)
 class Template:
-    """A compiled template: its pattern, the names it captures, the text that must occur."""
+    """A compiled template: its pattern, the names it captures, its fixed texts."""
 
     source: str
     body: str
@@ -53,27 +53,27 @@ class Template:
 
     @property
     def pattern(self) -> str:
-        """The pattern of the whole text, blanks at its end aside."""
+        """The pattern of the whole text; it may end with blanks."""
         return f"^{self.body}\\s*$"
 
     @property
     def probe(self) -> str:
-        r"""A cheap pattern that every fitting text holds: its two longest fixed texts, in order.
+        r"""A cheap pattern that every matching text has: its two longest fixed texts, in order.
 
         >>> compile_template("[Broker id={:int}] Leader {} starts").probe
         '\\[Broker\\ id=.*\\]\\ Leader\\ '
         """
-        ranked = sorted(range(len(self.literals)), key=lambda at: -len(self.literals[at]))
-        return ".*".join(re.escape(self.literals[at]) for at in sorted(ranked[:2]))
+        ranked = sorted(range(len(self.literals)), key=lambda i: -len(self.literals[i]))
+        return ".*".join(re.escape(self.literals[i]) for i in sorted(ranked[:2]))
 
     @property
     def longest_literal(self) -> str:
-        """The longest piece of fixed text: the cheap question before the dear one."""
+        """The longest fixed text: a cheap check before the pattern."""
         return max(self.literals, key=len, default="")
 
 
 def compile_template(source: str, types: dict[str, str] | None = None) -> Template:
-    """Compile a template; `types` adds types, as a layout does for its time."""
+    """Compile a template; `types` adds types, such as the time of a layout."""
     known = TYPES | (types or {})
     pieces: list[str] = []
     fields: list[str] = []
@@ -82,7 +82,7 @@ def compile_template(source: str, types: dict[str, str] | None = None) -> Templa
     for part in _PART.finditer(source):
         literals.append(source[end : part.start()])
         pieces.append(re.escape(literals[-1]))
-        pieces.append(_piece(part["name"], part["type"] or "text", known, fields))
+        pieces.append(_compile_part(part["name"], part["type"] or "text", known, fields))
         end = part.end()
     literals.append(source[end:])
     pieces.append(re.escape(literals[-1]))
@@ -91,7 +91,7 @@ def compile_template(source: str, types: dict[str, str] | None = None) -> Templa
 
 
 def rewrite_template(source: str, spell: Callable[[str, str], str]) -> str:
-    """Write a template otherwise: `spell` says what stands for a part, by its name and type.
+    """Rewrite a template: `spell` returns the replacement of a part, given its name and type.
 
     >>> rewrite_template("[Broker id={broker:int}] {}", lambda name, kind: name or kind)
     '[Broker id=broker] text'
@@ -99,7 +99,7 @@ def rewrite_template(source: str, spell: Callable[[str, str], str]) -> str:
     return _PART.sub(lambda part: spell(part["name"], part["type"] or "text"), source)
 
 
-def _piece(name: str, kind: str, known: dict[str, str], fields: list[str]) -> str:
+def _compile_part(name: str, kind: str, known: dict[str, str], fields: list[str]) -> str:
     if kind == "tp":
         taken = {"topic", "partition"} & set(fields)
         if taken:

@@ -1,7 +1,7 @@
-"""Says where rules/ and jobs/ are: in the installed package, beside it in a checkout, or unpacked.
+"""Locates rules/ and jobs/: in the installed package, beside it in a checkout, or unpacked.
 
-Executors get this package as a zip, from which Python imports modules but opens no other file. So
-what is no module is unpacked once a machine, into a folder named by its content.
+Executors get this package as a zip, from which Python can import modules but open no other file.
+So the other files are unpacked once per machine, into a folder named by their content.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DATA = "forensics/_data/"
 
 
 def data_folder(name: str) -> Path:
-    """Give a folder that stands at the top of a checkout: rules or jobs."""
+    """Return a folder of the top of a checkout: rules or jobs."""
     package = Path(__file__).parent.parent
     if (archive := _archive()) is not None:
         return _unpack(archive) / name
@@ -33,7 +33,7 @@ def data_folder(name: str) -> Path:
 
 
 def asset_url(asset: str) -> str:
-    """Give the URL of a file of forensics/assets/, as Java takes it."""
+    """Return the URL of a file of forensics/assets/, as Java takes it."""
     archive = _archive()
     inside = Path(__file__).parent.parent / "assets" / asset
     if archive is None:
@@ -42,14 +42,14 @@ def asset_url(asset: str) -> str:
 
 
 def _archive() -> Path | None:
-    """Name the zip that this module was imported from, if it was."""
+    """Return the zip that this module was imported from, if any."""
     loader = __spec__.loader if __spec__ else None
     return Path(loader.archive).absolute() if isinstance(loader, zipimporter) else None
 
 
 @cache
 def _unpack(archive: Path) -> Path:
-    """Unpack the data of a zip into a folder that only this user can write, and give it."""
+    """Unpack the data of a zip into a folder that only this user can write."""
     with zipfile.ZipFile(archive) as opened:
         found = [one for one in opened.infolist() if one.filename.startswith(_DATA)]
         named = "".join(f"{one.filename} {one.CRC} {one.file_size}\n" for one in found)
@@ -67,7 +67,7 @@ def _unpack(archive: Path) -> Path:
 
 def _parents() -> Iterator[Path]:
     yield Path(tempfile.gettempdir()) / f"kafka-forensics-{os.getuid()}"
-    # In the shared /tmp somebody else may have taken the name.
+    # In the shared /tmp another user may have taken the name.
     yield Path(tempfile.mkdtemp(prefix="kafka-forensics-"))
 
 
@@ -78,16 +78,16 @@ def _is_ours(parent: Path) -> bool:
 
 
 def _fill(opened: zipfile.ZipFile, found: Sequence[zipfile.ZipInfo], target: Path) -> Path:
-    """Fill a folder in one step; one that is whole is taken as it is.
+    """Fill a folder in one step, unless it is complete.
 
-    Whole is looked at each time: where old files in /tmp are swept away, no rule may go missing.
+    This is checked each time: where old files in /tmp are swept away, no rule may go missing.
     """
-    if not _is_whole(found, target):
+    if not _is_complete(found, target):
         made = Path(tempfile.mkdtemp(dir=target.parent))
         for one in found:
             opened.extract(one, made / "new")
-        # Another process may have been quicker; then its folder is as good.
-        if target.exists() and not _is_whole(found, target):
+        # Another process may have filled the folder meanwhile.
+        if target.exists() and not _is_complete(found, target):
             target.rename(made / "old")
         with suppress(OSError):
             (made / "new").rename(target)
@@ -95,6 +95,6 @@ def _fill(opened: zipfile.ZipFile, found: Sequence[zipfile.ZipInfo], target: Pat
     return target / _DATA
 
 
-def _is_whole(found: Sequence[zipfile.ZipInfo], target: Path) -> bool:
+def _is_complete(found: Sequence[zipfile.ZipInfo], target: Path) -> bool:
     sizes = ((target / one.filename, one.file_size) for one in found if not one.is_dir())
     return all(path.is_file() and path.stat().st_size == size for path, size in sizes)

@@ -1,7 +1,7 @@
-r"""Secrets are masked as *** wherever text enters: a log may hold passwords, a postmortem never.
+r"""Masks secrets as *** wherever text enters: a log may hold passwords, a postmortem never.
 
-Every pattern runs in RE2, over whole columns. Only what one cheap question lets through meets the
-others, so a log without secrets pays for that question alone.
+The patterns run in RE2 over whole columns, after one cheap probe: a log without secrets costs no
+more than the probe.
 
 >>> mask_text("login with password=hunter2, retrying")
 'login with password=***, retrying'
@@ -22,7 +22,7 @@ from forensics.lib.secret_patterns import MASK, PRIVATE_KEY, PROBE, STEPS
 
 _JOINTS = re.compile("([/!])")
 _BLOCK = re.compile(f"({PRIVATE_KEY[0]}).*?(?={PRIVATE_KEY[1]}|\\Z)", re.DOTALL)
-# The rest of a key whose first lines are not there.
+# The rest of a key whose first lines are missing.
 _OPEN = re.compile(rf"\A(?:(?!{PRIVATE_KEY[0]}).)*?(?={PRIVATE_KEY[1]})", re.DOTALL)
 
 
@@ -66,16 +66,16 @@ class NameMasker:
     """
 
     def __init__(self) -> None:
-        """Begin without any name."""
+        """Begin with no name."""
         self._shown: dict[str, str] = {}
         self._taken: Counter[str] = Counter()
 
     def mask(self, name: str) -> str:
-        """Give the name that people may see."""
+        """Return the masked name."""
         return self.mask_all([name])[name]
 
     def mask_all(self, names: Iterable[str]) -> dict[str, str]:
-        """Give for each name the one that people may see."""
+        """Return all masked names by their names."""
         new = [name for name in dict.fromkeys(names) if name not in self._shown]
         split = [_JOINTS.split(name) for name in new]
         parts = list(dict.fromkeys(part for one in split for part in one))
@@ -95,7 +95,7 @@ def _mask_each(texts: Sequence[str]) -> list[str]:
 
 
 def _mask_block(block: re.Match[str]) -> str:
-    """Mask every line of a block but the one that names it."""
+    """Mask every line of a private key but its header."""
     head = block.group(1) if block.re is _BLOCK else ""
     lines = block.group()[len(head) :].split("\n")
     return head + "\n".join(MASK if line.strip() else line for line in lines)

@@ -1,8 +1,8 @@
-"""Where the bytes of archives are: on this machine's disks, or behind an address such as s3://.
+"""Files on local disks, or in a store with an address such as s3://.
 
 Addresses are those of `pyarrow.fs`: `s3://bucket/folder`, `gs://bucket/folder`, `hdfs://host/folder`.
-Credentials come from where the provider's own tools look for them; what is special about a store
-stands behind a question mark, as in `s3://logs/broker-1?endpoint_override=10.0.0.5:9000&scheme=http`.
+Credentials come from where the provider's own tools look for them; options of a store follow a
+question mark, as in `s3://logs/broker-1?endpoint_override=10.0.0.5:9000&scheme=http`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import importlib
 import io
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from forensics.errors import ArchiveError
 
-# A request costs as long as many a block: so much is read ahead of whoever reads in small steps.
+# Object-store requests are slow: so much is read ahead for callers that read in small steps.
 _READ_AHEAD = 8 << 20
 _SCHEMES = ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss", "file")
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is an address.
+    """Return True if a path is an address.
 
     >>> [is_remote(path) for path in ("s3://logs/today", "/var/log/kafka", "logs:today", "s3:/x")]
     [True, False, False, False]
@@ -33,7 +34,7 @@ def is_remote(path: str) -> bool:
 
 
 def base_name(path: str) -> str:
-    """Name a folder or file by the last part of its path, whatever stands behind it.
+    """Return the last part of a path, without the options of an address.
 
     >>> base_name("s3://logs/2026-11-18/?region=eu-central-1"), base_name("s3://logs")
     ('2026-11-18', 'logs')
@@ -46,12 +47,12 @@ def base_name(path: str) -> str:
 
 
 def absolute(path: str) -> str:
-    """Give a path that means the same in every folder."""
+    """Return a path that means the same in every folder."""
     return path if is_remote(path) else str(Path(path).absolute())
 
 
 def display(path: str) -> str:
-    """Write a path for people: without what only opens the store, which may be a secret.
+    """Return a path for people: without user and options, which may be secret.
 
     >>> display("s3://KEY:SECRET@logs/a.log?endpoint_override=10.0.0.5:9000"), display("a?b")
     ('s3://logs/a.log', 'a?b')
@@ -64,18 +65,18 @@ def display(path: str) -> str:
 
 
 def is_folder(path: str) -> bool:
-    """Whether there are files below a path, and not one at it."""
+    """Return True if the path is a folder."""
     if not is_remote(path):
         return Path(path).is_dir()
     store, inside = _store(path)
-    with _told(path):
+    with _naming(path):
         return str(store.get_file_info(inside).type.name) == "Directory"
 
 
 def walk_files(root: str, on_error: Callable[[OSError], None]) -> Iterator[tuple[str, str]]:
-    """Give each file below a folder, in order: its path from there, and its path for `open_file`.
+    """Yield each file below a folder, in order: its path from there, and its path for `open_file`.
 
-    `on_error` is told of folders that may not be read.
+    `on_error` is called for folders that cannot be read.
     """
     if is_remote(root):
         yield from _objects(root)
@@ -89,11 +90,11 @@ def walk_files(root: str, on_error: Callable[[OSError], None]) -> Iterator[tuple
 
 
 def file_size(path: str) -> int:
-    """Give the size of a file in bytes."""
+    """Return the size of a file in bytes."""
     if not is_remote(path):
         return os.stat(path).st_size
     store, inside = _store(path)
-    with _told(path):
+    with _naming(path):
         found = store.get_file_info(inside)
     if not found.is_file:
         raise FileNotFoundError(2, "there is no such file", display(path))
@@ -105,23 +106,23 @@ def open_file(path: str) -> IO[bytes]:
     if not is_remote(path):
         return open(path, "rb")
     store, inside = _store(path)
-    with _told(path):
+    with _naming(path):
         return _buffered(store, inside)
 
 
 class ObjectStore:
-    """The objects below an address, by their names: a folder that can be read and written."""
+    """The objects below an address by their names, to read and to write."""
 
     def __init__(self, address: str) -> None:
-        """Open the store; nothing is asked of it yet."""
+        """Open the store, without a request to it."""
         self._address = address
         self._store, self._root = _store(address)
 
     def names(self) -> list[str]:
-        """Name all objects, in order."""
+        """Return the names of all objects, in order."""
         fs: Any = importlib.import_module("pyarrow.fs")
         chosen = fs.FileSelector(self._root, allow_not_found=True, recursive=True)
-        with _told(self._address):
+        with _naming(self._address):
             found = self._store.get_file_info(chosen)
         names = {one.path[len(self._root) :].lstrip("/") for one in found if one.is_file}
         # Some stores keep an empty object for what others call a folder.
@@ -129,35 +130,35 @@ class ObjectStore:
         return sorted(names - folders)
 
     def size(self, name: str) -> int | None:
-        """Give the size of an object; None: it is not there."""
-        with _told(self._address):
+        """Return the size of an object; None if it does not exist."""
+        with _naming(self._address):
             found = self._store.get_file_info(self._at(name))
         return int(found.size) if found.is_file else None
 
     def open(self, name: str) -> IO[bytes]:
         """Open an object to be read from any position."""
-        with _told(self._address):
+        with _naming(self._address):
             return _buffered(self._store, self._at(name))
 
     def read(self, name: str) -> bytes:
-        """Give the content of an object that is small."""
+        """Return the content of a small object."""
         with self.open(name) as file:
             return file.read()
 
     def put(self, name: str, content: IO[bytes]) -> None:
-        """Put an object there, whole or not at all."""
-        with _told(self._address), self._store.open_output_stream(self._at(name)) as out:
+        """Write an object, whole or not at all."""
+        with _naming(self._address), self._store.open_output_stream(self._at(name)) as out:
             while block := content.read(_READ_AHEAD):
                 out.write(block)
 
     def remove(self, name: str) -> None:
-        """Take an object away, if it is there."""
+        """Delete an object, if it exists."""
         if self.size(name) is None:
             return
         try:
             self._store.delete_file(self._at(name))
         except OSError:
-            # Some stores keep no folders, and refuse to keep one that the object leaves behind.
+            # A store without folders may fail to keep the folder that the object leaves behind.
             if self.size(name) is not None:
                 raise
 
@@ -170,7 +171,7 @@ def _buffered(store: Any, inside: str) -> IO[bytes]:
 
 
 class _Remote(io.RawIOBase):
-    """A file of a store, as Python's own buffering wants it."""
+    """A file of a store, as Python's buffering expects it."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -201,17 +202,17 @@ def _objects(root: str) -> Iterator[tuple[str, str]]:
     store, inside = _store(root)
     address, question, options = root.partition("?")
     fs: Any = importlib.import_module("pyarrow.fs")
-    with _told(root):
+    with _naming(root):
         found = store.get_file_info(fs.FileSelector(inside, recursive=True))
     below = sorted(one.path[len(inside) :].lstrip("/") for one in found if one.is_file)
     for name in below:
-        # A store of objects may hold one that is called like a folder.
+        # A store may hold an object that is named like a folder.
         if name and not name.endswith("/"):
             yield name, f"{address.rstrip('/')}/{name}{question}{options}"
 
 
 def _store(path: str) -> tuple[Any, str]:
-    """Open the store of an address, and give the path inside it."""
+    """Open the store of an address; returns it and the path inside."""
     address, question, options = path.partition("?")
     scheme, _, rest = address.partition("://")
     if scheme not in _SCHEMES:
@@ -219,7 +220,7 @@ def _store(path: str) -> tuple[Any, str]:
             f"{scheme}:// is no kind of address that can be read; these are: "
             + ", ".join(f"{one}://" for one in _SCHEMES)
         )
-    # What comes behind the bucket may hold letters that an address may not.
+    # After the bucket there may be characters that no address may have.
     bucket, slash, inside = rest.partition("/")
     store, root = _opened(f"{scheme}://{bucket}{question}{options}", path)
     return store, f"{root.rstrip('/')}{slash}{inside}".rstrip("/")
@@ -231,27 +232,23 @@ def _opened(address: str, path: str) -> tuple[Any, str]:
     try:
         store, root = fs.FileSystem.from_uri(address)
     except (OSError, ValueError) as error:
-        # What did not work may be the very part that holds a secret.
-        why = _first(error).replace(address, display(address))
+        # The message may quote a secret of the address.
+        why = _first_line(error).replace(address, display(address))
         raise ArchiveError(f"{display(path)} cannot be opened: {why}") from None
     return store, root
 
 
-class _told:  # noqa: N801 - reads as what it does
-    """Lets what a store says of a path name that path, as the system does for its own files."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        """Do what may fail."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError) and error.filename is None:
-            number = error.errno or 5
-            raise type(error)(number, _first(error), display(self._path)) from error
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Add the path to errors of a store, as the system does for its own files."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise type(error)(error.errno or 5, _first_line(error), display(path)) from error
 
 
-def _first(error: Exception) -> str:
-    """Give the first line of what an error says."""
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error's message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

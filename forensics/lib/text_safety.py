@@ -1,8 +1,6 @@
-r"""One escape for each place a string can end up in; log text is hostile.
+r"""Escapes log text, which is hostile, for where it is shown: HTML, JSON, terminal, Markdown.
 
-Shows text of logs to people, who must not be fooled by it.
-
-Text in Markdown, as GitHub reads it: log text is full of its marks, and none may take effect.
+Markdown is that of GitHub: no mark in a log text may take effect.
 
 >>> md_text("a_b <c> | *d* `e`")
 'a\\_b \\<c\\> \\| \\*d\\* \\`e\\`'
@@ -13,14 +11,13 @@ Text in Markdown, as GitHub reads it: log text is full of its marks, and none ma
 from __future__ import annotations
 
 import html
-import html as _html
 import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
-# Controls (ANSI begins with one), formats (bidi, zero width, tags), halves of surrogate pairs and
-# the two separators that JavaScript once took for line ends: all of them can lie to the eye.
+# Control characters (as in ANSI codes), formats (bidi, zero width, tags), halves of surrogate pairs
+# and the two separators that JavaScript once took for line ends: all of them can mislead readers.
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 KEPT = frozenset("\n\t")
 IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
@@ -28,7 +25,7 @@ BROKEN = re.compile("[\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
-    """Show every character that a browser would hide or obey as its code.
+    """Replace characters that a browser would hide or obey by their codes.
 
     >>> visible("red " + chr(27) + "[31m")
     'red ⟨U+001B⟩[31m'
@@ -50,7 +47,7 @@ def escape_html(text: str) -> str:
     >>> escape_html("</script><b>")
     '&lt;/script&gt;&lt;b&gt;'
     """
-    return _html.escape(visible(text), quote=False)
+    return html.escape(visible(text), quote=False)
 
 
 def escape_attr(text: str) -> str:
@@ -60,18 +57,18 @@ def escape_attr(text: str) -> str:
     '&quot;&gt;&lt;b&gt;'
     """
     line = visible(text).replace("\n", "⟨U+000A⟩").replace("\t", "⟨U+0009⟩")
-    return _html.escape(line, quote=True)
+    return html.escape(line, quote=True)
 
 
 def escape_plotly(text: str) -> str:
     r"""Escape for labels and hovers: Plotly draws <b>, <i> and <a> out of plain strings.
 
-    It also takes $...$ for a formula, and fills in %{...} where a text lands in a template.
+    It also takes $...$ for a formula, and replaces %{...} if the text is part of a template.
 
     >>> escape_plotly("<b>up</b>\n"), escape_plotly("%{x} $y$")
     ('&lt;b&gt;up&lt;/b&gt; ', '&#37;{x} &#36;y&#36;')
     """
-    plain = _html.escape(visible(text).replace("\n", " "), quote=False)
+    plain = html.escape(visible(text).replace("\n", " "), quote=False)
     return plain.replace("$", "&#36;").replace("%{", "&#37;{")
 
 
@@ -94,7 +91,7 @@ def _coded(mark: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Show every character that a terminal would obey or hide as its code; log text is hostile.
+    """Replace characters that a terminal would obey or hide by their codes.
 
     >>> printable("red " + chr(27) + "[31m")
     'red <U+001B>[31m'
@@ -105,7 +102,7 @@ def printable(text: str) -> str:
 
 
 _MARKS = re.compile(r"([\\`*_\[\]<>|~&$])")
-# What makes a heading or a list, where a text begins.
+# A heading or a list, at the beginning of a text.
 _FIRST = re.compile(r"^(?=[-+#])|^(\d+)(?=[.)])")
 _TICKS = re.compile(r"`+")
 _PIPE = re.compile(r"(?<!\\)\|")
@@ -121,7 +118,7 @@ def md_text(text: str) -> str:
 
 
 def md_code(text: str) -> str:
-    """Write text in a line as code; the fence is longer than any of its backticks."""
+    """Write text as inline code; the fence is longer than any run of backticks in it."""
     text = printable(text)
     fence = "`" * (_longest(text) + 1)
     blank = " " if len(fence) > 1 else ""
@@ -129,24 +126,24 @@ def md_code(text: str) -> str:
 
 
 def md_block(lines: Iterable[str]) -> str:
-    """Write lines as a block of text."""
+    """Write lines as a code block."""
     shown = [printable(line) for line in lines]
     fence = "`" * max(3, max(map(_longest, shown), default=0) + 1)
     return "\n".join([f"{fence}text", *shown, fence])
 
 
 def md_cell(markdown: str) -> str:
-    """Fit Markdown into a cell of a table, which ends at a bar even inside of code."""
+    """Escape Markdown for a cell of a table, which ends at a bar even inside code."""
     return _PIPE.sub(r"\\|", markdown)
 
 
 def md_anchor(name: str) -> str:
-    """Make a place to link to; what GitHub makes of headings loses dots."""
+    """Write a target for links; GitHub's own targets of headings lose dots."""
     return f'<a id="{html.escape(name)}"></a>'
 
 
 def md_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table; the cells are Markdown already."""
+    """Yield the lines of a table of Markdown cells."""
     yield f"| {' | '.join(head)} |"
     yield f"|{' --- |' * len(head)}"
     for row in rows:

@@ -1,7 +1,7 @@
-"""The time zone of a page: UTC, or the one that its reader lives by.
+"""The time zone of a page: UTC, or another one that was asked for.
 
-A page has one offset from UTC, from its first line to its last, so that no hour comes twice and
-text and figures agree. Where the zone changes its clocks during the logs, the page says so.
+A page has one offset from UTC throughout, so that no hour comes twice, and text and figures agree.
+If the zone changes its clocks during the logs, the page says so.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from forensics.errors import ForensicsError
 from forensics.lib.time_units import EPOCH
 
 HOUR = 3_600_000
-# Clocks are changed at most a few times a year; logs that are longer are looked through no closer.
+# A zone changes its clocks a few times a year: so many probes find the changes in the logs.
 _MAX_PROBES = 24 * 366
 
 
 @dataclass(frozen=True)
 class Zone:
-    """What a page calls its times, and how far they are from UTC, in milliseconds."""
+    """The name of a page's zone, and its offset from UTC in milliseconds."""
 
     label: str = "UTC"
     offset: int = 0
-    # what is to be known about it, such as a change to summer time
+    # a note for the reader, such as a change to summer time
     note: str = ""
 
     @property
     def is_utc(self) -> bool:
-        """Whether nothing has to be said or moved."""
+        """Whether times need no shift and no note."""
         return self == Zone()
 
 
@@ -41,13 +41,13 @@ _CURRENT: ContextVar[Zone] = ContextVar("zone", default=Zone())  # noqa: B039 - 
 
 
 def current_zone() -> Zone:
-    """Give the zone of the page that is being drawn."""
+    """Return the zone of the page that is being drawn."""
     return _CURRENT.get()
 
 
 @contextmanager
 def use_zone(chosen: Zone) -> Iterator[None]:
-    """Draw in a zone."""
+    """Use a zone for all times that are formatted within the context."""
     token = _CURRENT.set(chosen)
     try:
         yield
@@ -56,17 +56,14 @@ def use_zone(chosen: Zone) -> Iterator[None]:
 
 
 def find_zone(name: str, window: tuple[int, int] | None) -> Zone:
-    """Find a zone by its IANA name, with the offset it has when the logs begin.
+    """Find a zone by its IANA name, with its offset at the begin of the logs.
 
     >>> find_zone("Asia/Kolkata", (0, 1)).note
     'Asia/Kolkata is UTC+05:30.'
     """
     try:
         found = ZoneInfo(name)
-    except (ValueError, OSError) as error:
-        # KeyError is how zoneinfo says that there is none.
-        raise _unknown(name) from error
-    except KeyError as error:
+    except (ValueError, OSError, KeyError) as error:
         raise _unknown(name) from error
     first, last = window or (0, 0)
     offset = _offset(found, first)
@@ -115,8 +112,7 @@ def _changes(found: ZoneInfo, first: int, last: int) -> list[tuple[int, int]]:
 def shift_figure(drawing: dict[str, Any]) -> dict[str, Any]:
     """Write a figure's times in the page's zone, as text.
 
-    Plotly takes a number for a moment, and shows it by the clock of whoever reads the page; a text
-    it shows as it stands.
+    Plotly shows a number in the zone of the reader's computer, but a text as it is.
     """
     by = current_zone().offset
     layout = dict(drawing["layout"])
@@ -133,7 +129,7 @@ def shift_figure(drawing: dict[str, Any]) -> dict[str, Any]:
 
 
 def _trace(trace: Mapping[str, Any], by: int) -> dict[str, Any]:
-    # A lying bar is as long as it was; only where it begins is a time.
+    # The length of a horizontal bar is no time, only its begin is.
     name = "base" if trace.get("type") == "bar" and trace.get("orientation") == "h" else "x"
     return dict(trace) | ({name: _written(trace[name], by)} if trace.get(name) is not None else {})
 

@@ -1,7 +1,7 @@
-"""The one place that reads YAML: every mapping and value knows the line it stands on.
+"""Reads YAML 1.2 with line numbers: every mapping and list knows the lines of its items.
 
-The parser is libyaml's, since five hundred rules are read at each start, and the values are those
-of YAML 1.2: `no` and `on` are words here, as everybody who writes them expects.
+The parser is libyaml's, since five hundred rules are read at each start. As in YAML 1.2, `no` and
+`on` are words.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 @dataclass(frozen=True)
 class FileText:
-    """A file that was read before, and that this machine may not have."""
+    """The content of a file that this machine may not have."""
 
     name: str
     data: bytes
@@ -34,20 +34,20 @@ class FileText:
         return self.name
 
     def read_text(self, encoding: str = "utf-8") -> str:
-        """Give the text, as a path does."""
+        """Return the text, as a path does."""
         return self.data.decode(encoding)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """Leaves it to `_scalar` to say what a plain word is."""
+    """Leaves the types of scalars to `_scalar`."""
 
     def resolve(self, kind: object, value: object, implicit: object) -> str:
-        """Give every node the same tag: none is ever asked for."""
+        """Return the same tag for every node: tags are not used."""
         del kind, value, implicit
         return ""
 
     def descend_resolver(self, node: object, index: object) -> None:
-        """Do nothing: there are no tags by path."""
+        """Do nothing: tags are not used."""
 
     def ascend_resolver(self) -> None:
         """Do nothing."""
@@ -68,7 +68,7 @@ class _LinedList(list[Any]):
 
 
 def load_yaml(path: Path | FileText) -> Mapping[str, Any]:
-    """Read one YAML mapping; a duplicate key or broken syntax names file and line.
+    """Read one YAML mapping; errors name file and line.
 
     The result keeps line numbers, which `line_of` reads.
     """
@@ -88,7 +88,7 @@ def load_yaml(path: Path | FileText) -> Mapping[str, Any]:
 
 
 def line_of(node: object, key: object = None) -> int:
-    """Say on which line of its file a mapping, or one key of it, stands (1 where unknown)."""
+    """Return the line of a mapping or list, or of one key or item of it (1 if unknown)."""
     line: int = getattr(node, "line", 1)
     if key is None:
         return line
@@ -97,7 +97,7 @@ def line_of(node: object, key: object = None) -> int:
 
 
 def line_of_refused(file: str, line: str) -> int:
-    """Find where a refused line is written; only asked when there is something to say."""
+    """Return where a refused line is written in a file; reads the file again."""
     document = load_yaml(Path(file))
     for holder in (document, *document.get("wordings", ())):
         refused = holder.get("refuses", ())
@@ -107,7 +107,7 @@ def line_of_refused(file: str, line: str) -> int:
 
 
 def rules_folder() -> Path:
-    """Say where rules/ is."""
+    """Return the folder rules/."""
     return data_folder("rules")
 
 

@@ -1,6 +1,6 @@
-"""Reads the commonest shape of a line without a pattern: level, message, logger at the end.
+"""Parses the commonest shape of a line without a regex: level, message, logger at the end.
 
-A pattern that captures reads some tens of megabytes a second, cutting at fixed texts hundreds.
+A regex with captures reads some tens of megabytes a second, splitting at fixed texts hundreds.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from forensics.parsing.layouts import Layout
 _SHAPE = "{level:word} {message} ({logger:logger}"
 _PLACE = TYPES["place"]
 _SAMPLE = 16
-# No line is kept that far; without an end, Arrow cannot slice lines that are too short.
+# Longer than any line that is kept; without an end, Arrow cannot slice lines that are too short.
 _FAR = 2 * MAX_RECORD
 _NAMES = ("level", "message", "logger")
 
 
 def can_split(layout: Layout) -> bool:
-    """Whether a layout has the shape: after the time fixed text, then level, message, logger."""
+    """Return True if a layout has the shape: time, fixed text, level, message, logger."""
     before, found, _ = layout.template.source.partition(_SHAPE)
     return bool(found) and not layout.time.zoned and "{" not in before.partition("{time:time}")[2]
 
 
 def split_lines(layout: Layout, lines: pa.Array) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """Split lines; gives which of them have the shape, and the columns of those.
+    """Split lines; returns which of them have the shape, and the columns of those.
 
-    What does not have it may still fit the layout's pattern, which is the last word.
+    The layout's pattern decides about all other lines.
     """
     fixed = layout.template.source.partition(_SHAPE)[0].partition("{time:time}")[2].encode()
     begin = layout.time_offset + len(layout.time.shape)
@@ -41,14 +41,14 @@ def split_lines(layout: Layout, lines: pa.Array) -> tuple[pa.Array, dict[str, pa
     fits = pc.and_(
         pc.equal(head, pa.scalar(fixed, pa.binary())), pc.equal(pc.list_value_length(rest), 2)
     )
-    front, logger = (_part(rest, at, fits) for at in (0, 1))
+    front, logger = (_part(rest, index, fits) for index in (0, 1))
     words = pc.split_pattern(front, pattern=" ", max_splits=1)
     whole = pc.and_(
         pc.match_substring_regex(logger, rf"^[\w.$-]+{_PLACE}\)$"),
         pc.equal(pc.fill_null(pc.list_value_length(words), 0), 2),
     )
     fits = pc.fill_null(pc.and_(fits, whole), False)
-    level, message = (_part(words, at, fits).filter(fits) for at in (0, 1))
+    level, message = (_part(words, index, fits).filter(fits) for index in (0, 1))
     named = pc.match_substring_regex(level, r"^[^\s,()\[\]]+$")
     if not pc.all(named).as_py():
         return pa.repeat(pa.scalar(False), len(lines)), {}
@@ -59,9 +59,9 @@ def split_lines(layout: Layout, lines: pa.Array) -> tuple[pa.Array, dict[str, pa
 
 
 def sort_by_fit(lines: pa.Array, layouts: list[Layout]) -> list[Layout]:
-    """Put first, of layouts that begin alike, what reads most of a few lines.
+    """Sort layouts of one signature: first those that read most of a few sampled lines.
 
-    No line is read by two of them, so the order decides nothing but how long it takes.
+    No line is read by two of them, so the order only changes how long it takes.
     """
     if len(layouts) == 1:
         return layouts
@@ -74,9 +74,9 @@ def sort_by_fit(lines: pa.Array, layouts: list[Layout]) -> list[Layout]:
 
 
 def extract_loggers(lines: pa.Array, layout: Layout) -> pa.Array:
-    """Find the loggers of lines by the fixed texts around them; empty where there is none.
+    """Find the loggers of lines by the fixed texts around them; empty if there is none.
 
-    What stands there in a line of another shape is no logger, and no rule listens to it.
+    In a line of another shape the text there is no logger, and no rule has such a logger.
     """
     if layout.logger:
         reads = pc.match_substring_regex(lines, layout.template.pattern)
@@ -84,23 +84,23 @@ def extract_loggers(lines: pa.Array, layout: Layout) -> pa.Array:
     before, found, after = layout.template.source.partition("{logger:logger}")
     if not found:
         return pa.repeat(pa.scalar(b"", pa.binary()), len(lines))
-    # The time holds marks too, and its place is known.
+    # The time may hold the same fixed texts; it has a known place.
     lines = pc.binary_slice(lines, layout.time_offset + len(layout.time.shape), _FAR)
     opening = before.rpartition("}")[2] or " "
     closing = after.removeprefix("{:spaces}").partition("{")[0] or " "
-    # The message may hold anything, so lines are cut on the other side of it.
+    # The message may hold anything, so lines are split on the other side of it.
     front = _side(lines, closing, 0, last="{message" in before)
     found = pc.replace_substring_regex(_side(front, opening, 1, last=True), r"\s+$", "")
     return pc.if_else(pc.match_substring_regex(found, r"^[\w.$-]+$"), found, b"")
 
 
-def _side(lines: pa.Array, mark: str, at: int, *, last: bool) -> pa.Array:
-    """Cut lines once at a mark, the first or the last one, and give one side of it."""
-    parts = pc.split_pattern(lines, pattern=mark, max_splits=1, reverse=last)
-    return _part(parts, at, pc.equal(pc.list_value_length(parts), 2))
+def _side(lines: pa.Array, text: str, side: int, *, last: bool) -> pa.Array:
+    """Split lines once, at the first or last occurrence of a text, and return one side."""
+    parts = pc.split_pattern(lines, pattern=text, max_splits=1, reverse=last)
+    return _part(parts, side, pc.equal(pc.list_value_length(parts), 2))
 
 
-def _part(lists: pa.Array, at: int, fits: pa.Array) -> pa.Array:
-    """Take one part of each split line; null where the line did not split."""
+def _part(lists: pa.Array, index: int, fits: pa.Array) -> pa.Array:
+    """Return one part of each split line; null if the line did not split."""
     empty = pa.scalar([b"", b""], pa.list_(pa.binary()))
-    return pc.list_element(pc.if_else(pc.fill_null(fits, False), lists, empty), at)
+    return pc.list_element(pc.if_else(pc.fill_null(fits, False), lists, empty), index)

@@ -1,4 +1,4 @@
-"""Tries every layout on its own example lines, the way a scan reads them."""
+"""Tries every layout on its own example lines, as a scan reads them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENTRY = ("time", "level", "logger", "message", "client")
 
 
 def check_layouts(layouts: tuple[Layout, ...]) -> Iterator[Problem]:
-    """Yield what is wrong with layouts: each is tried alone, and then beside the others."""
+    """Yield the problems of layouts: each is tried alone, and then together with the others."""
     lines = [str(one.get("line", "")) for layout in layouts for one in layout.examples]
     together = _read(layouts, lines)
     alone = {layout.id: _read((layout,), lines) for layout in layouts}
@@ -60,17 +60,17 @@ def _example(
 
 
 def number_lines(lines: Sequence[str]) -> dict[int, str]:
-    r"""Say at which line each text begins, since an example may have several lines.
+    r"""Return the line at which each text begins; an example may have several lines.
 
     >>> number_lines(["one", "two\n  and more", "three"])
     {1: 'one', 2: 'two\n  and more', 4: 'three'}
     """
-    heights = accumulate((line.count("\n") + 1 for line in lines), initial=1)
-    return dict(zip(heights, lines, strict=False))
+    numbers = accumulate((line.count("\n") + 1 for line in lines), initial=1)
+    return dict(zip(numbers, lines, strict=False))
 
 
 def to_rows(entries: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Give entries as plain values, with `time` beside them."""
+    """Yield entries as plain values, with `time` added."""
     for row in entries.to_pylist():
         row["time"] = None if row["ts"] is None else to_datetime(row["ts"])
         for name in ("level", "logger", "message", "client"):
@@ -91,7 +91,7 @@ def _read(layouts: tuple[Layout, ...], lines: Sequence[str]) -> dict[str, Mappin
 
 def _wanted(name: str, value: Any) -> Any:
     if name == "logger":
-        # A logger is known by its last part: layouts cut it, and Kafka moved classes about.
+        # Only the last part of a logger counts: layouts cut it, and Kafka has moved classes.
         return str(value).rpartition(".")[2]
     if name != "time":
         return value

@@ -1,4 +1,4 @@
-"""Log layouts: where a line of one kind of log keeps its time, level, logger and message."""
+"""Log layouts: where a line of a log has its time, level, logger and message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from forensics.lib.log_templates import Template, TemplateError, compile_templat
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_files
 from forensics.parsing.timestamps import TimeFormat, TimeFormatError
 
-# What may stand before the time: fixed text and single digits, so that the time has a fixed place.
+# Before the time only fixed text and single digits may stand, so that it has a fixed place.
 _BEFORE_TIME = re.compile(r"\{\w*:digit\}")
 _KEYS = {"id", "about", "log4j", "match", "time", "logger", "examples", "refuses"}
 _NAMES = {"time", "level", "logger", "message", "client"}
@@ -22,10 +22,10 @@ _NAMES = {"time", "level", "logger", "message", "client"}
 
 @dataclass(frozen=True)
 class Layout:
-    """One layout, ready to use; `origin` says where it is written.
+    """One layout; `origin` is the file that defines it.
 
-    Where something follows the message, a message of several lines is read in two: its first line
-    by `opening`, and what follows its last line by `closing`.
+    If text follows the message, a message of several lines is parsed in two steps: its first line
+    by `opening`, and what follows the message by `closing`.
     """
 
     id: str
@@ -42,19 +42,19 @@ class Layout:
 
     @property
     def level_offset(self) -> int | None:
-        """Where the level stands, if it has a fixed place after the time."""
+        """The offset of the level, if it has a fixed place after the time."""
         between, found, _ = self.template.source.partition("{time:time}")[2].partition("{level:")
         fixed = found and "{" not in between and not self.time.zoned
         return self.time_offset + len(self.time.shape) + len(between) if fixed else None
 
     @property
     def ends_with_logger(self) -> bool:
-        """Whether a first line ends with the logger in parentheses, which a sieve can use."""
+        """Whether a first line ends with the logger in parentheses, which the prefilter uses."""
         return self.template.source.endswith(("({logger:logger})", "({logger:logger}{:place})"))
 
 
 def load_layouts(paths: Sequence[Path | FileText] | None = None) -> tuple[Layout, ...]:
-    """Read the layouts, longest signature first; raises one error with every problem found."""
+    """Read the layouts, longest signature first; one error names all problems."""
     layouts, problems = [], []
     for path in rule_files("layouts") if paths is None else paths:
         try:
@@ -69,7 +69,7 @@ def load_layouts(paths: Sequence[Path | FileText] | None = None) -> tuple[Layout
 
 
 def sort_layouts(layouts: Iterable[Layout]) -> tuple[Layout, ...]:
-    """Put a longer signature first: it says more than a shorter one that would also fit."""
+    """Sort the longest signature first: it tells more than a shorter one that fits, too."""
     return tuple(sorted(layouts, key=lambda layout: (-layout.signature.width, layout.id)))
 
 

@@ -1,4 +1,4 @@
-"""Timestamps at fixed places of a line, read for many lines at once with plain arithmetic."""
+"""Timestamps at fixed places of a line, read from many lines at once by plain arithmetic."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forensics.ingest.record_starts import Bytes, Offsets
+from forensics.lib.time_units import MINUTE, SECOND
 
 NO_TIME = np.iinfo(np.int64).min
 ZONE = r"(?:Z|[+-][0-9]{2}:?[0-9]{2})"
@@ -19,7 +20,7 @@ _MONTHS, _DAYS, _HOURS, _MINUTES, _SECONDS = 12, 31, 23, 59, 60
 
 
 class TimeFormatError(ValueError):
-    """A time format with a letter that has no meaning."""
+    """A time format that has an unknown letter."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class TimeFormat:
 
     @classmethod
     def parse(cls, text: str) -> TimeFormat:
-        """Read a format of Java's letters; `epoch` stands for ten digits of seconds."""
+        """Parse a format in Java's letters; `epoch` stands for ten digits of seconds."""
         shape, parts, at, zoned = "", [], 0, False
         while at < len(text):
             token = _TOKEN.match(text, at)
@@ -60,29 +61,31 @@ class TimeFormat:
         fixed = "".join("[0-9]" if char == "d" else re.escape(char) for char in self.shape)
         return fixed + (ZONE if self.zoned else "")
 
-    def read(self, data: Bytes, places: Offsets) -> npt.NDArray[np.int64]:
-        """Read the times that start at `places`, in microseconds of UTC; `NO_TIME` for nonsense."""
-        value = {letter: self._digits(data, places + at, width) for letter, at, width in self.parts}
-        micros = self._micros(value, len(places))
+    def read(self, data: Bytes, offsets: Offsets) -> npt.NDArray[np.int64]:
+        """Read the times at some offsets, in microseconds of UTC; `NO_TIME` for nonsense."""
+        value = {
+            letter: self._digits(data, offsets + at, width) for letter, at, width in self.parts
+        }
+        micros = self._micros(value, len(offsets))
         if "e" in value:
-            return value["e"] * 1_000_000 + micros
-        zero = np.zeros(len(places), np.int64)
+            return value["e"] * SECOND + micros
+        zero = np.zeros(len(offsets), np.int64)
         year, month, day = (value.get(letter, zero + 1970 * (letter == "y")) for letter in "yMd")
         hour, minute, second = (value.get(letter, zero) for letter in "Hms")
         days = _days(year, month, day)
         times = ((days * 24 + hour) * 60 + minute) * 60 + second
-        times = times * 1_000_000 + micros
+        times = times * SECOND + micros
         if self.zoned:
-            times -= _zone(data, places + len(self.shape)) * 60_000_000
-        sane = (month >= 1) & (month <= _MONTHS) & (day >= 1) & (day <= _DAYS)
-        sane &= (hour <= _HOURS) & (minute <= _MINUTES) & (second <= _SECONDS)
-        return np.where(sane, times, NO_TIME)
+            times -= _zone(data, offsets + len(self.shape)) * MINUTE
+        valid = (month >= 1) & (month <= _MONTHS) & (day >= 1) & (day <= _DAYS)
+        valid &= (hour <= _HOURS) & (minute <= _MINUTES) & (second <= _SECONDS)
+        return np.where(valid, times, NO_TIME)
 
     @staticmethod
-    def _digits(data: Bytes, places: Offsets, width: int) -> npt.NDArray[np.int64]:
-        total = np.zeros(len(places), np.int64)
+    def _digits(data: Bytes, offsets: Offsets, width: int) -> npt.NDArray[np.int64]:
+        total = np.zeros(len(offsets), np.int64)
         for at in range(width):
-            total = total * 10 + (data[places + at] & 0x0F)
+            total = total * 10 + (data[offsets + at] & 0x0F)
         return total
 
     def _micros(self, value: dict[str, npt.NDArray[np.int64]], count: int) -> npt.NDArray[np.int64]:
@@ -96,21 +99,21 @@ class TimeFormat:
 def _days(
     year: npt.NDArray[np.int64], month: npt.NDArray[np.int64], day: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Count days since 1970-01-01; the year starts in March, so that leap days come last."""
+    """Count days since 1970-01-01; the year starts in March here, so that leap days come last."""
     year = year - (month <= 2)
     era, of_era = year // 400, year % 400
     of_year = (153 * (month + np.where(month > 2, -3, 9)) + 2) // 5 + day - 1
     return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
 
 
-def _zone(data: Bytes, places: Offsets) -> npt.NDArray[np.int64]:
+def _zone(data: Bytes, offsets: Offsets) -> npt.NDArray[np.int64]:
     """Read `Z`, `+hhmm` or `+hh:mm` as minutes east of Greenwich."""
 
-    def digit(at: Offsets) -> npt.NDArray[np.int64]:
-        return data[at].astype(np.int64) - _ZERO
+    def digit(offsets: Offsets) -> npt.NDArray[np.int64]:
+        return data[offsets].astype(np.int64) - _ZERO
 
-    after = places + 3 + (data[places + 3] == _COLON)
-    minutes = digit(places + 1) * 600 + digit(places + 2) * 60
+    after = offsets + 3 + (data[offsets + 3] == _COLON)
+    minutes = digit(offsets + 1) * 600 + digit(offsets + 2) * 60
     minutes += digit(after) * 10 + digit(after + 1)
-    minutes *= np.where(data[places] == _MINUS, -1, 1)
-    return np.where(data[places] == _ZULU, 0, minutes)
+    minutes *= np.where(data[offsets] == _MINUS, -1, 1)
+    return np.where(data[offsets] == _ZULU, 0, minutes)

@@ -251,8 +251,3 @@ def key_figure(name: str, value: str, note: Child = None) -> Markup:
     """Build one cell of the figures below a verdict."""
     small = tag("small", note) if note else None
     return tag("div", tag("dt", name), tag("dd", tag("b", value), " ", small))
-
-
-def rows_left(left: int, noun: str = "") -> Markup | None:
-    """Count the rows that a table leaves out, if there are any."""
-    return tag("p", f"And {count(left, noun)} more.") if left > 0 else None

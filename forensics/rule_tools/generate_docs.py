@@ -1,16 +1,15 @@
-"""The pages in docs/ that are written from the rules: what Kafka logs, and what it means.
+"""Writes the pages in docs/ about the rules: what Kafka logs, and what it means.
 
-The same rules give the same bytes, so that a test can say whether the pages are up to date.
+The same rules give the same bytes, so that a test can check that the pages are up to date.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 
-from forensics.events.rules import Kind, Rule, Wording
+from forensics.events.rules import Kind, Rule
 from forensics.lib.log_templates import rewrite_template
 from forensics.lib.text_safety import md_anchor, md_block, md_code, md_table, md_text
 from forensics.rule_tools.rule_text import (
@@ -62,19 +61,19 @@ def generate_pages(rules: Iterable[Rule], kinds: Mapping[str, Kind]) -> dict[str
     families: dict[str, list[Rule]] = {}
     for rule in ordered:
         families.setdefault(rule_family(rule), []).append(rule)
-    last = newest_version(ordered)
-    written = {
-        "events.md": _events(),
-        "rules/README.md": _index(families, _rules_by_kind(ordered, kinds), last),
-        "rules/kinds.md": _kinds(kinds, _rules_by_kind(ordered, kinds)),
+    newest = newest_version(ordered)
+    pages = {
+        "events.md": _events_page(),
+        "rules/README.md": _index_page(families, _rules_by_kind(ordered, kinds), newest),
+        "rules/kinds.md": _kinds_page(kinds, _rules_by_kind(ordered, kinds)),
     }
     for name, members in sorted(families.items()):
-        written[f"rules/{name}.md"] = _family(name, members, last)
-    return written
+        pages[f"rules/{name}.md"] = _family_page(name, members, newest)
+    return pages
 
 
 def readable_template(source: str) -> str:
-    """Write a template as a person would.
+    """Write a template for people.
 
     >>> readable_template("[Partition {:tp} broker={broker:int}] ISR is {:ints} at {:int}{}")
     '[Partition <topic>-<partition> broker=<broker>] ISR is <list> at <number>…'
@@ -85,151 +84,125 @@ def readable_template(source: str) -> str:
 def _readable_part(name: str, kind: str) -> str:
     if kind == "tp":
         return "<topic>-<partition>"
-    unkept = {"int": "<number>", "digit": "<number>", "ints": "<list>", "spaces": " "}
-    return f"<{name}>" if name else unkept.get(kind, "…")
+    unnamed = {"int": "<number>", "digit": "<number>", "ints": "<list>", "spaces": " "}
+    return f"<{name}>" if name else unnamed.get(kind, "…")
 
 
 def _rules_by_kind(rules: Iterable[Rule], kinds: Mapping[str, Kind]) -> dict[str, list[Rule]]:
-    """Give for each kind the rules that tell it, be it beside their news."""
-    tellers: dict[str, list[Rule]] = {kind: [] for kind in sorted(kinds)}
+    """Return for each kind the rules that give it, also beside their main event."""
+    by_kind: dict[str, list[Rule]] = {kind: [] for kind in sorted(kinds)}
     for rule in rules:
         for kind in event_kinds(rule):
-            tellers.setdefault(kind, []).append(rule)
-    return tellers
+            by_kind.setdefault(kind, []).append(rule)
+    return by_kind
 
 
-def _index(
-    families: Mapping[str, Sequence[Rule]], tellers: Mapping[str, Sequence[Rule]], last: str
+def _index_page(
+    families: Mapping[str, Sequence[Rule]], by_kind: Mapping[str, Sequence[Rule]], newest: str
 ) -> str:
     count = sum(map(len, families.values()))
     wordings = sum(len(rule.wordings) for members in families.values() for rule in members)
-    by_family = [
+    family_rows = [
         (
             f"[{md_text(name)}]({name}.md)",
             str(len(members)),
-            ", ".join(_kind(kind) for kind in sorted({rule.kind for rule in members})),
+            ", ".join(_kind_link(kind) for kind in sorted({rule.kind for rule in members})),
         )
         for name, members in sorted(families.items())
     ]
-    by_kind = [
-        (_kind(kind), ", ".join(_link(one) for one in members))
-        for kind, members in sorted(tellers.items())
+    kind_rows = [
+        (_kind_link(kind), ", ".join(map(_rule_link, members)))
+        for kind, members in sorted(by_kind.items())
         if members
     ]
     return _page(
-        [
-            "# The rules",
-            "",
-            f"{count} rules, {wordings} wordings.",
-            "",
-            _READING.format(newest=last),
-            "",
-            "## By family",
-            "",
-            *md_table(("family", "rules", "kinds of events"), by_family),
-            "",
-            "## By kind",
-            "",
-            *md_table(("kind of event", "told by"), by_kind),
-        ]
+        "# The rules",
+        f"{count} rules, {wordings} wordings.",
+        _READING.format(newest=newest),
+        "## By family",
+        _table(("family", "rules", "kinds of events"), family_rows),
+        "## By kind",
+        _table(("kind of event", "told by"), kind_rows),
     )
 
 
-def _kinds(kinds: Mapping[str, Kind], tellers: Mapping[str, Sequence[Rule]]) -> str:
+def _kinds_page(kinds: Mapping[str, Kind], by_kind: Mapping[str, Sequence[Rule]]) -> str:
     rows = (
         (
             md_anchor(kind) + md_code(kind),
             md_text(kind_description(kinds[kind])) if kind in kinds else "",
-            ", ".join(_link(one) for one in members) or "no rule yet",
+            ", ".join(map(_rule_link, members)) or "no rule yet",
         )
-        for kind, members in sorted(tellers.items())
+        for kind, members in sorted(by_kind.items())
     )
-    return _page(
-        ["# Kinds of events", "", _KINDS, "", *md_table(("kind", "meaning", "told by"), rows)]
-    )
+    return _page("# Kinds of events", _KINDS, _table(("kind", "meaning", "told by"), rows))
 
 
-def _events() -> str:
+def _events_page() -> str:
     rows = (
         (md_code(field.name), type_name(field.type), md_text(COLUMN_MEANINGS[field.name]))
         for field in EVENTS
     )
-    return _page(
-        ["# The table of events", "", _EVENTS, "", *md_table(("column", "type", "meaning"), rows)]
-    )
+    return _page("# The table of events", _EVENTS, _table(("column", "type", "meaning"), rows))
 
 
-def _family(name: str, members: Sequence[Rule], last: str) -> str:
-    rows = (
-        (
-            f"[{md_text(rule.id)}](#{rule.id})",
-            _kind(rule.kind),
-            version_phrase(rule_versions(rule), last),
-        )
-        for rule in members
-    )
-    head = [f"# Rules: {md_text(name)}", "", "[All rules](README.md)", ""]
-    contents = md_table(("rule", "kind of event", "versions"), rows)
-    return _page(chain(head, contents, *(_rule(rule, last) for rule in members)))
+def _family_page(name: str, members: Sequence[Rule], newest: str) -> str:
+    rows = []
+    for rule in members:
+        versions = version_phrase(rule_versions(rule), newest)
+        rows.append((f"[{md_text(rule.id)}](#{rule.id})", _kind_link(rule.kind), versions))
+    contents = _table(("rule", "kind of event", "versions"), rows)
+    sections = (block for rule in members for block in _rule_blocks(rule, newest))
+    return _page(f"# Rules: {md_text(name)}", "[All rules](README.md)", contents, *sections)
 
 
-def _rule(rule: Rule, last: str) -> Iterator[str]:
+def _rule_blocks(rule: Rule, newest: str) -> Iterator[str]:
     loggers = ", ".join(map(md_code, rule.loggers))
     file = f"{_RULES}/{rule_family(rule)}/{Path(rule.path).name}"
-    yield from ("", md_anchor(rule.id), "", f"## {md_text(rule.id)}", "")
-    when = version_phrase(rule_versions(rule), last)
-    yield f"Kind {_kind(rule.kind)}, logger {loggers}, {when}; [the rule]({file})."
+    yield md_anchor(rule.id)
+    yield f"## {md_text(rule.id)}"
+    versions = version_phrase(rule_versions(rule), newest)
+    yield f"Kind {_kind_link(rule.kind)}, logger {loggers}, {versions}; [the rule]({file})."
     if rule.description:
-        yield from ("", md_text(rule.description))
+        yield md_text(rule.description)
     if rule.caveats:
-        yield from ("", f"**Beware:** {md_text(rule.caveats)}")
+        yield f"**Beware:** {md_text(rule.caveats)}"
     for wording in rule.wordings:
-        yield from ("", *_wording(wording, last))
-    for told in dict.fromkeys(wording.restates for wording in rule.wordings):
-        if told in RESTATES_MEANINGS:
-            yield from ("", md_text(RESTATES_MEANINGS[str(told)]))
-    yield from _facts(rule)
-    line, _ = best_example(rule)
-    if line:
-        yield from ("", "Example:", "", md_block(line.split("\n")))
-
-
-def _wording(wording: Wording, last: str) -> Iterator[str]:
-    when = version_phrase(wording.versions, last)
-    yield f"{when[0].upper()}{when[1:]}:"
-    yield ""
-    yield md_block([readable_template(wording.template.source)])
-    if wording.each:
-        says = f"One event for {describe_items(wording)}:"
-        yield from (
-            "",
-            md_text(says),
-            "",
-            md_block([readable_template(wording.each.template.source)]),
-        )
-
-
-def _facts(rule: Rule) -> Iterator[str]:
-    _, gives = best_example(rule)
+        versions = version_phrase(wording.versions, newest)
+        yield f"{versions[0].upper()}{versions[1:]}:"
+        yield md_block([readable_template(wording.template.source)])
+        if wording.each:
+            yield md_text(f"One event for {describe_items(wording)}:")
+            yield md_block([readable_template(wording.each.template.source)])
+    for restates in dict.fromkeys(wording.restates for wording in rule.wordings):
+        if restates in RESTATES_MEANINGS:
+            yield md_text(RESTATES_MEANINGS[str(restates)])
+    line, expected = best_example(rule)
     rows = [
         (
             md_code(name),
             md_text("; ".join([COLUMN_MEANINGS[name], *sources])),
-            md_code(json.dumps(gives[name], ensure_ascii=False)) if name in gives else "",
+            md_code(json.dumps(expected[name], ensure_ascii=False)) if name in expected else "",
         )
         for name, sources in fact_sources(rule).items()
     ]
     if rows:
-        yield from ("", *md_table(("fact", "meaning", "in the example"), rows))
+        yield _table(("fact", "meaning", "in the example"), rows)
+    if line:
+        yield from ("Example:", md_block(line.split("\n")))
 
 
-def _kind(kind: str) -> str:
+def _kind_link(kind: str) -> str:
     return f"[{md_code(kind)}](kinds.md#{kind})"
 
 
-def _link(rule: Rule) -> str:
+def _rule_link(rule: Rule) -> str:
     return f"[{md_text(rule.id)}]({rule_family(rule)}.md#{rule.id})"
 
 
-def _page(lines: Iterable[str]) -> str:
-    return "\n".join([GENERATED_MARK, "", *lines, ""])
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(md_table(header, rows))
+
+
+def _page(*blocks: str) -> str:
+    return "\n\n".join([GENERATED_MARK, *blocks]) + "\n"

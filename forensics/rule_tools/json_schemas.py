@@ -1,7 +1,6 @@
 """The JSON Schemas in rules/schema/, by which editors help to write rules.
 
-They are written by hand, but for the lists of facts and kinds, which are put in from where they
-stand.
+They are written by hand, but for the lists of facts and kinds.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _OTHER = {"type": "string", "pattern": "^[a-z][a-z0-9]*(_[a-z0-9]+)*$"}
 
 
 def generate_schemas(kinds: Mapping[str, Kind]) -> dict[str, str]:
-    """Give every schema by the name of its file, with the facts and kinds of today."""
+    """Return every schema by the name of its file, with today's facts and kinds."""
     found = {
         path.name: json.loads(path.read_text("utf-8"))
         for path in sorted((rules_folder() / "schema").glob("*.json"))
@@ -31,7 +30,7 @@ def generate_schemas(kinds: Mapping[str, Kind]) -> dict[str, str]:
     parts["fact"]["enum"] = FACTS.names
     parts["facts"]["properties"] = {field.name: _fact(field) for field in FACTS}
     parts["kind"]["anyOf"] = [
-        # What fits first ends the search, and this fits all; the rest is for an editor to offer.
+        # This fits all kinds; the others are for an editor to offer.
         _OTHER,
         *({"const": name, "description": kind_description(kinds[name])} for name in sorted(kinds)),
     ]

@@ -1,4 +1,4 @@
-"""What each rule costs: a scan as one worker does it, with a watch beside its steps."""
+"""Measures what each rule costs, in a scan as one worker does it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import Records
 from forensics.parsing.layouts import Layout
 
-# What is not measured by itself: unpacking, cutting, counting.
+# Everything that is not measured by itself: unpacking, splitting, counting.
 _OTHER_STEPS = "cut"
 
 
 @dataclass
 class Cost:
-    """What one wording has cost: so many records were asked, so many were taken."""
+    """The time that one wording took for so many records, and how many it matched."""
 
     seconds: float = 0.0
     asked: int = 0
@@ -34,7 +34,7 @@ class Cost:
 
 @dataclass
 class Profile:
-    """Seconds of each step of a scan, and the costs of each wording."""
+    """The seconds of each step of a scan, and the cost of each wording."""
 
     steps: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys((_OTHER_STEPS, "sieve", "read", "match"), 0.0)
@@ -46,7 +46,7 @@ class Profile:
     events: int = 0
 
     def to_lines(self, limit: int) -> Iterator[str]:
-        """Tell it in lines of text."""
+        """Yield the profile as lines of text."""
         total = sum(self.steps.values())
         speed = f", {self.bytes / 1e6 / total:.0f} MB/s" if total else ""
         yield f"{self.bytes / 1e6:.1f} MB, {self.records:,} records, {total:.2f} s{speed}"
@@ -54,24 +54,24 @@ class Profile:
             yield f"  {step:<6} {seconds:>8.2f} s  {100 * seconds / (total or 1):>3.0f} %"
         yield f"{self.sieved:,} records passed the sieve, {self.events:,} events"
         yield f"{'ms':>9} {'asked':>10} {'taken':>10}  rule:line of the wording"
-        dearest = sorted(self.wordings.items(), key=lambda item: (-item[1].seconds, item[0]))
-        for (rule, at), cost in dearest[:limit]:
-            yield f"{1000 * cost.seconds:>9.1f} {cost.asked:>10} {cost.taken:>10}  {rule}:{at}"
+        slowest = sorted(self.wordings.items(), key=lambda item: (-item[1].seconds, item[0]))
+        for (rule, line), cost in slowest[:limit]:
+            yield f"{1000 * cost.seconds:>9.1f} {cost.asked:>10} {cost.taken:>10}  {rule}:{line}"
 
     @contextmanager
     def time_step(self, step: str) -> Iterator[None]:
-        """Note what a step takes."""
-        began = perf_counter()
+        """Add the time of the block to a step."""
+        begin = perf_counter()
         yield
-        self.steps[step] += perf_counter() - began
+        self.steps[step] += perf_counter() - begin
 
 
 class _ProfilingMatcher(Matcher):
-    """Notes what each wording costs."""
+    """Measures each wording."""
 
-    def __init__(self, rules: Sequence[Rule], found: Profile) -> None:
+    def __init__(self, rules: Sequence[Rule], profile: Profile) -> None:
         super().__init__(rules)
-        self._found = found
+        self._profile = profile
         self._names = {
             id(wording): (rule.id, wording.line_number)
             for rule in rules
@@ -79,55 +79,56 @@ class _ProfilingMatcher(Matcher):
         }
 
     def _match_wording(self, messages: pa.Array, wording: Wording) -> Any:
-        began = perf_counter()
+        begin = perf_counter()
         rows, fields = super()._match_wording(messages, wording)
-        cost = self._found.wordings.setdefault(self._names[id(wording)], Cost())
-        cost.seconds += perf_counter() - began
+        cost = self._profile.wordings.setdefault(self._names[id(wording)], Cost())
+        cost.seconds += perf_counter() - begin
         cost.asked += len(messages)
         cost.taken += len(rows)
         return rows, fields
 
 
 class _ProfilingReader(LogReader):
-    """Notes what each step costs."""
+    """Measures each step."""
 
-    def __init__(self, layouts: tuple[Layout, ...], rules: Sequence[Rule], found: Profile) -> None:
+    def __init__(
+        self, layouts: tuple[Layout, ...], rules: Sequence[Rule], profile: Profile
+    ) -> None:
         super().__init__(layouts, rules)
-        self.matcher = _ProfilingMatcher(rules, found)
-        self._found = found
+        self.matcher = _ProfilingMatcher(rules, profile)
+        self._profile = profile
 
-    def extract(self, cut: Records) -> pa.RecordBatch:
-        with self._found.time_step("sieve"):
-            return super().extract(cut)
+    def extract(self, records: Records) -> pa.RecordBatch:
+        with self._profile.time_step("sieve"):
+            return super().extract(records)
 
-    def prefilter(self, lifted: pa.RecordBatch) -> pa.RecordBatch:
-        with self._found.time_step("sieve"):
-            passed = super().prefilter(lifted)
-        self._found.sieved += len(passed)
+    def prefilter(self, extracted: pa.RecordBatch) -> pa.RecordBatch:
+        with self._profile.time_step("sieve"):
+            passed = super().prefilter(extracted)
+        self._profile.sieved += len(passed)
         return passed
 
-    def parse(self, passed: pa.RecordBatch) -> pa.RecordBatch:
-        with self._found.time_step("read"):
-            return super().parse(passed)
+    def parse(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        with self._profile.time_step("read"):
+            return super().parse(records)
 
     def match(self, entries: pa.RecordBatch) -> pa.RecordBatch:
-        with self._found.time_step("match"):
+        with self._profile.time_step("match"):
             return super().match(entries)
 
 
 def profile_scan(
-    splits: Iterable[Split], layouts: tuple[Layout, ...], heard: Sequence[Rule]
+    splits: Iterable[Split], layouts: tuple[Layout, ...], rules: Sequence[Rule]
 ) -> Profile:
-    """Scan splits without Spark, and note where the time goes."""
-    found = Profile()
-    scanner = Scanner(_ProfilingReader(layouts, heard, found))
-    began = perf_counter()
+    """Scan splits without Spark, and measure where the time goes."""
+    profile = Profile()
+    scanner = Scanner(_ProfilingReader(layouts, rules, profile))
+    begin = perf_counter()
     for split in splits:
         for batch in scanner.scan(split):
-            for account in batch["account"].drop_null().to_pylist():
-                told = json.loads(account)
-                found.bytes += told.get("bytes", 0)
-                found.records += told.get("records", 0)
-                found.events += told.get("events", 0)
-    found.steps[_OTHER_STEPS] = perf_counter() - began - sum(found.steps.values())
-    return found
+            for account in map(json.loads, batch["account"].drop_null().to_pylist()):
+                profile.bytes += account.get("bytes", 0)
+                profile.records += account.get("records", 0)
+                profile.events += account.get("events", 0)
+    profile.steps[_OTHER_STEPS] = perf_counter() - begin - sum(profile.steps.values())
+    return profile

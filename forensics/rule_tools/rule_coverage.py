@@ -1,8 +1,6 @@
-"""What the rules know of an archive: records by logger, and the shapes that no rule claims.
+"""Tells which rule takes which line of a log, and what the lines look like that no rule takes.
 
-Walks over all records of an archive in this process, and counts what was met on the way.
-
-Says which rule takes which line of a log, and what the lines look like that no rule takes.
+All records of an archive are walked over in this process, and counted by logger and by shape.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from forensics.schemas import FACTS
 
 @dataclass
 class ArchiveWalk:
-    """What was met: records, lines in no known layout, and files that are damaged."""
+    """Counts of records and of lines in no known layout, and the damaged files."""
 
     records: int = 0
     unparsed_lines: int = 0
@@ -39,8 +37,7 @@ class ArchiveWalk:
     ) -> Iterator[tuple[str, Records]]:
         """Yield the records of each file, some at a time.
 
-        Splits must hold whole files (a plan with a huge split size), since line numbers start anew
-        in each of them.
+        Splits must hold whole files, since line numbers start anew in each split.
         """
         for split in splits:
             if split.role == "digest":
@@ -48,9 +45,9 @@ class ArchiveWalk:
             for piece in open_parts(split):
                 opened = open_splitter(piece, signatures)
                 for block, final in opened.blocks:
-                    cut = opened.splitter.feed(block, final=final)
-                    if cut is not None:
-                        yield piece.file, cut
+                    records = opened.splitter.feed(block, final=final)
+                    if records is not None:
+                        yield piece.file, records
                 self.records += opened.splitter.counts.records
                 self.unparsed_lines += opened.splitter.counts.unparsed_lines
                 if piece.unpacked.damaged:
@@ -61,40 +58,42 @@ class ArchiveWalk:
 
 _DIGITS = re.compile(r"[0-9]+")
 _UNQUOTED = re.compile(r"[\w.:,+@/#-]+")
-# A shape is for the eye: longer ones are cut.
+# Shapes are for people: longer ones are cut.
 _SHAPE_CHARS = 240
 
 
 @dataclass
 class RuleTally(ArchiveWalk):
-    """What was counted on the way."""
+    """Counts of `rules explain`."""
 
     claimed: int = 0
     rules: Counter[str] = field(default_factory=Counter)
     shapes: Counter[str] = field(default_factory=Counter)
 
 
-def explain_matches(splits: Iterable[Split], book: LogReader, tally: RuleTally) -> Iterator[str]:
-    """Yield one line of text for each event that the rules find, and count in `tally`."""
-    for file, cut in tally.iter_records(splits, book.signatures):
-        yield from _cut(cut, file, book, tally)
+def explain_matches(splits: Iterable[Split], reader: LogReader, tally: RuleTally) -> Iterator[str]:
+    """Yield a line of text for each event, and count in `tally`."""
+    for file, records in tally.iter_records(splits, reader.signatures):
+        yield from _explain_records(records, file, reader, tally)
 
 
-def _cut(cut: Records, file: str, book: LogReader, tally: RuleTally) -> Iterator[str]:
-    events = book.read_events(cut)
+def _explain_records(
+    records: Records, file: str, reader: LogReader, tally: RuleTally
+) -> Iterator[str]:
+    events = reader.read_events(records)
     tally.claimed += len(events["offset"].unique())
     tally.rules.update(rule for _, rule in _pairs(events))
-    tally.shapes.update(_unclaimed_shapes(book, cut, events))
+    tally.shapes.update(_unclaimed_shapes(reader, records, events))
     for event in events.to_pylist():
-        yield f"{printable(file)}:{event['line']} {_told(event)}"
+        yield f"{printable(file)}:{event['line']} {_format_event(event)}"
 
 
 def _pairs(events: pa.RecordBatch) -> set[tuple[int, str]]:
-    """Count a rule once for each line, however many events it makes of it."""
+    """Return each rule once for each line, however many events it makes of it."""
     return set(zip(events["offset"].to_pylist(), events["rule"].to_pylist(), strict=True))
 
 
-def _told(event: Mapping[str, Any]) -> str:
+def _format_event(event: Mapping[str, Any]) -> str:
     names = [*FACTS.names, "telling"]
     facts = [f"{name}={_value(event[name])}" for name in names if event[name] is not None]
     return " ".join([event["rule"], event["kind"], *facts])
@@ -110,10 +109,10 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) and _UNQUOTED.fullmatch(value) else printable(text)
 
 
-def _unclaimed_shapes(book: LogReader, cut: Records, events: pa.RecordBatch) -> Iterator[str]:
+def _unclaimed_shapes(reader: LogReader, records: Records, events: pa.RecordBatch) -> Iterator[str]:
     """Yield the masked text of records whose logger some rule knows, and that no rule took."""
-    entries = book.parse_all(cut)
-    loggers = pa.array([name.encode() for name in book.matcher.loggers], pa.binary())
+    entries = reader.parse_all(records)
+    loggers = pa.array([name.encode() for name in reader.matcher.loggers], pa.binary())
     left = pc.and_(
         pc.is_in(entries["logger"], loggers),
         pc.invert(pc.is_in(entries["offset"], events["offset"])),
@@ -123,7 +122,7 @@ def _unclaimed_shapes(book: LogReader, cut: Records, events: pa.RecordBatch) -> 
         yield printable(f"{logger} {level} {_DIGITS.sub('#', message)[:_SHAPE_CHARS]}")
 
 
-# What differs from line to line without saying anything new, and the mark that stands for it.
+# What differs from line to line without meaning anything, and the mask for it.
 _MASKS = (
     (r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}", "<uuid>"),
     (r"\b[A-Za-z0-9_-]{22}\b", "<id>"),
@@ -131,9 +130,8 @@ _MASKS = (
     (r"0x[0-9a-f]+", "<hex>"),
     (r"[0-9]+", "#"),
 )
-# A shape is for the eye: longer ones are cut.
 _LONGEST = 200
-# Hostile logs hold as many shapes as lines; what is rare then goes first.
+# Hostile logs hold as many shapes as lines; the rarest ones are then dropped.
 _MAX_SHAPES = 100_000
 
 
@@ -148,7 +146,7 @@ class Shape:
 
 @dataclass
 class RuleCoverage(ArchiveWalk):
-    """What was counted: records by logger and by who claims them, and the rest by shape."""
+    """Counts of records by logger and by what takes them, and of the rest by shape."""
 
     loggers: Counter[str] = field(default_factory=Counter)
     telling: Counter[str] = field(default_factory=Counter)
@@ -159,19 +157,19 @@ class RuleCoverage(ArchiveWalk):
 
     @property
     def claimed(self) -> int:
-        """How many records some rule takes."""
+        """The number of records that some rule takes."""
         return self.telling.total() + self.routine.total()
 
     def unclaimed(self, logger: str) -> int:
-        """How many records of one logger no rule takes."""
+        """Return how many records of a logger no rule takes."""
         return self.loggers[logger] - self.telling[logger] - self.routine[logger]
 
     def rank_loggers(self) -> list[str]:
-        """Name the loggers, those with the most unclaimed records first."""
+        """Return the loggers, those with the most unclaimed records first."""
         return sorted(self.loggers, key=lambda name: (-self.unclaimed(name), name))
 
     def to_lines(self, limit: int) -> Iterator[str]:
-        """Tell it in lines of text."""
+        """Yield the counts as lines of text."""
         yield f"{'unclaimed':>10} {'telling':>10} {'routine':>10}  logger"
         for name in self.rank_loggers()[:limit]:
             told, routine = self.telling[name], self.routine[name]
@@ -188,7 +186,7 @@ class RuleCoverage(ArchiveWalk):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Tell it for machines."""
+        """Return the counts as JSON can hold them."""
         return {
             "records": self.records,
             "claimed": self.claimed,
@@ -213,20 +211,20 @@ class RuleCoverage(ArchiveWalk):
         return sorted(self.shapes.items(), key=lambda item: (-item[1], item[0]))[:limit]
 
 
-def measure_coverage(splits: Iterable[Split], book: LogReader) -> RuleCoverage:
-    """Count over splits of whole files (a plan with a huge split size)."""
+def measure_coverage(splits: Iterable[Split], reader: LogReader) -> RuleCoverage:
+    """Count the records of splits, which must hold whole files."""
     coverage = RuleCoverage()
-    routine = {rule.id for rule in book.rules if rule.is_routine}
-    for file, cut in coverage.iter_records(splits, book.signatures):
-        _count(cut, file, book, routine, coverage)
+    routine = {rule.id for rule in reader.rules if rule.is_routine}
+    for file, records in coverage.iter_records(splits, reader.signatures):
+        _count(records, file, reader, routine, coverage)
     return coverage
 
 
 def _count(
-    cut: Records, file: str, book: LogReader, routine: set[str], coverage: RuleCoverage
+    records: Records, file: str, reader: LogReader, routine: set[str], coverage: RuleCoverage
 ) -> None:
-    entries = book.parse_all(cut)
-    events = book.matcher.match(entries)
+    entries = reader.parse_all(records)
+    events = reader.matcher.match(entries)
     takers = pc.list_element(pc.split_pattern(events["rule"], "@"), 0)
     quiet = pc.is_in(takers, pa.array(sorted(routine), pa.string()))
     for column, counter in (

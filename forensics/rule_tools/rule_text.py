@@ -1,9 +1,7 @@
-"""Says in words what a rule holds: for lists, for a terminal, and for the pages in docs/.
+"""Describes rules in words: for lists, for a terminal, and for the pages in docs/.
 
-What each column of the table of events means.
-
-A mapping of its own and no metadata of the Arrow schema: metadata would travel into every Parquet
-file and make schemas unequal that hold the same, and tables.py stays one short line a column.
+The meanings of columns are no metadata of the Arrow schema: metadata would go into every Parquet
+file, and make schemas unequal that hold the same columns.
 """
 
 from __future__ import annotations
@@ -85,7 +83,7 @@ COLUMN_MEANINGS: Mapping[str, str] = {
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Name a type for people.
+    """Return the name of a type for people.
 
     >>> type_name(pa.list_(pa.int32())), type_name(pa.timestamp("us", tz="UTC"))
     ('list of int32', 'timestamp, UTC')
@@ -105,28 +103,28 @@ _WIDTH = 96
 
 
 def all_kinds() -> Mapping[str, Kind]:
-    """Give every shipped kind, and the one of lines that tell nothing."""
+    """Return every shipped kind, and that of lines that tell nothing."""
     return {**load_kinds(), ROUTINE: Kind("a line that is known and tells nothing")}
 
 
 def kind_description(kind: Kind) -> str:
-    """Say what a kind means, and whether a scan reads it only when asked to."""
+    """Return what a kind means, and whether it only gives context."""
     return f"{kind.description} (context)" if kind.context else kind.description
 
 
 def rule_family(rule: Rule) -> str:
-    """Name the family of a rule: the folder that holds its file."""
+    """Return the family of a rule: the folder of its file."""
     return Path(rule.path).parent.name
 
 
 def event_kinds(rule: Rule) -> list[str]:
-    """Give the kinds of events that a rule tells: its own first, then those beside its news."""
+    """Return the kinds of events that a rule gives, that of its main event first."""
     extras = (extra.kind for wording in rule.wordings for extra in wording.also)
     return list(dict.fromkeys([rule.kind, *extras]))
 
 
 def version_range(versions: Iterable[str]) -> tuple[str, str]:
-    """Give the oldest and the newest of some versions.
+    """Return the oldest and the newest of some versions.
 
     >>> version_range(["3.9", "0.11", "3.10"])
     ('0.11', '3.10')
@@ -136,18 +134,18 @@ def version_range(versions: Iterable[str]) -> tuple[str, str]:
 
 
 def newest_version(rules: Iterable[Rule]) -> str:
-    """Give the newest version of Kafka that the rules know: the one most wordings last to."""
+    """Return the newest version of Kafka that the rules know: most wordings last to it."""
     lasts = Counter(wording.versions[-1] for rule in rules for wording in rule.wordings)
     return max(lasts, key=lambda version: (lasts[version], version_numbers(version)), default="")
 
 
 def rule_versions(rule: Rule) -> list[str]:
-    """Give the first and the last version of every wording of a rule."""
+    """Return the first and the last version of every wording of a rule."""
     return [version for wording in rule.wordings for version in wording.versions]
 
 
 def version_phrase(versions: Sequence[str], last: str) -> str:
-    """Say since when, and until when, something is written; `last` is the newest version known.
+    """Return from which to which version something is written; `last` is the newest known.
 
     >>> [version_phrase(pair, "4.3") for pair in (["2.1", "4.3"], ["1.0", "3.8"], ["3.5", "3.5"])]
     ['since 2.1', '1.0 to 3.8', 'only 3.5']
@@ -159,7 +157,7 @@ def version_phrase(versions: Sequence[str], last: str) -> str:
 
 
 def summarise_rule(rule: Rule) -> dict[str, Any]:
-    """Give what a list of rules says of one, as plain values."""
+    """Return what a list of rules shows of one, as plain values."""
     oldest, latest = version_range(rule_versions(rule))
     return {
         "id": rule.id,
@@ -174,32 +172,32 @@ def summarise_rule(rule: Rule) -> dict[str, Any]:
 
 
 def similar_names(name: str, known: Iterable[str]) -> list[str]:
-    """Give up to five names that were perhaps meant.
+    """Return up to five names that were perhaps meant.
 
     >>> similar_names("isr.updatet", ["isr.updated", "isr.rejected", "leader.starts"])
     ['isr.updated']
     >>> similar_names("leader", ["isr.updated", "quorum.leader-starts"])
     ['quorum.leader-starts']
     """
-    names = {one.lower(): one for one in sorted(set(known))}
-    within = [one for one in names if name.lower() in one]
+    names = {known_name.lower(): known_name for known_name in sorted(set(known))}
+    containing = [lower for lower in names if name.lower() in lower]
     alike = get_close_matches(name.lower(), names, n=3)
-    return [names[one] for one in dict.fromkeys([*alike, *within])][:5]
+    return [names[lower] for lower in dict.fromkeys([*alike, *containing])][:5]
 
 
 def find_rule(rules: Iterable[Rule], name: str) -> Rule:
-    """Find a rule by its id, or by what events and `rules explain` say of it: id@version."""
-    known = {rule.id: rule for rule in rules}
-    wanted = name.partition("@")[0]
-    if wanted in known:
-        return known[wanted]
-    guesses = similar_names(wanted, known)
+    """Find a rule by its id, or by id@version, as events and `rules explain` name it."""
+    by_id = {rule.id: rule for rule in rules}
+    rule_id = name.partition("@")[0]
+    if rule_id in by_id:
+        return by_id[rule_id]
+    guesses = similar_names(rule_id, by_id)
     hint = f"Did you mean {' or '.join(guesses)}?" if guesses else "`rules list` names them all."
-    raise ForensicsError(f"There is no rule {printable(wanted)!r}. {hint}")
+    raise ForensicsError(f"There is no rule {printable(rule_id)!r}. {hint}")
 
 
 def fact_sources(rule: Rule) -> dict[str, list[str]]:
-    """Give the facts that a rule's own events carry, and for each where its values come from.
+    """Return the facts of a rule's main events, and for each where its values come from.
 
     No source means that the line itself holds it under this name.
     """
@@ -216,21 +214,18 @@ def fact_sources(rule: Rule) -> dict[str, list[str]]:
 
 
 def best_example(rule: Rule) -> tuple[str, Mapping[str, Any]]:
-    """Give the example that says most: a recorded one before others, and what it gives first."""
-    order = ("recorded", "published")
-    ranked = sorted(
-        (one for wording in rule.wordings for one in wording.examples),
-        key=lambda one: order.index(one.provenance) if one.provenance in order else len(order),
-    )
-    if not ranked:
+    """Return the best example, recorded before published before built, and its first event."""
+    order = ("recorded", "published", None)
+    examples = [example for wording in rule.wordings for example in wording.examples]
+    if not examples:
         return "", {}
-    gives = ranked[0].expected
-    first = gives if isinstance(gives, Mapping) else next(iter(gives), {})
-    return ranked[0].line, first
+    best = min(examples, key=lambda example: order.index(example.provenance))
+    expected = best.expected
+    return best.line, expected if isinstance(expected, Mapping) else next(iter(expected), {})
 
 
 def describe_items(wording: Wording) -> str:
-    """Say where the items of a wording's list are, or nothing."""
+    """Return where the items of a wording's list are, or nothing."""
     if wording.each is None:
         return ""
     where = "the lines after the first" if wording.each.of == MORE else f"<{wording.each.of}>"
@@ -244,7 +239,7 @@ def describe_items(wording: Wording) -> str:
 
 
 def describe_rule(rule: Rule) -> Iterator[str]:
-    """Yield the lines that tell everything of a rule."""
+    """Yield everything about a rule as lines of text."""
     oldest, latest = version_range(rule_versions(rule))
     yield rule.id
     kind = all_kinds().get(rule.kind)
@@ -284,16 +279,15 @@ def _wording(wording: Wording) -> Iterator[str]:
         yield f"    time     {RESTATES_MEANINGS[str(wording.restates)]}"
     for example in wording.examples:
         first, *rest = _indent_lines(example.line, "             ")
-        yield f"    example  {first.strip()}" + (
-            f"  ({example.provenance})" if example.provenance else ""
-        )
+        provenance = f"  ({example.provenance})" if example.provenance else ""
+        yield f"    example  {first.strip()}{provenance}"
         yield from rest
         yield from _describe_expected(example.expected)
 
 
-def _describe_expected(gives: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for one in [gives] if isinstance(gives, Mapping) else gives:
-        facts = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in one.items())
+def _describe_expected(expected: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for event in [expected] if isinstance(expected, Mapping) else expected:
+        facts = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in event.items())
         yield f"      gives  {printable(' '.join(facts))}"
 
 
@@ -308,7 +302,7 @@ def _wrap(text: str) -> list[str]:
 
 
 def _value_source(value: Any) -> str:
-    """Say where a fact that `set` names comes from: another name, or a constant."""
+    """Return where a fact of `set` comes from: another name, or a constant."""
     if isinstance(value, str) and value.startswith("{"):
         return f"the same as <{value[1:-1]}>"
     return f"always {value}"

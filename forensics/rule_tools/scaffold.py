@@ -1,4 +1,4 @@
-"""Drafts a rule from one line of a log: a file that holds, and that a person then makes good."""
+"""Drafts a rule from one line of a log: a valid file, which a person then completes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from forensics.schemas import FACTS
 _ID = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
 _LOGGER = re.compile(r"[\w.$-]+")
 
-# Numbers and names stand alone where they are no part of a version, an address, a time or a path.
+# Numbers and names that are no part of a version, an address, a time or a path.
 _ALONE = r"(?:(?<![\w.:/@+-])(?<!:[0-9]{2},)|(?<=[A-Za-z]:))"
 _ENDS = r"(?![\w/@+-]|[.:]\w)"
 _TP = r"[a-zA-Z0-9._-]*[a-zA-Z_][a-zA-Z0-9._-]*-[0-9]+"
 _TOKENS = re.compile(
-    # A partition is called so, or it may be a thread: both look like `name-0`.
+    # Without the word before it, `name-0` may also be a thread.
     r"(?P<partition>(?P<lead>\b(?:[Pp]artitions?(?:\(s\))?(?: [a-z]+(?= )){0,2}|[Rr]eplica"
     rf"|[Ll]eader|[Ff]ollower|[Ll]og)(?:[ =:][\[({{]?|[\[({{])){_TP}"
     rf"(?P<others>(?:, ?{_TP})*){_ENDS})"
@@ -43,7 +43,7 @@ _TOKENS = re.compile(
     rf"|(?P<decimal>{_ALONE}[0-9]+\.[0-9]+{_ENDS})"
     rf"|(?P<number>{_ALONE}-?[0-9]+{_ENDS})"
 )
-# What a token becomes at first, and what when it comes again: a fact is captured once.
+# The template of a token's first and of its later occurrences: a fact is captured once.
 _PARTS = {
     "client": ("clientId={client:word}", "clientId={:word}"),
     "group": ("groupId={group:word}", "groupId={:word}"),
@@ -87,7 +87,7 @@ refuses:
 
 @dataclass(frozen=True)
 class RuleDraft:
-    """What a rule begins with."""
+    """What a new rule begins with."""
 
     id: str
     logger: str
@@ -95,40 +95,40 @@ class RuleDraft:
     line: str | None = None
 
 
-def draft_rule(wanted: RuleDraft, found: RuleSet, kinds: Mapping[str, Kind], schema: str) -> str:
+def draft_rule(draft: RuleDraft, rules: RuleSet, kinds: Mapping[str, Kind], schema: str) -> str:
     """Write a rule as YAML that `rules check` has nothing against.
 
     `schema` is where an editor finds the JSON Schema of rules.
     """
-    _check_draft(wanted, found, kinds)
-    line = wanted.line or _SAMPLE.format(id=wanted.id, logger=wanted.logger)
-    # Bytes of a log that are no UTF-8 reach us as halves of letters, which no file can hold.
+    _check_draft(draft, rules, kinds)
+    line = draft.line or _SAMPLE.format(id=draft.id, logger=draft.logger)
+    # Bytes that are no UTF-8 come as surrogates, which no file can hold.
     line = line.encode("utf-8", "replace").decode()
-    logger = wanted.logger.rpartition(".")[2]
-    peers = [rule for rule in found.rules if logger in rule.loggers]
-    message = _read_message(line, logger, LogReader(found.layouts, peers))
+    logger = draft.logger.rpartition(".")[2]
+    peers = [rule for rule in rules.rules if logger in rule.loggers]
+    message = _read_message(line, logger, LogReader(rules.layouts, peers))
     match = guess_template(message)
     parts = {
         "schema": schema,
-        "id": wanted.id,
-        "kind": wanted.kind,
+        "id": draft.id,
+        "kind": draft.kind,
         "logger": logger,
-        "version": newest_version(found.rules),
+        "version": newest_version(rules.rules),
         "match": _quote_yaml(match),
         "line": _quote_yaml(line),
         "refused": _quote_yaml(_near_miss(line, message, match)),
     }
     text = _TEXT.format(**parts, gives="{}")
-    given = _extract_facts(_load_rule(text, wanted), line, found.layouts)
-    text = _TEXT.format(**parts, gives=_flow(given))
-    problems = check_rules(found.layouts, [*peers, _load_rule(text, wanted)])
-    if mine := [problem for problem in problems if problem.file == wanted.id]:
-        raise RuleError(mine)
+    facts = _extract_facts(_load_rule(text, draft), line, rules.layouts)
+    text = _TEXT.format(**parts, gives=_flow(facts))
+    problems = check_rules(rules.layouts, [*peers, _load_rule(text, draft)])
+    if faults := [problem for problem in problems if problem.file == draft.id]:
+        raise RuleError(faults)
     return text
 
 
 def guess_template(message: str) -> str:
-    """Make a match of a message: what surely differs from line to line is passed over.
+    """Make a template of a message: what surely differs from line to line becomes a part.
 
     >>> guess_template("[Partition a-b-3 broker=1] Closed in 12 ms: epoch 7, ISR [1,2], v3.9.1")
     '[Partition {:tp} broker={:int}] Closed in {duration_ms:int} ms: epoch {:int}, ISR {:ints}, v3.9.1'
@@ -144,7 +144,7 @@ def guess_template(message: str) -> str:
         kind = str(token.lastgroup)
         if kind == "partition":
             again = "{:topic}-{:int}" if kind in seen else "{:tp}"
-            # Of several, each should be an event of its own: that is for a person to write.
+            # Several partitions should give an event each, which a person must write.
             pieces.append(token["lead"] + ("{}" if token["others"] else again))
         else:
             pieces.append(_PARTS[kind][kind in seen])
@@ -154,7 +154,7 @@ def guess_template(message: str) -> str:
 
 
 def schema_address(file: Path) -> str:
-    """Say where a rule in some file finds the schema: beside it in a checkout, or installed."""
+    """Return where a rule in a file finds the schema: in the checkout, or installed."""
     schema = rules_folder() / "schema" / "event-rule.json"
     home = schema.resolve().parents[2]
     here = file.resolve().parent
@@ -164,30 +164,30 @@ def schema_address(file: Path) -> str:
     return f"{up}rules/schema/event-rule.json"
 
 
-def _check_draft(wanted: RuleDraft, found: RuleSet, kinds: Mapping[str, Kind]) -> None:
-    if not _ID.fullmatch(wanted.id):
-        says = "an id is lower case words with dots and dashes between, such as fetcher.removed"
-        raise ForensicsError(f"{printable(wanted.id)!r} is no id: {says}.")
-    if not _LOGGER.fullmatch(wanted.logger):
-        says = "give the last part of its name, such as ReplicaFetcherThread"
-        raise ForensicsError(f"{printable(wanted.logger)!r} is no logger: {says}.")
-    if wanted.kind not in kinds:
-        guesses = similar_names(wanted.kind, kinds)
+def _check_draft(draft: RuleDraft, rules: RuleSet, kinds: Mapping[str, Kind]) -> None:
+    if not _ID.fullmatch(draft.id):
+        advice = "an id is lower case words with dots and dashes between, such as fetcher.removed"
+        raise ForensicsError(f"{printable(draft.id)!r} is no id: {advice}.")
+    if not _LOGGER.fullmatch(draft.logger):
+        advice = "give the last part of its name, such as ReplicaFetcherThread"
+        raise ForensicsError(f"{printable(draft.logger)!r} is no logger: {advice}.")
+    if draft.kind not in kinds:
+        guesses = similar_names(draft.kind, kinds)
         hint = f"did you mean {' or '.join(guesses)}?" if guesses else "rules/kinds/ lists them."
-        raise ForensicsError(f"There is no kind {printable(wanted.kind)!r}; {hint}")
-    for rule in found.rules:
-        if rule.id == wanted.id:
-            says = "choose another id, or copy that file into a pack to replace the rule"
-            raise ForensicsError(f"There is a rule {rule.id} already, in {rule.path}: {says}.")
+        raise ForensicsError(f"There is no kind {printable(draft.kind)!r}; {hint}")
+    for rule in rules.rules:
+        if rule.id == draft.id:
+            advice = "choose another id, or copy that file into a pack to replace the rule"
+            raise ForensicsError(f"There is a rule {rule.id} already, in {rule.path}: {advice}.")
 
 
 def _read_message(line: str, logger: str, book: LogReader) -> str:
-    """Read a line as a scan does; it must be of the logger, and no rule may take it already."""
+    """Read a line as a scan does; it must be the logger's, and no rule may take it yet."""
     cut = book.split_records([line])
     entries = book.parse_all(cut) if cut is not None else None
     if entries is None or len(entries) != 1:
-        says = "give one whole line as it stands in the file, with time, level and logger"
-        raise ForensicsError(f"No layout reads the line: {says}.")
+        advice = "give one whole line as it stands in the file, with time, level and logger"
+        raise ForensicsError(f"No layout reads the line: {advice}.")
     (entry,) = to_rows(entries)
     message = str(entry["message"] or "")
     if entry["logger"] != logger:
@@ -198,18 +198,18 @@ def _read_message(line: str, logger: str, book: LogReader) -> str:
         raise ForensicsError("The line has no words that a rule could know it by.")
     takers = sorted(set(book.matcher.match(entries)["rule"].to_pylist()))
     if takers:
-        says = f"see: kafka-forensics rules show {takers[0].partition('@')[0]}"
-        raise ForensicsError(f"The rule {takers[0]} takes this line already; {says}")
+        advice = f"see: kafka-forensics rules show {takers[0].partition('@')[0]}"
+        raise ForensicsError(f"The rule {takers[0]} takes this line already; {advice}")
     return message
 
 
 def _literal(text: str) -> str:
-    """Keep text as it is; what stands in braces could be read as a part, and becomes any text."""
+    """Keep text as it is, but for braces, which would be read as a part: they become any text."""
     return rewrite_template(text, lambda _name, _kind: "{}")
 
 
 def _near_miss(line: str, message: str, match: str) -> str:
-    """Change the words of a line until the match refuses it."""
+    """Change the words of a line until the template no longer matches."""
     template = compile_template(match)
     pattern = re.compile(template.pattern)
     changes = [f"{message} and more", f"Not so: {message}"]
@@ -220,8 +220,8 @@ def _near_miss(line: str, message: str, match: str) -> str:
     return line.replace(message, changed, 1)
 
 
-def _load_rule(text: str, wanted: RuleDraft) -> Rule:
-    (rule,) = load_rules([FileText(wanted.id, text.encode())], {wanted.kind: Kind("")})
+def _load_rule(text: str, draft: RuleDraft) -> Rule:
+    (rule,) = load_rules([FileText(draft.id, text.encode())], {draft.kind: Kind("")})
     return rule
 
 

@@ -21,7 +21,7 @@ from forensics.lib.formatting import HOUR, pluralize
 from forensics.lib.intervals import Interval
 from forensics.lib.node_ids import broker_node
 from forensics.run_output.reader import Row, RunOutput, SavedFinding, load_run
-from forensics.weekly import metrics
+from forensics.weekly import week_metrics
 from forensics.weekly.coverage_normalisation import (
     SERVER_ROLES,
     Coverage,
@@ -29,7 +29,7 @@ from forensics.weekly.coverage_normalisation import (
     measure_coverage,
 )
 from forensics.weekly.iso_week import Week
-from forensics.weekly.metrics import DAY, SignalCounts
+from forensics.weekly.week_metrics import DAY, SignalCounts
 
 SUMMARY_FILE = "week.json"
 SCHEMA = 1
@@ -99,16 +99,16 @@ class WeekSummary:
     nodes: dict[str, NodeSummary]
     brokers: list[int]
     signals: SignalsSummary
-    away: dict[str, metrics.AbsenceCounts]
+    away: dict[str, week_metrics.AbsenceCounts]
     findings: list[FindingGroup]
     findings_left_out: int
     # whether each detector could have seen anything, and why not
     detectors: dict[str, dict[str, Any]]
     # leaderships lost by hour; None where no log covers it
     hours: list[int | None]
-    nights: metrics.LowIsrNights
+    nights: week_metrics.LowIsrNights
     versions: dict[str, list[str]]
-    topics: metrics.TopicCounts
+    topics: week_metrics.TopicCounts
     topic_turns: dict[str, list[str]]
     files: dict[str, int]
     # files that were read by other rules than the rest
@@ -219,7 +219,7 @@ def summarise_window(run: RunOutput, window: Interval, name: str) -> WeekSummary
     ]
     files = [row for row in run.files if _touches(row["first_ts"], row["last_ts"], window)]
     nodes = measure_coverage(run, window)
-    counts = metrics.count_signals(run, window, findings)
+    counts = week_metrics.count_signals(run, window, findings)
     groups = _group_findings(findings)
     packs = run.document.get("packs") or ()
     named_brokers = {node.broker for node in nodes if node.broker is not None}
@@ -257,10 +257,10 @@ def summarise_window(run: RunOutput, window: Interval, name: str) -> WeekSummary
             for outcome in run.document.get("detectors") or ()
         },
         hours=_count_by_hour(counts, nodes, window),
-        nights=metrics.count_low_isr_nights(run, window),
+        nights=week_metrics.count_low_isr_nights(run, window),
         versions=_versions(files),
-        topics=metrics.count_topics(run, window),
-        topic_turns=metrics.created_and_deleted_topics(run, window),
+        topics=week_metrics.count_topics(run, window),
+        topic_turns=week_metrics.created_and_deleted_topics(run, window),
         files={
             "files": len(files),
             "damaged": sum(bool(row["damaged"]) for row in files),

@@ -21,8 +21,8 @@ from forensics.weekly.coverage_normalisation import (
     expected_count,
     format_count,
 )
-from forensics.weekly.metrics import BROKER_SIGNALS, CLUSTER_SIGNALS
 from forensics.weekly.notes import NO_NOTES, Notes
+from forensics.weekly.week_metrics import BROKER_SIGNALS, CLUSTER_SIGNALS
 from forensics.weekly.week_summary import WeekSummary
 
 _MAX_NAMES = 8

@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 
 from forensics.cli import config_file
 from forensics.cli.app import jobs_folder, make_group
-from forensics.cli.option_sources import Option, configurable_options
+from forensics.cli.config_file import Option
+from forensics.cli.option_sources import configurable_options
 from forensics.errors import ConfigError
 from tests.cli.test_help import COMMANDS
 

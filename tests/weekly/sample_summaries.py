@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forensics.weekly.iso_week import Week
-from forensics.weekly.metrics import BROKER_SIGNALS
+from forensics.weekly.week_metrics import BROKER_SIGNALS
 from forensics.weekly.week_summary import WeekSummary
 
 HOUR = 3_600_000

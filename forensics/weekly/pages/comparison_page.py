@@ -14,7 +14,7 @@ from forensics.report.html import (
     code,
     figure,
     join,
-    rows_left,
+    note_left_out,
     section,
     table,
     tag,
@@ -30,8 +30,8 @@ from forensics.weekly.comparison import (
     format_rate,
     table_cells,
 )
-from forensics.weekly.metrics import BROKER_SIGNALS
 from forensics.weekly.pages.week_view import VERDICT_LEVELS
+from forensics.weekly.week_metrics import BROKER_SIGNALS
 
 _MAX_FINDINGS, _MAX_DRAWN_BROKERS, _MAX_LISTED_BROKERS = 500, 12, 100
 _A_COLOUR, _B_COLOUR = "#8a949f", "#0072B2"
@@ -151,4 +151,4 @@ def _findings(comparison: Comparison) -> Markup:
     head = ("Level", "What", "Findings", "State", "Compared")
     listing = table(head, rows, caption="Findings of B beside those of A", numbers=head[2:3],
                     class_="troubles")  # fmt: skip
-    return join([listing, rows_left(len(findings) - _MAX_FINDINGS)])
+    return join([listing, note_left_out(len(findings) - _MAX_FINDINGS, "")])

@@ -17,8 +17,8 @@ from forensics.report import theme
 from forensics.report.html import Child, Markup, figure, table, tag
 from forensics.report.plotly_sheet import CLEAR, CONFIG, FONT, Figure
 from forensics.weekly.coverage_normalisation import MIN_SCALABLE_SHARE, Coverage, format_count
-from forensics.weekly.metrics import BROKER_SIGNALS, CLUSTER_SIGNALS
 from forensics.weekly.pages.week_view import WeekView
+from forensics.weekly.week_metrics import BROKER_SIGNALS, CLUSTER_SIGNALS
 from forensics.weekly.week_summary import WeekSummary
 from forensics.weekly.week_verdict import lowercase_first
 

@@ -17,19 +17,19 @@ from forensics.report.html import (
     figure,
     join,
     key_figure,
+    note_left_out,
     render_legend,
-    rows_left,
     table,
     tag,
     verdict_box,
 )
 from forensics.weekly.coverage_normalisation import SERVER_ROLES, Coverage
-from forensics.weekly.metrics import DAY, MAX_LOW_ISR_NIGHTS, NIGHT, AbsenceCounts
 from forensics.weekly.notes import Note
 from forensics.weekly.pages import hourly_heatmap
 from forensics.weekly.pages.hourly_heatmap import WEEKDAYS
 from forensics.weekly.pages.week_view import VERDICT_LEVELS, WeekView, list_incident_levels
 from forensics.weekly.recurrence import TrackedFinding
+from forensics.weekly.week_metrics import DAY, MAX_LOW_ISR_NIGHTS, NIGHT, AbsenceCounts
 from forensics.weekly.week_summary import NodeSummary
 
 _MAX_FINDINGS, _MAX_MINOR_FINDINGS = 200, 300
@@ -136,10 +136,9 @@ def draw_findings(view: WeekView) -> Markup:
     accepted = [finding for finding in view.findings if finding.accepted and finding.is_open]
     text = "Accepted by notes.yaml at the end of this week, and left out of the verdict"
     parts += _finding_part(view, "accepted", "Accepted", accepted, text)
-    left = count(view.week.findings_left_out, "more kind")
-    more = tag("p", f"And {left} of findings, in the postmortem alone.")
-    parts += [_minor_findings(view), more if view.week.findings_left_out else None]
-    return join([*parts, _notes_example(view)], "\n")
+    text = "And {} of findings, in the postmortem alone."
+    more = note_left_out(view.week.findings_left_out, "more kind", text)
+    return join([*parts, _minor_findings(view), more, _notes_example(view)], "\n")
 
 
 def _finding_part(
@@ -149,7 +148,7 @@ def _finding_part(
         return []
     heading = tag("h3", f"{title} ({len(findings):,})", id=f"findings-{id_}")
     listing = _finding_table(view, findings[:_MAX_FINDINGS], caption)
-    return [join([heading, listing, rows_left(len(findings) - _MAX_FINDINGS)])]
+    return [join([heading, listing, note_left_out(len(findings) - _MAX_FINDINGS, "")])]
 
 
 def _minor_findings(view: WeekView) -> Markup | None:
@@ -158,7 +157,7 @@ def _minor_findings(view: WeekView) -> Markup | None:
         return None
     summary = tag("summary", f"{count(len(findings), 'kind')} of findings of level low or info")
     listing = _finding_table(view, findings[:_MAX_MINOR_FINDINGS], "Of level low or info")
-    more = rows_left(len(findings) - _MAX_MINOR_FINDINGS)
+    more = note_left_out(len(findings) - _MAX_MINOR_FINDINGS, "")
     return tag("details", summary, listing, more, class_="below")
 
 
@@ -251,7 +250,7 @@ def draw_absences(view: WeekView) -> Markup:
     listing = table(
         _ABSENCE_HEAD, rows, caption="Brokers that were away", numbers=_ABSENCE_HEAD[1:8]
     )
-    return join([tag("p", f"{text}."), listing, rows_left(len(order) - _MAX_BROKERS, "broker")])
+    return join([tag("p", f"{text}."), listing, note_left_out(len(order) - _MAX_BROKERS, "broker")])
 
 
 def _absence_row(view: WeekView, broker: int, counts: AbsenceCounts) -> list[Child]:
@@ -293,7 +292,7 @@ def draw_low_isr_nights(view: WeekView) -> Markup:
         rows.append([name, number, length, sum(numbers), f"{weeks} of {len(by_week)}"])
     caption = "Partitions with one replica in sync, night after night"
     listing = table(_NIGHT_HEAD, rows, caption=caption, numbers=_NIGHT_HEAD[1:])
-    return join([rule, listing, rows_left(nights["often"] - len(rows), "partition")])
+    return join([rule, listing, note_left_out(nights["often"] - len(rows), "partition")])
 
 
 def draw_hours(view: WeekView) -> Markup:
@@ -350,7 +349,7 @@ def draw_coverage(view: WeekView) -> Markup:
         rows.append([name, covered, _day_strip(node["days"], covered), versions])
     head = ("Node", "Logs cover", "Monday to Sunday", "Kafka")
     listing = table(head, rows, caption="Coverage by node")
-    return join([tag("p", text), listing, rows_left(len(nodes) - len(rows), "node")])
+    return join([tag("p", text), listing, note_left_out(len(nodes) - len(rows), "node")])
 
 
 def _by_role(item: tuple[str, NodeSummary]) -> tuple[int, int, str]:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from forensics.report import theme
-from forensics.weekly.metrics import BROKER_SIGNALS
 from forensics.weekly.notes import Notes, load_notes
 from forensics.weekly.pages import small_multiples
+from forensics.weekly.week_metrics import BROKER_SIGNALS
 from tests.weekly.sample_summaries import HOUR, make_finding, make_quarter, make_week
 from tests.weekly.store_pages import draw_store, read_figure, section_text
 

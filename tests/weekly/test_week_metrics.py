@@ -9,7 +9,7 @@ from typing import Any
 from forensics.lib.intervals import Interval
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
-from forensics.weekly.metrics import SignalCounts, count_signals
+from forensics.weekly.week_metrics import SignalCounts, count_signals
 from tests.report import sample_runs as samples
 from tests.report.sample_runs import Row
 
