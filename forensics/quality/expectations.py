@@ -1,12 +1,8 @@
-"""The tables that expectations may be about: small ones, with a row for each thing that is judged.
+"""Reads expectations from YAML, those of rules/quality/ and of packs, and describes their tables.
 
-None of them grows with the lines of the archive: events are counted by file and kind, and what was
-rebuilt is measured by partition.
-
-Suites of expectations, read from YAML: those of rules/quality/, and those of packs over them.
-
-An expectation is one of Great Expectations by its name and arguments, in words, with what follows
-when it does not hold. One that has the id of a shipped one takes its place.
+The tables are small: events are counted by file and kind, and history is measured by partition. An
+expectation is one of Great Expectations by name and arguments, in words, with the consequence of a
+failure. One that has the id of a shipped one replaces it.
 """
 
 from __future__ import annotations
@@ -23,10 +19,10 @@ from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rule_fil
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """What one row is, which columns name it, what each column means."""
+    """What one row is, what it is about, and what each column means."""
 
     row: str
-    # of what a failed row is told: an archive, files, nodes, partitions or findings
+    # what a failed row concerns: archive, files, nodes, partitions or findings
     about: str
     columns: Mapping[str, str]
 
@@ -182,9 +178,9 @@ TABLES: Mapping[str, MeasuredTable] = {
 }
 
 
-# What a failed expectation brings about, from a word to the end of all trust.
+# What a failed expectation brings about, from the least to the gravest.
 CONSEQUENCES = ("note", "downgrade", "close")
-SEVERITIES = ("info", "warning", "critical")
+CHECK_SEVERITIES = ("info", "warning", "critical")
 # Arguments of Great Expectations that name columns.
 _COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
 _HEAD = {"about", "expectations"}
@@ -195,7 +191,7 @@ _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Expectation:
-    """One expectation, where it is written, and what it means when it fails."""
+    """One expectation, where it is written, and what its failure means."""
 
     id: str
     table: str
@@ -212,29 +208,29 @@ class Expectation:
 
 
 def load_expectations(packs: Sequence[Pack] = ()) -> list[Expectation]:
-    """Read all expectations by id, or say in one error all that is wrong with them."""
-    found: dict[str, Expectation] = {}
+    """Read all expectations by id; one error names everything that is wrong with them."""
+    known: dict[str, Expectation] = {}
     problems: list[Problem] = []
     own = [FileText(str(path), path.read_bytes()) for path in rule_files("quality")]
     for pages in (own, *(pack.pages_in("quality") for pack in packs)):
-        mine: dict[str, Expectation] = {}
+        new: dict[str, Expectation] = {}
         for page in pages:
             try:
                 for one in _expectations(page, problems):
-                    if one.id in mine:
-                        says = f"the id {one.id!r} is taken (line {mine[one.id].line})"
+                    if one.id in new:
+                        says = f"the id {one.id!r} is taken (line {new[one.id].line})"
                         problems.append(Problem(str(page), one.line, says))
-                    mine[one.id] = one
+                    new[one.id] = one
             except RuleError as error:
                 problems += error.problems
-        found |= mine
+        known |= new
     if problems:
         raise RuleError(sorted(problems))
-    return [found[name] for name in sorted(found)]
+    return [known[name] for name in sorted(known)]
 
 
 def suggest(name: object, known: Iterable[object]) -> str:
-    """Suggest what was meant, or name what there is where that is short enough to read."""
+    """Return the end of a sentence: the known name that was meant, or a short list of all."""
     names = sorted(map(str, known))
     listed = f"; known: {', '.join(names)}" if len(names) <= 12 else ""
     return did_you_mean(name, names) or listed
@@ -245,63 +241,60 @@ def _expectations(page: FileText, problems: list[Problem]) -> Iterator[Expectati
     for key in sorted(set(document) - _HEAD, key=str):
         says = f"unknown key {key!r}{suggest(key, _HEAD)}"
         problems.append(Problem(str(page), line_of(document, key), says))
-    given = document.get("expectations")
-    if not isinstance(given, Sequence) or isinstance(given, str) or not given:
+    entries = document.get("expectations")
+    if not isinstance(entries, Sequence) or isinstance(entries, str) or not entries:
         says = "'expectations' must be a list, and not empty"
         problems.append(Problem(str(page), line_of(document, "expectations"), says))
         return
-    for one in given:
-        faults = [(line_of(one, key), says) for key, says in _faults(one)]
-        problems += [Problem(str(page), line, says) for line, says in faults]
+    for entry in entries:
+        faults = [Problem(str(page), line_of(entry, key), says) for key, says in _faults(entry)]
+        problems += faults
         if not faults:
-            yield _expectation(one, page)
+            yield Expectation(
+                id=entry["id"],
+                table=entry["table"],
+                kind=entry["expectation"],
+                words=entry["words"].strip(),
+                otherwise=entry["otherwise"].strip(),
+                consequence=entry["consequence"],
+                arguments=dict(entry.get("arguments") or {}),
+                where=dict(entry.get("where") or {}),
+                severity=entry.get("severity", "warning"),
+                origin=str(page),
+                line=line_of(entry),
+            )
 
 
-def _expectation(one: Mapping[str, Any], page: FileText) -> Expectation:
-    return Expectation(
-        id=one["id"],
-        table=one["table"],
-        kind=one["expectation"],
-        words=one["words"].strip(),
-        otherwise=one["otherwise"].strip(),
-        consequence=one["consequence"],
-        arguments=dict(one.get("arguments") or {}),
-        where=dict(one.get("where") or {}),
-        severity=one.get("severity", "warning"),
-        origin=str(page),
-        line=line_of(one),
-    )
-
-
-def _faults(one: object) -> Iterator[tuple[object, str]]:
+def _faults(entry: object) -> Iterator[tuple[object, str]]:
     """Yield what is wrong with one expectation, with the key that it is about."""
-    if not isinstance(one, Mapping):
+    if not isinstance(entry, Mapping):
         yield None, "each expectation is a mapping, such as {id: ..., table: files, ...}"
         return
-    for key in sorted(set(one) - _KEYS, key=str):
+    for key in sorted(set(entry) - _KEYS, key=str):
         yield key, f"unknown key {key!r}{suggest(key, _KEYS)}"
-    lacking = [key for key in _NEEDED if not isinstance(one.get(key), str) or not one[key].strip()]
-    yield from ((key, f"{key!r} is missing, or is no text") for key in lacking)
-    if not lacking:
-        yield from _values(one)
+    texts = {key: entry.get(key) for key in _NEEDED}
+    missing = [key for key, text in texts.items() if not isinstance(text, str) or not text.strip()]
+    yield from ((key, f"{key!r} is missing, or is no text") for key in missing)
+    if not missing:
+        yield from _value_faults(entry)
 
 
-def _values(one: Mapping[str, Any]) -> Iterator[tuple[object, str]]:
+def _value_faults(one: Mapping[str, Any]) -> Iterator[tuple[object, str]]:
     if not _ID.fullmatch(one["id"]):
         yield "id", f"the id {one['id']!r} must be lower case, with dashes"
     for key in ("arguments", "where"):
         if not isinstance(one.get(key) or {}, Mapping):
             yield key, f"{key!r} must be a mapping"
             return
-    named = {"consequence": CONSEQUENCES, "severity": SEVERITIES, "table": TABLES}
+    named = {"consequence": CONSEQUENCES, "severity": CHECK_SEVERITIES, "table": TABLES}
     for key, known in named.items():
         if key in one and one[key] not in known:
             yield key, f"there is no {key} {one[key]!r}{suggest(one[key], known)}"
     if one["table"] in TABLES:
-        yield from _columns(one)
+        yield from _column_faults(one)
 
 
-def _columns(one: Mapping[str, Any]) -> Iterator[tuple[object, str]]:
+def _column_faults(one: Mapping[str, Any]) -> Iterator[tuple[object, str]]:
     known = TABLES[one["table"]].columns
     arguments = one.get("arguments") or {}
     named = [(key, name) for key in _COLUMNS for name in _listed(arguments.get(key))]

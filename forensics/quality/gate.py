@@ -1,11 +1,7 @@
-"""The gate: every expectation with its answer, whom a failure concerns, and what follows.
-
-What a failed expectation does to what was found: findings are downgraded, detectors fall silent.
+"""Checks all expectations, downgrades the findings that a failure concerns, closes the verdict.
 
 A finding all of whose lines are in files that failed is only possible; one that has other lines,
 too, goes down by one step. A detector that found nothing, and whose logs all failed, cannot tell.
-
-What findings.json says of the gate, and what becomes of the verdict.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from forensics.detection.runner import DetectionResults, Outcome
 from forensics.detection.verdict import CLEAR, withhold_verdict
 from forensics.lib.arrow_io import release_arrow_memory
 from forensics.quality import metrics
-from forensics.quality.expectations import TABLES, Expectation
+from forensics.quality.expectations import CONSEQUENCES, TABLES, Expectation
 from forensics.quality.gx_runner import CheckResult, GxRunner
 from forensics.quality.metrics import GateInput
 from forensics.run_output.findings import CONFIDENCES, Finding
@@ -34,13 +30,13 @@ CHECKS_SCHEMA = pa.schema(
     [
         ("check", pa.string()),
         ("table", pa.string()),
-        # in words, and as Great Expectations has it: its name, and what it was asked with
+        # in words, and as Great Expectations has it: name and arguments
         ("words", pa.string()),
         ("expectation", pa.string()),
         ("arguments", pa.string()),
         ("success", pa.bool_()),
         ("observed", pa.string()),
-        # note, downgrade or close, and what it means, in words
+        # note, downgrade or close, and what a failure means in words
         ("consequence", pa.string()),
         ("otherwise", pa.string()),
         ("severity", pa.string()),
@@ -49,7 +45,7 @@ CHECKS_SCHEMA = pa.schema(
         ("findings", pa.list_(pa.string())),
     ]
 )
-_FRAMES: Mapping[str, Callable[[GateInput], pd.DataFrame]] = {
+_MEASURES: Mapping[str, Callable[[GateInput], pd.DataFrame]] = {
     "archive": metrics.measure_archive,
     "files": metrics.measure_files,
     "events": metrics.measure_events,
@@ -60,33 +56,34 @@ _FRAMES: Mapping[str, Callable[[GateInput], pd.DataFrame]] = {
     "coverage": metrics.measure_coverage,
     "findings": metrics.measure_findings,
 }
-_SHOWN = 5
+# So many failed rows are named.
+_MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
 class Check:
-    """One expectation and its answer."""
+    """One expectation and its result."""
 
     expectation: Expectation
     passed: bool
     observed: str
     failed: int = 0
-    # whom it concerns: names of files, nodes or partitions, or ids of findings
+    # what it concerns: names of files, nodes or partitions, or ids of findings
     about: str = "archive"
     names: frozenset[str] = frozenset()
     # the findings that were downgraded for it
     findings: Sequence[str] = ()
 
     def row(self) -> dict[str, Any]:
-        """Give the row of the table of checks."""
+        """Return its row of the table of checks."""
         one = self.expectation
-        asked = dict(one.arguments) | ({"where": dict(one.where)} if one.where else {})
+        arguments = dict(one.arguments) | ({"where": dict(one.where)} if one.where else {})
         return {
             "check": one.id,
             "table": one.table,
             "words": one.words,
             "expectation": one.kind,
-            "arguments": json.dumps(asked, ensure_ascii=False, default=str),
+            "arguments": json.dumps(arguments, ensure_ascii=False, default=str),
             "success": self.passed,
             "observed": self.observed,
             "consequence": one.consequence,
@@ -98,7 +95,7 @@ class Check:
 
     @property
     def failure_text(self) -> str:
-        """Say in one sentence, without its full stop, that it does not hold."""
+        """A sentence that it does not hold, without its full stop."""
         return f"{self.expectation.otherwise} ({self.observed})"
 
 
@@ -109,44 +106,39 @@ class Gate:
     checks: Sequence[Check] = field(default_factory=tuple)
 
     def failed(self, consequence: str | None = None) -> list[Check]:
-        """Give those that do not hold, all or those with one consequence; the gravest first."""
-        return [
-            one
-            for wanted in ("close", "downgrade", "note")
-            for one in self.checks
-            if not one.passed
-            and one.expectation.consequence == wanted
-            and consequence in (None, wanted)
+        """Return those that do not hold, all or those with one consequence; the gravest first."""
+        failed = [
+            check
+            for check in self.checks
+            if not check.passed and consequence in (None, check.expectation.consequence)
         ]
+        return sorted(failed, key=lambda one: -CONSEQUENCES.index(one.expectation.consequence))
 
     @property
     def closed(self) -> list[str]:
-        """Say why nothing can be concluded, if so."""
-        return [one.failure_text for one in self.failed("close")]
+        """Why nothing can be concluded, if so."""
+        return [check.failure_text for check in self.failed("close")]
 
     def table(self) -> pa.Table:
-        """Give the table of checks."""
-        return pa.Table.from_pylist([one.row() for one in self.checks], schema=CHECKS_SCHEMA)
+        """Return the table of checks."""
+        return pa.Table.from_pylist([check.row() for check in self.checks], schema=CHECKS_SCHEMA)
 
 
 def run_checks(
     run: GateInput, expectations: Iterable[Expectation], docs: Path | None = None
 ) -> Gate:
-    """Ask all expectations, table by table; `docs` is the folder for Data Docs, if wanted."""
-    wanted: dict[str, list[Expectation]] = {}
-    for one in expectations:
-        wanted.setdefault(one.table, []).append(one)
+    """Check all expectations, table by table; `docs` is the folder for Data Docs, if wanted."""
+    by_table: dict[str, list[Expectation]] = {}
+    for expectation in expectations:
+        by_table.setdefault(expectation.table, []).append(expectation)
     runner = GxRunner(docs)
     checks: list[Check] = []
     for table in TABLES:
-        if mine := wanted.get(table):
+        if own := by_table.get(table):
             frame = _frame(table, run)
-            # What it was read from grows with the archive.
             release_arrow_memory()
-            answers = runner.validate(table, frame, mine)
-            checks += [
-                _check(one, answer, frame, run) for one, answer in zip(mine, answers, strict=True)
-            ]
+            results = runner.validate(table, frame, own)
+            checks += (_check(*pair, frame, run) for pair in zip(own, results, strict=True))
     runner.close()
     return Gate(checks)
 
@@ -154,35 +146,37 @@ def run_checks(
 def _frame(table: str, run: GateInput) -> pd.DataFrame:
     columns = list(TABLES[table].columns)
     if table in ("archive", "files", "findings") or run.tables.has(table):
-        return _FRAMES[table](run)[columns]
+        return _MEASURES[table](run)[columns]
     return pd.DataFrame({name: pd.Series([], dtype=float) for name in columns})
 
 
-def _check(one: Expectation, answer: CheckResult, frame: pd.DataFrame, run: GateInput) -> Check:
-    if answer.passed:
-        # What `mostly` lets pass is no failure, and concerns nobody.
-        return Check(one, passed=True, observed=answer.observed)
+def _check(one: Expectation, result: CheckResult, frame: pd.DataFrame, run: GateInput) -> Check:
+    if result.passed:
+        # Rows that `mostly` lets pass are no failure.
+        return Check(one, passed=True, observed=result.observed)
     about = TABLES[one.table].about
-    rows = frame.iloc[list(answer.rows)]
-    names = [_name(about, row) for row in rows.to_dict("records")]
-    shown = [f"{name}: {_short(value)}" for name, value in zip(names, answer.values, strict=False)]
-    observed = answer.observed
+    rows = frame.iloc[list(result.rows)]
+    names = [_subject(about, row) for row in rows.to_dict("records")]
+    shown = [f"{name}: {_short(value)}" for name, value in zip(names, result.values, strict=False)]
+    observed = result.observed
     if shown and about != "archive":
-        more = len(shown) - _SHOWN
-        listed = "; ".join([*shown[:_SHOWN], *([f"and {more:,} more"] if more > 0 else [])])
+        more = len(shown) - _MAX_NAMED
+        listed = "; ".join([*shown[:_MAX_NAMED], *([f"and {more:,} more"] if more > 0 else [])])
         observed = f"{observed}: {listed}"
     elif shown:
-        observed = _short(next(iter(answer.values)))
+        observed = _short(next(iter(result.values)))
     if not names or about == "archive":
         return Check(one, passed=False, observed=observed, failed=len(names))
     if one.arguments.get("column") == "fallen_epochs":
-        return _of_partitions(one, observed, names, run)
-    found = frozenset(name for name in names if name)
-    return Check(one, passed=False, observed=observed, failed=len(names), about=about, names=found)
+        return _check_of_partitions(one, observed, names, run)
+    known = frozenset(name for name in names if name)
+    return Check(one, passed=False, observed=observed, failed=len(names), about=about, names=known)
 
 
-def _of_partitions(one: Expectation, observed: str, files: Sequence[str], run: GateInput) -> Check:
-    """Narrow files down to the partitions whose epochs fell; more than were kept are all."""
+def _check_of_partitions(
+    one: Expectation, observed: str, files: Sequence[str], run: GateInput
+) -> Check:
+    """Narrow files down to the partitions whose epochs fell, unless only some of them were kept."""
     accounts = [run.accounts[name] for name in files]
     whole = any(account.fallen > len(account.falls) for account in accounts)
     falls = [(account.file, fall) for account in accounts for fall in account.falls]
@@ -195,7 +189,7 @@ def _of_partitions(one: Expectation, observed: str, files: Sequence[str], run: G
     return Check(one, False, observed, len(files), "partitions", names)
 
 
-def _name(about: str, row: Mapping[Any, Any]) -> str:
+def _subject(about: str, row: Mapping[Any, Any]) -> str:
     if about == "partitions":
         return f"{row['topic']}-{row['partition']}"
     if about == "archive":
@@ -210,145 +204,138 @@ def _short(value: object) -> str:
     return str(value)
 
 
-# Tables whose failed files nothing can be read from at all.
-_OF_FILES = ("archive", "files", "events")
+# Nothing can be concluded from files that fail in these tables.
+_INPUT_TABLES = ("archive", "files", "events")
 
 
 def downgrade_results(
-    answers: DetectionResults, gate: Gate, run: GateInput
+    results: DetectionResults, gate: Gate, run: GateInput
 ) -> tuple[DetectionResults, Gate]:
-    """Give the answers as far as they can be trusted, and the gate with what it brought about."""
+    """Downgrade what failed checks concern; return it, and the gate with the findings it hit."""
     failed = [*gate.failed("close"), *gate.failed("downgrade")]
     if not failed:
-        return answers, gate
+        return results, gate
     scope = _Scope(run)
-    findings = [_finding(one, failed, scope) for one in answers.findings]
-    outcomes = [_outcome(one, failed, answers.requirements.get(one.detector), scope)
-                for one in answers.outcomes]  # fmt: skip
-    touched: dict[str, list[str]] = {}
-    for one in findings:
-        for step in one.downgraded:
-            touched.setdefault(step["check"], []).append(one.id)
-    checks = [
-        replace(check, findings=touched.get(check.expectation.id, ())) for check in gate.checks
+    findings = [_downgrade_finding(finding, failed, scope) for finding in results.findings]
+    outcomes = [
+        _downgrade_outcome(outcome, failed, results.requirements.get(outcome.detector), scope)
+        for outcome in results.outcomes
     ]
-    return replace(answers, findings=findings, outcomes=outcomes), Gate(checks)
+    hit: dict[str, list[str]] = {}
+    for finding in findings:
+        for step in finding.downgraded:
+            hit.setdefault(step["check"], []).append(finding.id)
+    checks = [replace(check, findings=hit.get(check.expectation.id, ())) for check in gate.checks]
+    return replace(results, findings=findings, outcomes=outcomes), Gate(checks)
 
 
 @dataclass(frozen=True)
 class _Scope:
-    """Says what of a finding or a detector a check concerns."""
+    """Finds out which findings and which files of a detector a check concerns."""
 
     run: GateInput
 
     def of_finding(self, check: Check, finding: Finding) -> bool | None:
-        """Whether a finding rests on what failed, wholly (true) or in part; null: not at all."""
+        """Return whether a finding rests on what failed wholly, or in part; None: not at all."""
         if not check.names:
-            # It is about the whole: everything rests on that, and on much else.
+            # Every finding rests on the whole archive, and on much else.
             return False
         if check.about == "findings":
             return True if finding.id in check.names else None
         if check.about == "partitions":
-            mine = check.names.intersection(finding.partitions)
-            return None if not mine else len(mine) == len(set(finding.partitions))
-        places = {place["file"] for place in finding.evidence}
-        failed = places & self.files(check)
-        return None if not failed else failed == places
+            all_of_it = set(finding.partitions)
+            failed = all_of_it & check.names
+        else:
+            all_of_it = {line["file"] for line in finding.evidence}
+            failed = all_of_it & self.files(check)
+        return failed == all_of_it if failed else None
 
     def files(self, check: Check) -> set[str]:
-        """Give the files that a check concerns, by their names or by whose they are."""
+        """Return the files that a check concerns, by their names or by their nodes."""
         if check.about == "files":
             return set(check.names)
-        return {one.file for one in self.run.files if one.node in check.names}
+        return {account.file for account in self.run.files if account.node in check.names}
 
-    def of_needs(self, check: Check, needs: LogRequirements) -> tuple[set[str], set[str]]:
-        """Give the files that a detector needs, and those of them that failed."""
-        mine = {str(row["file"]) for row in self._read if needs.accepts(row)}
-        if check.expectation.table not in _OF_FILES or check.about == "partitions":
-            return mine, set()
-        return mine, mine & self.files(check) if check.names else mine
+    def of_requirements(
+        self, check: Check, requirements: LogRequirements
+    ) -> tuple[set[str], set[str]]:
+        """Return the files that a detector requires, and those of them that failed."""
+        required = {str(row["file"]) for row in self._read if requirements.accepts(row)}
+        if check.expectation.table not in _INPUT_TABLES or check.about == "partitions":
+            return required, set()
+        return required, required & self.files(check) if check.names else required
 
     @cached_property
     def _read(self) -> Sequence[Mapping[str, object]]:
         return [row for row in self.run.rows.to_pylist() if row["records"]]
 
 
-def _finding(finding: Finding, failed: Sequence[Check], scope: _Scope) -> Finding:
+def _downgrade_finding(finding: Finding, failed: Sequence[Check], scope: _Scope) -> Finding:
     for check in failed:
         wholly = scope.of_finding(check, finding)
         if wholly is None:
             continue
+        name, says = check.expectation.id, check.expectation.otherwise
         before = CONFIDENCES.index(finding.confidence)
         after = CONFIDENCES[0 if wholly else max(0, before - 1)]
-        says = check.expectation.otherwise
-        step = {
-            "check": check.expectation.id,
-            "from": finding.confidence,
-            "to": after,
-            "because": says,
-        }
-        reasons = [finding.reason, f"the check {check.expectation.id} failed: {says}"]
+        step = {"check": name, "from": finding.confidence, "to": after, "because": says}
+        reasons = [finding.reason, f"the check {name} failed: {says}"]
+        rests = "it rests on that" if wholly else "it rests on that in part"
+        failure = f"{check.expectation.words} {check.failure_text}"
         finding = replace(
             finding,
             confidence=after,
             reason="; ".join(reason for reason in reasons if reason),
-            doubts=[*finding.doubts, _doubt(check, wholly=wholly)],
+            doubts=[*finding.doubts, f"An expectation failed: {failure}; {rests}."],
             downgraded=[*finding.downgraded, step],
         )
     return finding
 
 
-def _doubt(check: Check, *, wholly: bool) -> str:
-    rests = "it rests on that" if wholly else "it rests on that in part"
-    return f"An expectation failed: {check.expectation.words} {check.failure_text}; {rests}."
-
-
-def _outcome(
-    outcome: Outcome, failed: Sequence[Check], needs: LogRequirements | None, scope: _Scope
+def _downgrade_outcome(
+    outcome: Outcome, failed: Sequence[Check], requirements: LogRequirements | None, scope: _Scope
 ) -> Outcome:
-    if needs is None or outcome.status not in ("quiet", "fired"):
+    if requirements is None or outcome.status not in ("quiet", "fired"):
         return outcome
     left: set[str] | None = None
     reasons = []
     for check in failed:
-        mine, gone = scope.of_needs(check, needs)
-        left = (mine if left is None else left) - gone
-        if gone:
+        required, unusable = scope.of_requirements(check, requirements)
+        left = (required if left is None else left) - unusable
+        if unusable:
             reasons.append(f"{check.expectation.id}: {check.failure_text}")
-    status = outcome.status
-    if status == "quiet" and reasons and not left:
-        status = "not_evaluable"
+    blind = outcome.status == "quiet" and reasons and not left
+    status = "not_evaluable" if blind else outcome.status
     return replace(outcome, status=status, reasons=[*reasons, *outcome.reasons])
 
 
 def apply_gate(document: Mapping[str, Any], gate: Gate, run: GateInput) -> dict[str, Any]:
-    """Give the document of a run with its gate: what is not sure is not called clear."""
-    found = dict(document) | {"quality": _section(gate)}
-    closed = gate.closed
-    if closed:
-        more = "; what was found stands below, with less confidence" if found["findings"] else ""
-        return withhold_verdict(found, f"The quality gate is closed: {closed[0]}{more}.")
-    if found["verdict"] == CLEAR:
+    """Add the gate to findings.json, and withhold a verdict that is not certain."""
+    gated = dict(document) | {"quality": _section(gate)}
+    if gate.closed:
+        more = "; what was found stands below, with less confidence" if gated["findings"] else ""
+        return withhold_verdict(gated, f"The quality gate is closed: {gate.closed[0]}{more}.")
+    if gated["verdict"] == CLEAR:
         for check in gate.failed("downgrade"):
-            if _counts(check, run):
-                says = f"Nothing was found, but that is not sure: {check.failure_text}."
-                return withhold_verdict(found, says)
-    return found
+            if _may_hide_incidents(check, run):
+                summary = f"Nothing was found, but that is not sure: {check.failure_text}."
+                return withhold_verdict(gated, summary)
+    return gated
 
 
-def _counts(check: Check, run: GateInput) -> bool:
-    """Whether what failed may hide something: what only clients write is no proof of quiet."""
+def _may_hide_incidents(check: Check, run: GateInput) -> bool:
+    """Return True unless a failure concerns clients only: their logs do not prove quiet."""
     if check.about == "nodes":
-        mine = [one for one in run.files if one.node in check.names]
+        accounts = [account for account in run.files if account.node in check.names]
     elif check.about == "files" and check.names:
-        mine = [run.accounts[name] for name in check.names if name in run.accounts]
+        accounts = [run.accounts[name] for name in check.names if name in run.accounts]
     else:
         return True
-    return any(one.role in ("broker", "controller") for one in mine)
+    return any(account.role in ("broker", "controller") for account in accounts)
 
 
 def _section(gate: Gate) -> dict[str, Any]:
-    rows = [one.row() for one in gate.failed()]
+    rows = [check.row() for check in gate.failed()]
     names = ("check", "table", "words", "observed", "consequence", "otherwise", "severity",
              "findings")  # fmt: skip
     return {

@@ -1,7 +1,7 @@
-"""Asks Great Expectations: one batch for each table, with all that is expected of it.
+"""Runs expectations with Great Expectations: one batch for each table.
 
-This is the one module that knows that library. It is told to send nothing to anybody, in code and
-by its variable of the environment, and it is loaded only once there is something to check.
+Only this module knows that library. Its analytics are disabled, in code and by its environment
+variable, and it is only loaded once there is something to check.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
+from operator import and_
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -26,10 +27,10 @@ from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml
 from forensics.quality.expectations import Expectation, load_expectations, suggest
 
 _SITE = "kafka-forensics"
-# Expectations that ask another table or a database: there is none.
+# Expectations that need another table or a database.
 _ELSEWHERE = ("ExpectQueryResultsToMatchComparison", "ExpectTableRowCountToEqualOtherTable")
-# What is set here, or would run text as a program.
-_OURS = frozenset({
+# Arguments that are set here, or that would run text as a program.
+_RESERVED = frozenset({
     "batch_id", "catch_exceptions", "condition_parser", "description", "id", "meta", "notes",
     "rendered_content", "result_format", "row_condition", "severity", "windows",
 })  # fmt: skip
@@ -37,20 +38,20 @@ _OURS = frozenset({
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What became of one expectation: whether it holds, in which rows not, what was seen."""
+    """The result of one expectation: whether it holds, which rows fail, what was observed."""
 
     passed: bool
-    # places in the frame; none where it is about the table as a whole
+    # positions in the frame; none if it is about the table as a whole
     rows: Sequence[int] = ()
     values: Sequence[object] = ()
     observed: str = ""
 
 
 class GxRunner:
-    """A context of Great Expectations in memory; with a folder it leaves its Data Docs there."""
+    """A context of Great Expectations in memory; with a folder it writes its Data Docs there."""
 
     def __init__(self, docs: Path | None = None) -> None:
-        """Make the context."""
+        """Create the context."""
         with _quiet():
             gx = _library()
             self._context: Any = gx.get_context(mode="ephemeral")
@@ -64,28 +65,29 @@ class GxRunner:
     def validate(
         self, table: str, frame: pd.DataFrame, expectations: Sequence[Expectation]
     ) -> list[CheckResult]:
-        """Check a table; gives one answer for each expectation, in their order."""
+        """Check a table; return the result of each expectation, in their order."""
         with _quiet():
             gx = _library()
-            asked = [_made(one) for one in expectations]
-            suite = gx.ExpectationSuite(table, expectations=asked)
-            whole = self._source.add_dataframe_asset(table).add_batch_definition_whole_dataframe(
-                "all"
-            )
-            given = {"dataframe": frame}
-            # Data Docs are made of results that were stored; without them nothing is.
+            suite = gx.ExpectationSuite(table, expectations=list(map(_to_gx, expectations)))
+            asset = self._source.add_dataframe_asset(table)
+            whole = asset.add_batch_definition_whole_dataframe("all")
+            data = {"dataframe": frame}
+            # Data Docs are made of stored results; without Data Docs nothing is stored.
             if self._docs is not None:
                 stored = self._context.suites.add(suite)
                 definition = gx.ValidationDefinition(name=table, data=whole, suite=stored)
                 run = self._context.validation_definitions.add(definition).run
-                found = run(batch_parameters=given, result_format=_COMPLETE)
+                validated = run(batch_parameters=data, result_format=_COMPLETE)
             else:
-                found = whole.get_batch(given).validate(suite, result_format=_COMPLETE)
-        answers = {one.expectation_config.meta["id"]: _answer(one, frame) for one in found.results}
-        return [answers[one.id] for one in expectations]
+                validated = whole.get_batch(data).validate(suite, result_format=_COMPLETE)
+        results = {
+            one.expectation_config.meta["id"]: _parse_result(one, frame)
+            for one in validated.results
+        }
+        return [results[expectation.id] for expectation in expectations]
 
     def close(self) -> None:
-        """Write the Data Docs, where they are wanted."""
+        """Write the Data Docs, if they are wanted."""
         if self._docs is not None:
             with _quiet():
                 self._context.build_data_docs(site_names=[_SITE])
@@ -95,21 +97,21 @@ _COMPLETE = {"result_format": "COMPLETE"}
 
 
 def find_problems(expectations: Sequence[Expectation]) -> list[Problem]:
-    """Find what Great Expectations does not know or take: names and arguments."""
-    problems: list[Problem] = []
-    for one in expectations:
-        for key, says in _faults(one):
-            problems.append(Problem(one.origin, _line(one, key), f"{one.id}: {says}"))
-    return sorted(problems)
+    """Find names and arguments that Great Expectations does not know."""
+    return sorted(
+        Problem(one.origin, _line_of_key(one, key), f"{one.id}: {says}")
+        for one in expectations
+        for key, says in _find_faults(one)
+    )
 
 
-def _faults(one: Expectation) -> Iterator[tuple[str, str]]:
+def _find_faults(one: Expectation) -> Iterator[tuple[str, str]]:
     known = _kinds()
     if one.kind not in known:
         yield "expectation", f"there is no expectation {one.kind!r}{suggest(one.kind, known)}"
         return
     model = known[one.kind]
-    takes = sorted(set(model.__fields__) - _OURS)
+    takes = sorted(set(model.__fields__) - _RESERVED)
     strange = [name for name in one.arguments if name not in takes]
     for name in strange:
         yield "arguments", f"{one.kind} takes no {name!r}{suggest(name, takes)}"
@@ -117,16 +119,16 @@ def _faults(one: Expectation) -> Iterator[tuple[str, str]]:
         return
     try:
         with _quiet():
-            _made(one)
+            _to_gx(one)
     except (TypeError, ValueError) as error:
-        told = getattr(error, "errors", list)() or [{"loc": (), "msg": str(error)}]
-        first = told[0]
+        errors = getattr(error, "errors", list)() or [{"loc": (), "msg": str(error)}]
+        first = errors[0]
         where = " ".join(str(part) for part in first["loc"] if part != "__root__")
         yield "arguments", f"{where + ': ' if where else ''}{first['msg']}"
 
 
-def _line(one: Expectation, key: str) -> int:
-    """Find on which line of its file a key of an expectation stands."""
+def _line_of_key(one: Expectation, key: str) -> int:
+    """Return the line of a key of an expectation in its file."""
     try:
         document = load_yaml(FileText(one.origin, Path(one.origin).read_bytes()))
     except (OSError, RuleError):
@@ -137,15 +139,15 @@ def _line(one: Expectation, key: str) -> int:
     return one.line
 
 
-def _answer(one: Any, frame: pd.DataFrame) -> CheckResult:
+def _parse_result(one: Any, frame: pd.DataFrame) -> CheckResult:
     result: Mapping[str, Any] = one.result or {}
-    if raised := _raised(one.exception_info):
+    if raised := _raised_message(one.exception_info):
         return CheckResult(passed=False, observed=f"it could not be asked: {raised}")
-    rows = [int(at) for at in result.get("unexpected_index_list") or ()]
+    rows = [int(row) for row in result.get("unexpected_index_list") or ()]
     values = list(result.get("unexpected_list") or ())
     if "unexpected_count" in result:
-        asked, count = result.get("element_count", len(frame)), result["unexpected_count"]
-        observed = f"{count:,} of {asked:,}" if count else f"all {asked:,}" if asked else "no rows"
+        total, count = result.get("element_count", len(frame)), result["unexpected_count"]
+        observed = f"{count:,} of {total:,}" if count else f"all {total:,}" if total else "no rows"
     elif result.get("partial_missing_list"):
         observed = f"missing: {', '.join(map(str, result['partial_missing_list']))}"
     else:
@@ -154,42 +156,36 @@ def _answer(one: Any, frame: pd.DataFrame) -> CheckResult:
     return CheckResult(bool(one.success), rows, values, observed)
 
 
-def _raised(info: Mapping[str, Any] | None) -> str:
-    """Give what was raised, if so: the library keeps it by metric, and does not raise it."""
+def _raised_message(info: Mapping[str, Any] | None) -> str:
+    """Return the message of an exception that the library caught and kept, if any."""
     for one in (info, *(info or {}).values()):
         if isinstance(one, Mapping) and one.get("raised_exception"):
             return str(one.get("exception_message")).partition("\n")[0]
     return ""
 
 
-def _made(one: Expectation) -> Any:
-    more: dict[str, Any] = {}
-    if one.where:
-        more["row_condition"] = _condition(one.where)
+def _to_gx(one: Expectation) -> Any:
+    where = {"row_condition": _row_condition(one.where)} if one.where else {}
+    meta = {"id": one.id}
     kind = _kinds()[one.kind]
-    return kind(
-        **one.arguments, **more, meta={"id": one.id}, severity=one.severity, notes=one.words
-    )
+    return kind(**one.arguments, **where, meta=meta, severity=one.severity, notes=one.words)
 
 
-def _condition(where: Mapping[str, Any]) -> Any:
+def _row_condition(where: Mapping[str, Any]) -> Any:
     rows = importlib.import_module("great_expectations.expectations.row_conditions")
-    parts = []
+    parts: list[Any] = []
     for name, value in where.items():
         column = rows.Column(name)
         if value is None:
             parts.append(column.is_null())
         else:
-            parts.append(column.is_in(list(value)) if isinstance(value, list) else column == value)
-    whole = parts[0]
-    for part in parts[1:]:
-        whole &= part
-    return whole
+            parts.append(column.is_in(value) if isinstance(value, list) else column == value)
+    return reduce(and_, parts)
 
 
 @cache
 def _kinds() -> Mapping[str, Any]:
-    """Give the expectations that can be asked of a table in memory, by name."""
+    """Return the expectations for a table in memory, by name."""
     module = _library().expectations
     names = [name for name in dir(module) if name.startswith("Expect") and name != "Expectation"]
     return {name: getattr(module, name) for name in names if name not in _ELSEWHERE}
@@ -202,21 +198,21 @@ def _site(folder: Path) -> Mapping[str, Any]:
 
 
 def _library() -> Any:
-    # It is asked for when it is loaded, and again with each context.
+    # The library reads it when it is loaded, and again with each context.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    # Seconds of imports, wanted only once there is something to check.
+    # The import takes seconds.
     return importlib.import_module("great_expectations")
 
 
 def preload_library() -> None:
-    """Begin to load the library while something else is waited for, such as the start of Spark."""
-    Thread(target=_loaded, name="expectations", daemon=True).start()
+    """Begin to load the library in a thread, while Spark starts."""
 
+    def load() -> None:
+        # The first use loads it again, and then reports why that fails.
+        with suppress(Exception):
+            _library()
 
-def _loaded() -> None:
-    # Who needs it loads it again, and then it is told why that fails.
-    with suppress(Exception):
-        _library()
+    Thread(target=load, name="expectations", daemon=True).start()
 
 
 @contextmanager
@@ -228,10 +224,10 @@ def _quiet() -> Iterator[None]:
 
 
 def load_checked_expectations(packs: Iterable[Pack] = ()) -> list[Expectation]:
-    """Read the suites, those of packs tried: before hours of work, not after them."""
+    """Read all expectations and try those of packs: before hours of work, not after them."""
     packs = list(packs)
-    found = load_expectations(packs)
-    own = [one for one in found if any(one.origin.startswith(pack.origin) for pack in packs)]
+    expectations = load_expectations(packs)
+    own = [one for one in expectations if any(one.origin.startswith(pack.origin) for pack in packs)]
     if problems := find_problems(own) if own else []:
         raise RuleError(problems)
-    return found
+    return expectations

@@ -1,18 +1,12 @@
-"""Measures of what was rebuilt: leadership and states by partition, clocks, lanes, coverage.
+"""Measures what expectations are about: inputs, events, rebuilt history and findings.
 
-Leadership and states grow with the archive, so they are read in parts that end where a partition
-does, and a row for each partition is kept.
-
-What the gate looks at: the saved tables, the accounts of the files, and what was found.
-
-Measures of what was read: the archive, its files, and their events by kind.
-
-Measures of what is claimed: each finding, and whether its lines are where it says.
+Leadership and ISR states grow with the archive, so they are read in parts that end where a
+partition does, and only a row for each partition is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,7 +19,7 @@ import pyarrow.compute as pc
 
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
-from forensics.lib.time_units import DAY, to_datetime
+from forensics.lib.time_units import DAY, SECOND, to_datetime
 from forensics.quality.expectations import TABLES
 from forensics.run_output.findings import Finding
 from forensics.run_output.reader import Tables
@@ -34,7 +28,7 @@ from forensics.schemas import FILES
 
 @dataclass(frozen=True)
 class GateInput:
-    """One run, as far as it can be judged."""
+    """What the gate looks at: saved tables, accounts of the files, and findings."""
 
     tables: Tables
     files: Sequence[FileAccount]
@@ -43,58 +37,66 @@ class GateInput:
 
     @cached_property
     def rows(self) -> pa.Table:
-        """The rows of the table of files, in the order of `files`."""
-        return pa.Table.from_pylist([one.to_row() for one in self.files], schema=FILES)
+        """The table of files, in the order of `files`."""
+        return pa.Table.from_pylist([file.to_row() for file in self.files], schema=FILES)
 
     @cached_property
     def accounts(self) -> Mapping[str, FileAccount]:
         """The accounts by the names of their files."""
-        return {one.file: one for one in self.files}
+        return {account.file: account for account in self.files}
 
     @cached_property
     def brokers(self) -> frozenset[int]:
-        """The ids that a replica list, an ISR, a registration or a node's own logs name."""
-        found: set[int | None] = set()
+        """The broker ids that a replica list, an ISR, a registration or a node's logs name."""
+        ids: set[int | None] = set()
         for table, columns in (("lanes", ("broker",)), ("isr", ("isr", "replicas"))):
             for batch in self.tables.scan(table, columns):
                 for column in batch.columns:
                     flat = column.flatten() if pa.types.is_list(column.type) else column
-                    found.update(flat.unique().to_pylist())
-        return frozenset(one for one in found if one is not None)
+                    ids.update(flat.unique().to_pylist())
+        return frozenset(broker for broker in ids if broker is not None)
 
 
 _BUCKETS = (
     "records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines",
 )  # fmt: skip
-_SHOWN = (
+_FILE_COLUMNS = (
     "file", "node", "role", "layout", "kafka_version", "bytes", "lines", *_BUCKETS, "events",
     "damaged",
 )  # fmt: skip
-# Levels of Java's loggers, of syslog, and of what Python, Go and librdkafka write; by letter, and
-# where a level is shorter than its place, what is in front of it.
+# First letters of levels of Java's loggers, syslog, Python, Go and librdkafka; a level that is
+# shorter than its field has a space in front.
 _LETTERS = frozenset("TDVINWECFSAtdvinwecfsa01234567 ")
 _LEVELS = (
     "TRACE", "DEBUG", "VERBOSE", "INFO", "NOTICE", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL",
     "SEVERE", "ALERT", "EMERG",
 )  # fmt: skip
-_WRITTEN = pa.array([word for one in _LEVELS for word in (one, one.lower(), one.capitalize())])
-_READ = ("file", "kind", "ts", "line", "level", "partition", "leader_epoch", "partition_epoch",
-         "leader", "node")  # fmt: skip
-_INPUT_FLAGS = (
+_KNOWN_LEVELS = pa.array(
+    [word for level in _LEVELS for word in (level, level.lower(), level.capitalize())]
+)
+_EVENT_GROUPS = ["file", "node", "kind"]
+_EVENT_COLUMNS = (
+    *_EVENT_GROUPS, "ts", "line", "level", "partition", "leader_epoch", "partition_epoch", "leader",
+)  # fmt: skip
+_EVENT_FLAGS = (
     "without_time", "without_place", "odd_levels", "negative_partitions", "negative_epochs",
     "strange_leaders",
 )  # fmt: skip
+_EVENT_COUNTS = ("events", *_EVENT_FLAGS)
+Numbers = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Groups = npt.NDArray[np.int64]
 
 
 def measure_archive(run: GateInput) -> pd.DataFrame:
-    """Measure all of it in one row."""
-    sums = {name: pc.sum(run.rows[name]).as_py() or 0 for name in ("lines", "records", "events")}
-    unparsed = pc.sum(run.rows["unparsed_lines"]).as_py() or 0
+    """Measure the whole archive in one row."""
+    counted = ("lines", "records", "events", "unparsed_lines")
+    sums = {name: pc.sum(run.rows[name]).as_py() or 0 for name in counted}
     row = {
         "files": len(run.files),
-        "nodes": len({one.node for one in run.files if one.node}),
+        "nodes": len({account.node for account in run.files if account.node}),
         **sums,
-        "parsed_share": 1.0 - unparsed / max(sums["lines"], 1),
+        "parsed_share": 1.0 - sums["unparsed_lines"] / max(sums["lines"], 1),
         "leader_epochs": run.tables.count_rows("leadership"),
         "findings": len(run.findings),
     }
@@ -102,106 +104,98 @@ def measure_archive(run: GateInput) -> pd.DataFrame:
 
 
 def measure_files(run: GateInput) -> pd.DataFrame:
-    """Measure each file."""
-    frame: pd.DataFrame = run.rows.select(_SHOWN).to_pandas()
-    buckets = frame[list(_BUCKETS)].sum(axis=1)
-    mine = [one if one.duplicate_of is None else FileAccount(one.file) for one in run.files]
-    frame["parsed_share"] = 1.0 - frame["unparsed_lines"] / frame["lines"].clip(lower=1)
-    strays = np.array([one.counts["stray_lines"] for one in mine], np.float64)
-    frame["stray_share"] = strays / frame["lines"].clip(lower=1)
-    frame["lines_left_over"] = frame["lines"] - buckets
-    frame["steps_back"] = _numbers([one.stepped for one in mine])
-    far = [max((begin - end for begin, end, _ in one.steps), default=0) for one in mine]
-    frame["farthest_step_back"] = _numbers(far) / 1_000_000
-    frame["first_year"] = _numbers([_year(one) for one in mine])
-    frame["days_ahead"] = _numbers(_ahead(mine, run))
-    frame["odd_levels"] = _numbers([_odd(one) for one in mine])
-    frame["fallen_epochs"] = _numbers([one.fallen for one in mine])
+    """Measure each file; a duplicate counts as empty."""
+    frame: pd.DataFrame = run.rows.select(_FILE_COLUMNS).to_pandas()
+    accounts = [
+        account if account.duplicate_of is None else FileAccount(account.file)
+        for account in run.files
+    ]
+    lines = frame["lines"].clip(lower=1)
+    jumps = [max((begin - end for begin, end, _ in one.steps), default=0) for one in accounts]
+    times = [list(_known_times(account)) for account in accounts]
+    years = [to_datetime(min(own)).year if own else None for own in times]
+    odd_levels = [
+        sum(count for letter, count in account.levels.items() if letter not in _LETTERS)
+        for account in accounts
+    ]
+    frame["parsed_share"] = 1.0 - frame["unparsed_lines"] / lines
+    frame["stray_share"] = _numbers([one.counts["stray_lines"] for one in accounts]) / lines
+    frame["lines_left_over"] = frame["lines"] - frame[list(_BUCKETS)].sum(axis=1)
+    frame["steps_back"] = _numbers([account.stepped for account in accounts])
+    frame["farthest_step_back"] = _numbers(jumps) / SECOND
+    frame["first_year"] = _numbers(years)
+    frame["days_ahead"] = _numbers(_days_ahead(accounts, times, run.clocks))
+    frame["odd_levels"] = _numbers(odd_levels)
+    frame["fallen_epochs"] = _numbers([account.fallen for account in accounts])
     return frame
 
 
 def measure_events(run: GateInput) -> pd.DataFrame:
     """Count the events of each kind in each file, and what is odd about them."""
-    found = [_flagged(batch, run.brokers) for batch in run.tables.scan("events", _READ)]
-    names = ["file", "node", "kind"]
-    if not found:
-        empty = {name: pd.Series([], dtype=object) for name in names}
-        return pd.DataFrame(
-            empty | dict.fromkeys(("events", *_INPUT_FLAGS), pd.Series([], dtype=float))
-        )
-    counts = [(name, "sum") for name in ("events", *_INPUT_FLAGS)]
-    total = pa.concat_tables(found).group_by(names).aggregate(counts).sort_by(
-        [("file", "ascending"), ("kind", "ascending")]
-    )  # fmt: skip
-    total = total.rename_columns([name.removesuffix("_sum") for name in total.column_names])
-    frame: pd.DataFrame = total.to_pandas()
-    return frame[[*names, "events", *_INPUT_FLAGS]]
+    counts = [
+        _count_flags(batch, run.brokers) for batch in run.tables.scan("events", _EVENT_COLUMNS)
+    ]
+    if not counts:
+        empty = {name: pd.Series([], dtype=object) for name in _EVENT_GROUPS}
+        return pd.DataFrame(empty | dict.fromkeys(_EVENT_COUNTS, pd.Series([], dtype=float)))
+    total = _sum_counts(pa.concat_tables(counts))
+    frame: pd.DataFrame = total.sort_by([("file", "ascending"), ("kind", "ascending")]).to_pandas()
+    return frame[[*_EVENT_GROUPS, *_EVENT_COUNTS]]
 
 
-def _flagged(batch: pa.RecordBatch, brokers: frozenset[int]) -> pa.Table:
-    """Count in a batch: what is kept of it is a row for each file and kind."""
-    told = pc.equal(batch["kind"], "partition_state")
-    leads = pc.and_(told, pc.greater_equal(batch["leader"], 0))
+def _count_flags(batch: pa.RecordBatch, brokers: frozenset[int]) -> pa.Table:
+    """Count the flags of a batch's events by file, node and kind."""
+    states = pc.equal(batch["kind"], "partition_state")
+    leads = pc.and_(states, pc.greater_equal(batch["leader"], 0))
     known = pc.is_in(batch["leader"], pa.array(sorted(brokers), pa.int32()))
-    strange = pc.and_(leads, pc.invert(known)) if brokers else pc.and_(leads, leads.is_null())
-    odd = pc.and_(batch["level"].is_valid(), pc.invert(pc.is_in(batch["level"], _WRITTEN)))
     flags = (
         batch["ts"].is_null(),
         pc.or_(batch["file"].is_null(), batch["line"].is_null()),
-        odd,
+        pc.and_(batch["level"].is_valid(), pc.invert(pc.is_in(batch["level"], _KNOWN_LEVELS))),
         pc.less(batch["partition"], 0),
         pc.or_kleene(pc.less(batch["leader_epoch"], -1), pc.less(batch["partition_epoch"], -1)),
-        strange,
+        pc.and_(leads, pc.invert(known)) if brokers else pc.and_(leads, leads.is_null()),
     )
-    columns = {name: batch[name] for name in ("file", "node", "kind")}
+    columns = {name: batch[name] for name in _EVENT_GROUPS}
     columns["events"] = pa.repeat(pa.scalar(1, pa.int64()), len(batch))
-    for name, flag in zip(_INPUT_FLAGS, flags, strict=True):
+    for name, flag in zip(_EVENT_FLAGS, flags, strict=True):
         columns[name] = pc.fill_null(flag, fill_value=False).cast(pa.int64())
-    counts = [(name, "sum") for name in ("events", *_INPUT_FLAGS)]
-    found = pa.table(columns).group_by(["file", "node", "kind"]).aggregate(counts)
-    return found.rename_columns([name.removesuffix("_sum") for name in found.column_names])
+    return _sum_counts(pa.table(columns))
 
 
-def _numbers(values: Sequence[float | None]) -> npt.NDArray[np.float64]:
-    return np.array([np.nan if one is None else one for one in values], np.float64)
+def _sum_counts(table: pa.Table) -> pa.Table:
+    sums = table.group_by(_EVENT_GROUPS).aggregate([(name, "sum") for name in _EVENT_COUNTS])
+    return sums.rename_columns([name.removesuffix("_sum") for name in sums.column_names])
 
 
-def _moments(one: FileAccount) -> Iterator[int]:
-    """Give the times that a file is known to name: its ends, and where it jumps."""
-    yield from (edge for edge in (one.first, one.last) if edge is not None)
-    for begin, end, _ in (*one.gaps, *one.steps):
+def _numbers(values: Iterable[float | None]) -> Numbers:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def _known_times(account: FileAccount) -> Iterator[int]:
+    """Yield the times that a file is known to name: its ends, and where it jumps."""
+    yield from (edge for edge in (account.first, account.last) if edge is not None)
+    for begin, end, _ in (*account.gaps, *account.steps):
         yield from (begin, end)
 
 
-def _year(one: FileAccount) -> int | None:
-    first = min(_moments(one), default=None)
-    return None if first is None else to_datetime(first).year
-
-
-def _ahead(accounts: Sequence[FileAccount], run: GateInput) -> list[float | None]:
-    """Say how many days later each file ends than all files of other nodes do.
-
-    Where there are no others, nobody knows what is too late.
-    """
-    ends: list[int | None] = []
-    latest: dict[Any, int] = {}
-    for one in accounts:
-        last = max(_moments(one), default=None)
-        end = None if last is None else run.clocks.correct(one.node or "", last)
-        ends.append(end)
+def _days_ahead(
+    accounts: Sequence[FileAccount], times: Sequence[Sequence[int]], clocks: Clocks
+) -> Iterator[float | None]:
+    """Yield how many days later each file ends than all files of other nodes, if there are any."""
+    owners = [account.node or account.file for account in accounts]
+    ends = [
+        clocks.correct(account.node or "", max(own)) if own else None
+        for account, own in zip(accounts, times, strict=True)
+    ]
+    latest: dict[str, int] = {}
+    for owner, end in zip(owners, ends, strict=True):
         if end is not None:
-            whose = one.node or one.file
-            latest[whose] = max(end, latest.get(whose, end))
-    two = sorted(latest, key=lambda whose: latest[whose], reverse=True)[:2]
-    found: list[float | None] = []
-    for one, end in zip(accounts, ends, strict=True):
-        others = [latest[whose] for whose in two if whose != (one.node or one.file)]
-        found.append((end - others[0]) / DAY if others and end is not None else None)
-    return found
-
-
-def _odd(one: FileAccount) -> int:
-    return sum(count for letter, count in one.levels.items() if letter not in _LETTERS)
+            latest[owner] = max(end, latest.get(owner, end))
+    last_two = sorted(latest, key=lambda owner: latest[owner], reverse=True)[:2]
+    for owner, end in zip(owners, ends, strict=True):
+        others = [latest[other] for other in last_two if other != owner]
+        yield (end - others[0]) / DAY if others and end is not None else None
 
 
 _COMMON = (
@@ -210,55 +204,49 @@ _COMMON = (
 _HISTORY_FLAGS = (
     "unknown_leaders", "inferred", "without_evidence", "strange_leaders", "strange_isr",
 )  # fmt: skip
-# Rows of a part, to which those are added that belong to its last partition.
+# Rows of a part; those that belong to its last partition are added.
 _PART = 100_000
-_BITS = 64
-Numbers = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Groups = npt.NDArray[np.int64]
+# A row's number and a broker's id in one integer.
+_SHIFT = 1 << 32
 
 
 def measure_leadership(run: GateInput) -> pd.DataFrame:
     """Measure the leader epochs of each partition."""
-    parts = [_measured(part) for part in _parts(run, "leadership")]
+    parts = [_measure_partitions(part) for part in _parts(run, "leadership")]
     return _frame(parts, "epochs", "unknown_leaders", "inferred")
 
 
 def measure_isr(run: GateInput) -> pd.DataFrame:
     """Measure the states of each partition."""
-    return _frame([_measured(part) for part in _parts(run, "isr")], "states")
+    return _frame([_measure_partitions(part) for part in _parts(run, "isr")], "states")
 
 
 def measure_clocks(run: GateInput) -> pd.DataFrame:
-    """Give the clocks as they were found."""
+    """Return the clocks as they were solved."""
     names = ["node", "offset_ms", "uncertainty_ms", "anchors", "zone_shift_minutes", "kind",
              "drift_ppm", "steps"]  # fmt: skip
-    table = run.tables.read("clocks", names)
-    lengths = pc.fill_null(pc.list_value_length(table["steps"]), 0)
-    table = table.set_column(names.index("steps"), "steps", lengths)
-    frame: pd.DataFrame = table.to_pandas()
+    frame: pd.DataFrame = _with_lengths(run.tables.read("clocks", names), "steps").to_pandas()
     return frame
 
 
+def _with_lengths(table: pa.Table, column: str) -> pa.Table:
+    lengths = pc.fill_null(pc.list_value_length(table[column]), 0)
+    return table.set_column(table.column_names.index(column), column, lengths)
+
+
 def measure_lanes(run: GateInput) -> pd.DataFrame:
-    """Measure each stretch of each node's life."""
+    """Measure each span of each node's lane."""
     names = ["node", "role", "state", "started_at", "ended_at", "evidence"]
-    frame = _timed(run.tables.read("lanes", names), ["node", "role"])
-    return frame[["node", "role", "state", "seconds", "overlap", "evidence"]]
+    return _measure_spans(_with_lengths(run.tables.read("lanes", names), "evidence"), names[:2])
 
 
 def measure_coverage(run: GateInput) -> pd.DataFrame:
-    """Measure each stretch of what a log covers."""
+    """Measure each span that a log covers, and each gap."""
     names = ["node", "role", "log", "state", "started_at", "ended_at", "files", "records"]
-    frame = _timed(run.tables.read("coverage", names), ["node", "role", "log"])
-    return frame[["node", "role", "log", "state", "seconds", "overlap", "files", "records"]]
+    return _measure_spans(run.tables.read("coverage", names), names[:3])
 
 
-def _timed(table: pa.Table, keys: Sequence[str]) -> pd.DataFrame:
-    if "evidence" in table.column_names:
-        counts = pc.fill_null(pc.list_value_length(table["evidence"]), 0)
-        at = table.column_names.index("evidence")
-        table = table.set_column(at, "evidence", counts)
+def _measure_spans(table: pa.Table, keys: Sequence[str]) -> pd.DataFrame:
     groups = np.zeros(len(table), np.int64)
     for key in keys:
         codes = pc.fill_null(pc.dictionary_encode(table[key]).combine_chunks().indices, -1)
@@ -271,30 +259,30 @@ def _timed(table: pa.Table, keys: Sequence[str]) -> pd.DataFrame:
 
 
 def _parts(run: GateInput, table: str) -> Iterator[pa.Table]:
-    """Give a table in parts; a partition's rows stand together, and no part cuts through them."""
+    """Yield a table in parts that end where the rows of a partition do."""
     epoch = "leader_epoch" if table == "leadership" else "partition_epoch"
     columns = [*_COMMON, epoch]
     held = pa.table({})
     for batch in run.tables.scan(table, columns):
-        slim = _slim(pa.Table.from_batches([batch]), epoch)
-        held = pa.concat_tables([held, slim]) if len(held) else slim
+        flagged = _flag_rows(pa.Table.from_batches([batch]), epoch)
+        held = pa.concat_tables([held, flagged]) if len(held) else flagged
         if len(held) >= _PART:
-            whole = _start_of_last(held)
-            if whole:
-                yield held.slice(0, whole)
-                held = held.slice(whole).combine_chunks()
+            # More rows of the last partition may follow.
+            last = [pc.equal(held[name], held[name][-1]) for name in ("topic", "partition")]
+            start = pc.index(pc.and_(*last), value=True).as_py()
+            if start:
+                yield held.slice(0, start)
+                held = held.slice(start).combine_chunks()
     if len(held):
         yield held
 
 
-def _slim(rows: pa.Table, epoch: str) -> pa.Table:
-    """Look at each row by itself, and keep what it is: one partition may have a million of them."""
-    told = pc.fill_null(pc.list_value_length(rows["evidence"]), 0).to_numpy()
+def _flag_rows(rows: pa.Table, epoch: str) -> pa.Table:
+    """Flag each row by itself, and keep few columns: one partition may have a million rows."""
+    quoted = pc.fill_null(pc.list_value_length(rows["evidence"]), 0).to_numpy() > 0
     observed = pc.fill_null(pc.equal(rows["how"], "observed"), fill_value=False).to_numpy()
-    leaders, members = _outside(rows)
-    flags = (
-        rows["leader"].is_null().to_numpy(), ~observed, observed & (told == 0), leaders, members,
-    )  # fmt: skip
+    unknown = rows["leader"].is_null().to_numpy()
+    flags = (unknown, ~observed, observed & ~quoted, *_flag_non_replicas(rows))
     kept = rows.select(["topic", "partition", "started_at", "ended_at"])
     kept = kept.append_column("epoch", rows[epoch])
     for name, flag in zip(_HISTORY_FLAGS, flags, strict=True):
@@ -302,15 +290,8 @@ def _slim(rows: pa.Table, epoch: str) -> pa.Table:
     return kept
 
 
-def _start_of_last(held: pa.Table) -> int:
-    """Say where the rows of the last partition begin; the rest of them may be yet to come."""
-    last = [held[name][len(held) - 1] for name in ("topic", "partition")]
-    mine = pc.and_(pc.equal(held["topic"], last[0]), pc.equal(held["partition"], last[1]))
-    return int(pc.index(mine, value=True).as_py())
-
-
-def _measured(part: pa.Table) -> pd.DataFrame:
-    """Give a row for each partition of a part."""
+def _measure_partitions(part: pa.Table) -> pd.DataFrame:
+    """Measure the partitions of a part, a row for each."""
     part = part.combine_chunks()
     topics = pc.dictionary_encode(part["topic"]).combine_chunks().indices
     key = topics.to_numpy(zero_copy_only=False).astype(np.int64) << 32
@@ -322,7 +303,7 @@ def _measured(part: pa.Table) -> pd.DataFrame:
     frame["topic"] = frame["topic"].astype("category")
     counted = {
         "rows": np.ones(len(key), bool),
-        "doubled_epochs": _doubled(groups, part["epoch"]),
+        "doubled_epochs": _flag_repeated(groups, part["epoch"]),
         **{name: part[name].to_numpy() for name in _HISTORY_FLAGS},
     }
     for name, flags in counted.items():
@@ -345,75 +326,56 @@ def _frame(parts: Sequence[pd.DataFrame], rows: str, *more: str) -> pd.DataFrame
 
 
 def _seconds(table: pa.Table, name: str) -> Numbers:
-    """Give times in seconds; they lie far apart, so a double holds them well enough."""
+    """Return times in seconds; a double is exact enough for times that lie far apart."""
     micros = pc.cast(table[name], pa.int64()).to_numpy(zero_copy_only=False)
-    seconds: Numbers = np.asarray(micros, np.float64) / 1e6
-    return seconds
+    return np.asarray(micros, np.float64) / SECOND
 
 
 def _overlaps(groups: Groups, begin: Numbers, end: Numbers) -> Numbers:
-    """Say how far each stretch reaches into the next one of its group, by time."""
-    found = np.full(len(begin), np.nan)
-    known = np.flatnonzero(~np.isnan(begin))
-    order = known[np.lexsort((begin[known], groups[known]))]
-    if len(order) > 1:
-        same = groups[order[1:]] == groups[order[:-1]]
-        found[order[:-1]] = np.where(same, end[order[:-1]] - begin[order[1:]], np.nan)
-    return found
+    """Return how far each span reaches into the next one of its group."""
+    overlaps = np.full(len(begin), np.nan)
+    before, after = _neighbours(groups, begin)
+    overlaps[before] = end[before] - begin[after]
+    return overlaps
 
 
-def _doubled(groups: Groups, epochs: pa.ChunkedArray) -> Flags:
-    """Mark the rows whose epoch a row before them has, too."""
+def _flag_repeated(groups: Groups, epochs: pa.ChunkedArray) -> Flags:
+    """Flag the rows whose epoch another row of the group has, all but the first."""
     numbers = np.asarray(epochs.to_numpy(zero_copy_only=False), np.float64)
-    found = np.zeros(len(numbers), bool)
-    known = np.flatnonzero(~np.isnan(numbers))
-    order = known[np.lexsort((numbers[known], groups[known]))]
-    if len(order) > 1:
-        same = groups[order[1:]] == groups[order[:-1]]
-        found[order[1:]] = same & (numbers[order[1:]] == numbers[order[:-1]])
-    return found
+    repeated = np.zeros(len(numbers), bool)
+    before, after = _neighbours(groups, numbers)
+    repeated[after] = numbers[before] == numbers[after]
+    return repeated
 
 
-def _outside(part: pa.Table) -> tuple[Flags, Flags]:
-    """Mark the rows whose leader, and those of whose ISR a member, is none of the replicas."""
-    replicas, isr = (part[name].combine_chunks() for name in ("replicas", "isr"))
-    told = pc.fill_null(pc.list_value_length(replicas), 0).to_numpy() > 0
-    leader = pc.fill_null(part["leader"], -1).to_numpy()
-    alone = np.flatnonzero(leader >= 0)
-    owners = pc.list_parent_indices(isr).to_numpy(zero_copy_only=False)
-    claims = np.append(owners, alone), np.append(_ids(isr), leader[alone])
-    strange = ~_placed(*claims, replicas)
-    members, leaders = np.zeros(len(part), bool), np.zeros(len(part), bool)
-    members[owners[strange[: len(owners)]]] = True
-    leaders[alone[strange[len(owners) :]]] = True
-    return leaders & told, members & told
+def _neighbours(groups: Groups, values: Numbers) -> tuple[Groups, Groups]:
+    """Return the rows that follow each other in a group, in the order of known values."""
+    known = np.flatnonzero(~np.isnan(values))
+    order = known[np.lexsort((values[known], groups[known]))]
+    same = groups[order[1:]] == groups[order[:-1]]
+    return order[:-1][same], order[1:][same]
 
 
-def _placed(rows: Groups, ids: Groups, replicas: pa.ListArray) -> Flags:
-    """Say of pairs of a row and an id whether that row's replicas have the id.
-
-    A cluster has few brokers: a bit for each of them makes this a matter of plain arithmetic.
-    """
-    known = np.unique(pc.unique(pc.list_flatten(replicas)).to_numpy(zero_copy_only=False))
-    held = np.zeros((len(replicas), len(known) // _BITS + 1), np.uint64)
-    lengths = pc.fill_null(pc.list_value_length(replicas), 0).to_numpy()
-    full = np.flatnonzero(lengths)
-    starts = np.cumsum(lengths)[full] - lengths[full]
-    places = np.searchsorted(known, _ids(replicas))
-    for word in range(held.shape[1]) if len(full) else ():
-        mine = places // _BITS == word
-        bits = np.where(mine, np.uint64(1) << (places % _BITS).astype(np.uint64), np.uint64(0))
-        held[full, word] = np.bitwise_or.reduceat(bits, starts)
-    at = np.searchsorted(known, ids)
-    exists = np.append(known, -1)[at] == ids
-    bit = held[rows, np.minimum(at, len(known)) // _BITS] >> (at % _BITS).astype(np.uint64)
-    found: Flags = exists & ((bit & np.uint64(1)) == 1)
-    return found
+def _flag_non_replicas(rows: pa.Table) -> tuple[Flags, Flags]:
+    """Flag the rows whose leader, and those of whose ISR a member, is none of the replicas."""
+    replicas, isr = (rows[name].combine_chunks() for name in ("replicas", "isr"))
+    known = pc.fill_null(pc.list_value_length(replicas), 0).to_numpy() > 0
+    leader = pc.fill_null(rows["leader"], -1).to_numpy().astype(np.int64)
+    led = np.flatnonzero(leader >= 0)
+    members = _member_keys(replicas)
+    # A leader is looked up as a member of its row.
+    strangers = (
+        keys.filter(pc.invert(pc.is_in(keys, value_set=members))).to_numpy() // _SHIFT
+        for keys in (pa.array(led * _SHIFT + leader[led]), _member_keys(isr))
+    )
+    leaders, isrs = (np.isin(np.arange(len(rows)), numbers) & known for numbers in strangers)
+    return leaders, isrs
 
 
-def _ids(lists: pa.ListArray) -> Groups:
-    found: Groups = pc.list_flatten(lists).to_numpy(zero_copy_only=False)
-    return found
+def _member_keys(lists: pa.ListArray) -> pa.Array:
+    """Return one integer for a row's number and each member of its list."""
+    owners = pc.list_parent_indices(lists).cast(pa.int64())
+    return pc.add(pc.multiply(owners, _SHIFT), pc.list_flatten(lists).cast(pa.int64()))
 
 
 _NUMBERS = ("seconds", "evidence", "strange_places", "brokers", "partitions", "clients")
@@ -421,29 +383,26 @@ _NUMBERS = ("seconds", "evidence", "strange_places", "brokers", "partitions", "c
 
 def measure_findings(run: GateInput) -> pd.DataFrame:
     """Measure each finding."""
-    rows = [_row(one, run) for one in run.findings]
+    rows = [
+        {
+            "id": finding.id,
+            "detector": finding.detector,
+            "severity": finding.severity,
+            "confidence": finding.confidence,
+            "seconds": (finding.end - finding.begin) / SECOND,
+            "evidence": len(finding.evidence),
+            "strange_places": sum(not _exists(line, run) for line in finding.evidence),
+            "brokers": len(finding.brokers),
+            "partitions": len(finding.partitions),
+            "clients": len(finding.clients),
+        }
+        for finding in run.findings
+    ]
     frame = pd.DataFrame(rows, columns=list(TABLES["findings"].columns))
-    for name in _NUMBERS:
-        frame[name] = frame[name].astype(float)
-    return frame
+    return frame.astype(dict.fromkeys(_NUMBERS, float))
 
 
-def _row(one: Finding, run: GateInput) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "detector": one.detector,
-        "severity": one.severity,
-        "confidence": one.confidence,
-        "seconds": (one.end - one.begin) / 1e6,
-        "evidence": len(one.evidence),
-        "strange_places": sum(not _is_there(place, run) for place in one.evidence),
-        "brokers": len(one.brokers),
-        "partitions": len(one.partitions),
-        "clients": len(one.clients),
-    }
-
-
-def _is_there(place: Any, run: GateInput) -> bool:
-    """Whether a line is one of a file that was read."""
-    file = run.accounts.get(place["file"])
-    return file is not None and 1 <= (place["line"] or 0) <= file.counts["lines"]
+def _exists(line: Mapping[str, Any], run: GateInput) -> bool:
+    """Return True if a quoted line is one of a file that was read."""
+    account = run.accounts.get(line["file"])
+    return account is not None and 1 <= (line["line"] or 0) <= account.counts["lines"]

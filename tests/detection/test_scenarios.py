@@ -14,9 +14,9 @@ from forensics.detection.detectors import detectors
 from forensics.detection.runner import Detector, run_detectors
 from forensics.detection.thresholds import SUPPRESS, load_limits
 from forensics.run_output.findings import SEVERITIES, Finding
-from tests.detection.scenarios import KINDS, Scenario, every, matches
+from tests.detection.scenarios import KINDS, Scenario, all_scenarios, matches
 
-EVERY = list(every())
+EVERY = list(all_scenarios())
 DETECTORS = {one.name: one for one in detectors()}
 LIMITS = load_limits()
 

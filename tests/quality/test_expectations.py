@@ -14,7 +14,7 @@ import pytest
 from forensics.errors import RuleError
 from forensics.events.packs import open_pack
 from forensics.lib.yaml_with_lines import load_yaml, rule_files, rules_folder
-from forensics.quality.expectations import CONSEQUENCES, SEVERITIES, TABLES, load_expectations
+from forensics.quality.expectations import CHECK_SEVERITIES, CONSEQUENCES, TABLES, load_expectations
 from forensics.quality.gx_runner import find_problems, load_checked_expectations
 
 SUITE = """about: Ours.
@@ -142,7 +142,7 @@ def test_the_schema_for_editors_takes_what_is_shipped_and_names_what_there_is() 
     one = schema()["$defs"]["expectation"]["properties"]
     assert set(TABLES) == set(one["table"]["enum"])
     assert set(CONSEQUENCES) == set(one["consequence"]["enum"])
-    assert set(SEVERITIES) == set(one["severity"]["enum"])
+    assert set(CHECK_SEVERITIES) == set(one["severity"]["enum"])
 
 
 def test_the_guide_names_every_table_column_and_shipped_expectation() -> None:

@@ -1,9 +1,9 @@
-"""Cause chains: what triggered an incident, how it spread, what came of it, and how it ended.
+"""Chains findings: what triggered an incident, how it spread, what came of it, how it ended.
 
-A chain is made only of findings whose times touch within the doubt of the clocks, and that a
-mechanism of rules/chains.yaml ties. Where more than one thing may have led to another, the others
-are listed beside it; the word cause is used where the mechanism is certain, the order told, and
-nothing competes.
+A chain links only findings whose times touch within the uncertainty of the clocks and that a
+mechanism of rules/chains.yaml connects. Where several things may have led to another, the others
+are listed beside it; a link is called a cause only if the mechanism is certain, the order is known,
+and nothing competes.
 """
 
 from __future__ import annotations
@@ -17,97 +17,94 @@ from forensics.detection.causality.links import (
     MOVE,
     CausalLink,
     ChainNode,
-    Interval,
     build_nodes,
     find_links,
     load_mechanisms,
     recovery_text,
 )
-from forensics.detection.context import DetectionContext, Row
+from forensics.detection.context import DetectionContext
 from forensics.detection.shared.leader_moves import MoveHistory
 from forensics.lib.time_units import SECOND, to_iso
-from forensics.run_output.findings import SEVERITIES, Finding
+from forensics.run_output.findings import INCIDENT_SEVERITIES, SEVERITIES, Finding
 
-_INCIDENT = SEVERITIES.index("medium")
-# Nobody reads more of them; what is left out is counted.
-_CHAINS, _LINKS, _COMPETING = 20, 60, 20
+# What is left out of the document is counted.
+_MAX_CHAINS, _MAX_LINKS, _MAX_COMPETING = 20, 60, 20
 
 Document = dict[str, Any]
 
 
 def build_chains(context: DetectionContext, findings: Sequence[Finding]) -> list[Document]:
-    """Give the chains that end in something worth the morning, the worst first."""
-    if not any(SEVERITIES.index(finding.severity) >= _INCIDENT for finding in findings):
+    """Return the chains that contain an incident, the worst first."""
+    if not any(finding.severity in INCIDENT_SEVERITIES for finding in findings):
         return []
-    known = build_nodes(context, findings, MoveHistory.read(context, findings))
-    web = _CausalGraph(known, list(find_links(context, known, load_mechanisms())))
-    found = [
+    nodes = build_nodes(context, findings, MoveHistory.read(context, findings))
+    graph = _CausalGraph(nodes, list(find_links(context, nodes, load_mechanisms())))
+    chains = [
         group
-        for group in web.groups()
-        if len(group) > 1 and any(knot.severity >= _INCIDENT for knot in group)
+        for group in graph.connected_nodes()
+        if len(group) > 1
+        and any(SEVERITIES[node.severity] in INCIDENT_SEVERITIES for node in group)
     ]
-    worst = sorted(
-        found,
-        key=lambda group: (-max(knot.severity for knot in group), group[0].begin, group[0].id),
+    chains.sort(
+        key=lambda group: (-max(node.severity for node in group), group[0].begin, group[0].id)
     )
-    return [_document(web, group) for group in worst[:_CHAINS]]
+    return [_document(graph, group) for group in chains[:_MAX_CHAINS]]
 
 
 @dataclass
 class _CausalGraph:
-    """The ties that were chosen, and those that compete with them."""
+    """The links that were chosen, and those that compete with them."""
 
-    known: Sequence[ChainNode]
-    every: Sequence[CausalLink]
+    nodes: Sequence[ChainNode]
+    links: Sequence[CausalLink]
     chosen: list[CausalLink] = field(default_factory=list)
-    rivals: list[CausalLink] = field(default_factory=list)
+    competing: list[CausalLink] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Choose for each stretch of each knot, in the order of time, what led to it."""
-        at: dict[tuple[str, int], list[CausalLink]] = {}
-        for tie in self.every:
-            at.setdefault((tie.target.id, tie.end.begin), []).append(tie)
-        for knot in self.known:
-            for stretch in knot.intervals:
-                self._choose(at.get((knot.id, stretch.begin), ()))
+        """Choose the cause of each interval of each node, in the order of time."""
+        by_effect: dict[tuple[str, int], list[CausalLink]] = {}
+        for link in self.links:
+            by_effect.setdefault((link.target.id, link.end.begin), []).append(link)
+        for node in self.nodes:
+            for interval in node.intervals:
+                self._choose(node.id, by_effect.get((node.id, interval.begin), ()))
 
-    def _choose(self, offered: Iterable[CausalLink]) -> None:
-        fit = [tie for tie in offered if tie.target.id not in self._before(tie.source.id)]
+    def _choose(self, target: str, links: Iterable[CausalLink]) -> None:
+        acyclic = [link for link in links if target not in self._ancestors(link.source.id)]
         for joint in (False, True):
-            mine = _best_of_each(tie for tie in fit if tie.mechanism.joint is joint)
-            # What led to one of the others has its place further up.
-            above = {name for tie in mine for name in self._before(tie.source.id)}
-            above |= {name for tie in self.chosen if tie.target.id == _target(mine)
-                      for name in self._before(tie.source.id) | {tie.source.id}}  # fmt: skip
-            near = sorted((tie for tie in mine if tie.source.id not in above), key=_rank)
+            best: dict[str, CausalLink] = {}
+            for link in sorted(acyclic, key=lambda link: link.rank):
+                if link.mechanism.joint is joint:
+                    best.setdefault(link.source.id, link)
+            # What led to another source has its place further up.
+            above = {name for source in best for name in self._ancestors(source)}
+            if best:
+                above |= self._ancestors(target)
+            near = [link for source, link in best.items() if source not in above]
             self.chosen += near[:1]
-            self.rivals += near[1:]
+            self.competing += near[1:]
 
-    def _before(self, name: str) -> set[str]:
-        """Name what led to a knot, directly or not."""
+    def _ancestors(self, name: str) -> set[str]:
+        """Return what led to a node, directly or not."""
         found: set[str] = set()
         left = [name]
         while left:
-            one = left.pop()
-            sources = {tie.source.id for tie in self.chosen if tie.target.id == one}
+            target = left.pop()
+            sources = {link.source.id for link in self.chosen if link.target.id == target}
             left += sorted(sources - found)
             found |= sources
         return found
 
-    def groups(self) -> list[list[ChainNode]]:
-        """Give the knots that hang together, each group in the order of time."""
-        head = {knot.id: knot.id for knot in self.known}
-        for tie in self.chosen:
-            one, other = (_root(head, name) for name in (tie.source.id, tie.target.id))
+    def connected_nodes(self) -> list[list[ChainNode]]:
+        """Return the nodes that are linked, each group in the order of time."""
+        head = {node.id: node.id for node in self.nodes}
+        for link in self.chosen:
+            one, other = (_root(head, name) for name in (link.source.id, link.target.id))
             head[max(one, other)] = min(one, other)
-        found: dict[str, list[ChainNode]] = {}
-        for knot in self.known:
-            found.setdefault(_root(head, knot.id), []).append(knot)
-        return list(found.values())
-
-
-def _rank(tie: CausalLink) -> tuple[Any, ...]:
-    return tie.rank
+        groups: dict[str, list[ChainNode]] = {}
+        for node in self.nodes:
+            groups.setdefault(_root(head, node.id), []).append(node)
+        return list(groups.values())
 
 
 def _root(head: dict[str, str], name: str) -> str:
@@ -116,126 +113,112 @@ def _root(head: dict[str, str], name: str) -> str:
     return name
 
 
-def _target(mine: Sequence[CausalLink]) -> str | None:
-    return mine[0].target.id if mine else None
-
-
-def _best_of_each(offered: Iterable[CausalLink]) -> list[CausalLink]:
-    best: dict[str, CausalLink] = {}
-    for tie in sorted(offered, key=_rank):
-        best.setdefault(tie.source.id, tie)
-    return list(best.values())
-
-
-def _document(web: _CausalGraph, group: Sequence[ChainNode]) -> Document:
-    names = {knot.id for knot in group}
-    mine = _once(tie for tie in web.chosen if tie.target.id in names)
-    rivals = _once(tie for tie in web.rivals if tie.target.id in names)
-    told = {tie.target.id for tie in mine}
-    roots = [knot for knot in group if knot.id not in told]
-    sources = {tie.source.id for tie in mine}
-    contested = {(tie.target.id, tie.end.begin) for tie in rivals}
-    links = [_trigger(knot) for knot in roots[:_LINKS]]
-    for tie in _worst(mine, max(0, _LINKS - len(roots))):
-        role = "propagation" if tie.target.id in sources else "effect"
-        sole = (tie.target.id, tie.end.begin) not in contested
-        links.append({"role": role, **_link(tie, sole=sole)})
+def _document(graph: _CausalGraph, group: Sequence[ChainNode]) -> Document:
+    names = {node.id for node in group}
+    chosen = _without_repeats(link for link in graph.chosen if link.target.id in names)
+    competing = _without_repeats(link for link in graph.competing if link.target.id in names)
+    targets, sources = {link.target.id for link in chosen}, {link.source.id for link in chosen}
+    roots = [node for node in group if node.id not in targets]
+    contested = {(link.target.id, link.end.begin) for link in competing}
+    links = [_trigger(node) for node in roots[:_MAX_LINKS]]
+    for link in _worst(chosen, max(0, _MAX_LINKS - len(roots))):
+        role = "propagation" if link.target.id in sources else "effect"
+        sole = (link.target.id, link.end.begin) not in contested
+        links.append({"role": role, **_link(link, sole=sole)})
     shown = {link["from"] for link in links} | {link["to"] for link in links}
-    over = _recoveries(knot for knot in group if knot.id in shown)
-    links += sorted(over, key=lambda one: (one["at"], one["to"]))
-    first = roots[0]
+    recoveries = _recoveries(node for node in group if node.id in shown)
+    links += sorted(recoveries, key=lambda link: (link["at"], link["to"]))
     return {
-        "id": "C-" + hashlib.sha256(repr([first.id, sorted(names)]).encode()).hexdigest()[:8],
-        "trigger": {**_named(first), "at": to_iso(first.begin)},
-        "findings": [knot.id for knot in group if knot.detector != MOVE],
+        "id": "C-" + hashlib.sha256(repr([roots[0].id, sorted(names)]).encode()).hexdigest()[:8],
+        "trigger": {**_source(roots[0]), "at": to_iso(roots[0].begin)},
+        "findings": [node.id for node in group if node.detector != MOVE],
         "links": links,
-        "links_left_out": max(0, len(mine) + len(roots) - _LINKS),
+        "links_left_out": max(0, len(chosen) + len(roots) - _MAX_LINKS),
         "competing": [
-            {**_link(tie, sole=False), "source": _named(tie.source)} for tie in rivals[:_COMPETING]
+            {**_link(link, sole=False), "source": _source(link.source)}
+            for link in competing[:_MAX_COMPETING]
         ],
-        "competing_left_out": max(0, len(rivals) - _COMPETING),
+        "competing_left_out": max(0, len(competing) - _MAX_COMPETING),
     }
 
 
-def _worst(mine: Sequence[CausalLink], most: int) -> list[CausalLink]:
-    """Keep so many ties in the order of time; what is routine is left out first."""
-    worst = sorted(mine, key=lambda one: (-one.target.severity, one.end.begin, one.rank))[:most]
-    return sorted(worst, key=lambda one: (one.end.begin, one.target.id, one.source.id))
+def _worst(links: Sequence[CausalLink], limit: int) -> list[CausalLink]:
+    """Keep so many links in the order of time; those to routine findings go first."""
+    worst = sorted(links, key=lambda link: (-link.target.severity, link.end.begin, link.rank))
+    return sorted(worst[:limit], key=lambda link: (link.end.begin, link.target.id, link.source.id))
 
 
-def _once(offered: Iterable[CausalLink]) -> list[CausalLink]:
-    """Keep the first tie between two knots: a finding of many stretches repeats itself."""
-    found: dict[tuple[str, str], CausalLink] = {}
-    for tie in sorted(offered, key=lambda one: (one.end.begin, one.rank)):
-        found.setdefault((tie.source.id, tie.target.id), tie)
-    return list(found.values())
+def _without_repeats(links: Iterable[CausalLink]) -> list[CausalLink]:
+    """Keep the first link between two nodes: a finding of many intervals repeats itself."""
+    first: dict[tuple[str, str], CausalLink] = {}
+    for link in sorted(links, key=lambda link: (link.end.begin, link.rank)):
+        first.setdefault((link.source.id, link.target.id), link)
+    return list(first.values())
 
 
-def _named(knot: ChainNode) -> Document:
-    return {
-        "finding": None if knot.detector == MOVE else knot.id,
-        "detector": knot.detector,
-        "title": knot.title,
-    }
+def _source(node: ChainNode) -> Document:
+    finding = None if node.detector == MOVE else node.id
+    return {"finding": finding, "detector": node.detector, "title": node.title}
 
 
-def _trigger(knot: ChainNode) -> Document:
-    place = knot.intervals[0].line
+def _trigger(node: ChainNode) -> Document:
+    line = node.intervals[0].line
     return {
         "role": "trigger",
         "from": None,
-        "to": knot.id,
-        "at": to_iso(knot.begin),
+        "to": node.id,
+        "at": to_iso(node.begin),
         "before_s": None,
         "doubt_s": None,
         "order": "told",
         "says": "",
         "cause": False,
         "mechanism": "",
-        "title": knot.title,
-        "evidence": _quoted([place] if place else []),
+        "title": node.title,
+        "evidence": _quote([line] if line else []),
     }
 
 
-def _link(tie: CausalLink, *, sole: bool) -> Document:
-    order, doubt = tie.order, tie.order.uncertainty
+def _link(link: CausalLink, *, sole: bool) -> Document:
+    order, uncertainty = link.order, link.order.uncertainty
     return {
-        "from": tie.source.id,
-        "to": tie.target.id,
-        "at": to_iso(tie.end.begin),
+        "from": link.source.id,
+        "to": link.target.id,
+        "at": to_iso(link.end.begin),
         "before_s": round(order.before / SECOND, 3),
-        "doubt_s": None if doubt is None else round(doubt / SECOND, 3),
+        "doubt_s": None if uncertainty is None else round(uncertainty / SECOND, 3),
         "order": "told" if order.is_known else "open",
         "says": order.description,
-        "cause": sole and order.is_known and tie.mechanism.certain,
-        "mechanism": tie.mechanism.description,
-        "title": tie.target.title,
-        "evidence": _quoted(tie.evidence),
+        "cause": sole and order.is_known and link.mechanism.certain,
+        "mechanism": link.mechanism.description,
+        "title": link.target.title,
+        "evidence": _quote(link.evidence),
     }
 
 
-def _recoveries(group: Iterable[ChainNode]) -> Iterable[Document]:
-    """Say what ended, where a line tells it."""
-    for knot in group:
-        last: Interval = max(knot.intervals, key=lambda one: (one.end, one.begin))
-        says = recovery_text(knot.detector)
-        if last.recovery is None or says is None:
+def _recoveries(nodes: Iterable[ChainNode]) -> Iterable[Document]:
+    """Yield what ended, where a line tells it."""
+    for node in nodes:
+        last = max(node.intervals, key=lambda interval: (interval.end, interval.begin))
+        text = recovery_text(node.detector)
+        if last.recovery is None or text is None:
             continue
+        seconds = (last.end - last.begin) / SECOND
         yield {
             "role": "recovery",
-            "from": knot.id,
-            "to": knot.id,
+            "from": node.id,
+            "to": node.id,
             "at": to_iso(last.end),
-            "before_s": round((last.end - last.begin) / SECOND, 3),
+            "before_s": round(seconds, 3),
             "doubt_s": None,
             "order": "told",
-            "says": f"after {(last.end - last.begin) / SECOND:.1f} s",
+            "says": f"after {seconds:.1f} s",
             "cause": False,
-            "mechanism": says,
-            "title": knot.title,
-            "evidence": _quoted([last.recovery]),
+            "mechanism": text,
+            "title": node.title,
+            "evidence": _quote([last.recovery]),
         }
 
 
-def _quoted(places: Iterable[Mapping[str, Any] | Row]) -> list[Document]:
-    return [{name: one.get(name) for name in ("file", "line", "text", "rule")} for one in places]
+def _quote(lines: Iterable[Mapping[str, Any]]) -> list[Document]:
+    return [{name: line.get(name) for name in ("file", "line", "text", "rule")} for line in lines]

@@ -1,10 +1,7 @@
-"""The knots of cause chains: findings, and planned moves of leaders, as stretches of time.
+"""Finds what may have led to what, by which mechanism, and how certain the order is.
 
-A finding about several absences or changes is as many stretches: each may have its own trigger.
-
-What may lead to what, and by which mechanism: read from rules/chains.yaml.
-
-Ties between knots: what may have led to what, by which mechanism, and how sure the order is.
+The nodes are findings and planned moves of leaders, as intervals of time: a finding about several
+absences or changes has several, each with its own cause. Mechanisms stand in rules/chains.yaml.
 """
 
 from __future__ import annotations
@@ -12,22 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from forensics.detection.context import DetectionContext, Row
 from forensics.detection.shared.leader_moves import LeaderAndEpoch, MoveHistory, PlannedMove
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_ids, broker_node
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import MILLISECOND, SECOND
 from forensics.lib.yaml_with_lines import load_yaml, rules_folder
-from forensics.run_output.findings import SEVERITIES, Finding
+from forensics.run_output.findings import SEVERITIES, Finding, severity_rank
 
 # A planned change of leaders, which no detector reports: nothing is wrong with it.
 MOVE = "move"
-SCOPES = (
-    "broker", "led", "moved", "elected", "cut", "partition", "topic", "node", "client",
-    "coordinator", "any",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,73 +42,73 @@ class Mechanism:
 
 @cache
 def load_mechanisms() -> Sequence[Mechanism]:
-    """Give all mechanisms, those first that are preferred."""
+    """Read all mechanisms, the preferred ones first."""
     return tuple(
         Mechanism(
             rank,
-            frozenset(one["from"]),
-            frozenset(one["to"]),
-            tuple(one["by"]),
-            one["says"],
-            one.get("within", 0),
-            bool(one.get("certain", False)),
-            bool(one.get("joint", False)),
-            bool(one.get("returning", False)),
-            frozenset(one.get("kinds", ())),
+            frozenset(entry["from"]),
+            frozenset(entry["to"]),
+            tuple(entry["by"]),
+            entry["says"],
+            entry.get("within", 0),
+            bool(entry.get("certain", False)),
+            bool(entry.get("joint", False)),
+            bool(entry.get("returning", False)),
+            frozenset(entry.get("kinds", ())),
         )
-        for rank, one in enumerate(_table()["mechanisms"])
+        for rank, entry in enumerate(_load_table()["mechanisms"])
     )
 
 
 def recovery_text(detector: str) -> str | None:
-    """Say what it means that a finding of a detector ended; null: that it is over is not told."""
-    says: str | None = _table()["ends"].get(detector)
-    return says
+    """Return what the end of a detector's finding means; None: it does not mean a recovery."""
+    text: str | None = _load_table()["ends"].get(detector)
+    return text
 
 
 def allowed_sources(cause: object) -> Collection[str] | None:
-    """Name what may lie behind a cause that a detector named; null: it named none."""
-    names: Collection[str] | None = _table()["causes"].get(cause)
+    """Return the detectors that may lie behind a cause that a detector named, if it named one."""
+    names: Collection[str] | None = _load_table()["causes"].get(cause)
     return names
 
 
 @cache
-def _table() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = load_yaml(rules_folder() / "chains.yaml")
-    return found
+def _load_table() -> Mapping[str, Any]:
+    table: Mapping[str, Any] = load_yaml(rules_folder() / "chains.yaml")
+    return table
 
 
-# So many of the worst findings are tied together, and so many stretches of each.
-_MOST, _STRETCHES = 250, 50
-_AWAY = ("broker-restart", "flapping-broker")
-_OFFICE = "controller-churn"
-# Between the things that these are about there may be hours.
+# So many of the worst findings are linked, with so many intervals of each.
+_MAX_NODES, _MAX_INTERVALS = 250, 50
+# Findings of these detectors are about several times, each of which may have its own cause.
+_ABSENCES = ("broker-restart", "flapping-broker")
+_CONTROLLER_CHANGES = "controller-churn"
 _REPEATED = ("long-pause", "session-expiry")
-# The death of a process lies after its last line: it is the cluster's word that dates it.
-_VAGUE = ("crash", "gone")
+# A process that dies logs nothing; the cluster's word dates its death, some time later.
+_DATED_LATE = ("crash", "gone")
 
 
 @dataclass(frozen=True)
 class Interval:
-    """One time that a knot is about, with the lines by which it begins and ends."""
+    """One time that a node is about, with the lines by which it begins and ends."""
 
     begin: int
     end: int
     brokers: frozenset[int]
     line: Row | None = None
     recovery: Row | None = None
-    # the moves of leaders that it brought about, and those that came last before it
+    # the moves of leaders that it caused, and those that came last before it
     caused_moves: frozenset[LeaderAndEpoch] = frozenset()
     preceding_moves: frozenset[LeaderAndEpoch] = frozenset()
-    # whether it began at this moment or later
+    # whether it may have begun later
     lower_bound_only: bool = False
-    # how a broker was away, if that is what it is about
+    # how a broker was away
     kind: str | None = None
 
 
 @dataclass(frozen=True)
 class ChainNode:
-    """Something that may have led to something else, or have come of it."""
+    """A finding or a planned move: a cause or an effect."""
 
     id: str
     detector: str
@@ -124,17 +118,17 @@ class ChainNode:
     partitions: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
     clients: frozenset[str] = frozenset()
-    # brokers that were elected, and that cut their logs
+    # brokers that were elected, and that truncated their logs
     elected: frozenset[int] = frozenset()
     cut: frozenset[int] = frozenset()
-    # what its detector took for its cause, if it looked for one
+    # the cause that its detector named
     cause: str | None = None
-    # whether somebody ordered it: nothing else led to it then
+    # whether somebody ordered it: then nothing else caused it
     ordered: bool = False
 
     @property
     def begin(self) -> int:
-        """The moment from which on it is told of."""
+        """When its first interval begins."""
         return self.intervals[0].begin
 
     @property
@@ -146,92 +140,92 @@ class ChainNode:
 def build_nodes(
     context: DetectionContext, findings: Sequence[Finding], moves: MoveHistory
 ) -> list[ChainNode]:
-    """Give the knots of a run in the order of time; `shifts` are the moves behind them."""
-    worst = sorted(findings, key=lambda one: (-SEVERITIES.index(one.severity), one.begin, one.id))
-    found = [_knot(context, finding, moves) for finding in worst[:_MOST]]
-    behind = {move for knot in found for one in knot.intervals for move in one.preceding_moves}
-    planned = [shift for shift in moves.planned if shift.moves & behind]
-    found += [_planned(shift) for shift in planned[:_MOST]]
-    return sorted(found, key=lambda one: (one.begin, one.id))
+    """Make nodes of findings and of the planned moves behind them, in the order of time."""
+    worst = sorted(findings, key=lambda one: (severity_rank(one.severity), one.begin, one.id))
+    nodes = [_finding_node(context, finding, moves) for finding in worst[:_MAX_NODES]]
+    behind = {move for node in nodes for one in node.intervals for move in one.preceding_moves}
+    planned = [move for move in moves.planned if move.moves & behind]
+    nodes += [_planned_node(move) for move in planned[:_MAX_NODES]]
+    return sorted(nodes, key=lambda node: (node.begin, node.id))
 
 
-def _knot(context: DetectionContext, finding: Finding, shifts: MoveHistory) -> ChainNode:
-    named = {loss.partition for loss in finding.losses}
+def _finding_node(context: DetectionContext, finding: Finding, moves: MoveHistory) -> ChainNode:
     node = finding.measures.get("node")
     names = set(map(broker_node, finding.brokers)) | ({str(node)} if node else set())
-    brokers = set(finding.brokers) | broker_ids(names)
-    leaders = {loss.leader for loss in finding.losses if loss.leader is not None}
-    cut = {broker for loss in finding.losses for broker in loss.cut_on or ()}
-    stretches = _stretches(context, finding, frozenset(brokers), shifts)
+    brokers = frozenset(finding.brokers) | broker_ids(names)
+    losses = finding.losses
     return ChainNode(
         finding.id,
         finding.detector,
         finding.title,
         SEVERITIES.index(finding.severity),
-        tuple(stretches[:_STRETCHES]),
-        frozenset(finding.partitions) | named,
+        tuple(_finding_intervals(context, finding, brokers, moves)[:_MAX_INTERVALS]),
+        frozenset(finding.partitions) | {loss.partition for loss in losses},
         frozenset(names | set(finding.clients)),
         frozenset(finding.clients),
-        frozenset(leaders),
-        frozenset(cut),
+        frozenset(loss.leader for loss in losses if loss.leader is not None),
+        frozenset(broker for loss in losses for broker in loss.cut_on or ()),
         finding.measures.get("cause"),
         finding.detector == "broker-restart" and finding.measures.get("kind") == "controlled",
     )
 
 
-def _stretches(
-    context: DetectionContext, finding: Finding, brokers: frozenset[int], shifts: MoveHistory
+def _finding_intervals(
+    context: DetectionContext, finding: Finding, brokers: frozenset[int], moves: MoveHistory
 ) -> list[Interval]:
+    last = _nearest(finding.evidence, finding.end)
+    ends = finding.end > finding.begin and last is not None and last["at"] == finding.end
     whole = Interval(
         finding.begin,
         finding.end,
         brokers,
         _nearest(finding.evidence, finding.begin),
-        _at(finding.evidence, finding.end) if finding.end > finding.begin else None,
-        preceding_moves=shifts.last_before(finding.partitions, finding.begin),
+        last if ends else None,
+        preceding_moves=moves.last_before(finding.partitions, finding.begin),
     )
-    if finding.detector in _AWAY:
-        absences = [one for one in context.absences if _is_of(finding, one)]
-        return [_absence(context, one, shifts) for one in absences] or [whole]
-    if finding.detector == _OFFICE:
-        return _changes(context, finding) or [whole]
+    if finding.detector in _ABSENCES:
+        absences = [absence for absence in context.absences if _is_about(finding, absence)]
+        return [_absence_interval(context, absence, moves) for absence in absences] or [whole]
+    if finding.detector == _CONTROLLER_CHANGES:
+        return _controller_changes(context, finding) or [whole]
     if finding.detector in _REPEATED:
-        return _moments(finding, brokers) or [whole]
+        return _repeated_intervals(finding, brokers) or [whole]
     if finding.detector == "offline-partitions":
-        return [replace(whole, recovery=shifts.recovery_line(finding.partitions, finding.end))]
+        return [replace(whole, recovery=moves.recovery_line(finding.partitions, finding.end))]
     return [whole]
 
 
-def _is_of(finding: Finding, absence: Absence) -> bool:
+def _is_about(finding: Finding, absence: Absence) -> bool:
     if absence.broker not in finding.brokers:
         return False
     if finding.detector == "broker-restart":
         return absence.begin == finding.begin
-    unplanned = absence.kind != "controlled"
-    return unplanned and finding.begin <= absence.begin <= finding.end
+    return absence.kind != "controlled" and finding.begin <= absence.begin <= finding.end
 
 
-def _absence(context: DetectionContext, one: Absence, shifts: MoveHistory) -> Interval:
-    end = one.end if one.end is not None else max(context.logs_end, one.begin)
-    spans = context.history.lanes.brokers.get(one.broker, ())
-    # The line by which it is up again belongs to the stretch that follows.
-    returns = (span.evidence for span in spans if span.begin == one.end and span.state == "up")
-    back = next((dict(told[0]) for told in returns if told), None)
+def _absence_interval(context: DetectionContext, absence: Absence, moves: MoveHistory) -> Interval:
+    begin = absence.begin
+    end = absence.end if absence.end is not None else max(context.logs_end, begin)
+    # The line by which it is up again belongs to the span that follows.
+    returns = (
+        span.evidence
+        for span in context.history.lanes.brokers.get(absence.broker, ())
+        if span.begin == absence.end and span.state == "up"
+    )
     return Interval(
-        one.begin,
+        begin,
         end,
-        frozenset({one.broker}),
-        _nearest(one.evidence, one.begin),
-        back,
-        shifts.away_from(one.broker, one.begin, end),
-        lower_bound_only=one.kind in _VAGUE,
-        kind=one.kind,
+        frozenset({absence.broker}),
+        _nearest(absence.evidence, begin),
+        next((dict(evidence[0]) for evidence in returns if evidence), None),
+        moves.away_from(absence.broker, begin, end),
+        lower_bound_only=absence.kind in _DATED_LATE,
+        kind=absence.kind,
     )
 
 
-def _changes(context: DetectionContext, finding: Finding) -> list[Interval]:
-    """Give each change of controller, about the one who lost the office."""
-    reigns = context.history.lanes.controllers
+def _controller_changes(context: DetectionContext, finding: Finding) -> list[Interval]:
+    """Return each change of controller, as an interval of the broker that lost the role."""
     return [
         Interval(
             after.span.begin,
@@ -239,70 +233,67 @@ def _changes(context: DetectionContext, finding: Finding) -> list[Interval]:
             frozenset({before.controller} if before.controller is not None else ()),
             _nearest(after.span.evidence, after.span.begin),
         )
-        for before, after in zip(reigns, reigns[1:], strict=False)
+        for before, after in pairwise(context.history.lanes.controllers)
         if before.controller != after.controller
         and finding.begin <= after.span.begin <= finding.end
     ]
 
 
-def _moments(finding: Finding, brokers: frozenset[int]) -> list[Interval]:
-    """Give the moments of a finding that many are in, each of them told of as it was over."""
+def _repeated_intervals(finding: Finding, brokers: frozenset[int]) -> list[Interval]:
+    """Return the intervals of a finding about many, each of which is logged as it is over."""
     longest = finding.measures.get("longest_ms") or 0
     found: list[Interval] = []
-    timed = [dict(one) for one in finding.evidence if one.get("at") is not None]
-    for place in sorted(timed, key=lambda one: (one["at"], one["file"], one["line"])):
-        begin = max(finding.begin, round(place["at"] - longest * 1000))
+    for line in sorted(_timed(finding.evidence), key=lambda one: (one["at"], *_place(one))):
+        begin = max(finding.begin, round(line["at"] - longest * MILLISECOND))
         if found and begin <= found[-1].end:
-            found[-1] = replace(found[-1], end=place["at"])
+            found[-1] = replace(found[-1], end=line["at"])
         else:
-            found.append(Interval(begin, place["at"], brokers, place))
+            found.append(Interval(begin, line["at"], brokers, line))
     return found
 
 
-def _planned(shift: PlannedMove) -> ChainNode:
-    place = shift.line
-    stretch = Interval(shift.begin, shift.end, frozenset(), place, None, shift.moves)
-    return ChainNode(shift.id, MOVE, shift.title, 0, (stretch,), shift.partitions)
+def _planned_node(move: PlannedMove) -> ChainNode:
+    interval = Interval(move.begin, move.end, frozenset(), move.line, None, move.moves)
+    return ChainNode(move.id, MOVE, move.title, 0, (interval,), move.partitions)
 
 
 def _nearest(evidence: Iterable[Mapping[str, Any]], moment: int) -> Row | None:
-    timed = [dict(one) for one in evidence if one.get("at") is not None]
-    return min(
-        timed, key=lambda one: (abs(one["at"] - moment), one["file"], one["line"]), default=None
-    )
+    """Return the line of the evidence that is nearest to a moment."""
+    lines = _timed(evidence)
+    return min(lines, key=lambda one: (abs(one["at"] - moment), *_place(one)), default=None)
 
 
-def _at(evidence: Iterable[Mapping[str, Any]], moment: int) -> Row | None:
-    """Find the line that stands at a moment, if the evidence holds it."""
-    found = _nearest(evidence, moment)
-    return found if found is not None and found["at"] == moment else None
+def _timed(evidence: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
+    return (dict(line) for line in evidence if line.get("at") is not None)
+
+
+def _place(line: Row) -> tuple[Any, Any]:
+    return line["file"], line["line"]
 
 
 _COORDINATOR = "__consumer_offsets"
-# More than the clocks of two nodes are ever in doubt here.
-_FAR = 120 * SECOND
+# The clocks of two nodes are never uncertain by more than this.
+_MAX_UNCERTAINTY = 120 * SECOND
 # A broker that returns acts before the cluster says that it is back.
 _RETURNING = 10 * SECOND
-# What is shorter is shown in milliseconds.
+# Shorter times are shown in milliseconds.
 _SHORT = SECOND // 10
-# Logs give times to the millisecond.
-_LOGGED = 1000
 
 
 @dataclass(frozen=True)
 class Order:
-    """By how much one moment lies before another, and how much of that is doubt; microseconds."""
+    """By how much one moment lies before another, and how uncertain that is; microseconds."""
 
     before: int
-    # null: nobody knows how far the clocks are apart
+    # None: the clocks are not known
     uncertainty: int | None
     is_known: bool
-    # whether the one began at that moment or later
+    # whether the first may have begun later
     lower_bound_only: bool = False
 
     @property
     def description(self) -> str:
-        """Say it in words.
+        """The order in words.
 
         >>> Order(1_200_000, 400_000, is_known=True).description
         'before by 1.2 s ± 0.4'
@@ -320,7 +311,7 @@ def _seconds(micros: int) -> str:
 
 @dataclass(frozen=True)
 class CausalLink:
-    """One way in which a stretch of one knot may have led to a stretch of another."""
+    """One way in which an interval of one node may have led to an interval of another."""
 
     mechanism: Mechanism
     source: ChainNode
@@ -331,113 +322,111 @@ class CausalLink:
 
     @property
     def rank(self) -> tuple[bool, bool, int, int, str]:
-        """Lower is better: order told, mechanism certain, first in the file, nearest."""
-        one = self.mechanism
-        acts = self.begin.end if one.returning else self.begin.begin
-        near = abs(self.end.begin - acts)
-        return not self.order.is_known, not one.certain, one.rank, near, self.source.id
+        """Lower is better: order known, mechanism certain, first in the file, nearest."""
+        mechanism = self.mechanism
+        acts = self.begin.end if mechanism.returning else self.begin.begin
+        distance = abs(self.end.begin - acts)
+        certain = mechanism.certain
+        return not self.order.is_known, not certain, mechanism.rank, distance, self.source.id
 
     @property
     def evidence(self) -> list[Row]:
         """The lines by which the two began."""
-        return [place for place in (self.begin.line, self.end.line) if place is not None]
+        return [line for line in (self.begin.line, self.end.line) if line is not None]
 
 
 def find_links(
-    context: DetectionContext, known: Sequence[ChainNode], table: Sequence[Mechanism]
+    context: DetectionContext, nodes: Sequence[ChainNode], mechanisms: Sequence[Mechanism]
 ) -> Iterator[CausalLink]:
-    """Yield for each stretch of each knot the stretches that may have led to it."""
-    by_name: dict[str, list[ChainNode]] = {}
-    for knot in known:
-        by_name.setdefault(knot.detector, []).append(knot)
-    for one in table:
-        for target in _of(by_name, one.targets):
-            for source in _of(by_name, one.sources):
-                if source is not target and _agrees(source, target):
-                    yield from _between(context, one, source, target)
+    """Yield for each interval of each node the intervals that may have led to it."""
+    by_detector: dict[str, list[ChainNode]] = {}
+    for node in nodes:
+        by_detector.setdefault(node.detector, []).append(node)
+    for mechanism in mechanisms:
+        targets, sources = (
+            [node for name in sorted(names) for node in by_detector.get(name, ())]
+            for names in (mechanism.targets, mechanism.sources)
+        )
+        for target in targets:
+            for source in sources:
+                if source is not target and _is_plausible(source, target):
+                    yield from _links_between(context, mechanism, source, target)
 
 
-def _agrees(source: ChainNode, target: ChainNode) -> bool:
-    """Whether the target's own detector saw what the source is, or nothing against it."""
+def _is_plausible(source: ChainNode, target: ChainNode) -> bool:
+    """Return True if the target's own detector named this source as a cause, or none at all."""
     allowed = allowed_sources(target.cause)
     return not target.ordered and (allowed is None or source.detector in allowed)
 
 
-def _of(by_name: Mapping[str, Sequence[ChainNode]], names: Collection[str]) -> Iterator[ChainNode]:
-    for name in sorted(names):
-        yield from by_name.get(name, ())
-
-
-def _between(
-    context: DetectionContext, one: Mechanism, source: ChainNode, target: ChainNode
+def _links_between(
+    context: DetectionContext, mechanism: Mechanism, source: ChainNode, target: ChainNode
 ) -> Iterator[CausalLink]:
-    """Yield for each stretch of the target the nearest of the source's that may explain it."""
+    """Yield for each interval of the target the best link from an interval of the source."""
     for end in target.intervals:
-        found = [
-            CausalLink(one, source, begin, target, end, order)
+        if mechanism.kinds and end.kind is not None and end.kind not in mechanism.kinds:
+            continue
+        links = [
+            CausalLink(mechanism, source, begin, target, end, order)
             for begin in source.intervals
-            if _is_kind(one, end)
-            and any(_SCOPES[scope](source, begin, target, end) for scope in one.scopes)
-            and (order := _touching(context, one, begin, end)) is not None
+            if any(SCOPES[scope](source, begin, target, end) for scope in mechanism.scopes)
+            and (order := _order_if_touching(context, mechanism, begin, end)) is not None
         ]
-        if found:
-            yield min(found, key=lambda tie: tie.rank)
+        if links:
+            yield min(links, key=lambda link: link.rank)
 
 
-def _is_kind(one: Mechanism, end: Interval) -> bool:
-    return not one.kinds or end.kind is None or end.kind in one.kinds
-
-
-def _touching(
-    context: DetectionContext, one: Mechanism, begin: Interval, end: Interval
+def _order_if_touching(
+    context: DetectionContext, mechanism: Mechanism, begin: Interval, end: Interval
 ) -> Order | None:
-    """Give the order of two stretches if they touch within doubt, and not the wrong way round."""
-    slack = round(one.within * SECOND)
+    """Return the order of two intervals if they touch within uncertainty, and not in reverse."""
+    slack = round(mechanism.within * SECOND)
     before = end.begin - begin.begin
-    # Most pairs are far apart, and need no look at clocks; none is off by more than this here.
-    if before < -_FAR or end.begin > begin.end + slack + _FAR:
+    # Most pairs are far apart, and need no look at clocks.
+    if before < -_MAX_UNCERTAINTY or end.begin > begin.end + slack + _MAX_UNCERTAINTY:
         return None
     order = compare_starts(context, begin, end)
-    doubt = order.uncertainty or 0
-    early = one.returning and end.begin < begin.end - _RETURNING - doubt
-    late = end.begin > begin.end + slack + doubt
-    return None if before < -doubt or early or late else order
+    uncertainty = order.uncertainty or 0
+    early = mechanism.returning and end.begin < begin.end - _RETURNING - uncertainty
+    late = end.begin > begin.end + slack + uncertainty
+    return None if before < -uncertainty or early or late else order
 
 
 def compare_starts(context: DetectionContext, begin: Interval, end: Interval) -> Order:
-    """Say which of two stretches began first, as far as the clocks tell."""
-    before = end.begin - begin.begin
+    """Return which of two intervals began first, as far as the clocks tell."""
+    before, bound = end.begin - begin.begin, begin.lower_bound_only
     if begin.line is None or end.line is None:
-        return Order(before, None, is_known=False, lower_bound_only=begin.lower_bound_only)
-    one, other = (_logged(context, place) for place in (begin.line, end.line))
-    apart = abs(begin.line["at"] - begin.begin) + abs(end.line["at"] - end.begin)
-    doubt = _doubt(context, one, other)
-    if doubt is None:
-        return Order(before, None, is_known=False, lower_bound_only=begin.lower_bound_only)
-    first = context.history.clocks.compare(one, other) == -1
-    told = first and before > doubt + apart
-    return Order(before, doubt + apart, is_known=told, lower_bound_only=begin.lower_bound_only)
+        return Order(before, None, is_known=False, lower_bound_only=bound)
+    one, other = (_as_logged(context, line) for line in (begin.line, end.line))
+    uncertainty = _uncertainty(context, one, other)
+    if uncertainty is None:
+        return Order(before, None, is_known=False, lower_bound_only=bound)
+    # The lines may lie beside the moments that they stand for.
+    uncertainty += abs(begin.line["at"] - begin.begin) + abs(end.line["at"] - end.begin)
+    known = context.history.clocks.compare(one, other) == -1 and before > uncertainty
+    return Order(before, uncertainty, is_known=known, lower_bound_only=bound)
 
 
-def _logged(context: DetectionContext, place: Row) -> Row:
-    """Give a line with its node and the time that it bears itself."""
-    node = place.get("node") or context.visibility.node_of(place["file"])
-    ts = place.get("ts")
+def _as_logged(context: DetectionContext, line: Row) -> Row:
+    """Return a line with its node and its own, uncorrected time."""
+    node = line.get("node") or context.visibility.node_of(line["file"])
+    ts = line.get("ts")
     if ts is None:
-        ts = 2 * place["at"] - context.history.clocks.correct(node, place["at"])
-    return {"node": node, "ts": ts, "file": place["file"], "line": place["line"]}
+        ts = 2 * line["at"] - context.history.clocks.correct(node, line["at"])
+    return {"node": node, "ts": ts, "file": line["file"], "line": line["line"]}
 
 
-def _doubt(context: DetectionContext, one: Row, other: Row) -> int | None:
-    """Give how far off the time between two lines may be, in microseconds."""
+def _uncertainty(context: DetectionContext, one: Row, other: Row) -> int | None:
+    """Return how uncertain the time between two lines is, in microseconds."""
     if one["node"] is not None and one["node"] == other["node"]:
-        return _LOGGED
-    clocks = context.history.clocks
-    doubts = [
-        clocks.uncertainty(row["node"], row["ts"], row["file"], row["line"]) for row in (one, other)
+        # Logs give times to the millisecond.
+        return MILLISECOND
+    each = [
+        context.history.clocks.uncertainty(row["node"], row["ts"], row["file"], row["line"])
+        for row in (one, other)
     ]
-    known = [doubt for doubt in doubts if doubt is not None]
-    return sum(known) if len(known) == len(doubts) else None
+    known = [uncertainty for uncertainty in each if uncertainty is not None]
+    return sum(known) if len(known) == len(each) else None
 
 
 Scope = Callable[[ChainNode, Interval, ChainNode, Interval], bool]
@@ -445,11 +434,12 @@ Scope = Callable[[ChainNode, Interval, ChainNode, Interval], bool]
 
 def _by_coordinator(source: ChainNode, begin: Interval, target: ChainNode, end: Interval) -> bool:
     del target, end
-    named = {name for name, _ in begin.caused_moves} | source.partitions
-    return any(name.rpartition("-")[0] == _COORDINATOR for name in named)
+    names = {name for name, _ in begin.caused_moves} | source.partitions
+    return any(name.rpartition("-")[0] == _COORDINATOR for name in names)
 
 
-_SCOPES: Mapping[str, Scope] = {
+# How a source and its target must be related; mechanisms name these.
+SCOPES: Mapping[str, Scope] = {
     "broker": lambda _one, begin, _other, end: bool(begin.brokers & end.brokers),
     "led": lambda _one, begin, other, end: bool(begin.brokers & (end.brokers - other.elected)),
     "elected": lambda _one, begin, other, _end: bool(begin.brokers & other.elected),

@@ -1,10 +1,8 @@
-"""How a detector is written in YAML, and what can be wrong with it.
+"""Reads detectors written in YAML, validates them, and turns their conditions into filters.
 
-A detector looks at one table, row by row (`where`, `lasts`), asks what else there is near each row
-(`then`: it must be there, `unless`: it must not), and fires for a subject (`by`) that has at least
-`count` such rows `within` so many seconds. Windows slide, and both their ends belong to them.
-
-Conditions on the columns of a table, as a rule writes them and as Arrow asks them.
+A detector selects rows of a table (`where`, `lasts`), looks for others near each row (`then`: they
+must be there, `unless`: they must not), and fires for a subject (`by`) with at least `count` such
+rows `within` so many seconds. Windows slide, and both their ends belong to them.
 """
 
 from __future__ import annotations
@@ -12,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from forensics.errors import Problem, RuleError
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml
 from forensics.run_output.findings import SEVERITIES
 
-# The tables a rule may look at, and the column that says when a row is.
+# The tables of detectors, and the column with the time of a row.
 TABLES: Mapping[str, tuple[pa.Schema, str]] = {
     "events": (schemas.EVENTS, "ts"),
     "leadership": (schemas.LEADERSHIP, "started_at"),
@@ -35,21 +35,19 @@ _WORDS = ("not", "least", "most", "like", "known", "size")
 
 
 def plain_columns(table: str) -> list[str]:
-    """Name the columns of a table that rows can be sorted by: no lists."""
-    return [one.name for one in TABLES[table][0] if not pa.types.is_list(one.type)]
+    """Return the columns of a table by which rows can be grouped: no lists."""
+    return [column.name for column in TABLES[table][0] if not pa.types.is_list(column.type)]
 
 
 def build_filter(where: Mapping[str, Any]) -> pc.Expression:
-    """Ask all conditions at once; a null meets none but `known: false`."""
-    parts = [part for name, wanted in where.items() for part in _parts(pc.field(name), wanted)]
-    found = parts[0]
-    for part in parts[1:]:
-        found &= part
-    return found
+    """Combine all conditions to a filter; a null meets none but `known: false`."""
+    return reduce(
+        and_, (part for name, wanted in where.items() for part in _parts(pc.field(name), wanted))
+    )
 
 
 def find_condition_problems(where: object, table: str) -> Iterator[tuple[str | None, str]]:
-    """Yield what is wrong with conditions: the key it stands at, and a sentence."""
+    """Yield what is wrong with conditions: the key, and a sentence."""
     if not isinstance(where, Mapping) or not where:
         yield None, "'where' is a mapping of columns to what they must be"
         return
@@ -61,7 +59,7 @@ def find_condition_problems(where: object, table: str) -> Iterator[tuple[str | N
         kind = schema.field(name).type
         if pa.types.is_timestamp(kind):
             yield name, f"{name!r} is a time; use lasts, within and gap"
-        yield from ((name, says) for says in _condition_faults(name, wanted, kind))
+        yield from ((name, text) for text in _condition_faults(name, wanted, kind))
 
 
 def _condition_faults(name: str, wanted: object, kind: pa.DataType) -> Iterator[str]:
@@ -120,13 +118,13 @@ def _one_of(column: pc.Expression, wanted: Any) -> pc.Expression:
 
 
 def _regex(glob: str) -> str:
-    """Write a shell pattern as RE2 reads it.
+    """Translate a shell pattern to RE2.
 
     >>> _regex("pay*_v?")
     '^(?s:pay.*_v.)$'
     """
     parts = {"*": ".*", "?": "."}
-    return "^(?s:" + "".join(parts.get(one, re.escape(one)) for one in glob) + ")$"
+    return "^(?s:" + "".join(parts.get(char, re.escape(char)) for char in glob) + ")$"
 
 
 _KEYS = {
@@ -147,7 +145,7 @@ _COUNTED = ("count", "seconds")
 
 @dataclass(frozen=True)
 class NearbyCondition:
-    """What else must be, or must not be, near a row."""
+    """Rows that must be, or must not be, near a row."""
 
     table: str
     where: Mapping[str, Any]
@@ -158,7 +156,7 @@ class NearbyCondition:
 
 @dataclass(frozen=True)
 class Sample:
-    """Logs, and how many findings they must give."""
+    """Logs, and how many findings a detector must yield for them."""
 
     name: str
     kind: str
@@ -169,7 +167,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class DeclaredDetector:
-    """One detector as its file says it; `limits` are what limits.yaml may change."""
+    """A detector as its file declares it; limits.yaml may change its `limits`."""
 
     id: str
     origin: str
@@ -189,9 +187,9 @@ class DeclaredDetector:
 
 
 def load_declaration(page: Path | FileText) -> DeclaredDetector:
-    """Read one detector; all that is wrong with it comes in one error."""
+    """Read one detector; one error names everything that is wrong with it."""
     found = load_yaml(page)
-    problems = [Problem(str(page), line, says) for line, says in _faults(found)]
+    problems = [Problem(str(page), line, text) for line, text in _faults(found)]
     if problems:
         raise RuleError(problems)
     needs = found.get("needs") or {}
@@ -217,10 +215,8 @@ def load_declaration(page: Path | FileText) -> DeclaredDetector:
 
 
 def _near(one: Mapping[str, Any], table: str) -> NearbyCondition:
-    return NearbyCondition(
-        one.get("table", table), one["where"], _texts(one.get("same")), one["within"],
-        one.get("when", "after"),
-    )  # fmt: skip
+    table, when = one.get("table", table), one.get("when", "after")
+    return NearbyCondition(table, one["where"], _texts(one.get("same")), one["within"], when)
 
 
 def _sample(one: Mapping[str, Any]) -> Sample:
@@ -234,24 +230,22 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _listed(value: object) -> Sequence[Any]:
-    if value is None:
-        return ()
-    return value if isinstance(value, list) else [value]
+    return value if isinstance(value, list) else () if value is None else [value]
 
 
 Fault = tuple[int, str]
 
 
-def _faults(found: Mapping[str, Any]) -> Iterator[Fault]:
-    for key in found:
+def _faults(rule: Mapping[str, Any]) -> Iterator[Fault]:
+    for key in rule:
         if key not in _KEYS:
-            yield line_of(found, key), f"unknown key {key!r}; known: {', '.join(sorted(_KEYS))}"
-    missing = [key for key in _NEEDED if not found.get(key)]
+            yield line_of(rule, key), f"unknown key {key!r}; known: {', '.join(sorted(_KEYS))}"
+    missing = [key for key in _NEEDED if not rule.get(key)]
     for key in missing:
         yield 1, f"{key!r} is missing"
-    if found.get("table") is not None and found["table"] not in TABLES:
-        says = f"there is no table {found['table']!r}; there are {', '.join(TABLES)}"
-        yield line_of(found, "table"), says
+    if rule.get("table") is not None and rule["table"] not in TABLES:
+        text = f"there is no table {rule['table']!r}; there are {', '.join(TABLES)}"
+        yield line_of(rule, "table"), text
         return
     if missing:
         return
@@ -259,52 +253,52 @@ def _faults(found: Mapping[str, Any]) -> Iterator[Fault]:
         _head_faults, _number_faults, _where_faults, _near_faults, _name_faults, _sample_faults,
     )  # fmt: skip
     for check in checks:
-        yield from check(found)
+        yield from check(rule)
 
 
-def _head_faults(found: Mapping[str, Any]) -> Iterator[Fault]:
-    if not _ID.fullmatch(str(found["id"])):
-        yield line_of(found, "id"), "'id' is words in small letters with hyphens between"
-    if found["level"] not in SEVERITIES:
-        says = f"there is no level {found['level']!r}; there are {', '.join(SEVERITIES)}"
-        yield line_of(found, "level"), says
-    needs = found.get("needs") or {}
+def _head_faults(rule: Mapping[str, Any]) -> Iterator[Fault]:
+    if not _ID.fullmatch(str(rule["id"])):
+        yield line_of(rule, "id"), "'id' is words in small letters with hyphens between"
+    if rule["level"] not in SEVERITIES:
+        text = f"there is no level {rule['level']!r}; there are {', '.join(SEVERITIES)}"
+        yield line_of(rule, "level"), text
+    needs = rule.get("needs") or {}
     roles = needs.get("roles") if isinstance(needs, Mapping) else None
     for role in _listed(roles) if roles else ():
         if role not in _ROLES:
-            yield line_of(found, "needs"), f"there is no role {role!r}; there are {_ROLES}"
+            yield line_of(rule, "needs"), f"there is no role {role!r}; there are {_ROLES}"
 
 
-def _number_faults(found: Mapping[str, Any]) -> Iterator[Fault]:
+def _number_faults(rule: Mapping[str, Any]) -> Iterator[Fault]:
     for key in ("count", "within", "lasts", "gap"):
-        value = found.get(key, 1)
+        value = rule.get(key, 1)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-            yield line_of(found, key), f"{key!r} must be a number, in seconds where it is a time"
-    if found.get("count", 1) != 1 and "within" not in found:
-        yield line_of(found, "count"), "'count' needs 'within': so many in how many seconds?"
-    if "within" in found and found.get("count", 1) == 1:
-        yield line_of(found, "within"), "'within' needs 'count': how many in so many seconds?"
-    if "lasts" in found and "ended_at" not in TABLES[found["table"]][0].names:
-        yield line_of(found, "lasts"), f"rows of {found['table']} do not last"
+            yield line_of(rule, key), f"{key!r} must be a number, in seconds where it is a time"
+    if rule.get("count", 1) != 1 and "within" not in rule:
+        yield line_of(rule, "count"), "'count' needs 'within': so many in how many seconds?"
+    if "within" in rule and rule.get("count", 1) == 1:
+        yield line_of(rule, "within"), "'within' needs 'count': how many in so many seconds?"
+    if "lasts" in rule and "ended_at" not in TABLES[rule["table"]][0].names:
+        yield line_of(rule, "lasts"), f"rows of {rule['table']} do not last"
 
 
-def _where_faults(found: Mapping[str, Any]) -> Iterator[Fault]:
-    for key, says in find_condition_problems(found["where"], found["table"]):
-        yield line_of(found["where"], key) if key else line_of(found, "where"), says
-    for name in _texts(found.get("by")):
-        if name not in plain_columns(found["table"]):
-            yield line_of(found, "by"), f"{found['table']} has no plain column {name!r}"
+def _where_faults(rule: Mapping[str, Any]) -> Iterator[Fault]:
+    for key, text in find_condition_problems(rule["where"], rule["table"]):
+        yield line_of(rule["where"], key) if key else line_of(rule, "where"), text
+    for name in _texts(rule.get("by")):
+        if name not in plain_columns(rule["table"]):
+            yield line_of(rule, "by"), f"{rule['table']} has no plain column {name!r}"
 
 
-def _near_faults(found: Mapping[str, Any]) -> Iterator[Fault]:
+def _near_faults(rule: Mapping[str, Any]) -> Iterator[Fault]:
     for key in ("then", "unless"):
-        for one in _listed(found.get(key)):
-            for says in _near_says(one, found["table"]):
-                line = line_of(one) if isinstance(one, Mapping) else line_of(found, key)
-                yield line, f"{key}: {says}"
+        for one in _listed(rule.get(key)):
+            for text in _nearby_faults(one, rule["table"]):
+                line = line_of(one) if isinstance(one, Mapping) else line_of(rule, key)
+                yield line, f"{key}: {text}"
 
 
-def _near_says(one: object, table: str) -> Iterator[str]:
+def _nearby_faults(one: object, table: str) -> Iterator[str]:
     if not isinstance(one, Mapping) or "where" not in one or "within" not in one:
         yield "say where it is told and within how many seconds: {where: ..., within: 60}"
         return
@@ -314,7 +308,7 @@ def _near_says(one: object, table: str) -> Iterator[str]:
     if other not in TABLES:
         yield f"there is no table {other!r}; there are {', '.join(TABLES)}"
         return
-    yield from (says for _, says in find_condition_problems(one["where"], other))
+    yield from (text for _, text in find_condition_problems(one["where"], other))
     for name in _texts(one.get("same")):
         if name not in plain_columns(table) or name not in plain_columns(other):
             yield f"'same' names {name!r}, which is no plain column of both tables"
@@ -324,20 +318,20 @@ def _near_says(one: object, table: str) -> Iterator[str]:
         yield "'within' must be a number of seconds"
 
 
-def _name_faults(found: Mapping[str, Any]) -> Iterator[Fault]:
-    known = {*_texts(found.get("by")), *_COUNTED}
+def _name_faults(rule: Mapping[str, Any]) -> Iterator[Fault]:
+    known = {*_texts(rule.get("by")), *_COUNTED}
     for key in ("title", "actions"):
-        for text in _texts(found.get(key)):
+        for text in _texts(rule.get(key)):
             for name in _NAME.findall(text):
                 if name not in known:
-                    says = f"{{{name}}} is not known here; known: {', '.join(sorted(known))}"
-                    yield line_of(found, key), says
+                    fault = f"{{{name}}} is not known here; known: {', '.join(sorted(known))}"
+                    yield line_of(rule, key), fault
 
 
-def _sample_faults(found: Mapping[str, Any]) -> Iterator[Fault]:
-    samples = found["samples"]
+def _sample_faults(rule: Mapping[str, Any]) -> Iterator[Fault]:
+    samples = rule["samples"]
     if not isinstance(samples, list):
-        yield line_of(found, "samples"), "'samples' must be a list"
+        yield line_of(rule, "samples"), "'samples' must be a list"
         return
     for one in samples:
         logs = one.get("logs") if isinstance(one, Mapping) else None
@@ -351,4 +345,4 @@ def _sample_faults(found: Mapping[str, Any]) -> Iterator[Fault]:
     kinds = {one.get("kind") for one in samples if isinstance(one, Mapping)}
     for kind in _SAMPLE_KINDS:
         if kind not in kinds:
-            yield line_of(found, "samples"), f"there is no sample of kind {kind!r}"
+            yield line_of(rule, "samples"), f"there is no sample of kind {kind!r}"

@@ -11,7 +11,7 @@ from forensics.detection.runner import Detector
 
 
 def detectors() -> Iterator[Detector]:
-    """Yield the detectors by name; each says in NEEDS which logs it speaks from."""
+    """Yield the detectors by name; each names the logs it needs in NEEDS."""
     for found in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{found.name}")
         find = getattr(module, "find", None)

@@ -40,7 +40,7 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
     away = None if absence.end is None else round((absence.end - absence.begin) / SECOND, 1)
     # That it was fenced is stated; that it hung only follows from its silence.
     fenced = absence.fencing is not None and absence.kind != "pause"
-    # That it found no mark of an orderly stop is what a broker says as it starts again.
+    # As it starts again, a broker logs that it found no mark of an orderly stop.
     says_unclean = absence.kind == "crash" and any(
         one["what"] == "unclean" for one in absence.evidence
     )

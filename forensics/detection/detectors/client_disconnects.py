@@ -29,8 +29,8 @@ _KINDS = (
     "client_request_cancelled",
     "all_brokers_down",
 )
-# A client that is being closed, and a connection that nobody used for minutes (some of them are
-# ten by default, and brokers and firewalls end them sooner).
+# A client that is being closed, and a connection that was idle for minutes (brokers and firewalls
+# end those).
 _CLOSING = re.compile(r"(?i)terminating|_DESTROY|handle destroyed")
 _IDLE = re.compile(r"Disconnected \(after (\d{5,})ms in state UP")
 _WORDS = {
@@ -104,9 +104,10 @@ def _finding(context: DetectionContext, session: EventSession, *, is_oversize: b
     ends = map(broker_of_connection, session.values("broker"))
     brokers = sorted({broker for broker in ends if broker is not None})
     seen = [broker for broker in brokers if context.history.lanes.brokers.get(broker)]
+    level = "long" if session.seconds >= limits["lasting"] else "short"
     return context.finding(
         NAME,
-        _severity(context, session, is_oversize=is_oversize, has_logs=bool(seen)),
+        limits["explained" if is_oversize else level if seen else "unknown"],
         f"{name} lost its connections {session.count} times in {session.seconds:g} s"
         + (f", to {_list_brokers(brokers)}" if brokers else ""),
         session.begin,
@@ -140,17 +141,6 @@ def _finding(context: DetectionContext, session: EventSession, *, is_oversize: b
         f"{limits['lasting']} s)",
         doubts=[] if seen else ["No log of these brokers is there: they may have been down."],
     )
-
-
-def _severity(
-    context: DetectionContext, session: EventSession, *, is_oversize: bool, has_logs: bool
-) -> str:
-    limits = context.limits[NAME]
-    if is_oversize:
-        return str(limits["explained"])
-    if not has_logs:
-        return str(limits["unknown"])
-    return str(limits["long"] if session.seconds >= limits["lasting"] else limits["short"])
 
 
 def _list_brokers(brokers: Sequence[int]) -> str:

@@ -1,7 +1,4 @@
-"""What the logged settings allow: unclean elections, too few replicas, too short time-outs.
-
-What settings allow to go wrong, as far as logs tell them, and whether it did.
-"""
+"""What the logged settings allow: unclean elections, too few replicas, too short time-outs."""
 
 from __future__ import annotations
 
@@ -19,47 +16,103 @@ from forensics.detection.shared.min_isr import read_min_isr
 from forensics.lib.node_ids import broker_ids
 from forensics.run_output.findings import Finding
 
-UNCLEAN = "unclean.leader.election.enable"
+NAME = "config-risk"
+NEEDS = LogRequirements(
+    ("broker", "controller", "client"), events=("setting_seen", "config_set", "client_setting_seen")
+)
+_MAX_NAMED = 3
+_UNCLEAN = "unclean.leader.election.enable"
 _MINIMUM = "min.insync.replicas"
 _LAG = "replica.lag.time.max.ms"
 _SESSIONS = {False: "zookeeper.session.timeout.ms", True: "broker.session.timeout.ms"}
-_SETTINGS = (UNCLEAN, _MINIMUM, _LAG, *_SESSIONS.values())
+_SETTINGS = (_UNCLEAN, _MINIMUM, _LAG, *_SESSIONS.values())
 _UNCLEAN_SET = re.compile(r"unclean\.leader\.election\.enable(?: to |=| -> )\"?true")
 _MINIMUM_SET = re.compile(r"min\.insync\.replicas(?: to |=| -> )\"?\d")
 _COLUMNS = ("kind", "ts", "node", "file", "line", "text", "rule", "setting", "value", "topic",
             "broker", "client", "detail")  # fmt: skip
-# So many lines and names of each are kept; what is more says the same.
-_MOST = 200
+# How many lines and names of each risk are kept; more of them say the same.
+_MAX_LINES = 200
 
 
 @dataclass
-class Risk:
-    """One way in which settings may hurt, with the lines that tell them."""
+class _Risk:
+    """One thing that settings allow to go wrong, with the lines that show them."""
 
     name: str
     setting: str
     value: str
-    places: list[Row]
+    lines: list[Row]
     topics: set[str] = field(default_factory=set)
     brokers: set[int] = field(default_factory=set)
     clients: set[str] = field(default_factory=set)
-    # what happened because of it; empty: nothing that is seen
-    met: str = ""
+    # what happened because of it; empty if nothing is seen
+    outcome: str = ""
 
 
-def risks(context: DetectionContext, limits: Mapping[str, Any]) -> Iterator[Risk]:
-    """Yield the risks that the settings hold, each once."""
-    told = sorted(_told(context), key=by_time)
-    yield from _unclean(context, told)
-    yield from _replicas(context, told)
-    yield from _acks(context, told)
-    yield from _short(context, told, _LAG, "lag-time", limits["lag"])
+def find(context: DetectionContext) -> Iterator[Finding]:
+    """Yield one finding for each risk that settings hold."""
+    for risk in _find_risks(context, context.limits[NAME]):
+        yield _finding(context, risk)
+
+
+def _finding(context: DetectionContext, risk: _Risk) -> Finding:
+    limits = context.limits[NAME]
+    begin = min(row["at"] for row in risk.lines)
+    end = max(row["at"] for row in risk.lines)
+    title, explanation, advice = _WORDS[risk.name]
+    about = _some(risk.topics) or _some(risk.clients) or "the cluster"
+    return context.finding(
+        NAME,
+        limits["met" if risk.outcome else "unmet"],
+        title.format(about=about, value=risk.value),
+        begin,
+        end,
+        risk.lines,
+        brokers=sorted(risk.brokers),
+        partitions=[],
+        clients=sorted(risk.clients),
+        measures={
+            "risk": risk.name,
+            "setting": risk.setting,
+            "value": risk.value,
+            "topics": sorted(risk.topics),
+            "met": risk.outcome,
+        },
+        explanation=explanation + (f" It did: {risk.outcome}." if risk.outcome else ""),
+        actions=[*_commands(context, risk), advice],
+        why=f"{risk.setting} = {risk.value}" + (f"; {risk.outcome}" if risk.outcome else ""),
+        doubts=_DOUBTS,
+    )
+
+
+def _commands(context: DetectionContext, risk: _Risk) -> list[str]:
+    if risk.topics:
+        return [f"{context.commands.topic_config(min(risk.topics))}   # still so?"]
+    if risk.brokers:
+        broker = min(risk.brokers)
+        return [f"{context.commands.broker_config(broker, risk.setting)}   # still so?"]
+    return []
+
+
+def _some(names: Collection[str]) -> str:
+    ordered = sorted(names)
+    more = f" and {len(ordered) - _MAX_NAMED} more" if len(ordered) > _MAX_NAMED else ""
+    return ", ".join(ordered[:_MAX_NAMED]) + more
+
+
+def _find_risks(context: DetectionContext, limits: Mapping[str, Any]) -> Iterator[_Risk]:
+    """Yield what the settings allow to go wrong, each once."""
+    settings = sorted(_read_settings(context), key=by_time)
+    yield from _find_unclean(context, settings)
+    yield from _find_min_isr_risks(context, settings)
+    yield from _find_weak_acks(context, settings)
+    yield from _find_short_timeouts(context, settings, _LAG, "lag-time", limits["lag"])
     session = _SESSIONS[context.history.context.kraft]
     least = limits["broker_session" if context.history.context.kraft else "zookeeper_session"]
-    yield from _short(context, told, session, "session-time-out", least)
+    yield from _find_short_timeouts(context, settings, session, "session-time-out", least)
 
 
-def _told(context: DetectionContext) -> Iterator[Row]:
+def _read_settings(context: DetectionContext) -> Iterator[Row]:
     """Read the settings: of each node, client and topic each value once."""
     kind, setting = pc.field("kind"), pc.field("setting")
     where = (kind == "setting_seen") & setting.isin(list(_SETTINGS))
@@ -69,20 +122,20 @@ def _told(context: DetectionContext) -> Iterator[Row]:
     for row in context.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
         names = ("kind", "node", "client", "topic", "broker", "setting", "value", "detail")
         key = tuple(row[name] for name in names)
-        if key not in seen and len(seen) < _MOST * _MOST:
+        if key not in seen and len(seen) < _MAX_LINES * _MAX_LINES:
             seen.add(key)
             yield row
 
 
-def _unclean(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
-    own = [row for row in told if row["setting"] == UNCLEAN and row["value"] == "true"]
+def _find_unclean(context: DetectionContext, settings: list[Row]) -> Iterator[_Risk]:
+    own = [row for row in settings if row["setting"] == _UNCLEAN and row["value"] == "true"]
     set_on = [
         row
-        for row in told
+        for row in settings
         if row["kind"] == "config_set" and _UNCLEAN_SET.search(row["detail"] or "")
     ]
-    places = [*own, *set_on]
-    if not places:
+    lines = [*own, *set_on]
+    if not lines:
         return
     topics = {row["topic"] for row in set_on if row["topic"]}
     everywhere = bool(own) or any(row["topic"] is None for row in set_on)
@@ -90,50 +143,53 @@ def _unclean(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
     if not everywhere:
         where &= pc.field("topic").isin(sorted(topics))
     elected = next(context.each("leadership", where, ["topic"]), None)
-    met = f"a replica out of sync was elected for {elected['topic']}" if elected else ""
-    yield Risk("unclean-elections", UNCLEAN, "true", places[:_MOST],
-               set() if everywhere else topics, _brokers(own), met=met)  # fmt: skip
+    outcome = f"a replica out of sync was elected for {elected['topic']}" if elected else ""
+    topics = set() if everywhere else topics
+    brokers = broker_ids(row["node"] for row in own)
+    yield _Risk(
+        "unclean-elections", _UNCLEAN, "true", lines[:_MAX_LINES], topics, brokers, outcome=outcome
+    )
 
 
-def _replicas(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
+def _find_min_isr_risks(context: DetectionContext, settings: list[Row]) -> Iterator[_Risk]:
     """Compare the minimum with the replicas that partitions have."""
-    counts = _counts(context)
-    known = read_min_isr(context)
-    named = [row for row in told
+    counts = _count_replicas(context)
+    min_isr = read_min_isr(context)
+    named = [row for row in settings
              if row["setting"] == _MINIMUM or _MINIMUM_SET.search(row["detail"] or "")]  # fmt: skip
     groups: dict[tuple[str, int], set[str]] = {}
     for topic, count in sorted(counts.items()):
-        least = known.for_topic(topic)
+        least = min_isr.for_topic(topic)
         if least is not None and least > count:
             groups.setdefault(("min-isr-unreachable", least), set()).add(topic)
         elif least is not None and least == count > 1:
             groups.setdefault(("min-isr-all", least), set()).add(topic)
     for (name, least), topics in sorted(groups.items()):
-        places = [row for row in named if row["topic"] is None or row["topic"] in topics]
-        if places:
-            yield Risk(name, _MINIMUM, str(least), places[:_MOST], topics,
-                       met=_refused(context, topics))  # fmt: skip
+        lines = [row for row in named if row["topic"] is None or row["topic"] in topics]
+        if lines:
+            yield _Risk(name, _MINIMUM, str(least), lines[:_MAX_LINES], topics,
+                       outcome=_describe_refusals(context, topics))  # fmt: skip
     alone = {topic for topic, count in counts.items() if count == 1}
     if alone and len(context.history.lanes.brokers) > 1:
-        yield from _alone(context, alone)
+        yield from _find_single_replicas(context, alone)
 
 
-def _alone(context: DetectionContext, alone: set[str]) -> Iterator[Risk]:
-    where = pc.field("topic").isin(sorted(alone)[:_MOST]) & pc.field("replicas").is_valid()
+def _find_single_replicas(context: DetectionContext, alone: set[str]) -> Iterator[_Risk]:
+    where = pc.field("topic").isin(sorted(alone)[:_MAX_LINES]) & pc.field("replicas").is_valid()
     rows = context.each("leadership", where, ["topic", "evidence"])
     first: list[Row] = next((row["evidence"] for row in rows if row["evidence"]), [])
-    places = [row for row in context.read_lines(first) if "at" in row]
+    lines = [row for row in context.read_lines(first) if "at" in row]
     # A broker that is stopped on purpose takes its only replicas with it, as everybody knows.
-    lost = pc.field("topic").isin(sorted(alone)[:_MOST]) & (pc.field("leader") == -1)
-    gone = next(
+    lost = pc.field("topic").isin(sorted(alone)[:_MAX_LINES]) & (pc.field("leader") == -1)
+    leaderless = next(
         (row["topic"]
          for row in context.each("leadership", lost, ["topic", "started_at", "previous_leader"])
          if row["started_at"] is not None and _unplanned(context, row)),
         None,
     )  # fmt: skip
-    if places:
-        yield Risk("one-replica", "replication factor", "1", places, alone,
-                   met=f"{gone} had no leader" if gone else "")  # fmt: skip
+    if lines:
+        yield _Risk("one-replica", "replication factor", "1", lines, alone,
+                   outcome=f"{leaderless} had no leader" if leaderless else "")  # fmt: skip
 
 
 def _unplanned(context: DetectionContext, row: Row) -> bool:
@@ -145,9 +201,9 @@ def _unplanned(context: DetectionContext, row: Row) -> bool:
     )
 
 
-def _acks(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
-    """Tell of producers that do not wait for followers, where records were lost."""
-    weak = [row for row in told
+def _find_weak_acks(context: DetectionContext, settings: list[Row]) -> Iterator[_Risk]:
+    """Find producers that do not wait for followers, if records were lost."""
+    weak = [row for row in settings
             if row["kind"] == "client_setting_seen" and row["value"] in ("0", "1")]  # fmt: skip
     if not weak:
         return
@@ -159,36 +215,32 @@ def _acks(context: DetectionContext, told: list[Row]) -> Iterator[Risk]:
     if lost:
         clients = {str(row["client"] or row["node"]) for row in weak}
         values = sorted({row["value"] for row in weak})
-        yield Risk("acks-one", "acks", " or ".join(values), weak[:_MOST], clients=clients,
-                   met=f"records of {lost[0]['topic']} were cut")  # fmt: skip
+        yield _Risk("acks-one", "acks", " or ".join(values), weak[:_MAX_LINES], clients=clients,
+                   outcome=f"records of {lost[0]['topic']} were cut")  # fmt: skip
 
 
-def _short(
-    context: DetectionContext, told: list[Row], setting: str, name: str, least: float
-) -> Iterator[Risk]:
-    """Tell of a time-out below what Kafka ever gave by itself."""
-    rows = [row for row in told if row["setting"] == setting and (row["value"] or "").isdigit()]
+def _find_short_timeouts(
+    context: DetectionContext, settings: list[Row], setting: str, name: str, least: float
+) -> Iterator[_Risk]:
+    """Find a time-out below all defaults that Kafka ever had."""
+    rows = [row for row in settings if row["setting"] == setting and (row["value"] or "").isdigit()]
     below = [row for row in rows if int(row["value"]) < least * 1000]
     if below:
-        brokers = _brokers(below)
+        brokers = broker_ids(row["node"] for row in below)
         paused = sorted(
             {
-                one.broker
-                for one in context.absences
-                if one.kind == "pause" and one.broker in brokers
+                absence.broker
+                for absence in context.absences
+                if absence.kind == "pause" and absence.broker in brokers
             }
         )
-        met = f"broker {paused[0]} was given up while it lived" if paused else ""
+        outcome = f"broker {paused[0]} was given up while it lived" if paused else ""
         value = min((row["value"] for row in below), key=int)
-        yield Risk(name, setting, value, below[:_MOST], brokers=brokers,
-                   met=met if name == "session-time-out" else "")  # fmt: skip
+        yield _Risk(name, setting, value, below[:_MAX_LINES], brokers=brokers,
+                   outcome=outcome if name == "session-time-out" else "")  # fmt: skip
 
 
-def _brokers(rows: list[Row]) -> set[int]:
-    return broker_ids(row["node"] for row in rows)
-
-
-def _refused(context: DetectionContext, topics: set[str]) -> str:
+def _describe_refusals(context: DetectionContext, topics: set[str]) -> str:
     kinds = ("append_failed", "client_error", "produce_failed", "send_failed")
     if not context.visibility.has_kinds(*kinds):
         return ""
@@ -198,9 +250,9 @@ def _refused(context: DetectionContext, topics: set[str]) -> str:
     return f"records of {row['topic']} were refused" if row else ""
 
 
-def _counts(context: DetectionContext) -> dict[str, int]:
+def _count_replicas(context: DetectionContext) -> dict[str, int]:
     """Count for each topic the replicas of the partition that has the fewest."""
-    found: dict[str, int] = {}
+    fewest: dict[str, int] = {}
     where = pc.field("replicas").is_valid()
     for batch in context.batches("leadership", where, ["topic", "replicas"]):
         table = pa.table(
@@ -208,68 +260,9 @@ def _counts(context: DetectionContext) -> dict[str, int]:
         )
         for row in table.group_by("topic").aggregate([("count", "min")]).to_pylist():
             least = row["count_min"]
-            if least and (row["topic"] not in found or least < found[row["topic"]]):
-                found[row["topic"]] = least
-    return found
-
-
-NAME = "config-risk"
-NEEDS = LogRequirements(
-    ("broker", "controller", "client"),
-    events=("setting_seen", "config_set", "client_setting_seen"),
-)
-_NAMED = 3
-
-
-def find(context: DetectionContext) -> Iterator[Finding]:
-    """Yield one finding for each risk that settings hold."""
-    for risk in risks(context, context.limits[NAME]):
-        yield _finding(context, risk)
-
-
-def _finding(context: DetectionContext, risk: Risk) -> Finding:
-    limits = context.limits[NAME]
-    begin = min(row["at"] for row in risk.places)
-    end = max(row["at"] for row in risk.places)
-    title, explanation, advice = _WORDS[risk.name]
-    about = _some(risk.topics) or _some(risk.clients) or "the cluster"
-    return context.finding(
-        NAME,
-        limits["met" if risk.met else "unmet"],
-        title.format(about=about, value=risk.value),
-        begin,
-        end,
-        risk.places,
-        brokers=sorted(risk.brokers),
-        partitions=[],
-        clients=sorted(risk.clients),
-        measures={
-            "risk": risk.name,
-            "setting": risk.setting,
-            "value": risk.value,
-            "topics": sorted(risk.topics),
-            "met": risk.met,
-        },
-        explanation=explanation + (f" It did: {risk.met}." if risk.met else ""),
-        actions=[*_commands(context, risk), advice],
-        why=f"{risk.setting} = {risk.value}" + (f"; {risk.met}" if risk.met else ""),
-        doubts=_DOUBTS,
-    )
-
-
-def _commands(context: DetectionContext, risk: Risk) -> list[str]:
-    if risk.topics:
-        return [f"{context.commands.topic_config(min(risk.topics))}   # still so?"]
-    if risk.brokers:
-        broker = min(risk.brokers)
-        return [f"{context.commands.broker_config(broker, risk.setting)}   # still so?"]
-    return []
-
-
-def _some(names: Collection[str]) -> str:
-    every = sorted(names)
-    more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
-    return ", ".join(every[:_NAMED]) + more
+            if least and (row["topic"] not in fewest or least < fewest[row["topic"]]):
+                fewest[row["topic"]] = least
+    return fewest
 
 
 # For each risk its title, what it allows, and what to do.

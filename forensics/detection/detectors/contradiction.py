@@ -55,7 +55,8 @@ def _finding(
     begin, end = first["started_at"], ordered[-1]["started_at"]
     evidence = context.read_lines(one for row in ordered[:_SHOWN] for one in row["evidence"])
     confidence, reason = context.confidence(begin, end, evidence, stated=False)
-    count = sum(_count_by_partition(ordered).values())
+    # Each row of a partition repeats how often it broke the promise.
+    count = sum({partition_name(row): row["count"] for row in ordered}.values())
     return context.finding(
         NAME,
         context.limits[NAME]["alone" if is_alone else "broken"],
@@ -81,11 +82,6 @@ def _finding(
         why=f"{count} times on {len(names)} partitions; a promise of Kafka's is broken once or not",
         doubts=_DOUBTS,
     )
-
-
-def _count_by_partition(rows: Sequence[Row]) -> dict[tuple[str, int], int]:
-    """Return how often each partition broke it: each of its rows repeats the number."""
-    return {(row["topic"], row["partition"]): row["count"] for row in rows}
 
 
 _SHOWN = 10

@@ -17,10 +17,10 @@ from forensics.run_output.findings import Finding
 NAME = "disk-failure"
 _OWN = ("disk_error", "log_dir_failed", "checkpoint_failed", "replica_offline")
 _SEEN = ("broker_dirs_offline", "log_dir_failure_seen")
-# What a broker says of a directory that failed before; the disk is not asked again.
+# The error for a directory that failed before: not an answer of the disk.
 _STORAGE = "KAFKA_STORAGE_ERROR"
 _MAX_NAMES = 2000
-# The words of the operating system, and of Java for them, which tell what to look for.
+# Messages of the operating system, and Java's for them, by what went wrong.
 _REASONS = (
     ("full", re.compile(r"(?i)no space left|disk quota|not enough space")),
     ("denied", re.compile(r"(?i)permission denied|accessdenied|access is denied|used by another")),
@@ -32,7 +32,7 @@ _REASONS = (
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
-    """Yield one finding for each directory of a broker, and for each that only others tell of."""
+    """Yield one finding for each directory of a broker, and for each that only others log."""
     if not context.visibility.has_kinds(*_OWN, *_SEEN):
         return
     gap, kind = context.limits[NAME]["gap"], pc.field("kind")

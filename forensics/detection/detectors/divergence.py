@@ -1,6 +1,6 @@
 """Replicas whose logs differ, and no election tells why: epochs that tear, marks that fall.
 
-What a change of leader cuts in the usual way, and what an unclean leader costs, is told elsewhere.
+What a change of leader cuts as usual, and what an unclean leader costs, has its own detectors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "divergence"
-# Only the brokers that hold the logs tell of that.
+# Only the brokers that hold the logs report it.
 NEEDS = LogRequirements(("broker",), ("server",))
 _CLASSES = {
     "truncated_below_high_watermark": "committed",
@@ -109,7 +109,7 @@ def _finding(context: DetectionContext, name: str, group: Sequence[EventSession]
     return context.finding(
         NAME,
         limits[name],
-        _TITLES[name].format(where=_many(len(names))),
+        _TITLES[name].format(where=quantity(len(names), "partition")),
         begin,
         end,
         evidence,
@@ -149,10 +149,6 @@ def _why(limits: Mapping[str, Any], name: str, group: Sequence[EventSession]) ->
         longest = max(session.seconds for session in group)
         return f"for {longest} s; a change of leader takes no longer than {limits['lasting']} s"
     return f"{lines} lines, and no change of leader within {limits['near']} s that explains them"
-
-
-def _many(count: int) -> str:
-    return quantity(count, "partition")
 
 
 _TITLES = {

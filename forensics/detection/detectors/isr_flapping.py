@@ -9,10 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import LogRequirements
-from forensics.detection.shared.flapping_brokers import (
-    find_flapping_absences,
-    find_isr_flapping,
-)
+from forensics.detection.shared.flapping_brokers import find_flapping_absences, find_isr_flapping
 from forensics.detection.shared.isr_changes import ShrinkRun, find_isr_storms, find_shrink_runs
 from forensics.lib.formatting import quantity
 from forensics.run_output.findings import Finding
@@ -46,7 +43,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 
 
 def _flapping_brokers(context: DetectionContext, runs: Sequence[ShrinkRun]) -> set[int]:
-    """Name the brokers that are reported as flapping; nobody asks if there are no runs."""
+    """Return the brokers that are reported as flapping."""
     if not runs:
         return set()
     absences = find_flapping_absences(context)

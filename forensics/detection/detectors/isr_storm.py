@@ -34,10 +34,12 @@ def _finding(context: DetectionContext, run: ShrinkRun, recovery: IsrRecovery) -
     limits = context.limits[NAME]
     slow, cut_off = run.blame()
     names = sorted(run.partitions)
-    seconds = _seconds_to_recover(context, run, recovery)
+    recovered_at = context.logs_end if recovery.still_short else recovery.recovered_at
+    seconds = round((recovered_at - run.begin) / SECOND, 1)
+    level = "long" if seconds > limits["lasting"] else "short"
     return context.finding(
         NAME,
-        _severity(context, run, recovery),
+        limits["excused" if 2 * run.excused >= run.count else level],
         _title(run, slow, cut_off),
         run.begin,
         max(run.end, context.logs_end) if recovery.still_short else recovery.recovered_at,
@@ -61,22 +63,6 @@ def _finding(context: DetectionContext, run: ShrinkRun, recovery: IsrRecovery) -
         f" apart; {limits['shrinks']} are a storm. After {seconds} s all was well again, or the"
         f" logs end; more than {limits['lasting']} s are no passing stall.",
         doubts=_DOUBTS,
-    )
-
-
-def _severity(context: DetectionContext, run: ShrinkRun, recovery: IsrRecovery) -> str:
-    limits = context.limits[NAME]
-    if 2 * run.excused >= run.count:
-        return str(limits["excused"])
-    is_long = _seconds_to_recover(context, run, recovery) > limits["lasting"]
-    return str(limits["long" if is_long else "short"])
-
-
-def _seconds_to_recover(context: DetectionContext, run: ShrinkRun, recovery: IsrRecovery) -> float:
-    return round(
-        ((context.logs_end if recovery.still_short else recovery.recovered_at) - run.begin)
-        / SECOND,
-        1,
     )
 
 

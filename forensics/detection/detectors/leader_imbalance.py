@@ -90,7 +90,7 @@ def _read_leadership(context: DetectionContext) -> _Leadership:
         leadership.preferred[first] += 1
         if leader != first:
             elsewhere[row["topic"], row["partition"]] = row
-    # A line that tells of an ISR need not tell the leader: that is known from the other table.
+    # A line about an ISR need not name the leader: that is known from the other table.
     for row in context.each("isr", _OPEN & pc.field("isr").is_valid(), _STATE) if elsewhere else ():
         led = elsewhere.get((row["topic"], row["partition"]))
         if led is not None and led["replicas"][0] in row["isr"]:
@@ -163,7 +163,7 @@ def _why(limits: Mapping[str, Any], leadership: _Leadership, count: int, leads: 
 
 
 def _switched_off(context: DetectionContext) -> list[Row]:
-    """Find the lines by which a broker says that it leaves leadership where it is."""
+    """Find the lines that show automatic rebalancing of leaders switched off."""
     where = (pc.field("setting") == _SETTING) & (pc.field("value") == "false")
     return context.first_events("setting_seen", _SHOWN, where)
 

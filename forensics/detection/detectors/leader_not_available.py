@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -85,9 +84,10 @@ def _finding(
     evidence = [*session.first, *refused[:_MAX_REFUSALS]]
     clients = [*session.values("client")] or [*session.values("node")]
     subject = f"topic {topic}" if topic else "some partitions"
+    level = "leaderless" if cause == "leaderless" else "long"
     return context.finding(
         NAME,
-        _severity(limits, session, cause),
+        limits[level if session.seconds > limits["escalates"] else "short"],
         f"Clients were told for {session.seconds:.0f} s that {subject} has no leader"
         f" ({_WORDS[cause]})",
         session.begin,
@@ -108,12 +108,6 @@ def _finding(
         f" {limits['made']} s, and more than {limits['escalates']} s are no change of leader",
         doubts=_DOUBTS,
     )
-
-
-def _severity(limits: Mapping[str, Any], session: EventSession, cause: str) -> str:
-    if session.seconds <= limits["escalates"]:
-        return str(limits["short"])
-    return str(limits["leaderless" if cause == "leaderless" else "long"])
 
 
 def _actions(context: DetectionContext, topic: str | None, cause: str) -> list[str]:

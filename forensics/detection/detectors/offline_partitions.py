@@ -187,9 +187,7 @@ _UNPLANNED = (
     "No replica that could lead was alive, so the controller left these partitions without a "
     "leader. Producers and consumers of them waited."
 )
-_DOUBTS = [
-    "A leader elected by a controller whose log is missing here would end this earlier.",
-]
+_DOUBTS = ["A leader elected by a controller whose log is missing here would end this earlier."]
 _DOUBTS_PLANNED = ["Somebody may have stopped one broker too many without meaning to."]
 _WAIT = (
     "Do not elect a leader out of sync (unclean) while one of them can still be brought back: what "

@@ -1,7 +1,4 @@
-"""Consumers whose position is gone: they skip records, read them again, or stop.
-
-Positions of consumers that were not there any more: which, why, and how much was skipped.
-"""
+"""Consumers whose position is gone: they skip records, read them again, or stop."""
 
 from __future__ import annotations
 
@@ -20,13 +17,14 @@ from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "offset-reset"
+NEEDS = CLIENTS
 _OUT = "OFFSET_OUT_OF_RANGE"
 _RANGE = "position_out_of_range"
 _CUT = ("consumer_saw_truncation", "client_truncation_seen")
 _MISSING, _RESET, _DEAD = "position_missing", "position_reset", "group_dead"
 _BY = ["node", "client", "group", "topic"]
-_GATHER = ["kind", "error", "partition", "position", "count"]
-_KEPT = 100
+_VALUES = ["kind", "error", "partition", "position", "count"]
+_MAX_LINES = 100
 # An exception reaches the application at once.
 _SOON = 10 * SECOND
 _SERVER = ("log_start_moved", "topic_deleted")
@@ -34,145 +32,154 @@ _DELETED = "delete records"
 
 
 @dataclass
-class Reset:
+class _Reset:
     """One client's positions of one topic that were lost, and what it did then."""
 
-    burst: EventSession
+    session: EventSession
     cause: str = "unknown"
     fails: bool = False
+    # how many records were skipped, and read again
     skipped: int = 0
     again: int = 0
     partitions: list[str] = field(default_factory=list)
     lines: list[Row] = field(default_factory=list)
 
 
-def resets(context: DetectionContext) -> list[Reset]:
-    """Find them; a new group, which has no position yet, is none."""
+def find(context: DetectionContext) -> Iterator[Finding]:
+    """Yield one finding for each client, group and topic."""
+    for reset in _find_resets(context):
+        yield _finding(context, reset)
+
+
+def _find_resets(context: DetectionContext) -> list[_Reset]:
+    """Find lost positions; a new group, which has no position yet, has lost none."""
     kind = pc.field("kind")
     where = kind.isin([_RANGE, *_CUT]) | (pc.field("error") == _OUT)
-    found = find_sessions(context, where, _BY, context.limits[NAME]["gap"], _GATHER)
-    every = [_lost(one) for one in _named(found)]
-    _follow(context, every)
-    every += _forgotten(context)
-    _seek(context, every)
-    return sorted(every, key=lambda one: (one.burst.begin, repr(one.burst.subject)))
+    sessions = find_sessions(context, where, _BY, context.limits[NAME]["gap"], _VALUES)
+    resets = [
+        _Reset(
+            session,
+            "truncation" if any(session.value_counts["kind"][kind] for kind in _CUT) else "unknown",
+            fails=not session.value_counts["kind"][_RESET],
+            partitions=_partition_names(session),
+        )
+        for session in _drop_repeated(sessions)
+    ]
+    _follow(context, resets)
+    resets += _find_expired_groups(context)
+    _find_causes(context, resets)
+    return sorted(resets, key=lambda reset: (reset.session.begin, repr(reset.session.subject)))
 
 
-def _named(found: Sequence[EventSession]) -> list[EventSession]:
-    """Leave out what an application says, without a topic, of what its consumer says in full."""
-    full = [one for one in found if one.subject[3]]
+def _drop_repeated(sessions: Sequence[EventSession]) -> list[EventSession]:
+    """Drop what an application logs, without a topic, of what its consumer logs in full."""
+    full = [session for session in sessions if session.subject[3]]
     return [
-        one
-        for one in found
-        if one.subject[3]
-        or not any(other.subject[0] == one.subject[0] and _meets(other, one) for other in full)
+        session
+        for session in sessions
+        if session.subject[3]
+        or not any(
+            other.subject[0] == session.subject[0]
+            and other.begin - _SOON <= session.end
+            and session.begin <= other.end + _SOON
+            for other in full
+        )
     ]
 
 
-def _meets(one: EventSession, other: EventSession) -> bool:
-    return one.begin - _SOON <= other.end and other.begin <= one.end + _SOON
+def _partition_names(session: EventSession) -> list[str]:
+    topic = session.subject[3]
+    return [f"{topic}-{number}" for number in session.values("partition")] if topic else []
 
 
-def _lost(burst: EventSession) -> Reset:
-    one = Reset(burst, partitions=_names(burst), fails=not burst.value_counts["kind"][_RESET])
-    if any(burst.value_counts["kind"][kind] for kind in _CUT):
-        one.cause = "truncation"
-    return one
-
-
-def _names(burst: EventSession) -> list[str]:
-    topic = burst.subject[3]
-    return [f"{topic}-{number}" for number in burst.values("partition")] if topic else []
-
-
-def _follow(context: DetectionContext, every: Sequence[Reset]) -> None:
-    """See where consumers went on: a client's reset after it lost its position."""
-    mine: dict[tuple[str | None, ...], list[Reset]] = defaultdict(list)
-    for one in every:
-        mine[one.burst.subject].append(one)
-        _measure(one, [row for row in one.burst.first if row["kind"] == _RESET])
-    if not mine or not context.visibility.has_kinds(_RESET):
+def _follow(context: DetectionContext, resets: Sequence[_Reset]) -> None:
+    """Find where each client went on after it lost its position."""
+    by_subject: dict[tuple[str | None, ...], list[_Reset]] = defaultdict(list)
+    for reset in resets:
+        by_subject[reset.session.subject].append(reset)
+        _measure(reset, [row for row in reset.session.first if row["kind"] == _RESET])
+    if not by_subject or not context.visibility.has_kinds(_RESET):
         return
     near = round(context.limits[NAME]["near"] * SECOND)
-    nodes = sorted({str(subject[0]) for subject in mine})
+    nodes = sorted({str(subject[0]) for subject in by_subject})
     where = (pc.field("kind") == _RESET) & pc.field("node").isin(nodes) & pc.field("ts").is_valid()
-    went: dict[int, list[Row]] = defaultdict(list)
-    for row in context.each("events", where, [*EVIDENCE_COLUMNS, *_BY, *_GATHER]):
-        for one in mine.get(tuple(row[name] for name in _BY), ()):
-            if one.burst.begin <= row["at"] <= one.burst.end + near:
-                one.fails = False
-                went[id(one)] = sorted([*went[id(one)], row], key=by_time)[:_KEPT]
-    for one in every:
-        if not one.burst.value_counts["error"][_OUT]:
-            _measure(one, went[id(one)])
-            one.lines += went[id(one)][:5]
+    later: dict[int, list[Row]] = defaultdict(list)
+    for row in context.each("events", where, [*EVIDENCE_COLUMNS, *_BY, *_VALUES]):
+        for reset in by_subject.get(tuple(row[name] for name in _BY), ()):
+            if reset.session.begin <= row["at"] <= reset.session.end + near:
+                reset.fails = False
+                later[id(reset)] = sorted([*later[id(reset)], row], key=by_time)[:_MAX_LINES]
+    for reset in resets:
+        if not reset.session.value_counts["error"][_OUT]:
+            _measure(reset, later[id(reset)])
+            reset.lines += later[id(reset)][:5]
 
 
-def _measure(one: Reset, went: Sequence[Row]) -> None:
+def _measure(reset: _Reset, later: Sequence[Row]) -> None:
     """Count the records between each lost position and where the consumer went on."""
-    rows = sorted([*one.burst.first, *went], key=by_time)
-    old: dict[int | None, int] = {}
-    one.skipped = one.again = 0
+    rows = sorted([*reset.session.first, *later], key=by_time)
+    lost: dict[int | None, int] = {}
+    reset.skipped = reset.again = 0
     for row in {(row["file"], row["line"], row["partition"]): row for row in rows}.values():
         if row["kind"] == _RESET and row["count"] is not None:
-            one.skipped += row["count"]
+            reset.skipped += row["count"]
         elif row["position"] is None:
             continue
         elif row["kind"] != _RESET:
-            old[row["partition"]] = row["position"]
-        elif row["partition"] in old:
-            step = row["position"] - old.pop(row["partition"])
-            one.skipped, one.again = one.skipped + max(step, 0), one.again + max(-step, 0)
+            lost[row["partition"]] = row["position"]
+        elif row["partition"] in lost:
+            step = row["position"] - lost.pop(row["partition"])
+            reset.skipped, reset.again = reset.skipped + max(step, 0), reset.again + max(-step, 0)
 
 
-def _forgotten(context: DetectionContext) -> list[Reset]:
+def _find_expired_groups(context: DetectionContext) -> list[_Reset]:
     """Find groups that come back after their offsets were dropped."""
     if not context.visibility.has_kinds(_DEAD) or not context.visibility.has_kinds(_MISSING):
         return []
     dead: dict[str, Row] = {}
     where = (pc.field("kind") == _DEAD) & pc.field("group").is_valid() & pc.field("ts").is_valid()
     for row in context.each("events", where, [*EVIDENCE_COLUMNS, "group"]):
-        first = dead.get(row["group"])
-        if first is None or by_time(row) < by_time(first):
-            dead[row["group"]] = row
+        dead[row["group"]] = min(dead.get(row["group"], row), row, key=by_time)
 
     def keep(row: Row) -> bool:
-        """Whether the group was forgotten before."""
+        """Return True if the group had been dropped before."""
         return row["group"] in dead and bool(dead[row["group"]]["at"] <= row["at"])
 
-    found = find_sessions(
-        context, pc.field("kind") == _MISSING, _BY, context.limits[NAME]["gap"], _GATHER, keep=keep
-    )
+    gap, where = context.limits[NAME]["gap"], pc.field("kind") == _MISSING
     return [
-        Reset(one, "offsets_expired", partitions=_names(one), lines=[dead[one.subject[2]]])
-        for one in found
+        _Reset(
+            session,
+            "offsets_expired",
+            partitions=_partition_names(session),
+            lines=[dead[session.subject[2]]],
+        )
+        for session in find_sessions(context, where, _BY, gap, _VALUES, keep=keep)
     ]
 
 
-def _seek(context: DetectionContext, every: Sequence[Reset]) -> None:
+def _find_causes(context: DetectionContext, resets: Sequence[_Reset]) -> None:
     """Look up why each position was not there any more."""
-    mine: dict[str, list[Reset]] = defaultdict(list)
-    for one in every:
-        topic = one.burst.subject[3]
-        if one.cause == "unknown" and topic:
-            mine[topic].append(one)
-    if not mine:
+    by_topic: dict[str, list[_Reset]] = defaultdict(list)
+    for reset in resets:
+        if reset.cause == "unknown" and reset.session.subject[3]:
+            by_topic[reset.session.subject[3]].append(reset)
+    if not by_topic:
         return
     first: dict[int, Row] = {}
     near = round(context.limits[NAME]["near"] * SECOND)
-    for row in _moves(context, sorted(mine)):
-        for one in mine[row["topic"]]:
-            known = first.get(id(one))
-            if _concerns(row, one, near) and (known is None or _likelier(row) < _likelier(known)):
-                first[id(one)] = row
-    for one in every:
-        if id(one) in first:
-            one.cause, one.lines = _cause(first[id(one)]), [first[id(one)], *one.lines]
-        elif one.cause == "unknown" and _was_cut(context, one):
-            one.cause = "truncation"
+    for row in _read_deletions(context, sorted(by_topic)):
+        for reset in by_topic[row["topic"]]:
+            if _concerns(row, reset, near):
+                first[id(reset)] = min(first.get(id(reset), row), row, key=_likelier_first)
+    for reset in resets:
+        if id(reset) in first:
+            row = first[id(reset)]
+            reset.cause, reset.lines = _cause(row), [row, *reset.lines]
+        elif reset.cause == "unknown" and _was_cut(context, reset):
+            reset.cause = "truncation"
 
 
-def _moves(context: DetectionContext, topics: Sequence[str]) -> Iterator[Row]:
+def _read_deletions(context: DetectionContext, topics: Sequence[str]) -> Iterator[Row]:
     if not context.visibility.has_kinds(*_SERVER):
         return
     where = pc.field("kind").isin(list(_SERVER)) & pc.field("topic").isin(list(topics))
@@ -182,23 +189,24 @@ def _moves(context: DetectionContext, topics: Sequence[str]) -> Iterator[Row]:
             yield row
 
 
-def _concerns(row: Row, one: Reset, near: int) -> bool:
-    """Whether a line tells that what stood at a lost position was deleted before."""
-    if row["at"] > one.burst.begin + near:
+def _concerns(row: Row, reset: _Reset, near: int) -> bool:
+    """Return True if what stood at a lost position had been deleted by this line."""
+    if row["at"] > reset.session.begin + near:
         return False
     if row["kind"] == "topic_deleted":
         return True
     lost = [
-        told["position"]
-        for told in one.burst.first
-        if told["kind"] != _RESET and told["partition"] == row["partition"]
-        and told["position"] is not None
-    ]  # fmt: skip
+        line["position"]
+        for line in reset.session.first
+        if line["kind"] != _RESET
+        and line["partition"] == row["partition"]
+        and line["position"] is not None
+    ]
     return bool(lost) and row["position"] is not None and row["position"] > min(lost)
 
 
-def _likelier(row: Row) -> tuple[Any, ...]:
-    """Put what passed the position before a deletion of the topic, and what came first first."""
+def _likelier_first(row: Row) -> tuple[Any, ...]:
+    """Sort what passed the position before a deletion of the topic, then by time."""
     return (row["kind"] == "topic_deleted", *by_time(row))
 
 
@@ -208,101 +216,98 @@ def _cause(row: Row) -> str:
     return "delete_records" if _DELETED in (row["detail"] or "").lower() else "retention"
 
 
-def _was_cut(context: DetectionContext, one: Reset) -> bool:
-    """Whether a log of the topic was cut back before."""
-    topic = one.burst.subject[3]
+def _was_cut(context: DetectionContext, reset: _Reset) -> bool:
+    """Return True if a log of the topic was cut back before."""
+    topic = reset.session.subject[3]
     rows = context.each("cuts", pc.field("topic") == topic, ["partition", "started_at"])
-    numbers = one.burst.value_counts["partition"]
+    numbers = reset.session.value_counts["partition"]
     return any(
         row["partition"] in numbers
         and row["started_at"] is not None
-        and row["started_at"] <= one.burst.end
+        and row["started_at"] <= reset.session.end
         for row in rows
     )
 
 
-NEEDS = CLIENTS
-
-
-def find(context: DetectionContext) -> Iterator[Finding]:
-    """Yield one finding for each client, group and topic."""
-    yield from (_finding(context, one) for one in resets(context))
-
-
-def _finding(context: DetectionContext, one: Reset) -> Finding:
-    burst = one.burst
-    node, client, group, topic = burst.subject
+def _finding(context: DetectionContext, reset: _Reset) -> Finding:
+    session = reset.session
+    node, client, group, topic = session.subject
     name = client or node or "unknown"
-    evidence = [*burst.first, *one.lines]
+    evidence = [*session.first, *reset.lines]
     return context.finding(
         NAME,
-        context.limits[NAME][_limit(one)],
-        f"{name}: {_what(one)} in {topic or 'a topic'}{_CAUSES[one.cause][0]}",
-        burst.begin,
-        burst.end,
+        context.limits[NAME][_limit(reset)],
+        f"{name}: {_what(reset)} in {topic or 'a topic'}{_CAUSES[reset.cause][0]}",
+        session.begin,
+        session.end,
         evidence,
-        stated=one.cause != "offsets_expired",
-        partitions=one.partitions,
+        stated=reset.cause != "offsets_expired",
+        partitions=reset.partitions,
         clients=[name],
         measures={
             "group": group,
             "topic": topic,
-            "cause": one.cause,
-            "ends": "consumer fails" if one.fails else "position reset",
-            "times": burst.count,
-            "skipped": one.skipped,
-            "read_again": one.again,
+            "cause": reset.cause,
+            "ends": "consumer fails" if reset.fails else "position reset",
+            "times": session.count,
+            "skipped": reset.skipped,
+            "read_again": reset.again,
         },
-        explanation=f"{_CAUSES[one.cause][1]} {_END['fails' if one.fails else 'resets']}",
-        actions=_actions(context, one),
-        why=_why(one),
-        doubts=_doubts(one),
+        explanation=f"{_CAUSES[reset.cause][1]} {_END['fails' if reset.fails else 'resets']}",
+        actions=_actions(context, reset),
+        why=_why(reset),
+        doubts=_doubts(reset),
     )
 
 
-def _limit(one: Reset) -> str:
-    if one.fails:
+def _limit(reset: _Reset) -> str:
+    if reset.fails:
         return "fails"
-    return "again" if one.again and not one.skipped else "skips"
+    return "again" if reset.again and not reset.skipped else "skips"
 
 
-def _what(one: Reset) -> str:
-    if one.fails:
+def _what(reset: _Reset) -> str:
+    if reset.fails:
         return "its position is gone and it stops"
-    if one.skipped:
-        return f"its position is gone, and it skipped {one.skipped} records"
-    if one.again:
-        return f"its position is gone, and it reads {one.again} records again"
+    if reset.skipped:
+        return f"its position is gone, and it skipped {reset.skipped} records"
+    if reset.again:
+        return f"its position is gone, and it reads {reset.again} records again"
     return "its position is gone, and it went elsewhere"
 
 
-def _actions(context: DetectionContext, one: Reset) -> list[str]:
-    _, client, group, topic = one.burst.subject
-    found = [context.commands.group(group)] if group else []
+def _actions(context: DetectionContext, reset: _Reset) -> list[str]:
+    _, client, group, topic = reset.session.subject
+    commands = [context.commands.group(group)] if group else []
     if topic:
-        found.append(context.commands.begin_offsets(topic))
-    if one.fails and group and topic:
-        reset = context.commands.reset_offsets(group, topic)
-        return [f"{reset}   # only once it is clear that what is missing is not wanted", *found]
-    return [*found, _CAUSES[one.cause][2].format(quote(client or "the consumer"))][:3]
+        commands.append(context.commands.begin_offsets(topic))
+    if reset.fails and group and topic:
+        command = context.commands.reset_offsets(group, topic)
+        return [
+            f"{command}   # only once it is clear that what is missing is not wanted",
+            *commands,
+        ]
+    return [*commands, _CAUSES[reset.cause][2].format(quote(client or "the consumer"))][:3]
 
 
-def _why(one: Reset) -> str:
-    text = f"{one.burst.count} lines of this client tell of it"
-    if one.skipped or one.again:
-        text += f": from the lost position to the new one it is {one.skipped or one.again} records"
+def _why(reset: _Reset) -> str:
+    text = f"{reset.session.count} lines of this client tell of it"
+    if reset.skipped or reset.again:
+        text += (
+            f": from the lost position to the new one it is {reset.skipped or reset.again} records"
+        )
     return text
 
 
-def _doubts(one: Reset) -> list[str]:
-    found = []
-    if one.cause == "unknown":
-        found.append("No line of a broker in the archive tells why the position was gone.")
-    if one.cause == "offsets_expired":
-        found.append("A group that somebody deleted on purpose looks the same.")
-    if one.cause == "truncation":
-        found.append("What the consumer had read of the cut part, nobody can read again.")
-    return found
+def _doubts(reset: _Reset) -> list[str]:
+    doubts = []
+    if reset.cause == "unknown":
+        doubts.append("No line of a broker in the archive tells why the position was gone.")
+    if reset.cause == "offsets_expired":
+        doubts.append("A group that somebody deleted on purpose looks the same.")
+    if reset.cause == "truncation":
+        doubts.append("What the consumer had read of the cut part, nobody can read again.")
+    return doubts
 
 
 _END = {

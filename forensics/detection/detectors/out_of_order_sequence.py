@@ -107,7 +107,7 @@ def _finding(
     ending = " and stopped for good" if is_fatal else ""
     return context.finding(
         NAME,
-        _severity(context, session, is_fatal=is_fatal),
+        limits["fatal" if is_fatal else "many" if session.count >= limits["least"] else "few"],
         f"{session.count} batches of {producers} were out of sequence{ending}{_TITLES[cause]}",
         session.begin,
         max(each.end for each in sessions),
@@ -128,15 +128,8 @@ def _finding(
         actions=_actions(context, topic, clients),
         why=f"{session.count} refused, no two more than {limits['gap']} s apart; fewer than "
         f"{limits['least']}, if the producer lives on, are hidden by retries",
-        doubts=_doubts(cause),
+        doubts=[_NO_LINES] if cause == "none_seen" else [],
     )
-
-
-def _severity(context: DetectionContext, session: EventSession, *, is_fatal: bool) -> str:
-    limits = context.limits[NAME]
-    if is_fatal:
-        return str(limits["fatal"])
-    return str(limits["many"] if session.count >= limits["least"] else limits["few"])
 
 
 def _actions(context: DetectionContext, topic: str | None, clients: Sequence[str]) -> list[str]:
@@ -151,12 +144,7 @@ def _actions(context: DetectionContext, topic: str | None, clients: Sequence[str
     ]
 
 
-def _doubts(cause: str) -> list[str]:
-    if cause == "none_seen":
-        return ["The brokers' lines about a change of leader may not be in the archive."]
-    return []
-
-
+_NO_LINES = "The brokers' lines about a change of leader may not be in the archive."
 _TITLES = {
     "truncation": ", after the log was cut back",
     "leader_move": ", after a change of leader",

@@ -45,7 +45,7 @@ def _classify(session: EventSession) -> str:
     errors, kinds = set(session.value_counts["error"]), session.value_counts["kind"]
     if errors & set(_FENCED):
         return "fenced"
-    # A fatal error of a transaction is also told as one of the client itself.
+    # A fatal error of a transaction is also logged as one of the client itself.
     return "fatal" if any(kinds[kind] for kind in _FATAL) else "aborted"
 
 

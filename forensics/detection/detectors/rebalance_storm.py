@@ -1,7 +1,4 @@
-"""Consumer groups that rebalance again and again; members that join one after another do not.
-
-Why groups rebalance: what coordinators and members say of it, put into a few classes.
-"""
+"""Consumer groups that rebalance again and again; members that join one after another do not."""
 
 from __future__ import annotations
 
@@ -13,17 +10,25 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time
+from forensics.detection.context import (
+    EVIDENCE_COLUMNS,
+    DetectionContext,
+    Row,
+    by_time,
+    in_topics,
+)
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
-from forensics.detection.shared.event_sessions import (
-    EventSession,
-    find_sessions,
-)
+from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
 
-# Parts of what a coordinator or a member gives as reason; the first that fits counts.
+NAME = "rebalance-storm"
+NEEDS = LogRequirements(("broker", "client"))
+_SERVERS = ("group_rebalancing", "group_epoch_bumped")
+_MEMBERS = ("group_joined",)
+_COLUMNS = (*EVIDENCE_COLUMNS, "kind", "group", "detail", "count", "topic", "partition")
+# Parts of the reason that a coordinator or a member gives; the first that fits counts.
 _REASONS = (
     ("poll timeout", "poll_expired"),
     ("heartbeat expiration", "heartbeat_expired"),
@@ -42,8 +47,8 @@ _REASONS = (
     ("metadata", "metadata_changed"),
     ("subscri", "metadata_changed"),
 )
-# Each of these kinds of events speaks for a class.
-KINDS: Mapping[str, str] = {
+# Kinds of events that stand for a reason, or say more about a rebalance.
+_REASON_OF_KIND: Mapping[str, str] = {
     "group_poll_expired": "poll_expired",
     "group_member_failed": "heartbeat_expired",
     "group_session_expired": "heartbeat_expired",
@@ -58,123 +63,86 @@ KINDS: Mapping[str, str] = {
     "commit_failed": "",
     "partitions_lost": "",
 }
-# What members say themselves.
-OF_CLIENTS = ("group_poll_expired", "group_session_expired", "partitions_lost", "commit_failed")
-# So many different values a burst tells apart.
-_MANY = 1000
-# What no orderly restart of members brings about, the likeliest root first.
-BAD = ("storing_failed", "coordinator_moved", "poll_expired", "heartbeat_expired", "join_late")
+# Kinds that members log themselves.
+_CLIENT_KINDS = ("group_poll_expired", "group_session_expired", "partitions_lost", "commit_failed")
+# A session distinguishes so many values of a column.
+_MAX_VALUES = 1000
+# Reasons that no orderly restart of members causes, the likeliest root first.
+_BAD = ("storing_failed", "coordinator_moved", "poll_expired", "heartbeat_expired", "join_late")
 # Once may be chance.
 _TWICE = 2
-# Who asks for a new id ever again, and is never heard of under it, is not merely late.
+# This many times more new member ids than late members: they are crash-looping, not late.
 _CROWD = 3
 
 
-def reason_of(detail: str | None) -> str:
-    """Give the class of a reason.
-
-    >>> reason_of("removing member a-1 on heartbeat expiration"), reason_of(None)
-    ('heartbeat_expired', 'other')
-    """
-    low = (detail or "").lower()
-    return next((name for part, name in _REASONS if part.lower() in low), "other")
-
-
-def plainly(row: Row) -> bool:
-    """Keep of a coordinator's reason only its class: each names another member."""
-    row["detail"] = reason_of(row["detail"])
-    return True
-
-
 @dataclass
-class Storm:
-    """The rebalances of one group, and what else was said of it meanwhile."""
+class _Storm:
+    """The rebalances of one group, and what else was logged about it meanwhile."""
 
-    burst: EventSession
+    session: EventSession
     group: str
-    # by coordinators, or only by the members themselves
-    told: bool
+    # whether coordinators log them, or only the members
+    by_coordinator: bool
     reasons: Counter[str] = field(default_factory=Counter)
-    said: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
     members: int = 1
     moves: int = 0
     clients: set[str] = field(default_factory=set)
     # how often each kind of event spoke for a class
-    _spoken: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     # and the first lines of each
     _lines: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
 
     @property
     def lines(self) -> list[Row]:
-        """Give some lines that tell why."""
-        return [row for told in self._lines.values() for row in told]
+        """Return some lines that give a reason."""
+        return [row for rows in self._lines.values() for row in rows]
 
     @property
     def rebalances(self) -> int:
         """Count generations: one rebalance may be begun for several reasons."""
-        generations = len(self.burst.values("generation"))
-        return generations if 0 < generations < _MANY else self.burst.count
+        generations = len(self.session.values("generation"))
+        return generations if 0 < generations < _MAX_VALUES else self.session.count
 
     @property
     def failures(self) -> int:
         """Count members that fell out, by each of which the group is rebalanced."""
         return max(
-            self.reasons[name] for name in ("poll_expired", "heartbeat_expired", "join_late")
+            self.reasons[reason] for reason in ("poll_expired", "heartbeat_expired", "join_late")
         )
 
-    def take(self, row: Row) -> None:
-        """Take something that was said while the group was rebalancing."""
+    def add(self, row: Row) -> None:
+        """Add an event of the group while it was rebalancing."""
         kind = row["kind"]
-        self.said[kind] += 1
+        self.events[kind] += 1
         if kind == "group_stable":
             self.members = max(self.members, row["count"] or 1)
             return
-        name = KINDS[kind] or (reason_of(row["detail"]) if kind == "group_member_left" else "")
-        if kind == "group_member_left" and name == "other":
-            name = "members_leave"
-        if name:
-            self._spoken[name, kind] += 1
-        if name in BAD:
-            told = self._lines.setdefault((name, kind), [])
-            told[:] = sorted([*told, row], key=by_time)[:_TWICE]
-        if kind in OF_CLIENTS and row["node"]:
+        reason = _REASON_OF_KIND[kind] or (
+            _classify_reason(row["detail"]) if kind == "group_member_left" else ""
+        )
+        if kind == "group_member_left" and reason == "other":
+            reason = "members_leave"
+        if reason:
+            self._counts[reason, kind] += 1
+        if reason in _BAD:
+            rows = self._lines.setdefault((reason, kind), [])
+            rows[:] = sorted([*rows, row], key=by_time)[:_TWICE]
+        if kind in _CLIENT_KINDS and row["node"]:
             self.clients.add(row["node"])
 
     def settle(self) -> None:
-        """Count reasons: members tell of what the coordinator saw too, so the largest counts."""
-        self.reasons.update(self.burst.value_counts.get("detail", Counter()))
-        for (name, _), count in self._spoken.items():
-            self.reasons[name] = max(self.reasons[name], count)
+        """Count the reasons; members also log what the coordinator saw, so the most count."""
+        self.reasons.update(self.session.value_counts.get("detail", Counter()))
+        for (reason, _), count in self._counts.items():
+            self.reasons[reason] = max(self.reasons[reason], count)
         if self.moves >= _TWICE:
             self.reasons["coordinator_moved"] += self.moves
-        if not self.told:
-            # Members that lose their coordinator join again; why it moved is for others to tell.
+        if not self.by_coordinator:
+            # Members that lose their coordinator join again; other detectors report why it moved.
             self.reasons["coordinator_moved"] += self.reasons["coordinator_lost"]
             del self.reasons["other"]
         del self.reasons["coordinator_lost"]
-
-
-def cause_of(reasons: Mapping[str, Any]) -> str:
-    """Name what is likeliest behind it."""
-    bad = {name: reasons.get(name, 0) for name in BAD}
-    roots: Iterable[str] = BAD[:2]
-    root = next((name for name in roots if bad[name] >= _TWICE), None)
-    if root is not None:
-        return root
-    worst = max(BAD[2:], key=lambda name: bad[name])
-    crowd = worst == "join_late" and reasons.get("members_join", 0) >= _CROWD * bad[worst]
-    if bad[worst] >= _TWICE and not crowd:
-        return worst
-    plain = {name: count for name, count in reasons.items() if name not in BAD and name != "other"}
-    most = max(sorted(plain), key=lambda name: plain[name], default="unknown")
-    return "members_come_and_go" if most in ("members_join", "members_leave") else most
-
-
-NAME = "rebalance-storm"
-NEEDS = LogRequirements(("broker", "client"))
-_SERVERS = ("group_rebalancing", "group_epoch_bumped")
-_MEMBERS = ("group_joined",)
-_COLUMNS = (*EVIDENCE_COLUMNS, "kind", "group", "detail", "count", "topic", "partition")
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
@@ -182,129 +150,168 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     if not context.visibility.has_kinds(*_SERVERS, *_MEMBERS):
         return
     storms = list(_storms(context))
-    _listen(context, storms)
-    _moves(context, storms)
-    for one in storms:
-        one.settle()
-        if _is_storm(context, one):
-            yield _finding(context, one)
+    _add_other_events(context, storms)
+    _count_coordinator_moves(context, storms)
+    for storm in storms:
+        storm.settle()
+        if _is_storm(context, storm):
+            yield _finding(context, storm)
 
 
-def _storms(context: DetectionContext) -> Iterator[Storm]:
-    """Give every group's run of rebalances, as its coordinator tells it, or else its members."""
+def _storms(context: DetectionContext) -> Iterator[_Storm]:
+    """Yield every group's runs of rebalances, as its coordinator logs them, or else its members."""
     limits = context.limits[NAME]
     where = pc.field("kind").isin([*_SERVERS, *_MEMBERS]) & pc.field("group").is_valid()
-    gather = ["generation", "detail", "topic", "partition", "node"]
-    every = find_sessions(
-        context, where, ["group", "kind"], limits["gap"], gather, limits["least"], plainly
+    columns = ["generation", "detail", "topic", "partition", "node"]
+    sessions = find_sessions(
+        context, where, ["group", "kind"], limits["gap"], columns, limits["least"], _simplify_reason
     )
-    told = {one.subject[0] for one in every if one.subject[1] in _SERVERS}
-    for one in every:
-        group, kind = one.subject
+    coordinated = {session.subject[0] for session in sessions if session.subject[1] in _SERVERS}
+    for session in sessions:
+        group, kind = session.subject
         if kind in _SERVERS:
-            yield Storm(one, group, told=True)
-        elif group not in told:
-            yield Storm(one, group, told=False, members=len(one.values("node")))
+            yield _Storm(session, group, by_coordinator=True)
+        elif group not in coordinated:
+            yield _Storm(session, group, by_coordinator=False, members=len(session.values("node")))
 
 
-def _listen(context: DetectionContext, storms: Sequence[Storm]) -> None:
-    """Let each storm hear what else was said of its group meanwhile."""
-    mine: dict[str, list[Storm]] = defaultdict(list)
-    for one in storms:
-        mine[one.group].append(one)
-    if not mine or not context.visibility.has_kinds(*KINDS):
+def _simplify_reason(row: Row) -> bool:
+    """Reduce a coordinator's reason to its class: each names another member."""
+    row["detail"] = _classify_reason(row["detail"])
+    return True
+
+
+def _classify_reason(detail: str | None) -> str:
+    """Classify the reason that a log gives.
+
+    >>> _classify_reason("removing member a-1 on heartbeat expiration"), _classify_reason(None)
+    ('heartbeat_expired', 'other')
+    """
+    low = (detail or "").lower()
+    return next((name for part, name in _REASONS if part.lower() in low), "other")
+
+
+def _add_other_events(context: DetectionContext, storms: Sequence[_Storm]) -> None:
+    """Add to each storm what else was logged about its group meanwhile."""
+    by_group: dict[str, list[_Storm]] = defaultdict(list)
+    for storm in storms:
+        by_group[storm.group].append(storm)
+    if not by_group or not context.visibility.has_kinds(*_REASON_OF_KIND):
         return
-    where = pc.field("kind").isin(list(KINDS)) & pc.field("group").isin(sorted(mine))
+    where = pc.field("kind").isin(list(_REASON_OF_KIND)) & pc.field("group").isin(sorted(by_group))
     slack = round(context.limits[NAME]["near"] * SECOND)
     for row in context.each("events", where & pc.field("ts").is_valid(), _COLUMNS):
-        runs = mine[row["group"]]
-        at = bisect_right([one.burst.begin for one in runs], row["at"] + slack) - 1
-        if at >= 0 and row["at"] <= runs[at].burst.end + slack:
-            runs[at].take(row)
+        own = by_group[row["group"]]
+        index = bisect_right([storm.session.begin for storm in own], row["at"] + slack) - 1
+        if index >= 0 and row["at"] <= own[index].session.end + slack:
+            own[index].add(row)
 
 
-def _moves(context: DetectionContext, storms: Sequence[Storm]) -> None:
+def _count_coordinator_moves(context: DetectionContext, storms: Sequence[_Storm]) -> None:
     """Count how often the partition that holds a group got another leader meanwhile."""
-    spans = [(one.burst.begin, one.burst.end, _home(one.burst), one) for one in storms]
-    homes = {home for *_, home, _ in spans if home is not None}
+    homes = [(home, storm) for storm in storms if (home := _offsets_partition(storm.session))]
     if not homes:
         return
     moment = pc.field("started_at")
-    begin, end = min(one[0] for one in spans), max(one[1] for one in spans)
-    where = pc.field("topic").isin(sorted({topic for topic, _ in homes}))
-    where &= (moment >= to_arrow_timestamp(begin)) & (moment <= to_arrow_timestamp(end))
+    begin = to_arrow_timestamp(min(storm.session.begin for storm in storms))
+    end = to_arrow_timestamp(max(storm.session.end for storm in storms))
+    where = in_topics(topic for (topic, _), _ in homes) & (moment >= begin) & (moment <= end)
     columns = ["topic", "partition", "leader", "previous_leader", "started_at"]
     for row in context.each("leadership", where, columns):
-        if row["leader"] == row["previous_leader"] or row["previous_leader"] is None:
-            continue
-        for first, last, home, one in spans:
-            if home == (row["topic"], row["partition"]) and first <= row["started_at"] <= last:
-                one.moves += 1
+        if row["previous_leader"] not in (None, row["leader"]):
+            partition, at = (row["topic"], row["partition"]), row["started_at"]
+            for home, storm in homes:
+                storm.moves += home == partition and storm.session.begin <= at <= storm.session.end
 
 
-def _home(burst: EventSession) -> tuple[str, int] | None:
+def _offsets_partition(session: EventSession) -> tuple[str, int] | None:
     """Name the partition of the offsets topic that holds the group."""
-    topics, partitions = burst.values("topic"), burst.values("partition")
+    topics, partitions = session.values("topic"), session.values("partition")
     return (topics[0], partitions[0]) if len(topics) == len(partitions) == 1 else None
 
 
-def _is_storm(context: DetectionContext, one: Storm) -> bool:
+def _is_storm(context: DetectionContext, storm: _Storm) -> bool:
     """Restarted members cost two rebalances each, and fall out at most once."""
     limits = context.limits[NAME]
-    if one.rebalances < limits["least"]:
+    if storm.rebalances < limits["least"]:
         return False
-    again = one.rebalances >= limits["each"] * one.members
-    return bool(again or one.failures > max(one.members, limits["failures"]))
+    is_repeated = storm.rebalances >= limits["each"] * storm.members
+    return bool(is_repeated or storm.failures > max(storm.members, limits["failures"]))
 
 
-def _severity(context: DetectionContext, one: Storm, cause: str) -> str:
+def _find_cause(reasons: Mapping[str, Any]) -> str:
+    """Return the likeliest cause."""
+    bad = {name: reasons.get(name, 0) for name in _BAD}
+    roots: Iterable[str] = _BAD[:2]
+    root = next((name for name in roots if bad[name] >= _TWICE), None)
+    if root is not None:
+        return root
+    worst = max(_BAD[2:], key=lambda name: bad[name])
+    crowd = worst == "join_late" and reasons.get("members_join", 0) >= _CROWD * bad[worst]
+    if bad[worst] >= _TWICE and not crowd:
+        return worst
+    plain = {name: count for name, count in reasons.items() if name not in _BAD and name != "other"}
+    most = max(sorted(plain), key=lambda name: plain[name], default="unknown")
+    return "members_come_and_go" if most in ("members_join", "members_leave") else most
+
+
+def _severity(context: DetectionContext, storm: _Storm, cause: str) -> str:
     limits = context.limits[NAME]
-    if cause in BAD[:2]:
+    if cause in _BAD[:2]:
         return str(limits["coordinator"])
     if cause == "unknown":
         return str(limits["unknown"])
-    minutes = max(one.burst.seconds / 60, 1)
-    if cause == "members_come_and_go" and one.rebalances < limits["rate"] * minutes:
+    minutes = max(storm.session.seconds / 60, 1)
+    if cause == "members_come_and_go" and storm.rebalances < limits["rate"] * minutes:
         return str(limits["slow"])
-    lasting = one.burst.seconds >= limits["lasting"]
-    return str(limits["long"] if lasting and cause in BAD else limits["short"])
+    is_long = storm.session.seconds >= limits["lasting"]
+    return str(limits["long"] if is_long and cause in _BAD else limits["short"])
 
 
-def _finding(context: DetectionContext, one: Storm) -> Finding:
-    burst, limits = one.burst, context.limits[NAME]
-    cause = cause_of(one.reasons)
-    evidence = [*burst.first, *one.lines]
+def _finding(context: DetectionContext, storm: _Storm) -> Finding:
+    session, limits = storm.session, context.limits[NAME]
+    cause = _find_cause(storm.reasons)
+    evidence = [*session.first, *storm.lines]
     return context.finding(
         NAME,
-        _severity(context, one, cause),
-        f"Group {one.group} rebalanced {one.rebalances} times in {burst.seconds:g} s: "
+        _severity(context, storm, cause),
+        f"Group {storm.group} rebalanced {storm.rebalances} times in {session.seconds:g} s: "
         f"{_CAUSES[cause][0]}",
-        burst.begin,
-        burst.end,
+        session.begin,
+        session.end,
         evidence,
-        stated=one.told,
-        clients=sorted(one.clients),
+        stated=storm.by_coordinator,
+        clients=sorted(storm.clients),
         measures={
-            "group": one.group,
-            "rebalances": one.rebalances,
-            "reasons": dict(sorted(one.reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
+            "group": storm.group,
+            "rebalances": storm.rebalances,
+            "reasons": dict(sorted(storm.reasons.items(), key=lambda pair: (-pair[1], pair[0]))),
             "cause": cause,
-            "members": one.members,
-            "commits_failed": one.said["commit_failed"],
-            "partitions_lost": one.said["partitions_lost"],
-            "coordinator_moves": one.moves,
+            "members": storm.members,
+            "commits_failed": storm.events["commit_failed"],
+            "partitions_lost": storm.events["partitions_lost"],
+            "coordinator_moves": storm.moves,
         },
         explanation=f"{_CAUSES[cause][1]} {_COST}",
         actions=[
-            context.commands.group_members(one.group),
-            _CAUSES[cause][2].format(quote(one.group)),
+            context.commands.group_members(storm.group),
+            _CAUSES[cause][2].format(quote(storm.group)),
         ],
-        why=f"{one.rebalances} rebalances of at most {one.members} members, no two more than "
+        why=f"{storm.rebalances} rebalances of at most {storm.members} members, no two more than "
         f"{limits['gap']} s apart: {limits['each']} for each member are a storm, a restart takes "
-        f"two; {one.failures} times a member fell out (more than one each, and more than "
+        f"two; {storm.failures} times a member fell out (more than one each, and more than "
         f"{limits['failures']}, are one too)",
-        doubts=_doubts(one),
+        doubts=_doubts(storm),
     )
+
+
+def _doubts(storm: _Storm) -> list[str]:
+    doubts = []
+    if not storm.by_coordinator:
+        doubts.append("Only members tell of it: what the coordinator saw is not in the archive.")
+    if storm.members > 1 and storm.failures <= storm.members:
+        doubts.append("A deploy that replaces every member several times looks the same.")
+    return doubts
 
 
 _COST = (
@@ -388,12 +395,3 @@ _CAUSES = {
         "Collect server.log of the broker that coordinates {}.",
     ),
 }
-
-
-def _doubts(one: Storm) -> list[str]:
-    found = []
-    if not one.told:
-        found.append("Only members tell of it: what the coordinator saw is not in the archive.")
-    if one.members > 1 and one.failures <= one.members:
-        found.append("A deploy that replaces every member several times looks the same.")
-    return found

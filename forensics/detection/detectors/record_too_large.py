@@ -70,10 +70,11 @@ def _finding(context: DetectionContext, oversize: Oversize) -> Finding:
     session = oversize.session
     evidence = [*session.first, *oversize.lines]
     is_request = oversize.limit == REQUEST_LIMIT
-    stated = not is_request or not oversize.clients
+    limits, stated = context.limits[NAME], not is_request or not oversize.clients
+    level = "refused" if session.count >= limits["least"] else "few"
     return context.finding(
         NAME,
-        _severity(context, oversize),
+        limits["split" if oversize.is_split else level],
         _title(oversize, is_request=is_request),
         session.begin,
         session.end,
@@ -92,16 +93,9 @@ def _finding(context: DetectionContext, oversize: Oversize) -> Finding:
         },
         explanation=_explanation(oversize),
         actions=_actions(context, oversize),
-        why=f"{session.count} refused; fewer than {context.limits[NAME]['least']} are a slip",
+        why=f"{session.count} refused; fewer than {limits['least']} are a slip",
         doubts=_doubts(oversize),
     )
-
-
-def _severity(context: DetectionContext, oversize: Oversize) -> str:
-    limits = context.limits[NAME]
-    if oversize.is_split:
-        return str(limits["split"])
-    return str(limits["refused"] if oversize.session.count >= limits["least"] else limits["few"])
 
 
 def _title(oversize: Oversize, *, is_request: bool) -> str:
@@ -139,15 +133,12 @@ def _actions(context: DetectionContext, oversize: Oversize) -> list[str]:
     if oversize.is_split:
         return ["Nothing to do, or lower batch.size of the producer below the topic's limit."]
     look = [context.commands.topic_config(oversize.topic)] if oversize.topic else []
+    clients = ", ".join(map(quote, oversize.clients)) or "the clients"
     smaller = (
         "Make the records smaller (compression, a reference instead of the content) before any "
         "limit is raised: replica.fetch.max.bytes and the consumers' limits have to follow."
     )
-    return [*look, _LOOK[oversize.limit].format(_client_names(oversize)), smaller]
-
-
-def _client_names(oversize: Oversize) -> str:
-    return ", ".join(map(quote, oversize.clients)) or "the clients"
+    return [*look, _LOOK[oversize.limit].format(clients), smaller]
 
 
 def _doubts(oversize: Oversize) -> list[str]:

@@ -67,9 +67,11 @@ def _finding(context: DetectionContext, session: EventSession) -> Finding:
     topics = sorted({*session.values("topic"), *(topic for topic, _, _ in records)})
     is_write = all(kind in _WRITTEN for kind in kinds)
     is_same_record = len(records) == 1 and session.count > 1
+    limits = context.limits[NAME]
+    many = "many" if session.count >= limits["least"] else "few"
     return context.finding(
         NAME,
-        _severity(context, session, is_stopped=is_stopped),
+        limits["stands" if is_stopped else many],
         f"{name}: {session.count} {'time' if session.count == 1 else 'times'} a record could not "
         f"be {'written' if is_write else 'read'} in the form expected"
         f"{_record_text(records[0]) if is_same_record else ''}",
@@ -88,17 +90,10 @@ def _finding(context: DetectionContext, session: EventSession) -> Finding:
             is_stopped=is_stopped, is_write=is_write, is_same_record=is_same_record
         ),
         actions=_actions(context, name, records, topics),
-        why=f"{session.count} lines say so; fewer than {context.limits[NAME]['least']} from an "
+        why=f"{session.count} lines say so; fewer than {limits['least']} from an "
         "application that goes on are few",
         doubts=[] if records or is_write else ["The lines do not say which record it was."],
     )
-
-
-def _severity(context: DetectionContext, session: EventSession, *, is_stopped: bool) -> str:
-    limits = context.limits[NAME]
-    if is_stopped:
-        return str(limits["stands"])
-    return str(limits["many"] if session.count >= limits["least"] else limits["few"])
 
 
 def _record_text(record: tuple[str, int, int]) -> str:

@@ -269,7 +269,7 @@ def _stood_still(context: DetectionContext, node: str, expiries: Sequence[_Expir
 
 
 def _find_refused(context: DetectionContext, own: _Registrations) -> Iterator[Finding]:
-    """Tell old sessions of the same broker from another process with its id."""
+    """Yield findings on old sessions of the same broker, and on another process with its id."""
     reported = [row for expiry in own.expiries for row in expiry.refused]
     refusals = [
         refusal for refusal in own.refusals if not any(row in reported for row in refusal.rows)
@@ -344,7 +344,7 @@ def _registration_command(context: DetectionContext, broker: int | None) -> str:
 def _unreachable_finding(
     context: DetectionContext, outage: Outage, stops: Sequence[int]
 ) -> Finding:
-    """Tell a ZooKeeper that is gone from one that was just stopped first."""
+    """Build the finding on a ZooKeeper that is gone, or was only stopped first."""
     limits = context.limits[NAME]
     [node] = outage.nodes
     is_stopping = any(outage.begin - limits["gap"] * SECOND <= at <= outage.end for at in stops)

@@ -22,7 +22,7 @@ _KEPT = 1000
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
-    """Yield one finding for each spell of slow events of one controller."""
+    """Yield one finding for each session of slow events of one controller."""
     gap, where = context.limits[NAME]["gap"], pc.field("kind").isin(_SLOW)
     columns = ["kind", "duration_ms", "detail", "broker"]
     found = find_sessions(context, where, ["node"], gap, columns)

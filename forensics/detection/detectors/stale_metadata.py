@@ -399,7 +399,7 @@ def _keep_first(rows: list[Row], row: Row) -> None:
 
 
 def _title(episode: Episode, verdict: str, cause: str, suspect: str | None, bursts: int) -> str:
-    """Say it in one line."""
+    """Describe the episode in one line."""
     behind = _SUSPECTS[suspect] if suspect is not None else _CAUSES[cause]
     if bursts > 1:
         what = f"{bursts} bursts, {episode.errors} stale-metadata errors, all {verdict}"
@@ -410,7 +410,7 @@ def _title(episode: Episode, verdict: str, cause: str, suspect: str | None, burs
 
 
 def _explanation(episode: Episode, verdict: str, suspect: str | None) -> str:
-    """Say what it means."""
+    """Explain what the episode means."""
     if suspect in (None, "unexplained_move"):
         text = _VERDICTS[verdict]
     else:
@@ -427,7 +427,7 @@ def _explanation(episode: Episode, verdict: str, suspect: str | None) -> str:
 def _actions(
     context: DetectionContext, episode: Episode, verdict: str, suspect: str | None
 ) -> Sequence[str]:
-    """Say what to do, and what not."""
+    """Return what to do, and what not."""
     topic = min(episode.topics, default=None)
     if verdict == "transient":
         return ["Nothing to do."]
@@ -450,15 +450,15 @@ def _actions(
 
 
 def _doubts(episode: Episode, suspect: str | None) -> list[str]:
-    """Say what would make the finding wrong."""
-    found = []
+    """Return what would make the finding wrong."""
+    doubts = []
     if suspect in ("topic_unknown", "stale_client"):
-        found.append("The brokers' lines about these partitions may just not be in the archive.")
+        doubts.append("The brokers' lines about these partitions may just not be in the archive.")
     if not episode.topics:
-        found.append("The errors do not say which topic they are about.")
+        doubts.append("The errors do not say which topic they are about.")
     if suspect is None and not episode.partitions:
-        found.append("The errors name topics only: any of their partitions may be meant.")
-    return found
+        doubts.append("The errors name topics only: any of their partitions may be meant.")
+    return doubts
 
 
 _VERDICTS = {

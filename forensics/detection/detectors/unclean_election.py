@@ -295,16 +295,16 @@ def _written_between(old: Sequence[Row], start: int, lost_from: int) -> tuple[st
         and row["log_end"] is not None
         and row["log_end"] <= lost_from
     ]
-    # The new leader leads from then on, and nobody writes to the old one.
+    # From then on the new leader leads, and no producer writes to the old one.
     return (to_iso(max(short)) if short else None), to_iso(start)
 
 
 def _find_old_end(
     old: Sequence[Row], start: int, cut: Row | None
 ) -> tuple[int | None, int | None, list[Row]]:
-    """Find where the old leader's log ended: as it says on its return, or as last seen before.
+    """Find where the old leader's log ended: as it logs on its return, or as last seen before.
 
-    What it says after it cut its log, or after it leads again, is about another history.
+    What it logs after it cut its log, or after it leads again, is about another history.
     """
     leads = (row["at"] for row in old if row["at"] > start and _is_leading(row))
     until = min([*leads, *([cut["at"]] if cut else [])], default=None)

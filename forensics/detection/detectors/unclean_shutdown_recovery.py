@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -140,9 +139,10 @@ def _finding(context: DetectionContext, run: Sequence[_Start]) -> Finding:
     is_repeated = len(broken_off) >= limits["again"]
     longest = max(start.seconds for start in run)
     evidence = [row for start in run for row in start.evidence]
+    level = "severe" if longest >= limits["very"] else "slow"
     return context.finding(
         NAME,
-        _severity(limits, longest, is_repeated=is_repeated),
+        limits["broken" if is_repeated else level],
         _title(last, broken_off, longest, is_repeated=is_repeated),
         run[0].begin,
         last.end,
@@ -162,12 +162,6 @@ def _finding(context: DetectionContext, run: Sequence[_Start]) -> Finding:
         f"{len(broken_off)} starts were broken off, {limits['again']} are told",
         doubts=[] if last.outcome else ["These logs end before the broker was up."],
     )
-
-
-def _severity(limits: Mapping[str, Any], longest: float, *, is_repeated: bool) -> str:
-    if is_repeated:
-        return str(limits["broken"])
-    return str(limits["severe" if longest >= limits["very"] else "slow"])
 
 
 def _title(last: _Start, broken_off: Sequence[_Start], longest: float, *, is_repeated: bool) -> str:

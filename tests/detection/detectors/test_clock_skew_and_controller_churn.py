@@ -53,7 +53,7 @@ def test_a_clock_that_is_off_by_more_than_a_second_is_told(
         found.measures["offset_ms"],
     )
     assert ("ahead" if offset > 0 else "behind") in found.title
-    assert 2 == len(found.evidence)
+    assert len(found.evidence) == 2
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_a_clock_that_is_off_by_more_than_a_second_is_told(
 def test_a_clock_that_may_be_right_is_not(
     offset: int | None, more: dict[str, int], tmp_path: Path
 ) -> None:
-    assert [] == skews(tmp_path, offset, **more)
+    assert skews(tmp_path, offset, **more) == []
 
 
 def test_a_zone_of_its_own_is_told_and_is_no_incident(tmp_path: Path) -> None:
     [found] = skews(tmp_path, 0, -300)
 
-    assert ("low", "zone", -300) == (
+    assert (
         found.severity,
         found.measures["kind"],
         found.measures["zone_shift_minutes"],
-    )
+    ) == ("low", "zone", -300)
     assert "-5 h" in found.title
 
 
@@ -80,7 +80,7 @@ def test_a_clock_that_was_set_anew_is_told_with_the_moment(tmp_path: Path) -> No
     steps = [{"at": 1_795_000_000 * SECOND, "ms": -20_000}]
     [found] = skews(tmp_path, -20_000, kind="step", steps=steps)
 
-    assert ("medium", "step") == (found.severity, found.measures["kind"])
+    assert (found.severity, found.measures["kind"]) == ("medium", "step")
     assert "set back by 20.0 s at 11:06:40" in found.title
     assert "set anew" in found.explanation
 
@@ -88,11 +88,11 @@ def test_a_clock_that_was_set_anew_is_told_with_the_moment(tmp_path: Path) -> No
 def test_a_clock_that_runs_fast_is_told_with_its_rate(tmp_path: Path) -> None:
     [found] = skews(tmp_path, 6_000, kind="drift", drift_ppm=200.0)
 
-    assert ("medium", "drift", 200.0) == (
+    assert (
         found.severity,
         found.measures["kind"],
         found.measures["drift_ppm"],
-    )
+    ) == ("medium", "drift", 200.0)
     assert "6.0 s ahead, running 720 ms an hour too fast" in found.title
 
 
@@ -108,7 +108,7 @@ def test_a_zone_that_all_share_is_not_told(tmp_path: Path) -> None:
         for n in (1, 2)
     )
 
-    assert [] == list(find_skew(case(tmp_path, clocks=Clocks({}, {}, rows))))
+    assert list(find_skew(case(tmp_path, clocks=Clocks({}, {}, rows)))) == []
 
 
 def test_a_node_without_a_line_to_show_is_not_accused(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_node_without_a_line_to_show_is_not_accused(tmp_path: Path) -> None:
         "zone_shift_minutes": 0,
     }
 
-    assert [] == list(find_skew(case(tmp_path, clocks=Clocks({"app": 9000.0}, {}, (row,)))))
+    assert list(find_skew(case(tmp_path, clocks=Clocks({"app": 9000.0}, {}, (row,))))) == []
 
 
 def churn(folder: Path, *begins: float, owners: tuple[int, ...] = (1, 2)) -> list[Finding]:
@@ -135,27 +135,27 @@ def churn(folder: Path, *begins: float, owners: tuple[int, ...] = (1, 2)) -> lis
 def test_three_changes_within_ten_minutes_are_churn(tmp_path: Path) -> None:
     [found] = churn(tmp_path, 100, 300, 700)
 
-    assert {
+    assert found.measures == {
         "changes": 3,
         "epochs": [1, 2, 3],
         "lost_by": ["controller-1", "controller-2"],
-    } == found.measures
-    assert ("medium", 100 * SECOND, 700 * SECOND) == (found.severity, found.begin, found.end)
-    assert [1, 2, 3] == [place["line"] for place in found.evidence]
+    }
+    assert (found.severity, found.begin, found.end) == ("medium", 100 * SECOND, 700 * SECOND)
+    assert [place["line"] for place in found.evidence] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
     "begins", [(), (100,), (100, 200), (100, 300, 700.001), (100, 701, 1302, 1903, 2504)]
 )
 def test_fewer_or_slower_changes_are_not(begins: tuple[float, ...], tmp_path: Path) -> None:
-    assert [] == churn(tmp_path, *begins)
+    assert churn(tmp_path, *begins) == []
 
 
 def test_a_controller_that_follows_itself_did_not_change(tmp_path: Path) -> None:
-    assert [] == churn(tmp_path, 100, 200, 300, 400, owners=(1,))
+    assert churn(tmp_path, 100, 200, 300, 400, owners=(1,)) == []
 
 
 def test_two_runs_of_changes_are_two_findings(tmp_path: Path) -> None:
     found = churn(tmp_path, 100, 200, 300, 5000, 5100, 5200)
 
-    assert [3, 3] == [one.measures["changes"] for one in found]
+    assert [one.measures["changes"] for one in found] == [3, 3]

@@ -32,16 +32,16 @@ def breach(second: float = 10, **more: Any) -> Row:
 def test_a_broken_promise_is_a_finding_with_both_lines(tmp_path: Path) -> None:
     [found] = find(case(tmp_path, breaches=[breach()]))
 
-    assert ("medium", "possible", ["t-0"]) == (found.severity, found.confidence, found.partitions)
-    assert [100, 101] == sorted(place["line"] for place in found.evidence)
+    assert (found.severity, found.confidence, found.partitions) == ("medium", "possible", ["t-0"])
+    assert sorted(place["line"] for place in found.evidence) == [100, 101]
     assert "epoch 4 is said to be led by 1 and by 2" in found.title
-    assert ("one leader per epoch", 1) == (found.measures["invariant"], found.measures["breaches"])
+    assert (found.measures["invariant"], found.measures["breaches"]) == ("one leader per epoch", 1)
 
 
 def test_a_node_that_hung_is_believed_less(tmp_path: Path) -> None:
     [found] = find(case(tmp_path, breaches=[breach(alone=True)]))
 
-    assert ("low", "possible") == (found.severity, found.confidence)
+    assert (found.severity, found.confidence) == ("low", "possible")
     assert "hung" in found.explanation
 
 
@@ -54,10 +54,10 @@ def test_each_promise_is_one_finding_for_all_partitions(tmp_path: Path) -> None:
     ]
     falls, leaders = find(case(tmp_path, breaches=rows))
 
-    assert ("epochs never fall", 1) == (falls.measures["invariant"], falls.measures["breaches"])
-    assert (9, ["t-0", "t-1"]) == (leaders.measures["breaches"], leaders.partitions)
+    assert (falls.measures["invariant"], falls.measures["breaches"]) == ("epochs never fall", 1)
+    assert (leaders.measures["breaches"], leaders.partitions) == (9, ["t-0", "t-1"])
     assert leaders.title.endswith("and 1 partition more")
-    assert (10 * SECOND, 20 * SECOND) == (leaders.begin, leaders.end)
+    assert (leaders.begin, leaders.end) == (10 * SECOND, 20 * SECOND)
 
 
 def test_two_controllers_of_one_epoch_are_a_contradiction(tmp_path: Path) -> None:
@@ -67,9 +67,9 @@ def test_two_controllers_of_one_epoch_are_a_contradiction(tmp_path: Path) -> Non
     )
     [found] = find(case(tmp_path, rivalries=[EpochConflict(4, (1, 2), (places[0], places[1]))]))
 
-    assert ("medium", 5 * SECOND, 9 * SECOND) == (found.severity, found.begin, found.end)
-    assert 4 == found.measures["epoch"]
+    assert (found.severity, found.begin, found.end) == ("medium", 5 * SECOND, 9 * SECOND)
+    assert found.measures["epoch"] == 4
 
 
 def test_no_breach_is_no_finding(tmp_path: Path) -> None:
-    assert [] == list(find(case(tmp_path)))
+    assert list(find(case(tmp_path))) == []

@@ -25,16 +25,16 @@ def test_three_crashes_within_an_hour_are_flapping(tmp_path: Path) -> None:
 
     [found] = find(case(tmp_path, away=away, leadership=moved))
 
-    assert {
+    assert found.measures == {
         "cycles": 3,
         "median_away_s": 6.0,
         "partitions_moved": 1,
         "how": "crash",
         "ways": {"crash": 3},
-    } == found.measures
-    assert ("high", [2], ["t-0"]) == (found.severity, found.brokers, found.partitions)
-    assert (100_000_000, 309_000_000) == (found.begin, found.end)
-    assert [1000, 2000, 3000] == [place["line"] for place in found.evidence]
+    }
+    assert (found.severity, found.brokers, found.partitions) == ("high", [2], ["t-0"])
+    assert (found.begin, found.end) == (100_000_000, 309_000_000)
+    assert [place["line"] for place in found.evidence] == [1000, 2000, 3000]
 
 
 def test_two_crashes_are_not(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_two_crashes_are_not(tmp_path: Path) -> None:
         absence(1, "crash", 300, 304),
     ]
 
-    assert [] == list(find(case(tmp_path, away=away)))
+    assert list(find(case(tmp_path, away=away))) == []
 
 
 @pytest.mark.parametrize(("last", "flaps"), [(3700, 1), (3700.001, 0)])
@@ -57,14 +57,14 @@ def test_the_window_includes_its_end(last: float, flaps: int, tmp_path: Path) ->
 def test_planned_restarts_do_not_count(tmp_path: Path) -> None:
     away = [absence(2, "controlled", 100 * n, 100 * n + 9) for n in range(1, 9)]
 
-    assert [] == list(find(case(tmp_path, away=away)))
-    assert [] == list(find(case(tmp_path, away=[*away, absence(2, "crash", 950, 960)])))
+    assert list(find(case(tmp_path, away=away))) == []
+    assert list(find(case(tmp_path, away=[*away, absence(2, "crash", 950, 960)]))) == []
 
 
 def test_a_rolling_restart_that_kills_every_broker_once_is_not_flapping(tmp_path: Path) -> None:
     away = [absence(broker, "crash", 100 * broker, 100 * broker + 9) for broker in (1, 2, 3)]
 
-    assert [] == list(find(case(tmp_path, away=away)))
+    assert list(find(case(tmp_path, away=away))) == []
 
 
 @pytest.mark.parametrize(
@@ -81,16 +81,16 @@ def test_a_broker_that_did_not_come_back_the_last_time_is_away_to_the_end(tmp_pa
     away = [absence(2, "crash", 100, 104), absence(2, "crash", 200, 204), absence(2, "crash", 300)]
     [found] = find(case(tmp_path, away=away))
 
-    assert 10_000_000_000 == found.end
-    assert 4.0 == found.measures["median_away_s"]
+    assert found.end == 10_000_000_000
+    assert found.measures["median_away_s"] == 4.0
 
 
 def test_the_busiest_hour_is_told(tmp_path: Path) -> None:
     away = [absence(2, "crash", begin, begin + 1) for begin in (1, 3000, 6000, 6100, 6200, 6300)]
     [found] = find(case(tmp_path, away=away))
 
-    assert 5 == found.measures["cycles"]
-    assert 3_000_000_000 == found.begin
+    assert found.measures["cycles"] == 5
+    assert found.begin == 3_000_000_000
 
 
 def test_two_brokers_that_flap_are_two_findings(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_two_brokers_that_flap_are_two_findings(tmp_path: Path) -> None:
         for broker in (3, 2)
     ]
 
-    assert [[2], [3]] == [found.brokers for found in find(case(tmp_path, away=away))]
+    assert [found.brokers for found in find(case(tmp_path, away=away))] == [[2], [3]]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_what_belongs_to_flapping_is_not_told_again_as_restarts(tmp_path: Path) 
     flaps = [absence(2, "crash", 100 * n, 100 * n + 9) for n in (1, 2, 3)]
     others = [absence(2, "controlled", 400, 409), absence(1, "crash", 500, 509)]
 
-    assert [([2], "info"), ([1], "medium")] == [
+    assert [
         (found.brokers, found.severity)
         for found in find_restarts(case(tmp_path, away=flaps + others))
-    ]
+    ] == [([2], "info"), ([1], "medium")]

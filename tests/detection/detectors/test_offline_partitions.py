@@ -21,7 +21,7 @@ def offline(
 
 
 def test_partitions_that_have_leaders_are_no_finding(tmp_path: Path) -> None:
-    assert [] == list(find(case(tmp_path, leadership=[epoch(0, 1, 1, 9), epoch(1, None, 9)])))
+    assert list(find(case(tmp_path, leadership=[epoch(0, 1, 1, 9), epoch(1, None, 9)]))) == []
 
 
 def test_a_stroke_is_one_finding_with_all_its_partitions(tmp_path: Path) -> None:
@@ -29,15 +29,15 @@ def test_a_stroke_is_one_finding_with_all_its_partitions(tmp_path: Path) -> None
 
     [found] = find(case(tmp_path, leadership=rows))
 
-    assert {
+    assert found.measures == {
         "partitions": 2,
         "partition_seconds": 10.5,
         "longest_s": 7.0,
         "still": 0,
-    } == found.measures
-    assert ["t-9", "t-10"] == found.to_json()["partitions"]
-    assert (100 * SECOND, 107 * SECOND, [1]) == (found.begin, found.end, found.brokers)
-    assert 2 == len(found.evidence)
+    }
+    assert found.to_json()["partitions"] == ["t-9", "t-10"]
+    assert (found.begin, found.end, found.brokers) == (100 * SECOND, 107 * SECOND, [1])
+    assert len(found.evidence) == 2
 
 
 @pytest.mark.parametrize(("second", "strokes"), [(160, 1), (160.001, 2)])
@@ -66,7 +66,7 @@ def test_a_loss_without_a_time_begins_where_it_ends_at_the_latest(tmp_path: Path
 
     [found] = find(case(tmp_path, leadership=rows))
 
-    assert (107 * SECOND, 0.0) == (found.begin, found.measures["longest_s"])
+    assert (found.begin, found.measures["longest_s"]) == (107 * SECOND, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -104,17 +104,18 @@ def test_the_stop_must_be_near(
 def test_the_stop_of_another_broker_excuses_nothing(tmp_path: Path) -> None:
     away = [absence(2, "controlled", 99, 119)]
 
-    assert ["high"] == [
+    assert [
         one.severity for one in find(case(tmp_path, leadership=[offline(100, 120)], away=away))
-    ]
+    ] == ["high"]
 
 
 def test_planned_and_unplanned_ones_of_one_stroke_are_told_apart(tmp_path: Path) -> None:
     rows = [offline(100, 120), offline(101, 120, 1, previous_leader=2)]
     found = find(case(tmp_path, leadership=rows, away=[absence(1, "controlled", 99, 119)]))
 
-    assert [("info", ["t-0"]), ("high", ["t-1"])] == [
-        (one.severity, one.partitions) for one in found
+    assert [(one.severity, one.partitions) for one in found] == [
+        ("info", ["t-0"]),
+        ("high", ["t-1"]),
     ]
 
 

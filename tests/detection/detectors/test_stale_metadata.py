@@ -40,27 +40,27 @@ def test_errors_that_end_with_the_move_are_transient(tmp_path: Path) -> None:
 
     [found] = find(case(tmp_path, events=errors, leadership=[moved(100)], files=files))
 
-    assert {
+    assert found.measures == {
         "errors": 2, "duration_s": 1.5, "verdict": "transient", "cause": "broker_crash",
         "suspect": None, "bursts": 1, "leaderless": 0, "topics": ["t"],
-    } == found.measures  # fmt: skip
-    assert ("info", "likely", ["app"], ["t-0"]) == (
+    }  # fmt: skip
+    assert (
         found.severity,
         found.confidence,
         found.clients,
         found.partitions,
-    )
+    ) == ("info", "likely", ["app"], ["t-0"])
     assert (int(100.5 * SECOND), 102 * SECOND) == (found.begin, found.end)
-    assert 3 == len(found.evidence)
+    assert len(found.evidence) == 3
 
 
 def test_other_errors_are_not_stale_metadata(tmp_path: Path) -> None:
-    assert [] == told(tmp_path, [error(100, error="REQUEST_TIMED_OUT"), error(101, error=None)])
+    assert told(tmp_path, [error(100, error="REQUEST_TIMED_OUT"), error(101, error=None)]) == []
 
 
 @pytest.mark.parametrize("name", STALE_ERRORS)
 def test_every_error_of_stale_metadata_counts(name: str, tmp_path: Path) -> None:
-    assert 1 == len(told(tmp_path, [error(100, error=name)]))
+    assert len(told(tmp_path, [error(100, error=name)])) == 1
 
 
 @pytest.mark.parametrize(("second", "verdict"), [(115, "transient"), (115.001, "sustained")])
@@ -77,7 +77,7 @@ def test_a_move_in_the_middle_of_the_errors_begins_the_time_anew(tmp_path: Path)
     errors = [error(second) for second in (100, 110, 120, 130)]
     moves = [moved(100), epoch(2, 3, 118, previous_leader=2)]
 
-    assert "transient" == told(tmp_path, errors, leadership=moves)[0][0]
+    assert told(tmp_path, errors, leadership=moves)[0][0] == "transient"
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,12 @@ def test_severity_follows_the_verdict(tmp_path: Path) -> None:
     errors = [error(float(second)) for second in range(100, 170, 10)]
     moves = [moved(99)]
 
-    assert ("sustained", "broker_crash", "medium") == told(tmp_path, errors, leadership=moves)[0]
-    assert ("stuck", "broker_crash", "high") == told(
-        tmp_path, errors, leadership=moves, files=[logs("app", 165)]
-    )[0]
+    assert told(tmp_path, errors, leadership=moves)[0] == ("sustained", "broker_crash", "medium")
+    assert told(tmp_path, errors, leadership=moves, files=[logs("app", 165)])[0] == (
+        "stuck",
+        "broker_crash",
+        "high",
+    )
 
 
 @pytest.mark.parametrize(("gap", "episodes"), [(30, 1), (30.001, 2)])
@@ -120,7 +122,7 @@ def test_every_client_has_its_own_episodes(tmp_path: Path) -> None:
     ]
     found = list(find(case(tmp_path, events=errors, files=[logs("app", 10_000)])))
 
-    assert [["app"], ["other"], ["app-2"]] == [one.clients for one in found]
+    assert [one.clients for one in found] == [["app"], ["other"], ["app-2"]]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_the_cause_is_the_election_behind_the_move(
 def test_a_broker_that_flaps_is_a_better_cause_than_a_crash(tmp_path: Path) -> None:
     away = [absence(1, "crash", second, second + 5) for second in (90, 200, 300)]
 
-    assert "flapping" == told(tmp_path, [error(100)], leadership=[moved(100)], away=away)[0][1]
+    assert told(tmp_path, [error(100)], leadership=[moved(100)], away=away)[0][1] == "flapping"
 
 
 def test_an_unclean_leader_after_none_at_all_is_the_cause(tmp_path: Path) -> None:
@@ -154,7 +156,7 @@ def test_an_unclean_leader_after_none_at_all_is_the_cause(tmp_path: Path) -> Non
     ]
     errors = [error(101), error(104)]
 
-    assert [("transient", "unclean_election", "info")] == told(tmp_path, errors, leadership=moves)
+    assert told(tmp_path, errors, leadership=moves) == [("transient", "unclean_election", "info")]
 
 
 @pytest.mark.parametrize(("second", "cause"), [(130, "controller_change"), (130.001, "none_seen")])
@@ -181,7 +183,7 @@ def test_what_is_no_move_of_these_partitions_nearby_is_no_cause(move: Row, tmp_p
     found: DetectionContext = case(tmp_path, events=[error(100), error(110)], leadership=[move])
     [one] = find(found)
 
-    assert ("none_seen", "possible") == (one.measures["cause"], one.confidence)
+    assert (one.measures["cause"], one.confidence) == ("none_seen", "possible")
 
 
 def test_an_error_that_names_only_a_topic_is_explained_by_any_of_its_partitions(
@@ -189,4 +191,4 @@ def test_an_error_that_names_only_a_topic_is_explained_by_any_of_its_partitions(
 ) -> None:
     errors = [error(100, partition=None)]
 
-    assert "broker_crash" == told(tmp_path, errors, leadership=[moved(100, partition=7)])[0][1]
+    assert told(tmp_path, errors, leadership=[moved(100, partition=7)])[0][1] == "broker_crash"

@@ -38,20 +38,20 @@ def cut(second: float = 100, broker: int = 1, **more: Any) -> Row:
 def test_a_cut_after_a_clean_election_is_a_loss_that_matters_little(tmp_path: Path) -> None:
     [found] = find(case(tmp_path, cuts=[cut()]))
 
-    assert ("low", "confirmed", [1, 2], ["t-0"]) == (
+    assert (
         found.severity,
         found.confidence,
         found.brokers,
         found.partitions,
-    )
-    assert "5 records of 1 partition cut after a clean change of leader" == found.title
+    ) == ("low", "confirmed", [1, 2], ["t-0"])
+    assert found.title == "5 records of 1 partition cut after a clean change of leader"
     [entry] = found.losses
     assert (entry.lost_from, entry.lost_to, entry.below_high_watermark) == (70, 75, 0)
     assert (entry.lost_records_min, entry.lost_records_max) == (5, 5)
-    assert ("1970-01-01T00:01:20.000Z", "1970-01-01T00:01:39.000Z") == (
+    assert (
         entry.written_from,
         entry.written_to,
-    )
+    ) == ("1970-01-01T00:01:20.000Z", "1970-01-01T00:01:39.000Z")
     assert "cat LOG_DIR/t-0/leader-epoch-checkpoint" in entry.check
     assert "acks=1" in found.explanation
     assert found.evidence
@@ -61,25 +61,25 @@ def test_the_same_records_on_two_replicas_are_lost_once(tmp_path: Path) -> None:
     [found] = find(case(tmp_path, cuts=[cut(), cut(130, 3, log_end=73, written_to=98 * SECOND)]))
 
     [entry] = found.losses
-    assert ([1, 3], 75, 5) == (entry.cut_on, entry.lost_to, entry.lost_records_max)
+    assert (entry.cut_on, entry.lost_to, entry.lost_records_max) == ([1, 3], 75, 5)
     # Broker 3 held fewer of them: it does not bound the last ones.
-    assert "1970-01-01T00:01:39.000Z" == entry.written_to
+    assert entry.written_to == "1970-01-01T00:01:39.000Z"
 
 
 def test_two_changes_of_leader_lose_two_lots(tmp_path: Path) -> None:
     [found] = find(case(tmp_path, cuts=[cut(), cut(120, leader_epoch=6, cut_to=80, log_end=81)]))
 
-    assert (2, 6) == (len(found.losses), found.measures["lost_records_max"])
+    assert (len(found.losses), found.measures["lost_records_max"]) == (2, 6)
 
 
 def test_what_an_unclean_leader_made_necessary_is_told_there(tmp_path: Path) -> None:
-    assert [] == list(find(case(tmp_path, cuts=[cut(unclean=True)])))
+    assert list(find(case(tmp_path, cuts=[cut(unclean=True)]))) == []
 
 
 def test_a_cut_of_which_nobody_knows_is_told_here_as_that(tmp_path: Path) -> None:
     [found] = find(case(tmp_path, cuts=[cut(unclean=None)]))
 
-    assert "5 records of 1 partition cut after a change of leader" == found.title
+    assert found.title == "5 records of 1 partition cut after a change of leader"
     assert "cannot be told" in found.explanation
 
 
@@ -87,11 +87,11 @@ def test_a_log_whose_end_nobody_tells_held_one_record_more_at_least(tmp_path: Pa
     [found] = find(case(tmp_path, cuts=[cut(log_end=None)]))
 
     [entry] = found.losses
-    assert (1, None, None) == (
+    assert (
         entry.lost_records_min,
         entry.lost_records_max,
         entry.lost_to,
-    )
+    ) == (1, None, None)
     assert "At least 1 records" in found.title
     assert "no line says" in entry.note
 
@@ -129,4 +129,4 @@ def test_a_run_without_that_table_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "cuts" / "part-0.parquet").unlink()
     (tmp_path / "cuts").rmdir()
 
-    assert [] == list(find(some))
+    assert list(find(some)) == []

@@ -20,7 +20,7 @@ def unclean(begin: float | None = 100, number: int = 2, **more: Any) -> Row:
     return epoch(number, 2, begin, **(plain | more))
 
 
-def said(second: float, node: str, kind: str = "partition_state", **facts: Any) -> Row:
+def log_event(second: float, node: str, kind: str = "partition_state", **facts: Any) -> Row:
     row = event(second, node, kind, topic="t", partition=0, **facts)
     return row | {"at": row["ts"]}
 
@@ -33,9 +33,9 @@ def bounds(loss: PartitionLoss) -> tuple[int | None, ...]:
     return loss.lost_from, loss.lost_to, loss.lost_records_min, loss.lost_records_max
 
 
-BEFORE = said(90, "broker-1", "isr_proposed", log_end=500)
-BACK = said(150, "broker-1", "log_loaded", log_end=1000)
-CUT = said(155, "broker-1", "truncated", cut_to=400)
+BEFORE = log_event(90, "broker-1", "isr_proposed", log_end=500)
+BACK = log_event(150, "broker-1", "log_loaded", log_end=1000)
+CUT = log_event(155, "broker-1", "truncated", cut_to=400)
 
 
 def test_an_old_leader_that_comes_back_tells_exactly_what_went() -> None:
@@ -57,51 +57,51 @@ def test_an_old_leader_that_never_comes_back_leaves_the_loss_open_above() -> Non
 
 
 def test_without_a_word_of_the_old_leader_nothing_is_sure() -> None:
-    assert (0, None) == (cost().lost_records_min, cost().lost_records_max)
+    assert (cost().lost_records_min, cost().lost_records_max) == (0, None)
 
 
 def test_an_old_leader_with_nothing_more_lost_nothing() -> None:
-    found = cost(said(150, "broker-1", "log_loaded", log_end=400))
+    found = cost(log_event(150, "broker-1", "log_loaded", log_end=400))
 
     assert bounds(found) == (400, 400, 0, 0)
 
 
 def test_a_shorter_old_log_lost_nothing_either() -> None:
-    found = cost(said(150, "broker-1", "log_loaded", log_end=300))
+    found = cost(log_event(150, "broker-1", "log_loaded", log_end=300))
 
-    assert (0, 0) == (found.lost_records_min, found.lost_records_max)
+    assert (found.lost_records_min, found.lost_records_max) == (0, 0)
     assert found.lost_to == found.lost_from
 
 
 def test_without_the_end_of_the_new_leader_s_log_the_cut_tells_where_it_ended() -> None:
-    assert (400, 600) == (
+    assert (
         cost(BACK, CUT, log_end=None).lost_from,
         cost(BACK, CUT, log_end=None).lost_records_max,
-    )
+    ) == (400, 600)
 
 
 def test_a_cut_that_goes_deeper_counts() -> None:
-    deeper = said(155, "broker-1", "truncated", cut_to=350)
+    deeper = log_event(155, "broker-1", "truncated", cut_to=350)
 
-    assert (350, 650) == (cost(BACK, deeper).lost_from, cost(BACK, deeper).lost_records_max)
+    assert (cost(BACK, deeper).lost_from, cost(BACK, deeper).lost_records_max) == (350, 650)
 
 
 def test_without_either_nothing_is_known() -> None:
     found = cost(BACK, log_end=None)
 
     assert bounds(found) == (None, None, 0, None)
-    assert "no line says where the new leader's log ended" == found.note
+    assert found.note == "no line says where the new leader's log ended"
 
 
 def test_what_the_unclean_leader_itself_cut_widens_the_upper_bound_only() -> None:
     tail = [
-        said(200, "broker-2", leader=1, leader_epoch=3, log_end=700),
-        said(201, "broker-2", "truncated", cut_to=650),
+        log_event(200, "broker-2", leader=1, leader_epoch=3, log_end=700),
+        log_event(201, "broker-2", "truncated", cut_to=650),
     ]
     found = cost(BACK, CUT, *tail)
 
-    assert (600, 650) == (found.lost_records_min, found.lost_records_max)
-    assert [{"from": 650, "to": 700, "records": 50, "leader_epoch": 3}] == found.also_cut
+    assert (found.lost_records_min, found.lost_records_max) == (600, 650)
+    assert found.also_cut == [{"from": 650, "to": 700, "records": 50, "leader_epoch": 3}]
     _, places = bound_loss(unclean(), 1, [BACK, CUT, *tail])
     assert 2010 in [place["line"] for place in places]
 
@@ -118,14 +118,17 @@ def test_what_the_unclean_leader_itself_cut_widens_the_upper_bound_only() -> Non
 )
 def test_other_cuts_of_that_leader_widen_nothing(more: Row) -> None:
     follows: Row = {"leader": 1, "leader_epoch": 3, "log_end": 700} | more
-    tail = [said(200, "broker-2", **follows), said(201, "broker-2", "truncated", cut_to=650)]
+    tail = [
+        log_event(200, "broker-2", **follows),
+        log_event(201, "broker-2", "truncated", cut_to=650),
+    ]
 
-    assert 600 == cost(BACK, CUT, *tail).lost_records_max
+    assert cost(BACK, CUT, *tail).lost_records_max == 600
 
 
 def test_what_the_old_leader_said_before_is_no_return() -> None:
     """A line about the ISR that it wanted to change tells nothing of its log after the election."""
-    late = said(101, "broker-1", "isr_proposed", log_end=990)
+    late = log_event(101, "broker-1", "isr_proposed", log_end=990)
 
     assert cost(BEFORE, late).lost_records_max is None
 
@@ -133,7 +136,7 @@ def test_what_the_old_leader_said_before_is_no_return() -> None:
 def test_only_elections_known_to_be_unclean_are_found(tmp_path: Path) -> None:
     rows = [epoch(0, 1, 1), epoch(1, 2, 9, clean=None)]
 
-    assert [] == list(find(case(tmp_path, leadership=rows)))
+    assert list(find(case(tmp_path, leadership=rows))) == []
 
 
 def test_a_stroke_is_one_finding_with_every_partition(tmp_path: Path) -> None:
@@ -142,13 +145,14 @@ def test_a_stroke_is_one_finding_with_every_partition(tmp_path: Path) -> None:
 
     [found] = find(case(tmp_path, leadership=rows, events=[_stored(one) for one in events]))
 
-    assert ("critical", [1, 2], ["t-0", "t-1"]) == (found.severity, found.brokers, found.partitions)
+    assert (found.severity, found.brokers, found.partitions) == ("critical", [1, 2], ["t-0", "t-1"])
     entries = found.losses
-    assert [("t-0", 1, 600), ("t-1", 1, None)] == [
-        (one.partition, one.previous_leader, one.lost_records_max) for one in entries
+    assert [(one.partition, one.previous_leader, one.lost_records_max) for one in entries] == [
+        ("t-0", 1, 600),
+        ("t-1", 1, None),
     ]
     assert "at least 600 records lost, not bounded above" in found.title
-    assert (100 * SECOND, 101 * SECOND) == (found.begin, found.end)
+    assert (found.begin, found.end) == (100 * SECOND, 101 * SECOND)
 
 
 def _stored(row: Row) -> Row:
@@ -165,11 +169,11 @@ def test_strokes_are_parted_by_more_than_a_minute(
 
 
 def test_an_unclean_election_that_cost_nothing_is_less_bad(tmp_path: Path) -> None:
-    events = [_stored(said(150, "broker-1", "log_loaded", log_end=400))]
+    events = [_stored(log_event(150, "broker-1", "log_loaded", log_end=400))]
 
     [found] = find(case(tmp_path, leadership=[epoch(1, 1, 1), unclean()], events=events))
 
-    assert "medium" == found.severity
+    assert found.severity == "medium"
     assert "no records lost" in found.title
 
 
@@ -179,14 +183,14 @@ def test_the_leader_before_is_the_last_one_there_was(tmp_path: Path) -> None:
 
     [found] = find(case(tmp_path, leadership=rows, events=[_stored(BACK)]))
 
-    assert 1 == found.losses[0].previous_leader
-    assert 600 == found.losses[0].lost_records_max
+    assert found.losses[0].previous_leader == 1
+    assert found.losses[0].lost_records_max == 600
 
 
 def test_where_nobody_knows_who_led_in_between_nothing_bounds_the_loss(tmp_path: Path) -> None:
     """The leader before may be the very one that was elected, or one whose logs are not here."""
     rows = [epoch(0, 2, 1), epoch(1, None, None), epoch(2, -1, 50), unclean(number=3)]
-    events = [_stored(said(90, "broker-2", log_end=400, leader=2, broker=2))]
+    events = [_stored(log_event(90, "broker-2", log_end=400, leader=2, broker=2))]
 
     [found] = find(case(tmp_path, leadership=rows, events=events))
 
@@ -195,7 +199,7 @@ def test_where_nobody_knows_who_led_in_between_nothing_bounds_the_loss(tmp_path:
     assert (entry.lost_records_min, entry.lost_records_max) == (0, None)
     assert "records may be lost, no line says how many" in found.title
     assert "Of 1 of 1 no line bounds what was lost, if anything was." in found.explanation
-    assert "high" == found.severity
+    assert found.severity == "high"
 
 
 def acknowledged(*events: Row) -> tuple[int | None, int | None]:
@@ -204,36 +208,36 @@ def acknowledged(*events: Row) -> tuple[int | None, int | None]:
 
 
 def test_what_lay_below_the_high_watermark_had_been_acknowledged() -> None:
-    marked = said(95, "broker-1", "isr_proposed", log_end=900, high_watermark=850)
+    marked = log_event(95, "broker-1", "isr_proposed", log_end=900, high_watermark=850)
 
-    assert (450, 600) == acknowledged(marked, BACK, CUT)
+    assert acknowledged(marked, BACK, CUT) == (450, 600)
 
 
 def test_without_a_high_watermark_nothing_is_known_to_be_acknowledged() -> None:
-    assert (None, 600) == acknowledged(BACK, CUT)
-    assert (None, None) == acknowledged(BEFORE)
+    assert acknowledged(BACK, CUT) == (None, 600)
+    assert acknowledged(BEFORE) == (None, None)
 
 
 def test_the_line_that_warns_of_the_high_watermark_counts() -> None:
-    warning = said(154.9, "broker-1", "truncated_below_high_watermark", high_watermark=990)
+    warning = log_event(154.9, "broker-1", "truncated_below_high_watermark", high_watermark=990)
 
-    assert (590, 600) == acknowledged(BACK, warning, CUT)
+    assert acknowledged(BACK, warning, CUT) == (590, 600)
 
 
 def test_a_high_watermark_after_the_cut_is_about_another_history() -> None:
-    later = said(200, "broker-1", high_watermark=5000)
+    later = log_event(200, "broker-1", high_watermark=5000)
 
-    assert (None, 600) == acknowledged(BACK, CUT, later)
+    assert acknowledged(BACK, CUT, later) == (None, 600)
 
 
 def test_the_loss_was_written_while_the_old_leader_led() -> None:
-    led = said(60, "broker-1", broker=1, leader=1, leader_epoch=1, log_end=400)
+    led = log_event(60, "broker-1", broker=1, leader=1, leader_epoch=1, log_end=400)
     found = cost(led, BACK, CUT)
 
-    assert ("1970-01-01T00:01:00.000Z", "1970-01-01T00:01:40.000Z") == (
+    assert (
         found.written_from,
         found.written_to,
-    )
+    ) == ("1970-01-01T00:01:00.000Z", "1970-01-01T00:01:40.000Z")
     assert cost(BACK, CUT).written_from is None
 
 
@@ -243,5 +247,5 @@ def test_the_finding_says_whose_will_it_was_and_how_to_check(tmp_path: Path) -> 
     [found] = find(case(tmp_path, leadership=rows))
 
     assert "Somebody ordered it" in found.explanation
-    assert "manual" == found.losses[0].manner
+    assert found.losses[0].manner == "manual"
     assert any("t-0/leader-epoch-checkpoint" in action for action in found.actions)

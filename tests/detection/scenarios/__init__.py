@@ -1,4 +1,4 @@
-"""What every detector must say of small cases: when it fires, when it is quiet, and at its limits.
+"""Small cases for every detector: where it fires, where it is quiet, and at its limits.
 
 Each module here is about one detector and lists SCENARIOS. tests/detection/test_scenarios.py runs
 them all, and moves every limit of every detector by one step: some scenario must then fail.
@@ -17,9 +17,7 @@ from forensics.detection.context import DetectionContext
 from forensics.run_output.findings import Finding
 from forensics.sandbox import run_lines
 
-__all__ = ["KINDS", "Scenario", "every", "matches", "told"]
-
-# The last: logs that do not let anyone tell, where the detector must say so.
+# `blind`: logs from which nothing can be concluded, and the detector must say so.
 KINDS = ("fires", "quiet", "boundary", "blind")
 _DEEP = ("measures",)
 
@@ -31,41 +29,41 @@ class Scenario:
     detector: str
     kind: str
     name: str
-    # leaves tables in a folder and gives the case: tests.incidents.cases.case, or `told`
+    # leaves tables in a folder and returns the context: tests.detection.cases.case, or `from_logs`
     build: Callable[[Path], DetectionContext]
     # for each finding, in their order, some of its properties; `measures` may name a few of them
     expect: Sequence[Mapping[str, Any]] = ()
-    # what is said where the detector cannot tell; only for `blind`
+    # the reason that is given if the detector cannot be evaluated; only for `blind`
     reason: str = ""
     # findings of other limits than the shipped ones
     limits: Mapping[str, Any] = field(default_factory=dict)
 
 
-def told(files: Mapping[str, str]) -> Callable[[Path], DetectionContext]:
+def from_logs(files: Mapping[str, str]) -> Callable[[Path], DetectionContext]:
     """Build a case from the text of logs, each under the name of its file."""
     return lambda folder: run_lines(files, folder / "out").context()
 
 
-def every() -> Iterator[Scenario]:
+def all_scenarios() -> Iterator[Scenario]:
     """Yield the scenarios of all detectors."""
     for found in pkgutil.iter_modules(__path__):
         yield from importlib.import_module(f"{__name__}.{found.name}").SCENARIOS
 
 
 def matches(findings: Sequence[Finding], expect: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether findings are those expected, one by one."""
-    ordered = sorted(findings, key=lambda one: (one.begin, one.id))
+    """Return True if findings are those expected, one by one."""
+    ordered = sorted(findings, key=lambda finding: (finding.begin, finding.id))
     return len(ordered) == len(expect) and all(
-        _is(one, wanted) for one, wanted in zip(ordered, expect, strict=True)
+        _fits(finding, expected) for finding, expected in zip(ordered, expect, strict=True)
     )
 
 
-def _is(finding: Finding, wanted: Mapping[str, Any]) -> bool:
-    for name, value in wanted.items():
-        has = getattr(finding, name)
+def _fits(finding: Finding, expected: Mapping[str, Any]) -> bool:
+    for name, value in expected.items():
+        actual = getattr(finding, name)
         if name in _DEEP:
-            if any(has.get(key) != one for key, one in value.items()):
+            if any(actual.get(key) != measure for key, measure in value.items()):
                 return False
-        elif (sorted(has) if isinstance(has, (list, tuple)) else has) != value:
+        elif (sorted(actual) if isinstance(actual, (list, tuple)) else actual) != value:
             return False
     return True

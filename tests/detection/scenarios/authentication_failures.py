@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "authentication-failures"
 Row = dict[str, Any]
@@ -59,7 +59,7 @@ LINE = (
 SCENARIOS = [
     Scenario(
         NAME, "fires", "lines of a broker",
-        told({"broker-1/server.log": "".join(LINE.format(n, n) for n in range(6))}),
+        from_logs({"broker-1/server.log": "".join(LINE.format(n, n) for n in range(6))}),
         found("medium", "sasl", "10.0.0.7", 6),
     ),
     Scenario(NAME, "fires", "a client that says it itself", cluster(*run(6, make=own)),

@@ -10,7 +10,7 @@ from typing import Any
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
 from tests.detection.cases import SECOND, absence, case, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "broker-restart"
 
@@ -68,12 +68,12 @@ SCENARIOS = [
         [{"severity": "medium", "brokers": [2], "measures": {"kind": "crash", "away_s": 9.0}}],
     ),
     Scenario(
-        NAME, "fires", "a start that found no mark of an orderly stop", told(UNCLEAN),
+        NAME, "fires", "a start that found no mark of an orderly stop", from_logs(UNCLEAN),
         [{"brokers": [2], "confidence": "likely", "measures": {"kind": "crash"}},
          {"severity": "info", "brokers": [1]}],
     ),
     Scenario(
-        NAME, "fires", "a log that goes on with a start", told(KILLED),
+        NAME, "fires", "a log that goes on with a start", from_logs(KILLED),
         [{"severity": "medium", "brokers": [2], "confidence": "possible",
           "measures": {"kind": "crash"}},
          {"severity": "info", "brokers": [1], "measures": {"kind": "controlled"}}],

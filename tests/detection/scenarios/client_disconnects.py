@@ -10,7 +10,7 @@ from typing import Any
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
 from tests.detection.cases import SECOND, case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "client-disconnects"
 Row = dict[str, Any]
@@ -48,7 +48,7 @@ IDLE = "Disconnected (after 300012ms in state UP, 1 identical error(s) suppresse
 SCENARIOS = [
     Scenario(
         NAME, "fires", "lines of a client, with no broker's log beside it",
-        told({"app/client.log": "".join(LINE.format(n // 6, n % 6) for n in range(24))}),
+        from_logs({"app/client.log": "".join(LINE.format(n // 6, n % 6) for n in range(24))}),
         found("low", 24, brokers_seen=False),
     ),
     Scenario(

@@ -10,7 +10,7 @@ from typing import Any
 from forensics.detection.context import DetectionContext
 from forensics.history.clocks.model import Clocks
 from tests.detection.cases import SECOND, case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "clock-skew"
 
@@ -52,7 +52,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "fires", "two logs of the same states, ten minutes apart",
-        told({"broker-1/server.log": states(1, 30), "broker-2/server.log": states(2, 40)}),
+        from_logs({"broker-1/server.log": states(1, 30), "broker-2/server.log": states(2, 40)}),
         [{"severity": "medium", "measures": {"kind": "drift"}}],
     ),
     Scenario(

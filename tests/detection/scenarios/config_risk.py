@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import absence, case, epoch, event, logs, row
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "config-risk"
 Row = dict[str, Any]
@@ -54,7 +54,7 @@ WRONG = "min-isr-unreachable"
 
 SCENARIOS = [
     Scenario(
-        NAME, "fires", "told by Kafka's own lines", told({"broker-2/server.log": LINES}),
+        NAME, "fires", "told by Kafka's own lines", from_logs({"broker-2/server.log": LINES}),
         [{"severity": "low", "measures": {"risk": risk}} for risk in
          ("unclean-elections", "lag-time")],
     ),

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "connection-storm"
 Row = dict[str, Any]
@@ -43,12 +43,12 @@ FILES = (
 SCENARIOS = [
     Scenario(
         NAME, "fires", "lines of a broker at the limit of an address",
-        told({"broker-1/server.log": "".join(LINE.format(n // 2) for n in range(12))}),
+        from_logs({"broker-1/server.log": "".join(LINE.format(n // 2) for n in range(12))}),
         found("medium", 12, limit="max.connections.per.ip", allowed=4, addresses={"10.0.0.7": 12}),
     ),
     Scenario(
         NAME, "fires", "lines of a broker without file handles",
-        told({"broker-1/server.log": "".join(map(FILES.format, range(3)))}),
+        from_logs({"broker-1/server.log": "".join(map(FILES.format, range(3)))}),
         found("high", 3, limit="open files"),
     ),
     Scenario(

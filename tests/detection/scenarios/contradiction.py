@@ -8,7 +8,7 @@ from typing import Any
 from forensics.history.nodes.broker_states import EvidenceRow
 from forensics.history.nodes.controller_terms import EpochConflict
 from tests.detection.cases import SECOND, case, logs, row
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "contradiction"
 Row = dict[str, Any]
@@ -54,7 +54,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "fires", "told by Kafka's own lines",
-        told({f"broker-{broker}/state-change.log": LEADS.format(broker=broker, second=broker)
+        from_logs({f"broker-{broker}/state-change.log": LEADS.format(broker=broker, second=broker)
               for broker in (1, 2)}),
         [{"severity": "medium", "partitions": ["orders-0"]}],
     ),
@@ -80,7 +80,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "quiet", "a harmless repeat from the controller: equal epochs",
-        told({"broker-1/state-change.log": LEADS.format(broker=1, second=1)
+        from_logs({"broker-1/state-change.log": LEADS.format(broker=1, second=1)
               + SAME.format(second=2) + SAME.format(second=3)}),
     ),
     Scenario(

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "disk-failure"
 Row = dict[str, Any]
@@ -41,7 +41,7 @@ directory /var/kafka. (kafka.server.ReplicaManager)
 SCENARIOS = [
     Scenario(
         NAME, "fires", "a directory is full, told by Kafka's own lines",
-        told({"broker-1/server.log": LINES}),
+        from_logs({"broker-1/server.log": LINES}),
         [{"severity": "high", "confidence": "likely", "brokers": [1],
           "partitions": ["orders-0", "orders-3", "orders-4"],
           "title": "Broker 1: log directory /var/kafka is full",

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import SECOND, absence, case, epoch, event, logs, row
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "divergence"
 Row = dict[str, Any]
@@ -66,12 +66,12 @@ SCENARIOS = [
           "measures": {"kinds": ["epoch_conflict"], "lines": 1}}],
     ),
     Scenario(
-        NAME, "fires", "told by Kafka's own lines", told({"broker-1/server.log": LINES}),
+        NAME, "fires", "told by Kafka's own lines", from_logs({"broker-1/server.log": LINES}),
         [{"severity": "medium", "brokers": [1], "partitions": ["orders-3"]}],
     ),
     Scenario(
         NAME, "fires", "a high watermark that falls under one leader, in Kafka's words",
-        told({"broker-1/server.log": MARK}),
+        from_logs({"broker-1/server.log": MARK}),
         [{"severity": "medium", "measures": {"kinds": ["high_watermark_fell"], "deepest": 1}}],
     ),
     Scenario(

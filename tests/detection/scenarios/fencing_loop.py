@@ -11,7 +11,7 @@ from typing import Any
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Absence
 from tests.detection.cases import absence, case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "fencing-loop"
 SERVERS = [logs(f"broker-{one}", 10_000, role="broker", records=9) for one in (1, 2, 3)]
@@ -64,7 +64,7 @@ LINES = {
 
 SCENARIOS = [
     Scenario(
-        NAME, "fires", "in the controller's own words", told(LINES),
+        NAME, "fires", "in the controller's own words", from_logs(LINES),
         [{"severity": "medium", "brokers": [2], "measures": {"fences": 4, "hung": 0}}],
     ),
     Scenario(

@@ -10,7 +10,7 @@ from typing import Any
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Absence
 from tests.detection.cases import SECOND, Row, absence, case, event, logs, row
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "flapping-broker"
 
@@ -87,7 +87,7 @@ SCENARIOS = [
           "measures": {"cycles": 3, "median_away_s": 6.0, "how": "crash"}}],
     ),
     Scenario(
-        NAME, "fires", "a log that begins anew four times", told(CRASHES),
+        NAME, "fires", "a log that begins anew four times", from_logs(CRASHES),
         [{"brokers": [2], "measures": {"cycles": 3, "how": "crash"}}],
     ),
     Scenario(

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "future-timestamps"
 WEEK = 604_800
@@ -37,7 +37,7 @@ LINE = (
 SCENARIOS = [
     Scenario(
         NAME, "fires", "microseconds for milliseconds, told by Kafka's own line",
-        told({"broker-1/server.log": LINE.format(largest=1_781_092_800_123_000)}),
+        from_logs({"broker-1/server.log": LINE.format(largest=1_781_092_800_123_000)}),
         [{"severity": "medium", "confidence": "likely", "partitions": ["orders-v2-3"],
           "brokers": [1], "measures": {"topic": "orders-v2", "lines": 1}}],
     ),

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import absence, case, event, logs, version
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 from tests.detection.scenarios.isr_storm import drop
 
 NAME = "isr-flapping"
@@ -57,7 +57,7 @@ SCENARIOS = [
           "measures": {"slow_replica": 3, "cycles": 3, "shrinks": 3, "leaders": [1]}}],
     ),
     Scenario(
-        NAME, "fires", "told by Kafka's own lines", told({"broker-1/server.log": lines(3)}),
+        NAME, "fires", "told by Kafka's own lines", from_logs({"broker-1/server.log": lines(3)}),
         [{"severity": "medium", "brokers": [3], "partitions": ["orders-0"],
           "measures": {"cycles": 3, "widest_gap": 70}}],
     ),

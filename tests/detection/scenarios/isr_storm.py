@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import absence, case, event, logs, version
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "isr-storm"
 Row = dict[str, Any]
@@ -81,7 +81,7 @@ SCENARIOS = [
         }],
     ),
     Scenario(
-        NAME, "fires", "told by Kafka's own lines", told({"broker-1/server.log": lines()}),
+        NAME, "fires", "told by Kafka's own lines", from_logs({"broker-1/server.log": lines()}),
         [{
             "severity": "medium", "brokers": [3],
             "measures": {"shrinks": 12, "expands": 12, "partitions": 12, "slow_replicas": [3],

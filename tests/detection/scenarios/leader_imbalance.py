@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, epoch, event, logs, version
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "leader-imbalance"
 # Where the logs of these cases end.
@@ -88,7 +88,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "fires", "told by Kafka's own lines",
-        told({"controller-3001/controller.log": lines()}),
+        from_logs({"controller-3001/controller.log": lines()}),
         [{"severity": "info", "brokers": [2], "measures": {"misplaced": 12, "most_led": 12}}],
     ),
     Scenario(

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, epoch, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "leader-not-available"
 Row = dict[str, Any]
@@ -47,7 +47,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "fires", "told by a client's own lines",
-        told({"orders-app/app.log": lines(8, 20)}),
+        from_logs({"orders-app/app.log": lines(8, 20)}),
         [{"severity": "high", "clients": ["orders"],
           "measures": {"topic": "orders-v2", "errors": 8, "duration_s": 140.0}}],
     ),
@@ -82,7 +82,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "quiet", "a metadata storm as topics are made: low correlation ids, soon over",
-        told({"connect/app.log": lines(4, 1)}),
+        from_logs({"connect/app.log": lines(4, 1)}),
     ),
     Scenario(
         NAME, "quiet", "other errors",

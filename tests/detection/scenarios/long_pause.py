@@ -9,7 +9,7 @@ from pathlib import Path
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
 from tests.detection.cases import SECOND, Row, absence, case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "long-pause"
 SERVERS = [logs(f"broker-{one}", 10_000, role="broker", records=9) for one in (1, 2, 3)]
@@ -53,7 +53,7 @@ PAUSED = Span(
 
 SCENARIOS = [
     Scenario(
-        NAME, "fires", "a full collection, in the collector's own log", told(GC),
+        NAME, "fires", "a full collection, in the collector's own log", from_logs(GC),
         [{"severity": "medium", "brokers": [1],
           "measures": {"node": "broker-1", "longest_ms": 12107, "pauses": 1}}],
     ),

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, epoch, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "metadata-version-loop"
 Row = dict[str, Any]
@@ -57,7 +57,8 @@ SCENARIOS = [
         }],
     ),
     Scenario(
-        NAME, "fires", "told by Kafka's own lines of old", told({"broker-1/server.log": lines(12)}),
+        NAME, "fires", "told by Kafka's own lines of old",
+        from_logs({"broker-1/server.log": lines(12)}),
         [{"severity": "high", "brokers": [1], "partitions": ["orders-3"],
           "measures": {"refusals": 12, "duration_s": 110.0, "session_lost": True}}],
     ),

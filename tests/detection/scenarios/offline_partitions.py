@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tests.detection.cases import absence, case, epoch, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "offline-partitions"
 
@@ -35,7 +35,7 @@ SCENARIOS = [
           "measures": {"partitions": 2, "partition_seconds": 10.0, "longest_s": 7.0, "still": 0}}],
     ),
     Scenario(
-        NAME, "fires", "a controller's own words", told(LINES),
+        NAME, "fires", "a controller's own words", from_logs(LINES),
         [{"severity": "high", "partitions": ["orders-0"], "measures": {"longest_s": 27.0}}],
     ),
     Scenario(

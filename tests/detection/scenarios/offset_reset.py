@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import SECOND, case, event, logs, row
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "offset-reset"
 Row = dict[str, Any]
@@ -60,7 +60,7 @@ CUT = row(
 SCENARIOS = [
     Scenario(
         NAME, "fires", "lines of a consumer that skips records",
-        told({"orders-svc/client.log": LINE}),
+        from_logs({"orders-svc/client.log": LINE}),
         [{"severity": "medium", "partitions": ["orders-v2-3"], "clients": ["orders-svc"],
           "measures": {"group": "report", "skipped": 1787, "cause": "unknown"}}],
     ),

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import SECOND, case, epoch, event, logs, row
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "out-of-order-sequence"
 Row = dict[str, Any]
@@ -53,7 +53,7 @@ LINE = (
 SCENARIOS = [
     Scenario(
         NAME, "fires", "lines of a broker",
-        told({"broker-1/server.log": "".join(map(LINE.format, range(3)))}),
+        from_logs({"broker-1/server.log": "".join(map(LINE.format, range(3)))}),
         [{"severity": "medium", "partitions": ["payments-3"], "brokers": [1],
           "measures": {"cause": "none_seen", "errors": 3, "fatal": False}}],
     ),

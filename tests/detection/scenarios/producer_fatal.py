@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "producer-fatal"
 Row = dict[str, Any]
@@ -45,7 +45,7 @@ LINE = (
 SCENARIOS = [
     Scenario(
         NAME, "fires", "a line of a producer that may not go on",
-        told({"orders-svc/client.log": LINE}),
+        from_logs({"orders-svc/client.log": LINE}),
         [{"severity": "medium", "clients": ["orders-svc"], "measures": {"how": "fatal"}}],
     ),
     Scenario(NAME, "fires", "one that failed for good", client(failed(100)),

@@ -11,7 +11,7 @@ from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
 from forensics.history.nodes.controller_terms import ControllerTerm
 from tests.detection.cases import Row, absence, case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 LED = ControllerTerm("controller-2", 2, Span("active", 0, None, [], 7))
 
@@ -69,12 +69,12 @@ STOPPED = [absence(one, "controlled", 50) for one in (1, 2, 3)]
 
 SCENARIOS = [
     Scenario(
-        NAME, "fires", "nobody wins for a minute", told(TIMED_OUT),
+        NAME, "fires", "nobody wins for a minute", from_logs(TIMED_OUT),
         [{"severity": "medium", "measures": {"kind": "no_leader", "failed": 30, "still": True}}],
     ),
     Scenario(
         NAME, "fires", "a lost quorum looks like a broker that is fenced again and again",
-        told(ALONE),
+        from_logs(ALONE),
         [{"severity": "high", "brokers": [1], "measures": {"kind": "lost_majority", "cycles": 5}}],
     ),
     Scenario(

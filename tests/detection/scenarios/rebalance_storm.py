@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, epoch, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "rebalance-storm"
 Row = dict[str, Any]
@@ -66,7 +66,9 @@ LINE = (
 SCENARIOS = [
     Scenario(
         NAME, "fires", "lines of a coordinator",
-        told({"broker-1/server.log": "".join(LINE.format(n // 6, n % 6, n) for n in range(12))}),
+        from_logs(
+            {"broker-1/server.log": "".join(LINE.format(n // 6, n % 6, n) for n in range(12))}
+        ),
         severe("medium", "poll_expired", rebalances=12, reasons={"poll_expired": 12}),
     ),
     Scenario(

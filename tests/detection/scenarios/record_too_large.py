@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "record-too-large"
 Row = dict[str, Any]
@@ -63,13 +63,13 @@ BROKER = (
 SCENARIOS = [
     Scenario(
         NAME, "fires", "lines of a producer that refuses its own records",
-        told({"app/client.log": "".join(map(LINE.format, range(3)))}),
+        from_logs({"app/client.log": "".join(map(LINE.format, range(3)))}),
         found("medium", "max.request.size", records=3, topic="photos", largest=1_200_088,
               allowed=1_048_576, lost=True),
     ),
     Scenario(
         NAME, "fires", "lines of a broker that closes connections",
-        told({"broker-1/server.log": "".join(map(BROKER.format, range(3)))}),
+        from_logs({"broker-1/server.log": "".join(map(BROKER.format, range(3)))}),
         found("medium", "socket.request.max.bytes", largest=4_000_130, allowed=3_000_000),
     ),
     Scenario(

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "serialization-errors"
 Row = dict[str, Any]
@@ -46,7 +46,7 @@ LINE = (
 SCENARIOS = [
     Scenario(
         NAME, "fires", "lines of an application whose thread dies of it",
-        told({"orders-app/client.log": LINE}),
+        from_logs({"orders-app/client.log": LINE}),
         [{"severity": "medium", "partitions": ["orders-3"],
           "measures": {"stands_still": True, "records": ["orders-3@48120"]}}],
     ),

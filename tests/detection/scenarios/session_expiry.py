@@ -8,7 +8,7 @@ from pathlib import Path
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import Row, case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "session-expiry"
 NODE = "broker-2"
@@ -72,7 +72,7 @@ LINES = {
 
 SCENARIOS = [
     Scenario(
-        NAME, "fires", "a start that was too fast, and a session that ended", told(LINES),
+        NAME, "fires", "a start that was too fast, and a session that ended", from_logs(LINES),
         [{"severity": "low", "brokers": [2], "measures": {"kind": "too_fast", "refused": 1}},
          {"severity": "low", "measures": {"kind": "expired", "expiries": 1}}],
     ),

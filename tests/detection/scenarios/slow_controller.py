@@ -8,7 +8,7 @@ from pathlib import Path
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import Row, case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "slow-controller"
 SERVERS = [logs("controller-1", 10_000, role="controller", records=9)]
@@ -52,7 +52,7 @@ LINES = {
 
 SCENARIOS = [
     Scenario(
-        NAME, "fires", "four slow events", told(LINES),
+        NAME, "fires", "four slow events", from_logs(LINES),
         [{"severity": "medium", "measures": {"events": 4, "longest_ms": 3502}}],
     ),
     Scenario(

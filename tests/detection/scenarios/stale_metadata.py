@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import absence, case, epoch, event, logs, reign
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "stale-metadata"
 Row = dict[str, Any]
@@ -78,7 +78,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "fires", "a line of a producer's log",
-        told({"app-orders/client.log": LINES, "broker-2/state-change.log": MOVED}),
+        from_logs({"app-orders/client.log": LINES, "broker-2/state-change.log": MOVED}),
         [{"clients": ["app-orders"], "partitions": ["orders-0"], "severity": "info"}],
     ),
     Scenario(

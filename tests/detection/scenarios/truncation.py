@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from tests.detection.cases import SECOND, case, logs, row
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "truncation"
 Row = dict[str, Any]
@@ -75,7 +75,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "quiet", "a follower that starts finds nothing to cut",
-        told({"broker-1/server.log": START}),
+        from_logs({"broker-1/server.log": START}),
     ),
     Scenario(
         NAME, "quiet", "what the quorum cuts off its own log",

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import absence, case, event, logs, version
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 from tests.detection.scenarios.isr_storm import drop
 
 NAME = "unanswered-isr-change"
@@ -54,7 +54,7 @@ SCENARIOS = [
           "measures": {"asked": 3, "never_answered": 3, "longest_s": None}}],
     ),
     Scenario(
-        NAME, "fires", "told by Kafka's own lines", told({"broker-1/server.log": lines()}),
+        NAME, "fires", "told by Kafka's own lines", from_logs({"broker-1/server.log": lines()}),
         [{"severity": "medium", "brokers": [1],
           "partitions": ["orders-4", "orders-5", "orders-6", "orders-7"]}],
     ),

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import case, epoch, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "unclean-election"
 Row = dict[str, Any]
@@ -21,14 +21,14 @@ def unclean(begin: float = 100, number: int = 2, **more: Any) -> Row:
     return epoch(number, 2, begin, **(plain | more))
 
 
-def said(second: float, node: str, kind: str, **facts: Any) -> Row:
+def log_event(second: float, node: str, kind: str, **facts: Any) -> Row:
     """Say something of the partition's log."""
     return event(second, node, kind, topic="t", partition=0, **facts)
 
 
 def elected(*rows: Row, back: int | None = None) -> Callable[[Path], DetectionContext]:
     """Elect; the old leader comes back with a log of so many records, or never does."""
-    events = [] if back is None else [said(150, "broker-1", "log_loaded", log_end=back)]
+    events = [] if back is None else [log_event(150, "broker-1", "log_loaded", log_end=back)]
     return partial(case, leadership=[epoch(1, 1, 1), *rows], events=events)
 
 
@@ -107,7 +107,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "fires", "told by Kafka's own lines",
-        told({
+        from_logs({
             "controller-3001/controller.log": CREATED + OFFLINE + CHOSEN,
             "broker-2/state-change.log": LEADS,
             "broker-1/server.log": LOADED,
@@ -139,22 +139,22 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "quiet", "a cold start with brokers still down: nobody is elected",
-        told({"controller-0/controller.log": COLD}),
+        from_logs({"controller-0/controller.log": COLD}),
     ),
     Scenario(
         NAME, "quiet", "the only replica came back, and the controller warns of data loss",
-        told({"controller-0/controller.log": ALONE}),
+        from_logs({"controller-0/controller.log": ALONE}),
     ),
     Scenario(
         NAME, "quiet", "the only replica leads again", elected(unclean(replicas=[2]), back=1000),
     ),
     Scenario(
         NAME, "quiet", "an unclean shutdown is no unclean election",
-        told({"broker-0/server.log": SHUTDOWN}),
+        from_logs({"broker-0/server.log": SHUTDOWN}),
     ),
     Scenario(
         NAME, "quiet", "a leader out of the eligible leader replicas is clean",
-        told({"controller-3001/controller.log": UNFENCED + CREATED + OFFLINE + ELIGIBLE}),
+        from_logs({"controller-3001/controller.log": UNFENCED + CREATED + OFFLINE + ELIGIBLE}),
     ),
     Scenario(
         NAME, "quiet", "an election of which nobody can tell", elected(epoch(2, 2, 100, clean=None))

@@ -10,7 +10,7 @@ from typing import Any
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
 from tests.detection.cases import SECOND, case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "unclean-shutdown-recovery"
 Row = dict[str, Any]
@@ -65,7 +65,7 @@ file was found (kafka.log.LogManager)
 SCENARIOS = [
     Scenario(
         NAME, "fires", "four minutes, told by Kafka's own lines",
-        told({"broker-1/server.log": LINES}),
+        from_logs({"broker-1/server.log": LINES}),
         [{"severity": "low", "brokers": [1],
           "title": "Broker 1 needed 240 s to recover its logs after an unclean stop",
           "measures": {"segments": 2, "longest_s": 240.0, "broken_off": 0}}],

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.detection.context import DetectionContext
 from tests.detection.cases import absence, case, event, logs, version
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "under-min-isr"
 Row = dict[str, Any]
@@ -66,7 +66,7 @@ SCENARIOS = [
           "measures": {"told_by_leaders": 3, "told_by_clients": 0, "refused_s": 30.0}}],
     ),
     Scenario(
-        NAME, "fires", "told by Kafka's own lines", told({"broker-1/server.log": LINES}),
+        NAME, "fires", "told by Kafka's own lines", from_logs({"broker-1/server.log": LINES}),
         [{"severity": "medium", "partitions": ["orders-3"],
           "measures": {"refused_s": 30.0, "minimums": {"orders": 2}}}],
     ),

@@ -10,7 +10,7 @@ from typing import Any
 from forensics.detection.context import DetectionContext
 from forensics.history.nodes.broker_states import Span
 from tests.detection.cases import SECOND, case, event, logs
-from tests.detection.scenarios import Scenario, told
+from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "unreachable-listener"
 Row = dict[str, Any]
@@ -57,13 +57,13 @@ PEER = (
 SCENARIOS = [
     Scenario(
         NAME, "fires", "lines of a client that is told an unknown name",
-        told({"app-web/client.log": "".join(map(CONNECT.format, range(5)))}),
+        from_logs({"app-web/client.log": "".join(map(CONNECT.format, range(5)))}),
         [{"severity": "medium", "brokers": [1], "clients": ["app-web"],
           "measures": {"how": "unresolved", "address": "kafka-1.shop.invalid:9092"}}],
     ),
     Scenario(
         NAME, "quiet", "dead broker, really a placeholder for its address",
-        told({"broker-0/server.log": "".join(map(PEER.format, range(3)))}),
+        from_logs({"broker-0/server.log": "".join(map(PEER.format, range(3)))}),
         found("high", "unresolved", address="your.host.name:9092"),
     ),
     Scenario(
