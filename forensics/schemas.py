@@ -1,14 +1,15 @@
-"""Every table of the flow, as an Arrow schema with a plural noun for a name."""
+"""The Arrow schemas of all tables."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-TIME = pa.timestamp("us", tz="UTC")
+from forensics.lib.time_units import TIMESTAMP as TIME
+
 IDS = pa.list_(pa.int32())
 EVIDENCE = pa.list_(pa.struct([("file", pa.string()), ("line", pa.int64())]))
 
-# What a rule can read from one line: the names that rules may use in a match.
+# What a rule can read from one line: the names that it may capture.
 FACTS = pa.schema(
     [
         ("topic", pa.string()),
@@ -41,7 +42,7 @@ FACTS = pa.schema(
         ("epoch_ms", pa.int64()),
         ("count", pa.int64()),
         ("detail", pa.string()),
-        # the other node of a line that tells of two
+        # the other node of a line about two
         ("peer", pa.int32()),
         ("group", pa.string()),
         ("generation", pa.int32()),
@@ -64,9 +65,9 @@ EVENTS = pa.schema(
         ("line", pa.int64()),
         ("offset", pa.int64()),
         *FACTS,
-        # whether Kafka itself tries again after that error; null: it does not say
+        # whether Kafka itself retries after that error; null: not known
         ("retriable", pa.bool_()),
-        # null: the line is news; else it may re-tell an older fact under today's timestamp
+        # null: the line is news; else it may repeat an older fact under its own time
         ("telling", pa.string()),
         ("rule", pa.string()),
         ("level", pa.string()),
@@ -83,11 +84,11 @@ LEADERSHIP = pa.schema(
         ("leader", pa.int32()),
         ("started_at", TIME),
         ("ended_at", TIME),
-        # observed, open, or unknown: then `ended_at` is the last moment at which it surely was so
+        # observed, open, or unknown: then `ended_at` is the last moment at which it was certain
         ("ended", pa.string()),
         ("how", pa.string()),
         ("election", pa.string()),
-        # automatic or manual (unclean), elr, epoch_bump (nobody was elected); null: nothing to add
+        # automatic or manual (unclean), elr, epoch_bump (no election); null: nothing to add
         ("manner", pa.string()),
         ("clean", pa.bool_()),
         ("previous_leader", pa.int32()),
@@ -111,19 +112,19 @@ ISR = pa.schema(
         ("replicas", IDS),
         ("started_at", TIME),
         ("ended_at", TIME),
-        # observed, open, or unknown: then `ended_at` is the last moment at which it surely was so
+        # observed, open, or unknown: then `ended_at` is the last moment at which it was certain
         ("ended", pa.string()),
         ("how", pa.string()),
         ("evidence", EVIDENCE),
     ]
 )
 
-# One log that was cut so as to follow a new leader: what only it held is gone.
+# One truncation of a replica's log for a new leader: the records that only it held are lost.
 CUTS = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
-        # the epoch and the leader it follows now, and where that leader's log ended at first
+        # the epoch and the leader that it follows now, and where that leader's log ended at first
         ("leader_epoch", pa.int32()),
         ("leader", pa.int32()),
         ("kept", pa.int64()),
@@ -141,7 +142,7 @@ CUTS = pa.schema(
     ]
 )
 
-# One promise of Kafka's that two lines, or two words of one, break.
+# One violation of an invariant of Kafka's, by two lines or within one.
 BREACHES = pa.schema(
     [
         ("topic", pa.string()),
@@ -153,7 +154,7 @@ BREACHES = pa.schema(
         ("started_at", TIME),
         # how often this partition breaks it; only a few are kept
         ("count", pa.int64()),
-        # whether only a node that hung or was away says so
+        # whether only a node that hung or was away logged it
         ("alone", pa.bool_()),
         ("evidence", EVIDENCE),
     ]
@@ -190,13 +191,13 @@ CLOCKS = pa.schema(
         ("anchors", pa.int32()),
         ("zone_shift_minutes", pa.int32()),
         ("reference", pa.bool_()),
-        # how it was wrong: not at all, by an offset, a zone, a drift, a step; null: nobody knows
+        # how it was wrong: not at all, by an offset, a zone, a drift, a step; null: not known
         ("kind", pa.string()),
         ("drift_ppm", pa.float64()),
-        # when the clock was set anew, on the reference clock, and by how much
+        # when the clock was stepped, on the reference clock, and by how much
         ("steps", pa.list_(pa.struct([("at", TIME), ("ms", pa.int64())]))),
-        # what to take off the node's times, zone and all: since when, both times as logged (null:
-        # from the beginning), so much at some moment, and so much more or less from there
+        # what to subtract from the node's times, including its zone: since when (as logged; null:
+        # from the beginning), the offset at one moment (as logged), and the drift from there
         (
             "stretches",
             pa.list_(
@@ -213,7 +214,7 @@ CLOCKS = pa.schema(
     ]
 )
 
-# One stretch that a kind of log of a node covers, or a hole in what a node tells.
+# One interval that a kind of log of a node covers, or a hole in the node's logs.
 COVERAGE = pa.schema(
     [
         ("node", pa.string()),
@@ -232,7 +233,7 @@ COVERAGE = pa.schema(
     ]
 )
 
-# One stretch of one node's life; times are corrected by CLOCKS.
+# One interval of a node's state; times are corrected by CLOCKS.
 LANES = pa.schema(
     [
         ("node", pa.string()),

@@ -141,7 +141,7 @@ def _run(
         store.drop_old_weeks(request.keep_weeks)
         weeks = _selected_weeks(request, store)
         forced = weeks if not request.archives else ()
-        for week, document in store.build_weeks(weeks, forced, engine, rules, request.packs, watch):
+        for week, document in store.build_weeks(weeks, forced, engine, rules, watch):
             count, verdict = len(document["findings"]), document["verdict"]
             notify(f"{week}   {count} findings, verdict: {verdict}")
             figures.setdefault("built", []).append(str(week))

@@ -241,8 +241,8 @@ class SparkEngine:
     ) -> pa.Table:
         """Reduce groups of rows to a table small enough to hold here."""
         ordered = table.repartition(*keys).sortWithinPartitions(*keys)
-        found = ordered.mapInArrow(GroupReducer(keys, reduce), from_arrow_schema(schema)).collect()
-        return pa.Table.from_pylist([row.asDict(recursive=True) for row in found], schema)
+        rows = ordered.mapInArrow(GroupReducer(keys, reduce), from_arrow_schema(schema)).collect()
+        return pa.Table.from_pylist([row.asDict(recursive=True) for row in rows], schema)
 
     def stop(self) -> None:
         """End the session, if it is still there: Ctrl-C may have reached Spark first."""

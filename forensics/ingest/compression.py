@@ -76,8 +76,8 @@ class PeekableStream:
         """Read at most `size` bytes, the head first."""
         if not self._left:
             return self._source.read(size)
-        cut = len(self._left) if size < 0 else size
-        part, self._left = self._left[:cut], self._left[cut:]
+        end = len(self._left) if size < 0 else size
+        part, self._left = self._left[:end], self._left[end:]
         return part
 
 

@@ -174,18 +174,18 @@ def look_up_lines(
         candidates = _candidates(split, set(wanted) - done)
         if not candidates:
             continue
-        for piece in open_parts(split):
-            names = [name for name in candidates if is_alike(name, piece.file)]
+        for part in open_parts(split):
+            names = [name for name in candidates if is_alike(name, part.file)]
             if not names:
                 continue
             numbers = sorted({n for name in names for a, b in spans[name] for n in range(a, b + 1)})
-            opened = FileLocation(piece.file, split, unpack_steps(split, piece.unpacked.steps))
+            opened = FileLocation(part.file, split, unpack_steps(split, part.unpacked.steps))
             place = FoundFile(opened)
-            place.lines, place.count = _read(piece.blocks, numbers)
-            place.damaged = piece.unpacked.damaged
+            place.lines, place.count = _read(part.blocks, numbers)
+            place.damaged = part.unpacked.damaged
             for name in names:
                 found[name].append(place)
-            done |= {name for name in names if name == piece.file}
+            done |= {name for name in names if name == part.file}
             if done >= set(candidates):
                 break
     return {name: _nearest(name, files) for name, files in found.items()}
@@ -320,9 +320,9 @@ class _LineReader:
 def digest_and_head(opened: FileLocation) -> tuple[str, bytes]:
     """Read a whole file once more: its digest, as in the table of files, and its head."""
     digest, head = hashlib.sha256(), b""
-    for piece in open_parts(opened.split):
-        if piece.file == opened.file:
-            for block in piece.blocks:
+    for part in open_parts(opened.split):
+        if part.file == opened.file:
+            for block in part.blocks:
                 digest.update(block)
                 head += block[: HEAD_BYTES - len(head)]
             break

@@ -37,10 +37,10 @@ def mask_column(texts: pa.Array) -> pa.Array:
         if more:
             counts = [pc.count_substring_regex(some, one) for one in more]
             asked = pc.and_(asked, pc.greater(*counts))
-        mine = some.filter(asked)
-        for pattern, instead in steps if len(mine) else ():
-            mine = pc.replace_substring_regex(mine, pattern, instead)
-        some = pc.replace_with_mask(some, asked, mine)
+        matching = some.filter(asked)
+        for pattern, instead in steps if len(matching) else ():
+            matching = pc.replace_substring_regex(matching, pattern, instead)
+        some = pc.replace_with_mask(some, asked, matching)
     return pc.replace_with_mask(texts, suspect, some)
 
 

@@ -70,8 +70,8 @@ def busiest_window(
 ) -> Sequence[Item]:
     """Return the most items, sorted by their start, that begin within `width` of their first.
 
-    >>> busiest_window([1, 3, 4, 5, 9], int, 3)
-    [3, 4, 5]
+    >>> busiest_window([1, 4, 5, 6, 9], int, 2)
+    [4, 5, 6]
     """
     best: Sequence[Item] = []
     for index, first in enumerate(items):

@@ -13,7 +13,7 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ARROW_TYPE = pa.timestamp("us", tz="UTC")
+TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 def to_datetime(micros: int) -> datetime:
@@ -36,4 +36,4 @@ def to_arrow_timestamp(micros: int | None) -> pa.Scalar:
     >>> to_arrow_timestamp(1_500_000).as_py().isoformat()
     '1970-01-01T00:00:01.500000+00:00'
     """
-    return pa.scalar(micros, _ARROW_TYPE)
+    return pa.scalar(micros, TIMESTAMP)

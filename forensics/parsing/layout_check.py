@@ -81,11 +81,11 @@ def to_rows(entries: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 def _read(layouts: tuple[Layout, ...], lines: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     groups = group_layouts(layouts)
     text = "\n".join(lines).encode("utf-8", "replace")
-    cut = RecordSplitter(group_signatures(groups)).feed(text, final=True)
-    if cut is None:
+    records = RecordSplitter(group_signatures(groups)).feed(text, final=True)
+    if records is None:
         return {}
     places = number_lines(lines)
-    entries = to_rows(parse_records(cut, np.arange(len(cut.starts)), groups))
+    entries = to_rows(parse_records(records, np.arange(len(records.starts)), groups))
     return {places[row["line"]]: row for row in entries if row["line"] in places}
 
 

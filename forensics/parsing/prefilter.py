@@ -74,10 +74,10 @@ class LoggerFilter:
         before = read_words(data, ends[rows] - (TAIL - 1))
         known = np.zeros(len(rows), np.bool_)
         for size in range(_WORD + 1):
-            mine = np.flatnonzero(sizes & np.uint16(1 << size))
-            if len(mine):
-                rest = before[mine] >> _bits(_WORD - size) if size else before[mine] * _NONE
-                known[mine] |= self._both[_hash(_combine(last[mine], rest, size))]
+            same = np.flatnonzero(sizes & np.uint16(1 << size))
+            if len(same):
+                rest = before[same] >> _bits(_WORD - size) if size else before[same] * _NONE
+                known[same] |= self._both[_hash(_combine(last[same], rest, size))]
         heard[rows] |= known
         return heard
 
@@ -338,13 +338,13 @@ def _find_loud_quotes(
         layouts = groups[kind - 1]
         levels = [layout.level_offset for layout in layouts if layout.level_offset is not None]
         if len(levels) == len(layouts):
-            mine = np.flatnonzero(left & (kinds == kind))
-            some = extracted["text"].take(pa.array(mine))
+            unselected = np.flatnonzero(left & (kinds == kind))
+            some = extracted["text"].take(pa.array(unselected))
             letters = [pc.binary_slice(some, at, at + 1) for at in levels]
             loud = np.array(
                 [pc.is_in(one, _LETTERS).to_numpy(zero_copy_only=False) for one in letters]
             )
-            left[mine] = loud.any(axis=0)
+            left[unselected] = loud.any(axis=0)
     rows = np.flatnonzero(left)
     some = extracted.select(["text", "more"]).take(pa.array(rows))
     found: Offsets = rows[

@@ -61,12 +61,12 @@ class TimeStatistics:
         kinds = [int(one) for one in np.flatnonzero(np.bincount(records.kinds))]
         places, sure = records.starts.copy(), np.ones(count, bool)
         for kind in kinds:
-            mine = slice(None) if len(kinds) == 1 else np.flatnonzero(records.kinds == kind)
-            starts, at = records.starts[mine], self._clock[kind - 1]
+            some = slice(None) if len(kinds) == 1 else np.flatnonzero(records.kinds == kind)
+            starts, at = records.starts[some], self._clock[kind - 1]
             if at is None:
-                sure[mine] = False
+                sure[some] = False
             else:
-                places[mine] += at
+                places[some] += at
             self._count_levels(records.data, starts, kind)
         self._find_gaps(records, places, sure)
 

@@ -1,26 +1,25 @@
-"""Lives of nodes by time, computed without any drawing."""
+"""Lanes of brokers, controllers and clients as intervals that a figure can draw."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow.dataset as ds
 
 from forensics.run_output.reader import Row, RunOutput
 
-SECOND = 1000
-
-
-# Who is deposed and does not know it stands beside the next one, not on its lane.
-_OFFICE = ("active", "vacant")
+COLUMNS = ("node", "broker", "state", "started_at", "ended_at")
 # A lane and the line of its election may be this far apart where a clock drifts.
-_APART = 5000
+MAX_EPOCH_DISTANCE_MS = 5000
+MIN_MARGIN_MS = 15_000
+# When a controller was elected, which node, and the epoch.
+Election = tuple[int, int | None, int]
 
 
 @dataclass(frozen=True)
 class LaneInterval:
-    """One stretch of one node's life."""
+    """The time for which one node was in one state."""
 
     name: str
     broker: int | None
@@ -32,80 +31,70 @@ class LaneInterval:
 
 def choose_view(run: RunOutput) -> tuple[int, int] | None:
     """Choose what the time axis shows first: the incident and a little around it, or all."""
-    whole = run.window
-    if not whole:
+    window = run.window
+    if not window:
         return None
-    starts = [finding.start_ms for finding in run.incidents if finding.start_ms is not None]
-    if not starts or run.is_windowed:
-        return whole
-    ends = [finding.end_ms or whole[1] for finding in run.incidents if finding.start_ms is not None]
-    around = max((max(ends) - min(starts)) // 4, 15 * SECOND)
-    return max(whole[0], min(starts) - around), min(whole[1], max(ends) + around)
-
-
-def find_gaps(spans: Iterable[tuple[int, int]], whole: tuple[int, int]) -> list[tuple[int, int]]:
-    """Give the stretches of `whole` that no span covers.
-
-    >>> find_gaps([(2, 4), (3, 6)], (0, 9))
-    [(0, 2), (6, 9)]
-    """
-    holes, reached = [], whole[0]
-    for start, end in sorted(spans):
-        if start > reached:
-            holes.append((reached, min(start, whole[1])))
-        reached = max(reached, end)
-    if reached < whole[1]:
-        holes.append((reached, whole[1]))
-    return [(start, end) for start, end in holes if start < end]
+    incidents = [finding for finding in run.incidents if finding.start_ms is not None]
+    if not incidents or run.is_windowed:
+        return window
+    start = min(finding.start_ms or 0 for finding in incidents)
+    end = max(finding.end_ms or window[1] for finding in incidents)
+    margin = max((end - start) // 4, MIN_MARGIN_MS)
+    return max(window[0], start - margin), min(window[1], end + margin)
 
 
 def read_lanes(run: RunOutput, role: str) -> list[LaneInterval]:
     """Read the lanes of one role; what no line covers is there as unknown."""
-    whole = run.window
-    if not whole:
+    window = run.window
+    if not window:
         return []
-    columns = ["node", "broker", "state", "started_at", "ended_at"]
-    rows = run.rows("lanes", columns, ds.field("role") == role)
+    where = ds.field("role") == role
+    elections: Sequence[Election] = ()
     if role == "controller":
-        # One lane for them all: only one node may lead at a time.
-        terms = _terms(run)
-        rows = [row | {"name": "controller", "epoch": _epoch(row, terms)}
-                for row in rows if row["state"] in _OFFICE]  # fmt: skip
-    known: dict[str, list[LaneInterval]] = {}
-    for row in rows:
-        name = row.get("name") or _name(row["broker"], row["node"])
-        start, end = row["started_at"], row["ended_at"]
-        lane = LaneInterval(
-            name,
-            row["broker"],
-            row["state"] or "unknown",
-            whole[0] if start is None else start,
-            whole[1] if end is None else end,
-            row.get("epoch"),
-        )
-        known.setdefault(name, []).append(lane)
-    return [lane for name in sorted(known, key=name_order) for lane in _filled(known[name], whole)]
+        # One lane for them all: only one node may lead at a time. A deposed one that does not know
+        # it stands beside the next one, not on its lane.
+        where &= ds.field("state").isin(["active", "vacant"])
+        elections = _read_elections(run)
+    lanes: dict[str, list[LaneInterval]] = {}
+    for row in run.rows("lanes", COLUMNS, where):
+        name = "controller" if role == "controller" else _lane_name(row)
+        lanes.setdefault(name, []).append(_lane_interval(row, name, window, elections))
+    return [
+        interval
+        for name in sorted(lanes, key=name_order)
+        for interval in _fill_gaps(lanes[name], window)
+    ]
 
 
 def read_controller_terms(run: RunOutput) -> list[LaneInterval]:
-    """Give the terms of controllers by time, with those who did not notice that theirs was over."""
-    whole = run.window
-    if not whole:
+    """Read the terms of controllers by time, with those who did not notice that theirs was over."""
+    window = run.window
+    if not window:
         return []
-    columns = ["node", "broker", "state", "started_at", "ended_at"]
     where = (ds.field("role") == "controller") & ds.field("state").isin(["active", "deposed"])
-    elected = _terms(run)
-    found = [
-        LaneInterval(row["node"] or "node not known", row["broker"], row["state"],
-             whole[0] if row["started_at"] is None else row["started_at"],
-             whole[1] if row["ended_at"] is None else row["ended_at"], _epoch(row, elected))
-        for row in run.rows("lanes", columns, where)
-    ]  # fmt: skip
-    return sorted(found, key=lambda lane: (lane.start, lane.end, lane.name))
+    elections = _read_elections(run)
+    terms = (
+        _lane_interval(row, row["node"] or "node not known", window, elections)
+        for row in run.rows("lanes", COLUMNS, where)
+    )
+    return sorted(terms, key=lambda term: (term.start, term.end, term.name))
 
 
-def _terms(run: RunOutput) -> list[tuple[int, int | None, int]]:
-    """Give the moment, the node and the epoch of each election of a controller."""
+def _lane_interval(
+    row: Row, name: str, window: tuple[int, int], elections: Sequence[Election]
+) -> LaneInterval:
+    start, end = row["started_at"], row["ended_at"]
+    return LaneInterval(
+        name,
+        row["broker"],
+        row["state"] or "unknown",
+        window[0] if start is None else start,
+        window[1] if end is None else end,
+        _find_epoch(row, elections),
+    )
+
+
+def _read_elections(run: RunOutput) -> list[Election]:
     columns = ["ts", "node", "controller", "controller_epoch"]
     rows = run.rows("events", columns, ds.field("kind") == "controller_elected")
     return [
@@ -114,49 +103,53 @@ def _terms(run: RunOutput) -> list[tuple[int, int | None, int]]:
     ]  # fmt: skip
 
 
-def _epoch(row: Row, terms: Sequence[tuple[int, int | None, int]]) -> int | None:
+def _find_epoch(row: Row, elections: Sequence[Election]) -> int | None:
     """Find the epoch of a controller's term by when it began."""
-    began = row["started_at"]
-    if began is None or row["state"] != "active":
+    start = row["started_at"]
+    if start is None or row["state"] != "active":
         return None
-    mine = [(abs(at - began), epoch) for at, node, epoch in terms if node in (None, row["broker"])]
-    near, epoch = min(mine, default=(_APART + 1, 0))
-    return epoch if near <= _APART else None
+    near = [(abs(at - start), epoch) for at, node, epoch in elections
+            if node in (None, row["broker"])]  # fmt: skip
+    distance, epoch = min(near, default=(MAX_EPOCH_DISTANCE_MS + 1, 0))
+    return epoch if distance <= MAX_EPOCH_DISTANCE_MS else None
 
 
 def merge_short_intervals(
-    lanes: Sequence[LaneInterval], max_count: int, whole: tuple[int, int]
+    lanes: Sequence[LaneInterval], max_count: int, window: tuple[int, int]
 ) -> list[LaneInterval]:
-    """Join what is too short to be seen, until there are at most so many stretches.
+    """Join what is too short to be seen, until there are at most so many intervals.
 
-    >>> states = [("up", 0, 5), ("down", 5, 6), ("up", 6, 7), ("down", 7, 99)]
-    >>> lanes = [LaneInterval("a", 1, *state) for state in states]
-    >>> merge_short_intervals(lanes, 3, (0, 99))[1]
+    >>> up, down = (LaneInterval("a", 1, state, 0, 5) for state in ("up", "down"))
+    >>> merge_short_intervals([up, replace(down, start=5, end=6), replace(up, start=6, end=7),
+    ...                        replace(down, start=7, end=99)], 3, (0, 99))[1]
     LaneInterval(name='a', broker=1, state='several states', start=5, end=7, epoch=None)
     """
-    found, least = list(lanes), max(1, (whole[1] - whole[0]) // 1000)
-    while len(found) > max_count and least < 2 * (whole[1] - whole[0]):
-        found, least = _joined(found, least), least * 2
-    return found
+    length = window[1] - window[0]
+    merged, min_length = list(lanes), max(1, length // 1000)
+    while len(merged) > max_count and min_length < 2 * length:
+        merged, min_length = _merge_shorter(merged, min_length), min_length * 2
+    return merged
 
 
-def _joined(lanes: Sequence[LaneInterval], least: int) -> list[LaneInterval]:
-    found: list[LaneInterval] = []
-    held: list[LaneInterval] = []
+def _merge_shorter(lanes: Sequence[LaneInterval], min_length: int) -> list[LaneInterval]:
+    merged: list[LaneInterval] = []
+    short: list[LaneInterval] = []
     for lane in lanes:
-        if lane.end - lane.start >= least:
-            found, held = [*found, lane], []
-        elif held and held[-1].name == lane.name:
-            held.append(lane)
-            end = max(one.end for one in held)
-            found[-1] = replace(held[0], state="several states", end=end, epoch=None)
+        if lane.end - lane.start >= min_length:
+            merged.append(lane)
+            short = []
+        elif short and short[-1].name == lane.name:
+            short.append(lane)
+            end = max(one.end for one in short)
+            merged[-1] = replace(short[0], state="several states", end=end, epoch=None)
         else:
-            found, held = [*found, lane], [lane]
-    return found
+            merged.append(lane)
+            short = [lane]
+    return merged
 
 
-def _name(broker: int | None, node: str | None) -> str:
-    return f"broker {broker}" if broker is not None else (node or "node not known")
+def _lane_name(row: Row) -> str:
+    return row["node"] or "node not known" if row["broker"] is None else f"broker {row['broker']}"
 
 
 def name_order(name: str) -> tuple[int, str]:
@@ -165,14 +158,19 @@ def name_order(name: str) -> tuple[int, str]:
     return (int(number) if number.isdigit() else 1 << 31, name)
 
 
-def _filled(known: list[LaneInterval], whole: tuple[int, int]) -> list[LaneInterval]:
-    holes = find_gaps(((lane.start, lane.end) for lane in known), whole)
-    unknown = [LaneInterval(known[0].name, None, "unknown", *hole) for hole in holes]
-    return sorted([*known, *unknown], key=lambda lane: (lane.start, lane.end, lane.state))
+def _fill_gaps(lanes: list[LaneInterval], window: tuple[int, int]) -> list[LaneInterval]:
+    gaps, reached = list[LaneInterval](), window[0]
+    # A state of a moment, too, stands between two gaps.
+    for start, end in [*sorted((lane.start, lane.end) for lane in lanes), (window[1], window[1])]:
+        if reached < min(start, window[1]):
+            gap = (reached, min(start, window[1]))
+            gaps.append(LaneInterval(lanes[0].name, None, "unknown", *gap))
+        reached = max(reached, end)
+    return sorted([*lanes, *gaps], key=lambda lane: (lane.start, lane.end, lane.state))
 
 
 def assign_rows(spans: Sequence[tuple[int, int]], apart: int) -> list[int]:
-    """Give each span a row so that none of a row stand closer than `apart`.
+    """Give each span a row so that no two in a row stand closer than `apart`.
 
     >>> assign_rows([(0, 4), (1, 2), (9, 9)], 2)
     [0, 1, 0]
@@ -180,7 +178,7 @@ def assign_rows(spans: Sequence[tuple[int, int]], apart: int) -> list[int]:
     ends: list[int] = []
     rows = []
     for start, end in spans:
-        row = next((at for at, last in enumerate(ends) if last + apart <= start), len(ends))
+        row = next((row for row, last in enumerate(ends) if last + apart <= start), len(ends))
         ends[row : row + 1] = [max(end, start)]
         rows.append(row)
     return rows

@@ -12,7 +12,7 @@ import numpy as np
 from forensics.detection.shared.min_isr import MinIsr
 from forensics.report import time_bins
 from forensics.report.html import entity_id
-from forensics.report.time_bins import Ints, bin_edges, read_min_isr
+from forensics.report.time_bins import Ints, Window, bin_edges, read_min_isr
 from forensics.run_output.findings import severity_rank
 from forensics.run_output.partition_histories import (
     UNKNOWN_LEADER,
@@ -89,191 +89,200 @@ class GroupedHistories:
 class _Group:
     """The partitions that share a history, and how bad it is."""
 
-    harm: GroupImpact
+    impact: GroupImpact
     is_still: bool
     members: list[TopicPartition] = field(default_factory=list)
 
+    @property
+    def names(self) -> list[TopicPartition]:
+        return sorted(self.members, key=_member_order)
+
+    @property
+    def sort_key(self) -> tuple[list[int], tuple[str, int]]:
+        return [-part for part in self.impact], _member_order(min(self.members, key=_member_order))
+
+
+def _member_order(name: TopicPartition) -> tuple[str, int]:
+    return str(name[0]), -1 if name[1] is None else name[1]
+
 
 @dataclass
-class _Chosen:
-    """One history that is drawn."""
+class _DrawnHistory:
+    """One history that is drawn, with its cells of the heatmaps."""
 
-    led: LeaderHistory
+    history: LeaderHistory
     leaders: Ints
     missing: Ints
-    states: tuple[IsrState, ...] = ()
+    isr_states: tuple[IsrState, ...] = ()
 
 
 def group_partitions(run: RunOutput) -> GroupedHistories | None:
-    """Read, fold and rank; nothing is held of a partition that is not drawn but its name.
+    """Read, group and rank; of a partition that is not drawn only its name is held.
 
     The tables are read in parts, thrice: for the moments of change, to see which partitions are
     alike and how bad each history is, and then for the few that are drawn.
     """
     # Several figures ask; it is kept with the run, as cached properties are.
-    kept = vars(run)
-    if "_folded" not in kept:
-        kept["_folded"] = _fold(run, run.window) if run.window else None
-    found: GroupedHistories | None = kept["_folded"]
-    return found
+    cache = vars(run)
+    if "_grouped_partitions" not in cache:
+        cache["_grouped_partitions"] = _group(run, run.window) if run.window else None
+    grouped: GroupedHistories | None = cache["_grouped_partitions"]
+    return grouped
 
 
-def _fold(run: RunOutput, whole: tuple[int, int]) -> GroupedHistories | None:
-    floor = read_min_isr(run)
-    ticks = _ticks(read_change_times(run, whole))
-    alike = _alike(run, whole, ticks, floor)
+def _group(run: RunOutput, window: Window) -> GroupedHistories | None:
+    min_isr = read_min_isr(run)
+    changes = _first_times(read_change_times(run, window))
+    isrs = _isr_fingerprints(run, window, changes, min_isr)
     groups: dict[bytes, _Group] = {}
     keys: dict[TopicPartition, bytes] = {}
-    for one in read_leader_histories(run, whole):
-        key, thin, still = alike.get(one.name, (b"", 0, True))
-        key = _digest(one.columns[[0, 5]], one.columns[3:5], ticks, key)
-        torn, dark, changes = one.impact
-        harm = GroupImpact(torn, dark, thin, changes)
-        group = groups.setdefault(key, _Group(harm, still and changes < 2))
-        group.members.append(one.name)
-        keys[one.name] = key
+    for history in read_leader_histories(run, window):
+        isr_key, single_isr_ms, is_still = isrs.get(history.name, (b"", 0, True))
+        columns = history.columns
+        key = _fingerprint(columns[[0, 5]], columns[3:5], changes, isr_key)
+        unclean_count, leaderless_ms, epoch_count = history.impact
+        impact = GroupImpact(unclean_count, leaderless_ms, single_isr_ms, epoch_count)
+        group = groups.setdefault(key, _Group(impact, is_still and epoch_count < 2))
+        group.members.append(history.name)
+        keys[history.name] = key
     if not groups:
         return None
-    cut = heatmap_edges(run, whole)
-    wanted = _wanted(groups)
-    chosen, other = _draw(run, keys, wanted, cut, floor)
-    rows = tuple(_strand(groups[key], chosen[key]) for key in wanted)
-    left = [group for key, group in groups.items() if key not in chosen]
-    grid = _grid(rows, [chosen[key] for key in wanted], left, cut, other)
-    return GroupedHistories(rows, grid, len(keys), len(groups), floor)
+    edges = heatmap_edges(run, window)
+    worst = _choose_worst(groups)
+    drawn, other_changes = _read_drawn(run, keys, worst, edges, min_isr)
+    rows = tuple(_row(groups[key], drawn[key]) for key in worst)
+    left = [group for key, group in groups.items() if key not in drawn]
+    grid = _grid(rows, [drawn[key] for key in worst], left, edges, other_changes)
+    return GroupedHistories(rows, grid, len(keys), len(groups), min_isr)
 
 
-def heatmap_edges(run: RunOutput, whole: tuple[int, int]) -> Ints:
-    """Cut time into what heatmaps have as cells: short ones where findings begin and end."""
+def heatmap_edges(run: RunOutput, window: Window) -> Ints:
+    """Cut time into the cells of heatmaps: short ones where findings begin and end."""
     # Of equally bad findings any first few are spread over the whole time, should all be too many.
     ranked = sorted(enumerate(run.findings), key=lambda pair: (
-        severity_rank(pair[1].severity),
-        f"{pair[0]:032b}"[::-1], pair[0]))  # fmt: skip
-    sides = (side for _, one in ranked for side in (one.start_ms, one.end_ms))
-    return bin_edges(whole, [moment for moment in sides if moment is not None])
+        severity_rank(pair[1].severity), f"{pair[0]:032b}"[::-1], pair[0]))  # fmt: skip
+    moments = (moment for _, finding in ranked for moment in (finding.start_ms, finding.end_ms))
+    return bin_edges(window, [moment for moment in moments if moment is not None])
 
 
-def _ticks(known: Ints) -> Ints:
-    """Give the first moment of each group of moments that are one and the same tick.
+def _first_times(times: Ints) -> Ints:
+    """Return the first of each group of moments that are taken for one and the same.
 
-    A group ends at a pause of half a tick; one without a pause is cut after a whole tick.
+    A group ends at a pause of half a second; one without a pause is cut after a whole second.
     """
-    pauses = np.append(np.flatnonzero(np.diff(known) > SAME_CHANGE_MS // 2) + 1, len(known))
-    firsts, at = [], 0
-    while at < len(known):
-        firsts.append(known[at])
-        reach = int(np.searchsorted(known, known[at] + SAME_CHANGE_MS, "right"))
-        at = min(reach, int(pauses[np.searchsorted(pauses, at, "right")]))
+    pauses = np.append(np.flatnonzero(np.diff(times) > SAME_CHANGE_MS // 2) + 1, len(times))
+    firsts, index = [], 0
+    while index < len(times):
+        firsts.append(times[index])
+        reach = int(np.searchsorted(times, times[index] + SAME_CHANGE_MS, "right"))
+        index = min(reach, int(pauses[np.searchsorted(pauses, index, "right")]))
     return np.array(firsts, np.int64)
 
 
-def _digest(facts: Ints, times: Ints, ticks: Ints, more: bytes = b"") -> bytes:
-    at = np.searchsorted(ticks, times, "right")
-    whole = np.concatenate([facts, at]).tobytes() + more
+def _fingerprint(facts: Ints, times: Ints, changes: Ints, more: bytes = b"") -> bytes:
+    """Digest a history: equal ones have the same facts between the same changes."""
+    places = np.searchsorted(changes, times, "right")
+    whole = np.concatenate([facts, places]).tobytes() + more
     return hashlib.blake2b(whole, digest_size=16).digest()
 
 
-def _alike(
-    run: RunOutput, whole: tuple[int, int], ticks: Ints, floor: MinIsr
+def _isr_fingerprints(
+    run: RunOutput, window: Window, changes: Ints, min_isr: MinIsr
 ) -> Mapping[TopicPartition, tuple[bytes, int, bool]]:
-    """Say of each partition's ISRs which they are like, how long they were thin, if they moved."""
+    """Digest each partition's ISRs; say how long one replica was alone, and if all stayed still."""
     codes = IsrCodes()
     found = {}
-    for one in read_isr_histories(run, whole, codes):
-        code, _, wanted, start, end = one.columns
-        low = (floor.for_topic(one.name[0]) or 0).to_bytes(4, "big", signed=True)
-        key = _digest(np.stack([code, wanted]), np.stack([start, end]), ticks, low)
-        found[one.name] = (key, one.single_isr_ms, len(code) < 2)
+    for history in read_isr_histories(run, window, codes):
+        code, _, wanted, start, end = history.columns
+        minimum = (min_isr.for_topic(history.name[0]) or 0).to_bytes(4, "big", signed=True)
+        key = _fingerprint(np.stack([code, wanted]), np.stack([start, end]), changes, minimum)
+        found[history.name] = (key, history.single_isr_ms, len(code) < 2)
     return found
 
 
-def _wanted(groups: Mapping[bytes, _Group]) -> list[bytes]:
+def _choose_worst(groups: Mapping[bytes, _Group]) -> list[bytes]:
     """Choose the histories that are drawn, the worst first."""
-    ranked = sorted(groups, key=lambda key: _rank(groups[key]))
+    ranked = sorted(groups, key=lambda key: groups[key].sort_key)
     if len(ranked) > FEW_ROWS:
         ranked = [key for key in ranked if not groups[key].is_still] or ranked[:1]
     return ranked[:MAX_ROWS]
 
 
-def _rank(group: _Group) -> tuple[list[int], tuple[str, int]]:
-    topic, number = min(group.members, key=_sortable)
-    return [-part for part in group.harm], (str(topic), number if number is not None else -1)
-
-
-def _sortable(name: TopicPartition) -> tuple[str, int]:
-    return str(name[0]), -1 if name[1] is None else name[1]
-
-
-def _draw(
-    run: RunOutput,
-    keys: Mapping[TopicPartition, bytes],
-    wanted: Sequence[bytes],
-    cut: Ints,
-    floor: MinIsr,
-) -> tuple[dict[bytes, _Chosen], Ints]:
-    """Read once more what is drawn; gives too when leaders changed that are not drawn."""
-    whole = int(cut[0]), int(cut[-1])
-    asked, chosen = set(wanted), dict[bytes, _Chosen]()
-    other = np.zeros(len(cut) - 1, np.int64)
-    nothing = np.full(len(cut) - 1, time_bins.NOT_KNOWN, np.int64)
-    for one in read_leader_histories(run, whole):
-        key = keys[one.name]
-        if key not in asked:
-            other += time_bins.count_leader_changes(one.columns, cut)
-        elif key not in chosen:
-            chosen[key] = _Chosen(_trimmed(one), time_bins.leader_cells(one.columns, cut), nothing)
-        elif one.columns.shape[1] <= MAX_EPOCHS:
-            chosen[key].led = chosen[key].led.merge(one)
+def _read_drawn(
+    run: RunOutput, keys: Mapping[TopicPartition, bytes], worst: Sequence[bytes], edges: Ints,
+    min_isr: MinIsr,
+) -> tuple[dict[bytes, _DrawnHistory], Ints]:  # fmt: skip
+    """Read once more what is drawn; return too when leaders changed that are not drawn."""
+    window = int(edges[0]), int(edges[-1])
+    wanted, drawn = set(worst), dict[bytes, _DrawnHistory]()
+    other_changes = np.zeros(len(edges) - 1, np.int64)
+    for history in read_leader_histories(run, window):
+        key = keys[history.name]
+        if key not in wanted:
+            other_changes += time_bins.count_leader_changes(history.columns, edges)
+        elif key not in drawn:
+            leaders = time_bins.leader_cells(history.columns, edges)
+            drawn[key] = _DrawnHistory(_keep_worst(history), leaders, _unknown_cells(edges))
+        elif history.columns.shape[1] <= MAX_EPOCHS:
+            drawn[key].history = drawn[key].history.merge(history)
     codes = IsrCodes()
-    for state in read_isr_histories(run, whole, codes):
-        row = chosen.get(keys.get(state.name, b""))
-        if row is not None and not row.states:
-            low = floor.for_topic(state.name[0]) or 0
-            row.missing = time_bins.missing_cells(state.columns, low, cut)
-            row.states = _spelled(state, codes)
-    return chosen, other
+    for isr_history in read_isr_histories(run, window, codes):
+        row = drawn.get(keys.get(isr_history.name, b""))
+        if row is not None and not row.isr_states:
+            minimum = min_isr.for_topic(isr_history.name[0]) or 0
+            row.missing = time_bins.missing_cells(isr_history.columns, minimum, edges)
+            row.isr_states = _isr_states(isr_history, codes)
+    return drawn, other_changes
 
 
-def _trimmed(one: LeaderHistory) -> LeaderHistory:
-    """Keep of very many leader epochs those that matter most: unclean, dark, long."""
-    leader, _, _, start, end, marks = one.columns
+def _unknown_cells(edges: Ints) -> Ints:
+    return np.full(len(edges) - 1, time_bins.NOT_KNOWN, np.int64)
+
+
+def _keep_worst(history: LeaderHistory) -> LeaderHistory:
+    """Keep of very many leader epochs those that matter most: unclean, leaderless, long."""
+    leader, _, _, start, end, marks = history.columns
     if len(leader) <= MAX_EPOCHS:
-        return one
+        return history
     worst = np.lexsort((start, start - end, leader != -1, (marks & 1) == 0))[:MAX_EPOCHS]
     kept = np.sort(worst)
-    return replace(one, columns=one.columns[:, kept], elections=one.elections.take(kept))
+    elections = history.elections.take(kept)
+    return replace(history, columns=history.columns[:, kept], elections=elections)
 
 
-def _spelled(one: IsrHistory, codes: IsrCodes) -> tuple[IsrState, ...]:
+def _isr_states(history: IsrHistory, codes: IsrCodes) -> tuple[IsrState, ...]:
+    code, size, wanted, start, end = history.columns
+    missing = np.where(size >= 0, np.maximum(wanted - size, 0), 0)
+    kept = np.sort(np.lexsort((start, start - end, -missing))[:MAX_ISR_STATES])
+    rows = np.stack([code, wanted, start, end])[:, kept].T.tolist()
     isrs = codes.isrs
-    code, size, wanted, start, end = one.columns
-    short = np.where(size >= 0, np.maximum(wanted - size, 0), 0)
-    kept = np.sort(np.lexsort((start, start - end, -short))[:MAX_ISR_STATES])
-    rows = zip(*(part[kept].tolist() for part in (code, wanted, start, end)), strict=True)
     return tuple(IsrState(None if c < 0 else tuple(isrs[c]), w, a, b) for c, w, a, b in rows)
 
 
-def _strand(group: _Group, one: _Chosen) -> PartitionGroup:
-    names = (f"{topic}-{number}" for topic, number in sorted(group.members, key=_sortable))
-    return PartitionGroup(tuple(names), group.harm, tuple(one.led.intervals()), one.states)
+def _row(group: _Group, drawn: _DrawnHistory) -> PartitionGroup:
+    names = (f"{topic}-{number}" for topic, number in group.names)
+    epochs = tuple(drawn.history.intervals())
+    return PartitionGroup(tuple(names), group.impact, epochs, drawn.isr_states)
 
 
 def _grid(
-    rows: Sequence[PartitionGroup], chosen: Sequence[_Chosen], left: Sequence[_Group], cut: Ints,
-    other: Ints,
+    rows: Sequence[PartitionGroup], drawn: Sequence[_DrawnHistory], left: Sequence[_Group],
+    edges: Ints, other_changes: Ints,
 ) -> time_bins.Grid:  # fmt: skip
     """Put the rows together, and count in two more rows what has none of its own."""
     names, links = [row.label for row in rows], [_link(row.members[0]) for row in rows]
-    led, short = [one.leaders for one in chosen], [one.missing for one in chosen]
-    for still, says in ((False, "others"), (True, "with no change")):
-        many = sum(len(group.members) for group in left if group.is_still == still)
+    leaders, missing = [one.leaders for one in drawn], [one.missing for one in drawn]
+    rest = ((False, "others", other_changes > 0), (True, "with no change", other_changes < 0))
+    for is_still, text, has_changed in rest:
+        many = sum(len(group.members) for group in left if group.is_still == is_still)
         if many:
-            names.append(f"{many:,} {says}")
+            names.append(f"{many:,} {text}")
             links.append("#partitions")
-            moved = other if not still else np.zeros_like(other)
-            led.append(np.where(moved > 0, time_bins.SEVERAL, time_bins.MANY))
-            short.append(np.full(len(cut) - 1, time_bins.NOT_KNOWN, np.int64))
-    return time_bins.Grid(cut, names, np.stack(led), np.stack(short), links)
+            cells = np.full_like(other_changes, time_bins.MANY)
+            cells[has_changed] = time_bins.SEVERAL
+            leaders.append(cells)
+            missing.append(_unknown_cells(edges))
+    return time_bins.Grid(edges, names, np.stack(leaders), np.stack(missing), links)
 
 
 def _link(member: str) -> str:

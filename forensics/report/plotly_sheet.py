@@ -1,6 +1,6 @@
-"""The only file that knows Plotly: rows of marks on one time axis, as JSON for the page.
+"""Figures as JSON for Plotly: rows of marks on one time axis. No other file knows Plotly.
 
-What a mark on a figure says and where it stands, before anything is drawn.
+It also says what a mark of a figure says and where it stands.
 """
 
 from __future__ import annotations
@@ -24,113 +24,10 @@ from forensics.report.time_bins import Grid, Volume
 from forensics.run_output.partition_histories import LeaderInterval
 from forensics.run_output.reader import SavedFinding
 
-MAX_NAME_CHARS = 28
-# More rows of flags than this would push the rest of the figure off the screen.
-MAX_FLAG_ROWS = 5
+Figure = dict[str, Any]
+Span = tuple[int, int]
 # From when to when logs are missing, and of which share of the nodes.
 Holes = Sequence[tuple[int, int, float]]
-
-
-@dataclass(frozen=True)
-class TimelineData:
-    """Everything that the master timeline shows on its one time axis."""
-
-    view: tuple[int, int]
-    findings: Sequence[SavedFinding]
-    controller: Sequence[LaneInterval]
-    brokers: Sequence[LaneInterval]
-    debt: Mapping[str, Sequence[tuple[int, int]]]
-    clients: Sequence[LaneInterval] = ()
-    holes: Holes = ()
-    silences: Sequence[tuple[str, int, int, str]] = ()
-    volume: Volume | None = None
-    grid: Grid | None = None
-
-
-def finding_span(found: SavedFinding, view: tuple[int, int]) -> tuple[int, int]:
-    """Say from when to when a finding reaches, an open side being the edge of the view."""
-    start = view[0] if found.start_ms is None else found.start_ms
-    return start, max(start, view[1] if found.end_ms is None else found.end_ms)
-
-
-def flag_rows(tracks: TimelineData) -> list[int]:
-    """Give each finding's flag a row of its own where two would stand on each other."""
-    apart = (tracks.view[1] - tracks.view[0]) // 40
-    spans = [_standing(*finding_span(found, tracks.view), tracks.view) for found in tracks.findings]
-    order = sorted(range(len(spans)), key=lambda at: (spans[at], at))
-    rows = dict(zip(order, assign_rows([spans[at] for at in order], apart), strict=True))
-    return [min(rows[at], MAX_FLAG_ROWS) for at in range(len(spans))]
-
-
-def _standing(start: int, end: int, view: tuple[int, int]) -> tuple[int, int]:
-    """Say from where to where a flag is drawn."""
-    at = flag_position(start, end, view)
-    return at, max(at, end)
-
-
-def flag_position(start: int, end: int, view: tuple[int, int]) -> int:
-    """Say where the head of a flag stands: one that an edge would cut is moved off it.
-
-    >>> [flag_position(at, at, (0, 1000)) for at in (5, 500, 995, 1001, 5000)]
-    [20, 500, 980, 980, 5000]
-    """
-    inside = (view[1] - view[0]) // 50
-    if end < view[0] or start >= view[1] + inside:
-        return start
-    return min(max(start, view[0] + inside), view[1] - inside)
-
-
-def lane_label(lane: LaneInterval) -> str:
-    """Say what stands in the bar of one stretch of a node's life."""
-    if lane.state != "active":
-        return lane.state
-    led = "node not known" if lane.broker is None else f"node {lane.broker}"
-    return led if lane.epoch is None else f"{led}, epoch {lane.epoch}"
-
-
-def shorten_name(name: str) -> str:
-    """Cut a long name in the middle: topics may have 249 letters, and tell at both ends.
-
-    >>> shorten_name("a-topic-with-a-very-long-name-indeed-17")
-    'a-topic-with-a…e-indeed-17'
-    """
-    return (
-        name
-        if len(name) <= MAX_NAME_CHARS
-        else f"{name[: MAX_NAME_CHARS // 2]}…{name[-MAX_NAME_CHARS // 2 + 3 :]}"
-    )
-
-
-def split_at_edges(start: int, end: int, view: tuple[int, int]) -> list[tuple[int, int]]:
-    """Cut a bar at the edges of the view: its words stand in a piece that can be seen."""
-    edges = [start, *(edge for edge in view if start < edge < end), end]
-    return list(pairwise(edges))
-
-
-def epoch_label(reign: LeaderInterval) -> str:
-    """Say the leader epoch, or the first and last where a row holds several."""
-    first, last = reign.epochs
-    if first < 0:
-        return ""
-    return str(first) if first == last else f"{first}..{last}"
-
-
-def leader_label(reign: LeaderInterval) -> str:
-    """Say what stands in a leader's bar."""
-    # The letter says what the red edge says, for eyes that see no red.
-    return f"U {epoch_label(reign)}" if reign.unclean else epoch_label(reign)
-
-
-def leader_hover(row: PartitionGroup, reign: LeaderInterval, name: str) -> str:
-    """Say what hovering over a leader's bar shows."""
-    kind = f"{shown(reign.election)}{', inferred' if reign.inferred else ''}"
-    when = f"{time_text(reign.start, exact=True)} for {duration(reign.end - reign.start)}"
-    return (
-        f"{shown(row.label)}: {name}, epoch {epoch_label(reign) or 'not known'} ({kind})<br>{when}"
-    )
-
-
-Figure = dict[str, Any]
 
 # No cloud, no logo, no links: the page speaks to nobody.
 CONFIG: Figure = {
@@ -146,11 +43,105 @@ CONFIG: Figure = {
 }
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 CLEAR = "rgba(0,0,0,0)"
+MAX_NAME_CHARS = 28
+# More rows of flags would push the rest of the figure off the screen; the numbers of more flags
+# would stand on each other.
+MAX_FLAG_ROWS, MAX_NUMBERED_FLAGS = 5, 60
 MAX_BANDS, ROW_GAP, HEAD_HEIGHT = 50, 30, 30
-# With more flags than this their numbers would stand on each other.
-MAX_NUMBERED_FLAGS = 60
 # Room for the axis and its title; each line of a legend takes this much more.
 FOOT_HEIGHT, LEGEND_LINE_HEIGHT = 52, 20
+
+
+@dataclass(frozen=True)
+class TimelineData:
+    """Everything that the master timeline shows on its one time axis."""
+
+    view: Span
+    findings: Sequence[SavedFinding]
+    controller: Sequence[LaneInterval]
+    brokers: Sequence[LaneInterval]
+    debt: Mapping[str, Sequence[tuple[int, int]]]
+    clients: Sequence[LaneInterval] = ()
+    holes: Holes = ()
+    silences: Sequence[tuple[str, int, int, str]] = ()
+    volume: Volume | None = None
+    grid: Grid | None = None
+
+
+def finding_span(finding: SavedFinding, view: Span) -> Span:
+    """Return from when to when a finding reaches, an open side being the edge of the view."""
+    start = view[0] if finding.start_ms is None else finding.start_ms
+    return start, max(start, view[1] if finding.end_ms is None else finding.end_ms)
+
+
+def flag_rows(data: TimelineData) -> list[int]:
+    """Give each finding's flag a row of its own where two would stand on each other."""
+    apart = (data.view[1] - data.view[0]) // 40
+    spans = []
+    for finding in data.findings:
+        start, end = finding_span(finding, data.view)
+        head = flag_position(start, end, data.view)
+        spans.append((head, max(head, end)))
+    order = sorted(range(len(spans)), key=lambda index: (spans[index], index))
+    rows = dict(zip(order, assign_rows([spans[index] for index in order], apart), strict=True))
+    return [min(rows[index], MAX_FLAG_ROWS) for index in range(len(spans))]
+
+
+def flag_position(start: int, end: int, view: Span) -> int:
+    """Return where the head of a flag stands: one that an edge would cut is moved off it.
+
+    >>> [flag_position(at, at, (0, 1000)) for at in (5, 500, 995, 1001, 5000)]
+    [20, 500, 980, 980, 5000]
+    """
+    inside = (view[1] - view[0]) // 50
+    if end < view[0] or start >= view[1] + inside:
+        return start
+    return min(max(start, view[0] + inside), view[1] - inside)
+
+
+def lane_label(lane: LaneInterval) -> str:
+    """Return what stands in the bar of one interval of a node's lane."""
+    if lane.state != "active":
+        return lane.state
+    node = "node not known" if lane.broker is None else f"node {lane.broker}"
+    return node if lane.epoch is None else f"{node}, epoch {lane.epoch}"
+
+
+def shorten_name(name: str) -> str:
+    """Cut a long name in the middle: topics may have 249 letters, and tell at both ends.
+
+    >>> shorten_name("a-topic-with-a-very-long-name-indeed-17")
+    'a-topic-with-a…e-indeed-17'
+    """
+    half = MAX_NAME_CHARS // 2
+    return name if len(name) <= MAX_NAME_CHARS else f"{name[:half]}…{name[-half + 3 :]}"
+
+
+def split_at_edges(start: int, end: int, view: Span) -> list[Span]:
+    """Split a bar at the edges of the view: its words stand in a piece that can be seen."""
+    return list(pairwise([start, *(edge for edge in view if start < edge < end), end]))
+
+
+def epoch_label(epoch: LeaderInterval) -> str:
+    """Return the leader epoch, or the first and last where a row holds several."""
+    first, last = epoch.epochs
+    if first < 0:
+        return ""
+    return str(first) if first == last else f"{first}..{last}"
+
+
+def leader_label(epoch: LeaderInterval) -> str:
+    """Return what stands in a leader's bar."""
+    # The letter says what the red edge says, for eyes that see no red.
+    return f"U {epoch_label(epoch)}" if epoch.unclean else epoch_label(epoch)
+
+
+def leader_hover(row: PartitionGroup, epoch: LeaderInterval, name: str) -> str:
+    """Return what hovering over a leader's bar shows."""
+    kind = f"{shown(epoch.election)}{', inferred' if epoch.inferred else ''}"
+    when = f"{time_text(epoch.start, exact=True)} for {duration(epoch.end - epoch.start)}"
+    label = epoch_label(epoch) or "not known"
+    return f"{shown(row.label)}: {name}, epoch {label} ({kind})<br>{when}"
 
 
 class Sheet:
@@ -159,43 +150,43 @@ class Sheet:
     def __init__(self, rows: Sequence[tuple[str, int]], view: tuple[int, int]) -> None:
         """Take (title, height in pixels) of each row, from the top."""
         heights = [height for _, height in rows] or [60]
-        self.view, self.traces, self.high = view, list[Figure](), len(rows)
-        self.total = sum(heights) + ROW_GAP * (len(heights) - 1)
+        self.view, self.traces, self.row_count = view, list[Figure](), len(rows)
+        self.height = sum(heights) + ROW_GAP * (len(heights) - 1)
         self.layout: Figure = {"annotations": []}
-        top = float(self.total)
-        for at, height in enumerate(heights, 1):
-            domain = [max(0.0, top - height) / self.total, top / self.total]
-            self.layout[_name("yaxis", at)] = {
+        top = float(self.height)
+        for row, height in enumerate(heights, 1):
+            domain = [max(0.0, top - height) / self.height, top / self.height]
+            self.layout[_axis_name("yaxis", row)] = {
                 "domain": domain, "anchor": "x", "automargin": True, "zeroline": False,
             }  # fmt: skip
             top -= height + ROW_GAP
-        for at, (title, _) in enumerate(rows, 1):
-            self._title(title, self.layout[_name("yaxis", at)]["domain"][1])
+        self.layout["annotations"] = [
+            {
+                "text": title, "x": 0, "y": self.layout[_axis_name("yaxis", row)]["domain"][1],
+                "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom",
+                "showarrow": False, "font": {"size": 12},
+            }
+            for row, (title, _) in enumerate(rows, 1)
+        ]  # fmt: skip
 
-    def _title(self, text: str, y: float) -> None:
-        self.layout["annotations"].append({
-            "text": text, "x": 0, "y": y, "xref": "paper", "yref": "paper", "xanchor": "left",
-            "yanchor": "bottom", "showarrow": False, "font": {"size": 12},
-        })  # fmt: skip
+    def add_trace(self, trace: Mapping[str, Any], row: int = 1) -> None:
+        """Put a trace into a row."""
+        self.traces.append(dict(trace) | {"xaxis": "x", "yaxis": _axis_name("y", row)})
 
-    def add_trace(self, trace: Mapping[str, Any], row: int = 1, col: int = 1) -> None:
-        """Put a trace into a row; there is one column."""
-        self.traces.append(dict(trace) | {"xaxis": "x", "yaxis": _name("y", row * col)})
-
-    def update_yaxes(self, row: int = 1, col: int = 1, **settings: object) -> None:
+    def update_yaxes(self, row: int = 1, **settings: object) -> None:
         """Set the axis of a row."""
-        self.layout[_name("yaxis", row * col)] |= settings
+        self.layout[_axis_name("yaxis", row)] |= settings
 
     def build(self, findings: Iterable[SavedFinding], holes: Holes = (), **more: Any) -> Figure:
-        """Give the figure, with bands for what was found and for what no log tells of."""
-        bands = [_hole(*hole) for hole in holes]
+        """Return the figure, with bands for what was found and for what no log tells of."""
+        bands = [_hole_band(*hole) for hole in holes]
         incidents = (one for one in findings if one.is_incident and one.start_ms is not None)
-        bands += [_band(found, self.view[1]) for found in incidents]
+        bands += [_finding_band(finding, self.view[1]) for finding in incidents]
         self._name_groups_once()
         foot = FOOT_HEIGHT + LEGEND_LINE_HEIGHT * _legend_lines(self.traces)
         layout = self.layout | {
             "xaxis": self.time_axis(), "shapes": bands[:MAX_BANDS], "barmode": "stack",
-            "bargap": 0.15, "height": self.total + HEAD_HEIGHT + foot,
+            "bargap": 0.15, "height": self.height + HEAD_HEIGHT + foot,
             "font": {"family": FONT, "size": 12}, "paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR,
             "uirevision": "fixed",
             "margin": {"l": 8, "r": 12, "t": HEAD_HEIGHT, "b": foot}, "dragmode": "zoom",
@@ -219,17 +210,18 @@ class Sheet:
                 seen.add(group)
 
     def time_axis(self) -> Figure:
-        """Give the axis that all rows share."""
+        """Return the axis that all rows share."""
         title = f"time, {current_zone().label} ({time_text(self.view[0])[:10]})"
         return {
             "type": "date", "range": list(self.view), "automargin": True, "zeroline": False,
-            "anchor": _name("y", max(self.high, 1)), "showspikes": True, "spikemode": "across",
-            "spikethickness": 1, "spikedash": "dot", "spikecolor": theme.HATCH,
-            "spikesnap": "cursor", "title": {"text": title, "standoff": 6},
+            "anchor": _axis_name("y", max(self.row_count, 1)), "showspikes": True,
+            "spikemode": "across", "spikethickness": 1, "spikedash": "dot",
+            "spikecolor": theme.HATCH, "spikesnap": "cursor",
+            "title": {"text": title, "standoff": 6},
         }  # fmt: skip
 
 
-def _name(axis: str, row: int) -> str:
+def _axis_name(axis: str, row: int) -> str:
     return axis if row == 1 else f"{axis}{row}"
 
 
@@ -257,7 +249,7 @@ def escape_names(names: Iterable[str]) -> list[str]:
     return [shown(name) for name in names]
 
 
-def draw_rows(rows: Sequence[tuple[str, int, RowDrawer]], view: tuple[int, int]) -> Sheet:
+def draw_rows(rows: Sequence[tuple[str, int, RowDrawer]], view: Span) -> Sheet:
     """Put (title, height, what draws it) one under the other on one time axis."""
     sheet = Sheet([(title, height) for title, height, _ in rows], view)
     for row, (_, _, draw) in enumerate(rows, 1):
@@ -266,21 +258,21 @@ def draw_rows(rows: Sequence[tuple[str, int, RowDrawer]], view: tuple[int, int])
 
 
 def build_rows(
-    rows: Sequence[tuple[str, int, RowDrawer]], tracks: TimelineData, **more: Any
+    rows: Sequence[tuple[str, int, RowDrawer]], data: TimelineData, **more: Any
 ) -> Figure:
-    """Give such rows as a figure, with what all figures have."""
-    return draw_rows(rows, tracks.view).build(tracks.findings, tracks.holes, **more)
+    """Draw such rows as a figure, with what all figures have."""
+    return draw_rows(rows, data.view).build(data.findings, data.holes, **more)
 
 
-def _band(found: SavedFinding, last: int) -> Figure:
+def _finding_band(finding: SavedFinding, last: int) -> Figure:
     return {
         "type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
-        "x0": found.start_ms, "x1": found.end_ms or last, "line": {"width": 0}, "opacity": 0.07,
-        "fillcolor": theme.LEVEL.get(found.severity, theme.HATCH),
+        "x0": finding.start_ms, "x1": finding.end_ms or last, "line": {"width": 0},
+        "opacity": 0.07, "fillcolor": theme.LEVEL.get(finding.severity, theme.HATCH),
     }  # fmt: skip
 
 
-def _hole(start: int, end: int, share: float) -> Figure:
+def _hole_band(start: int, end: int, share: float) -> Figure:
     """Shade where logs are missing, darker where more nodes are silent."""
     return {
         "type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below",
@@ -289,60 +281,57 @@ def _hole(start: int, end: int, share: float) -> Figure:
     }  # fmt: skip
 
 
-def draw_flags(figure: Sheet, row: int, tracks: TimelineData) -> None:
+def draw_flags(sheet: Sheet, row: int, data: TimelineData) -> None:
     """Draw a numbered flag for each finding."""
-    rows = flag_rows(tracks)
-    crowded = len(tracks.findings) > MAX_NUMBERED_FLAGS
+    rows = flag_rows(data)
+    is_crowded = len(data.findings) > MAX_NUMBERED_FLAGS
     for level, colour in theme.LEVEL.items():
-        mine = [
-            (number, found, rows[number - 1])
-            for number, found in enumerate(tracks.findings, 1)
-            if found.severity == level
+        flags = [
+            (number, finding, rows[number - 1])
+            for number, finding in enumerate(data.findings, 1)
+            if finding.severity == level
         ]
-        if mine:
-            for trace in _flag_traces(mine, level, colour, tracks.view, crowded=crowded):
-                figure.add_trace(trace, row=row, col=1)
-    lowest = max(rows) + 0.6
-    figure.update_yaxes(visible=False, fixedrange=True, range=[lowest, -0.6], row=row, col=1)
+        if flags:
+            for trace in _flag_traces(flags, level, colour, data.view, is_crowded=is_crowded):
+                sheet.add_trace(trace, row)
+    sheet.update_yaxes(row, visible=False, fixedrange=True, range=[max(rows) + 0.6, -0.6])
 
 
 def _flag_traces(
-    flags: Sequence[tuple[int, SavedFinding, int]], level: str, colour: str, view: tuple[int, int],
-    *, crowded: bool,
+    flags: Sequence[tuple[int, SavedFinding, int]], level: str, colour: str, view: Span,
+    *, is_crowded: bool,
 ) -> tuple[Figure, Figure]:  # fmt: skip
-    reaches = [finding_span(found, view) for _, found, _ in flags]
+    spans = [finding_span(finding, view) for _, finding, _ in flags]
+    numbers = [] if is_crowded else [str(number) for number, _, _ in flags]
     lines: Figure = {
-        "type": "scatter", "x": [moment for start, end in reaches for moment in (start, end, None)],
+        "type": "scatter", "x": [moment for start, end in spans for moment in (start, end, None)],
         "y": [at for _, _, row in flags for at in (row, row, None)], "mode": "lines",
         "line": {"color": colour, "width": 5}, "showlegend": False, "hoverinfo": "skip",
     }  # fmt: skip
     heads: Figure = {
         "type": "scatter", "mode": "markers+text", "name": level, "showlegend": False,
-        "x": [flag_position(*one, view) for one in reaches],
-        "y": [row for _, _, row in flags], "text": [] if crowded else [str(n) for n, _, _ in flags],
-        "ids": [f"#{anchor(found.id)}" for _, found, _ in flags],
-        "customdata": [f"{number}. {shown(found.title)} ({level})" for number, found, _ in flags],
-        "marker": {"size": 9 if crowded else 18, "color": colour, "opacity": 1},
+        "x": [flag_position(*span, view) for span in spans],
+        "y": [row for _, _, row in flags], "text": numbers,
+        "ids": [f"#{anchor(finding.id)}" for _, finding, _ in flags],
+        "customdata": [f"{number}. {shown(finding.title)} ({level})"
+                       for number, finding, _ in flags],
+        "marker": {"size": 9 if is_crowded else 18, "color": colour, "opacity": 1},
         "textposition": "middle center", "textfont": {"color": "#ffffff", "size": 11},
         "hovertemplate": "%{customdata}<extra></extra>",
     }  # fmt: skip
     return lines, heads
 
 
-def draw_lanes(
-    figure: Sheet, row: int, lanes: Sequence[LaneInterval], view: tuple[int, int]
-) -> None:
-    """Draw the lives of nodes, one row a node."""
-    names = list(dict.fromkeys(lane.name for lane in lanes))
+def draw_lanes(sheet: Sheet, row: int, lanes: Sequence[LaneInterval], view: Span) -> None:
+    """Draw the lanes of nodes, one row a node."""
     for state in sorted({lane.state for lane in lanes}):
-        mine = [lane for lane in lanes if lane.state == state]
-        figure.add_trace(_lane_trace(mine, view), row=row, col=1)
-    figure.update_yaxes(**name_axis(names), row=row, col=1)
+        sheet.add_trace(_lane_trace([lane for lane in lanes if lane.state == state], view), row)
+    sheet.update_yaxes(row, **name_axis(list(dict.fromkeys(lane.name for lane in lanes))))
 
 
-def _lane_trace(lanes: Sequence[LaneInterval], view: tuple[int, int]) -> Figure:
+def _lane_trace(lanes: Sequence[LaneInterval], view: Span) -> Figure:
     state = lanes[0].state
-    plain, shape = theme.STATE.get(state, ("", ""))
+    plain, pattern = theme.STATE.get(state, ("", ""))
     numbers = [lane.broker for lane in lanes]
     fills = [plain or (theme.HATCH if n is None else theme.broker_colour(n)) for n in numbers]
     bars = [
@@ -351,36 +340,34 @@ def _lane_trace(lanes: Sequence[LaneInterval], view: tuple[int, int]) -> Figure:
           f"for {duration(lane.end - lane.start)}"))
         for lane in lanes
     ]  # fmt: skip
-    return bar_trace(bars, view, fills, shape, name=shown(state), showlegend=False)
+    return bar_trace(bars, view, fills, pattern, name=shown(state), showlegend=False)
 
 
 def bar_trace(
-    bars: Sequence[tuple[int, int, str, str, str]],
-    view: tuple[int, int],
-    fills: Sequence[str],
-    shape: str = "",
-    **more: object,
-) -> Figure:
-    """Draw horizontal bars of (start, end, row, word, story) with one colour each."""
-    cut = [
-        (piece, row, word, story, fill)
-        for (start, end, row, word, story), fill in zip(bars, fills, strict=True)
+    bars: Sequence[tuple[int, int, str, str, str]], view: Span, fills: Sequence[str],
+    pattern: str = "", **more: object,
+) -> Figure:  # fmt: skip
+    """Draw horizontal bars of (start, end, row, label, hover text) with one colour each."""
+    pieces = [
+        (piece, row, label, hover, fill)
+        for (start, end, row, label, hover), fill in zip(bars, fills, strict=True)
         for piece in split_at_edges(start, end, view)
     ]
     return {
-        "type": "bar", "orientation": "h", "base": [at for (at, _), *_ in cut],
-        "x": [end - at for (at, end), *_ in cut], "y": [row for _, row, *_ in cut],
-        "text": [word for _, _, word, _, _ in cut], "customdata": [story for *_, story, _ in cut],
+        "type": "bar", "orientation": "h", "base": [start for (start, _), *_ in pieces],
+        "x": [end - start for (start, end), *_ in pieces], "y": [row for _, row, *_ in pieces],
+        "text": [label for _, _, label, _, _ in pieces],
+        "customdata": [hover for *_, hover, _ in pieces],
         "textposition": "inside", "textangle": 0, "insidetextanchor": "start",
         "hovertemplate": "%{customdata}<extra></extra>",
-        "textfont": {"color": _one([theme.text_colour(fill) for *_, fill in cut])},
-        "marker": {"color": _one([fill for *_, fill in cut]),
-                   "line": {"width": 0.5, "color": theme.HATCH}} | _pattern(shape, fills[0]),
+        "textfont": {"color": _one_or_all([theme.text_colour(fill) for *_, fill in pieces])},
+        "marker": {"color": _one_or_all([fill for *_, fill in pieces]),
+                   "line": {"width": 0.5, "color": theme.HATCH}} | _pattern(pattern, fills[0]),
     } | more  # fmt: skip
 
 
-def _one(values: list[str]) -> str | list[str]:
-    """Say once what is the same for all."""
+def _one_or_all(values: list[str]) -> str | list[str]:
+    """Return one value where all are the same."""
     return values[0] if len(set(values)) == 1 else values
 
 
@@ -391,22 +378,22 @@ def _pattern(shape: str, fill: str) -> Figure:
     return {"color": fill, "pattern": look} if shape else {}
 
 
-def name_axis(names: Sequence[str], most: int = 0) -> Figure:
-    """Set rows from the top, their names cut to what fits; hovering gives them whole.
+def name_axis(names: Sequence[str], max_ticks: int = 0) -> Figure:
+    """Name rows from the top, their names cut to what fits; hovering gives them whole.
 
-    Of more than `most` rows only every second, third or so is named.
+    Of more than `max_ticks` rows only every second, third or so is named.
     """
     upwards = list(reversed(names))
-    every = -(-len(upwards) // most) if most else 1
+    every = -(-len(upwards) // max_ticks) if max_ticks else 1
     ticks = [at for at in range(len(upwards)) if (len(upwards) - 1 - at) % every == 0]
     return {
-        "type": "category", "categoryorder": "array", "categoryarray": list(map(shown, upwards)),
-        "tickmode": "array", "tickvals": ticks, "fixedrange": not most,
+        "type": "category", "categoryorder": "array", "categoryarray": escape_names(upwards),
+        "tickmode": "array", "tickvals": ticks, "fixedrange": not max_ticks,
         "ticktext": [shown(shorten_name(upwards[at])) for at in ticks],
     }  # fmt: skip
 
 
-def count_axis(most: float) -> Figure:
-    """Set an axis of counts: whole numbers from zero."""
-    every = {"dtick": 1} if most <= 4 else {"nticks": 4}
+def count_axis(highest: float) -> Figure:
+    """Return an axis of counts: whole numbers from zero."""
+    every = {"dtick": 1} if highest <= 4 else {"nticks": 4}
     return {"rangemode": "tozero", "tickformat": ",d", "fixedrange": True, **every}

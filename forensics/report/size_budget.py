@@ -1,4 +1,4 @@
-"""How much of findings.json a page holds: all of it where there is room, else what says most."""
+"""Fit findings.json into a page: all of it where there is room, else the parts that say most."""
 
 from __future__ import annotations
 
@@ -30,30 +30,29 @@ class FittedDocument:
 
 
 def fit_document(document: Document) -> FittedDocument:
-    """Give what fits of a document; each cut is marked where it was made."""
+    """Return what fits of a document; each cut is marked where it was made."""
     text = script_json(document)
     if len(text) <= MAX_PLAIN_CHARS:
         return FittedDocument(document, is_whole=True)
     small = document
-    for step in LIMIT_STEPS:
-        small = _smaller(document, *step)
+    for limits in LIMIT_STEPS:
+        small = _cut_document(document, *limits)
         if len(script_json(small)) <= MAX_PLAIN_CHARS:
             break
     whole = gzip_base64(text)
-    return FittedDocument(
-        small, is_whole=False, packed=whole if len(whole) <= MAX_PACKED_CHARS else None
-    )
+    packed = whole if len(whole) <= MAX_PACKED_CHARS else None
+    return FittedDocument(small, is_whole=False, packed=packed)
 
 
 def gzip_base64(text: str) -> str:
     """Pack a text so that a browser can unpack it, the same way on every machine."""
-    # Wrapped by hand: the gzip module writes the time and, by version, the system into its header.
+    # Not by the gzip module: it writes the time and, by version, the system into its header.
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     return base64.b64encode(packer.compress(text.encode()) + packer.flush()).decode("ascii")
 
 
 def fit_quotes(texts: Iterable[str], room: int) -> int | None:
-    """Say how many characters of each text fit into a room in all; None where all of them do.
+    """Return how many characters of each text fit into a room in all; None where all of them do.
 
     >>> fit_quotes(["x" * 100] * 3, 300), fit_quotes(["x" * 100] * 3, 200)
     (None, 60)
@@ -61,50 +60,46 @@ def fit_quotes(texts: Iterable[str], room: int) -> int | None:
     sizes = [len(text) for text in texts]
     if sum(sizes) <= room:
         return None
-    fits = (most for most in QUOTE_LENGTHS if sum(min(size, most) for size in sizes) <= room)
+    fits = (limit for limit in QUOTE_LENGTHS if sum(min(size, limit) for size in sizes) <= room)
     return next(fits, QUOTE_LENGTHS[-1])
 
 
-def _smaller(document: Document, letters: int, lines: int, items: int) -> Document:
-    found = [_cut(one, letters, lines, items) for one in document.get("findings") or ()]
-    says = "Cut to fit this page; findings.json has all."
-    return {**document, "findings": found, "cut": says}
+def _cut_document(document: Document, max_chars: int, max_lines: int, max_items: int) -> Document:
+    findings = [_cut_finding(finding, max_chars, max_lines, max_items)
+                for finding in document.get("findings") or ()]  # fmt: skip
+    note = "Cut to fit this page; findings.json has all."
+    return {**document, "findings": findings, "cut": note}
 
 
-def _cut(finding: Document, letters: int, lines: int, items: int) -> Document:
+def _cut_finding(finding: Document, max_chars: int, max_lines: int, max_items: int) -> Document:
     """Cut a finding: quoted lines say how much is gone, and lists how long they were."""
     small: dict[str, Any] = {}
-    left: dict[str, int] = {}
+    left_out: dict[str, int] = {}
     for name, value in finding.items():
-        if name == "evidence":
-            small[name] = [_quoted(row, letters) for row in (value or ())[:lines]]
-            most = lines
-        elif isinstance(value, Mapping):
-            small[name] = {key: _listed(one, items) for key, one in value.items()}
-            long = {f"{name}.{key}": _more(one, items) for key, one in value.items()}
-            left |= {key: more for key, more in long.items() if more}
-            continue
+        if isinstance(value, Mapping):
+            small[name] = {key: _cut_list(one, max_items) for key, one in value.items()}
+            parts = {f"{name}.{key}": _count_beyond(one, max_items) for key, one in value.items()}
+        elif name == "evidence":
+            small[name] = [_cut_quote(row, max_chars) for row in (value or ())[:max_lines]]
+            parts = {name: _count_beyond(value, max_lines)}
         else:
-            small[name], most = _listed(value, items), items
-        if more := _more(value, most):
-            left[name] = more
-    return small | ({"cut": left} if left else {})
+            small[name] = _cut_list(value, max_items)
+            parts = {name: _count_beyond(value, max_items)}
+        left_out |= {key: number for key, number in parts.items() if number}
+    return small | ({"cut": left_out} if left_out else {})
 
 
-def _quoted(row: Document, letters: int) -> Document:
+def _cut_quote(row: Document, max_chars: int) -> Document:
     text = str(row.get("text") or "")
-    if len(text) <= letters:
-        return row
-    return {**row, "text": text[:letters], "more": len(text) - letters}
+    left = len(text) - max_chars
+    return {**row, "text": text[:max_chars], "more": left} if left > 0 else row
 
 
-def _listed(value: object, items: int) -> object:
-    return value[:items] if isinstance(value, list) else value
+def _cut_list(value: object, max_items: int) -> object:
+    return value[:max_items] if isinstance(value, list) else value
 
 
-def _more(value: object, items: int) -> int:
-    return (
-        max(0, len(value) - items)
-        if isinstance(value, Sequence) and not isinstance(value, str)
-        else 0
-    )
+def _count_beyond(value: object, max_items: int) -> int:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return 0
+    return max(0, len(value) - max_items)

@@ -1,4 +1,4 @@
-"""The same broker has the same colour on every figure, in every report."""
+"""Colours: the same broker has the same one on every figure, in every report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 from forensics.run_output.reader import RunOutput
 
-# Okabe and Ito's set, told apart by colour-blind people too; black is left for "no leader".
+# Okabe and Ito's set, which colour-blind people can tell apart; black is left for "no leader".
 OKABE_ITO = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 # The eighth is their black, lighter than what stands for no leader.
 EIGHTH_COLOUR = "#6B4C9A"
@@ -42,20 +42,20 @@ STATE = {
     "unknown": ("#e3e5e8", "/"),
 }
 
-_SPREAD: ContextVar[Mapping[int, str] | None] = ContextVar("spread", default=None)
+_ASSIGNED: ContextVar[Mapping[int, str] | None] = ContextVar("assigned", default=None)
 
 
 def broker_colour(number: int) -> str:
-    """Give a broker its colour, by its id alone; grey if others matter more on this page.
+    """Return a broker's colour, by its id alone; grey if others matter more on this page.
 
     >>> broker_colour(1) == broker_colour(1), broker_colour(1) == broker_colour(8)
     (True, False)
     """
-    chosen = _SPREAD.get()
-    if chosen is not None:
-        return chosen.get(number) or GREYS[number % len(GREYS)]
+    assigned = _ASSIGNED.get()
+    if assigned is not None:
+        return assigned.get(number) or GREYS[number % len(GREYS)]
     tint, place = divmod(number, len(OKABE_ITO))
-    return _mixed(OKABE_ITO[place], tint % 3)
+    return _tinted(OKABE_ITO[place], tint % 3)
 
 
 def assign_colours(numbers: Iterable[int]) -> dict[int, str]:
@@ -65,49 +65,51 @@ def assign_colours(numbers: Iterable[int]) -> dict[int, str]:
     (True, True)
     """
     colours = (*OKABE_ITO, EIGHTH_COLOUR)
-    given: dict[int, str] = {}
+    assigned: dict[int, str] = {}
     for number in sorted(set(numbers))[:MAX_COLOURS]:
         place = number % len(OKABE_ITO)
-        turns = (colours[(place + step) % len(colours)] for step in range(len(colours)))
-        given[number] = next(colour for colour in turns if colour not in given.values())
-    return given
+        candidates = (*colours[place:], *colours[:place])
+        assigned[number] = next(one for one in candidates if one not in assigned.values())
+    return assigned
 
 
 def choose_brokers(run: RunOutput) -> list[int]:
     """Choose the brokers that get a colour: those of the worst findings first, then by number."""
     weights: Counter[int] = Counter()
-    for place, finding in enumerate(run.findings):
+    for index, finding in enumerate(run.findings):
         for number in finding.brokers:
-            weights[number] += 4 ** (3 * finding.is_incident) + (place == 0)
-    every: set[int] = {row["broker"] for row in run.rows("lanes", ["broker", "role"])
-             if row["broker"] is not None and row["role"] == "broker"}  # fmt: skip
-    every |= set(weights)
-    if len(every) < MAX_COLOURS:
-        for part in run.chunks("leadership", ["leader"]):
-            every |= set(part["leader"].unique().to_pylist()) - {None, -1}
-    return sorted(every, key=lambda number: (-weights[number], number))[:MAX_COLOURS]
+            weights[number] += 4 ** (3 * finding.is_incident) + (index == 0)
+    rows = run.rows("lanes", ["broker", "role"])
+    brokers = {row["broker"] for row in rows if row["role"] == "broker"} | set(weights)
+    if len(brokers - {None}) < MAX_COLOURS:
+        for chunk in run.chunks("leadership", ["leader"]):
+            brokers |= set(chunk["leader"].unique().to_pylist()) - {-1}
+    return sorted(brokers - {None}, key=lambda number: (-weights[number], number))[:MAX_COLOURS]
 
 
 @contextmanager
 def use_broker_colours(run: RunOutput) -> Iterator[None]:
     """Draw with colours for the brokers that matter in this run, and greys for all others."""
-    token = _SPREAD.set(assign_colours(choose_brokers(run)) or None)
+    token = _ASSIGNED.set(assign_colours(choose_brokers(run)) or None)
     try:
         yield
     finally:
-        _SPREAD.reset(token)
+        _ASSIGNED.reset(token)
 
 
-def _mixed(colour: str, tint: int) -> str:
+def _tinted(colour: str, tint: int) -> str:
     # The second and third set of seven are the first, lighter and darker.
     if not tint:
         return colour
     towards = 255 if tint == 1 else 0
-    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return "#" + "".join(f"{(part + towards) // 2:02X}" for part in parts)
+    return "#" + "".join(f"{(part + towards) // 2:02X}" for part in _rgb(colour))
 
 
 def text_colour(colour: str) -> str:
-    """Choose black or white letters for a bar of that colour."""
-    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    """Choose black or white letters for a bar of a colour."""
+    red, green, blue = _rgb(colour)
     return "#000000" if 299 * red + 587 * green + 114 * blue > 128_000 else "#ffffff"
+
+
+def _rgb(colour: str) -> list[int]:
+    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]

@@ -122,9 +122,9 @@ class Store:
         for id_, log in self.manifest.logs.items():
             self._set_weeks(id_, [week for week in log.weeks if week >= first])
 
-    def build_weeks(  # noqa: PLR0913, PLR0917
+    def build_weeks(
         self, weeks: Sequence[Week], forced: Sequence[Week], engine: Any, rules: RuleSet,
-        packs: tuple[Path, ...], watch: Stopwatch,
+        watch: Stopwatch,
     ) -> Iterator[tuple[Week, Mapping[str, Any]]]:  # fmt: skip
         """Build those weeks that have changed; yield each with its findings.json."""
         self._describe_changed_weeks()
@@ -133,7 +133,7 @@ class Store:
             for week, state in self._states.items()
             if state.get("events")
         }
-        builder = WeekBuilder(self.files, self.manifest, events, self.rules, rules, packs)
+        builder = WeekBuilder(self.files, self.manifest, events, self.rules, rules)
         for week in weeks:
             digest = builder.digest(week)
             state = self._states.setdefault(week, {})

@@ -113,7 +113,6 @@ class WeekBuilder:
     events: Mapping[Week, WeekEvents]
     rules: RulesDigest
     catalogue: RuleSet
-    packs: tuple[Path, ...]
 
     def digest(self, week: Week) -> str:
         """Digest all that a week is made of."""
@@ -136,7 +135,7 @@ class WeekBuilder:
     def build(self, week: Week, engine: Engine, watch: Stopwatch) -> dict[str, Any]:
         """Write the folder of a week, all but its page, and return its findings.json."""
         out = self.files.replace_folder(week_folder(week))
-        settings = Settings((), out, packs=self.packs)
+        settings = Settings((), out)
         lines = self._count_events(week)
         logs = self._choose_logs(week)
         for log, account in logs:

@@ -9,10 +9,10 @@ from typing import Any
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence, EvidenceRow
 from forensics.history.nodes.startup_windows import STARTUP_KINDS, StartupWindows
-from forensics.history.partitions.fold import FoldContext
+from forensics.history.partitions.fold import FoldContext, fold_rows
 from forensics.schemas import EVENTS
 
-__all__ = ["NO_CLOCKS", "SECOND", "event", "given", "read", "told"]
+__all__ = ["NO_CLOCKS", "SECOND", "event", "fold", "given", "read", "told"]
 
 SECOND = 1_000_000
 NO_CLOCKS = Clocks({}, {}, ())
@@ -43,6 +43,11 @@ def event(second: float, node: str, kind: str = "partition_state", **facts: Any)
     digits = node.rpartition("-")[2]
     row["broker"] = int(digits) if node.startswith("broker-") else None
     return row | facts
+
+
+def fold(rows: Iterable[Row], context: FoldContext) -> list[Row]:
+    """Fold the events of one partition."""
+    return list(fold_rows(rows, context))
 
 
 def given(lines: Sequence[str]) -> tuple[list[Row], FoldContext]:

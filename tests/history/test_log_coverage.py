@@ -16,9 +16,9 @@ from forensics.history.log_coverage import (
 )
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.nodes.startup_windows import StartupWindows
-from forensics.history.partitions.fold import FoldContext, fold
+from forensics.history.partitions.fold import FoldContext
 from forensics.history.partitions.observers import Observers
-from tests.history.log_lines import NO_CLOCKS, SECOND, event
+from tests.history.log_lines import NO_CLOCKS, SECOND, event, fold
 
 Row = dict[str, Any]
 
@@ -225,9 +225,9 @@ def state(second: float, node: str, leader: int, epoch: int, version: int, **mor
 
 
 def folded(coverage: Coverage, *events: Row, away: tuple[Absence, ...] = ()) -> list[Row]:
-    attention = Observers.from_absences(away, coverage)
+    observers = Observers.from_absences(away, coverage)
     known = FoldContext(
-        NO_CLOCKS, StartupWindows({}, {}), away, elr=False, kraft=True, observers=attention
+        NO_CLOCKS, StartupWindows({}, {}), away, elr=False, kraft=True, observers=observers
     )
     return [row for row in fold(events, known) if row["table"] == "leadership"]
 

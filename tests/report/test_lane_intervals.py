@@ -30,7 +30,7 @@ def test_spans_may_come_in_parts(given_spans: list[tuple[int, int]], size: int) 
     pairs = np.array([(a, a + n) for a, n in given_spans], np.int64).reshape(-1, 2)
     changes = OpenSpanCounter((0, 60))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time_bins, "_HELD", 3)
+        patch.setattr(time_bins, "_MAX_PENDING", 3)
         for begin in range(0, len(pairs), size):
             changes.add(pairs[begin : begin + size, 0], pairs[begin : begin + size, 1])
 

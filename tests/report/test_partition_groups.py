@@ -128,7 +128,7 @@ def test_at_most_two_hundred_rows_and_the_bars_of_the_budget(unclean: Path) -> N
 
     assert found.partition_count == 400
     assert 0 < len(lanes) <= 200
-    assert sum(len(row.leader_epochs) for row in lanes) <= leadership.BARS
+    assert sum(len(row.leader_epochs) for row in lanes) <= leadership.MAX_BARS
     assert len(found.grid.names) <= 300
     counted = int(found.grid.names[-1].removesuffix(" others"))
     assert counted + sum(len(row.members) for row in found.rows) == 400

@@ -73,6 +73,7 @@ def test_the_rule_of_these_tests_holds(tmp_path: Path, layouts: tuple[Layout, ..
         ("topic: a-b", "tropic: a-b", "9: gives tropic: there is no such fact"),
         ("gives: {", "gives: [3, {", "9: gives 2 events, got 1"),
         ("gives: {", "gives: [[{", "9: 'gives' is no mapping"),
+        ("gives: {", "gives: 3 # {", "9: 'gives' is no mapping"),
         ("logger: Partition", "logger: Replica", "9: the example's logger is Partition, not Rep"),
         ('- line: "[2026', '- line: "2026', "9: no layout reads the example"),
         ("ISR kept", "ISR updated to 3 and version 9", "12: isr.updated takes a line that it must"),

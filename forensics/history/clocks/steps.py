@@ -98,6 +98,11 @@ class LoggedLine:
     state: State | None = None
 
 
+Lines = Sequence[LoggedLine]
+# When others logged a state.
+SeenAt = Mapping[State, int]
+
+
 def locate_steps(clocks: Clocks, events: Path) -> Clocks:
     """Narrow down every step by the lines that the node wrote around it."""
     models = dict(clocks.models)
@@ -123,9 +128,7 @@ def count_unconfirmed_steps(clocks: Clocks) -> int:
     return sum(not step.confirmed for model in clocks.models.values() for step in model.steps)
 
 
-def narrow_step(
-    step: ClockStep, lines: Sequence[LoggedLine], seen: Mapping[State, int]
-) -> ClockStep:
+def narrow_step(step: ClockStep, lines: Lines, seen: SeenAt) -> ClockStep:
     """Narrow a step down to where the node's lines allow it.
 
     A clock that is set forward leaves a time without lines, at least as long as the step; one that
@@ -137,7 +140,7 @@ def narrow_step(
     return _narrow_forward(step, lines) if step.size_ms > 0 else _narrow_back(step, lines, seen)
 
 
-def _narrow_forward(step: ClockStep, lines: Sequence[LoggedLine]) -> ClockStep:
+def _narrow_forward(step: ClockStep, lines: Lines) -> ClockStep:
     times = sorted({line.at for line in lines} | {step.low, step.high})
     min_gap = (step.size_ms - _JITTER_MS) * 1000
     inside = [at for at in times if step.low <= at <= step.high]
@@ -151,9 +154,7 @@ def _narrow_forward(step: ClockStep, lines: Sequence[LoggedLine]) -> ClockStep:
     return replace(step, low=low, high=low + 1, middle=low + 1, confirmed=True)
 
 
-def _narrow_back(
-    step: ClockStep, lines: Sequence[LoggedLine], seen: Mapping[State, int]
-) -> ClockStep:
+def _narrow_back(step: ClockStep, lines: Lines, seen: SeenAt) -> ClockStep:
     by_file: dict[str, list[LoggedLine]] = defaultdict(list)
     for line in sorted(lines, key=lambda line: (line.line, line.at)):
         by_file[line.file].append(line)
@@ -178,9 +179,7 @@ def _narrow_back(
     return replace(step, line_bounds=bounds, confirmed=bool(jumps))
 
 
-def _bounds_by_states(
-    step: ClockStep, lines: Sequence[LoggedLine], seen: Mapping[State, int]
-) -> tuple[int, int]:
+def _bounds_by_states(step: ClockStep, lines: Lines, seen: SeenAt) -> tuple[int, int]:
     """Bound a step in a file without a backward jump, by states that other nodes logged too.
 
     The bounds may be far from each other: a line between them may be on either side.
@@ -205,9 +204,7 @@ def _bounds_by_states(
     return before, after
 
 
-def _is_after(
-    step: ClockStep, line: LoggedLine, state: State | None, seen: Mapping[State, int]
-) -> bool | None:
+def _is_after(step: ClockStep, line: LoggedLine, state: State | None, seen: SeenAt) -> bool | None:
     """Return True if a line stands after the step, by its time or its state; None if unknown."""
     if not step.low < line.at < step.high:
         return line.at >= step.high

@@ -24,7 +24,6 @@ from forensics.history.nodes.client_states import CLIENT_COLUMNS, ClientLanes
 from forensics.history.nodes.controller_terms import ControllerTerm, ControllerTerms
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
 from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_events
-from forensics.lib.intervals import contains
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.time_units import SECOND
 from forensics.schemas import LANES
@@ -118,13 +117,13 @@ class Lanes:
             for absence in find_absences(broker, spans, has_own_log=broker in self.with_logs)
         ]
 
-    def table(self, coverage: Coverage | None = None) -> pa.Table:
+    def table(self, coverage: Coverage) -> pa.Table:
         """Return the table of lanes; in the gaps of logs, a lane is unknown."""
-        terms, known = self.terms.terms, coverage or Coverage()
+        terms = self.terms.terms
         rows = [
             _row(broker_node(broker), "broker", broker, span)
             for broker, spans in self.brokers.items()
-            for span in mark_unobserved(broker_node(broker), spans, known, terms)
+            for span in mark_unobserved(broker_node(broker), spans, coverage, terms)
         ]
         rows += [_row(term.node, "controller", term.controller, term.span) for term in terms]
         rows += [
@@ -167,7 +166,8 @@ def _select_news(
         row["node_broker"] = _broker_id(row["node"], roles)
         if row["telling"] is not None:
             # What a controller reads from its log as it starts may have been long ago.
-            if row["kind"] in live or _is_replayed(row, startups):
+            is_old = startups.is_replaying(row["node"] or "", row["ts"], _TRAILING)
+            if is_old or row["kind"] in live:
                 continue
             before = last.get((row["kind"], row["broker"]))
             if before and before["node"] != row["node"] and row["at"] - before["at"] < _ECHO:
@@ -175,11 +175,6 @@ def _select_news(
             last[row["kind"], row["broker"]] = row
         news.append(row)
     return news
-
-
-def _is_replayed(row: Row, startups: StartupWindows) -> bool:
-    windows = startups.replaying.get(row["node"] or "", ())
-    return contains(((begin, end + _TRAILING) for begin, end in windows), row["ts"])
 
 
 def _read_controller_events(events: Path, clocks: Clocks) -> list[Row]:

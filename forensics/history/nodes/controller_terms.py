@@ -72,9 +72,7 @@ def find_terms(events: Iterable[Event]) -> list[ControllerTerm]:
 
 
 def close_terms(
-    terms: Sequence[ControllerTerm],
-    events: Iterable[Event],
-    brokers: Mapping[int, Sequence[Span]],
+    terms: Sequence[ControllerTerm], events: Iterable[Event], brokers: Mapping[int, Sequence[Span]]
 ) -> list[ControllerTerm]:
     """Find how each term ended: given up or cut off before the next, or held on to after it.
 

@@ -54,9 +54,10 @@ class StartupWindows:
         """Return True if a broker was starting at a moment."""
         return contains(self.starting.get(node, ()), moment)
 
-    def is_replaying(self, node: str, moment: int) -> bool:
-        """Return True if a controller was still reading the metadata log at a moment."""
-        return contains(self.replaying.get(node, ()), moment)
+    def is_replaying(self, node: str, moment: int, trailing: int = 0) -> bool:
+        """Return True if a controller was still reading the metadata log, or had `trailing` ago."""
+        windows = self.replaying.get(node, ())
+        return contains(((begin, end + trailing) for begin, end in windows), moment)
 
 
 def _find_windows(events: Iterable[Mapping[str, Any]], closes: str, settling: int) -> Windows:

@@ -38,6 +38,10 @@ class ElectionHint:
     replicas: tuple[int, ...] | None
 
 
+Absences = Sequence[Absence]
+Hints = Sequence[ElectionHint]
+
+
 @dataclass(frozen=True)
 class LeaderChange:
     """A step from one leader epoch to the next, with what is known of both sides."""
@@ -101,8 +105,8 @@ def is_clean(change: LeaderChange) -> bool | None:
 
 def classify_election(
     change: LeaderChange,
-    absences: Sequence[Absence],
-    hints: Sequence[ElectionHint] = (),
+    absences: Absences,
+    hints: Hints = (),
     actions: ControllerActions | None = None,
 ) -> str:
     """Return the kind of an election as the tables name it; `unknown` if nobody was elected."""
@@ -137,9 +141,7 @@ def classify_manner(change: LeaderChange, actions: ControllerActions | None = No
     return "elr" if clean and eligible and change.epoch > 0 else None
 
 
-def _classify_loss(
-    change: LeaderChange, absences: Sequence[Absence], actions: ControllerActions
-) -> str:
+def _classify_loss(change: LeaderChange, absences: Absences, actions: ControllerActions) -> str:
     """Return how a partition lost its leader; if that is not known, look at all candidates."""
     if change.at is None:
         return "unknown"
@@ -153,10 +155,7 @@ def _classify_loss(
 
 
 def _classify_by_states(
-    change: LeaderChange,
-    departure: str | None,
-    hints: Sequence[ElectionHint],
-    actions: ControllerActions,
+    change: LeaderChange, departure: str | None, hints: Hints, actions: ControllerActions
 ) -> str:
     if change.old == -1:
         # Where it cannot be told who was in sync, it may have been unclean.
@@ -191,7 +190,7 @@ def _is_preferred(change: LeaderChange, actions: ControllerActions, *, in_sync: 
     return change.new == change.replicas[0] and (stays or (by_controller and isr_unknown))
 
 
-def _hinted_election(change: LeaderChange, hints: Sequence[ElectionHint]) -> str | None:
+def _hinted_election(change: LeaderChange, hints: Hints) -> str | None:
     if change.at is None or change.new is None:
         return None
     begin, end = (_index_at(hints, change.at + near) for near in (-_HINT_NEAR, _HINT_NEAR))
@@ -199,9 +198,7 @@ def _hinted_election(change: LeaderChange, hints: Sequence[ElectionHint]) -> str
     return next((_ELECTIONS_BY_HINT[kind] for kind in named if kind in _ELECTIONS_BY_HINT), None)
 
 
-def _is_reassigned_away(
-    change: LeaderChange, departure: str | None, hints: Sequence[ElectionHint]
-) -> bool:
+def _is_reassigned_away(change: LeaderChange, departure: str | None, hints: Hints) -> bool:
     """Return True if a live leader is to leave the replicas by a reassignment that goes on."""
     if change.at is None or departure:
         return False
@@ -212,15 +209,12 @@ def _is_reassigned_away(
     return change.old not in last.replicas
 
 
-def _index_at(hints: Sequence[ElectionHint], at: int) -> int:
+def _index_at(hints: Hints, at: int) -> int:
     return bisect_left(hints, at, key=lambda hint: hint.at)
 
 
 def _departure_kind(
-    broker: int | None,
-    change: LeaderChange,
-    absences: Sequence[Absence],
-    actions: ControllerActions,
+    broker: int | None, change: LeaderChange, absences: Absences, actions: ControllerActions
 ) -> str | None:
     """Return how a broker was away at a change of leader; None if it was not."""
     if change.at is None:

@@ -23,11 +23,11 @@ from forensics.history.partitions.leader_epochs import LeaderEpoch, build_leader
 from forensics.history.partitions.observations import (
     STATE_COLUMNS,
     STATE_KINDS,
-    Observation,
+    Observations,
     read_observations,
 )
 from forensics.history.partitions.observers import Ending, Observers
-from forensics.history.partitions.states import PartitionState, build_states
+from forensics.history.partitions.states import PartitionState, States, build_states
 from forensics.history.partitions.truncations import TRUNCATION_KINDS, find_truncations
 from forensics.schemas import BREACHES, CUTS, ISR, LEADERSHIP
 
@@ -80,13 +80,8 @@ class FoldContext:
         return [absence for _, absence in sorted(indexed, key=lambda pair: pair[0])]
 
 
-def fold(rows: Iterable[Row], context: FoldContext) -> list[dict[str, Any]]:
-    """Fold the events of one partition; return rows of FOLDED."""
-    return list(fold_rows(rows, context))
-
-
 def fold_rows(rows: Iterable[Row], context: FoldContext) -> Iterator[dict[str, Any]]:
-    """Fold as `fold` does, row by row: a partition may have a million states."""
+    """Fold the events of one partition; yield rows of FOLDED, of which there may be millions."""
     rows = iter(rows)
     first = next(rows, None)
     if first is None:
@@ -128,7 +123,7 @@ def _split_off(rows: Iterable[Row], others: list[Row]) -> Iterator[Row]:
             others.append(row)
 
 
-def _date_leader_losses(states: Sequence[PartitionState], context: FoldContext) -> None:
+def _date_leader_losses(states: States, context: FoldContext) -> None:
     """Date the loss of a leader by the line that fenced it, where no replica was left to log it."""
     following = observers.next_dated([state.at for state in states])
     for (before, state), end_index in zip(pairwise(states), following[1:], strict=False):
@@ -216,7 +211,7 @@ def _leader_change(
 
 
 def _isr_rows(
-    states: Sequence[PartitionState], observations: Sequence[Observation], context: FoldContext
+    states: States, observations: Observations, context: FoldContext
 ) -> Iterator[dict[str, Any]]:
     follows = [b.partition_epoch == a.partition_epoch + 1 for a, b in pairwise(states)]
     endings = observers.find_endings(states, follows, context.observers, kraft=context.kraft)
@@ -234,7 +229,7 @@ def _isr_rows(
         yield _isr_row(alone, alone.at, observers.UNKNOWN) | {"partition_epoch": None}
 
 
-def _unnumbered_starts(observations: Sequence[Observation]) -> EpochStarts:
+def _unnumbered_starts(observations: Observations) -> EpochStarts:
     """Return the leader epochs of unknown versions, by the lines in which leaders begin them."""
     starts: dict[int, int] = {}
     for line in observations:
@@ -272,6 +267,6 @@ def _isr_row(state: PartitionState, end: int | None, ended: str) -> dict[str, An
     }
 
 
-def _evidence(lines: Sequence[Observation], fencing: Row | None) -> list[dict[str, Any]]:
+def _evidence(lines: Observations, fencing: Row | None) -> list[dict[str, Any]]:
     evidence = [{"file": line.file, "line": line.line} for line in lines[:_MAX_EVIDENCE]]
     return evidence + ([{"file": fencing["file"], "line": fencing["line"]}] if fencing else [])

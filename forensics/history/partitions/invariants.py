@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from forensics.history.nodes.broker_states import Absence
-from forensics.history.partitions.observations import Observation
+from forensics.history.partitions.observations import Observation, Observations
 from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import MINUTE
 
@@ -20,7 +20,6 @@ _DELETION_SLACK = MINUTE
 # Of one invariant that a partition breaks again and again, so many breaches are kept.
 _MAX_KEPT = 3
 
-Observations = Sequence[Observation]
 Absences = Sequence[Absence]
 Breaches = Iterator[dict[str, Any]]
 
@@ -184,9 +183,7 @@ def _was_away(line: Observation, absences: Absences) -> bool:
     )
 
 
-def _breach(
-    invariant: str, detail: str, lines: Sequence[Observation], absences: Absences
-) -> dict[str, Any]:
+def _breach(invariant: str, detail: str, lines: Observations, absences: Absences) -> dict[str, Any]:
     last = lines[-1]
     return {
         "table": "breaches",

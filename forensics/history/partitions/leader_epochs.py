@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from forensics.history.partitions.observations import Observation, has_moment_between
-from forensics.history.partitions.states import PartitionState, first_reported_at
+from forensics.history.partitions.observations import Observation, Observations, has_moment_between
+from forensics.history.partitions.states import PartitionState, States, first_reported_at
 from forensics.lib.time_units import SECOND
 
 _JUST_BEFORE = 5 * SECOND
@@ -27,7 +27,7 @@ class LeaderEpoch:
     state_before: PartitionState | None
     is_recovering: bool
     # lines about the next epoch that name who led in this one
-    next_observations: Sequence[Observation] = ()
+    next_observations: Observations = ()
 
     @property
     def replicas(self) -> tuple[int, ...] | None:
@@ -36,7 +36,7 @@ class LeaderEpoch:
 
 
 def build_leader_epochs(
-    observations: Sequence[Observation], states: Sequence[PartitionState], *, kraft: bool
+    observations: Observations, states: States, *, kraft: bool
 ) -> list[LeaderEpoch]:
     """Gather the leader epochs from all observations, in their order."""
     lines: dict[int, list[Observation]] = defaultdict(list)
@@ -72,7 +72,7 @@ def build_leader_epochs(
 
 
 def _group_by_epoch(
-    states: Sequence[PartitionState],
+    states: States,
 ) -> tuple[dict[int, list[PartitionState]], dict[int, PartitionState]]:
     """Return the states of each leader epoch, and the state just before its first one."""
     states_of: dict[int, list[PartitionState]] = defaultdict(list)
@@ -101,10 +101,7 @@ def _fill_gaps(epochs: Sequence[int]) -> Iterator[int]:
 
 
 def _build(
-    epoch: int,
-    lines: Sequence[Observation],
-    states: Sequence[PartitionState],
-    before: PartitionState | None,
+    epoch: int, lines: Observations, states: States, before: PartitionState | None
 ) -> LeaderEpoch:
     first = states[0] if states else None
     named = [line for line in lines if line.leader is not None]
@@ -124,7 +121,7 @@ def _build(
     )
 
 
-def _sure_start(epoch: LeaderEpoch, lines: Sequence[Observation]) -> int | None:
+def _sure_start(epoch: LeaderEpoch, lines: Observations) -> int | None:
     """Return the moment of the first state of an epoch, and never that of a later one.
 
     A line about a change within the epoch proves nothing about its beginning; one by which a

@@ -59,6 +59,9 @@ class Observation:
         return self.at, self.node, self.line, self.kind, self.file
 
 
+Observations = Sequence[Observation]
+
+
 def read_observations(
     rows: Iterable[Row], clocks: Clocks, startups: StartupWindows, is_late: LateCheck | None = None
 ) -> list[Observation]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, combinations, pairwise
 from typing import Any, TypeVar
 
-from forensics.history.partitions.observations import Observation
+from forensics.history.partitions.observations import Observation, Observations
 from forensics.lib.time_units import SECOND
 
 # Nodes hear of a change within seconds of each other.
@@ -42,7 +42,10 @@ class PartitionState:
     observations: list[Observation] = field(default_factory=list)
 
 
-def build_states(observations: Sequence[Observation], *, elr: bool | None) -> list[PartitionState]:
+States = Sequence[PartitionState]
+
+
+def build_states(observations: Observations, *, elr: bool | None) -> list[PartitionState]:
     """Merge observations into states, ordered by partition epoch, and infer what must follow.
 
     `elr` is whether the cluster keeps eligible leader replicas; None if nothing tells.
@@ -98,7 +101,7 @@ def _agreed(
     return min(counts, key=lambda value: (-counts[value], str(value)))
 
 
-def _fill_leader_epochs(states: list[PartitionState], observations: Sequence[Observation]) -> None:
+def _fill_leader_epochs(states: States, observations: Observations) -> None:
     """Fill in leader epochs where the neighbours, or the leader's own lines, leave one."""
     _fill_by_leaders(states, observations)
     led_by = {
@@ -123,7 +126,7 @@ def _fill_leader_epochs(states: list[PartitionState], observations: Sequence[Obs
                 state.leader_epoch = epochs[first]
 
 
-def _fill_by_leaders(states: list[PartitionState], observations: Sequence[Observation]) -> None:
+def _fill_by_leaders(states: States, observations: Observations) -> None:
     """Fill in, for a state that its leader logged, the epoch in which that leader logged it leads.
 
     Under ZooKeeper a leader that writes an ISR names the version, and not its epoch.
@@ -150,7 +153,7 @@ def _fill_by_leaders(states: list[PartitionState], observations: Sequence[Observ
             state.leader_epoch = fitting[0]
 
 
-def _neighbours(states: list[PartitionState]) -> list[tuple[int | None, int | None]]:
+def _neighbours(states: States) -> list[tuple[int | None, int | None]]:
     """Return the known leader epochs next to each state, before and after."""
     epochs = [state.leader_epoch for state in states]
     below = list(accumulate(epochs, _latest))
@@ -162,14 +165,14 @@ def _latest(known: int | None, following: int | None) -> int | None:
     return known if following is None else following
 
 
-def _fill_replicas(states: list[PartitionState]) -> None:
+def _fill_replicas(states: States) -> None:
     """Keep the replicas of the state before where a line does not repeat them."""
     replicas = None
     for state in states:
         replicas = state.replicas = state.replicas or replicas
 
 
-def _fill_leaderless(states: list[PartitionState], *, elr: bool | None) -> None:
+def _fill_leaderless(states: States, *, elr: bool | None) -> None:
     """Fill in the ISR of a partition that has just lost its leader.
 
     Without eligible leader replicas the last member stays in the ISR; with them the ISR is empty.
@@ -184,7 +187,7 @@ def _fill_leaderless(states: list[PartitionState], *, elr: bool | None) -> None:
             state.isr, state.inferred = before.isr, True
 
 
-def _fill_between(states: list[PartitionState], *, elr: bool | None) -> None:
+def _fill_between(states: States, *, elr: bool | None) -> None:
     """Fill in the ISR of a leader that logged none, where its neighbours leave one possibility.
 
     A record that changes the leader never adds to the ISR, and a clean leader is a member. One
@@ -228,7 +231,7 @@ def _possible_isrs(isr: tuple[int, ...], leader: int) -> list[tuple[int, ...]]:
 
 
 def infer_partition_epochs(
-    states: Sequence[PartitionState], observations: Sequence[Observation]
+    states: States, observations: Observations
 ) -> Iterator[tuple[int, Observation]]:
     """Yield missing partition epochs with the lines by which their leaders begin.
 
@@ -254,7 +257,7 @@ def infer_partition_epochs(
 
 
 def _split_by_begin(
-    observations: Sequence[Observation],
+    observations: Observations,
 ) -> tuple[dict[int, Observation], dict[int, list[Observation]]]:
     """Return for each leader epoch how its leader begins, and what it logs as it goes on.
 

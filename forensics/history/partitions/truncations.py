@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from forensics.history.clocks.model import Clocks
-from forensics.history.partitions.observations import Observation
+from forensics.history.partitions.observations import Observation, Observations
 from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import SECOND
 
@@ -35,7 +35,7 @@ class _LogLine:
 
 
 def find_truncations(
-    rows: Iterable[Row], observations: Sequence[Observation], epochs: Sequence[Row], clocks: Clocks
+    rows: Iterable[Row], observations: Observations, epochs: Sequence[Row], clocks: Clocks
 ) -> Iterator[dict[str, Any]]:
     """Yield one row of CUTS for each log of a partition that was truncated to follow another.
 
@@ -68,10 +68,7 @@ class _Known:
     """What is known of a partition, indexed so that a truncation finds its neighbours at once."""
 
     def __init__(
-        self,
-        observations: Sequence[Observation],
-        lines: Sequence[_LogLine],
-        epochs: Mapping[int, Row],
+        self, observations: Observations, lines: Sequence[_LogLine], epochs: Mapping[int, Row]
     ) -> None:
         self.epochs = epochs
         self.leader_ends = [

@@ -1,7 +1,4 @@
-"""Figure 6: how long clients worked with old leaders, and when the partitions had moved.
-
-Beside figure 6: how soon the episodes were over, and the limits that they are judged by.
-"""
+"""Figure 6: how long clients worked with old leaders, and how soon that was over."""
 
 from __future__ import annotations
 
@@ -18,153 +15,85 @@ import pyarrow.dataset as ds
 from forensics.detection.thresholds import load_limits
 from forensics.lib.formatting import count, duration, join_names, time_text
 from forensics.lib.text_safety import escape_plotly as shown
-from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
+from forensics.report import plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure, table, tag
+from forensics.report.lane_intervals import choose_view
+from forensics.report.plotly_sheet import Figure, Sheet, Span, finding_span
 from forensics.report.time_bins import Ints
 from forensics.run_output.reader import RunOutput, SavedFinding
 
-NAME = "stale-metadata"
-# What the names of limits say, in the order of their lengths.
-WORDS = {"settled": "after the new leader: no longer transient", "long": "and not over: stuck"}
-MIN_EPISODES = 1
-TICKS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 86_400_000)
-LEFT, RIGHT = (0.0, 0.62), (0.72, 1.0)
-
-
-def read_limits(run: RunOutput) -> dict[str, int]:
-    """Give in milliseconds what divides transient, sustained and stuck; nothing where not known.
-
-    Packs of one's own may set limits, and only their digests are saved.
-    """
-    if len(run.document.get("packs") or ()) > 1:
-        return {}
-    known: Mapping[str, Any] = load_limits().get(NAME) or {}
-    return {name: int(known[name] * 1000) for name in WORDS if name in known}
-
-
-def add_duration_curve(
-    drawing: plotly_sheet.Figure, lengths: Sequence[int], known: Mapping[str, int]
-) -> None:
-    """Make room to the right of the bars, and draw there how many were over within which time."""
-    layout = drawing["layout"]
-    most = max([*lengths, *known.values(), 1000]) * 1.5
-    layout["xaxis"] = layout["xaxis"] | {"domain": list(LEFT)}
-    layout["xaxis2"] = {
-        "type": "log", "domain": list(RIGHT), "anchor": "y2", "automargin": True,
-        "range": [_power(MIN_EPISODES), _power(most)], "zeroline": False, "fixedrange": True,
-        "tickvals": [tick for tick in TICKS if tick <= most],
-        "ticktext": [duration(tick) for tick in TICKS if tick <= most], "tickangle": -40,
-        "title": {"text": "over within", "standoff": 6},
-    }  # fmt: skip
-    layout["yaxis2"] = {
-        "domain": [0, 1], "anchor": "x2", "range": [0, 104], "ticksuffix": " %", "nticks": 5,
-        "fixedrange": True, "zeroline": False, "automargin": True,
-    }  # fmt: skip
-    title = dict(layout["annotations"][0])
-    layout["annotations"].append(title | {"text": "Share of all episodes", "x": RIGHT[0]})
-    drawing["data"] += [_curve(lengths, most), *(_line(*one) for one in known.items())]
-
-
-def _power(ms: float) -> float:
-    return round(math.log10(ms), 3)
-
-
-def _curve(lengths: Sequence[int], most: float) -> plotly_sheet.Figure:
-    ordered = sorted(max(MIN_EPISODES, length) for length in lengths)
-    steps = [(MIN_EPISODES, 0), *((length, at) for at, length in enumerate(ordered, 1)), (most, 0)]
-    # Of equally long ones the last counts all.
-    last = [one for one, after in pairwise(steps) if one[0] != after[0]]
-    points = [(length, 100 * at / len(ordered)) for length, at in last]
-    points.append((most, 100.0))
-    return {
-        "type": "scatter", "mode": "lines", "x": [at for at, _ in points], "xaxis": "x2",
-        "y": [round(share, 2) for _, share in points], "yaxis": "y2", "showlegend": False,
-        "line": {"shape": "hv", "width": 2.5, "color": "#0072B2"}, "name": "over within",
-        "customdata": [f"{share:.0f} % over within {duration(at)}" for at, share in points],
-        "hovertemplate": "%{customdata}<extra></extra>",
-    }  # fmt: skip
-
-
-def _line(name: str, at: int) -> plotly_sheet.Figure:
-    says = f"{duration(at)} {WORDS[name]}"
-    fill = theme.VERDICT["sustained" if name == "settled" else "stuck"]
-    return {
-        "type": "scatter", "mode": "lines", "x": [at, at], "y": [0, 100], "xaxis": "x2",
-        "yaxis": "y2", "name": says, "hoverinfo": "name", "showlegend": True,
-        "line": {"width": 2, "dash": "dot" if name == "settled" else "dash", "color": fill},
-    }  # fmt: skip
-
-
-MOST = 60
+DETECTOR = "stale-metadata"
+MAX_EPISODES = 60
 # In pixels: the curve beside a single bar must still be read.
 MIN_HEIGHT = 190
-STEPS = (100, 1000, 5000, 15_000, 30_000, 60_000, 300_000)
 # A client hears of a move at the latest when its metadata are five minutes old; clocks differ.
-BEFORE, AFTER = 300_000, 250
+BEFORE_MS, AFTER_MS = 300_000, 250
+TABLE_STEPS = (100, 1000, 5000, 15_000, 30_000, 60_000, 300_000)
+
+# What the names of limits say, in the order of their lengths.
+LIMITS = {"settled": "after the new leader: no longer transient", "long": "and not over: stuck"}
+MIN_LENGTH = 1
+TICKS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 86_400_000)
+BARS_DOMAIN, CURVE_DOMAIN = (0.0, 0.62), (0.72, 1.0)
 
 
 def render(run: RunOutput) -> Markup | None:
     """Draw the episodes of stale metadata; None where no client had one."""
-    view = lane_intervals.choose_view(run)
-    every = [one for one in run.findings if one.detector == "stale-metadata"]
-    every = [one for one in every if one.start_ms is not None]
-    if not view or not every:
+    view = choose_view(run)
+    episodes = [one for one in run.findings if one.detector == DETECTOR]
+    episodes = [one for one in episodes if one.start_ms is not None]
+    if not view or not episodes:
         return None
-    ordered = sorted(every, key=lambda one: (-_length(one, view), one.start_ms or 0, one.id))
-    drawn = ordered[:MOST]
-    names = [
-        f"{at}. {join_names(one.clients, 1) or 'not named'}" for at, one in enumerate(drawn, 1)
-    ]
-    lengths = [_length(one, view) for one in ordered]
-    rows = [("First to last error, longest first; a tick: a leader moved",
-             max(MIN_HEIGHT, 20 * len(drawn) + 10))]  # fmt: skip
-    sheet = plotly_sheet.Sheet(rows, _around(view, drawn))
-    for verdict in dict.fromkeys(_verdict(one) for one in drawn):
-        mine = [pair for pair in zip(drawn, names, strict=True) if _verdict(pair[0]) == verdict]
-        sheet.add_trace(_bars(mine, verdict, sheet.view))
-    moves = zip(_moves(run, drawn), names, strict=True)
-    moved = [(at, name) for at, name in moves if at is not None]
-    if moved:
-        sheet.add_trace(_ticks(moved))
+    episodes.sort(key=lambda one: (-_length(one, view), one.start_ms or 0, one.id))
+    drawn = episodes[:MAX_EPISODES]
+    names = [f"{number}. {join_names(one.clients, 1) or 'not named'}"
+             for number, one in enumerate(drawn, 1)]  # fmt: skip
+    lengths = [_length(one, view) for one in episodes]
+    title = "First to last error, longest first; a tick: a leader moved"
+    sheet = Sheet([(title, max(MIN_HEIGHT, 20 * len(drawn) + 10))], _around(view, drawn))
+    for verdict in dict.fromkeys(map(_verdict, drawn)):
+        pairs = [pair for pair in zip(drawn, names, strict=True) if _verdict(pair[0]) == verdict]
+        sheet.add_trace(_bars(pairs, verdict, sheet.view))
+    moves = [(at, name) for at, name in zip(_find_moves(run, drawn), names, strict=True)
+             if at is not None]  # fmt: skip
+    if moves:
+        sheet.add_trace(_move_ticks(moves))
     sheet.update_yaxes(**plotly_sheet.name_axis(names))
     drawing = sheet.build(run.findings, time_bins.find_holes(run), showlegend=True)
-    known = read_limits(run)
-    add_duration_curve(drawing, lengths, known)
-    says = _says(ordered, len(drawn), len(moved), view)
-    return figure("figure-episodes", drawing, says, _table(lengths, [*known.values()]))
+    limits = read_limits(run)
+    add_duration_curve(drawing, lengths, limits)
+    caption = _caption(episodes, lengths, len(drawn), len(moves))
+    return figure("figure-episodes", drawing, caption, _table(lengths, [*limits.values()]))
 
 
-def _around(view: tuple[int, int], drawn: Sequence[SavedFinding]) -> tuple[int, int]:
-    starts = [one.start_ms for one in drawn if one.start_ms is not None]
-    ends = [one.end_ms or view[1] for one in drawn]
-    least, most = min(starts), max(ends)
-    edge = max(1000, (most - least) // 20)
-    return least - edge, most + edge
+def _around(view: Span, episodes: Sequence[SavedFinding]) -> Span:
+    start = min(one.start_ms for one in episodes if one.start_ms is not None)
+    end = max(one.end_ms or view[1] for one in episodes)
+    margin = max(1000, (end - start) // 20)
+    return start - margin, end + margin
 
 
-def _length(one: SavedFinding, view: tuple[int, int]) -> int:
-    """Say how long it lasted: as measured, to the millisecond where both ends are known."""
-    start, end = plotly_sheet.finding_span(one, view)
+def _length(episode: SavedFinding, view: Span) -> int:
+    """Return how long it lasted: as measured, to the millisecond where both ends are known."""
+    start, end = finding_span(episode, view)
     return end - start
 
 
-def _verdict(one: SavedFinding) -> str:
-    return str(one.measures.get("verdict") or "other")
+def _verdict(episode: SavedFinding) -> str:
+    return str(episode.measures.get("verdict") or "other")
 
 
-def _bars(
-    pairs: Sequence[tuple[SavedFinding, str]], verdict: str, view: tuple[int, int]
-) -> plotly_sheet.Figure:
+def _bars(episodes: Sequence[tuple[SavedFinding, str]], verdict: str, view: Span) -> Figure:
     bars = []
-    for one, name in pairs:
-        start, end = plotly_sheet.finding_span(one, view)
-        cause = str(one.measures.get("cause") or "not known").replace("_", " ")
-        story = (
-            f"{shown(join_names(one.clients) or 'not named')}: {shown(verdict)}, "
-            f"cause {shown(cause)}, {count(one.measures.get('errors'), 'error')}<br>"
+    for episode, name in episodes:
+        start, end = finding_span(episode, view)
+        cause = str(episode.measures.get("cause") or "not known").replace("_", " ")
+        hover = (
+            f"{shown(join_names(episode.clients) or 'not named')}: {shown(verdict)}, cause "
+            f"{shown(cause)}, {count(episode.measures.get('errors'), 'error')}<br>"
             f"{time_text(start, exact=True)} for {duration(end - start)}"
         )
-        bars.append((start, end, shown(name), "", story))
+        bars.append((start, end, shown(name), "", hover))
     fill = theme.VERDICT.get(verdict, theme.HATCH)
     trace = plotly_sheet.bar_trace(bars, view, [fill] * len(bars), name=shown(verdict))
     # A short episode is a line, not nothing.
@@ -172,63 +101,65 @@ def _bars(
     return trace
 
 
-def _moves(run: RunOutput, drawn: Sequence[SavedFinding]) -> list[int | None]:
+def _find_moves(run: RunOutput, episodes: Sequence[SavedFinding]) -> list[int | None]:
     """Find for each episode when a leader of its topics last moved before it was over."""
-    topics = [_topics(one) for one in drawn]
-    found: list[int | None] = [None] * len(drawn)
+    topics = [_topics(one) for one in episodes]
+    latest: list[int | None] = [None] * len(episodes)
     every = sorted(set[str]().union(*topics))
     where = ds.field("topic").isin(every) & (ds.field("leader_epoch") > 0)
     where &= ds.field("started_at").is_valid()
-    for part in run.chunks("leadership", ["topic", "started_at"], where) if every else ():
-        names = part["topic"].cast(pa.string()).combine_chunks()
-        started = part["started_at"].to_numpy()
-        for at, one in enumerate(drawn):
-            mine = pc.is_in(names, pa.array(sorted(topics[at]), pa.string()))
-            known = started[mine.to_numpy(zero_copy_only=False)]
-            found[at] = _latest(known, one, found[at])
-    return found
+    for chunk in run.chunks("leadership", ["topic", "started_at"], where) if every else ():
+        names = chunk["topic"].cast(pa.string()).combine_chunks()
+        times = chunk["started_at"].to_numpy()
+        for index, episode in enumerate(episodes):
+            is_own = pc.is_in(names, pa.array(sorted(topics[index]), pa.string()))
+            own = times[is_own.to_numpy(zero_copy_only=False)]
+            latest[index] = _latest_move(own, episode, latest[index])
+    return latest
 
 
-def _topics(one: SavedFinding) -> set[str]:
-    names = {name.rpartition("-")[0] for name in one.partitions}
-    return names | {str(name) for name in one.measures.get("topics") or ()}
+def _topics(episode: SavedFinding) -> set[str]:
+    names = {name.rpartition("-")[0] for name in episode.partitions}
+    return names | {str(name) for name in episode.measures.get("topics") or ()}
 
 
-def _latest(started: Ints, one: SavedFinding, before: int | None) -> int | None:
-    start = one.start_ms or 0
-    end = max(start, start if one.end_ms is None else one.end_ms)
-    inside = started[(started >= start - BEFORE) & (started <= end + AFTER)]
+def _latest_move(times: Ints, episode: SavedFinding, before: int | None) -> int | None:
+    start = episode.start_ms or 0
+    end = max(start, start if episode.end_ms is None else episode.end_ms)
+    inside = times[(times >= start - BEFORE_MS) & (times <= end + AFTER_MS)]
     return max([*([] if before is None else [before]), *inside.tolist()], default=None)
 
 
-def _ticks(moved: Sequence[tuple[int, str]]) -> plotly_sheet.Figure:
+def _move_ticks(moves: Sequence[tuple[int, str]]) -> Figure:
     return {
         "type": "scatter", "mode": "markers", "name": "a leader of its topics moved",
-        "x": [at for at, _ in moved], "y": [shown(name) for _, name in moved],
-        "customdata": [f"a leader moved at {time_text(at, exact=True)}" for at, _ in moved],
+        "x": [at for at, _ in moves], "y": [shown(name) for _, name in moves],
+        "customdata": [f"a leader moved at {time_text(at, exact=True)}" for at, _ in moves],
         "hovertemplate": "%{customdata}<extra></extra>",
         "marker": {"symbol": "line-ns", "size": 14, "line": {"width": 2.5, "color": "#009E73"}},
     }  # fmt: skip
 
 
-def _says(every: Sequence[SavedFinding], drawn: int, moved: int, view: tuple[int, int]) -> str:
-    lengths = sorted(_length(one, view) for one in every)
-    verdicts = Counter(map(_verdict, every))
+def _caption(
+    episodes: Sequence[SavedFinding], lengths: Sequence[int], drawn: int, with_move: int
+) -> str:
+    ordered = sorted(lengths)
+    verdicts = Counter(map(_verdict, episodes))
     kinds = ", ".join(f"{number} {name}" for name, number in sorted(verdicts.items()))
     within = sum(length <= 1000 for length in lengths)
-    more = f" The longest {drawn} are drawn." if drawn < len(every) else ""
-    lacks = drawn - moved
-    none = f" For {count(lacks, 'episode')} no move of a leader is seen before." if lacks else ""
+    more = f" The longest {drawn} are drawn." if drawn < len(episodes) else ""
+    unmoved = drawn - with_move
+    none = f" For {count(unmoved, 'episode')} no move of a leader is seen before."
     return (
-        f"{count(len(every), 'episode')} of stale metadata: {kinds}; half were over within "
-        f"{duration(max(1, lengths[len(lengths) // 2]))}, {count(within)} within a second, the "
-        f"longest took {duration(max(1, lengths[-1]))}.{none}{more}"
+        f"{count(len(episodes), 'episode')} of stale metadata: {kinds}; half were over within "
+        f"{duration(max(1, ordered[len(ordered) // 2]))}, {count(within)} within a second, the "
+        f"longest took {duration(max(1, ordered[-1]))}.{none if unmoved else ''}{more}"
     )
 
 
 def _table(lengths: Sequence[int], limits: Sequence[int]) -> Markup:
     """Say what the curve says, at a few times and at the limits."""
-    steps = sorted({*STEPS, *limits})
+    steps = sorted({*TABLE_STEPS, *limits})
     within = [(step, sum(length <= step for length in lengths)) for step in steps]
     # One line that says that all were over is enough.
     last = next((at for at, (_, number) in enumerate(within) if number == len(lengths)), len(steps))
@@ -239,3 +170,61 @@ def _table(lengths: Sequence[int], limits: Sequence[int]) -> Markup:
         caption="How soon episodes were over", numbers=("Episodes", "Share"),
     )  # fmt: skip
     return tag("details", tag("summary", "How soon, as a table"), listing)
+
+
+def read_limits(run: RunOutput) -> dict[str, int]:
+    """Return in milliseconds what divides transient, sustained and stuck; empty if not known.
+
+    Packs of one's own may set limits, and only their digests are saved.
+    """
+    if len(run.document.get("packs") or ()) > 1:
+        return {}
+    limits: Mapping[str, Any] = load_limits().get(DETECTOR) or {}
+    return {name: int(limits[name] * 1000) for name in LIMITS if name in limits}
+
+
+def add_duration_curve(drawing: Figure, lengths: Sequence[int], limits: Mapping[str, int]) -> None:
+    """Make room to the right of the bars, and draw there how many were over within which time."""
+    layout = drawing["layout"]
+    longest = max([*lengths, *limits.values(), 1000]) * 1.5
+    ticks = [tick for tick in TICKS if tick <= longest]
+    layout["xaxis"] = layout["xaxis"] | {"domain": list(BARS_DOMAIN)}
+    layout["xaxis2"] = {
+        "type": "log", "domain": list(CURVE_DOMAIN), "anchor": "y2", "automargin": True,
+        "range": [round(math.log10(ms), 3) for ms in (MIN_LENGTH, longest)], "zeroline": False,
+        "fixedrange": True, "tickvals": ticks, "ticktext": list(map(duration, ticks)),
+        "tickangle": -40, "title": {"text": "over within", "standoff": 6},
+    }  # fmt: skip
+    layout["yaxis2"] = {
+        "domain": [0, 1], "anchor": "x2", "range": [0, 104], "ticksuffix": " %", "nticks": 5,
+        "fixedrange": True, "zeroline": False, "automargin": True,
+    }  # fmt: skip
+    title = dict(layout["annotations"][0])
+    layout["annotations"].append(title | {"text": "Share of all episodes", "x": CURVE_DOMAIN[0]})
+    drawing["data"] += [_curve(lengths, longest), *(_limit_line(*one) for one in limits.items())]
+
+
+def _curve(lengths: Sequence[int], longest: float) -> Figure:
+    ordered = sorted(max(MIN_LENGTH, length) for length in lengths)
+    steps = [(MIN_LENGTH, 0), *((length, at) for at, length in enumerate(ordered, 1)), (longest, 0)]
+    # Of equally long ones the last counts all.
+    last = [step for step, after in pairwise(steps) if step[0] != after[0]]
+    points = [(length, 100 * number / len(ordered)) for length, number in last]
+    points.append((longest, 100.0))
+    return {
+        "type": "scatter", "mode": "lines", "x": [length for length, _ in points], "xaxis": "x2",
+        "y": [round(share, 2) for _, share in points], "yaxis": "y2", "showlegend": False,
+        "line": {"shape": "hv", "width": 2.5, "color": "#0072B2"}, "name": "over within",
+        "customdata": [f"{share:.0f} % over within {duration(length)}" for length, share in points],
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }  # fmt: skip
+
+
+def _limit_line(name: str, at: int) -> Figure:
+    fill = theme.VERDICT["sustained" if name == "settled" else "stuck"]
+    return {
+        "type": "scatter", "mode": "lines", "x": [at, at], "y": [0, 100], "xaxis": "x2",
+        "yaxis": "y2", "name": f"{duration(at)} {LIMITS[name]}", "hoverinfo": "name",
+        "showlegend": True,
+        "line": {"width": 2, "dash": "dot" if name == "settled" else "dash", "color": fill},
+    }  # fmt: skip

@@ -6,43 +6,41 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from forensics.lib.formatting import count, duration, time_text
-from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
+from forensics.report import theme, time_bins
 from forensics.report.html import Markup, figure
-from forensics.report.lane_intervals import LaneInterval
+from forensics.report.lane_intervals import LaneInterval, choose_view, read_controller_terms
+from forensics.report.plotly_sheet import Figure, Sheet
 from forensics.run_output.reader import RunOutput
 
-FEWEST, MOST = 2, 1000
+MAX_TERMS = 1000
 
 
 def render(run: RunOutput, *after: Markup) -> Markup | None:
     """Draw the epochs of controllers; None where there is but one: its line would be straight."""
-    view = lane_intervals.choose_view(run)
-    terms = lane_intervals.read_controller_terms(run)
-    if not view or len(terms) < FEWEST:
+    view, lanes = choose_view(run), read_controller_terms(run)
+    if not view or len(lanes) < 2:
         return None
-    steps = [lane for lane in terms if lane.state == "active"][:MOST]
-    sheet = plotly_sheet.Sheet([("", 220)], view)
-    heights = {id(lane): lane.epoch if lane.epoch is not None else at
-               for at, lane in enumerate(steps)}  # fmt: skip
-    for number in dict.fromkeys(lane.broker for lane in steps):
-        mine = [lane for lane in steps if lane.broker == number]
-        sheet.add_trace(_line(mine, number, [heights[id(lane)] for lane in mine]))
-    rivals = [lane for lane in terms if lane.state == "deposed"]
+    terms = [lane for lane in lanes if lane.state == "active"][:MAX_TERMS]
+    heights = {id(term): term.epoch if term.epoch is not None else index
+               for index, term in enumerate(terms)}  # fmt: skip
+    sheet = Sheet([("", 220)], view)
+    for number in dict.fromkeys(term.broker for term in terms):
+        own = [term for term in terms if term.broker == number]
+        sheet.add_trace(_line(own, number, [heights[id(term)] for term in own]))
+    deposed = [lane for lane in lanes if lane.state == "deposed"]
     overlaps = [(max(a.start, b.start), min(a.end, b.end), heights[id(b)])
-                for a in [*steps, *rivals] for b in steps
+                for a in [*terms, *deposed] for b in terms
                 if a is not b and a.start < b.start < a.end]  # fmt: skip
     if overlaps:
-        sheet.add_trace(_double(overlaps))
-    known = any(lane.epoch is not None for lane in steps)
-    axis: plotly_sheet.Figure = {
-        "title": {"text": "controller epoch" if known else "in order"},
-    } | _whole_numbers([*heights.values()])
-    sheet.update_yaxes(fixedrange=True, **axis)
+        sheet.add_trace(_overlap_line(overlaps))
+    has_epochs = any(term.epoch is not None for term in terms)
+    axis: Figure = {"title": {"text": "controller epoch" if has_epochs else "in order"}}
+    sheet.update_yaxes(fixedrange=True, **axis, **_whole_numbers([*heights.values()]))
     drawing = sheet.build(run.findings, time_bins.find_holes(run), showlegend=True)
-    return figure("figure-terms", drawing, _says(steps, len(overlaps)), *after)
+    return figure("figure-terms", drawing, _caption(terms, len(overlaps)), *after)
 
 
-def _whole_numbers(heights: Sequence[int]) -> plotly_sheet.Figure:
+def _whole_numbers(heights: Sequence[int]) -> Figure:
     """Name no half of an epoch, and none twice."""
     low, high = min(heights, default=0), max(heights, default=0)
     return {
@@ -51,16 +49,13 @@ def _whole_numbers(heights: Sequence[int]) -> plotly_sheet.Figure:
     }  # fmt: skip
 
 
-def _line(
-    mine: Sequence[LaneInterval], number: int | None, heights: Sequence[int]
-) -> plotly_sheet.Figure:
-    name = "node not known" if number is None else f"node {number}"
+def _line(terms: Sequence[LaneInterval], number: int | None, heights: Sequence[int]) -> Figure:
     fill = theme.HATCH if number is None else theme.broker_colour(number)
     return {
-        "type": "scatter", "mode": "lines+markers", "name": name, "connectgaps": False,
-        "x": [moment for lane in mine for moment in (lane.start, lane.end, None)],
-        "y": [at for high in heights for at in (high, high, None)],
-        "customdata": [story for lane in mine for story in (_story(lane), _story(lane), "")],
+        "type": "scatter", "mode": "lines+markers", "name": _node(number), "connectgaps": False,
+        "x": [moment for term in terms for moment in (term.start, term.end, None)],
+        "y": [at for height in heights for at in (height, height, None)],
+        "customdata": [text for term in terms for text in (_hover(term), _hover(term), "")],
         "line": {"color": fill, "width": 6},
         "marker": {"size": 9, "color": fill, "symbol": "line-ns",
                    "line": {"width": 3, "color": fill}},
@@ -68,32 +63,36 @@ def _line(
     }  # fmt: skip
 
 
-def _double(overlaps: Sequence[tuple[int, int, int]]) -> plotly_sheet.Figure:
+def _overlap_line(overlaps: Sequence[tuple[int, int, int]]) -> Figure:
     return {
         "type": "scatter", "mode": "lines", "name": "two at once", "hoverinfo": "skip",
         "x": [moment for start, end, _ in overlaps for moment in (start, end, None)],
-        "y": [at for *_, high in overlaps for at in (high, high, None)],
+        "y": [at for *_, height in overlaps for at in (height, height, None)],
         "line": {"color": theme.UNCLEAN, "width": 14}, "opacity": 0.45,
     }  # fmt: skip
 
 
-def _story(lane: LaneInterval) -> str:
-    who = "node not known" if lane.broker is None else f"node {lane.broker}"
-    epoch = "epoch not known" if lane.epoch is None else f"epoch {lane.epoch}"
-    return f"{who}, {epoch}<br>{time_text(lane.start)} for {duration(lane.end - lane.start)}"
+def _node(number: int | None) -> str:
+    return "node not known" if number is None else f"node {number}"
 
 
-def _says(steps: Sequence[LaneInterval], overlaps: int) -> str:
-    changes = sum(a.broker != b.broker for a, b in pairwise(steps))
-    gaps = [b.start - a.end for a, b in pairwise(steps) if b.start > a.end]
-    says = [
-        f"{count(len(steps), 'controller term')} seen, the active controller changed "
-        f"{count(changes, 'time')}" if changes else
-        f"{count(len(steps), 'controller term')} seen; the active controller did not change"
-    ]  # fmt: skip
+def _hover(term: LaneInterval) -> str:
+    epoch = "epoch not known" if term.epoch is None else f"epoch {term.epoch}"
+    when = f"{time_text(term.start)} for {duration(term.end - term.start)}"
+    return f"{_node(term.broker)}, {epoch}<br>{when}"
+
+
+def _caption(terms: Sequence[LaneInterval], overlaps: int) -> str:
+    changes = sum(a.broker != b.broker for a, b in pairwise(terms))
+    gaps = [b.start - a.end for a, b in pairwise(terms) if b.start > a.end]
+    parts = [f"{count(len(terms), 'controller term')} seen"]
+    if changes:
+        parts[0] += f", the active controller changed {count(changes, 'time')}"
+    else:
+        parts.append("the active controller did not change")
     if gaps:
-        says.append(f"nobody is known to have led {count(len(gaps), 'time')} in between, "
-                    f"{duration(max(gaps))} at most")  # fmt: skip
+        parts.append(f"nobody is known to have led {count(len(gaps), 'time')} in between, "
+                     f"{duration(max(gaps))} at most")  # fmt: skip
     if overlaps:
-        says.append(f"{count(overlaps, 'overlap')} of two that both took themselves for it")
-    return f"{'; '.join(says)}."
+        parts.append(f"{count(overlaps, 'overlap')} of two that both took themselves for it")
+    return f"{'; '.join(parts)}."

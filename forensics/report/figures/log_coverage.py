@@ -15,9 +15,8 @@ from forensics.report.time_bins import Ints, find_silences
 from forensics.run_output.reader import Row, RunOutput
 
 # In pixels: the first figure says what the others may be believed, and must not fill a screen.
-TALLEST = 420
-
-MOST, CELLS, LISTED = 200, 400, 200
+MAX_HEIGHT = 420
+MAX_LOGS, CELLS, MAX_ROWS = 200, 400, 200
 LINES, SILENT, LACKING, DOWN = 3, 2, 1, 0
 LOOKS = {
     LINES: ("#33658a", "lines"), SILENT: ("#e0b34a", "silent"),
@@ -27,52 +26,54 @@ LOOKS = {
 
 def render(run: RunOutput) -> Markup | None:
     """Draw each node's kinds of logs by time; None where no table tells of them."""
-    whole = run.window
+    window = run.window
     columns = ["node", "log", "state", "started_at", "ended_at"]
     rows = run.rows("coverage", columns)
-    if not whole or not any(row["log"] for row in rows):
+    if not window or not any(row["log"] for row in rows):
         return None
-    found = {(row["node"] or "node not known", row["log"]) for row in rows if row["log"]}
-    names = sorted(found, key=lambda name: (natural_key(name[0]), name[1]))
-    edges = np.linspace(*whole, CELLS + 1).astype(np.int64)
-    cells = np.stack([_row(rows, node, log, edges) for node, log in names[:MOST]])
-    sheet = plotly_sheet.Sheet([("", max(60, min(18 * len(cells), TALLEST)))], whole)
-    labels = [f"{node} {log}" for node, log in names[:MOST]]
-    sheet.add_trace(_trace(labels, cells, edges))
-    sheet.update_yaxes(**plotly_sheet.name_axis(labels, 30))
-    drawing = sheet.build(run.findings)
-    shown = [LOOKS[code] for code in sorted(LOOKS, reverse=True) if (cells == code).any()]
-    says = _says(run, len(names))
-    return figure("figure-coverage", drawing, says, render_legend(shown), _table(run))
+    logs = {(_node(row), row["log"]) for row in rows if row["log"]}
+    drawn = sorted(logs, key=lambda log: (natural_key(log[0]), log[1]))[:MAX_LOGS]
+    edges = np.linspace(*window, CELLS + 1).astype(np.int64)
+    cells = np.stack([_cells(rows, node, log, edges) for node, log in drawn])
+    sheet = plotly_sheet.Sheet([("", max(60, min(18 * len(cells), MAX_HEIGHT)))], window)
+    names = [f"{node} {log}" for node, log in drawn]
+    sheet.add_trace(_trace(names, cells, edges))
+    sheet.update_yaxes(**plotly_sheet.name_axis(names, 30))
+    legend = [LOOKS[code] for code in LOOKS if (cells == code).any()]
+    silences = find_silences(run)
+    return figure(
+        "figure-coverage", sheet.build(run.findings), _caption(silences, len(logs)),
+        render_legend(legend), _table(silences),
+    )  # fmt: skip
 
 
-def _row(rows: Sequence[Row], node: str, log: str, edges: Ints) -> Ints:
-    """Say of each stretch what there is; a stretch with any line is one with lines."""
-    mine = [row for row in rows if (row["node"] or "node not known") == node]
-    own = [row for row in mine if row["log"] == log]
-    found = np.full(len(edges) - 1, LACKING, np.int64)
-    spans = [_span(row, edges) for row in own if row["state"] == "covered"]
-    if spans:
+def _node(row: Row) -> str:
+    return row["node"] or "node not known"
+
+
+def _cells(rows: Sequence[Row], node: str, log: str, edges: Ints) -> Ints:
+    """Return what there is in each cell; a cell with any line is one with lines."""
+    of_node = [row for row in rows if _node(row) == node]
+    cells = np.full(len(edges) - 1, LACKING, np.int64)
+    covered = [_cell_range(row, edges) for row in of_node
+               if row["log"] == log and row["state"] == "covered"]  # fmt: skip
+    if covered:
         # Between its first and its last line a log is there, whatever it says.
-        found[min(a for a, _ in spans) : max(b for _, b in spans)] = SILENT
-    told = [
-        (row, LACKING if row["state"] in LACKING_STATES else SILENT)
-        for row in mine
-        if row["log"] in (None, log) and row["state"] not in ("covered", "down")
-    ]
-    for row, code in told:
-        first, last = _span(row, edges)
-        found[first:last] = code
-    for row in mine:
+        cells[min(first for first, _ in covered) : max(last for _, last in covered)] = SILENT
+    for row in of_node:
+        if row["log"] in (None, log) and row["state"] not in ("covered", "down"):
+            first, last = _cell_range(row, edges)
+            cells[first:last] = LACKING if row["state"] in LACKING_STATES else SILENT
+    for row in of_node:
         if row["state"] == "down" and row["log"] is None:
-            first, last = _span(row, edges)
-            found[first:last] = DOWN
-    for first, last in spans:
-        found[first:last] = LINES
-    return found
+            first, last = _cell_range(row, edges)
+            cells[first:last] = DOWN
+    for first, last in covered:
+        cells[first:last] = LINES
+    return cells
 
 
-def _span(row: Mapping[str, int | None], edges: Ints) -> tuple[int, int]:
+def _cell_range(row: Mapping[str, int | None], edges: Ints) -> tuple[int, int]:
     start = edges[0] if row["started_at"] is None else row["started_at"]
     end = edges[-1] if row["ended_at"] is None else row["ended_at"]
     first = int(np.clip(np.searchsorted(edges, start, "right") - 1, 0, len(edges) - 2))
@@ -81,9 +82,7 @@ def _span(row: Mapping[str, int | None], edges: Ints) -> tuple[int, int]:
 
 
 def _trace(names: Sequence[str], cells: Ints, edges: Ints) -> plotly_sheet.Figure:
-    scale: list[list[float | str]] = []
-    for code in range(4):
-        scale += [[code / 4, LOOKS[code][0]], [(code + 1) / 4, LOOKS[code][0]]]
+    scale = [[side / 4, LOOKS[code][0]] for code in range(4) for side in (code, code + 1)]
     return {
         "type": "heatmap", "x": edges.tolist(), "y": plotly_sheet.escape_names(names),
         "z": encode_array(cells), "zmin": -0.5, "zmax": 3.5, "colorscale": scale,
@@ -93,25 +92,23 @@ def _trace(names: Sequence[str], cells: Ints, edges: Ints) -> plotly_sheet.Figur
     }  # fmt: skip
 
 
-def _says(run: RunOutput, rows: int) -> str:
-    gone = find_silences(run)
-    more = f", the first {MOST} drawn" if rows > MOST else ""
-    says = f"{count(rows, 'kind')} of logs by node{more}. "
-    if not gone:
-        return says + "No node is silent for unusually long between its lines."
-    nodes = {node for node, *_ in gone}
-    longest = max(gone, key=lambda one: one[2] - one[1])
-    return says + (
-        f"{count(len(nodes), 'node')} without logs at some time, longest {longest[0]} for "
-        f"{duration(longest[2] - longest[1])} from {time_text(longest[1])} ({longest[3]})."
+def _caption(silences: Sequence[tuple[str, int, int, str]], logs: int) -> str:
+    more = f", the first {MAX_LOGS} drawn" if logs > MAX_LOGS else ""
+    text = f"{count(logs, 'kind')} of logs by node{more}. "
+    if not silences:
+        return text + "No node is silent for unusually long between its lines."
+    nodes = {node for node, *_ in silences}
+    node, start, end, why = max(silences, key=lambda silence: silence[2] - silence[1])
+    return text + (
+        f"{count(len(nodes), 'node')} without logs at some time, longest {node} for "
+        f"{duration(end - start)} from {time_text(start)} ({why})."
     )
 
 
-def _table(run: RunOutput) -> Markup | None:
-    gone = find_silences(run)
-    if not gone:
+def _table(silences: Sequence[tuple[str, int, int, str]]) -> Markup | None:
+    if not silences:
         return None
     rows = [[node, time_text(start), time_text(end), duration(end - start), why]
-            for node, start, end, why in gone[:LISTED]]  # fmt: skip
+            for node, start, end, why in silences[:MAX_ROWS]]  # fmt: skip
     listing = table(("Node", "From", "To", "For", "Why"), rows, caption="When nodes are silent")
     return tag("details", tag("summary", "Silences as a table"), listing)

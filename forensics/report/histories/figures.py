@@ -145,7 +145,7 @@ def _leaders(figure: Any, row: int, timeline: Timeline) -> None:
     bars = [_leader_bar(step, timeline) for step in (*unknown, *_drawable(timeline, "leader"))]
     _draw(figure, row, bars, timeline)
     _mark(figure, row, timeline, {})
-    figure.update_yaxes(**plotly_sheet.name_axis([LEADER_ROW]), row=row, col=1)
+    figure.update_yaxes(**plotly_sheet.name_axis([LEADER_ROW]), row=row)
 
 
 def _leader_bar(step: Step, timeline: Timeline) -> _Bar:
@@ -177,7 +177,7 @@ def _in_sync(figure: Any, row: int, timeline: Timeline, replicas: Sequence[int])
     ]
     _draw(figure, row, bars, timeline, legend=False)
     _mark(figure, row, timeline, {f"broker-{broker}": name for broker, name in names.items()})
-    figure.update_yaxes(**plotly_sheet.name_axis(list(names.values())), row=row, col=1)
+    figure.update_yaxes(**plotly_sheet.name_axis(list(names.values())), row=row)
 
 
 def _unsure(timeline: Timeline) -> Iterator[tuple[int, int]]:
@@ -218,7 +218,7 @@ def _draw(
             legendgroup=plain(name), showlegend=legend and name not in in_legend,
         )  # fmt: skip
         in_legend.add(name)
-        figure.add_trace(trace, row=row, col=1)
+        figure.add_trace(trace, row=row)
 
 
 def _mark(figure: Any, row: int, timeline: Timeline, rows: dict[str, str]) -> None:
@@ -242,7 +242,7 @@ def _mark(figure: Any, row: int, timeline: Timeline, rows: dict[str, str]) -> No
                 "marker": {"symbol": symbol, "size": 20 if symbol == "line-ns" else 11,
                            "color": colour, "line": line},
             }  # fmt: skip
-            figure.add_trace(trace, row=row, col=1)
+            figure.add_trace(trace, row=row)
 
 
 def _is(step: Step, kind: str) -> bool:
@@ -272,6 +272,6 @@ def _counts(figure: Any, row: int, points: Sequence[tuple[int, int]], broker: in
         "line": {"shape": "hv", "width": 2, "color": theme.broker_colour(broker)},
         "hovertemplate": "%{y} partitions<extra></extra>",
     }  # fmt: skip
-    figure.add_trace(trace, row=row, col=1)
+    figure.add_trace(trace, row=row)
     highest = max(level for _, level in points)
-    figure.update_yaxes(**plotly_sheet.count_axis(highest), row=row, col=1)
+    figure.update_yaxes(**plotly_sheet.count_axis(highest), row=row)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from forensics.lib import intervals
 from forensics.lib.formatting import count, duration, join_names, natural_key, percent, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import count_lines
 from forensics.report.figures import log_coverage
 from forensics.report.html import Child, Markup, join, note_left_out, strip_style, table, tag
-from forensics.report.lane_intervals import find_gaps
 from forensics.run_output.reader import Row, RunOutput, short_time
 
 TITLE = "Coverage"
@@ -122,9 +122,8 @@ def _bar(run: RunOutput, spans: list[tuple[int, int]]) -> Markup:
         return tag("span", "no lines with a time", class_="strip")
     start, end = run.window
     pieces = (tag("span", style=strip_style(span, run.window)) for span in spans)
-    hidden = sum(last - first for first, last in find_gaps(spans, run.window))
-    covered = percent(end - start - hidden, end - start)
-    label = f"{covered} of the window lies between its lines"
+    covered = intervals.total_length(intervals.clip(spans, run.window))
+    label = f"{percent(covered, end - start)} of the window lies between its lines"
     return tag("span", *pieces, class_="strip", role="img", aria_label=label)
 
 
@@ -149,11 +148,13 @@ def _silences(run: RunOutput, logs: list[NodeLog]) -> list[str]:
     least = max(60_000, (end - start) // 20)
     spans: dict[str, list[tuple[int, int]]] = {}
     for log in logs:
-        spans.setdefault(log.node, []).extend(log.spans)
+        # A log of one line is one too.
+        known = ((first, max(last, first + 1)) for first, last in log.spans)
+        spans.setdefault(log.node, []).extend(known)
     silences = [
         (first, last, node)
-        for node, known in sorted(spans.items())
-        for first, last in find_gaps(known, run.window)
+        for node, covered in sorted(spans.items())
+        for first, last in intervals.gaps(covered, run.window)
         if last - first >= least
     ]
     return [_describe_silence(group) for group in _group_silences(silences, least // 10)]

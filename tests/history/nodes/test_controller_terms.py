@@ -49,7 +49,7 @@ def gives_up(second: float, node: str, kind: str = "controller_resigned", **fact
     return row | {"at": row["ts"]}
 
 
-def office(*rows: Row, **lives: list[Span]) -> list[tuple[str, str, str]]:
+def closed_terms(*rows: Row, **lives: list[Span]) -> list[tuple[str, str, str]]:
     brokers = {int(name[-1]): spans for name, spans in lives.items()}
     terms = close_terms(find_terms(rows), rows, brokers)
     return [(term.node, term.span.state, span_of(term.span)) for term in terms]
@@ -63,13 +63,13 @@ def test_who_gives_up_leaves_the_office_vacant() -> None:
         ("broker-1", "active", "1..7"),
         ("broker-1", "vacant", "7..9"),
         ("broker-2", "active", "9.."),
-    ] == office(FIRST, gives_up(7, "broker-1"), SECOND_ONE)
+    ] == closed_terms(FIRST, gives_up(7, "broker-1"), SECOND_ONE)
 
 
 def test_between_epochs_that_are_missing_nobody_knows_who_ruled() -> None:
     later = elected(9, "broker-2", 7)
 
-    assert [("broker-1", "active", "1..7"), ("broker-2", "active", "9..")] == office(
+    assert [("broker-1", "active", "1..7"), ("broker-2", "active", "9..")] == closed_terms(
         FIRST, gives_up(7, "broker-1"), later
     )
 
@@ -80,19 +80,19 @@ def test_who_does_not_notice_that_another_took_over_is_deposed() -> None:
         ("broker-1", "active", "1..9"),
         ("broker-1", "deposed", "9..15"),
         ("broker-2", "active", "9.."),
-    ] == office(FIRST, SECOND_ONE, gives_up(15, "broker-1"))
+    ] == closed_terms(FIRST, SECOND_ONE, gives_up(15, "broker-1"))
 
 
 def test_a_process_that_was_started_anew_is_not_deposed() -> None:
     line: EvidenceRow = {"file": "broker-1/server.log", "line": 60, "at": 6 * SECOND}
     death = Span("crashed", 6 * SECOND, 12 * SECOND, [line])
-    found = office(FIRST, SECOND_ONE, gives_up(15, "broker-1"), broker_1=[death])
+    found = closed_terms(FIRST, SECOND_ONE, gives_up(15, "broker-1"), broker_1=[death])
 
     assert "deposed" not in {state for _, state, _ in found}
 
 
 def test_a_second_late_is_no_overlap() -> None:
-    assert [("broker-1", "active", "1..9"), ("broker-2", "active", "9..")] == office(
+    assert [("broker-1", "active", "1..9"), ("broker-2", "active", "9..")] == closed_terms(
         FIRST, SECOND_ONE, gives_up(10, "broker-1")
     )
 
@@ -104,17 +104,17 @@ def test_who_rules_again_gives_up_the_later_reign() -> None:
         ("broker-1", "active", "1..9"),
         ("broker-2", "active", "9..20"),
         ("broker-1", "active", "20..30"),
-    ] == office(FIRST, SECOND_ONE, again, gives_up(30, "broker-1"))
+    ] == closed_terms(FIRST, SECOND_ONE, again, gives_up(30, "broker-1"))
 
 
 def test_who_never_ruled_may_resign_without_effect() -> None:
-    assert [("broker-1", "active", "1..")] == office(FIRST, gives_up(7, "broker-3"))
+    assert [("broker-1", "active", "1..")] == closed_terms(FIRST, gives_up(7, "broker-3"))
 
 
 def test_an_epoch_that_is_named_ends_only_that_reign() -> None:
     other = gives_up(7, "broker-1", controller_epoch=3)
 
-    assert [("broker-1", "active", "1..")] == office(FIRST, other)
+    assert [("broker-1", "active", "1..")] == closed_terms(FIRST, other)
 
 
 def test_a_controller_that_dies_rules_no_more() -> None:
@@ -125,7 +125,7 @@ def test_a_controller_that_dies_rules_no_more() -> None:
         ("broker-1", "active", "1..6"),
         ("broker-1", "vacant", "6..9"),
         ("broker-2", "active", "9.."),
-    ] == office(FIRST, SECOND_ONE, broker_1=[Span("up", 0, 6 * SECOND), death])
+    ] == closed_terms(FIRST, SECOND_ONE, broker_1=[Span("up", 0, 6 * SECOND), death])
 
 
 def seen(second: float, node: str, term: int | None, owner: int) -> Row:

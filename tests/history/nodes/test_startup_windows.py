@@ -6,13 +6,13 @@ from forensics.history.nodes.startup_windows import StartupWindows
 from tests.history.log_lines import SECOND, event
 
 
-def phases(*events: tuple[float, str]) -> StartupWindows:
+def windows(*events: tuple[float, str]) -> StartupWindows:
     return StartupWindows.from_events(event(second, "n", kind) for second, kind in events)
 
 
 def test_a_broker_is_starting_until_half_a_minute_after_it_says_started() -> None:
     """Under ZooKeeper it says so before the controller tells it what it holds."""
-    found = phases((10, "process_starting"), (20, "process_started"))
+    found = windows((10, "process_starting"), (20, "process_started"))
 
     assert [False, True, True, True, False] == [
         found.is_starting("n", int(second * SECOND)) for second in (9.9, 10, 20, 49.999, 50)
@@ -21,7 +21,7 @@ def test_a_broker_is_starting_until_half_a_minute_after_it_says_started() -> Non
 
 def test_a_controller_replays_until_it_has_caught_up() -> None:
     """Two of its threads read the log, and the one that says so may be two seconds ahead."""
-    found = phases(
+    found = windows(
         (10, "process_starting"), (11, "replaying"), (15, "caught_up"), (16, "process_started")
     )
 
@@ -31,7 +31,7 @@ def test_a_controller_replays_until_it_has_caught_up() -> None:
 
 
 def test_a_controller_that_takes_office_has_read_everything() -> None:
-    found = phases(
+    found = windows(
         (10, "process_starting"), (15, "caught_up"), (16, "controller_elected"),
         (16.5, "controller_elected"), (90, "controller_elected"),
     )  # fmt: skip
@@ -42,20 +42,20 @@ def test_a_controller_that_takes_office_has_read_everything() -> None:
 
 
 def test_a_start_that_no_line_ends_does_not_silence_what_follows() -> None:
-    found = phases((10, "process_starting"))
+    found = windows((10, "process_starting"))
 
     assert found.is_starting("n", 600 * SECOND)
     assert not found.is_starting("n", 1000 * SECOND)
 
 
 def test_an_end_that_comes_too_late_does_not_lengthen_a_start() -> None:
-    found = phases((10, "process_starting"), (5000, "process_started"))
+    found = windows((10, "process_starting"), (5000, "process_started"))
 
     assert not found.is_starting("n", 1000 * SECOND)
 
 
 def test_every_start_counts() -> None:
-    found = phases(
+    found = windows(
         (10, "process_starting"),
         (12, "process_started"),
         (100, "process_starting"),
@@ -66,5 +66,5 @@ def test_every_start_counts() -> None:
 
 
 def test_a_node_that_never_started_here_is_not_starting() -> None:
-    assert not phases((10, "process_started")).is_starting("n", 10 * SECOND)
-    assert not phases((10, "process_starting")).is_starting("other", 11 * SECOND)
+    assert not windows((10, "process_started")).is_starting("n", 10 * SECOND)
+    assert not windows((10, "process_starting")).is_starting("other", 11 * SECOND)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.startup_windows import STARTUP_KINDS, StartupWindows
-from forensics.history.partitions.fold import FOLDED, FoldContext, fold
+from forensics.history.partitions.fold import FOLDED, FoldContext
 from forensics.history.partitions.observations import STATE_KINDS
 from tests.golden.pairs import Pair, pairs
-from tests.history.log_lines import NO_CLOCKS, SECOND, event, given, told
+from tests.history.log_lines import NO_CLOCKS, SECOND, event, fold, given, told
 from tests.ingest.sample_archives import LOGS
 from tests.ingest.scans import scan
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from forensics.history.nodes.startup_windows import StartupWindows
-from forensics.history.partitions.fold import FoldContext, fold
-from tests.history.log_lines import NO_CLOCKS, SECOND, event
+from forensics.history.partitions.fold import FoldContext
+from tests.history.log_lines import NO_CLOCKS, SECOND, event, fold
 
 PLAIN = FoldContext(NO_CLOCKS, StartupWindows({}, {}), (), elr=False, kraft=False)
 Row = dict[str, Any]
