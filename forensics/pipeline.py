@@ -39,12 +39,7 @@ from forensics.history.log_coverage import build_coverage_table, find_named_node
 from forensics.history.nodes import build_lanes
 from forensics.history.nodes.startup_windows import read_startup_windows
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLD_KINDS, FOLDED, FoldContext
-from forensics.history.rebuild import (
-    History,
-    build_clocks,
-    build_fold_context,
-    fold_batches,
-)
+from forensics.history.rebuild import History, build_clocks, build_fold_context, fold_batches
 from forensics.ingest.read_plan import ReadPlan, plan_reading
 from forensics.lib.arrow_io import read_events, release_arrow_memory, write_table
 from forensics.quality.expectations import load_expectations
@@ -54,8 +49,7 @@ from forensics.quality.metrics import GateInput
 from forensics.report.page import draw_report
 from forensics.run_output.findings import WORST_FIRST, write_findings
 from forensics.run_output.reader import Tables
-from forensics.run_result import Stopwatch
-from forensics.run_summary import summarise_coverage
+from forensics.run_result import Stopwatch, summarise_coverage
 from forensics.schemas import BREACHES, CLOCKS, CUTS, EVENTS, FILES, ISR, LEADERSHIP
 from forensics.settings import Settings
 

@@ -1,7 +1,8 @@
 """How a run ended: the exit code and its reason, its figures, and `_RESULT.json`.
 
 `_RESULT.json` is written last. Where a cluster runs the job, the command that submitted it may end
-with 0 whatever happened: what counts is this file, and that it is there.
+with 0 whatever happened: what counts is this file, and that it is there. The same figures stand in
+a few lines at the end of a run.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import resource
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,9 +23,10 @@ from typing import Any, Self
 
 from forensics import __version__
 from forensics.engine.progress import SILENT, ProgressListener
-from forensics.lib.atomic_write import write_whole
-from forensics.lib.formatting import quantity
+from forensics.lib.arrow_io import read_batches
+from forensics.lib.formatting import format_bytes, quantity, rough_duration
 from forensics.lib.secrets import mask_text
+from forensics.lib.storage import write_whole
 from forensics.run_output.findings import SEVERITIES
 from forensics.settings import Settings
 
@@ -212,3 +214,65 @@ def failure_outcome(error: BaseException, reason: str) -> RunOutcome:
     if isinstance(error, KeyboardInterrupt):
         return RunOutcome(ExitCode.INTERRUPTED, "interrupted")
     return RunOutcome(ExitCode.FAILED, reason)
+
+
+_LINE_WORDS = {
+    "records": "records",
+    "continuation_lines": "continued",
+    "blank_lines": "blank",
+    "unparsed_lines": "unparsed",
+    "duplicate_lines": "duplicate",
+}
+_HOLE_WORDS = {
+    "missing": "nodes or logs missing",
+    "rotated": "rotated away",
+    "silent": "silences",
+    "hidden": "where a level hides INFO",
+}
+
+
+def format_summary(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the figures of a run that came to its end, a line for each."""
+    for name, text in _rows(result):
+        if text:
+            yield f"{name:10} {text}"
+
+
+def _rows(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    archive, counts = result.get("archive", {}), result.get("lines", {})
+    damaged = f", {result['damaged']:,} of them damaged" if result.get("damaged") else ""
+    if archive:
+        yield "read", f"{archive['files']:,} files, {format_bytes(archive['bytes'])}{damaged}"
+        buckets = ", ".join(f"{counts.get(key, 0):,} {word}" for key, word in _LINE_WORDS.items())
+        yield "lines", f"{archive['lines']:,}: {buckets}"
+        yield "events", f"{archive['events']:,}"
+    suppressed = f", {result['suppressed']} suppressed" if result.get("suppressed") else ""
+    findings = [f"{count} {level}" for level, count in result.get("findings", {}).items() if count]
+    yield "findings", (", ".join(findings) or "none") + suppressed
+    yield "detectors", ", ".join(f"{n} {name}" for name, n in result.get("detectors", {}).items())
+    if quality := result.get("quality"):
+        failed = ", ".join(f"{count} {word}" for word, count in quality["failed"].items())
+        text = f"gate {quality['gate']}; {quality['checks']} checks, {failed or 'all hold'}"
+        yield "quality", text
+    if coverage := result.get("coverage"):
+        holes = ", ".join(f"{n:,} {_HOLE_WORDS[state]}" for state, n in coverage["holes"].items())
+        nodes = quantity(coverage["nodes"], "node")
+        yield "coverage", f"logs of {nodes}; holes: {holes or 'none'}"
+    slow = [f"{name} {seconds:.1f} s" for name, seconds in result.get("slowest", {}).items()]
+    yield "slowest", ", ".join(slow[:3])
+    yield "memory", f"{result.get('peak_memory_mb', 0):,} MB at most"
+    stages = result.get("seconds", {})
+    times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in stages.items())
+    yield "time", f"{rough_duration(sum(stages.values()))}: {times}"
+
+
+def summarise_coverage(tables: Path) -> dict[str, Any]:
+    """Count the nodes that have logs, and the holes in these logs by their kind."""
+    nodes, states = set(), Counter[str]()
+    for batch in read_batches(tables / "coverage", ["node", "state"]):
+        for row in batch.to_pylist():
+            states[row["state"]] += 1
+            if row["state"] not in ("missing", "down"):
+                nodes.add(row["node"])
+    holes = {state: states[state] for state in sorted(_HOLE_WORDS) if states[state]}
+    return {"nodes": len(nodes), "holes": holes}

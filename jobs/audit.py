@@ -85,7 +85,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
       kafka-forensics audit logs/ --store audits --week 2026-W46 --fail-on high --wait 600
       kafka-forensics audit logs/ late/ --store audits --keep-weeks 26 -q --json
     """
-    from forensics import run_summary
+    from forensics import run_result
     from forensics.engine.progress import Progress
     from forensics.weekly.iso_week import Week
     from forensics.weekly_audit import AuditRequest, audit
@@ -96,7 +96,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
     )  # fmt: skip
     with Progress(sys.stderr, quiet=quiet).open() as progress:
         result = audit(request, progress.notify, progress)
-        for line in run_summary.format_summary(result) if "verdict" in result else ():
+        for line in run_result.format_summary(result) if "verdict" in result else ():
             progress.notify(line)
     if as_json:
         click.echo(json.dumps(result, indent=1, ensure_ascii=False))

@@ -12,12 +12,7 @@ import click
 
 from forensics.cli.app import JSON_OPTION, PROGRAM_NAME, run_file, write_new_file
 from forensics.cli.config_file import FILE_NAME, CommandPath, Config, Option
-from forensics.cli.option_sources import (
-    ENV_PREFIX,
-    configurable_options,
-    env_variable,
-    read_config,
-)
+from forensics.cli.option_sources import ENV_PREFIX, configurable_options, env_variable, read_config
 from forensics.errors import ConfigError, did_you_mean
 
 FILE = click.option(

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from forensics.cli.app import QUIET_OPTION, run_file
-from forensics.lib.atomic_write import write_whole
+from forensics.lib.storage import write_whole
 
 FORMATS = ("markdown", "csv", "parquet", "jsonl", "timesketch", "junit")
 

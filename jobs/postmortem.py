@@ -129,7 +129,7 @@ def _run(
         raise click.UsageError("--map is for --redact; say what is to be redacted.")
     if settings.data_docs and classes is not None:
         raise click.UsageError("--data-docs are not redacted; leave them, or --redact.")
-    from forensics import redacted_run, run_summary
+    from forensics import redacted_run, run_result
     from forensics.engine.progress import Progress
     from forensics.pipeline import postmortem
 
@@ -139,7 +139,7 @@ def _run(
         else:
             names = redacted_run.parse_classes(classes)
             result = redacted_run.postmortem(settings, names, map_path, progress.notify, progress)
-        for line in run_summary.format_summary(result):
+        for line in run_result.format_summary(result):
             progress.notify(line)
     return result
 

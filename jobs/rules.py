@@ -152,9 +152,12 @@ def docs(folder: Path) -> None:
     Example:
       kafka-forensics rules docs docs
     """
-    from forensics.detection.detector_docs import render_detector_docs
     from forensics.errors import ForensicsError
-    from forensics.rule_tools.generate_docs import GENERATED_MARK, generate_pages
+    from forensics.rule_tools.generate_docs import (
+        GENERATED_MARK,
+        generate_pages,
+        render_detector_docs,
+    )
     from forensics.rule_tools.rule_text import all_kinds
 
     pages = generate_pages(_load(()).rules, all_kinds())
@@ -185,7 +188,7 @@ def schema(folder: Path) -> None:
     Example:
       kafka-forensics rules schema rules/schema
     """
-    from forensics.rule_tools.json_schemas import generate_schemas
+    from forensics.rule_tools.generate_docs import generate_schemas
     from forensics.rule_tools.rule_text import all_kinds
 
     files = {folder / name: text for name, text in generate_schemas(all_kinds()).items()}
@@ -227,7 +230,7 @@ def check_(paths: Sequence[Path], *, samples: bool, as_json: bool) -> None:
     rules, problems = merge_packs(packs)
     problems += check_rules(rules.layouts, rules.rules)
     if not problems and (samples or any(pack.pages_in("detectors") for pack in packs)):
-        from forensics.rule_tools.detector_samples import find_detector_problems
+        from forensics.rule_tools.check import find_detector_problems
 
         problems += find_detector_problems(packs, shipped=samples)
     problems += [*find_limit_problems(packs), *find_suite_problems(packs)]

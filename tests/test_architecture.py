@@ -25,7 +25,7 @@ LAYERS = {
     "quality": ("quality",),
     "report": ("report",),
     "redaction": ("redaction",),
-    "pipeline": ("pipeline", "run_result", "run_summary", "sandbox"),
+    "pipeline": ("pipeline", "run_result", "sandbox"),
     "weekly": ("weekly",),
     "runs": ("redacted_run", "weekly_audit"),
     "rule_tools": ("rule_tools",),

@@ -10,7 +10,7 @@ from typing import Any
 from forensics.detection.causality.chains import build_chains
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS, LogRequirements, Visibility
-from forensics.detection.suppressions import SuppressedFinding, find_suppression
+from forensics.detection.thresholds import SuppressedFinding, find_suppression
 from forensics.lib.arrow_io import release_arrow_memory
 from forensics.run_output.findings import Finding, sort_findings
 

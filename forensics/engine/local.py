@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from forensics.engine.base import Batches, EventReader
-from forensics.engine.group_apply import GroupReducer
+from forensics.engine.base import Batches, EventReader, GroupReducer
 from forensics.events.scan import STAGED_SCHEMA, load_scanner
 from forensics.ingest.read_plan import Split
 from forensics.lib.arrow_io import write_table

@@ -28,8 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from forensics.engine import java
-from forensics.engine.base import Batches, EventReader
-from forensics.engine.group_apply import GroupReducer
+from forensics.engine.base import Batches, EventReader, GroupReducer
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ArchiveError, ForensicsError
 from forensics.events.scan import STAGED_SCHEMA, load_scanner

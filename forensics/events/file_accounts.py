@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.events.epoch_regressions import EpochRegression, keep_first
 from forensics.lib.log_templates import compile_template
 from forensics.lib.secrets import mask_text
 from forensics.lib.time_units import to_datetime
@@ -26,7 +25,9 @@ from forensics.parsing.time_statistics import (
     CONFIRM_AFTER,
     MIN_BACKWARD_JUMP,
     MIN_SILENCE,
+    EpochRegression,
     Gap,
+    keep_first,
     largest_jumps,
     longest_gaps,
 )

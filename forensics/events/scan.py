@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from forensics.events.epoch_regressions import EpochRegressions
 from forensics.events.file_accounts import WriterCounter
 from forensics.events.log_reader import LogReader
 from forensics.events.packs import load_rule_set, packs_from_json
@@ -31,7 +30,7 @@ from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import LineCounts, Records
 from forensics.parsing.entries import find_layout, read_times
 from forensics.parsing.layouts import Layout
-from forensics.parsing.time_statistics import TimeStatistics
+from forensics.parsing.time_statistics import EpochRegressions, TimeStatistics
 from forensics.parsing.timestamps import NO_TIME
 from forensics.schemas import EVENTS
 

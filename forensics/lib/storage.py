@@ -1,8 +1,9 @@
 """Files on local disks, or in a store with an address such as s3://.
 
-Addresses are those of `pyarrow.fs`: `s3://bucket/folder`, `gs://bucket/folder`, `hdfs://host/folder`.
+Addresses are those of `pyarrow.fs`, such as `s3://bucket/folder`, `gs://...`, `hdfs://host/folder`.
 Credentials come from where the provider's own tools look for them; options of a store follow a
-question mark, as in `s3://logs/broker-1?endpoint_override=10.0.0.5:9000&scheme=http`.
+question mark, as in `s3://logs/broker-1?endpoint_override=10.0.0.5:9000&scheme=http`. A local file is
+written whole or not at all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,18 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from forensics.errors import ArchiveError
+
+
+@contextmanager
+def write_whole(path: Path) -> Iterator[Path]:
+    """Yield a path beside `path` to write to, and move that file to `path` at the end."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
 
 # Object-store requests are slow: so much is read ahead for callers that read in small steps.
 _READ_AHEAD = 8 << 20

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.errors import ForensicsError
-from forensics.lib.atomic_write import write_whole
+from forensics.lib.storage import write_whole
 
 CLASSES = ("hosts", "ips", "clients", "topics", "principals")
 # Ids of findings are digests of names; folders and files may have any name.

@@ -1,25 +1,35 @@
 """Tries every rule on its own example lines, the way a scan reads them.
 
 Each example goes through splitter, prefilter, layouts and matcher, so that a rule that holds here
-also holds in a log. All problems are found at once, each with its line.
+also holds in a log. Declared detectors are tried on the logs that they carry as samples. All
+problems are found at once, each with its line.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from forensics.errors import Problem
+from forensics.detection.declarative.interpreter import make_detector
+from forensics.detection.declarative.spec import DeclaredDetector
+from forensics.detection.registry import all_detectors, load_declarations, load_shipped_declarations
+from forensics.detection.thresholds import load_limits
+from forensics.errors import Problem, collect_problems
 from forensics.events.log_reader import LogReader
 from forensics.events.matcher import MatchedEvents, build_events
+from forensics.events.packs import Pack
 from forensics.events.rules import Example, Rule, Wording
 from forensics.ingest.wrapper_detection import check_wrappers
+from forensics.lib.formatting import quantity
 from forensics.lib.yaml_with_lines import line_of_refused
 from forensics.parsing.layout_check import check_layouts, number_lines, to_rows
 from forensics.parsing.layouts import Layout
 from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE
+from forensics.sandbox import run_lines
 from forensics.schemas import FACTS
 
 
@@ -136,3 +146,33 @@ def _compare_facts(expected: object, event: Mapping[str, Any]) -> Iterator[str]:
             yield f"gives {name}: there is no such fact"
         elif event[name] != wanted:
             yield f"gives {name}: expected {wanted!r}, got {event[name]!r}"
+
+
+def find_detector_problems(packs: Sequence[Pack], *, shipped: bool) -> list[Problem]:
+    """Find what is wrong with the detectors of packs, and with their samples."""
+    problems: list[Problem] = []
+    rules = list(load_shipped_declarations()) if shipped else []
+    for pack in packs:
+        with collect_problems(problems):
+            rules += load_declarations(pack.pages_in("detectors"))
+    if not problems:
+        with collect_problems(problems):
+            all_detectors(packs)
+    return problems or list(find_sample_problems(rules, packs))
+
+
+def find_sample_problems(
+    rules: Iterable[DeclaredDetector], packs: Sequence[Pack] = ()
+) -> Iterator[Problem]:
+    """Try declared detectors on their own samples; each must find as much as a sample says."""
+    limits = load_limits()
+    for rule in rules:
+        find = make_detector(rule).find
+        for sample in rule.samples:
+            with TemporaryDirectory() as scratch:
+                context = run_lines(sample.logs, Path(scratch), packs).context(limits)
+                count = len(list(find(context)))
+            if count != sample.expected:
+                wanted = quantity(sample.expected, "finding")
+                message = f"sample {sample.name!r} must give {wanted} and gives {count}"
+                yield Problem(rule.origin, sample.line, message)

@@ -1,17 +1,27 @@
-"""Writes the pages in docs/ about the rules: what Kafka logs, and what it means.
+"""Writes what is generated from the rules: pages in docs/, and the JSON Schemas in rules/schema/.
 
-The same rules give the same bytes, so that a test can check that the pages are up to date.
+The pages say what Kafka logs and what it means, and what each detector needs and its limits. The
+same rules give the same bytes, so that a test can check that the pages are up to date. The schemas, by
+which editors help to write rules, are written by hand but for the lists of facts and kinds.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+
+from forensics.detection.registry import all_detectors
+from forensics.detection.runner import Detector
+from forensics.detection.thresholds import SUPPRESS, load_limits
 from forensics.events.rules import Kind, Rule
 from forensics.lib.log_templates import rewrite_template
 from forensics.lib.text_safety import md_anchor, md_block, md_code, md_table, md_text
+from forensics.lib.yaml_with_lines import rules_folder
 from forensics.rule_tools.rule_text import (
     COLUMN_MEANINGS,
     RESTATES_MEANINGS,
@@ -26,7 +36,87 @@ from forensics.rule_tools.rule_text import (
     type_name,
     version_phrase,
 )
-from forensics.schemas import EVENTS
+from forensics.schemas import EVENTS, FACTS
+
+_HEAD = """\
+# Detectors
+
+Each looks at the rebuilt past and says what it found, with the lines that say so. `findings.json`
+keeps every detector's answer under `detectors`: `fired`, `quiet`, or `not_evaluable` with the
+reason. A detector that was quiet names the holes in the logs that it could not see into.
+
+Levels and thresholds stand in `rules/limits.yaml`; [a pack](packs.md) may lay its own over them,
+and may bring [detectors of its own](own-detectors.md). Times are in seconds.
+"""
+_COMMENT = re.compile(r"^  (?P<key>[a-z_]+):[^#]*#\s*(?P<why>.*)$")
+
+
+def render_detector_docs() -> str:
+    """Render the page."""
+    limits, reasons = load_limits(), _read_reasons()
+    return _HEAD + "".join(
+        _section(one, limits.get(one.name, {}), reasons.get(one.name, {}))
+        for one in all_detectors()
+    )
+
+
+def _section(detector: Detector, limits: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
+    needs = detector.requirements
+    text = f"\n## {detector.name}\n\n{detector.about}\n\nNeeds a {needs.description}.\n"
+    if needs.events:
+        text += f"Speaks only where some line tells of {', '.join(needs.events)}.\n"
+    rows = [
+        f"| `{key}` | {value} | {reasons.get(key, '').replace('|', '&#124;')} |\n"
+        for key, value in limits.items()
+        if key != SUPPRESS
+    ]
+    head = "\n| limit | value | why |\n| --- | --- | --- |\n" if rows else ""
+    return text + head + "".join(rows)
+
+
+def _read_reasons() -> Mapping[str, Mapping[str, str]]:
+    """Read the comments of limits.yaml by detector and limit: YAML itself forgets them."""
+    reasons: dict[str, dict[str, str]] = {}
+    detector = ""
+    for line in (rules_folder() / "limits.yaml").read_text("utf-8").splitlines():
+        if line and not line[0].isspace() and line.endswith(":"):
+            detector = line[:-1]
+        elif match := _COMMENT.match(line):
+            reasons.setdefault(detector, {})[match["key"]] = match["why"]
+    return reasons
+
+
+# A pack may have kinds of its own.
+_OTHER = {"type": "string", "pattern": "^[a-z][a-z0-9]*(_[a-z0-9]+)*$"}
+
+
+def generate_schemas(kinds: Mapping[str, Kind]) -> dict[str, str]:
+    """Return every schema by the name of its file, with today's facts and kinds."""
+    found = {
+        path.name: json.loads(path.read_text("utf-8"))
+        for path in sorted((rules_folder() / "schema").glob("*.json"))
+    }
+    parts = found["event-rule.json"]["$defs"]
+    parts["fact"]["enum"] = FACTS.names
+    parts["facts"]["properties"] = {field.name: _fact(field) for field in FACTS}
+    parts["kind"]["anyOf"] = [
+        # This fits all kinds; the others are for an editor to offer.
+        _OTHER,
+        *({"const": name, "description": kind_description(kinds[name])} for name in sorted(kinds)),
+    ]
+    return {
+        name: json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        for name, schema in found.items()
+    }
+
+
+def _fact(field: pa.Field) -> dict[str, Any]:
+    if pa.types.is_list(field.type):
+        kind: dict[str, Any] = {"type": ["array", "null"], "items": {"type": "integer"}}
+    else:
+        kind = {"type": ["integer" if pa.types.is_integer(field.type) else "string", "null"]}
+    return {"description": COLUMN_MEANINGS[field.name], **kind}
+
 
 # The first line of every page: it tells people not to edit it, and us which pages are ours.
 GENERATED_MARK = "<!-- Written by `make docs` from rules/; what is changed here is lost. -->"

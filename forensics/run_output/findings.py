@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from forensics.lib.atomic_write import write_whole
+from forensics.lib.storage import write_whole
 from forensics.lib.time_units import SECOND, to_iso
 
 # From the least to the worst, and the other way round.

@@ -17,12 +17,7 @@ from forensics.report.page import open_output
 from forensics.weekly.coverage_normalisation import format_count
 from forensics.weekly.iso_week import Week, week_of
 from forensics.weekly.notes import NO_NOTES, Notes
-from forensics.weekly.recurrence import (
-    TrackedFinding,
-    compare_sizes,
-    merge_groups,
-    why_not_visible,
-)
+from forensics.weekly.recurrence import TrackedFinding, compare_sizes, merge_groups, why_not_visible
 from forensics.weekly.week_metrics import BROKER_SIGNALS, CLUSTER_SIGNALS
 from forensics.weekly.week_summary import NodeSummary, WeekSummary, summarise_window
 from forensics.weekly.week_verdict import WeekVerdict, compare_weeks

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forensics import run_summary
+from forensics import run_result
 from forensics.engine.progress import Progress
 from forensics.ingest.read_counters import ReadCounter, count_reads, total_bytes_read
 from forensics.run_result import PeakMemory, Stopwatch
@@ -194,7 +194,7 @@ def test_the_summary_tells_the_figures_of_the_result() -> None:
         "peak_memory_mb": 1234,
         "seconds": {"scan": 61.5, "history": 10.0},
     }
-    told = dict(line.split(maxsplit=1) for line in run_summary.format_summary(result))
+    told = dict(line.split(maxsplit=1) for line in run_result.format_summary(result))
 
     assert told == {
         "read": "24 files, 1.5 MB, 1 of them damaged",

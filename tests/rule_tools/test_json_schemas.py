@@ -12,7 +12,7 @@ import pytest
 from forensics.events import rules
 from forensics.lib.yaml_with_lines import load_yaml, rule_files, rules_folder
 from forensics.parsing import layouts
-from forensics.rule_tools.json_schemas import generate_schemas
+from forensics.rule_tools.generate_docs import generate_schemas
 from forensics.rule_tools.rule_text import all_kinds
 from forensics.schemas import FACTS
 from tests.rule_tools.test_check import LAYOUT, RULE

@@ -9,11 +9,7 @@ from typing import Any
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
 from forensics.weekly.iso_week import Week
-from forensics.weekly.week_metrics import (
-    MAX_LOW_ISR_NIGHTS,
-    count_low_isr_nights,
-    nights_in,
-)
+from forensics.weekly.week_metrics import MAX_LOW_ISR_NIGHTS, count_low_isr_nights, nights_in
 from tests.report import sample_runs as samples
 from tests.weekly.sample_summaries import DAY, HOUR
 

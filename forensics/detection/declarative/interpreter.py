@@ -21,12 +21,7 @@ from forensics.detection.declarative.spec import (
 )
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.runner import Detector
-from forensics.detection.shared.event_sessions import (
-    Subject,
-    SubjectSession,
-    add_first,
-    trim_first,
-)
+from forensics.detection.shared.event_sessions import Subject, SubjectSession, add_first, trim_first
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding

@@ -10,13 +10,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import (
-    EVIDENCE_COLUMNS,
-    DetectionContext,
-    Row,
-    by_time,
-    in_topics,
-)
+from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time, in_topics
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions

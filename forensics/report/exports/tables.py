@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
-from forensics.lib.atomic_write import write_whole
+from forensics.lib.storage import write_whole
 from forensics.lib.text_safety import visible
 from forensics.run_output.reader import RunOutput
 

@@ -1,12 +1,14 @@
-"""Draws the sections of a week's page, all but the figure of all weeks."""
+"""Draws the sections of a week's page, also its hours as a heatmap; not the figure of weeks."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from forensics.lib.formatting import MINUTE, count, duration, join_names, time_text
+from forensics.report import theme
 from forensics.report.html import (
     Child,
     Markup,
@@ -23,14 +25,63 @@ from forensics.report.html import (
     tag,
     verdict_box,
 )
+from forensics.report.plotly_sheet import CLEAR, CONFIG, FONT, Figure
 from forensics.weekly.coverage_normalisation import SERVER_ROLES, Coverage
 from forensics.weekly.notes import Note
-from forensics.weekly.pages import hourly_heatmap
-from forensics.weekly.pages.hourly_heatmap import WEEKDAYS
 from forensics.weekly.pages.week_view import VERDICT_LEVELS, WeekView, list_incident_levels
 from forensics.weekly.recurrence import TrackedFinding
 from forensics.weekly.week_metrics import DAY, MAX_LOW_ISR_NIGHTS, NIGHT, AbsenceCounts
 from forensics.weekly.week_summary import NodeSummary
+
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_NONE, _FEW, _SOME, _MANY = "rgba(0,158,115,0.18)", "#f2c879", "#dd8452", "#a3123a"
+_BLANK = "rgba(128,136,145,0.38)"
+_HOURS = 24
+
+
+def draw_heatmap(hours: Sequence[int | None]) -> Figure:
+    """Draw a row for each day, from Monday on, and a cell for each hour."""
+    rows = [hours[start : start + _HOURS] for start in range(0, len(hours), _HOURS)]
+    names = list(WEEKDAYS[: len(rows)])
+    common: dict[str, Any] = {
+        "type": "heatmap", "x": list(range(_HOURS)), "y": names, "xgap": 1, "ygap": 1,
+        "showscale": False, "zsmooth": False, "hoverongaps": False,
+    }  # fmt: skip
+    highest = max([1, *(number for number in hours if number is not None)])
+    known = common | {
+        "z": [list(row) for row in rows], "zmin": 0, "zmax": highest,
+        "colorscale": [[0, _NONE], [0.001, _FEW], [0.4, _SOME], [1, _MANY]],
+        "text": [[str(number) if number else "" for number in row] for row in rows],
+        "texttemplate": "%{text}", "textfont": {"size": 10},
+        "hovertemplate": "%{y} %{x}:00-%{x}:59 UTC: %{z} leaderships lost<extra></extra>",
+    }  # fmt: skip
+    blank = common | {
+        "z": [[1 if number is None else None for number in row] for row in rows],
+        "zmin": 0, "zmax": 1, "colorscale": [[0, _BLANK], [1, _BLANK]],
+        "hovertemplate": "%{y} %{x}:00-%{x}:59 UTC: no log tells<extra></extra>",
+    }  # fmt: skip
+    return {"data": [blank, known], "layout": _layout(names), "config": CONFIG}
+
+
+def _layout(names: Sequence[str]) -> Figure:
+    return {
+        "height": 44 + 30 * len(names) + 20, "showlegend": False, "hovermode": "closest",
+        "margin": {"l": 8, "r": 8, "t": 30, "b": 40}, "dragmode": False, "uirevision": "fixed",
+        "font": {"family": FONT, "size": 12}, "paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR,
+        "modebar": {"bgcolor": CLEAR, "color": theme.HATCH, "activecolor": "#0072B2"},
+        "hoverlabel": {"font": {"family": FONT, "size": 12}, "align": "left"},
+        "xaxis": {"title": {"text": "hour of the day, UTC", "standoff": 4}, "dtick": 2,
+                  "fixedrange": True, "showgrid": False, "zeroline": False, "ticks": ""},
+        "yaxis": {"autorange": "reversed", "fixedrange": True, "showgrid": False,
+                  "type": "category", "automargin": True, "ticks": ""},
+    }  # fmt: skip
+
+
+def legend(hours: Sequence[int | None]) -> list[tuple[str, str]]:
+    """Return each colour and its meaning."""
+    colours = [(_NONE, "none lost"), (_FEW, "few"), (_MANY, "most of this week")]
+    return [*colours, (_BLANK, "no log tells")] if None in hours else colours
+
 
 _MAX_FINDINGS, _MAX_MINOR_FINDINGS = 200, 300
 _MAX_PARTITIONS, _MAX_BROKERS, _MAX_NODES, _MAX_CHANGES = 100, 100, 300, 100
@@ -313,8 +364,8 @@ def draw_hours(view: WeekView) -> Markup:
     head = ("Day", *(f"{hour:02d}" for hour in range(24)))
     listing = table(head, rows, caption="Leaderships lost by hour, UTC", numbers=head[1:])
     folded = tag("details", tag("summary", "Hours as a table"), listing)
-    legend = render_legend(hourly_heatmap.legend(hours))
-    return figure("figure-hours", hourly_heatmap.draw_heatmap(hours), text, legend, folded)
+    key = render_legend(legend(hours))
+    return figure("figure-hours", draw_heatmap(hours), text, key, folded)
 
 
 def draw_changes(view: WeekView) -> Markup:

@@ -17,7 +17,7 @@ from forensics.detection.thresholds import load_limits
 from forensics.errors import RuleError
 from forensics.events.packs import open_pack
 from forensics.lib.yaml_with_lines import FileText
-from forensics.rule_tools.detector_samples import find_detector_problems, find_sample_problems
+from forensics.rule_tools.check import find_detector_problems, find_sample_problems
 from forensics.run_output.findings import Finding
 from forensics.sandbox import run_lines
 from tests.detection.cases import SECOND, case, epoch, event, logs, row

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from forensics.events.epoch_regressions import MAX_KEPT, EpochRegression, EpochRegressions
+from forensics.parsing.time_statistics import MAX_KEPT, EpochRegression, EpochRegressions
 from forensics.schemas import EVENTS
 
 Row = dict[str, Any]
