@@ -110,7 +110,7 @@ def render_quote(
     evidence: Evidence, context: QuoteContext, max_chars: int | None = None,
     pointer: str | None = None,
 ) -> Markup:  # fmt: skip
-    """Set one quoted line, folded; of a line with more than `max_chars`, its beginning.
+    """Render one quoted line, folded; of a line with more than `max_chars`, its beginning.
 
     `pointer` tells a script where the whole line stands in findings.json.
     """

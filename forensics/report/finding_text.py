@@ -118,7 +118,7 @@ def render_actions(actions: Sequence[str]) -> Markup | None:
 
 
 def _render_action(action: str) -> Markup:
-    """Set lines that are commands as blocks to be copied, and all else as prose."""
+    """Render commands as blocks to be copied, and all other lines as prose."""
     blocks = groupby(action.strip().splitlines(), lambda line: bool(COMMAND_LINE.match(line)))
     return join(
         command_block(list(lines)) if is_command else render_prose("\n".join(lines))

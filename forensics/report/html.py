@@ -74,7 +74,7 @@ def _safe(child: Child) -> str:
 
 
 def code(text: str) -> Markup:
-    """Set one short string as code."""
+    """Format one short string as code."""
     return tag("code", text)
 
 
@@ -102,13 +102,13 @@ def entity_id(kind: str, *names: object) -> str:
 
 
 def command_block(lines: Sequence[str]) -> Markup:
-    """Set lines to be copied into a shell."""
+    """Format lines to be copied into a shell."""
     # A box that scrolls must be reachable by keyboard.
     return tag("pre", code("\n".join(lines)), class_="command", tabindex=0)
 
 
 def render_prose(text: str) -> Markup:
-    """Set paragraphs, split at empty lines; what stands between backticks is code."""
+    """Format paragraphs, split at empty lines; text between backticks is code."""
     paragraphs = (part.strip() for part in text.split("\n\n"))
     return join(tag("p", _inline(part)) for part in paragraphs if part)
 
@@ -127,7 +127,7 @@ def json_script(value: object, **attributes: str) -> Markup:
 def figure(
     name: str, drawing: object, caption: str, *after: Child, still: Markup | None = None
 ) -> Markup:
-    """Set one figure: its caption, a box to draw into, and its data.
+    """Build one figure: its caption, a box to draw into, and its data.
 
     `still` stands in the box until a script draws there.
     """

@@ -295,7 +295,7 @@ def _with_doubts(run: RunOutput, rows: Sequence[StoryRow]) -> Iterator[StoryRow]
 
 
 class ClockOrder:
-    """Whether the clocks can tell which of two things came first."""
+    """Decides whether the clocks can tell which of two things came first."""
 
     def __init__(self, run: RunOutput) -> None:
         """Read how uncertain each clock is."""

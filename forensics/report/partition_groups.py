@@ -191,13 +191,13 @@ def _isr_fingerprints(
 ) -> Mapping[TopicPartition, tuple[bytes, int, bool]]:
     """Digest each partition's ISRs; say how long one replica was alone, and if all stayed still."""
     codes = IsrCodes()
-    found = {}
+    fingerprints = {}
     for history in read_isr_histories(run, window, codes):
         code, _, wanted, start, end = history.columns
         minimum = (min_isr.for_topic(history.name[0]) or 0).to_bytes(4, "big", signed=True)
         key = _fingerprint(np.stack([code, wanted]), np.stack([start, end]), changes, minimum)
-        found[history.name] = (key, history.single_isr_ms, len(code) < 2)
-    return found
+        fingerprints[history.name] = (key, history.single_isr_ms, len(code) < 2)
+    return fingerprints
 
 
 def _choose_worst(groups: Mapping[bytes, _Group]) -> list[bytes]:
@@ -269,7 +269,7 @@ def _grid(
     rows: Sequence[PartitionGroup], drawn: Sequence[_DrawnHistory], left: Sequence[_Group],
     edges: Ints, other_changes: Ints,
 ) -> time_bins.Grid:  # fmt: skip
-    """Put the rows together, and count in two more rows what has none of its own."""
+    """Build the grid; two more rows count the partitions that have none of their own."""
     names, links = [row.label for row in rows], [_link(row.members[0]) for row in rows]
     leaders, missing = [one.leaders for one in drawn], [one.missing for one in drawn]
     rest = ((False, "others", other_changes > 0), (True, "with no change", other_changes < 0))

@@ -42,7 +42,7 @@ class PartitionImpact:
 
     @property
     def has_changed(self) -> bool:
-        """Whether there is anything to tell."""
+        """Return True if there is anything to tell."""
         troubles = self.leaderless_ms, self.unclean_count, self.single_isr_ms, self.max_lost != 0
         return self.epoch_count > 1 or self.isr_count > 1 or any(troubles)
 

@@ -1,6 +1,6 @@
 """Figures as JSON for Plotly: rows of marks on one time axis. No other file knows Plotly.
 
-It also says what a mark of a figure says and where it stands.
+It also decides the words of the marks and where they stand.
 """
 
 from __future__ import annotations

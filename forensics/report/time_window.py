@@ -30,7 +30,7 @@ class WindowedRun(RunOutput):
 
     @property
     def is_windowed(self) -> bool:
-        """Whether only a window of the run is looked at: it is."""
+        """Return True: only a window of the run is looked at."""
         return True
 
     @property

@@ -1,45 +1,29 @@
-"""How many spans are open when: the same, however many and in whatever parts they come."""
+"""Lanes as a figure draws them, and the time that it shows first."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from pathlib import Path
 
-import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from forensics.report import time_bins
-from forensics.report.time_bins import OpenSpanCounter, count_open_spans
-
-spans = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)))
+from forensics.report import lane_intervals
+from forensics.run_output.reader import load_run
+from tests.report.sample_runs import END, START
 
 
-@given(spans)
-def test_each_moment_has_the_spans_that_are_open_then(given_spans: list[tuple[int, int]]) -> None:
-    found = [(start, start + length) for start, length in given_spans]
-    points = count_open_spans(found, (0, 60))
+def test_what_no_line_covers_is_unknown(unclean: Path) -> None:
+    """A lane begins and ends with the window, and its holes are hatched."""
+    lanes = lane_intervals.read_lanes(load_run(unclean), "broker")
+    third = [(lane.state, lane.start - START) for lane in lanes if lane.name == "broker 3"]
+    second = [lane.state for lane in lanes if lane.name == "broker 2"]
 
-    assert [moment for moment, _ in points] == sorted({0, 60, *(m for one in found for m in one)})
-    for (moment, level), _ in pairwise(points):
-        assert level == sum(start <= moment < end for start, end in found)
-
-
-@given(spans, st.integers(1, 5))
-def test_spans_may_come_in_parts(given_spans: list[tuple[int, int]], size: int) -> None:
-    pairs = np.array([(a, a + n) for a, n in given_spans], np.int64).reshape(-1, 2)
-    changes = OpenSpanCounter((0, 60))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time_bins, "_MAX_PENDING", 3)
-        for begin in range(0, len(pairs), size):
-            changes.add(pairs[begin : begin + size, 0], pairs[begin : begin + size, 1])
-
-    assert count_open_spans([(a, b) for a, b in pairs.tolist()], (0, 60)) == changes.points()
+    assert third == [("up", 0), ("unknown", 120_000)]
+    assert second == ["unknown", "up", "crashed", "starting", "up"]
+    assert max(lane.end for lane in lanes) == START + END
 
 
-def test_of_very_many_moments_the_highest_stay() -> None:
-    many = [(moment, moment + 2) for moment in range(0, 60_000, 4)]
-    points = count_open_spans([*many, (30_000, 30_001)], (0, 60_000))
+def test_the_view_is_the_incident_and_a_little_around_it(unclean: Path, quiet: Path) -> None:
+    """A quiet day shows all of its window."""
+    view = lane_intervals.choose_view(load_run(unclean))
 
-    assert len(points) <= time_bins.MAX_POINTS + 1
-    assert 2 == max(level for _, level in points)
+    assert view is not None
+    assert (view[0] - START, view[1] - START) == (29_709, 125_657)
+    assert lane_intervals.choose_view(load_run(quiet)) == (START, START + END)

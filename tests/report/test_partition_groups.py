@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forensics.report import lane_intervals, time_bins
+from forensics.report import time_bins
 from forensics.report.figures import leadership
 from forensics.report.partition_groups import (
     MAX_EPOCHS,
@@ -18,7 +18,7 @@ from forensics.report.partition_groups import (
 from forensics.run_output import reader
 from forensics.run_output.partition_histories import LeaderInterval
 from forensics.run_output.reader import load_run
-from tests.report.sample_runs import ELECTED, END, START, Row, at, reign, save
+from tests.report.sample_runs import ELECTED, START, Row, at, reign, save
 
 WHOLE = (4, 1, 0, 9000)
 
@@ -161,40 +161,3 @@ def test_who_led_from_nobody_knows_when_led_after_who_led_before(unclean: Path) 
 
     spans = [(one.leader, one.start - START, one.end - START) for one in rows[0].leader_epochs]
     assert spans == [(1, 0, 9000), (None, 9000, 20_000), (3, 20_000, 30_000)]
-
-
-def test_what_no_line_covers_is_unknown(unclean: Path) -> None:
-    """A lane begins and ends with the window, and its holes are hatched."""
-    lanes = lane_intervals.read_lanes(load_run(unclean), "broker")
-    third = [(lane.state, lane.start - START) for lane in lanes if lane.name == "broker 3"]
-    second = [lane.state for lane in lanes if lane.name == "broker 2"]
-
-    assert third == [("up", 0), ("unknown", 120_000)]
-    assert second == ["unknown", "up", "crashed", "starting", "up"]
-    assert max(lane.end for lane in lanes) == START + END
-
-
-def test_debt_counts_partitions_at_each_moment(unclean: Path) -> None:
-    """Three partitions without a leader, then none."""
-    debt = time_bins.count_debt(load_run(unclean))
-
-    assert [level for _, level in debt["offline"]] == [0, 3, 0, 0]
-    assert max(level for _, level in debt["under-replicated"]) == 3
-
-
-def test_client_errors_carry_the_verdict_of_their_episode(unclean: Path) -> None:
-    """Every error is counted once, under what its episode was called."""
-    run = load_run(unclean)
-    counted = time_bins.count_events(run, fold(unclean).grid.edges)
-
-    assert {name: int(bins.sum()) for name, bins in counted.errors.items()} == {"sustained": 400}
-    assert int(counted.facts.sum()) == 400
-
-
-def test_the_view_is_the_incident_and_a_little_around_it(unclean: Path, quiet: Path) -> None:
-    """A quiet day shows all of its window."""
-    view = lane_intervals.choose_view(load_run(unclean))
-
-    assert view is not None
-    assert (view[0] - START, view[1] - START) == (29_709, 125_657)
-    assert lane_intervals.choose_view(load_run(quiet)) == (START, START + END)

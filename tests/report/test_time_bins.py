@@ -1,12 +1,24 @@
-"""Stretches of time: they cover the whole, are few, and are short where it matters."""
+"""Bins cover the whole and are short where it matters; what is open, and what is counted."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+from pathlib import Path
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forensics.report.time_bins import bin_edges, merge_bins
+from forensics.report import time_bins
+from forensics.report.partition_groups import heatmap_edges
+from forensics.report.time_bins import (
+    OpenSpanCounter,
+    bin_edges,
+    count_open_spans,
+    merge_bins,
+)
+from forensics.run_output.reader import load_run
 
 lengths = st.integers(1, 40 * 86_400_000)
 
@@ -46,3 +58,53 @@ def test_put_together_they_still_cover_the_whole() -> None:
     assert len(found) <= 101 + 1
     assert (found[0], found[-1]) == (fine[0], fine[-1])
     assert set(found.tolist()) <= set(fine.tolist())
+
+
+spans = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)))
+
+
+@given(spans)
+def test_each_moment_has_the_spans_that_are_open_then(given_spans: list[tuple[int, int]]) -> None:
+    found = [(start, start + length) for start, length in given_spans]
+    points = count_open_spans(found, (0, 60))
+
+    assert [moment for moment, _ in points] == sorted({0, 60, *(m for one in found for m in one)})
+    for (moment, level), _ in pairwise(points):
+        assert level == sum(start <= moment < end for start, end in found)
+
+
+@given(spans, st.integers(1, 5))
+def test_spans_may_come_in_parts(given_spans: list[tuple[int, int]], size: int) -> None:
+    pairs = np.array([(a, a + n) for a, n in given_spans], np.int64).reshape(-1, 2)
+    changes = OpenSpanCounter((0, 60))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time_bins, "_MAX_PENDING", 3)
+        for begin in range(0, len(pairs), size):
+            changes.add(pairs[begin : begin + size, 0], pairs[begin : begin + size, 1])
+
+    assert count_open_spans([(a, b) for a, b in pairs.tolist()], (0, 60)) == changes.points()
+
+
+def test_of_very_many_moments_the_highest_stay() -> None:
+    many = [(moment, moment + 2) for moment in range(0, 60_000, 4)]
+    points = count_open_spans([*many, (30_000, 30_001)], (0, 60_000))
+
+    assert len(points) <= time_bins.MAX_POINTS + 1
+    assert 2 == max(level for _, level in points)
+
+
+def test_debt_counts_partitions_at_each_moment(unclean: Path) -> None:
+    """Three partitions without a leader, then none."""
+    debt = time_bins.count_debt(load_run(unclean))
+
+    assert [level for _, level in debt["offline"]] == [0, 3, 0, 0]
+    assert max(level for _, level in debt["under-replicated"]) == 3
+
+
+def test_client_errors_carry_the_verdict_of_their_episode(unclean: Path) -> None:
+    """Every error is counted once, under what its episode was called."""
+    run = load_run(unclean)
+    counted = time_bins.count_events(run, heatmap_edges(run, run.window or (0, 0)))
+
+    assert {name: int(bins.sum()) for name, bins in counted.errors.items()} == {"sustained": 400}
+    assert int(counted.facts.sum()) == 400

@@ -93,7 +93,7 @@ def _find_vacancies(terms: Sequence[Row]) -> list[Row]:
 
 
 def _overlaps(run: RunOutput, terms: Sequence[Row]) -> list[str]:
-    """Tell of the terms that began before the one before them was over."""
+    """Describe the terms that began before the one before them was over."""
     overlaps = [
         (before, after)
         for before, after in pairwise(terms)

@@ -145,7 +145,7 @@ def _silences(run: RunOutput, logs: list[NodeLog]) -> list[str]:
     if not run.window:
         return []
     start, end = run.window
-    least = max(60_000, (end - start) // 20)
+    min_length = max(60_000, (end - start) // 20)
     spans: dict[str, list[tuple[int, int]]] = {}
     for log in logs:
         # A log of one line is one too.
@@ -155,9 +155,9 @@ def _silences(run: RunOutput, logs: list[NodeLog]) -> list[str]:
         (first, last, node)
         for node, covered in sorted(spans.items())
         for first, last in intervals.gaps(covered, run.window)
-        if last - first >= least
+        if last - first >= min_length
     ]
-    return [_describe_silence(group) for group in _group_silences(silences, least // 10)]
+    return [_describe_silence(group) for group in _group_silences(silences, min_length // 10)]
 
 
 def _group_silences(silences: list[Silence], slack: int) -> list[list[Silence]]:

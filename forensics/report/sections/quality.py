@@ -31,11 +31,11 @@ def render(run: RunOutput) -> Markup:
     failed = [row for row in rows if not row["success"]]
     closed = [row for row in failed if row["consequence"] == "close"]
     state = "closed" if closed else "open"
-    says = f"{count(len(rows), 'check')}, {len(failed):,} failed. The gate is {state}."
+    summary = f"{count(len(rows), 'check')}, {len(failed):,} failed. The gate is {state}."
     known = {finding.id for finding in run.findings}
     items = [tag("li", *_failure(row, known)) for row in failed]
     listing = tag("ul", *items, class_="warning") if items else None
-    return join([tag("p", says), listing, _table(rows)])
+    return join([tag("p", summary), listing, _table(rows)])
 
 
 def _rank(row: Row) -> tuple[bool, int]:
@@ -44,7 +44,7 @@ def _rank(row: Row) -> tuple[bool, int]:
 
 
 def _failure(row: Row, known: set[str]) -> list[Child]:
-    """Tell one failed check: what was expected, what was seen, what follows, for whom."""
+    """Describe a failed check: what was expected, what was seen, what follows, for whom."""
     said = [
         tag("b", str(row["words"] or row["check"] or "A check")),
         f" It does not hold: {row['otherwise'] or 'nothing more is known'}.",

@@ -51,12 +51,12 @@ def _notes(run: RunOutput) -> tuple[Mapping[str, Any], str]:
     if not path.is_file():
         return {}, ""
     try:
-        found = load_yaml(path)
+        notes = load_yaml(path)
     except (RuleError, OSError, UnicodeDecodeError) as error:
         return {}, f"{NOTES} could not be read: {error}"
-    if not isinstance(found, Mapping):
+    if not isinstance(notes, Mapping):
         return {}, f"{NOTES} could not be read: it is no mapping of headings to lists."
-    return found, ""
+    return notes, ""
 
 
 def _part(title: str, noted: object) -> Markup:
