@@ -2,8 +2,8 @@
 
 Addresses are those of `pyarrow.fs`, such as `s3://bucket/folder`, `gs://...`, `hdfs://host/folder`.
 Credentials come from where the provider's own tools look for them; options of a store follow a
-question mark, as in `s3://logs/broker-1?endpoint_override=10.0.0.5:9000&scheme=http`. A local file is
-written whole or not at all.
+question mark, as in `s3://logs/broker-1?endpoint_override=10.0.0.5:9000&scheme=http`. A local file
+is written whole or not at all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Writes what is generated from the rules: pages in docs/, and the JSON Schemas in rules/schema/.
 
 The pages say what Kafka logs and what it means, and what each detector needs and its limits. The
-same rules give the same bytes, so that a test can check that the pages are up to date. The schemas, by
-which editors help to write rules, are written by hand but for the lists of facts and kinds.
+same rules give the same bytes, so that a test can check that the pages are up to date. The schemas,
+by which editors help to write rules, are written by hand but for the lists of facts and kinds.
 """
 
 from __future__ import annotations
