@@ -24,9 +24,9 @@ from typing import Any, Self
 from forensics import __version__
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.lib.arrow_io import read_batches
-from forensics.lib.formatting import format_bytes, quantity, rough_duration
 from forensics.lib.secrets import mask_text
 from forensics.lib.storage import write_whole
+from forensics.lib.text_format import format_bytes, quantity, rough_duration
 from forensics.run_output.findings import SEVERITIES
 from forensics.settings import Settings
 

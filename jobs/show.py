@@ -97,7 +97,7 @@ def _tell(found: Sequence[CheckedLine], *, as_json: bool) -> None:
 
 
 def _head(finding: SavedFinding) -> None:
-    from forensics.lib.formatting import count, span_text
+    from forensics.lib.text_format import count, span_text
 
     _say(f"{finding.id}  {finding.severity}  {finding.title}", bold=True)
     _say(

@@ -22,8 +22,8 @@ from forensics.cli.app import (
 )
 
 if TYPE_CHECKING:
-    from forensics.report.histories.model import Timeline
     from forensics.report.histories.selection import Selection
+    from forensics.report.histories.timeline import Timeline
     from forensics.run_output.reader import RunOutput
 
 
@@ -129,7 +129,7 @@ def _check(wanted: Selection, page: Path | None) -> None:
 
 
 def _draw(saved: RunOutput, stories: list[Timeline], page: Path, *, as_json: bool) -> None:
-    from forensics.report.histories.page import write_page
+    from forensics.report.histories.timeline_page import write_page
 
     write_page(saved, stories, page)
     # With --json, standard output holds nothing but JSON.

@@ -33,7 +33,7 @@ from forensics.detection.registry import load_shipped_declarations
 from forensics.engine import java
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ForensicsError, JavaError
-from forensics.lib.formatting import format_bytes
+from forensics.lib.text_format import format_bytes
 from forensics.settings import Settings
 
 _REINSTALL_ADVICE = "The installation is damaged: pip install --force-reinstall kafka-forensics"

@@ -24,7 +24,7 @@ from forensics.events.scan import load_scanner
 from forensics.ingest.archive_reader import open_zip_member, unpack_files
 from forensics.ingest.compression import DamageError, Readable
 from forensics.ingest.read_plan import ReadPlan, Split, bundle_splits, plan_reading
-from forensics.lib.formatting import format_bytes, quantity, rough_duration
+from forensics.lib.text_format import format_bytes, quantity, rough_duration
 from forensics.settings import Settings
 
 # How much is read of each file on disk, and of each text in it.

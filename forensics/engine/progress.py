@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from forensics.lib.formatting import format_bytes, rough_duration
+from forensics.lib.text_format import format_bytes, rough_duration
 
 _TICK_SECONDS, _LINE_SECONDS = 0.2, 60.0
 # The rate is that of the last 20 s; there is no estimate in the first 5 s of a stage.

@@ -23,9 +23,9 @@ from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence, EvidenceRow
 from forensics.lib.arrow_io import read_batches
-from forensics.lib.formatting import quantity
 from forensics.lib.intervals import Interval, intersect
 from forensics.lib.node_ids import broker_node
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.parsing.time_statistics import MIN_SILENCE
 from forensics.schemas import COVERAGE

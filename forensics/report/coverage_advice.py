@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from forensics.detection.verdict import MIN_PARSED_SHARE_FOR_LOSS, is_damaged, is_silence_conclusive
-from forensics.lib.formatting import count, join_names, percent, time_text
+from forensics.lib.text_format import count, join_names, percent, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.lib.yaml_with_lines import load_yaml, rules_folder
 from forensics.run_output.reader import Row, RunOutput, short_time

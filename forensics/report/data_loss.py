@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forensics.lib.formatting import count
+from forensics.lib.text_format import count
 from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import SavedFinding
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import count
+from forensics.lib.text_format import count
 from forensics.report.html import Child, Markup, code, join, tag
 from forensics.run_output.reader import Evidence, RunOutput
 

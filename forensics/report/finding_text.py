@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from forensics.lib.formatting import count, detector_label, join_names, pluralize, span_text
+from forensics.lib.text_format import count, detector_label, join_names, pluralize, span_text
 from forensics.report.html import Markup, command_block, join, render_prose, tag
 from forensics.run_output.reader import RunOutput, SavedFinding
 

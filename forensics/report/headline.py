@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forensics.lib.formatting import count, percent, time_text
+from forensics.lib.text_format import count, percent, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import (
     describe_missing_logs,

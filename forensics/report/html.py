@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from forensics.lib import text_safety
-from forensics.lib.formatting import count
+from forensics.lib.text_format import count
 from forensics.run_output.reader import RunOutput
 
 MAX_NOWRAP_CHARS = 28

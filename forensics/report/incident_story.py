@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import count, duration, join_names, parse_millis
+from forensics.lib.text_format import count, duration, join_names, parse_millis
 from forensics.report.evidence_html import parse_proofs
 from forensics.report.finding_text import describe_scope, drop_standing, is_open
 from forensics.run_output.reader import Evidence, Row, RunOutput, SavedFinding, corrected_times

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from forensics.errors import ForensicsError
 from forensics.lib import time_zone
-from forensics.lib.formatting import time_text
 from forensics.lib.secret_patterns import MASK, PLACES
 from forensics.lib.storage import write_whole
+from forensics.lib.text_format import time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report import theme
 from forensics.report.html import Child, Markup, join, section, section_links, tag, trust_html

@@ -13,7 +13,7 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from forensics.lib.formatting import duration, time_text
+from forensics.lib.text_format import duration, time_text
 from forensics.lib.text_safety import escape_plotly as shown
 from forensics.lib.time_zone import current_zone, shift_figure
 from forensics.report import theme

@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from forensics.detection.verdict import INCIDENT, decide_verdict
 from forensics.errors import ForensicsError
 from forensics.history.log_coverage import LACKING_STATES
-from forensics.lib.formatting import count, parse_millis, span_text, time_text
+from forensics.lib.text_format import count, parse_millis, span_text, time_text
 from forensics.lib.time_units import MILLISECOND, to_arrow_timestamp, to_iso
 from forensics.lib.time_zone import current_zone
 from forensics.report.histories.selection import TIME_OF_DAY, parse_time

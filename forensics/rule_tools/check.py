@@ -24,7 +24,7 @@ from forensics.events.matcher import MatchedEvents, build_events
 from forensics.events.packs import Pack
 from forensics.events.rules import Example, Rule, Wording
 from forensics.ingest.wrapper_detection import check_wrappers
-from forensics.lib.formatting import quantity
+from forensics.lib.text_format import quantity
 from forensics.lib.yaml_with_lines import line_of_refused
 from forensics.parsing.layout_check import check_layouts, number_lines, to_rows
 from forensics.parsing.layouts import Layout

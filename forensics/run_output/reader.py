@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.lib.arrow_io import read_batches
-from forensics.lib.formatting import parse_millis, time_text
+from forensics.lib.text_format import parse_millis, time_text
 from forensics.run_output.findings import INCIDENT_SEVERITIES, PartitionLoss, severity_rank
 
 Times = npt.NDArray[np.int64]

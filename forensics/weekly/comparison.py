@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from forensics.errors import ForensicsError
-from forensics.lib.formatting import parse_millis, span_text
 from forensics.lib.intervals import Interval
+from forensics.lib.text_format import parse_millis, span_text
 from forensics.lib.text_safety import visible
 from forensics.report.page import open_output
 from forensics.weekly.coverage_normalisation import format_count

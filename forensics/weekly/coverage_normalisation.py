@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from forensics.history.log_coverage import PARTITION_LOGS, classify_log_file
 from forensics.lib import intervals
-from forensics.lib.formatting import HOUR, MINUTE
 from forensics.lib.intervals import Interval
 from forensics.lib.node_ids import broker_id
+from forensics.lib.text_format import HOUR, MINUTE
 from forensics.run_output.reader import Row, RunOutput
 
 SERVER_ROLES = ("broker", "controller")

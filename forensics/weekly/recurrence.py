@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from forensics.lib.formatting import quantity
+from forensics.lib.text_format import quantity
 from forensics.run_output.findings import severity_rank
 from forensics.weekly.coverage_normalisation import (
     MIN_COVERED_SHARE,

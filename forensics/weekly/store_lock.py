@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from forensics.errors import ForensicsError
-from forensics.lib.formatting import quantity
+from forensics.lib.text_format import quantity
 
 LOCK_FILE = ".lock"
 

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.lib import intervals
-from forensics.lib.formatting import HOUR, MINUTE
 from forensics.lib.intervals import Interval
 from forensics.lib.node_ids import broker_id
+from forensics.lib.text_format import HOUR, MINUTE
 from forensics.lib.time_units import MILLISECOND, to_arrow_timestamp
 from forensics.run_output.broker_lifecycles import read_lifecycles
 from forensics.run_output.partition_histories import Ints, IsrCodes, read_isr_histories

@@ -17,9 +17,9 @@ import pyarrow.dataset as ds
 from forensics.detection.verdict import decide_verdict
 from forensics.history.log_coverage import LACKING_STATES
 from forensics.lib import intervals
-from forensics.lib.formatting import HOUR, pluralize
 from forensics.lib.intervals import Interval
 from forensics.lib.node_ids import broker_node
+from forensics.lib.text_format import HOUR, pluralize
 from forensics.run_output.reader import Row, RunOutput, SavedFinding, load_run
 from forensics.weekly import week_metrics
 from forensics.weekly.coverage_normalisation import (

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from forensics.lib.formatting import count, join_names
+from forensics.lib.text_format import count, join_names
 from forensics.run_output.findings import WORST_FIRST
 from forensics.weekly.coverage_normalisation import (
     MIN_COVERED_SHARE,

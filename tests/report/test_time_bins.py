@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 
 from forensics.report import time_bins
 from forensics.report.partition_groups import heatmap_edges
-from forensics.report.time_bins import (
-    OpenSpanCounter,
-    bin_edges,
-    count_open_spans,
-    merge_bins,
-)
+from forensics.report.time_bins import OpenSpanCounter, bin_edges, count_open_spans, merge_bins
 from forensics.run_output.reader import load_run
 
 lengths = st.integers(1, 40 * 86_400_000)

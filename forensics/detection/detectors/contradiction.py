@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from forensics.detection.context import DetectionContext, Row, partition_name
 from forensics.history.nodes.controller_terms import EpochConflict
-from forensics.lib.formatting import quantity
+from forensics.lib.text_format import quantity
 from forensics.run_output.findings import Finding
 
 NAME = "contradiction"

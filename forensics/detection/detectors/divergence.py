@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from forensics.detection.context import MAX_QUOTED_PARTITIONS, DetectionContext, partition_name
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
-from forensics.lib.formatting import quantity
 from forensics.lib.node_ids import broker_ids, broker_node
 from forensics.lib.sessionize import sessions
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 

@@ -15,7 +15,7 @@ from forensics.detection.shared.isr_changes import (
     find_isr_storms,
     find_recovery,
 )
-from forensics.lib.formatting import quantity
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 

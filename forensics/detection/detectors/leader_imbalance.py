@@ -19,7 +19,7 @@ from forensics.detection.context import (
     by_time,
     partition_name,
 )
-from forensics.lib.formatting import quantity
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 

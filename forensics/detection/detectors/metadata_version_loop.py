@@ -21,7 +21,7 @@ from forensics.detection.context import (
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession
 from forensics.detection.shared.isr_changes import find_rejection_loops
-from forensics.lib.formatting import quantity
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 

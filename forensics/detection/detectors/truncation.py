@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, group_by_gap, partition_name
-from forensics.lib.formatting import quantity
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 

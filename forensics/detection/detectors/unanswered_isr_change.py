@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, in_topics, partition_name
 from forensics.detection.requirements import LogRequirements
-from forensics.lib.formatting import quantity
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 

@@ -23,8 +23,8 @@ from forensics.detection.context import (
     in_topics,
     partition_name,
 )
-from forensics.lib.formatting import quantity
 from forensics.lib.node_ids import broker_id
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 

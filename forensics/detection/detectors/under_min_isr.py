@@ -16,8 +16,8 @@ from forensics.detection.context import DetectionContext, Row, partition_name
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.detection.shared.min_isr import REFUSALS, MinIsr, read_min_isr
-from forensics.lib.formatting import quantity
 from forensics.lib.sessionize import sessions
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, in_topics, partition_name
-from forensics.lib.formatting import quantity
 from forensics.lib.sessionize import session_ids, sessions
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
 
@@ -248,7 +248,8 @@ class MoveHistory:
             before = row["previous_leader"]
             if row["election"] in _PLANNED:
                 planned.setdefault(row["election"], []).append(row)
-            if before == -1 and (row["leader"] or -1) >= 0:
+            leader = row["leader"]
+            if before == -1 and leader is not None and leader >= 0:
                 history._recoveries[name, start] = row
             moves.setdefault(name, []).append((start, -1 if before is None else before))
         for name in sorted(moves):

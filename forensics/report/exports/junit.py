@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from forensics.lib.formatting import span_text
+from forensics.lib.text_format import span_text
 from forensics.report.headline import verdict_sentence
 from forensics.report.html import Markup, join, tag
 from forensics.run_output.reader import RunOutput, SavedFinding

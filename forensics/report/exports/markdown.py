@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from forensics.lib.formatting import count, detector_label, join_names, span_text
+from forensics.lib.text_format import count, detector_label, join_names, span_text
 from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current_zone
 from forensics.report.data_loss import loss_rows, sum_losses

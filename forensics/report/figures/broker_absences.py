@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from forensics.lib.formatting import count, duration, time_text
+from forensics.lib.text_format import count, duration, time_text
 from forensics.lib.text_safety import escape_plotly as shown
 from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure

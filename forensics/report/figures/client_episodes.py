@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.detection.thresholds import load_limits
-from forensics.lib.formatting import count, duration, join_names, time_text
+from forensics.lib.text_format import count, duration, join_names, time_text
 from forensics.lib.text_safety import escape_plotly as shown
 from forensics.report import plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure, table, tag

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from forensics.lib.formatting import duration, time_text
+from forensics.lib.text_format import duration, time_text
 from forensics.lib.text_safety import escape_plotly as shown
 from forensics.report import plotly_sheet, theme
 from forensics.report.plotly_sheet import Figure, Sheet, Span

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from forensics.lib.formatting import count, duration, time_text
+from forensics.lib.text_format import count, duration, time_text
 from forensics.report import theme, time_bins
 from forensics.report.html import Markup, figure
 from forensics.report.lane_intervals import LaneInterval, choose_view, read_controller_terms

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from forensics.lib import intervals
-from forensics.lib.formatting import duration, time_text
+from forensics.lib.text_format import duration, time_text
 from forensics.lib.text_safety import escape_plotly as shown
 from forensics.report import plotly_sheet, theme
 from forensics.report.partition_groups import IsrState, PartitionGroup

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from forensics.history.log_coverage import LACKING_STATES
-from forensics.lib.formatting import count, duration, natural_key, time_text
+from forensics.lib.text_format import count, duration, natural_key, time_text
 from forensics.report import plotly_sheet, theme
 from forensics.report.figures.partition_heatmap import encode_array
 from forensics.report.html import Markup, figure, render_legend, table, tag

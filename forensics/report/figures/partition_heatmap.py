@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from forensics.detection.shared.min_isr import MinIsr
-from forensics.lib.formatting import count, duration
+from forensics.lib.text_format import count, duration
 from forensics.report import plotly_sheet, theme, time_bins
 from forensics.report.html import Markup, figure, render_legend, table, tag
 from forensics.report.plotly_sheet import Figure, Sheet, Span

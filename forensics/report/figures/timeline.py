@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from forensics.lib.formatting import duration, time_text
+from forensics.lib.text_format import duration, time_text
 from forensics.lib.text_safety import escape_plotly as shown
 from forensics.lib.time_zone import current_zone
 from forensics.report import plotly_sheet, theme, time_bins

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from forensics.report.histories import broker, partition
-from forensics.report.histories.model import Timeline
 from forensics.report.histories.selection import (
     Selection,
     check_selection,
     find_selected,
     find_shown_time,
 )
+from forensics.report.histories.timeline import Timeline
 from forensics.run_output.reader import RunOutput
 
 

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import count, detector_label, join_names
 from forensics.lib.intervals import gaps
 from forensics.lib.sessionize import sessions
-from forensics.report.histories.model import (
+from forensics.lib.text_format import count, detector_label, join_names
+from forensics.report.histories.phrases import describe_election, summarise_broker
+from forensics.report.histories.timeline import (
     MAX_ROWS,
     Location,
     OrderedStep,
@@ -22,7 +23,6 @@ from forensics.report.histories.model import (
     arrange_steps,
     row_locations,
 )
-from forensics.report.histories.phrases import describe_election, summarise_broker
 from forensics.run_output.reader import Row, RunOutput
 
 LANE_COLUMNS = ("node", "role", "broker", "state", "started_at", "ended_at", "epoch", "evidence")

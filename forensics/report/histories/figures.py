@@ -13,7 +13,7 @@ from forensics.lib.text_safety import escape_plotly as plain
 from forensics.report import lane_intervals, plotly_sheet, theme, time_bins
 from forensics.report.figures import leadership
 from forensics.report.histories import phrases
-from forensics.report.histories.model import MAX_ROWS, Step, Timeline
+from forensics.report.histories.timeline import MAX_ROWS, Step, Timeline
 from forensics.report.partition_groups import GroupImpact, PartitionGroup
 from forensics.report.plotly_sheet import Figure, RowDrawer
 from forensics.run_output.partition_histories import LeaderInterval

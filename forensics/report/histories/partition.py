@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import count
 from forensics.lib.sessionize import sessions, windows
+from forensics.lib.text_format import count
 from forensics.report.histories import phrases
-from forensics.report.histories.model import (
+from forensics.report.histories.timeline import (
     MAX_ROWS,
     ROW_ENDS,
     Location,

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from forensics.lib.formatting import count, duration, time_text
-from forensics.report.histories.model import ShownTime, Step
+from forensics.lib.text_format import count, duration, time_text
+from forensics.report.histories.timeline import ShownTime, Step
 from forensics.run_output.findings import WORST_FIRST
 
 # More leaders than this are counted, not listed.

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from forensics.errors import ForensicsError
-from forensics.lib.formatting import parse_millis, time_text
+from forensics.lib.text_format import parse_millis, time_text
 from forensics.lib.time_units import DAY, MILLISECOND
-from forensics.report.histories.model import ShownTime
 from forensics.report.histories.phrases import format_ranges
+from forensics.report.histories.timeline import ShownTime
 from forensics.run_output.partition_histories import TopicPartition
 from forensics.run_output.reader import RunOutput
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from forensics.lib.text_safety import visible
 from forensics.lib.time_units import MILLISECOND, to_iso
-from forensics.report.histories.model import MAX_ROWS, Location, Step, Timeline
 from forensics.report.histories.phrases import describe_end, format_time
+from forensics.report.histories.timeline import MAX_ROWS, Location, Step, Timeline
 from forensics.run_output.reader import RunOutput
 
 # Colours a text by its style.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from forensics.lib.formatting import count, format_bytes
+from forensics.lib.text_format import count, format_bytes
 from forensics.report.html import (
     Child,
     Markup,

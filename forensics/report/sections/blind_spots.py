@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import count, detector_label, join_names, percent
+from forensics.lib.text_format import count, detector_label, join_names, percent
 from forensics.report.coverage_advice import (
     advise_collection,
     count_lines,

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import count, duration, join_names
+from forensics.lib.text_format import count, duration, join_names
 from forensics.lib.time_zone import current_zone
 from forensics.report import theme
 from forensics.report.figures import broker_absences

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from forensics.lib.formatting import count, detector_label, duration, join_names, time_text
+from forensics.lib.text_format import count, detector_label, duration, join_names, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.figures import client_episodes
 from forensics.report.html import (

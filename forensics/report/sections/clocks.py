@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forensics.lib.formatting import count, duration, natural_key
+from forensics.lib.text_format import count, duration, natural_key
 from forensics.report.figures import clock_offsets
 from forensics.report.html import Child, Markup, figure, join, table, tag
 from forensics.run_output.reader import Row, RunOutput

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pyarrow.dataset as ds
 
-from forensics.lib.formatting import count, duration, join_names
+from forensics.lib.text_format import count, duration, join_names
 from forensics.lib.time_zone import current_zone
 from forensics.report.figures import controller_terms
 from forensics.report.html import Child, Markup, finding_link, join, limit_caption, table, tag

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from forensics.lib import intervals
-from forensics.lib.formatting import count, duration, join_names, natural_key, percent, time_text
+from forensics.lib.text_format import count, duration, join_names, natural_key, percent, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import count_lines
 from forensics.report.figures import log_coverage

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from forensics.lib.formatting import count, join_names, parse_millis
+from forensics.detection.context import in_topics
+from forensics.lib.text_format import count, join_names, parse_millis
 from forensics.lib.text_safety import visible
 from forensics.lib.time_zone import current_zone
 from forensics.report.data_loss import (
@@ -107,7 +108,8 @@ class _Past:
         run: RunOutput, name: str, columns: Sequence[str], names: set[str]
     ) -> dict[str, list[Row]]:
         rows: dict[str, list[Row]] = {}
-        for chunk in run.chunks(name, columns):
+        topics = in_topics({partition.rpartition("-")[0] for partition in names})
+        for chunk in run.chunks(name, columns, topics):
             for row in chunk.to_pylist():
                 key = f"{row['topic']}-{row['partition']}"
                 if key in names:

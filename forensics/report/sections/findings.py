@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from forensics.lib.formatting import count, detector_label, join_names, time_text
+from forensics.lib.text_format import count, detector_label, join_names, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.evidence_html import QuoteContext, render_quote
 from forensics.report.finding_text import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from forensics.lib.formatting import count, join_names, time_text
+from forensics.lib.text_format import count, join_names, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import find_alert
 from forensics.report.evidence_html import QuoteContext, render_quote

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forensics.lib.formatting import count, duration, join_names, time_text
+from forensics.lib.text_format import count, duration, join_names, time_text
 from forensics.report import time_bins
 from forensics.report.figures import leadership, partition_heatmap
 from forensics.report.html import Child, Markup, figure, join, table, tag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from forensics.lib.formatting import count, duration, join_names
+from forensics.lib.text_format import count, duration, join_names
 from forensics.lib.time_zone import current_zone
 from forensics.report.html import (
     Child,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forensics.lib.formatting import count
+from forensics.lib.text_format import count
 from forensics.report.html import Child, Markup, anchor, code, join, table, tag
 from forensics.run_output.reader import Row, RunOutput
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Set as AbstractSet
 
 from forensics.history.nodes.broker_states import AWAY_STATES
-from forensics.lib.formatting import count, duration, join_names, time_text
+from forensics.lib.text_format import count, duration, join_names, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report import partition_groups, plotly_sheet, time_bins
 from forensics.report.figures import timeline

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forensics.lib.formatting import count, duration, join_names, time_text
+from forensics.lib.text_format import count, duration, join_names, time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import unanswered_detectors
 from forensics.report.data_loss import sum_clean_truncations, sum_losses

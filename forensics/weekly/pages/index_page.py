@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from forensics.lib.formatting import count
+from forensics.lib.text_format import count
 from forensics.report import page
 from forensics.report.html import Child, Markup, TableRow, join, section, table, tag, verdict_box
 from forensics.weekly.notes import NO_NOTES, Notes

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forensics.lib.formatting import count, join_names
+from forensics.lib.text_format import count, join_names
 from forensics.lib.text_safety import escape_plotly as escape
 from forensics.report import theme
 from forensics.report.html import Child, Markup, figure, table, tag

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from forensics.lib.formatting import MINUTE, count, duration, join_names, time_text
+from forensics.lib.text_format import MINUTE, count, duration, join_names, time_text
 from forensics.report import theme
 from forensics.report.html import (
     Child,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forensics.errors import did_you_mean
-from forensics.lib.formatting import count, format_bytes, pluralize
+from forensics.lib.text_format import count, format_bytes, pluralize
 
 
 @given(st.integers(0, 10**13))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from forensics.lib.formatting import count, join_names, time_text
+from forensics.lib.text_format import count, join_names, time_text
 from forensics.report import page
 from forensics.report.histories import figures
-from forensics.report.histories.model import Location, Step, Timeline
 from forensics.report.histories.phrases import describe_end, format_time
+from forensics.report.histories.timeline import Location, Step, Timeline
 from forensics.report.html import Child, Markup, anchor, code, figure, join, table, tag
 from forensics.run_output.reader import RunOutput
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from forensics.lib.formatting import parse_millis
+from forensics.lib.text_format import parse_millis
 from forensics.report.histories import build_timelines
-from forensics.report.histories.page import write_page
 from forensics.report.histories.selection import Selection
+from forensics.report.histories.timeline_page import write_page
 from forensics.report.page import draw_report as postmortem
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
