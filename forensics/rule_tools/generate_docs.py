@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +31,7 @@ from forensics.rule_tools.rule_text import (
     kind_description,
     newest_version,
     rule_family,
+    rule_file,
     rule_versions,
     type_name,
     version_phrase,
@@ -248,7 +248,7 @@ def _family_page(name: str, members: Sequence[Rule], newest: str) -> str:
 
 def _rule_blocks(rule: Rule, newest: str) -> Iterator[str]:
     loggers = ", ".join(map(md_code, rule.loggers))
-    file = f"{_RULES}/{rule_family(rule)}/{Path(rule.path).name}"
+    file = f"{_RULES}/{rule_file(rule)}"
     yield md_anchor(rule.id)
     yield f"## {md_text(rule.id)}"
     versions = version_phrase(rule_versions(rule), newest)

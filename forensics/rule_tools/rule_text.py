@@ -113,8 +113,16 @@ def kind_description(kind: Kind) -> str:
 
 
 def rule_family(rule: Rule) -> str:
-    """Return the family of a rule: the folder of its file."""
-    return Path(rule.path).parent.name
+    """Return the family of a rule: the folder of events/ that its file is in, at whatever depth."""
+    return rule_file(rule).split("/")[0]
+
+
+def rule_file(rule: Rule) -> str:
+    """Return the path of a rule's file below events/, or with its folder where a pack has none."""
+    path = Path(rule.path)
+    folders = path.parts[:-1]
+    start = len(folders) - folders[::-1].index("events") if "events" in folders else -2
+    return "/".join(path.parts[start:])
 
 
 def event_kinds(rule: Rule) -> list[str]:
