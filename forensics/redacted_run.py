@@ -22,7 +22,7 @@ from forensics.engine.base import Notify
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.errors import ForensicsError
 from forensics.redaction.pseudonyms import CLASSES, default_map_path
-from forensics.redaction.rewrite import check_target, redact_result, redact_run
+from forensics.redaction.redact_run import check_target, redact_result, redact_run
 from forensics.run_result import ExitCode, RunOutcome
 from forensics.settings import Settings
 
@@ -30,7 +30,7 @@ _LOCK = ".in-use"
 _TERMINATED = 143
 
 
-def postmortem(
+def redacted_postmortem(
     settings: Settings,
     classes: Collection[str],
     map_path: Path | None,

@@ -25,10 +25,9 @@ from forensics import __version__
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.lib.arrow_io import read_batches
 from forensics.lib.secrets import mask_text
-from forensics.lib.storage import write_whole
+from forensics.lib.storage import write_atomically
 from forensics.lib.text_format import format_bytes, quantity, rough_duration
-from forensics.run_output.findings import SEVERITIES
-from forensics.settings import Settings
+from forensics.settings import SEVERITIES, Settings
 
 RESULT_FILE = "_RESULT.json"
 _PROC = Path("/proc")
@@ -191,7 +190,7 @@ def save_result(out: Path, outcome: RunOutcome, **figures: Any) -> dict[str, Any
     if "command" in figures:
         result["command"] = [mask_text(word) for word in figures["command"]]
     out.mkdir(parents=True, exist_ok=True)
-    with write_whole(out / RESULT_FILE) as partial:
+    with write_atomically(out / RESULT_FILE) as partial:
         text = json.dumps(result, indent=1, ensure_ascii=False)
         partial.write_text(text + "\n", encoding="utf-8")
     return result

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+# How bad a finding can be, from the least to the worst; `fail_on` names one of them.
+SEVERITIES = ("info", "low", "medium", "high", "critical")
 # How much one task reads of a plain file: worth a task, and small enough to spread the work.
 SPLIT_SIZE = 64 << 20
 

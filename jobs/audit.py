@@ -18,8 +18,7 @@ from forensics.cli.app import (
     command_words,
     run_file,
 )
-from forensics.run_output.findings import SEVERITIES
-from forensics.run_result import ExitCode
+from forensics.settings import SEVERITIES
 
 
 @click.command()
@@ -87,6 +86,7 @@ def command(  # noqa: PLR0917 - each is an option of its own
     """
     from forensics import run_result
     from forensics.engine.progress import Progress
+    from forensics.run_result import ExitCode
     from forensics.weekly.iso_week import Week
     from forensics.weekly_audit import AuditRequest, audit
 

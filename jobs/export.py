@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from forensics.cli.app import QUIET_OPTION, run_file
-from forensics.lib.storage import write_whole
+from forensics.lib.storage import write_atomically
 
 FORMATS = ("markdown", "csv", "parquet", "jsonl", "timesketch", "junit")
 
@@ -64,11 +64,11 @@ def command(
       kafka-forensics export out --format junit -o TEST-kafka.xml
     """
     from forensics.report.exports import FOLDER_FORMATS, TEXT_FORMATS
-    from forensics.report.page import open_output
     from forensics.report.time_window import narrow_run, parse_window
+    from forensics.run_output.reader import open_run
 
     _check(form, target, tables, since or till, events=events)
-    saved = open_output(out)
+    saved = open_run(out)
     if form in FOLDER_FORMATS and target:
         for path in FOLDER_FORMATS[form](saved, target, tables):
             if not quiet:
@@ -88,7 +88,10 @@ def _write(text: Iterator[str], target: Path | None) -> Path | None:
             sys.stdout.reconfigure(encoding="utf-8")
         sys.stdout.writelines(text)
         return None
-    with write_whole(target) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
+    with (
+        write_atomically(target) as partial,
+        partial.open("w", encoding="utf-8", newline="\n") as file,
+    ):
         file.writelines(text)
     return target
 

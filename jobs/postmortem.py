@@ -18,7 +18,7 @@ from forensics.cli.app import (
     command_words,
     run_file,
 )
-from forensics.run_output.findings import SEVERITIES
+from forensics.settings import SEVERITIES
 
 if TYPE_CHECKING:
     from forensics.settings import Settings
@@ -138,7 +138,9 @@ def _run(
             result = postmortem(settings, progress.notify, progress)
         else:
             names = redacted_run.parse_classes(classes)
-            result = redacted_run.postmortem(settings, names, map_path, progress.notify, progress)
+            result = redacted_run.redacted_postmortem(
+                settings, names, map_path, progress.notify, progress
+            )
         for line in run_result.format_summary(result):
             progress.notify(line)
     return result

@@ -17,7 +17,6 @@ from forensics.cli.app import (
     command_words,
     run_file,
 )
-from forensics.run_result import ExitCode
 
 
 @click.command()
@@ -51,6 +50,7 @@ def command(
     """
     from forensics.engine.progress import Progress
     from forensics.lib import storage
+    from forensics.run_result import ExitCode
     from forensics.weekly.iso_week import Week
     from forensics.weekly_audit import AuditRequest, audit
 

@@ -347,10 +347,12 @@ def coverage_(archives: Sequence[str], limit: int, packs: Sequence[Path], *, as_
       kafka-forensics rules coverage broker-logs.tar.gz --limit 20
     """
     from forensics.events.log_reader import LogReader
-    from forensics.rule_tools.rule_coverage import measure_coverage
+    from forensics.rule_tools.rule_coverage import measure_rule_coverage
 
     rules = _load(packs)
-    coverage = measure_coverage(_plan_whole_files(archives), LogReader(rules.layouts, rules.rules))
+    coverage = measure_rule_coverage(
+        _plan_whole_files(archives), LogReader(rules.layouts, rules.rules)
+    )
     _warn_of_damage(coverage)
     if as_json:
         print(json.dumps(coverage.to_dict(), indent=2))

@@ -62,15 +62,15 @@ def command(
       kafka-forensics show 'logs.tar.gz!broker-1/server.log:18244' --archive logs.tar.gz
     """
     from forensics.errors import ForensicsError
-    from forensics.report.page import open_output
     from forensics.run_output.evidence_check import check_evidence, find_finding, parse_location
+    from forensics.run_output.reader import open_run
 
     print_any_character()
     place = parse_location(what)
     if place and not archives:
         raise ForensicsError(f"Say where {what} is to be read: --archive ARCHIVE.")
     # A line can be read without a postmortem; then there is nothing to compare it with.
-    saved = open_output(out) if not place or (out / "findings.json").is_file() else None
+    saved = open_run(out) if not place or (out / "findings.json").is_file() else None
     proofs: tuple[Evidence, ...] = (place,) if place else ()
     if saved and not place:
         finding = find_finding(saved, what)

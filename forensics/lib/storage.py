@@ -21,7 +21,7 @@ from forensics.errors import ArchiveError
 
 
 @contextmanager
-def write_whole(path: Path) -> Iterator[Path]:
+def write_atomically(path: Path) -> Iterator[Path]:
     """Yield a path beside `path` to write to, and move that file to `path` at the end."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:

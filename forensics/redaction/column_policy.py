@@ -13,9 +13,14 @@ import pyarrow.compute as pc
 
 from forensics.lib.secrets import mask_column
 from forensics.redaction.collect_names import is_address
-from forensics.redaction.name_patterns import is_common, is_node, split_member, words_in
+from forensics.redaction.name_patterns import (
+    is_made_of_kafka_words,
+    is_node,
+    split_member,
+    words_in,
+)
 from forensics.redaction.pseudonyms import Pseudonyms
-from forensics.redaction.replacer import Replacer
+from forensics.redaction.text_replacer import Replacer
 
 # Columns and keys whose values are words of this program or of Kafka, never names.
 _FIXED = frozenset({
@@ -94,7 +99,7 @@ class ColumnPolicy:
         if above in _NAMES or not _KEY.fullmatch(key):
             return self._value(above, key)
         for kind in ("topics", "clients", "hosts"):
-            if self._replacer.knows(kind, key) and not is_common(key):
+            if self._replacer.knows(kind, key) and not is_made_of_kafka_words(key):
                 return self._replacer.pseudonym_of(kind, key)
         return key
 
@@ -175,13 +180,13 @@ class ColumnPolicy:
         if not stem or _WITHOUT_LETTERS.fullmatch(stem) or is_node(stem):
             return part
         for kind, name in (("clients", stem), ("hosts", stem.lower()), ("topics", stem)):
-            if self._replacer.knows(kind, name) and not is_common(name):
+            if self._replacer.knows(kind, name) and not is_made_of_kafka_words(name):
                 return self._replacer.pseudonym_of(kind, name) + rest
         redacted = self._replacer.replace(stem)
-        if "hosts" not in self._classes or is_common(stem):
+        if "hosts" not in self._classes or is_made_of_kafka_words(stem):
             return redacted + rest
         # Folders may have names of hosts that no text tells.
-        if all(is_common(word) for word in words_in(_PSEUDONYM.sub("", redacted))):
+        if all(is_made_of_kafka_words(word) for word in words_in(_PSEUDONYM.sub("", redacted))):
             return redacted + rest
         self.folders.add(stem)
         return self._pseudonyms.get("paths", stem) + rest

@@ -54,14 +54,14 @@ def _kafka_words() -> frozenset[str]:
     return frozenset(words)
 
 
-def is_word(name: str) -> bool:
+def is_kafka_word(name: str) -> bool:
     """Return True if a name is a word of Kafka's, or too short to tell from one."""
     return len(name) < 3 or name.isdecimal() or name.lower() in _kafka_words() or is_node(name)
 
 
-def is_common(name: str) -> bool:
+def is_made_of_kafka_words(name: str) -> bool:
     """Return True if all words in a name are Kafka's: data-plane-kafka-request-handler-3."""
-    return is_word(name) or all(word.lower() in _kafka_words() for word in words_in(name))
+    return is_kafka_word(name) or all(word.lower() in _kafka_words() for word in words_in(name))
 
 
 def is_node(name: str) -> bool:
@@ -202,10 +202,10 @@ def find_names(texts: pa.Array) -> Iterator[tuple[str, str]]:
     for name in _search(_HOSTS, texts):
         yield from (("hosts", host) for host in _host_names(name))
     for name in _search(_CLIENTS, texts):
-        if not is_common(name) and name.lower() not in _PLACEHOLDERS:
+        if not is_made_of_kafka_words(name) and name.lower() not in _PLACEHOLDERS:
             yield "clients", name.strip()
     for name in _search(_TOPICS, texts):
-        if not is_common(name) and not is_internal(name):
+        if not is_made_of_kafka_words(name) and not is_internal(name):
             yield "topics", name
     for name in _search(_PRINCIPALS, texts):
         if name.lower() not in _PLACEHOLDERS:
@@ -228,11 +228,11 @@ def _host_names(name: str) -> Iterator[str]:
     is_code = _CODE.search(name) or (labels[0].lower() in _JAVA_PACKAGES and len(labels) > 1)
     if name.lower() in _LOCAL_HOSTS or is_code or not any(char.isalpha() for char in name):
         return
-    if len(labels) > 1 or not is_word(name):
+    if len(labels) > 1 or not is_kafka_word(name):
         yield name
     # A host is often called by its first label alone, and others by the same domain.
     has_other_chars = any(not char.isalpha() for char in labels[0])
-    if len(labels) > 1 and has_other_chars and not is_word(labels[0]):
+    if len(labels) > 1 and has_other_chars and not is_kafka_word(labels[0]):
         yield labels[0]
     if len(labels) > 2:
         yield ".".join(labels[1:])

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.errors import ForensicsError
-from forensics.lib.storage import write_whole
+from forensics.lib.storage import write_atomically
 
 CLASSES = ("hosts", "ips", "clients", "topics", "principals")
 # Ids of findings are digests of names; folders and files may have any name.
@@ -113,7 +113,7 @@ def _write(path: Path, key: bytes, names: Mapping[str, Mapping[str, str]]) -> No
         "names": {kind: dict(sorted(known.items())) for kind, known in sorted(names.items())},
     }
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    with write_whole(path) as partial, open(os.open(partial, flags, 0o600), "wb") as file:
+    with write_atomically(path) as partial, open(os.open(partial, flags, 0o600), "wb") as file:
         # Names may hold halves of surrogate pairs, which ASCII with escapes preserves.
         file.write(json.dumps(document, indent=1).encode("ascii") + b"\n")
         file.flush()

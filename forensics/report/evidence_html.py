@@ -92,7 +92,7 @@ def _read_offsets(run: RunOutput, wanted: Collection[LineKey]) -> dict[tuple[str
     return offsets
 
 
-def parse_proofs(rows: Sequence[Mapping[str, Any]] | None) -> tuple[Evidence, ...]:
+def parse_evidence(rows: Sequence[Mapping[str, Any]] | None) -> tuple[Evidence, ...]:
     """Read quoted lines as findings.json has them, each once."""
     lines = (
         Evidence(

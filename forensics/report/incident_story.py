@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from forensics.lib.text_format import count, duration, join_names, parse_millis
-from forensics.report.evidence_html import parse_proofs
+from forensics.report.evidence_html import parse_evidence
 from forensics.report.finding_text import describe_scope, drop_standing, is_open
 from forensics.run_output.reader import Evidence, Row, RunOutput, SavedFinding, corrected_times
 
@@ -130,7 +130,7 @@ def _linked_row(link: Mapping[str, Any], at: int, findings: Mapping[str, SavedFi
         finding=finding.id if finding else "",
         detector=finding.detector if finding else "",
         # Of two lines the later one is of this row; the other is of what led to it.
-        proofs=parse_proofs(link.get("evidence"))[-1:],
+        proofs=parse_evidence(link.get("evidence"))[-1:],
         weight=weight if finding is None or finding.is_incident else 1,
     )
 
@@ -193,7 +193,7 @@ def _state_changes(run: RunOutput, since: int, till: int) -> Iterator[StoryRow]:
         if at is not None and row["state"] in STATE_TEXTS and since <= at <= till:
             group, text = STATE_TEXTS[row["state"]]
             broker = row["node"] if row["broker"] is None else f"broker {row['broker']}"
-            proofs = parse_proofs(row["evidence"])[:1]
+            proofs = parse_evidence(row["evidence"])[:1]
             yield StoryRow(at, group, f"{broker} {text}".capitalize(), broker, proofs=proofs)
 
 
@@ -230,7 +230,7 @@ def _move_row(rows: Sequence[Row]) -> StoryRow:
         f"{count(len(rows), 'partition')} {gets} another leader{after} "
         f"({election.replace('_', ' ')})",
         join_names(names),
-        proofs=parse_proofs(rows[0]["evidence"])[:1],
+        proofs=parse_evidence(rows[0]["evidence"])[:1],
     )
 
 

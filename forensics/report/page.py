@@ -15,7 +15,7 @@ from pathlib import Path
 from forensics.errors import ForensicsError
 from forensics.lib import time_zone
 from forensics.lib.secret_patterns import MASK, PLACES
-from forensics.lib.storage import write_whole
+from forensics.lib.storage import write_atomically
 from forensics.lib.text_format import time_text
 from forensics.lib.time_zone import current_zone
 from forensics.report import theme
@@ -41,7 +41,7 @@ from forensics.report.sections import (
 )
 from forensics.report.size_budget import gzip_base64
 from forensics.report.time_window import WindowedRun, narrow_run, parse_window
-from forensics.run_output.reader import RunOutput, load_run
+from forensics.run_output.reader import RunOutput, load_run, open_run
 
 PAGE_NAME = "report.html"
 # Scripts of the page's own, in the order in which they run.
@@ -143,7 +143,7 @@ def write_page(page: Path, title: str, *inside: Child, shared: bool | str = Fals
 
 
 def _write(path: Path, text: str) -> None:
-    with write_whole(path) as partial:
+    with write_atomically(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="\n")
 
 
@@ -234,19 +234,6 @@ def _hash(source: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def open_output(out: Path) -> RunOutput:
-    """Open the output folder of a postmortem; raise ForensicsError if it is none."""
-    if not (out / "findings.json").is_file():
-        raise ForensicsError(
-            f"{out} is no output folder of a postmortem: it has no findings.json. Make one with "
-            "kafka-forensics postmortem ARCHIVE... -o OUT."
-        )
-    try:
-        return load_run(out)
-    except ValueError as error:
-        raise ForensicsError(f"{out / 'findings.json'} is no JSON: {error}.") from error
-
-
 def redraw_report(  # noqa: PLR0913 - each is an option of its own
     out: Path,
     *,
@@ -257,7 +244,7 @@ def redraw_report(  # noqa: PLR0913 - each is an option of its own
     shared: bool = False,
 ) -> Path:
     """Draw the page of a saved run in another zone or for a shorter window; return its path."""
-    run = open_output(out)
+    run = open_run(out)
     if target and not target.parent.is_dir():
         message = f"--html {target}: there is no folder {target.parent}; make it first."
         raise ForensicsError(message)

@@ -233,7 +233,7 @@ def read_min_isr(run: RunOutput) -> MinIsr:
     return find_min_isr(row | {"at": run.correct_time(row["node"], row["ts"] or 0)} for row in rows)
 
 
-def count_debt(run: RunOutput) -> dict[str, Points]:
+def count_degraded_partitions(run: RunOutput) -> dict[str, Points]:
     """Count partitions without a leader, under min.insync.replicas, and under-replicated.
 
     What no line tells of is not among them: nothing is counted as none.

@@ -211,7 +211,7 @@ class RuleCoverage(ArchiveWalk):
         return sorted(self.shapes.items(), key=lambda item: (-item[1], item[0]))[:limit]
 
 
-def measure_coverage(splits: Iterable[Split], reader: LogReader) -> RuleCoverage:
+def measure_rule_coverage(splits: Iterable[Split], reader: LogReader) -> RuleCoverage:
     """Count the records of splits, which must hold whole files."""
     coverage = RuleCoverage()
     routine = {rule.id for rule in reader.rules if rule.is_routine}

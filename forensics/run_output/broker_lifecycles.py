@@ -81,7 +81,7 @@ def read_lifecycles(run: RunOutput) -> list[BrokerLifecycle]:
     lifecycles = []
     for (number, node), rows in lanes.items():
         rows.sort(key=lambda row: (row["started_at"] or 0, row["ended_at"] or FAR_FUTURE))
-        absences = find_absences(rows)
+        absences = find_broker_absences(rows)
         if changes and number is not None:
             absences = changes.count_for(number, absences)
         name = node if number is None else f"broker {number}"
@@ -89,7 +89,7 @@ def read_lifecycles(run: RunOutput) -> list[BrokerLifecycle]:
     return sorted(lifecycles, key=lambda lifecycle: lifecycle.sort_key)
 
 
-def find_absences(rows: Iterable[Row]) -> list[BrokerAbsence]:
+def find_broker_absences(rows: Iterable[Row]) -> list[BrokerAbsence]:
     """Find the absences in the lane of one broker, given in the order of time."""
     runs = split_absences(rows, lambda row: row["state"] or "unknown")
     return [_absence(run, back["started_at"] if back else None) for run, back in runs]

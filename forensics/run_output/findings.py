@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from forensics.lib.storage import write_whole
+from forensics.lib.storage import write_atomically
 from forensics.lib.time_units import SECOND, to_iso
+from forensics.settings import SEVERITIES
 
-# From the least to the worst, and the other way round.
-SEVERITIES = ("info", "low", "medium", "high", "critical")
+# From the worst to the least.
 WORST_FIRST = SEVERITIES[::-1]
 # Any finding as bad as these makes the verdict an incident.
 INCIDENT_SEVERITIES = frozenset(SEVERITIES[2:])
@@ -200,7 +200,7 @@ def write_findings(document: Mapping[str, Any], path: Path) -> None:
     plain = _plain({**document, "findings": findings})
     text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
     text = UNSAFE_CHARS.sub(lambda char: f"\\u{ord(char[0]):04x}", text)
-    with write_whole(path) as partial:
+    with write_atomically(path) as partial:
         partial.write_text(text + "\n", encoding="utf-8")
 
 

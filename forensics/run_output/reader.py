@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from forensics.errors import ForensicsError
 from forensics.lib.arrow_io import read_batches
 from forensics.lib.text_format import parse_millis, time_text
 from forensics.run_output.findings import INCIDENT_SEVERITIES, PartitionLoss, severity_rank
@@ -330,6 +331,19 @@ class RunOutput:
         """Read what `table` reads as dictionaries."""
         rows: list[Row] = self.table(name, columns, where).to_pylist()
         return rows
+
+
+def open_run(out: Path) -> RunOutput:
+    """Open the output folder of a postmortem; raise ForensicsError if it is none."""
+    if not (out / "findings.json").is_file():
+        raise ForensicsError(
+            f"{out} is no output folder of a postmortem: it has no findings.json. Make one with "
+            "kafka-forensics postmortem ARCHIVE... -o OUT."
+        )
+    try:
+        return load_run(out)
+    except ValueError as error:
+        raise ForensicsError(f"{out / 'findings.json'} is no JSON: {error}.") from error
 
 
 def load_run(out: Path) -> RunOutput:

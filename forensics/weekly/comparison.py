@@ -13,7 +13,7 @@ from forensics.errors import ForensicsError
 from forensics.lib.intervals import Interval
 from forensics.lib.text_format import parse_millis, span_text
 from forensics.lib.text_safety import visible
-from forensics.report.page import open_output
+from forensics.run_output.reader import open_run
 from forensics.weekly.coverage_normalisation import format_count
 from forensics.weekly.iso_week import Week, week_of
 from forensics.weekly.notes import NO_NOTES, Notes
@@ -68,7 +68,7 @@ def load_window(text: str, store: Path | None = None) -> WeekSummary:
 
 
 def _summarise_output(out: Path, window: Interval | None, name: str) -> WeekSummary:
-    run = open_output(out)
+    run = open_run(out)
     if window is None:
         if run.window is None:
             raise ForensicsError(
@@ -91,7 +91,7 @@ def _summarise_weeks(store: Path, window: Interval, name: str) -> WeekSummary:
             raise ForensicsError(f"{store} has no week {week}; {known}.")
         begin, end = week.window_ms
         part = max(window[0], begin), min(window[1], end)
-        parts.append(summarise_window(open_output(folder), part, name))
+        parts.append(summarise_window(open_run(folder), part, name))
     return reduce(join_windows, parts)
 
 

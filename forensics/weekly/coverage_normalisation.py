@@ -28,10 +28,10 @@ MIN_DIFFERENCE = 0.5
 _HOLES = ("silent", "rotated")
 
 
-class Coverage(NamedTuple):
+class WindowCoverage(NamedTuple):
     """How much of a window the logs of some nodes cover, in milliseconds.
 
-    >>> half = Coverage(HOUR // 2, HOUR, HOUR)
+    >>> half = WindowCoverage(HOUR // 2, HOUR, HOUR)
     >>> str(half), half.per_window(3), half.per_hour(3)
     ('0.5 of 1 h', 6.0, 6.0)
     """
@@ -79,10 +79,11 @@ def format_count(count: float) -> str:
     return f"{count:,.1f}".removesuffix(".0")
 
 
-def expected_count(count: float, then: Coverage, now: Coverage) -> float | None:
+def expected_count(count: float, then: WindowCoverage, now: WindowCoverage) -> float | None:
     """Return the count of `now` if the rate of `then` had not changed; None if too little is known.
 
-    >>> expected_count(4, Coverage(100, 100, 100), Coverage(50, 100, 100))
+    >>> whole, half = WindowCoverage(100, 100, 100), WindowCoverage(50, 100, 100)
+    >>> expected_count(4, whole, half)
     2.0
     """
     rate = then.per_hour(count)
@@ -106,7 +107,7 @@ class NodeCoverage:
         return self.role in SERVER_ROLES
 
 
-def measure_coverage(run: RunOutput, window: Interval) -> list[NodeCoverage]:
+def measure_window_coverage(run: RunOutput, window: Interval) -> list[NodeCoverage]:
     """Return the nodes that have logs of a window, and those that others name, without any."""
     columns = ["node", "role", "log", "state", "started_at", "ended_at"]
     rows = [row for row in run.rows("coverage", columns) if row["node"]]

@@ -217,7 +217,9 @@ def _shortest(name: str) -> tuple[int, str]:
     return len(name), name
 
 
-def supersede(manifest: Manifest, new_logs: Iterable[str], read: EventReader) -> set[str]:
+def mark_superseded_logs(
+    manifest: Manifest, new_logs: Iterable[str], read: EventReader
+) -> set[str]:
     """Note which logs are the beginnings of longer ones, and return those."""
     superseded: set[str] = set()
     for short, candidates in _candidates(manifest, set(new_logs)):

@@ -10,7 +10,7 @@ from forensics.run_output.findings import severity_rank
 from forensics.weekly.coverage_normalisation import (
     MIN_COVERED_SHARE,
     MIN_DIFFERENCE,
-    Coverage,
+    WindowCoverage,
     expected_count,
     format_count,
 )
@@ -143,7 +143,7 @@ def compare_sizes(
     return "recurring", text
 
 
-def _coverage(group: FindingGroup, week: WeekSummary) -> Coverage:
+def _coverage(group: FindingGroup, week: WeekSummary) -> WindowCoverage:
     return week.coverage([week.node_of(broker) for broker in group["brokers"]] or None)
 
 

@@ -22,7 +22,7 @@ from forensics.lib.deterministic_parquet import iter_tables, sort_rows
 from forensics.run_result import Stopwatch
 from forensics.weekly.atomic_commit import NOTES_FILE, STORE_FILE, Transaction
 from forensics.weekly.iso_week import Week
-from forensics.weekly.manifest import CONTAINERS, LOGS, Log, Manifest, supersede
+from forensics.weekly.manifest import CONTAINERS, LOGS, Log, Manifest, mark_superseded_logs
 from forensics.weekly.new_inputs import NewInputs, find_new_inputs, register_inputs
 from forensics.weekly.notes import Notes
 from forensics.weekly.pages import index_page, week_page
@@ -93,7 +93,7 @@ class Store:
         for id_ in new_logs:
             weeks = (week for week, logs in events.logs.items() if week and id_ in logs)
             self._set_weeks(id_, sorted(weeks))
-        superseded = supersede(
+        superseded = mark_superseded_logs(
             self.manifest, new_logs, lambda log: self._read_log(log, new_logs, before, events)
         )
         skipped = {id_ for id_ in new_logs if self.manifest.logs[id_].superseded_by is not None}

@@ -24,9 +24,9 @@ from forensics.run_output.reader import Row, RunOutput, SavedFinding, load_run
 from forensics.weekly import week_metrics
 from forensics.weekly.coverage_normalisation import (
     SERVER_ROLES,
-    Coverage,
     NodeCoverage,
-    measure_coverage,
+    WindowCoverage,
+    measure_window_coverage,
 )
 from forensics.weekly.iso_week import Week
 from forensics.weekly.week_metrics import DAY, SignalCounts
@@ -140,14 +140,14 @@ class WeekSummary:
         return {name: node["covered_ms"] for name, node in self.nodes.items()
                 if node["role"] in SERVER_ROLES}  # fmt: skip
 
-    def coverage(self, nodes: Collection[str] | None = None) -> Coverage:
+    def coverage(self, nodes: Collection[str] | None = None) -> WindowCoverage:
         """Return how much the logs of some nodes cover, or those of all servers."""
         servers = self.servers
         names = servers if nodes is None else nodes
         covered = sum(servers.get(name, 0) for name in names)
-        return Coverage(covered, self.window_ms * len(names), self.window_ms)
+        return WindowCoverage(covered, self.window_ms * len(names), self.window_ms)
 
-    def broker_coverage(self, broker: int) -> Coverage:
+    def broker_coverage(self, broker: int) -> WindowCoverage:
         """Return how much the logs of one broker cover."""
         return self.coverage([self.node_of(broker)])
 
@@ -218,7 +218,7 @@ def summarise_window(run: RunOutput, window: Interval, name: str) -> WeekSummary
         if finding.start_ms is not None and window[0] <= finding.start_ms < window[1]
     ]
     files = [row for row in run.files if _touches(row["first_ts"], row["last_ts"], window)]
-    nodes = measure_coverage(run, window)
+    nodes = measure_window_coverage(run, window)
     counts = week_metrics.count_signals(run, window, findings)
     groups = _group_findings(findings)
     packs = run.document.get("packs") or ()

@@ -17,7 +17,7 @@ from forensics.run_output.findings import WORST_FIRST
 from forensics.weekly.coverage_normalisation import (
     MIN_COVERED_SHARE,
     MIN_DIFFERENCE,
-    Coverage,
+    WindowCoverage,
     expected_count,
     format_count,
 )
@@ -45,8 +45,8 @@ class WeekVerdict(NamedTuple):
 
     word: str
     why: str
-    now: Coverage
-    then: Coverage | None = None
+    now: WindowCoverage
+    then: WindowCoverage | None = None
 
 
 class Change(NamedTuple):
@@ -98,8 +98,8 @@ def _count_open_levels(week: WeekSummary, notes: Notes, now: WeekSummary) -> Cou
 
 
 def _compare_levels(
-    levels: Mapping[str, int], levels_then: Mapping[str, int], now: Coverage, then: Coverage,
-    then_name: str,
+    levels: Mapping[str, int], levels_then: Mapping[str, int],
+    now: WindowCoverage, then: WindowCoverage, then_name: str,
 ) -> tuple[str, str] | None:  # fmt: skip
     """Let the worst level that differs decide, and mention the others; None if none differs."""
     for level in _INCIDENT_LEVELS:
@@ -116,7 +116,11 @@ def _compare_levels(
 
 
 def _compare_signals(
-    now: WeekSummary, then: WeekSummary, covered: Coverage, covered_then: Coverage, then_name: str
+    now: WeekSummary,
+    then: WeekSummary,
+    covered: WindowCoverage,
+    covered_then: WindowCoverage,
+    then_name: str,
 ) -> tuple[str, str]:
     """Let the counts decide, if they are far apart and all point one way."""
     words, texts = set(), []
@@ -137,7 +141,7 @@ def _compare_signals(
     return "same", f"{equal}, and no count far from its own"
 
 
-def _direction(value: float, old: float, now: Coverage, then: Coverage) -> str | None:
+def _direction(value: float, old: float, now: WindowCoverage, then: WindowCoverage) -> str | None:
     """Compare two counts by what is covered; in equal windows the bare counts must agree."""
     usual = expected_count(old, then, now)
     # With hardly a log there is no usual count; then the bare counts must do.

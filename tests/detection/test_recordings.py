@@ -15,8 +15,8 @@ import pytest
 
 from forensics.detection.registry import detect
 from forensics.detection.runner import DetectionResults
-from forensics.run_output.findings import SEVERITIES
 from forensics.sandbox import run_archives
+from forensics.settings import SEVERITIES
 
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = Path(os.environ.get("KAFKA_RECORDINGS", ROOT.parent / "shared/recordings"))

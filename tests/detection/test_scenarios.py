@@ -13,7 +13,8 @@ from forensics.detection.context import DetectionContext
 from forensics.detection.detectors import detectors
 from forensics.detection.runner import Detector, run_detectors
 from forensics.detection.thresholds import SUPPRESS, load_limits
-from forensics.run_output.findings import SEVERITIES, Finding
+from forensics.run_output.findings import Finding
+from forensics.settings import SEVERITIES
 from tests.detection.scenarios import KINDS, Scenario, all_scenarios, matches
 
 EVERY = list(all_scenarios())

@@ -90,7 +90,7 @@ def test_of_very_many_moments_the_highest_stay() -> None:
 
 def test_debt_counts_partitions_at_each_moment(unclean: Path) -> None:
     """Three partitions without a leader, then none."""
-    debt = time_bins.count_debt(load_run(unclean))
+    debt = time_bins.count_degraded_partitions(load_run(unclean))
 
     assert [level for _, level in debt["offline"]] == [0, 3, 0, 0]
     assert max(level for _, level in debt["under-replicated"]) == 3

@@ -11,7 +11,7 @@ import pytest
 from forensics.events.rules import Kind, Rule, load_rules
 from forensics.lib.text_safety import md_block, md_cell, md_code, md_table, md_text
 from forensics.rule_tools.generate_docs import GENERATED_MARK, generate_pages, readable_template
-from forensics.rule_tools.rule_text import COLUMN_MEANINGS, all_kinds, newest_version
+from forensics.rule_tools.rule_text import COLUMN_MEANINGS, all_kinds, newest_version, rule_family
 from forensics.schemas import EVENTS
 from tests.rule_tools.test_check import RULE
 
@@ -59,7 +59,7 @@ def test_every_rule_and_every_kind_has_its_place(
     rules: tuple[Rule, ...], written: dict[str, str]
 ) -> None:
     for rule in rules:
-        page = written[f"rules/{Path(rule.path).parent.name}.md"]
+        page = written[f"rules/{rule_family(rule)}.md"]
         assert page.count(f'<a id="{rule.id}"></a>') == 1
     for kind in all_kinds():
         assert written["rules/kinds.md"].count(f'<a id="{kind}"></a>') == 1

@@ -15,7 +15,7 @@ from forensics.events.rules import load_rules
 from forensics.ingest.read_plan import plan_reading
 from forensics.parsing.layouts import Layout
 from forensics.rule_tools import rule_coverage
-from forensics.rule_tools.rule_coverage import RuleCoverage, Shape, measure_coverage
+from forensics.rule_tools.rule_coverage import RuleCoverage, Shape, measure_rule_coverage
 
 RULE = """\
 id: mine.told
@@ -78,7 +78,7 @@ def log(tmp_path: Path) -> Path:
 
 def counted(pack: Path, layouts: tuple[Layout, ...], *logs: Path) -> RuleCoverage:
     book = LogReader(layouts, load_rules(sorted(pack.glob("*.yaml"))))
-    return measure_coverage(plan_reading([str(log) for log in logs], 1 << 62).splits, book)
+    return measure_rule_coverage(plan_reading([str(log) for log in logs], 1 << 62).splits, book)
 
 
 def said(*arguments: str | Path) -> Result:

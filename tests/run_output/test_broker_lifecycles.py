@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from forensics.run_output.broker_lifecycles import BrokerAbsence, find_absences, read_lifecycles
+from forensics.run_output.broker_lifecycles import (
+    BrokerAbsence,
+    find_broker_absences,
+    read_lifecycles,
+)
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
 from tests.report.sample_runs import (
@@ -82,4 +86,4 @@ def test_absences_are_read_off_the_states_of_a_lane(
     rows = [{"state": state, "started_at": index, "evidence": None}
             for index, state in enumerate(states.split())]  # fmt: skip
 
-    assert [(one.kind, one.left_at, one.back_at) for one in find_absences(rows)] == absences
+    assert [(one.kind, one.left_at, one.back_at) for one in find_broker_absences(rows)] == absences

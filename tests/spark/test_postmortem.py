@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from forensics import schemas
-from forensics.run_output.findings import SEVERITIES
+from forensics.settings import SEVERITIES
 from tests.spark.conftest import SAMPLES, Postmortem, Run
 from tests.spark.truth import claimed_isr, claimed_leaders, claimed_losses, table
 from tests.spark.unpacked import contents, quoted, shuffled_tar

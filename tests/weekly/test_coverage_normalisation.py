@@ -7,7 +7,7 @@ from pathlib import Path
 from forensics.lib.intervals import total_length
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
-from forensics.weekly.coverage_normalisation import NodeCoverage, measure_coverage
+from forensics.weekly.coverage_normalisation import NodeCoverage, measure_window_coverage
 from tests.report import sample_runs as samples
 from tests.report.sample_runs import Row
 
@@ -20,7 +20,7 @@ def measure(out: Path, files: list[Row], holes: list[Row] | None = None) -> dict
     samples.save(out, "coverage", holes or [])
     samples.save(out, "clocks", [])
     write_findings(samples.document([], "clear"), out / "findings.json")
-    return {one.node: one for one in measure_coverage(load_run(out), WINDOW)}
+    return {one.node: one for one in measure_window_coverage(load_run(out), WINDOW)}
 
 
 def log(node: str, kind: str, first: int, last: int, **more: object) -> Row:

@@ -25,7 +25,8 @@ from forensics.detection.causality.links import (
 from forensics.detection.context import DetectionContext
 from forensics.detection.shared.leader_moves import MoveHistory
 from forensics.lib.time_units import SECOND, to_iso
-from forensics.run_output.findings import INCIDENT_SEVERITIES, SEVERITIES, Finding
+from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding
+from forensics.settings import SEVERITIES
 
 # What is left out of the document is counted.
 _MAX_CHAINS, _MAX_LINKS, _MAX_COMPETING = 20, 60, 20

@@ -18,7 +18,8 @@ from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_ids, broker_node
 from forensics.lib.time_units import MILLISECOND, SECOND
 from forensics.lib.yaml_with_lines import load_yaml, rules_folder
-from forensics.run_output.findings import SEVERITIES, Finding, severity_rank
+from forensics.run_output.findings import Finding, severity_rank
+from forensics.settings import SEVERITIES
 
 # A planned change of leaders, which no detector reports: nothing is wrong with it.
 MOVE = "move"
@@ -89,7 +90,7 @@ _DATED_LATE = ("crash", "gone")
 
 
 @dataclass(frozen=True)
-class Interval:
+class FindingInterval:
     """One time that a node is about, with the lines by which it begins and ends."""
 
     begin: int
@@ -114,7 +115,7 @@ class ChainNode:
     detector: str
     title: str
     severity: int
-    intervals: tuple[Interval, ...]
+    intervals: tuple[FindingInterval, ...]
     partitions: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
     clients: frozenset[str] = frozenset()
@@ -172,10 +173,10 @@ def _finding_node(context: DetectionContext, finding: Finding, moves: MoveHistor
 
 def _finding_intervals(
     context: DetectionContext, finding: Finding, brokers: frozenset[int], moves: MoveHistory
-) -> list[Interval]:
+) -> list[FindingInterval]:
     last = _nearest(finding.evidence, finding.end)
     ends = finding.end > finding.begin and last is not None and last["at"] == finding.end
-    whole = Interval(
+    whole = FindingInterval(
         finding.begin,
         finding.end,
         brokers,
@@ -203,7 +204,9 @@ def _is_about(finding: Finding, absence: Absence) -> bool:
     return absence.kind != "controlled" and finding.begin <= absence.begin <= finding.end
 
 
-def _absence_interval(context: DetectionContext, absence: Absence, moves: MoveHistory) -> Interval:
+def _absence_interval(
+    context: DetectionContext, absence: Absence, moves: MoveHistory
+) -> FindingInterval:
     begin = absence.begin
     end = absence.end if absence.end is not None else max(context.logs_end, begin)
     # The line by which it is up again belongs to the span that follows.
@@ -212,7 +215,7 @@ def _absence_interval(context: DetectionContext, absence: Absence, moves: MoveHi
         for span in context.history.lanes.brokers.get(absence.broker, ())
         if span.begin == absence.end and span.state == "up"
     )
-    return Interval(
+    return FindingInterval(
         begin,
         end,
         frozenset({absence.broker}),
@@ -224,10 +227,10 @@ def _absence_interval(context: DetectionContext, absence: Absence, moves: MoveHi
     )
 
 
-def _controller_changes(context: DetectionContext, finding: Finding) -> list[Interval]:
+def _controller_changes(context: DetectionContext, finding: Finding) -> list[FindingInterval]:
     """Return each change of controller, as an interval of the broker that lost the role."""
     return [
-        Interval(
+        FindingInterval(
             after.span.begin,
             after.span.begin,
             frozenset({before.controller} if before.controller is not None else ()),
@@ -239,21 +242,21 @@ def _controller_changes(context: DetectionContext, finding: Finding) -> list[Int
     ]
 
 
-def _repeated_intervals(finding: Finding, brokers: frozenset[int]) -> list[Interval]:
+def _repeated_intervals(finding: Finding, brokers: frozenset[int]) -> list[FindingInterval]:
     """Return the intervals of a finding about many, each of which is logged as it is over."""
     longest = finding.measures.get("longest_ms") or 0
-    found: list[Interval] = []
+    found: list[FindingInterval] = []
     for line in sorted(_timed(finding.evidence), key=lambda one: (one["at"], *_place(one))):
         begin = max(finding.begin, round(line["at"] - longest * MILLISECOND))
         if found and begin <= found[-1].end:
             found[-1] = replace(found[-1], end=line["at"])
         else:
-            found.append(Interval(begin, line["at"], brokers, line))
+            found.append(FindingInterval(begin, line["at"], brokers, line))
     return found
 
 
 def _planned_node(move: PlannedMove) -> ChainNode:
-    interval = Interval(move.begin, move.end, frozenset(), move.line, None, move.moves)
+    interval = FindingInterval(move.begin, move.end, frozenset(), move.line, None, move.moves)
     return ChainNode(move.id, MOVE, move.title, 0, (interval,), move.partitions)
 
 
@@ -315,9 +318,9 @@ class CausalLink:
 
     mechanism: Mechanism
     source: ChainNode
-    begin: Interval
+    begin: FindingInterval
     target: ChainNode
-    end: Interval
+    end: FindingInterval
     order: Order
 
     @property
@@ -377,7 +380,7 @@ def _links_between(
 
 
 def _order_if_touching(
-    context: DetectionContext, mechanism: Mechanism, begin: Interval, end: Interval
+    context: DetectionContext, mechanism: Mechanism, begin: FindingInterval, end: FindingInterval
 ) -> Order | None:
     """Return the order of two intervals if they touch within uncertainty, and not in reverse."""
     slack = round(mechanism.within * SECOND)
@@ -392,7 +395,9 @@ def _order_if_touching(
     return None if before < -uncertainty or early or late else order
 
 
-def compare_starts(context: DetectionContext, begin: Interval, end: Interval) -> Order:
+def compare_starts(
+    context: DetectionContext, begin: FindingInterval, end: FindingInterval
+) -> Order:
     """Return which of two intervals began first, as far as the clocks tell."""
     before, bound = end.begin - begin.begin, begin.lower_bound_only
     if begin.line is None or end.line is None:
@@ -429,10 +434,12 @@ def _uncertainty(context: DetectionContext, one: Row, other: Row) -> int | None:
     return sum(known) if len(known) == len(each) else None
 
 
-Scope = Callable[[ChainNode, Interval, ChainNode, Interval], bool]
+Scope = Callable[[ChainNode, FindingInterval, ChainNode, FindingInterval], bool]
 
 
-def _by_coordinator(source: ChainNode, begin: Interval, target: ChainNode, end: Interval) -> bool:
+def _by_coordinator(
+    source: ChainNode, begin: FindingInterval, target: ChainNode, end: FindingInterval
+) -> bool:
     del target, end
     names = {name for name, _ in begin.caused_moves} | source.partitions
     return any(name.rpartition("-")[0] == _COORDINATOR for name in names)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from forensics import schemas
 from forensics.errors import Problem, RuleError
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml
-from forensics.run_output.findings import SEVERITIES
+from forensics.settings import SEVERITIES
 
 # The tables of detectors, and the column with the time of a row.
 TABLES: Mapping[str, tuple[pa.Schema, str]] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.shared.broker_absences import (
+from forensics.detection.shared.absence_causes import (
     absences_of,
     host_wide_absences,
     no_quorum_absences,

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import quote
-from forensics.detection.shared.broker_absences import absences_of
+from forensics.detection.shared.absence_causes import absences_of
 from forensics.history.nodes.controller_terms import ControllerTerm
 from forensics.lib.sessionize import windows
 from forensics.lib.time_units import SECOND

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
-from forensics.detection.shared.broker_absences import (
+from forensics.detection.shared.absence_causes import (
     absences_of,
     departure_kind,
     host_wide_absences,

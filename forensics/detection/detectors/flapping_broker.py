@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, partition_name
-from forensics.detection.shared.broker_absences import departure_kind, registration_times
+from forensics.detection.shared.absence_causes import departure_kind, registration_times
 from forensics.detection.shared.flapping_brokers import (
     IsrFlapping,
     find_flapping_absences,

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS
-from forensics.detection.shared.broker_absences import (
+from forensics.detection.shared.absence_causes import (
     absences_of,
     no_quorum_absences,
     session_timeout,

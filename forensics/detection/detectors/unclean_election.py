@@ -135,7 +135,9 @@ def _bound_losses(
         for row in some:
             partition = row["topic"], row["partition"]
             previous = leaders.get((*partition, row["leader_epoch"]))
-            loss, lines = bound_loss(row, previous, sorted(events[partition], key=by_time))
+            loss, lines = estimate_lost_records(
+                row, previous, sorted(events[partition], key=by_time)
+            )
             check = context.commands.leader_epochs(*partition, row["leader_epoch"])
             yield replace(loss, check=check), lines
 
@@ -201,7 +203,7 @@ def _is_one_of(partitions: Iterable[_Partition]) -> pc.Expression:
     return in_topics(topics) & pc.field("partition").isin(pa.array(numbers, pa.int32()))
 
 
-def bound_loss(
+def estimate_lost_records(
     election: Row, previous: int | None, events: Sequence[Row]
 ) -> tuple[PartitionLoss, list[Row]]:
     """Bound what one partition lost, and return the lines that the bounds come from.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, once_per_run
-from forensics.detection.shared.broker_absences import absences_of, unplanned_absences
+from forensics.detection.shared.absence_causes import absences_of, unplanned_absences
 from forensics.detection.shared.isr_changes import Dropouts, find_dropouts
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import busiest_window, sessions

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, once_per_run
-from forensics.detection.shared.broker_absences import no_quorum_absences, session_timeout
+from forensics.detection.shared.absence_causes import no_quorum_absences, session_timeout
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import MILLISECOND, SECOND
 

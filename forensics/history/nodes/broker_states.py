@@ -121,7 +121,9 @@ def split_absences(
         yield run, None
 
 
-def find_absences(broker: int, spans: Sequence[Span], *, has_own_log: bool = True) -> list[Absence]:
+def find_cluster_absences(
+    broker: int, spans: Sequence[Span], *, has_own_log: bool = True
+) -> list[Absence]:
     """Find the absences of a broker as the cluster saw them.
 
     Without the broker's own log, being fenced may be of any kind.

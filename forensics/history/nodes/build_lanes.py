@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 from forensics.history.clocks.model import Clocks
 from forensics.history.log_coverage import Coverage, logged_between
 from forensics.history.nodes import broker_states, controller_terms
-from forensics.history.nodes.broker_states import Absence, EvidenceRow, Span, find_absences
+from forensics.history.nodes.broker_states import Absence, EvidenceRow, Span, find_cluster_absences
 from forensics.history.nodes.client_states import CLIENT_COLUMNS, ClientLanes
 from forensics.history.nodes.controller_terms import ControllerTerm, ControllerTerms
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
@@ -114,7 +114,9 @@ class Lanes:
         self.absences = [
             absence
             for broker, spans in self.brokers.items()
-            for absence in find_absences(broker, spans, has_own_log=broker in self.with_logs)
+            for absence in find_cluster_absences(
+                broker, spans, has_own_log=broker in self.with_logs
+            )
         ]
 
     def table(self, coverage: Coverage) -> pa.Table:

@@ -85,7 +85,7 @@ def read_election_hints(rows: Iterable[Mapping[str, Any]], clocks: Clocks) -> li
     )
 
 
-def is_clean(change: LeaderChange) -> bool | None:
+def is_clean_election(change: LeaderChange) -> bool | None:
     """Return True if no committed record could be lost, False if one could; None if unknown."""
     if change.new is None or change.new == -1:
         return None
@@ -113,7 +113,7 @@ def classify_election(
     actions = actions or ControllerActions()
     if change.epoch == 0:
         return "initial"
-    if is_clean(change) is False:
+    if is_clean_election(change) is False:
         return "unclean"
     if change.keeps_leader:
         return "unknown"
@@ -134,7 +134,7 @@ def classify_manner(change: LeaderChange, actions: ControllerActions | None = No
     """
     if change.keeps_leader and change.epoch > 0:
         return "epoch_bump"
-    clean = is_clean(change)
+    clean = is_clean_election(change)
     if clean is False:
         return actions.unclean_trigger(change.at) if actions else None
     eligible = change.new in (change.elr or ()) and change.new not in (change.old_isr or ())
@@ -159,7 +159,7 @@ def _classify_by_states(
 ) -> str:
     if change.old == -1:
         # Where it cannot be told who was in sync, it may have been unclean.
-        return "unknown" if is_clean(change) is None else "failover"
+        return "unknown" if is_clean_election(change) is None else "failover"
     moved = change.replicas and change.old_replicas and change.replicas != change.old_replicas
     if moved or _is_reassigned_away(change, departure, hints):
         return "reassignment"

@@ -165,7 +165,7 @@ def _leadership_rows(
             "how": "observed" if lines or first else "inferred",
             "election": election if epoch.leader is not None else "unknown",
             "manner": elections.classify_manner(change, context.actions),
-            "clean": elections.is_clean(change),
+            "clean": elections.is_clean_election(change),
             "previous_leader": change.old,
             "isr": change.new_isr,
             "previous_isr": change.old_isr,

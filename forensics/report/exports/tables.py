@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forensics.errors import ForensicsError
-from forensics.lib.storage import write_whole
+from forensics.lib.storage import write_atomically
 from forensics.lib.text_safety import visible
 from forensics.run_output.reader import RunOutput
 
@@ -74,7 +74,7 @@ def _write_each(
     written = []
     for name in wanted or known:
         path = folder / f"{name}.{suffix}"
-        with write_whole(path) as partial:
+        with write_atomically(path) as partial:
             write(partial, *_read(run, name))
         written.append(path)
     return written

@@ -1,1 +1,1 @@
-"""The parts of the page, one a file: ORDER, TITLE and render(saved), found by their presence."""
+"""The parts of the page, one a file with TITLE and render(run); page.SECTIONS has their order."""

@@ -57,7 +57,7 @@ def _timeline_data(run: RunOutput, brokers: list[LaneInterval]) -> plotly_sheet.
         findings=run.findings[:MAX_FINDINGS],
         controller=merge_short_intervals(controllers, MAX_CONTROLLER_BARS, window),
         brokers=merge_short_intervals(worst_brokers, MAX_BROKER_BARS, window),
-        debt=time_bins.count_debt(run),
+        debt=time_bins.count_degraded_partitions(run),
         clients=merge_short_intervals(worst_clients, MAX_CLIENT_BARS, window),
         holes=time_bins.find_holes(run),
         silences=time_bins.find_silences(run),

@@ -16,7 +16,7 @@ from forensics.lib.text_safety import escape_plotly as escape
 from forensics.report import theme
 from forensics.report.html import Child, Markup, figure, table, tag
 from forensics.report.plotly_sheet import CLEAR, CONFIG, FONT, Figure
-from forensics.weekly.coverage_normalisation import MIN_SCALABLE_SHARE, Coverage, format_count
+from forensics.weekly.coverage_normalisation import MIN_SCALABLE_SHARE, WindowCoverage, format_count
 from forensics.weekly.pages.week_view import WeekView
 from forensics.weekly.week_metrics import BROKER_SIGNALS, CLUSTER_SIGNALS
 from forensics.weekly.week_summary import WeekSummary
@@ -37,7 +37,7 @@ class Point:
 
     week: str
     count: float | None = None
-    coverage: Coverage | None = None
+    coverage: WindowCoverage | None = None
 
     @property
     def scaled(self) -> float | None:
@@ -71,7 +71,7 @@ def _points(view: WeekView, signal: str, broker: int | None) -> list[Point]:
         elif broker is None:
             points.append(Point(name, week.count(signal), week.coverage()))
         elif broker not in week.brokers:
-            points.append(Point(name, None, Coverage(0, week.window_ms, week.window_ms)))
+            points.append(Point(name, None, WindowCoverage(0, week.window_ms, week.window_ms)))
         else:
             coverage = week.broker_coverage(broker)
             points.append(Point(name, week.count(signal, broker), coverage))

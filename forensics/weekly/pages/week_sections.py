@@ -26,7 +26,7 @@ from forensics.report.html import (
     verdict_box,
 )
 from forensics.report.plotly_sheet import CLEAR, CONFIG, FONT, Figure
-from forensics.weekly.coverage_normalisation import SERVER_ROLES, Coverage
+from forensics.weekly.coverage_normalisation import SERVER_ROLES, WindowCoverage
 from forensics.weekly.notes import Note
 from forensics.weekly.pages.week_view import VERDICT_LEVELS, WeekView, list_incident_levels
 from forensics.weekly.recurrence import TrackedFinding
@@ -395,7 +395,7 @@ def draw_coverage(view: WeekView) -> Markup:
     )
     rows: list[list[Child]] = []
     for name, node in nodes[:_MAX_NODES]:
-        covered = str(Coverage(node["covered_ms"], view.week.window_ms, view.week.window_ms))
+        covered = str(WindowCoverage(node["covered_ms"], view.week.window_ms, view.week.window_ms))
         versions = join_names(view.week.versions.get(name, [])) or "-"
         rows.append([name, covered, _day_strip(node["days"], covered), versions])
     head = ("Node", "Logs cover", "Monday to Sunday", "Kafka")
@@ -445,7 +445,7 @@ def draw_days(view: WeekView) -> Markup:
     return table(_DAY_HEAD, rows, caption="The days of the week", numbers=_DAY_HEAD[2:4])
 
 
-def _day_coverage(view: WeekView, day: int) -> Coverage:
+def _day_coverage(view: WeekView, day: int) -> WindowCoverage:
     servers = [node for node in view.week.nodes.values() if node["role"] != "client"]
     covered = sum(node["days"][day] for node in servers if day < len(node["days"]))
-    return Coverage(covered, view.week.coverage().expected_ms // 7, DAY)
+    return WindowCoverage(covered, view.week.coverage().expected_ms // 7, DAY)

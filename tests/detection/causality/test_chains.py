@@ -15,8 +15,9 @@ from forensics.detection.detectors import detectors
 from forensics.detection.runner import run_detectors
 from forensics.history.clocks.model import ClockModel, Clocks, ClockSegment
 from forensics.history.nodes.broker_states import Absence
-from forensics.run_output.findings import SEVERITIES, Finding, PartitionLoss
+from forensics.run_output.findings import Finding, PartitionLoss
 from forensics.sandbox import run_archives
+from forensics.settings import SEVERITIES
 from tests.detection.cases import SECOND, absence, case, epoch, logs, reign
 
 SAMPLES = Path(__file__).parents[3] / "sample_logs"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forensics.detection.detectors.unclean_election import bound_loss, find
+from forensics.detection.detectors.unclean_election import estimate_lost_records, find
 from forensics.run_output.findings import PartitionLoss
 from tests.detection.cases import SECOND, case, epoch, event
 
@@ -26,7 +26,7 @@ def log_event(second: float, node: str, kind: str = "partition_state", **facts: 
 
 
 def cost(*events: Row, **more: Any) -> PartitionLoss:
-    return bound_loss(unclean(**more), 1, list(events))[0]
+    return estimate_lost_records(unclean(**more), 1, list(events))[0]
 
 
 def bounds(loss: PartitionLoss) -> tuple[int | None, ...]:
@@ -44,7 +44,7 @@ def test_an_old_leader_that_comes_back_tells_exactly_what_went() -> None:
     assert bounds(found) == (400, 1000, 600, 600)
     assert (found.partition, found.leader_epoch, found.leader) == ("t-0", 2, 2)
     assert found.previous_leader == 1
-    _, places = bound_loss(unclean(), 1, [BEFORE, BACK, CUT])
+    _, places = estimate_lost_records(unclean(), 1, [BEFORE, BACK, CUT])
     assert [place["line"] for place in places] == [900, 1500, 1550]
     assert "note" not in found.to_json()
 
@@ -102,7 +102,7 @@ def test_what_the_unclean_leader_itself_cut_widens_the_upper_bound_only() -> Non
 
     assert (found.lost_records_min, found.lost_records_max) == (600, 650)
     assert found.also_cut == [{"from": 650, "to": 700, "records": 50, "leader_epoch": 3}]
-    _, places = bound_loss(unclean(), 1, [BACK, CUT, *tail])
+    _, places = estimate_lost_records(unclean(), 1, [BACK, CUT, *tail])
     assert 2010 in [place["line"] for place in places]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from forensics.history.nodes.broker_states import build_broker_lanes, find_absences
+from forensics.history.nodes.broker_states import build_broker_lanes, find_cluster_absences
 from tests.golden.pairs import Pair, pairs
 from tests.history.log_lines import SECOND, read
 
@@ -32,7 +32,8 @@ def told(rows: Sequence[Row]) -> tuple[str, ...]:
         text = ", ".join(f"{span.state} {span_of(span)}" for span in spans)
         lines.append(f"broker {broker}: {text}")
         lines += [
-            f"broker {broker} away: {a.kind} {span_of(a)}" for a in find_absences(broker, spans)
+            f"broker {broker} away: {a.kind} {span_of(a)}"
+            for a in find_cluster_absences(broker, spans)
         ]
     return tuple(lines)
 
@@ -76,7 +77,7 @@ def test_lanes_have_no_holes_and_every_span_has_evidence(pair: Pair) -> None:
 
 def test_an_absence_knows_the_line_that_fenced_the_broker() -> None:
     rows = events(["1 broker-1 process_started", "12 controller-1 broker_fenced broker=1"])
-    away = find_absences(1, build_broker_lanes(rows, {})[1])
+    away = find_cluster_absences(1, build_broker_lanes(rows, {})[1])
 
     assert away[0].fencing is not None
     assert ("controller-1/state-change.log", 120) == (

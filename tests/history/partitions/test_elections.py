@@ -13,7 +13,7 @@ from forensics.history.partitions.elections import (
     LeaderChange,
     classify_election,
     classify_manner,
-    is_clean,
+    is_clean_election,
     read_election_hints,
 )
 from tests.history.log_lines import NO_CLOCKS, SECOND, event
@@ -161,7 +161,7 @@ def test_an_epoch_that_grows_under_the_same_leader_is_no_election() -> None:
 
     assert "unknown" == classify_election(same, [away("crash", broker=3)])
     assert "epoch_bump" == classify_manner(same)
-    assert is_clean(same)
+    assert is_clean_election(same)
 
 
 def test_a_leader_out_of_the_eligible_replicas_is_clean() -> None:
@@ -170,7 +170,7 @@ def test_a_leader_out_of_the_eligible_replicas_is_clean() -> None:
     assert ("failover", "elr", True) == (
         classify_election(chosen, []),
         classify_manner(chosen),
-        is_clean(chosen),
+        is_clean_election(chosen),
     )
 
 

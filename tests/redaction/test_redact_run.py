@@ -19,7 +19,7 @@ from forensics.errors import ForensicsError
 from forensics.redacted_run import parse_classes, redact_saved_run
 from forensics.redaction.name_patterns import find_names
 from forensics.redaction.pseudonyms import CLASSES, Pseudonyms
-from forensics.redaction.replacer import Replacer
+from forensics.redaction.text_replacer import Replacer
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
 from tests.report.export_outputs import exported, survivors

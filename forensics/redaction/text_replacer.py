@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import quote, quote_plus
 
-from forensics.redaction.name_patterns import is_word, replace_addresses
+from forensics.redaction.name_patterns import is_kafka_word, replace_addresses
 from forensics.redaction.pseudonyms import Pseudonyms
 
 _RUN = re.compile(r"[^\W_]+")
@@ -162,7 +162,7 @@ class Replacer:
     def _add(self, kind: str, name: str) -> None:
         if not name.strip() or kind == "ips" or self._pseudonyms.is_pseudonym(name):
             return
-        pseudonym, word = self._pseudonyms.get(kind, name), is_word(name)
+        pseudonym, word = self._pseudonyms.get(kind, name), is_kafka_word(name)
         # The spellings in JSON, in URLs and in names of Kafka's metrics.
         spellings = {name, json.dumps(name)[1:-1], json.dumps(name, ensure_ascii=False)[1:-1]}
         encoded = name.encode("utf-8", "surrogatepass")

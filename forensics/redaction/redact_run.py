@@ -18,11 +18,10 @@ from forensics.errors import ForensicsError
 from forensics.redaction.collect_names import collect_names
 from forensics.redaction.column_policy import ColumnPolicy, finding_names
 from forensics.redaction.pseudonyms import CLASSES, Pseudonyms
-from forensics.redaction.replacer import Replacer
+from forensics.redaction.text_replacer import Replacer
 from forensics.report import page
-from forensics.report.page import open_output
 from forensics.run_output import findings
-from forensics.run_output.reader import RunOutput
+from forensics.run_output.reader import RunOutput, open_run
 
 # The parts of a run that are copied.
 _FINDINGS, _TABLES = "findings.json", "tables"
@@ -30,7 +29,7 @@ _FINDINGS, _TABLES = "findings.json", "tables"
 
 def redact_run(source: Path, out: Path, classes: Collection[str], secret: Path) -> ColumnPolicy:
     """Write the run in `source` with pseudonyms into `out`; `secret` is the private map."""
-    run = open_output(source)
+    run = open_run(source)
     check_target(out, secret)
     if out.resolve() == source.resolve() or source.resolve() in out.resolve().parents:
         message = f"{out} is, or is inside, the run that is to be redacted; name another folder."
@@ -64,7 +63,7 @@ def check_target(out: Path, secret: Path) -> None:
         message = f"--map {secret}: there is no folder {secret.parent}; make it first."
         raise ForensicsError(message)
     old = [path.name for path in out.iterdir()] if out.is_dir() else []
-    if old and not (_FINDINGS in old and "redaction" in open_output(out).document):
+    if old and not (_FINDINGS in old and "redaction" in open_run(out).document):
         message = f"{out} holds files that are not redacted; name a new folder."
         raise ForensicsError(message)
 
