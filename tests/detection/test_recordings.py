@@ -18,6 +18,8 @@ from forensics.detection.runner import DetectionResults
 from forensics.sandbox import run_archives
 from forensics.settings import SEVERITIES
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = Path(os.environ.get("KAFKA_RECORDINGS", ROOT.parent / "shared/recordings"))
 

@@ -69,6 +69,7 @@ def test_a_detector_has_scenarios_of_all_kinds(name: str) -> None:
     assert set(KINDS) == {one.kind for one in EVERY if one.detector == name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(DETECTORS))
 def test_moving_any_limit_by_one_step_is_seen(
     name: str, cases: Mapping[int, DetectionContext]

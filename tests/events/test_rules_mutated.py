@@ -18,6 +18,8 @@ from forensics.lib.log_templates import _PART, Template, compile_template
 from forensics.parsing.layout_check import number_lines
 from forensics.rule_tools.check import _compare_facts
 
+pytestmark = pytest.mark.slow
+
 
 def mutated(template: Template) -> Iterator[Template]:
     """Change one character of each piece of fixed text; which one depends on the text alone."""

@@ -39,6 +39,7 @@ def read(text: bytes, split_size: int) -> Scanned:
         return scan(path, split_size=split_size)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(texts, st.integers(40, 6000))
 def test_any_split_size_gives_the_same_accounts_and_events(text: bytes, split_size: int) -> None:

@@ -344,6 +344,7 @@ def run(text: bytes, part: SplitterOptions, block: int, base: int) -> tuple[Foun
     return found, cutter.counts
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(wrapped(), st.lists(st.integers(1, 900), max_size=4), st.integers(1, 90), st.booleans())
 def test_any_split_and_any_block_give_the_same_records_and_the_same_account(

@@ -75,6 +75,7 @@ def test_where_a_file_is_split_changes_no_silence(seconds: list[int], split_size
     assert gaps(text) == gaps(text, split_size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split_size", [3000, 64 << 10])
 def test_real_logs_have_the_same_pulse_at_any_split_size(split_size: int) -> None:
     whole, split = scan(LOGS), scan(LOGS, split_size=split_size)
@@ -127,6 +128,7 @@ def test_each_fall_of_a_clock_is_counted_and_the_farthest_are_kept() -> None:
     assert kept == sorted(kept, key=lambda step: step[1])
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(st.integers(0, 900), max_size=12), st.integers(40, 900))
 def test_a_step_is_found_wherever_the_blocks_of_a_split_end(starts: list[int], size: int) -> None:

@@ -10,6 +10,8 @@ import pytest
 from forensics.quality.expectations import load_expectations
 from tests.quality.cases import SAMPLES, Judged, judged, later, rolling, spoilt
 
+pytestmark = pytest.mark.slow
+
 Spoil = Callable[[str, Callable[[str], str]], Judged]
 STATE = (
     "[2026-11-18 {clock},000] INFO [Broker id=1] Leader orders-v2-7 with topic id "

@@ -26,6 +26,8 @@ from tests.report.export_outputs import exported, survivors
 from tests.report.recorded import SAMPLES, postmortem
 from tests.report.sample_runs import document, errors, file, finding, lanes, leadership, proof, save
 
+pytestmark = pytest.mark.slow
+
 RECORDINGS = ("430-unclean", "282-flapping")
 Row = dict[str, Any]
 

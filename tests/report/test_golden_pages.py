@@ -18,6 +18,8 @@ import pytest
 from tests.report.page_outline import outline
 from tests.report.recorded import RECORDINGS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests/golden/pages"
 Recorded = Callable[[str], Path]
@@ -68,7 +70,6 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_second_run_gives_the_same_bytes(name: str, recorded: Recorded, again: Path) -> None:
     for made in ("findings.json", "report.html"):

@@ -17,6 +17,8 @@ from forensics.run_output.reader import load_run
 from tests.report.large_run import BROKERS, DAY, large
 from tests.report.sample_runs import START
 
+pytestmark = pytest.mark.slow
+
 MOST_BYTES, MOST_BARS, MOST_ROWS, MOST_LANES = 6_000_000, 4_000, 300, 200
 
 

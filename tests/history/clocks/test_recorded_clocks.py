@@ -23,6 +23,8 @@ from tests.history.wrong_clocks import (
     unpacked,
 )
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = Path(__file__).parents[3] / "sample_logs"
 SECOND = 1_000_000
 Row = dict[str, Any]

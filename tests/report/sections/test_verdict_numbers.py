@@ -24,6 +24,8 @@ from tests.report.page_outline import outline
 from tests.report.recorded import RECORDINGS, SAMPLES
 from tests.report.recount import Recount
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 CLEAR = "391-rolling"
 INCIDENTS = [name for name in RECORDINGS if name != CLEAR]
