@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -21,7 +22,14 @@ from forensics.engine import java
 from tests.spark.conftest import SAMPLES, Run
 from tests.spark.standalone import SPARK, Standalone, cluster
 
-pytestmark = pytest.mark.spark
+# Spark unpacks what --archives brings with these programs.
+MISSING = [name for name in ("gzip", "tar") if shutil.which(name) is None]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(
+        bool(MISSING), reason=f"THE CLUSTER IS NOT TRIED: no {' and no '.join(MISSING)} here"
+    ),
+]
 
 ROOT = Path(__file__).parents[2]
 SUBMIT = ROOT / "docs/running/examples/standalone/submit.sh"
