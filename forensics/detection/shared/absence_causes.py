@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, once_per_run
 from forensics.history.nodes.broker_states import Absence
-from forensics.lib.node_ids import broker_node
+from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.sessionize import windows
 from forensics.lib.time_units import SECOND
 
@@ -117,6 +117,18 @@ def _find_no_quorum_runs(
 
 def _is_near(length: int | None, wanted: float, slack: float) -> bool:
     return length is not None and abs(length - wanted) <= slack * wanted
+
+
+@once_per_run
+def brokers_with_failed_disks(context: DetectionContext) -> frozenset[int]:
+    """Return the brokers of which a log directory failed: to start them again does not help."""
+    kinds = ["log_dir_failed", "broker_dirs_offline"]
+    rows = context.each("events", pc.field("kind").isin(kinds), ["kind", "node", "broker"])
+    found = {
+        row["broker"] if row["kind"] == "broker_dirs_offline" else broker_id(row["node"])
+        for row in rows
+    }
+    return frozenset(broker for broker in found if broker is not None)
 
 
 @once_per_run
