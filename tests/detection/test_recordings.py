@@ -36,6 +36,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
     },
     "282-unclean": {
         "unclean-election": "critical",
+        "controller-lost": "medium",
         "offline-partitions": "high",
         "broker-restart": "medium",
         "config-risk": "medium",
