@@ -187,7 +187,7 @@ def rebuild_history(
     anchors = engine.run_readers(events, sources, ANCHORS)
     reduce_pair = make_pair_reducer(len(nodes))
     pairs = engine.reduce_groups(anchors, ["node", "other"], reduce_pair, PAIRS)
-    clocks = build_clocks(pairs, events, sorted(nodes))
+    clocks = build_clocks(pairs, events, sorted(nodes), files.values())
     write_table(pa.Table.from_pylist(list(clocks.rows), schema=CLOCKS), tables / "clocks")
     lanes = build_lanes.build_lanes(events, clocks, nodes)
     covered = log_coverage.measure_coverage(files.values(), clocks)
