@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from forensics.history.nodes.broker_states import Span
+from forensics.history.nodes.broker_states import EvidenceRow, Span
 from forensics.history.nodes.controller_terms import ControllerTerm
 from tests.detection.cases import SECOND, absence, case, epoch, event, logs, reign
 from tests.detection.scenarios import Scenario, from_logs
@@ -20,7 +20,7 @@ def term(node: str, number: int, begin: float, end: float | None, how: str | Non
     """Make the term of a controller that ended in some way, shown by one line."""
     plain = reign(node, int(node[-1]), number, begin)
     ends = None if end is None else int(end * SECOND)
-    place = {"file": f"{node}/server.log", "line": number, "text": "gone", "at": ends}
+    place: EvidenceRow = {"file": f"{node}/server.log", "line": number, "text": "gone"}
     lines = [*plain.span.evidence, *([place] if how else [])]
     span = Span("active", plain.span.begin, ends, lines, number)
     return ControllerTerm(node, plain.controller, span, how)
