@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 
 from forensics.history.clocks.model import Clocks
 from forensics.history.log_coverage import SERVER_ROLES, logged_between
-from forensics.history.nodes.broker_states import Span, build_broker_lanes, event_order
+from forensics.history.nodes.broker_states import Span, build_broker_lanes, event_order, evidence_of
 from forensics.history.nodes.controller_terms import (
     CONTROLLER_KINDS,
+    LEADS,
     ControllerTerm,
     ControllerTerms,
     Event,
@@ -38,6 +39,10 @@ _LOST = ("peer_disconnected", "peer_request_lost", "fetch_request_failed")
 _OWN_STOP = "shutdown"
 # Of these only those count that name an epoch and its leader.
 _NAMING = ("controller_seen", "raft_transition")
+# How a controller was lost whose process was gone with it.
+_GONE = ("crashed", "paused", "isolated")
+# A process that stood still logs again within that, or never.
+_WAKES = 600 * SECOND
 _FETCH_TIMEOUT = "controller.quorum.fetch.timeout.ms"
 _COLUMNS = (*SIGHTING, "text", "rule")
 
@@ -75,13 +80,13 @@ class TableWitnesses:
             found.update(pc.unique(batch["controller_epoch"]).to_pylist())
         return frozenset(found)
 
-    def lost_contact(self, term: ControllerTerm, begin: int, end: int) -> Event | None:
+    def lost_contact(self, node: str, id_: int | None, begin: int, end: int) -> Event | None:
         """Return the first line, between two moments, of a node whose connection to it broke."""
-        others = [node for node in self.servers if node != term.node]
-        if not others or term.controller is None:
+        others = [other for other in self.servers if other != node]
+        if not others or id_ is None:
             return None
-        where = reduce(or_, (self._logged(node, begin, end) for node in others))
-        where &= pc.field("kind").isin(_LOST) & (pc.field("peer") == term.controller)
+        where = reduce(or_, (self._logged(other, begin, end) for other in others))
+        where &= pc.field("kind").isin(_LOST) & (pc.field("peer") == id_)
         stopped = pc.match_substring(pc.field("detail"), _OWN_STOP)
         where &= ~pc.coalesce(stopped, pc.scalar(False))
         rows = (row for row in self._rows(self._batches(where)) if begin <= row["at"] <= end)
@@ -130,28 +135,69 @@ class ControllerHistory:
                 starts[row["node"]].append(row["at"])
         rows = _read_controller_events(events, clocks)
         servers = [node for node, role in roles.items() if role in SERVER_ROLES]
+        self._witnesses = TableWitnesses(events, clocks, servers)
         self._known = TermEvents(
             sorted(rows, key=event_order),
             starts=starts,
-            witnesses=TableWitnesses(events, clocks, servers),
+            witnesses=self._witnesses,
             fetch_timeout=_read_fetch_timeout(events),
         )
         self.terms = find_terms(rows)
         self._deposed = find_deposed(self.terms, self._known)
         self.void = VoidActs.from_terms(self._deposed, self.terms, clocks)
 
-    def processes(self, last_lines: Mapping[tuple[str, int], Event]) -> dict[str, list[Span]]:
-        """Return the states of the processes of dedicated controllers."""
-        return build_process_lanes(self._own, self._controllers, last_lines)
-
     def close(
         self, brokers: Mapping[int, Sequence[Span]], last_lines: Mapping[tuple[str, int], Event]
-    ) -> ControllerTerms:
-        """Find how each term ended, by the states of all processes."""
+    ) -> tuple[ControllerTerms, dict[str, list[Span]]]:
+        """Return how each term ended, and the states of the processes of dedicated controllers."""
+        own = build_process_lanes(self._own, self._controllers, last_lines)
+        ids = {term.node: term.controller for term in self.terms}
+        lanes = {node: self._date_crashes(node, ids.get(node), own[node]) for node in own}
         processes = {broker_node(broker): spans for broker, spans in brokers.items()}
-        known = replace(self._known, processes={**processes, **self.processes(last_lines)})
+        known = replace(self._known, processes={**processes, **lanes})
         closed = close_terms(self.terms, known, self._deposed)
-        return ControllerTerms(closed, find_epoch_conflicts(known.events))
+        for term in closed:
+            if term.node in lanes and term.how in _GONE:
+                lanes[term.node] = self._insert_loss(term, lanes[term.node])
+        return ControllerTerms(closed, find_epoch_conflicts(known.events)), lanes
+
+    def _date_crashes(self, node: str, id_: int | None, spans: Sequence[Span]) -> list[Span]:
+        """Let a crash begin where others lost the process, not at its own last line."""
+        lane: list[Span] = []
+        for span in spans:
+            end = span.begin if span.end is None else span.end
+            line = (
+                self._witnesses.lost_contact(node, id_, span.begin, end)
+                if span.state == "crashed"
+                else None
+            )
+            if line is None or not lane:
+                lane.append(span)
+                continue
+            lane[-1] = replace(lane[-1], end=line["at"])
+            bracket, evidence = (span.begin, line["at"]), [evidence_of(line), *span.evidence]
+            dated = replace(span, begin=line["at"], evidence=evidence, begin_bracket=bracket)
+            lane.append(dated)
+        return lane
+
+    def _insert_loss(self, term: ControllerTerm, spans: Sequence[Span]) -> list[Span]:
+        """Put the time in which a controller was gone into the lane of its process, if it is up."""
+        begin = term.span.end or term.span.begin
+        at = next((i for i, span in enumerate(spans) if _is_up_at(span, begin)), None)
+        if at is None or term.how is None:
+            return list(spans)
+        up, end = spans[at], None
+        if term.how != "crashed":
+            held = (one.span.end for one in self._deposed if one.span.epoch == term.span.epoch)
+            later = self._witnesses.lines(term.node, begin, begin + _WAKES)
+            end = next(held, later[0]["at"] if later is not None else None)
+        gone = Span(term.how, begin, end, list(term.span.evidence[1:]))
+        back = [replace(up, begin=end)] if end is not None and (up.end or end + 1) > end else []
+        return [*spans[:at], replace(up, end=begin), gone, *back, *spans[at + 1 :]]
+
+
+def _is_up_at(span: Span, moment: int) -> bool:
+    return span.state == "up" and span.begin < moment and (span.end is None or moment < span.end)
 
 
 def _read_controller_events(events: Path, clocks: Clocks) -> list[Row]:
@@ -160,7 +206,9 @@ def _read_controller_events(events: Path, clocks: Clocks) -> list[Row]:
     return [
         row | {"at": clocks.event_time(row)}
         for row in read_events(events, CONTROLLER_KINDS, [*columns, "duration_ms"])
-        if row["kind"] not in _NAMING or None not in (row["controller_epoch"], row["controller"])
+        if row["kind"] not in _NAMING
+        or row["from_state"] in LEADS
+        or None not in (row["controller_epoch"], row["controller"])
     ]
 
 

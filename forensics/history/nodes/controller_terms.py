@@ -24,7 +24,7 @@ _NAMES = ("controller_elected", "controller_seen")
 # Lines by which a node says that it gives up; the leader of the quorum is no controller without it.
 _GIVES_UP = (*_RESIGNS, "controller_moved", "controller_forced_out", "raft_majority_lost")
 CONTROLLER_KINDS = (*_NAMES, *_GIVES_UP, "raft_transition", "raft_fetch_timed_out")
-_LEADS, FOLLOWS = ("Leader", "LeaderState"), ("Follower", "FollowerState")
+LEADS, FOLLOWS = ("Leader", "LeaderState"), ("Follower", "FollowerState")
 # What only controllers log, without their id.
 _UNSIGNED = ("unclean_election_chosen",)
 # States of the process in which it cannot be a controller, in the order of trust.
@@ -87,7 +87,7 @@ class Witnesses(Protocol):
     def epochs_seen(self) -> frozenset[int]:
         """Return the epochs of the quorum that any node names, with a leader or without one."""
 
-    def lost_contact(self, term: ControllerTerm, begin: int, end: int) -> Event | None:
+    def lost_contact(self, node: str, id_: int | None, begin: int, end: int) -> Event | None:
         """Return the first line, between two moments, of a node whose connection to it broke."""
 
     def lines(self, node: str, begin: int, end: int) -> tuple[Event, Event] | None:
@@ -276,7 +276,7 @@ def _gives_up(
         return False
     epoch = event["controller_epoch"]
     if event["kind"] == "raft_transition":
-        if event["broker"] != term.controller or event["from_state"] not in _LEADS:
+        if event["broker"] != term.controller or event["from_state"] not in LEADS:
             return False
     elif event["kind"] not in _GIVES_UP or epoch not in (None, term.span.epoch):
         return False
@@ -308,13 +308,7 @@ def _find_ending(
         return replace(own, how="stopped")
     gone = next((state for state in begun if _ends_term(state, limit)), None)
     if gone is not None and (own is None or gone.begin < own.at):
-        lost = None
-        if gone.state == "crashed" and limit is not None and known.witnesses is not None:
-            # Its last line is older than its death: others lost it when it died.
-            lost = known.witnesses.lost_contact(term, gone.begin, min(limit, gone.end or limit))
-        at = gone.begin if lost is None else lost["at"]
-        lines = [gone.evidence[0], *([evidence_of(lost)] if lost is not None else [])]
-        return _Ending(at, gone.state, lines)
+        return _Ending(gone.begin, gone.state, gone.evidence[:1])
     stop = next((stop for stop in stops if stop.state == "stopped"), None)
     if own is None and stop is not None:
         return _Ending(stop.begin, "stopped", stop.evidence[:1])
@@ -369,7 +363,7 @@ def _find_unheard(term: ControllerTerm, after: ControllerTerm, known: TermEvents
         return _Ending(own[1]["at"], None, [evidence_of(own[1])]) if own is not None else None
     line = max(last.values(), key=event_order)
     heard = max(begin, line["at"] - known.fetch_timeout)
-    lost = witnesses.lost_contact(term, heard, line["at"]) if witnesses else None
+    lost = witnesses.lost_contact(node, term.controller, heard, line["at"]) if witnesses else None
     at = lost["at"] if lost is not None else heard
     evidence = [evidence_of(event) for event in (lost, line) if event is not None]
     return _Ending(at, _unheard_how(term, line["at"], end, known, lost), evidence)

