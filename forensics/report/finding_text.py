@@ -14,7 +14,7 @@ from forensics.run_output.reader import RunOutput, SavedFinding
 # Detectors of processes, and of clients; all others speak of partitions where they name any.
 NODE_DETECTORS = frozenset({
     "broker-restart", "clock-skew", "disk-failure", "fencing-loop", "flapping-broker",
-    "long-pause", "metadata-version-loop", "session-expiry", "slow-controller",
+    "long-pause", "metadata-version-loop", "rolling-restart", "session-expiry", "slow-controller",
     "unclean-shutdown-recovery",
 })  # fmt: skip
 CLIENT_DETECTORS = frozenset({
