@@ -18,11 +18,11 @@ NODE_DETECTORS = frozenset({
     "unclean-shutdown-recovery",
 })  # fmt: skip
 CLIENT_DETECTORS = frozenset({
-    "client-disconnects", "offset-reset", "producer-fatal", "rebalance-storm", "record-too-large",
-    "stale-metadata", "unreachable-listener",
+    "client-config", "client-disconnects", "offset-reset", "producer-fatal", "rebalance-storm",
+    "record-too-large", "stale-metadata", "unreachable-listener",
 })  # fmt: skip
 # These find what holds all the while: it neither begins nor ends an incident.
-STANDING_DETECTORS = frozenset({"clock-skew", "config-risk", "contradiction"})
+STANDING_DETECTORS = frozenset({"client-config", "clock-skew", "config-risk", "contradiction"})
 MAX_PARTITIONS_NAMED = 3
 RESTART_TITLES = {"crash": "Crash", "controlled": "Planned restart"}
 COMMAND_LINE = re.compile(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, once_per_run, partition_name
+from forensics.detection.shared.assignments import read_assignments, replicas_of
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 
@@ -76,12 +77,13 @@ def _judge(context: DetectionContext, roll: Sequence[RollingStop]) -> None:
     first, last = (roll[index].absence.begin for index in (1, -1))
     begin, end = pc.field("started_at"), pc.field("ended_at")
     where = (begin <= to_arrow_timestamp(last)) & pc.field("isr").is_valid()
-    where &= (end.is_null() | (end >= to_arrow_timestamp(first))) & pc.field("replicas").is_valid()
+    where &= end.is_null() | (end >= to_arrow_timestamp(first))
+    assignments = read_assignments(context)
     for row in context.each("isr", where, _COLUMNS):
         for stop in roll[1:]:
             moment = stop.absence.begin
             holds = row["started_at"] <= moment < (row["ended_at"] or moment + 1)
-            awaited = stop.earlier & set(row["replicas"])
+            awaited = stop.earlier & set(replicas_of(assignments, row))
             if holds and awaited:
                 stop.known += 1
                 if awaited - set(row["isr"]):
