@@ -166,17 +166,20 @@ class DetectionContext:
     def last_logged(self) -> Mapping[str, int]:
         """The last moment in each node's files, as logged."""
         last: dict[str, int] = {}
-        for row in self.each("files", pc.field("last_ts").is_valid(), ["node", "last_ts"]):
-            node = row["node"] or ""
-            last[node] = max(row["last_ts"], last.get(node, row["last_ts"]))
+        for row in self._last_lines():
+            moment = self.history.clocks.in_zone(row["node"], row["last_ts"], row["file"])
+            last[row["node"] or ""] = max(moment, last.get(row["node"] or "", moment))
         return last
 
     @cached_property
     def logs_end(self) -> int:
         """The last moment in any file, corrected."""
-        rows = self.each("files", pc.field("last_ts").is_valid(), ["node", "last_ts"])
         correct = self.history.clocks.correct
-        return max((correct(row["node"], row["last_ts"]) for row in rows), default=0)
+        moments = (correct(row["node"], row["last_ts"], row["file"]) for row in self._last_lines())
+        return max(moments, default=0)
+
+    def _last_lines(self) -> Iterator[Row]:
+        return self.each("files", pc.field("last_ts").is_valid(), ["node", "last_ts", "file"])
 
     @cached_property
     def visibility(self) -> Visibility:
