@@ -82,7 +82,8 @@ def _load_table() -> Mapping[str, Any]:
 # So many of the worst findings are linked, with so many intervals of each.
 _MAX_NODES, _MAX_INTERVALS = 250, 50
 # Findings of these detectors are about several times, each of which may have its own cause.
-_ABSENCES = ("broker-restart", "flapping-broker")
+_ROLL = "rolling-restart"
+_ABSENCES = ("broker-restart", "flapping-broker", _ROLL)
 _CONTROLLER_CHANGES = ("controller-churn", "controller-lost")
 _REPEATED = ("long-pause", "session-expiry")
 # A process that dies logs nothing; the cluster's word dates its death, some time later.
@@ -133,6 +134,11 @@ class ChainNode:
         return self.intervals[0].begin
 
     @property
+    def acts_as(self) -> str:
+        """The detector whose mechanisms it follows: a roll leads to what each restart leads to."""
+        return "broker-restart" if self.detector == _ROLL else self.detector
+
+    @property
     def topics(self) -> frozenset[str]:
         """The topics of its partitions."""
         return frozenset(name.rpartition("-")[0] for name in self.partitions)
@@ -167,7 +173,8 @@ def _finding_node(context: DetectionContext, finding: Finding, moves: MoveHistor
         frozenset(loss.leader for loss in losses if loss.leader is not None),
         frozenset(broker for loss in losses for broker in loss.cut_on or ()),
         finding.measures.get("cause"),
-        finding.detector == "broker-restart" and finding.measures.get("kind") == "controlled",
+        finding.detector == _ROLL
+        or (finding.detector == "broker-restart" and finding.measures.get("kind") == "controlled"),
     )
 
 
@@ -201,7 +208,8 @@ def _is_about(finding: Finding, absence: Absence) -> bool:
         return False
     if finding.detector == "broker-restart":
         return absence.begin == finding.begin
-    return absence.kind != "controlled" and finding.begin <= absence.begin <= finding.end
+    fits = (absence.kind == "controlled") == (finding.detector == _ROLL)
+    return fits and finding.begin <= absence.begin <= finding.end
 
 
 def _absence_interval(
@@ -343,7 +351,7 @@ def find_links(
     """Yield for each interval of each node the intervals that may have led to it."""
     by_detector: dict[str, list[ChainNode]] = {}
     for node in nodes:
-        by_detector.setdefault(node.detector, []).append(node)
+        by_detector.setdefault(node.acts_as, []).append(node)
     for mechanism in mechanisms:
         targets, sources = (
             [node for name in sorted(names) for node in by_detector.get(name, ())]
@@ -358,7 +366,7 @@ def find_links(
 def _is_plausible(source: ChainNode, target: ChainNode) -> bool:
     """Return True if the target's own detector named this source as a cause, or none at all."""
     allowed = allowed_sources(target.cause)
-    return not target.ordered and (allowed is None or source.detector in allowed)
+    return not target.ordered and (allowed is None or source.acts_as in allowed)
 
 
 def _links_between(
