@@ -160,7 +160,10 @@ def case(
     write_table(build_outages(folder / "leadership", list(away)), folder / "outages")
     known_brokers = brokers or {1: [], 2: [], 3: []}
     lanes = Lanes(
-        known_brokers, list(controllers), frozenset(), ControllerTerms(offices, rivalries)
+        known_brokers,
+        list(controllers),
+        frozenset(),
+        ControllerTerms(offices or controllers, rivalries),
     )
     lanes.absences = list(away)
     known = clocks or Clocks({}, {}, ())
