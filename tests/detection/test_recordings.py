@@ -38,6 +38,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
     "282-unclean": {
         "client-config": "low",
         "unclean-election": "critical",
+        "controller-lost": "medium",
         "offline-partitions": "high",
         "broker-restart": "medium",
         "config-risk": "medium",

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 from forensics.detection.context import DetectionContext, Row
+from forensics.detection.shared.controller_losses import lost_controllers
 from forensics.detection.shared.leader_moves import LeaderAndEpoch, MoveHistory, PlannedMove
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_ids, broker_node
@@ -84,7 +84,7 @@ _MAX_NODES, _MAX_INTERVALS = 250, 50
 # Findings of these detectors are about several times, each of which may have its own cause.
 _ROLL = "rolling-restart"
 _ABSENCES = ("broker-restart", "flapping-broker", _ROLL)
-_CONTROLLER_CHANGES = "controller-churn"
+_CONTROLLER_CHANGES = ("controller-churn", "controller-lost")
 _REPEATED = ("long-pause", "session-expiry")
 # A process that dies logs nothing; the cluster's word dates its death, some time later.
 _DATED_LATE = ("crash", "gone")
@@ -194,7 +194,7 @@ def _finding_intervals(
     if finding.detector in _ABSENCES:
         absences = [absence for absence in context.absences if _is_about(finding, absence)]
         return [_absence_interval(context, absence, moves) for absence in absences] or [whole]
-    if finding.detector == _CONTROLLER_CHANGES:
+    if finding.detector in _CONTROLLER_CHANGES:
         return _controller_changes(context, finding) or [whole]
     if finding.detector in _REPEATED:
         return _repeated_intervals(finding, brokers) or [whole]
@@ -236,17 +236,16 @@ def _absence_interval(
 
 
 def _controller_changes(context: DetectionContext, finding: Finding) -> list[FindingInterval]:
-    """Return each change of controller, as an interval of the broker that lost the role."""
+    """Return each loss of a controller, as an interval of the broker that was lost with it."""
     return [
         FindingInterval(
-            after.span.begin,
-            after.span.begin,
-            frozenset({before.controller} if before.controller is not None else ()),
-            _nearest(after.span.evidence, after.span.begin),
+            loss.begin,
+            loss.ready_at,
+            frozenset({loss.before.controller} if loss.before.controller is not None else ()),
+            _nearest(loss.evidence, loss.begin),
         )
-        for before, after in pairwise(context.history.lanes.controllers)
-        if before.controller != after.controller
-        and finding.begin <= after.span.begin <= finding.end
+        for loss in lost_controllers(context)
+        if finding.begin <= loss.begin <= finding.end
     ]
 
 
