@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from tests.detection.cases import absence, case, event, logs, row
+from tests.detection.cases import absence, case, epoch, event, logs
 from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "failed-shutdown"
-Row = dict[str, Any]
 
 
 def given_up(*tries: float, **more: Any) -> Callable[[Path], DetectionContext]:
@@ -23,8 +22,12 @@ def given_up(*tries: float, **more: Any) -> Callable[[Path], DetectionContext]:
     return partial(case, events=events, **more)
 
 
-def outage(second: float) -> Row:
-    return row("outages", topic="t", partition=0, leader=1, started_at=int(second * 1_000_000))
+def gone(second: float) -> dict[str, Any]:
+    """Let broker 1 lead partition t-0 on paper for ten seconds after it stopped at a moment."""
+    return {
+        "leadership": [epoch(1, 1, 50, second + 10)],
+        "away": [absence(1, "controlled", second)],
+    }
 
 
 def away(*brokers: int) -> list[Any]:
@@ -56,8 +59,8 @@ SCENARIOS = [
     Scenario(NAME, "boundary", "two minutes of tries", given_up(80), [{"measures": {"tries": 1}}]),
     Scenario(NAME, "boundary", "an older try", given_up(79), [{"measures": {"tries": 0}}]),
     Scenario(NAME, "boundary", "nobody led a partition half a minute later",
-             given_up(outages=[outage(230)]), [{"severity": "medium"}]),
-    Scenario(NAME, "boundary", "or after that", given_up(outages=[outage(231)]),
+             given_up(**gone(230)), [{"severity": "medium"}]),
+    Scenario(NAME, "boundary", "or after that", given_up(**gone(231)),
              [{"severity": "low"}]),
     Scenario(NAME, "quiet", "the whole cluster is shut down", given_up(away=away(1, 2, 3))),
     Scenario(
