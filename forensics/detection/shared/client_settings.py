@@ -1,0 +1,62 @@
+"""The settings that clients logged as they started: of each client those of its last start."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from forensics.detection.context import DetectionContext, Row, once_per_run
+
+_COLUMNS = ("ts", "node", "file", "line", "text", "rule", "setting", "value")
+# Programs that make clients again and again write their settings each time.
+_MAX_STARTS = 500
+_CLIENT = "client.id"
+
+
+@dataclass(frozen=True)
+class ClientStart:
+    """One start of a client: its settings, and the line that they stand under."""
+
+    node: str
+    values: Mapping[str, str]
+    line: Row
+
+    @property
+    def is_producer(self) -> bool:
+        """Whether it writes records: only producers have acks."""
+        return "acks" in self.values
+
+    def number(self, setting: str) -> int | None:
+        """Return a setting that is a number."""
+        value = self.values.get(setting, "")
+        return int(value) if value.lstrip("-").isdigit() else None
+
+
+@once_per_run
+def read_client_starts(context: DetectionContext) -> Mapping[str, list[ClientStart]]:
+    """Read the starts of the clients of every node, each set of settings once, in order."""
+    where = (pc.field("kind") == "client_setting_seen") & pc.field("ts").is_valid()
+    starts: dict[tuple[str, int], tuple[Row, dict[str, str]]] = {}
+    for row in context.each("events", where, _COLUMNS):
+        place = row["file"], row["line"]
+        if place in starts or len(starts) < _MAX_STARTS:
+            starts.setdefault(place, (row, {}))[1][row["setting"]] = row["value"] or ""
+    found: dict[str, list[ClientStart]] = {}
+    for row, values in sorted(starts.values(), key=lambda start: start[0]["at"]):
+        found.setdefault(row["node"] or "", []).append(ClientStart(row["node"] or "", values, row))
+    return found
+
+
+def find_client_starts(
+    context: DetectionContext, node: str, clients: Collection[str], until: int
+) -> list[ClientStart]:
+    """Return the last start of each client before a moment.
+
+    Where a client is not among the starts of its node by its name, those without a name count.
+    """
+    own = [one for one in read_client_starts(context).get(node, ()) if one.line["at"] <= until]
+    last = {one.values.get(_CLIENT, ""): one for one in own}
+    named = [last[name] for name in sorted(clients) if name in last]
+    return named or [one for name, one in sorted(last.items()) if not name]
