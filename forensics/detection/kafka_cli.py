@@ -173,6 +173,19 @@ class KafkaCli:
             return "grep -h 'RaftManager' LOGS/server.log | tail   # who leads the quorum"
         return f"kafka-metadata-quorum.sh {_BOOTSTRAP} describe --status"
 
+    def controller_directly(self) -> str | None:
+        """Ask the controllers, which answer when no broker does; None where they do not."""
+        if not self.kraft or self.version < (3, 7):  # KIP-919
+            return None
+        address = "--bootstrap-controller CONTROLLER:9093"
+        return f"kafka-metadata-quorum.sh {address} describe --status"
+
+    def api_versions(self) -> str:
+        """Ask a broker for something that each of them answers."""
+        if self.version < (0, 10):
+            return "nc -vz BROKER 9092"
+        return f"kafka-broker-api-versions.sh {_BOOTSTRAP}"
+
     def quorum(self) -> str:
         """Show how far each controller and broker is behind in the metadata log."""
         if not self.kraft or self.version < (3, 3):  # KIP-836

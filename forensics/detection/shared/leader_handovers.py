@@ -23,8 +23,8 @@ from forensics.detection.context import (
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
 
-# A partition by its name, and a leader epoch.
-EpochKey = tuple[str, int]
+# A topic, a partition, and a leader epoch; without a partition all of the topic.
+EpochKey = tuple[str, int | None, int]
 _COLUMNS = (*EVIDENCE_COLUMNS, "topic", "partition", "leader", "leader_epoch", "broker", "telling")
 # A broker that is back takes up what it missed within that.
 _BACK = 5 * SECOND
@@ -55,24 +55,26 @@ class Handover:
         if row["broker"] == row["leader"]:
             self.took_over = _earlier(self.took_over, row)
 
-    def slowest(self, absences: Iterable[Absence]) -> tuple[int, Row, int] | None:
-        """Return the broker that took it up last, its line, and how long that took.
+    def slowest(self, absences: Iterable[Absence], session: int) -> tuple[int, Row, int] | None:
+        """Return the broker that was slowest to take it up, its line, and how long that took.
 
-        Who was away meanwhile could not know; a broker that is back logs old news.
+        Time in which a broker was away does not count, nor does a session before it was given up:
+        it may have stood still.
         """
         begin = self.begin
         away = list(absences)
-        lags = [
-            (row["at"] - begin, broker, row)
-            for broker, row in self.brokers.items()
-            if begin is not None
-            and not any(
-                one.broker == broker
-                and one.begin <= row["at"]
-                and (one.end is None or begin <= one.end + _BACK)
+        lags = []
+        for broker, row in self.brokers.items():
+            gone = [
+                one.begin - (session if one.kind == "pause" else 0)
                 for one in away
-            )
-        ]
+                if one.broker == broker
+                and one.begin <= row["at"]
+                and (one.end is None or begin is None or begin <= one.end + _BACK)
+            ]
+            lag = min([row["at"], *gone]) - (begin or 0)
+            if lag >= 0:
+                lags.append((lag, broker, row))
         if len(lags) + (self.decided is not None) < 2:
             return None
         lag, broker, row = max(lags, key=lambda one: one[:2])
@@ -84,19 +86,25 @@ def _earlier(one: Row | None, other: Row) -> Row:
 
 
 def read_handovers(
-    context: DetectionContext, wanted: Collection[EpochKey]
+    context: DetectionContext, wanted: Mapping[EpochKey, int]
 ) -> Mapping[EpochKey, Handover]:
-    """Read the lines about some leader epochs, in one pass."""
+    """Read the lines about some leader epochs from a moment on, in one pass.
+
+    A topic that was made again begins with the same epochs.
+    """
     found: dict[EpochKey, Handover] = {}
     if not wanted:
         return found
     where = (pc.field("kind") == "partition_state") & pc.field("ts").is_valid()
-    where &= in_topics({name.rpartition("-")[0] for name, _ in wanted})
-    where &= is_any_of("leader_epoch", {epoch for _, epoch in wanted})
+    where &= in_topics({topic for topic, _, _ in wanted})
+    where &= is_any_of("leader_epoch", {epoch for _, _, epoch in wanted})
     for row in context.each("events", where, _COLUMNS):
-        key = partition_name(row), row["leader_epoch"]
-        if key in wanted and (row["broker"] is not None or context.is_live(row)):
-            found.setdefault(key, Handover()).add(row)
+        if row["broker"] is None and not context.is_live(row):
+            continue
+        for number in (row["partition"], None):
+            key = row["topic"], number, row["leader_epoch"]
+            if key in wanted and row["at"] >= wanted[key]:
+                found.setdefault(key, Handover()).add(row)
     return found
 
 

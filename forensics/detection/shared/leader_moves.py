@@ -49,6 +49,8 @@ class LeaderMove:
     previous: int | None
     # when there was a leader again; None: no line tells of one
     settled_at: int | None
+    # when the former leader's time ended: before `start` if nobody led in between
+    left_at: int
     # that leader and its epoch, and the partition: a key may be a whole topic
     leader: int | None = None
     leader_epoch: int | None = None
@@ -105,7 +107,10 @@ class LeaderMoveIndex:
     def _move(self, row: int, high: int) -> LeaderMove:
         anchor = int(self._anchor[row])
         settled = next((at for at in range(row, high) if self._leader[at] >= 0), None)
-        previous, epoch = int(self._previous[anchor]), int(self._epoch[row if settled is None else settled])
+        previous, epoch = (
+            int(self._previous[anchor]),
+            int(self._epoch[row if settled is None else settled]),
+        )
         return LeaderMove(
             self._starts[row],
             int(self._group[row]),
@@ -113,6 +118,7 @@ class LeaderMoveIndex:
             self._elections[int(self._election[row])],
             None if previous == _UNKNOWN_LEADER else previous,
             None if settled is None else self._starts[settled],
+            self._starts[anchor],
             None if settled is None else int(self._leader[settled]),
             None if settled is None or epoch < 0 else epoch,
             int(self._partition[row if settled is None else settled]),

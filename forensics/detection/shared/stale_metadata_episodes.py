@@ -120,7 +120,7 @@ class Episode:
         self.delay = since if self.delay is None else min(since, self.delay)
         if len(self.moves) > 4 * _MAX_MOVES:
             self.moves = _first_moves(self.moves)
-        if move.settled_at is None or move.start <= row["at"] < move.settled_at:
+        if move.settled_at is None or move.left_at <= row["at"] < move.settled_at:
             self.leaderless += 1
         else:
             self.stale = max(self.stale or 0, row["at"] - move.settled_at)
@@ -208,12 +208,13 @@ def _move_behind(
     row: Row, partition: Key, moves: LeaderMoveIndex, limits: EpisodeLimits
 ) -> LeaderMove | None:
     late = max(limits.late, limits.late_by_node.get(row["node"] or "", 0))
-    times = (_micros(limit) for limit in (late, limits.ahead, limits.fresh))
+    # If nobody knows a topic, only its creation explains that.
+    unknown = row["partition"] is None and row["error"] == _UNKNOWN_TOPIC
+    fresh = limits.near if unknown else limits.fresh
+    times = (_micros(limit) for limit in (late, limits.ahead, fresh))
     move = moves.last_before(partition, row["at"], *times)
     if move is None or (move.is_first and row["at"] - move.start > _micros(limits.near)):
         return None
-    # If nobody knows a topic, only its creation explains that.
-    unknown = row["partition"] is None and row["error"] == _UNKNOWN_TOPIC
     return None if unknown and not move.is_first else move
 
 

@@ -42,7 +42,11 @@ def test_errors_that_end_with_the_move_are_transient(tmp_path: Path) -> None:
 
     assert found.measures == {
         "errors": 2, "duration_s": 1.5, "verdict": "transient", "cause": "broker_crash",
-        "suspect": None, "bursts": 1, "leaderless": 0, "topics": ["t"],
+        "suspect": None, "bursts": 1, "leaderless": 0, "topics": ["t"], "asked": [1], "leader": 2,
+        "leader_epoch": 1, "led_since": "1970-01-01T00:01:40.000Z", "stale_s": 2.0,
+        "spread_s": None, "slow_spread": False, "outdated": [], "metadata_max_age_ms": None,
+        "lost": "not_known", "duplicated": "not_known", "recovered": True, "stable": True,
+        "explained_by": None,
     }  # fmt: skip
     assert (
         found.severity,
@@ -114,7 +118,7 @@ def test_errors_more_than_half_a_minute_apart_are_two_episodes(
     assert episodes == len(told(tmp_path, [error(100), error(100 + gap)]))
 
 
-def test_every_client_has_its_own_episodes(tmp_path: Path) -> None:
+def test_every_process_has_its_own_episodes(tmp_path: Path) -> None:
     errors = [
         error(100),
         error(101, client="other"),
@@ -122,7 +126,8 @@ def test_every_client_has_its_own_episodes(tmp_path: Path) -> None:
     ]
     found = list(find(case(tmp_path, events=errors, files=[logs("app", 10_000)])))
 
-    assert [one.clients for one in found] == [["app"], ["other"], ["app-2"]]
+    assert [one.clients for one in found] == [["app", "other"], ["app-2"]]
+    assert found[0].title.startswith("app (2 clients): 2 stale-metadata errors in 1 s, transient")
 
 
 @pytest.mark.parametrize(

@@ -48,12 +48,12 @@ def held(verdict: str, cause: str, severity: str, **measures: Any) -> dict[str, 
     return {"severity": severity, "measures": {"verdict": verdict, "cause": cause} | measures}
 
 
-def bursts(count: int) -> Build:
+def bursts(count: int, election: str = "preferred", apart: float = 100, **more: Any) -> Build:
     moves = [
-        move(100 * n + 100, number=n, previous_leader=1 + n % 2, leader=2 - n % 2)
+        move(apart * n + 100, election, n, previous_leader=1 + n % 2, leader=2 - n % 2)
         for n in range(count)
     ]
-    return client(*(error(100 * n + 101) for n in range(count)), moves=moves)
+    return client(*(error(apart * n + 101) for n in range(count)), moves=moves, **more)
 
 
 LINES = """\
