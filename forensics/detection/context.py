@@ -36,6 +36,12 @@ Fact = TypeVar("Fact")
 MAX_QUOTED_PARTITIONS = 200
 # Rows of a chunk while a whole table is read.
 _CHUNK_ROWS = 10_000
+# Brokers log paths of their files in lines of these kinds.
+_KINDS_WITH_PATHS = (
+    "disk_error", "file_move_failed", "index_corrupted", "log_created", "log_dir_failed",
+    "log_loaded", "setting_seen", "stopped_clean",
+)  # fmt: skip
+_WINDOWS_PATH = r"\b[A-Za-z]:\\\w"
 # A line written as a process falls asleep or wakes up says nothing about the time in between.
 _DOZING = SECOND // 2
 
@@ -160,17 +166,20 @@ class DetectionContext:
     def last_logged(self) -> Mapping[str, int]:
         """The last moment in each node's files, as logged."""
         last: dict[str, int] = {}
-        for row in self.each("files", pc.field("last_ts").is_valid(), ["node", "last_ts"]):
-            node = row["node"] or ""
-            last[node] = max(row["last_ts"], last.get(node, row["last_ts"]))
+        for row in self._last_lines():
+            moment = self.history.clocks.in_zone(row["node"], row["last_ts"], row["file"])
+            last[row["node"] or ""] = max(moment, last.get(row["node"] or "", moment))
         return last
 
     @cached_property
     def logs_end(self) -> int:
         """The last moment in any file, corrected."""
-        rows = self.each("files", pc.field("last_ts").is_valid(), ["node", "last_ts"])
         correct = self.history.clocks.correct
-        return max((correct(row["node"], row["last_ts"]) for row in rows), default=0)
+        moments = (correct(row["node"], row["last_ts"], row["file"]) for row in self._last_lines())
+        return max(moments, default=0)
+
+    def _last_lines(self) -> Iterator[Row]:
+        return self.each("files", pc.field("last_ts").is_valid(), ["node", "last_ts", "file"])
 
     @cached_property
     def visibility(self) -> Visibility:
@@ -180,9 +189,20 @@ class DetectionContext:
     @cached_property
     def commands(self) -> KafkaCli:
         """The Kafka commands for the version of this cluster."""
-        servers = (row for row in self.visibility.files if row["role"] in ("broker", "controller"))
-        versions = (row["kafka_version"] for row in servers)
-        return KafkaCli.for_versions(versions, kraft=self.history.context.kraft)
+        servers = [row for row in self.visibility.files if row["role"] in ("broker", "controller")]
+        versions = [row["kafka_version"] for row in servers if row["kafka_version"]]
+        others = [row["file"] for row in self.visibility.files if row["role"] != "client"]
+        where, rules = is_any_of("file", others), set[str]()
+        for batch in () if versions else self.batches("events", where, ["rule"]):
+            rules.update(batch["rule"].unique().drop_null().to_pylist())
+        pathed = pc.field("kind").isin(_KINDS_WITH_PATHS)
+        pathed &= pc.match_substring_regex(pc.field("text"), _WINDOWS_PATH)
+        return KafkaCli.for_versions(
+            versions,
+            kraft=self.history.context.kraft,
+            rules=rules,
+            windows=any(len(batch) for batch in self.batches("events", pathed, ["line"])),
+        )
 
     def confidence(
         self,
@@ -220,6 +240,7 @@ class DetectionContext:
         level, reason = confidence or self.confidence(
             begin, end, evidence, stated=stated, apart=apart
         )
+        details["actions"] = self.commands.adapt(details.get("actions", ()))
         return Finding(
             detector, severity, level, title, begin, end, evidence, reason=reason, **details
         )

@@ -1,24 +1,45 @@
 """Shell commands for the Kafka version in the logs, with which a reader checks a finding or acts.
 
 Options came and went: each branch names the version from which on it holds. Names come from logs,
-and are quoted as words of a shell. BROKER, ZOOKEEPER and LOG_DIR are the reader's to fill in.
+and are quoted as words of a shell. BROKER, CONTROLLER, ZOOKEEPER and LOG_DIR are the reader's to
+fill in. Commands are written for Linux; `adapt` turns them into those of Windows.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from forensics.events.packs import load_rule_set, version_numbers
 
 Version = tuple[int, ...]
 
 _BOOTSTRAP = "--bootstrap-server BROKER:9092"
+_CONTROLLER = "--bootstrap-controller CONTROLLER:9093"
 _ZOOKEEPER = "--zookeeper ZOOKEEPER:2181"
 _NUMBER = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?")
 # Confluent numbers its builds differently: 5.4.1-ccs is Kafka 2.4, 7.3.0-ccs is Kafka 3.3.
 _CONFLUENT = re.compile(r"-(?:ccs|ce|cp)")
 _CONFLUENT_OF = {3: (0, 8), 4: (1, 0), 5: (2, 0), 6: (2, 6), 7: (3, 0), 8: (4, 0)}
+_SCRIPT = re.compile(r"(?:kafka|zookeeper)-[a-z-]+\.(?:sh|bat)\b")
+# What does in PowerShell what a command of Linux does; the reader's comment stays.
+_IN_POWERSHELL = tuple(
+    (re.compile(pattern), command)
+    for pattern, command in (
+        (r"^(?:journalctl|dmesg)\b[^#]*", "Get-WinEvent -LogName System   "),
+        (r"^df\b[^#]*", "Get-PSDrive -PSProvider FileSystem   "),
+        (r"^ls -ld? ", "Get-Acl "),
+        (r"^(?:chronyc|timedatectl)\b[^#]*", "w32tm /query /status   "),
+        (r"^iostat\b[^#]*", r"Get-Counter '\\PhysicalDisk(*)\\Avg. Disk sec/Write'   "),
+        (r"^nc -vz (\S+) (\S+)", r"Test-NetConnection \1 -Port \2"),
+        (r"^z?grep (?:-\w+ )*", "Select-String "),
+        (r"\| grep (?:-\w+ )*", "| Select-String "),
+        (r"\| (?:head|tail)\b( -\w+)*", "| Select-Object -First 10"),
+        (r"^((?:kafka|zookeeper)-[a-z-]+)\.sh\b", r"\1.bat"),
+    )
+)
 
 
 def quote(text: object) -> str:
@@ -55,17 +76,47 @@ class KafkaCli:
 
     version: Version
     kraft: bool
+    # whether no line names the version, so that it is the likeliest one
+    assumed: bool = False
+    windows: bool = False
 
     @classmethod
-    def for_versions(cls, versions: Iterable[str | None], *, kraft: bool) -> KafkaCli:
+    def for_versions(
+        cls,
+        versions: Iterable[str | None],
+        *,
+        kraft: bool,
+        rules: Iterable[str] = (),
+        windows: bool = False,
+    ) -> KafkaCli:
         """Take the newest of the versions; without any, one whose options most versions have.
+
+        Without any, `rules` are the wordings that servers' lines matched (column `rule`): a wording
+        that Kafka gave up, or took up, bounds the version.
 
         >>> KafkaCli.for_versions(["2.8.2", None, "2.5.1"], kraft=False).version
         (2, 8)
         """
         known = [version for text in versions if text and (version := parse_version(text))]
+        if known:
+            return cls(max(known), kraft, windows=windows)
         # KRaft is usable from 3.3 on; later versions with ZooKeeper have all options of 3.0.
-        return cls(max(known, default=(3, 3) if kraft else (3, 0)), kraft)
+        likely: Version = (3, 3) if kraft else (3, 0)
+        low, high = _find_bounds(rules)
+        # Both may be there after an upgrade; the newest counts.
+        likely = min(max(likely, low), high) if low <= high else low
+        return cls(likely, kraft, assumed=True, windows=windows)
+
+    def adapt(self, actions: Sequence[str]) -> list[str]:
+        """Write actions for the system that Kafka runs on; say so where the version is assumed."""
+        actions = [_to_windows(action) for action in actions] if self.windows else list(actions)
+        for index, action in enumerate(actions):
+            if self.assumed and _SCRIPT.match(action):
+                mark = "" if " # " in action else "  #"
+                version = f"{self.version[0]}.{self.version[1]}"
+                actions[index] = f"{action}{mark} (for Kafka {version}; no line names the version)"
+                break
+        return actions
 
     def topic(self, topic: str) -> str:
         """Show leader, replicas and ISR of each partition of a topic."""
@@ -87,10 +138,15 @@ class KafkaCli:
 
     def topic_config(self, topic: str) -> str:
         """Show the settings of a topic."""
+        if self.version < (0, 9):  # KIP-21
+            return f"{self.topic(topic)} --topics-with-overrides"
         return f"kafka-configs.sh {self._configs} --describe {_entity('topics', topic)}"
 
     def set_topic_config(self, topic: str, setting: str, value: str) -> str:
         """Change a setting of a topic."""
+        if self.version < (0, 9):  # KIP-21
+            change = f"--alter --topic {quote(topic)} --config {quote(f'{setting}={value}')}"
+            return f"kafka-topics.sh {_ZOOKEEPER} {change}"
         change = f"--alter {_entity('topics', topic)} --add-config {quote(f'{setting}={value}')}"
         return f"kafka-configs.sh {self._configs} {change}"
 
@@ -125,6 +181,9 @@ class KafkaCli:
 
     def group(self, group: str) -> str:
         """Show members, offsets and lag of a consumer group."""
+        if self.version < (0, 9):  # KAFKA-313
+            tool = "kafka-run-class.sh kafka.tools.ConsumerOffsetChecker"
+            return f"{tool} {_ZOOKEEPER} --group {quote(group)}"
         return f"kafka-consumer-groups.sh {self._groups} --describe --group {quote(group)}"
 
     def group_members(self, group: str) -> str:
@@ -171,7 +230,7 @@ class KafkaCli:
             return "zookeeper-shell.sh ZOOKEEPER:2181 get /controller"
         if self.version < (3, 3):  # KIP-836
             return "grep -h 'RaftManager' LOGS/server.log | tail   # who leads the quorum"
-        return f"kafka-metadata-quorum.sh {_BOOTSTRAP} describe --status"
+        return f"kafka-metadata-quorum.sh {self._quorum} describe --status"
 
     def controller_directly(self) -> str | None:
         """Ask the controllers, which answer when no broker does; None where they do not."""
@@ -190,7 +249,7 @@ class KafkaCli:
         """Show how far each controller and broker is behind in the metadata log."""
         if not self.kraft or self.version < (3, 3):  # KIP-836
             return self.controller()
-        return f"kafka-metadata-quorum.sh {_BOOTSTRAP} describe --replication"
+        return f"kafka-metadata-quorum.sh {self._quorum} describe --replication"
 
     def log_dirs(self, broker: int, topic: str | None = None) -> str:
         """Show the log directories of a broker: errors, sizes, lag."""
@@ -212,6 +271,11 @@ class KafkaCli:
         return f"kafka-reassign-partitions.sh {_BOOTSTRAP} --list"
 
     @property
+    def _quorum(self) -> str:
+        # KIP-919: controllers answer themselves, also while no broker does.
+        return _CONTROLLER if self.version >= (3, 7) else _BOOTSTRAP
+
+    @property
     def _topics(self) -> str:
         return _ZOOKEEPER if self.version < (2, 2) else _BOOTSTRAP  # KIP-377
 
@@ -229,6 +293,30 @@ class KafkaCli:
             tool = "kafka-run-class.sh kafka.tools.GetOffsetShell"
             return f"{tool} --broker-list BROKER:9092 {which}"
         return f"kafka-get-offsets.sh {_BOOTSTRAP} {which}"
+
+
+def _find_bounds(rules: Iterable[str]) -> tuple[Version, Version]:
+    """Return the first and last version that have all of some wordings (`id@first version`)."""
+    matched = set(rules)
+    spans: dict[str, list[Version]] = {}
+    # Rules of client libraries count the versions of these.
+    for rule in load_rule_set().rules if matched else ():
+        for wording in rule.wordings if "/clients/" not in rule.path else ():
+            if (name := f"{rule.id}@{wording.versions[0]}") in matched:
+                spans.setdefault(name, []).extend(map(version_numbers, wording.versions))
+    low = max((min(span) for span in spans.values()), default=(0, 0))
+    return low, min((max(span) for span in spans.values()), default=(99, 0))
+
+
+def _to_windows(action: str) -> str:
+    """Turn a command of Linux into one of Windows.
+
+    >>> _to_windows("journalctl -k | grep -i 'killed process'   # out of memory?")
+    'Get-WinEvent -LogName System   # out of memory?'
+    """
+    for pattern, command in _IN_POWERSHELL:
+        action = pattern.sub(command, action)
+    return action
 
 
 def _entity(kind: str, name: object) -> str:

@@ -95,7 +95,7 @@ def build_findings_document(
         lacks_logs=tables.count_rows("coverage", pc.field("state").isin(LACKING_STATES)) > 0,
     )
     moments = [
-        clocks.correct(one.node, moment)
+        clocks.correct(one.node, moment, one.file)
         for one in files
         for moment in (one.first, one.last)
         if moment is not None

@@ -155,6 +155,8 @@ class FileAccount:
     file: str
     counts: Counter[str] = field(default_factory=Counter)
     layouts: Counter[str] = field(default_factory=Counter)
+    # records whose time has its own offset from UTC
+    zoned: int = 0
     writers: Counter[str] = field(default_factory=Counter)
     bases: dict[int, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -180,6 +182,11 @@ class FileAccount:
     version: str | None = None
     node: str | None = None
     role: str | None = None
+
+    @property
+    def logs_offsets(self) -> bool:
+        """Return True if its times say how far they are from UTC, so that no zone is to be told."""
+        return 2 * self.zoned > self.layouts.total()
 
     def confirm_open_steps(self, later: int) -> None:
         """Count the open steps that `later`, a later time, is still behind."""
@@ -234,6 +241,7 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
             total.counts[name] += account[name]
         total.counts["stray_lines"] += account.get("stray_lines", 0)
         total.layouts.update(account["layouts"])
+        total.zoned += account.get("zoned", 0)
         total.writers.update(account["writers"])
         total.notes += account["notes"]
         total.broken = total.broken or account["broken"]

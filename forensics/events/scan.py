@@ -158,6 +158,11 @@ class _PieceSummary:
                 self._layouts.get(kind) or self._groups[kind - 1][0].id: count
                 for kind, count in sorted(counts.layouts.items())
             },
+            "zoned": sum(
+                count
+                for kind, count in counts.layouts.items()
+                if self._groups[kind - 1][0].time.zoned
+            ),
             "first": self._first,
             "last": self._last,
             "gaps": self._times.gaps,

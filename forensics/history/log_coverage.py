@@ -206,11 +206,12 @@ def _measure_log(node: str, role: str, kind: str, files: list[FileAccount], cloc
     levels: Counter[str] = Counter()
     reach: int | None = None
     for file in files:
-        first, last = (clocks.correct(node, moment or 0) for moment in (file.first, file.last))
+        edges = (file.first or 0, file.last or 0)
+        first, last = (clocks.correct(node, moment, file.file) for moment in edges)
         if reach is not None and first - reach >= MIN_SILENCE:
             gaps.append(LogGap(reach, first, file.file, 1))
         for *ends, line in file.gaps:
-            begin, end = (clocks.correct(node, moment) for moment in ends)
+            begin, end = (clocks.correct(node, moment, file.file) for moment in ends)
             gaps.append(LogGap(begin, end, file.file, line))
         reach = last if reach is None else max(reach, last)
         spans[file.file] = (first, last)

@@ -6,13 +6,15 @@ is handed out to be run where the data is.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 
+from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
 from forensics.history.clocks.solver import estimate_zone_shifts, solve_clocks
 from forensics.history.clocks.steps import count_unconfirmed_steps, locate_steps
@@ -46,18 +48,27 @@ class History:
     context: FoldContext
 
 
-def build_clocks(pairs: pa.Table, events: Path, nodes: Sequence[str]) -> Clocks:
+def build_clocks(
+    pairs: pa.Table, events: Path, nodes: Sequence[str], files: Iterable[FileAccount] = ()
+) -> Clocks:
     """Solve the clocks of all nodes from pairs of anchors and from lines with epoch times."""
+    by_node: dict[str, list[FileAccount]] = defaultdict(list)
+    for file in files:
+        if file.node and file.first is not None:
+            by_node[file.node].append(file)
+    zoned = frozenset(f.file for owned in by_node.values() for f in owned if f.logs_offsets)
     rows = read_events(events, ["process_clock"], [*SIGHTING, "epoch_ms"])
     timed = [row for row in rows if row["node"] and row["epoch_ms"]]
     zones = estimate_zone_shifts((row["node"], row["ts"], row["epoch_ms"]) for row in timed)
+    zones |= {node: 0 for node, owned in by_node.items() if all(f.file in zoned for f in owned)}
     anchors = pairs.to_pylist()
-    clocks = locate_steps(solve_clocks(anchors, zones, nodes), events)
+    clocks = locate_steps(replace(solve_clocks(anchors, zones, nodes), zoned=zoned), events)
     if not count_unconfirmed_steps(clocks):
         return clocks
     # Of two nodes either may have been stepped: the one whose own lines show it was.
     references = {row["node"] for row in clocks.rows if row["reference"]}
-    other = locate_steps(solve_clocks(anchors, zones, nodes, references), events)
+    solved = solve_clocks(anchors, zones, nodes, references)
+    other = locate_steps(replace(solved, zoned=zoned), events)
     return min(clocks, other, key=count_unconfirmed_steps)
 
 

@@ -186,7 +186,7 @@ def _days_ahead(
     """Yield how many days later each file ends than all files of other nodes, if there are any."""
     owners = [account.node or account.file for account in accounts]
     ends = [
-        clocks.correct(account.node or "", max(own)) if own else None
+        clocks.correct(account.node, max(own), account.file) if own else None
         for account, own in zip(accounts, times, strict=True)
     ]
     latest: dict[str, int] = {}

@@ -26,9 +26,9 @@ STANDING_DETECTORS = frozenset({"clock-skew", "config-risk", "contradiction"})
 MAX_PARTITIONS_NAMED = 3
 RESTART_TITLES = {"crash": "Crash", "controlled": "Planned restart"}
 COMMAND_LINE = re.compile(
-    r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh)?( |$)|"
+    r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh|\.bat)?( |$)|"
     r"(sudo )?(kcat|zcat|cat|sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|"
-    r"jstat|iostat|curl|ssh) )"
+    r"jstat|iostat|curl|ssh) |(Get|Select|Test)-[A-Z][A-Za-z]+ |w32tm )"
 )
 
 

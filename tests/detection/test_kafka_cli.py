@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forensics.detection.kafka_cli import KafkaCli
-from tests.detection.cases import case, logs
+from tests.detection.cases import case, event, logs
 
 HOSTILE = ["a b", "$(rm -rf /)", "`id`", "a'; rm -rf / #", 'a"b', "a\nrm b", "a|b", "-x", ""]
 ASKS: dict[str, Callable[[KafkaCli], str]] = {
@@ -49,6 +49,9 @@ CAME = [
     ("preferred_election", "2.2", "--bootstrap-server", "--zookeeper"),
     ("preferred_election", "2.4", "kafka-leader-election.sh", "kafka-preferred-replica-election"),
     ("force_election", "2.4", "--election-type unclean", "unclean.leader.election.enable=true"),
+    ("topic_config", "0.9", "kafka-configs.sh", "kafka-topics.sh --zookeeper"),
+    ("unclean_election", "0.9", "kafka-configs.sh", "--alter --topic t --config"),
+    ("group", "0.9", "kafka-consumer-groups.sh", "ConsumerOffsetChecker --zookeeper"),
     ("group", "0.11", "--bootstrap-server BROKER:9092 --describe", "--new-consumer"),
     ("group_members", "1.1", "--members", "--describe --group"),
     ("reset_offsets", "0.11", "--reset-offsets", "--describe"),
@@ -61,7 +64,7 @@ CAME = [
     ("verify_replicas", "3.0", "--topics-include", "--topic-white-list"),
     ("reassignments", "2.6", "kafka-reassign-partitions.sh", "/admin/reassign_partitions"),
 ]
-BEFORE = {"0.11": "0.10", "1.0": "0.11", "2.0": "1.1", "3.0": "2.8"}
+BEFORE = {"0.9": "0.8", "0.11": "0.10", "1.0": "0.11", "2.0": "1.1", "3.0": "2.8"}
 
 
 def on(version: str, *, kraft: bool = False) -> KafkaCli:
@@ -90,6 +93,9 @@ def test_the_quorum_is_described_from_3_3_on() -> None:
     assert "describe --status" in on("3.3.1", kraft=True).controller()
     assert "describe --replication" in on("3.3.1", kraft=True).quorum()
     assert "RaftManager" in on("3.2.0", kraft=True).quorum()
+    assert "--bootstrap-server" in on("3.6.2", kraft=True).quorum()
+    assert "--bootstrap-controller" in on("3.7.0", kraft=True).quorum()
+    assert "--bootstrap-controller" in on("3.7.0", kraft=True).controller()
     assert "/controller" in on("3.9.0").controller()
     assert "/controller" in on("3.9.0").quorum()
 
@@ -150,3 +156,52 @@ def test_only_servers_say_the_version_of_a_cluster(tmp_path: Path) -> None:
 
     assert (2, 3) == known.version
     assert known.kraft
+
+
+@pytest.mark.parametrize(
+    ("rules", "kraft", "version"),
+    [
+        ([], False, (3, 0)),
+        (["leader.selected@0.8"], False, (0, 10)),
+        (["leader.selected@0.8", "leader.selected@0.11"], False, (0, 11)),
+        (["alter-partition.stale@2.7", "no.such@0.8"], False, (3, 0)),
+        (["stop-replica.listed@0.8"], False, (2, 5)),
+        (["kafka-python.bootstrap@1.3"], False, (3, 0)),
+        (["quorum.unfenced@2.8"], True, (3, 2)),
+    ],
+)
+def test_wordings_that_kafka_gave_up_bound_a_version_that_no_line_names(
+    rules: list[str], kraft: bool, version: tuple[int, int]
+) -> None:
+    known = KafkaCli.for_versions([None], kraft=kraft, rules=rules)
+
+    assert known.version == version
+    assert known.assumed
+
+
+def test_an_assumed_version_is_said_once() -> None:
+    known = KafkaCli.for_versions([], kraft=False)
+
+    first, second, prose = known.adapt([known.unavailable(), known.topic("t"), "Wait."])
+
+    assert first.endswith("--unavailable-partitions  # (for Kafka 3.0; no line names the version)")
+    assert second == known.topic("t")
+    assert prose == "Wait."
+    assert on("3.0.0").adapt([known.topic("t")]) == [known.topic("t")]
+
+
+def test_windows_has_no_journal_and_no_shell_scripts(tmp_path: Path) -> None:
+    loaded = event(1, "broker-1", "log_loaded", text=r"Loaded Log(dir=C:\kafka\data\t-0)")
+    server = logs("broker-1", 1, role="broker", kafka_version="2.1.0")
+    (tmp_path / "w").mkdir()
+    (tmp_path / "l").mkdir()
+    windows = case(tmp_path / "w", files=[server], events=[loaded]).commands
+    linux = case(tmp_path / "l", files=[server], events=[loaded | {"text": "dir=/data"}]).commands
+    actions = ["journalctl -k | grep -i 'killed'   # memory?", linux.topic("kafka-a.sh"), "Wait."]
+
+    assert linux.adapt(actions) == actions
+    assert windows.adapt(actions) == [
+        "Get-WinEvent -LogName System   # memory?",
+        "kafka-topics.bat --zookeeper ZOOKEEPER:2181 --describe --topic kafka-a.sh",
+        "Wait.",
+    ]

@@ -48,8 +48,13 @@ class ClockSegment(OffsetLine):
 
     def correction_at(self, micros: int) -> float:
         """Return the offset to correct by: one within its own uncertainty would only add noise."""
-        offset = self.offset_at(micros)
-        return offset if self.drift_ppm or abs(offset) > self.uncertainty_ms else 0.0
+        return self.offset_at(micros) if self.is_certain else 0.0
+
+    @property
+    def is_certain(self) -> bool:
+        """Return True if the clock is surely off, be it only at one end of a drift."""
+        offsets = (self.offset_at(moment) for moment in {self.at, self.first, self.last})
+        return max(map(abs, offsets)) > self.uncertainty_ms
 
     def uncertainty_at(self, micros: int) -> float:
         """Return how far off a corrected moment may be, in milliseconds."""
@@ -140,12 +145,14 @@ class Clocks:
     zones_min: Mapping[str, int]
     rows: tuple[Row, ...]
     models: Mapping[str, ClockModel] = field(default_factory=dict)
+    # files whose times have their own offset from UTC: no zone shifts them
+    zoned: frozenset[str] = frozenset()
 
     def correct(
         self, node: str | None, micros: int, file: str | None = None, line: int | None = None
     ) -> int:
         """Return the moment on the reference clock; the line decides where a time stands twice."""
-        own = self._without_zone(node, micros)
+        own = self._without_zone(node, micros, file)
         model = self.models.get(node or "")
         if model is None:
             return int(own - self.offsets_ms.get(node or "", 0.0) * 1000)
@@ -162,7 +169,8 @@ class Clocks:
         model = self.models.get(node or "")
         if model is None:
             return None
-        return int(model.uncertainty_at(self._without_zone(node, micros), file, line) * 1000)
+        own = self._without_zone(node, micros, file)
+        return int(model.uncertainty_at(own, file, line) * 1000)
 
     def compare(self, event: Row, other: Row) -> int | None:
         """Return -1 if an event was before the other, 1 if after it, None if nothing tells.
@@ -182,7 +190,7 @@ class Clocks:
         if event["node"] == other["node"] and event["node"] is not None:
             # One clock orders its own lines to the millisecond, except around a step.
             ambiguous = model is not None and any(
-                model.is_ambiguous(self._without_zone(node, micros), file, line)
+                model.is_ambiguous(self._without_zone(node, micros, file), file, line)
                 for node, micros, file, line in lines
             )
             return None if ambiguous else 0
@@ -190,8 +198,13 @@ class Clocks:
             return None
         return sum(self.uncertainty(*line) or 0 for line in lines)
 
-    def _without_zone(self, node: str | None, micros: int) -> int:
-        return micros - self.zones_min.get(node or "", 0) * _MINUTE_MS * 1000
+    def in_zone(self, node: str | None, micros: int, file: str) -> int:
+        """Return a logged moment in the zone of its node, also where the file writes offsets."""
+        return 2 * micros - self._without_zone(node, micros) if file in self.zoned else micros
+
+    def _without_zone(self, node: str | None, micros: int, file: str | None = None) -> int:
+        zone = 0 if file in self.zoned else self.zones_min.get(node or "", 0)
+        return micros - zone * _MINUTE_MS * 1000
 
 
 def build_clock_rows(
@@ -222,10 +235,8 @@ def classify_clock(model: ClockModel | None, zone: int) -> str | None:
     if model.steps:
         return "step"
     segment = model.segments[0]
-    if segment.drift_ppm:
-        return "drift"
-    if abs(segment.offset_ms) > segment.uncertainty_ms:
-        return "offset"
+    if segment.is_certain:
+        return "drift" if segment.drift_ppm else "offset"
     return "zone" if zone else "none"
 
 
@@ -262,7 +273,7 @@ def _describe_segments(model: ClockModel | None, zone: int) -> list[dict[str, An
             "since": since,
             "at": segment.at + shift * 1000,
             "offset_ms": segment.correction_at(segment.at) + shift,
-            "drift_ppm": segment.drift_ppm,
+            "drift_ppm": segment.drift_ppm if segment.is_certain else 0.0,
         }
         for since, segment in zip(starts, model.segments, strict=True)
     ]

@@ -90,6 +90,8 @@ def _known_span(model: ClockModel) -> tuple[int, int]:
 
 _ZONE_STEP = 15
 _MINUTE_MS = 60_000
+# From Baker Island to Kiribati: no zone is farther from UTC.
+_MAX_ZONE = 14 * 60
 # A zone is off by whole quarters of an hour; what is left over must be drift, and small.
 _ZONE_REST_MS = 5 * _MINUTE_MS
 _KEPT = 256
@@ -105,10 +107,19 @@ def estimate_zone_shifts(moments: Iterable[tuple[str, int, int]]) -> dict[str, i
     shifts: dict[str, list[float]] = defaultdict(list)
     for node, logged, epoch_ms in moments:
         shifts[node].append((logged / 1000 - epoch_ms) / _MINUTE_MS)
-    return {
-        node: round(statistics.median(minutes) / _ZONE_STEP) * _ZONE_STEP
-        for node, minutes in shifts.items()
-    }
+    zones = {node: _nearest_zone(statistics.median(minutes)) for node, minutes in shifts.items()}
+    return {node: zone for node, zone in zones.items() if zone is not None}
+
+
+def _nearest_zone(minutes: float) -> int | None:
+    """Return the zone that times are off by; None if no zone is.
+
+    >>> _nearest_zone(-300.1), _nearest_zone(-7 * 24 * 60), _nearest_zone(67)
+    (-300, None, None)
+    """
+    zone = round(minutes / _ZONE_STEP) * _ZONE_STEP
+    is_near = abs(minutes - zone) * _MINUTE_MS < _ZONE_REST_MS
+    return zone if is_near and abs(zone) <= _MAX_ZONE else None
 
 
 def solve_clocks(
@@ -321,11 +332,10 @@ def _with_unexplained(
 
 def _zone_of(model: ClockModel) -> int:
     """Read a zone off an offset of whole quarters of an hour, where no line shows it."""
-    if len(model.segments) > 1:
+    segment = model.segments[0]
+    if len(model.segments) > 1 or segment.uncertainty_ms > _ZONE_REST_MS:
         return 0
-    offset = model.segments[0].offset_ms
-    zone = round(offset / _MINUTE_MS / _ZONE_STEP) * _ZONE_STEP
-    return zone if abs(offset - zone * _MINUTE_MS) < _ZONE_REST_MS else 0
+    return _nearest_zone(segment.offset_ms / _MINUTE_MS) or 0
 
 
 def _without_zone(model: ClockModel, zone: int) -> ClockModel:

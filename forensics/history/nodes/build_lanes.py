@@ -8,20 +8,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from forensics.history.clocks.model import Clocks
-from forensics.history.log_coverage import Coverage, logged_between
+from forensics.history.log_coverage import Coverage
 from forensics.history.nodes import broker_states, controller_terms
 from forensics.history.nodes.broker_states import Absence, EvidenceRow, Span, find_cluster_absences
 from forensics.history.nodes.client_states import CLIENT_COLUMNS, ClientLanes
 from forensics.history.nodes.controller_terms import ControllerTerm, ControllerTerms
+from forensics.history.nodes.departures import date_departures
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
 from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_events
 from forensics.lib.node_ids import broker_id, broker_node
@@ -136,18 +135,19 @@ class Lanes:
         return pa.Table.from_pylist(rows, schema=LANES)
 
 
-def build_lanes(events: Path, clocks: Clocks, roles: Roles) -> Lanes:
+def build_lanes(events: Path, clocks: Clocks, roles: Roles, coverage: Coverage) -> Lanes:
     """Follow every broker, controller and client."""
     own_logs = {id_: node for node in roles if (id_ := _broker_id(node, roles)) is not None}
     rows = read_events(events, broker_states.LIFECYCLE_KINDS)
     news = _select_news(rows, read_startup_windows(events), clocks, roles)
     starts = [row for row in news if row["kind"] == "process_starting"]
     brokers = broker_states.build_broker_lanes(news, _read_last_lines(events, starts, clocks))
+    brokers = date_departures(brokers, events, clocks, coverage)
     controller_events = _read_controller_events(events, clocks)
     terms = controller_terms.find_terms(controller_events)
     closed = controller_terms.close_terms(terms, controller_events, brokers)
     return Lanes(
-        _add_pauses(brokers, events, clocks, own_logs),
+        brokers,
         terms,
         frozenset(own_logs),
         ControllerTerms(closed, controller_terms.find_epoch_conflicts(controller_events)),
@@ -200,33 +200,6 @@ def _build_client_lanes(events: Path, clocks: Clocks, roles: Roles) -> Mapping[s
     return lanes.build()
 
 
-def _add_pauses(
-    brokers: Mapping[int, list[Span]], events: Path, clocks: Clocks, nodes: Mapping[int, str]
-) -> Mapping[int, list[Span]]:
-    """Look in the logs of brokers that were fenced for what they logged as they woke."""
-    fenced = {
-        nodes[broker]: broker
-        for broker, spans in brokers.items()
-        if broker in nodes and any(span.state == "fenced" for span in spans)
-    }
-    if not fenced:
-        return brokers
-    wakes: dict[str, list[Row]] = defaultdict(list)
-    columns = [*SIGHTING, "text", "rule", "duration_ms"]
-    for row in read_events(events, broker_states.WAKE_KINDS, columns):
-        wakes[row["node"]].append(row | {"at": clocks.event_time(row)})
-    data = ds.dataset(events, format="parquet")
-
-    def is_silent(node: str, begin: int, end: int) -> bool:
-        return not data.count_rows(filter=logged_between(clocks, node, begin, end))
-
-    paused = {
-        broker: broker_states.insert_pauses(brokers[broker], wakes[node], partial(is_silent, node))
-        for node, broker in fenced.items()
-    }
-    return {**brokers, **paused}
-
-
 def _broker_id(node: str | None, roles: Roles) -> int | None:
     return broker_id(node) if roles.get(node or "") == "broker" else None
 
@@ -267,5 +240,7 @@ def _row(node: str, role: str, broker: int | None, span: Span) -> Row:
         "state": span.state,
         "started_at": span.begin,
         "ended_at": span.end,
+        "started_after": span.begin_bracket[0] if span.begin_bracket else None,
+        "started_before": span.begin_bracket[1] if span.begin_bracket else None,
         "evidence": [{"file": line["file"], "line": line["line"]} for line in span.evidence],
     }

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, pair_sightings, reduce_pair
 from forensics.history.clocks.line_fit import dedupe_bursts, estimate_offset
-from forensics.history.clocks.model import ClockModel, Clocks, ClockSegment, ClockStep
+from forensics.history.clocks.model import (
+    ClockModel,
+    Clocks,
+    ClockSegment,
+    ClockStep,
+    build_clock_rows,
+)
 from forensics.history.clocks.solver import estimate_zone_shifts, solve_clocks
 
 MINUTE = 60_000
@@ -172,6 +178,52 @@ def test_a_zone_is_read_off_lines_that_hold_the_epoch_time() -> None:
     moments += [("c", 1_000_000 + int(5.75 * HOUR * 1000), 1_000)]
 
     assert {"a": 0, "b": -300, "c": 345} == estimate_zone_shifts(moments)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "zones"),
+    [
+        (14 * 60, {"a": 840}),
+        (14 * 60 + 15, {}),
+        (-7 * 24 * 60, {}),
+        (67, {}),
+        (64.9, {"a": 60}),
+    ],
+)
+def test_nothing_beyond_fourteen_hours_or_between_quarters_is_a_zone(
+    minutes: float, zones: dict[str, int]
+) -> None:
+    """Dates of a log may be moved by days, while the epoch time that stands in it is not."""
+    assert estimate_zone_shifts([("a", int(minutes * 60 * SECOND), 0)]) == zones
+
+
+def test_an_offset_of_days_is_no_zone() -> None:
+    found = solve_clocks(
+        seen_by({"a": right, "b": off(-7 * 24 * HOUR), "c": right}), {}, list("abc")
+    )
+
+    assert row_of(found, "b")["zone_shift_minutes"] == 0
+
+
+@pytest.mark.parametrize(("uncertainty", "kind"), [(3_000.0, "none"), (2_000.0, "drift")])
+def test_a_drift_within_its_own_uncertainty_corrects_nothing(uncertainty: float, kind: str) -> None:
+    segment = ClockSegment(0, 0.0, 25.0, uncertainty, -100_000 * SECOND, 100_000 * SECOND)
+    model = ClockModel((segment,))
+    row = build_clock_rows(["a"], {"a": model}, {}, {}, ())[0]
+    clocks = Clocks({}, {}, (), {"a": model})
+
+    assert row["kind"] == kind
+    assert (clocks.correct("a", segment.last) == segment.last) == (kind == "none")
+    assert (row["stretches"][0]["drift_ppm"] == 0) == (kind == "none")
+
+
+def test_a_time_with_an_offset_of_its_own_is_in_no_zone() -> None:
+    clocks = Clocks({}, {"a": -300}, (), zoned=frozenset(["gc.log"]))
+
+    assert clocks.correct("a", 0, "gc.log") == 0
+    assert clocks.correct("a", 0, "server.log") == 5 * HOUR * 1000
+    assert clocks.in_zone("a", 0, "gc.log") == -5 * HOUR * 1000
+    assert clocks.in_zone("a", 0, "server.log") == 0
 
 
 @pytest.mark.parametrize("ms", [-420_000.0, 400.0, 95_000.0, 37_000.0])
