@@ -155,6 +155,7 @@ def _measures(assessment: Assessment, slow: float) -> Mapping[str, Any]:
         "leaderless": episode.leaderless,
         "topics": sorted(episode.topics),
         "asked": account.asked,
+        "led_before": account.previous,
         "leader": last[1].leader if last else None,
         "leader_epoch": last[1].leader_epoch if last else None,
         "led_since": to_iso(last[1].settled_at) if last and last[1].settled_at else None,
@@ -227,7 +228,7 @@ def _explanation(assessment: Assessment, limits: Mapping[str, Any]) -> str:
         says = "none that flaps" if unstable is None else f"broker {unstable}"
         parts.append(f"Unstable broker: {says}.")
     elif news:
-        parts.append(f"Cause:{news}")
+        parts.append(news.strip())
     lost = words.loss_of(account, assessment.cause)[0]
     parts += [
         words.controller_text(account),

@@ -71,8 +71,6 @@ def _find_outdated(context: DetectionContext, assessment: Assessment) -> Iterato
     yield f"{commands.api_versions()}   # of each broker: does it answer?"
     yield f"ss -ltnp   # on broker{asked}: does it listen where its clients ask it?"
     yield f"{commands.controller()}   # is there an active controller?"
-    if (direct := commands.controller_directly()) is not None:
-        yield f"{direct}   # the same when brokers are down"
     for broker in account.outdated:
         yield (
             f"Broker {broker} has not taken up that it no longer leads, though its log goes on: "

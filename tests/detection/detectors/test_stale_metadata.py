@@ -42,9 +42,10 @@ def test_errors_that_end_with_the_move_are_transient(tmp_path: Path) -> None:
 
     assert found.measures == {
         "errors": 2, "duration_s": 1.5, "verdict": "transient", "cause": "broker_crash",
-        "suspect": None, "bursts": 1, "leaderless": 0, "topics": ["t"], "asked": [1], "leader": 2,
-        "leader_epoch": 1, "led_since": "1970-01-01T00:01:40.000Z", "stale_s": 2.0,
-        "spread_s": None, "slow_spread": False, "outdated": [], "metadata_max_age_ms": None,
+        "suspect": None, "bursts": 1, "leaderless": 0, "topics": ["t"], "asked": [1],
+        "led_before": [1], "leader": 2, "leader_epoch": 1,
+        "led_since": "1970-01-01T00:01:40.000Z", "stale_s": 2.0, "spread_s": None,
+        "slow_spread": False, "outdated": [], "metadata_max_age_ms": None,
         "lost": "not_known", "duplicated": "not_known", "recovered": True, "stable": True,
         "explained_by": None,
     }  # fmt: skip
