@@ -20,6 +20,7 @@ from forensics.detection.context import (
     is_any_of,
     partition_name,
 )
+from forensics.detection.shared.absence_causes import session_timeout
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.time_units import SECOND
 
@@ -79,6 +80,41 @@ class Handover:
             return None
         lag, broker, row = max(lags, key=lambda one: one[:2])
         return broker, row, lag
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How long it took until a broker had taken up a new leader epoch; microseconds."""
+
+    broker: int
+    took: int
+    # of that, the time in which it was surely there
+    least: int
+    # how far the clocks may be off; None: nobody knows
+    doubt: int | None
+    lines: Sequence[Row]
+    is_leader: bool
+
+    def is_surely_over(self, seconds: float) -> bool:
+        """Return True if it took longer, whatever the clocks."""
+        return self.doubt is not None and self.least - self.doubt > seconds * SECOND
+
+
+def measure_spread(context: DetectionContext, handover: Handover) -> Spread | None:
+    """Measure how long the slowest broker took to take up a leader epoch."""
+    slowest = handover.slowest(context.absences, round(session_timeout(context) * SECOND))
+    rows = [*handover.brokers.values(), *([handover.decided] if handover.decided else [])]
+    if slowest is None:
+        return None
+    broker, late, least = slowest
+    first = min(rows, key=lambda row: row["at"])
+    doubts = [context.history.clocks.uncertainty(row["node"], row["ts"]) for row in (first, late)]
+    known = [doubt for doubt in doubts if doubt is not None]
+    doubt = sum(known) if len(known) == len(doubts) else None
+    if first["node"] is not None and first["node"] == late["node"]:
+        doubt = 0
+    took = late["at"] - first["at"]
+    return Spread(broker, took, least, doubt, [first, late], late["leader"] == broker)
 
 
 def _earlier(one: Row | None, other: Row) -> Row:

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from forensics.detection.context import DetectionContext, Row, in_topics
-from forensics.detection.shared.absence_causes import absences_of, session_timeout
+from forensics.detection.shared.absence_causes import absences_of
 from forensics.detection.shared.client_settings import ClientStart, find_client_starts
 from forensics.detection.shared.leader_handovers import (
     EpochKey,
     Handover,
     Reign,
+    Spread,
+    measure_spread,
     read_handovers,
     read_reigns,
 )
@@ -34,24 +36,6 @@ _DEFAULT_DELIVERY_MS = 120_000
 # A session may have to run out before the leader of a dead broker moves.
 _SESSION = 30 * SECOND
 _MAX_LINES = 3
-
-
-@dataclass(frozen=True)
-class Spread:
-    """How long it took until a broker had taken up a new leader epoch; microseconds."""
-
-    broker: int
-    took: int
-    # of that, the time in which it was surely there
-    least: int
-    # how far the clocks may be off; None: nobody knows
-    doubt: int | None
-    lines: Sequence[Row]
-    is_leader: bool
-
-    def is_surely_over(self, seconds: float) -> bool:
-        """Return True if it took longer, whatever the clocks."""
-        return self.doubt is not None and self.least - self.doubt > seconds * SECOND
 
 
 @dataclass
@@ -137,25 +121,9 @@ class Account:
     @cached_property
     def spread(self) -> Spread | None:
         """How long the slowest broker took to take up a new leader epoch."""
-        spreads = [spread for hand in self.handovers.values() if (spread := self._spread(hand))]
-        return max(spreads, key=lambda one: one.least, default=None)
-
-    def _spread(self, handover: Handover) -> Spread | None:
-        session = round(session_timeout(self.context) * SECOND)
-        slowest = handover.slowest(self.context.absences, session)
-        rows = [*handover.brokers.values(), *([handover.decided] if handover.decided else [])]
-        if slowest is None:
-            return None
-        broker, late, least = slowest
-        first = min(rows, key=lambda row: row["at"])
-        doubts = [self.context.history.clocks.uncertainty(row["node"], row["ts"])
-                  for row in (first, late)]  # fmt: skip
-        known = [doubt for doubt in doubts if doubt is not None]
-        doubt = sum(known) if len(known) == len(doubts) else None
-        same = first["node"] is not None and first["node"] == late["node"]
-        took = late["at"] - first["at"]
-        is_leader = late["leader"] == broker
-        return Spread(broker, took, least, 0 if same else doubt, [first, late], is_leader)
+        spreads = [measure_spread(self.context, hand) for hand in self.handovers.values()]
+        known = [spread for spread in spreads if spread is not None]
+        return max(known, key=lambda one: one.least, default=None)
 
     @cached_property
     def outdated(self) -> list[int]:
@@ -236,6 +204,15 @@ class Account:
     def logged(self, setting: str) -> list[str]:
         """Return the values of a setting that the producers logged."""
         return sorted({start.values[setting] for start in self.starts if setting in start.values})
+
+    def fails_fast(self, few: int, short: float) -> list[str]:
+        """Return the settings by which these producers give up before an election is over."""
+        found = []
+        if any(number <= few for number in self.logged_numbers("retries")):
+            found.append("retries")
+        if any(number < short * 1000 for number in self.logged_numbers("delivery.timeout.ms")):
+            found.append("delivery.timeout.ms")
+        return found
 
     @property
     def is_consumer(self) -> bool:

@@ -93,14 +93,11 @@ def _find_outdated(context: DetectionContext, assessment: Assessment) -> Iterato
 def _advise_patience(account: Account, few: int, short: float) -> Iterator[str]:
     """Yield what to change in a producer that gives up too soon."""
     name = quote(account.episode.application)
-    retries = account.logged_numbers("retries")
-    if retries and retries[0] <= few:
-        yield f"Leave retries of {name} at its default: {retries[0]} do not outlast an election."
-    delivery = account.logged_numbers("delivery.timeout.ms")
-    if delivery and delivery[0] < short * 1000:
+    for setting in account.fails_fast(few, short):
+        logged = account.logged_numbers(setting)[0]
         yield (
-            f"Raise delivery.timeout.ms of {name} ({delivery[0]}): the default of 120000 outlasts "
-            "an election."
+            f"Raise {setting} of {name} ({logged}), or leave it at its default: an election takes"
+            " longer than it waits."
         )
     if duplicates_of(account)[0] == "possible":
         yield f"Set enable.idempotence=true for {name}: then what is sent again is written once."

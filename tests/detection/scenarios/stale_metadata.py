@@ -82,7 +82,7 @@ def known_clocks(*nodes: str, doubt: float = 100) -> Clocks:
 
 
 CLOCKS = known_clocks("controller-1", "broker-1", "broker-2", "broker-3")
-AROUND_A_CRASH = {"moves": [move(100)], "away": [absence(1, "crash", 91, 130)]}
+AROUND_A_CRASH: dict[str, Any] = {"moves": [move(100)], "away": [absence(1, "crash", 91, 130)]}
 
 LINES = """\
 [2026-11-18 11:46:13,300] WARN [Producer clientId=app-orders] Got error produce response with \
@@ -472,6 +472,16 @@ SCENARIOS = [
     Scenario(
         NAME, "boundary", "an hour of moves that nobody asked for is one finding",
         bursts(12, "failover", 149, ends=90_000), [{"severity": "low", "measures": {"bursts": 12}}],
+    ),
+    Scenario(
+        NAME, "boundary", "a client that fails fast: three retries, less than half a minute",
+        client(*settings(retries="3", delivery_timeout_ms="29999"), error(101), moves=[move(100)]),
+        [{"measures": {"fails_fast": ["retries", "delivery.timeout.ms"]}}],
+    ),
+    Scenario(
+        NAME, "boundary", "four retries and half a minute",
+        client(*settings(retries="4", delivery_timeout_ms="30000"), error(101), moves=[move(100)]),
+        [{"measures": {"fails_fast": []}}],
     ),
     Scenario(
         NAME, "boundary", "a client that logs a longer metadata.max.age.ms",
