@@ -195,7 +195,7 @@ def rebuild_history(
     write_table(lanes.table(covered), tables / "lanes")
     named = find_named_nodes(events)
     write_table(build_coverage_table(covered, lanes.absences, named), tables / "coverage")
-    context = build_fold_context(events, clocks, lanes.absences, covered)
+    context = build_fold_context(events, clocks, lanes, covered)
     _fold_partitions(engine, context, settings)
     outages = build_outages(tables / "leadership", lanes.absences)
     write_table(outages, tables / "outages")

@@ -133,7 +133,7 @@ def _finding(
         brokers=account.asked,
         partitions=sorted(episode.partitions),
         clients=sorted(episode.clients),
-        measures=_measures(assessment, limits),
+        measures=_measures(assessment, limits["slow"], context.limits["client-config"]),
         explanation=_explanation(assessment, limits),
         actions=list(advise(context, assessment)),
         why=_why(assessment, limits),
@@ -141,7 +141,9 @@ def _finding(
     )
 
 
-def _measures(assessment: Assessment, limits: Mapping[str, Any]) -> Mapping[str, Any]:
+def _measures(
+    assessment: Assessment, slow: float, patience: Mapping[str, Any]
+) -> Mapping[str, Any]:
     episode, account = assessment.episode, assessment.account
     last, spread = account.last_move, account.spread
     ages = account.logged_numbers("metadata.max.age.ms")
@@ -161,10 +163,10 @@ def _measures(assessment: Assessment, limits: Mapping[str, Any]) -> Mapping[str,
         "led_since": to_iso(last[1].settled_at) if last and last[1].settled_at else None,
         "stale_s": None if episode.stale is None else round(max(0, episode.stale) / SECOND, 1),
         "spread_s": round(spread.took / SECOND, 1) if spread and spread.doubt is not None else None,
-        "slow_spread": spread is not None and spread.is_surely_over(limits["slow"]),
+        "slow_spread": spread is not None and spread.is_surely_over(slow),
         "outdated": account.outdated,
         "metadata_max_age_ms": max(ages, default=None),
-        "fails_fast": account.fails_fast(limits["retries"], limits["delivery"]),
+        "fails_fast": account.fails_fast(patience["retries"], patience["delivery"]),
         "lost": words.loss_of(account, assessment.cause)[0],
         "duplicated": words.duplicates_of(account)[0],
         "recovered": False if assessment.verdict == "stuck" else account.recovered,

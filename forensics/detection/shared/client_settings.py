@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, once_per_run
 
-_COLUMNS = ("ts", "node", "file", "line", "text", "rule", "setting", "value")
+_COLUMNS = ("ts", "node", "file", "line", "offset", "text", "rule", "setting", "value")
 # Programs that make clients again and again write their settings each time.
 _MAX_STARTS = 500
 _CLIENT = "client.id"
@@ -17,11 +17,17 @@ _CLIENT = "client.id"
 
 @dataclass(frozen=True)
 class ClientStart:
-    """One start of a client: its settings, and the line that they stand under."""
+    """One start of a client: its settings, each with its line, and the first of these lines."""
 
     node: str
     values: Mapping[str, str]
     line: Row
+    lines: Mapping[str, Row]
+
+    @property
+    def client(self) -> str:
+        """The client's id, or its node's name if it has none of its own."""
+        return self.values.get(_CLIENT) or self.node
 
     @property
     def is_producer(self) -> bool:
@@ -38,14 +44,20 @@ class ClientStart:
 def read_client_starts(context: DetectionContext) -> Mapping[str, list[ClientStart]]:
     """Read the starts of the clients of every node, each set of settings once, in order."""
     where = (pc.field("kind") == "client_setting_seen") & pc.field("ts").is_valid()
-    starts: dict[tuple[str, int], tuple[Row, dict[str, str]]] = {}
+    starts: dict[tuple[str, int], dict[str, Row]] = {}
     for row in context.each("events", where, _COLUMNS):
-        place = row["file"], row["line"]
+        # All settings of one start have the offset of their record.
+        place = row["file"], row["offset"]
         if place in starts or len(starts) < _MAX_STARTS:
-            starts.setdefault(place, (row, {}))[1][row["setting"]] = row["value"] or ""
+            starts.setdefault(place, {})[row["setting"]] = row
     found: dict[str, list[ClientStart]] = {}
-    for row, values in sorted(starts.values(), key=lambda start: start[0]["at"]):
-        found.setdefault(row["node"] or "", []).append(ClientStart(row["node"] or "", values, row))
+    for lines in sorted(
+        starts.values(), key=lambda start: min(row["at"] for row in start.values())
+    ):
+        line = min(lines.values(), key=lambda row: int(row["line"]))
+        values = {name: row["value"] or "" for name, row in lines.items()}
+        node = line["node"] or ""
+        found.setdefault(node, []).append(ClientStart(node, values, line, lines))
     return found
 
 

@@ -36,6 +36,8 @@ _DEFAULT_DELIVERY_MS = 120_000
 # A session may have to run out before the leader of a dead broker moves.
 _SESSION = 30 * SECOND
 _MAX_LINES = 3
+# The settings that the account rests on.
+_SETTINGS = ("metadata.max.age.ms", "acks", "enable.idempotence")
 
 
 @dataclass
@@ -238,7 +240,12 @@ class Account:
         spread = list(self.spread.lines) if self.spread is not None else []
         sent = self.sent.lines[:_MAX_LINES] if self.sent is not None else []
         absent = list(self.absence.evidence[:1]) if self.absence is not None else []
-        starts = [start.line for start in self.starts[:_MAX_LINES]]
+        starts = [
+            start.lines[name]
+            for start in self.starts[:_MAX_LINES]
+            for name in _SETTINGS
+            if name in start.lines
+        ]
         return [*starts, *moves, *former, *spread, *sent, *map(dict, absent)]
 
 

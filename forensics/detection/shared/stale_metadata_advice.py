@@ -46,7 +46,7 @@ def advise(context: DetectionContext, assessment: Assessment) -> Iterator[str]:
     else:
         yield from look
         yield from _find_outdated(context, assessment)
-    limits = context.limits["stale-metadata"]
+    limits = context.limits["client-config"]
     yield from _advise_patience(account, limits["retries"], limits["delivery"])
 
 

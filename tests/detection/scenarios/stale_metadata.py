@@ -474,13 +474,13 @@ SCENARIOS = [
         bursts(12, "failover", 149, ends=90_000), [{"severity": "low", "measures": {"bursts": 12}}],
     ),
     Scenario(
-        NAME, "boundary", "a client that fails fast: three retries, less than half a minute",
-        client(*settings(retries="3", delivery_timeout_ms="29999"), error(101), moves=[move(100)]),
+        NAME, "boundary", "a client that fails fast: ten retries, less than half a minute",
+        client(*settings(retries="10", delivery_timeout_ms="29999"), error(101), moves=[move(100)]),
         [{"measures": {"fails_fast": ["retries", "delivery.timeout.ms"]}}],
     ),
     Scenario(
-        NAME, "boundary", "four retries and half a minute",
-        client(*settings(retries="4", delivery_timeout_ms="30000"), error(101), moves=[move(100)]),
+        NAME, "boundary", "eleven retries and half a minute",
+        client(*settings(retries="11", delivery_timeout_ms="30000"), error(101), moves=[move(100)]),
         [{"measures": {"fails_fast": []}}],
     ),
     Scenario(

@@ -13,7 +13,8 @@ Row = dict[str, Any]
 
 def start(second: float, name: str, age: str, node: str = "app") -> list[Row]:
     values = {"client.id": name, "metadata.max.age.ms": age}
-    return [event(second, node, "client_setting_seen", setting=setting, value=value)
+    return [event(second, node, "client_setting_seen", setting=setting, value=value,
+                  offset=int(second))
             for setting, value in values.items()]  # fmt: skip
 
 
