@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
+from forensics.detection.shared.client_settings import knows_acks, topics_without_acks
 from forensics.lib.intervals import IntervalSet, merge
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding, total_loss
@@ -24,6 +25,9 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
     longest = 0
     spans: list[tuple[int, int]] = []
     for row in context.each("outages", None, _COLUMNS):
+        if row["planned"] and row["ended_at"] is None:
+            # Everything was shut down at the end of the logs.
+            continue
         end = row["ended_at"] if row["ended_at"] is not None else context.logs_end
         length = max(0, end - row["started_at"])
         seconds[row["planned"]] += length
@@ -33,7 +37,7 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
             spans.append((row["started_at"], end))
             if len(spans) > _MAX_SPANS:
                 spans = merge(spans)
-    least, most = total_loss([loss for finding in findings for loss in finding.losses])
+    least, most = _records_lost(context, findings)
     return {
         "partitions_unavailable": len(hit),
         "partitions": _count_partitions(context),
@@ -47,6 +51,26 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
 
 
 _MAX_SPANS = 10_000
+
+
+def _records_lost(context: DetectionContext, findings: Sequence[Finding]) -> tuple[int, int | None]:
+    """Count what unclean elections lost, and what was cut of topics that acks=1 is used for.
+
+    What else was cut after a clean election was acknowledged to nobody that waits for followers.
+    """
+    weak = set().union(*topics_without_acks(context).values())
+    known = knows_acks(context)
+    sure, open_ = [], []
+    for finding in findings:
+        for loss in finding.losses:
+            topic = loss.partition.rpartition("-")[0]
+            if finding.detector == "unclean-election" or loss.below_high_watermark or topic in weak:
+                sure.append(loss)
+            elif not known and not topic.startswith("__"):
+                open_.append(loss)
+    least, most = total_loss(sure)
+    maybe = total_loss(open_)[1]
+    return least, None if most is None or maybe is None else most + maybe
 
 
 def _count_partitions(context: DetectionContext) -> int:

@@ -106,13 +106,22 @@ def _roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_
 
 
 def _controller_roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_Root]:
-    """Yield active controllers that were lost, but no broker with them."""
+    """Yield controllers that were lost, or hung, but no broker with them."""
     away = {broker_node(absence.broker) for absence in context.absences}
+    active = {
+        term.node: term.span.begin
+        for term in context.history.lanes.terms.terms
+        if term.span.state == "active"
+    }
     for one in findings:
-        if one.detector in _OF_CONTROLLERS:
-            for node in one.measures.get("lost_by") or ():
-                if node not in away:
-                    yield _Root("controller", node, one.begin, one.end, one.evidence, one.id)
+        nodes = list(one.measures.get("lost_by") or ()) if one.detector in _OF_CONTROLLERS else []
+        if one.detector == "long-pause" and not one.brokers:
+            nodes = str(one.measures["node"]).split(", ")
+        for node in nodes:
+            if node not in away:
+                led = one.detector in _OF_CONTROLLERS or active.get(node, one.end) < one.end
+                kind = "controller" if led else "pause"
+                yield _Root(kind, node, one.begin, one.end, one.evidence, one.id)
 
 
 def _tells(finding: Finding, absence: Absence) -> bool:

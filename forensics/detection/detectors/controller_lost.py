@@ -20,6 +20,7 @@ NAME = "controller-lost"
 NEEDS = SERVERS
 # What a line of the controller itself, or of its process, shows.
 _STATED = ("crashed", "resigned")
+_OF_BROKER = ("crashed", "paused", "isolated")
 _MAX_NAMED = 5
 
 
@@ -33,7 +34,10 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 
 def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Finding:
     limits, measures = context.limits[NAME], loss_measures(context, losses)
+    # What happened to a broker that was the controller, too, has a finding of its own.
+    is_told = all(loss.broker is not None and loss.before.how in _OF_BROKER for loss in losses)
     is_long = measures["longest_s"] > limits["vacant"] or measures["delayed_partitions"] > 0
+    is_long &= not is_told
     first, last = losses[0], losses[-1]
     nodes = list(dict.fromkeys(loss.before.node for loss in losses))
     vacant = f"{measures['vacant_s']:.1f} s without an active controller"

@@ -20,6 +20,8 @@ from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import MILLISECOND, SECOND
 
 _SILENCE = "silence"
+# Of a silence, the share that a collection must have to be its length.
+_MOST = 0.8
 # Of more stalls than these the longest are kept.
 _MAX_STALLS = 5000
 _COLUMNS = ("kind", "ts", "node", "file", "line", "text", "rule", "duration_ms", "value")
@@ -82,14 +84,18 @@ def find_stalls(context: DetectionContext, min_seconds: float) -> list[ProcessSt
 
 
 def _merge(one: ProcessStall, other: ProcessStall) -> ProcessStall:
-    """Join two stalls that overlap: what the JVM itself measured is surer than a silence."""
+    """Join two stalls that overlap: what the JVM itself measured is surer than a silence.
+
+    A silence that is much longer was not the collector's alone.
+    """
     evidence = [*one.evidence, *other.evidence]
     stated = [stall for stall in (one, other) if stall.source != _SILENCE]
-    if len(stated) == 1:
-        return replace(stated[0], evidence=evidence)
     longer = max(one, other, key=lambda stall: stall.duration)
+    if len(stated) == 1 and stated[0].duration >= _MOST * longer.duration:
+        return replace(stated[0], evidence=evidence)
     begin, end = min(one.begin, other.begin), max(one.end, other.end)
-    return replace(longer, begin=begin, end=end, evidence=evidence)
+    source = stated[0].source if stated else longer.source
+    return replace(longer, begin=begin, end=end, source=source, evidence=evidence)
 
 
 def _stated_stalls(context: DetectionContext, min_seconds: float) -> Iterator[ProcessStall]:
