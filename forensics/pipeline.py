@@ -39,6 +39,7 @@ from forensics.history.log_coverage import build_coverage_table, find_named_node
 from forensics.history.nodes import build_lanes
 from forensics.history.nodes.startup_windows import read_startup_windows
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLD_KINDS, FOLDED, FoldContext
+from forensics.history.partitions.outages import build_outages
 from forensics.history.rebuild import History, build_clocks, build_fold_context, fold_batches
 from forensics.ingest.read_plan import ReadPlan, plan_reading
 from forensics.lib.arrow_io import read_events, release_arrow_memory, write_table
@@ -189,13 +190,15 @@ def rebuild_history(
     pairs = engine.reduce_groups(anchors, ["node", "other"], reduce_pair, PAIRS)
     clocks = build_clocks(pairs, events, sorted(nodes), files.values())
     write_table(pa.Table.from_pylist(list(clocks.rows), schema=CLOCKS), tables / "clocks")
-    lanes = build_lanes.build_lanes(events, clocks, nodes)
     covered = log_coverage.measure_coverage(files.values(), clocks)
+    lanes = build_lanes.build_lanes(events, clocks, nodes, covered)
     write_table(lanes.table(covered), tables / "lanes")
     named = find_named_nodes(events)
     write_table(build_coverage_table(covered, lanes.absences, named), tables / "coverage")
-    context = build_fold_context(events, clocks, lanes.absences, covered)
+    context = build_fold_context(events, clocks, lanes, covered)
     _fold_partitions(engine, context, settings)
+    outages = build_outages(tables / "leadership", lanes.absences)
+    write_table(outages, tables / "outages")
     epochs = ds.dataset(tables / "leadership", format="parquet").count_rows()
     notify(f"history    {epochs:,} leader epochs, {len(lanes.absences)} absences of brokers")
     return History(clocks, lanes, context)

@@ -125,6 +125,27 @@ ISR = pa.schema(
     ]
 )
 
+# One stretch of time in which a partition had nobody who could serve it.
+OUTAGES = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("started_at", TIME),
+        # null: still so at the end of the logs
+        ("ended_at", TIME),
+        # the other ends of the brackets in which it began and ended; null: the logs leave none
+        ("started_before", TIME),
+        ("ended_after", TIME),
+        # no_leader, leader_dead, leader_hung, leader_isolated or leader_stopped, as it began
+        ("why", pa.string()),
+        # who led on paper; null: nobody
+        ("leader", pa.int32()),
+        # whether somebody stopped the brokers in order
+        ("planned", pa.bool_()),
+        ("evidence", EVIDENCE),
+    ]
+)
+
 # One truncation of a replica's log for a new leader: the records that only it held are lost.
 CUTS = pa.schema(
     [
@@ -248,6 +269,9 @@ LANES = pa.schema(
         ("state", pa.string()),
         ("started_at", TIME),
         ("ended_at", TIME),
+        # between which moments it began, where `started_at` is an estimate; else null
+        ("started_after", TIME),
+        ("started_before", TIME),
         ("evidence", EVIDENCE),
     ]
 )

@@ -94,13 +94,18 @@ _MAX_ITEM_TEXT = 240
 
 @dataclass(frozen=True)
 class MatchedEvents:
-    """The events of one wording: the entries they come from, and their facts as captured."""
+    """The events of one wording: the entries they come from, and their facts as captured.
+
+    `below`: how many lines below the first of its entry each event stands, and that line; None
+    where all stand in the first.
+    """
 
     rows: Rows
     kind: str
     rule: str
     telling: str | None
     facts: Mapping[str, Any]
+    below: tuple[Rows, pa.Array] | None = None
 
     @property
     def repeats(self) -> npt.NDArray[np.bool_]:
@@ -119,6 +124,7 @@ def build_events(entries: pa.RecordBatch, parts: Sequence[MatchedEvents]) -> pa.
     columns["text"] = _shorten_repeats(
         columns["text"], np.concatenate([part.repeats for part in parts])
     )
+    _cite_own_lines(columns, parts)
     columns = {
         name: decode_text(column) if pa.types.is_binary(column.type) else column
         for name, column in columns.items()
@@ -191,6 +197,19 @@ def _shorten_repeats(texts: pa.Array, repeats: npt.NDArray[np.bool_]) -> pa.Arra
     if not repeats.any():
         return texts
     return pc.if_else(pa.array(repeats), pc.binary_slice(texts, 0, _MAX_ITEM_TEXT), texts)
+
+
+def _cite_own_lines(columns: dict[str, pa.Array], parts: Sequence[MatchedEvents]) -> None:
+    """Give events that stand below the first line of their entry their own line."""
+    if all(part.below is None for part in parts):
+        return
+    none = pa.scalar(None, pa.binary())
+    blank = [
+        (np.zeros(len(part.rows), np.int64), pa.repeat(none, len(part.rows))) for part in parts
+    ]
+    below, texts = zip(*(part.below or blank[at] for at, part in enumerate(parts)), strict=True)
+    columns["line"] = pc.add(columns["line"], pa.array(np.concatenate(below)))
+    columns["text"] = pc.coalesce(pa.concat_arrays(texts), columns["text"])
 
 
 class Matcher:
@@ -324,12 +343,15 @@ def _build_matched(
 ) -> Iterator[MatchedEvents]:
     """Yield the events of a wording in some entries, whose numbers are `rows`."""
     captured = {field.name: fields.field(field.name) for field in fields.type}
+    below = None
     if wording.each:
-        lines, captured = _explode_items(entries.take(pa.array(rows)), captured, wording.each)
+        some = entries.take(pa.array(rows))
+        lines, captured, places = _explode_items(some, captured, wording.each)
+        below = _find_own_lines(some, lines, places) if wording.each.lists_settings else None
         rows = rows[lines]
     name = f"{rule.id}@{wording.versions[0]}"
     facts = captured | _resolve_facts(wording.settings, captured)
-    yield MatchedEvents(rows, rule.kind, name, wording.restates, facts)
+    yield MatchedEvents(rows, rule.kind, name, wording.restates, facts, below)
     shared = {name: facts[name] for name in ("topic", "partition", "controller") if name in facts}
     for extra in wording.also:
         # What a line says beside its news, such as the previous state, is of an earlier time.
@@ -340,15 +362,20 @@ def _build_matched(
 
 def _explode_items(
     entries: pa.RecordBatch, captured: Mapping[str, pa.Array], each: ListItems
-) -> tuple[Rows, dict[str, pa.Array]]:
-    """Give every item of a list its own row; a line without items keeps one row."""
+) -> tuple[Rows, dict[str, pa.Array], Rows]:
+    """Give every item of a list its own row; a line without items keeps one row.
+
+    Also returns the place of each in its list, -1 for a line without items.
+    """
     lists = pc.split_pattern(entries["more"] if each.of == MORE else captured[each.of], each.by)
     items, parents = lists.flatten(), lists.value_parent_indices()
+    places = np.arange(len(items)) - lists.offsets.to_numpy()[parents.to_numpy()]
     fields = pc.extract_regex(items, each.template.pattern)
     fits = fields.is_valid()
     for name, values in each.only.items():
         wanted = pa.array([value.encode() for value in values], pa.binary())
         fits = pc.and_(fits, pc.is_in(fields.field(name), wanted))
+    places = places[fits.to_numpy(zero_copy_only=False)]
     fields, parents = fields.filter(fits), parents.filter(fits)
     without = np.setdiff1d(np.arange(len(entries)), parents.to_numpy(zero_copy_only=False))
     rows = np.concatenate([parents.to_numpy(zero_copy_only=False), without]).astype(np.int64)
@@ -358,7 +385,17 @@ def _explode_items(
     for field in fields.type:
         padded = pa.concat_arrays([fields.field(field.name), pa.nulls(len(without), pa.binary())])
         columns[field.name] = padded.take(pa.array(order))
-    return rows, columns
+    return rows, columns, np.append(places, np.full(len(without), -1))[order]
+
+
+def _find_own_lines(entries: pa.RecordBatch, rows: Rows, places: Rows) -> tuple[Rows, pa.Array]:
+    """Find the lines of settings; a message that was written in one line has only that."""
+    own = places + 1 < entries["height"].to_numpy()[rows]
+    below = np.where(own, places + 1, 0)
+    lists = pc.split_pattern(entries["more"], "\n")
+    at = lists.offsets.to_numpy()[rows] + below - 1
+    texts = lists.flatten().take(pa.array(at, mask=below == 0))
+    return below, pc.replace_substring_regex(pc.binary_slice(texts, 0, _MAX_ITEM_TEXT), r"\r$", "")
 
 
 def _resolve_facts(wanted: Mapping[str, Any], captured: Mapping[str, pa.Array]) -> dict[str, Any]:

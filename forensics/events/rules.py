@@ -137,6 +137,11 @@ class ListItems:
     template: Template
     only: Mapping[str, Sequence[str]]
 
+    @property
+    def lists_settings(self) -> bool:
+        """Whether each item is a setting that stands in a line of its own."""
+        return self.of == MORE and "setting" in self.template.fields
+
 
 @dataclass(frozen=True)
 class Wording:

@@ -19,8 +19,8 @@ from forensics.history.clocks.model import Clocks
 from forensics.history.clocks.solver import estimate_zone_shifts, solve_clocks
 from forensics.history.clocks.steps import count_unconfirmed_steps, locate_steps
 from forensics.history.log_coverage import Coverage
-from forensics.history.nodes.broker_states import Absence
 from forensics.history.nodes.build_lanes import Lanes
+from forensics.history.nodes.controller_terms import VoidActs
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
 from forensics.history.partitions.controller_actions import ACTION_KINDS, ControllerActions
 from forensics.history.partitions.fold import FOLD_COLUMNS, FOLDED, FoldContext, fold_rows
@@ -73,7 +73,7 @@ def build_clocks(
 
 
 def build_fold_context(
-    events: Path, clocks: Clocks, absences: Sequence[Absence], coverage: Coverage
+    events: Path, clocks: Clocks, lanes: Lanes, coverage: Coverage
 ) -> FoldContext:
     """Gather what the fold of a partition must know of the cluster."""
     startups = read_startup_windows(events)
@@ -89,19 +89,23 @@ def build_fold_context(
     # died.
     wakes = read_events(events, ["zookeeper_disconnected"], [*SIGHTING, "duration_ms"])
     waits = [(row["node"], clocks.event_time(row), row["duration_ms"] or 0) for row in wakes]
+    absences = tuple(lanes.absences)
     observers = Observers.from_absences(absences, coverage, (wait for wait in waits if wait[0]))
-    actions = _read_actions(events, clocks, startups)
-    return FoldContext(clocks, startups, tuple(absences), elr, kraft, actions, observers)
+    actions = _read_actions(events, clocks, startups, lanes.void)
+    return FoldContext(clocks, startups, absences, elr, kraft, actions, observers, lanes.void)
 
 
-def _read_actions(events: Path, clocks: Clocks, startups: StartupWindows) -> ControllerActions:
+def _read_actions(
+    events: Path, clocks: Clocks, startups: StartupWindows, void: VoidActs
+) -> ControllerActions:
     """Gather what controllers did to many partitions at once; what they replay is no news."""
     columns = [*SIGHTING, "telling", "topic", "broker", "detail", "count", "added", "bounced"]
-    return ControllerActions.from_events(
+    rows = (
         row | {"at": clocks.event_time(row)}
-        for row in read_events(events, ACTION_KINDS, columns)
+        for row in read_events(events, ACTION_KINDS, [*columns, "controller"])
         if row["telling"] is None or not startups.is_replaying(row["node"] or "", row["ts"])
     )
+    return ControllerActions.from_events(row for row in rows if not void.include(row, row["at"]))
 
 
 def _read_major_versions(events: Path) -> list[int]:

@@ -63,7 +63,8 @@ class LineCounts:
 class Records:
     """Records in one buffer: their offsets in the file, and their line numbers in the split.
 
-    A record lies from `starts` to `ends`, its first line ends at `heads`; `kinds` are signatures.
+    A record lies from `starts` to `ends`, its first line ends at `heads`; it has so many lines in
+    the file as `heights` says, and `kinds` are signatures.
     """
 
     data: Bytes
@@ -72,6 +73,7 @@ class Records:
     heads: Offsets
     ends: Offsets
     lines: Offsets
+    heights: Offsets
     kinds: Kinds
 
 
@@ -230,7 +232,8 @@ class RecordSplitter:
         heads -= (heads == ends) & (heads > starts) & (lines.data[heads - 1] == _RETURN)
         places = lines.block_starts[rows] + self._offset
         numbers = self.counts.lines + rows + 1
-        return Records(lines.data, places, starts, heads, ends, numbers, lines.kinds[rows])
+        heights, kinds = following - rows, lines.kinds[rows]
+        return Records(lines.data, places, starts, heads, ends, numbers, heights, kinds)
 
     def _following(self, lines: Lines, records: Offsets, foreign: Flags) -> Offsets:
         """Return the first line that is no part of each record."""

@@ -20,6 +20,7 @@ EXTRACTED = pa.schema(
     [
         ("kind", pa.uint8()),
         ("line", pa.int64()),
+        ("height", pa.int64()),
         ("offset", pa.int64()),
         ("ts", pa.int64()),
         ("text", pa.binary()),
@@ -29,6 +30,8 @@ EXTRACTED = pa.schema(
 ENTRIES = pa.schema(
     [
         ("line", pa.int64()),
+        # how many lines of the file it takes
+        ("height", pa.int64()),
         ("offset", pa.int64()),
         ("ts", pa.int64()),
         ("level", pa.binary()),
@@ -78,6 +81,7 @@ def extract_records(records: Records, rows: Offsets, groups: list[list[Layout]])
         [
             pa.array(records.kinds[rows]),
             pa.array(records.lines[rows]),
+            pa.array(records.heights[rows]),
             pa.array(records.offsets[rows]),
             pa.array(moments, mask=moments == NO_TIME),
             first_lines(records, rows),
@@ -159,6 +163,7 @@ def _build_entries(
         logger = pc.replace_substring_regex(logger, r"^.*\.", "")
     arrays = [
         left["line"],
+        left["height"],
         left["offset"],
         left["ts"],
         columns.get("level", nothing),

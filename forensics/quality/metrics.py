@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from forensics.detection.shared.isr_changes import MEMBER_SHIFT, member_keys
 from forensics.events.file_accounts import FileAccount
 from forensics.history.clocks.model import Clocks
+from forensics.history.nodes.controller_terms import TERM_STATES
 from forensics.lib.time_units import DAY, SECOND, to_datetime
 from forensics.quality.expectations import TABLES
 from forensics.run_output.findings import Finding
@@ -236,7 +237,10 @@ def _with_lengths(table: pa.Table, column: str) -> pa.Table:
 def measure_lanes(run: GateInput) -> pd.DataFrame:
     """Measure each span of each node's lane."""
     names = ["node", "role", "state", "started_at", "ended_at", "evidence"]
-    return _measure_spans(_with_lengths(run.tables.read("lanes", names), "evidence"), names[:2])
+    table = _with_lengths(run.tables.read("lanes", names), "evidence")
+    # The terms of a controller stand beside the states of its process.
+    is_term = pc.is_in(table["state"], pa.array(TERM_STATES)).cast(pa.int8())
+    return _measure_spans(table.append_column("term", is_term), [*names[:2], "term"])
 
 
 def measure_coverage(run: GateInput) -> pd.DataFrame:

@@ -85,6 +85,8 @@ def _read_neighbours(run: RunOutput, wanted: Collection[LineKey]) -> Mapping[Lin
 def _read_offsets(run: RunOutput, wanted: Collection[LineKey]) -> dict[tuple[str, Any], int]:
     offsets: dict[tuple[str, Any], int] = {}
     is_wanted = ds.field("line").isin(sorted({line for _, line in wanted}))
+    # Settings have the offset of their record, which begins some lines above.
+    is_wanted &= ~ds.field("kind").isin(["setting_seen", "client_setting_seen"])
     for chunk in run.chunks("events", ("file", "line", "offset"), is_wanted) if wanted else ():
         for row in chunk.filter(pc.is_valid(chunk["offset"])).to_pylist():
             if (row["file"], row["line"]) in wanted:

@@ -14,21 +14,21 @@ from forensics.run_output.reader import RunOutput, SavedFinding
 # Detectors of processes, and of clients; all others speak of partitions where they name any.
 NODE_DETECTORS = frozenset({
     "broker-restart", "clock-skew", "disk-failure", "fencing-loop", "flapping-broker",
-    "long-pause", "metadata-version-loop", "session-expiry", "slow-controller",
+    "long-pause", "metadata-version-loop", "rolling-restart", "session-expiry", "slow-controller",
     "unclean-shutdown-recovery",
 })  # fmt: skip
 CLIENT_DETECTORS = frozenset({
-    "client-disconnects", "offset-reset", "producer-fatal", "rebalance-storm", "record-too-large",
-    "stale-metadata", "unreachable-listener",
+    "client-config", "client-disconnects", "offset-reset", "producer-fatal", "rebalance-storm",
+    "record-too-large", "stale-metadata", "unreachable-listener",
 })  # fmt: skip
 # These find what holds all the while: it neither begins nor ends an incident.
-STANDING_DETECTORS = frozenset({"clock-skew", "config-risk", "contradiction"})
+STANDING_DETECTORS = frozenset({"client-config", "clock-skew", "config-risk", "contradiction"})
 MAX_PARTITIONS_NAMED = 3
 RESTART_TITLES = {"crash": "Crash", "controlled": "Planned restart"}
 COMMAND_LINE = re.compile(
     r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh|\.bat)?( |$)|"
     r"(sudo )?(kcat|zcat|cat|sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|"
-    r"jstat|iostat|curl|ssh) |(Get|Select|Test)-[A-Z][A-Za-z]+ |w32tm )"
+    r"jstat|iostat|curl|ssh|ss|nc) |(Get|Select|Test)-[A-Z][A-Za-z]+ |w32tm )"
 )
 
 

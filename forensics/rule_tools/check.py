@@ -96,9 +96,11 @@ def _run_examples(reader: LogReader, wordings: Sequence[tuple[Rule, Wording]]) -
             if lines[row] in by_line:
                 matched_by[by_line[lines[row]]].append(numbers[id(wording)])
     events: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for event in build_events(entries, parts).select(["line", *FACTS.names]).to_pylist():
-        if event["line"] in by_line:
-            events[by_line[event["line"]]].append(event)
+    # An event may cite a later line of its record, but has the record's offset.
+    begins = dict(zip(entries["offset"].to_pylist(), lines, strict=True))
+    for event in build_events(entries, parts).select(["offset", *FACTS.names]).to_pylist():
+        if begins[event["offset"]] in by_line:
+            events[by_line[begins[event["offset"]]]].append(event)
     passed = {by_line[line] for line in prefiltered if line in by_line}
     return _ExampleRun(known, events, matched_by, passed)
 

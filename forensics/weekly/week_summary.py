@@ -41,6 +41,7 @@ _MAX_GROUPS, _MAX_PER_GROUP, _MAX_NODES = 1000, 50, 2000
 _SIZE_MEASURES = {
     "broker-restart": "away_s",
     "controller-churn": "changes",
+    "controller-lost": "losses",
     "flapping-broker": "cycles",
     "isr-storm": "shrinks",
     "long-pause": "pauses",

@@ -157,7 +157,10 @@ def case(
         pq.write_table(found, folder / name / "part-0.parquet")
     known_brokers = brokers or {1: [], 2: [], 3: []}
     lanes = Lanes(
-        known_brokers, list(controllers), frozenset(), ControllerTerms(offices, rivalries)
+        known_brokers,
+        list(controllers),
+        frozenset(),
+        ControllerTerms(offices or controllers, rivalries),
     )
     lanes.absences = list(away)
     known = clocks or Clocks({}, {}, ())

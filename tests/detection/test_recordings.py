@@ -28,6 +28,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
     "430-quiet": {"truncation": "low"},
     "391-rolling": {"truncation": "low"},
     "430-unclean": {
+        "client-config": "low",
         "unclean-election": "critical",
         "offline-partitions": "high",
         "broker-restart": "medium",
@@ -35,7 +36,9 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "truncation": "low",
     },
     "282-unclean": {
+        "client-config": "low",
         "unclean-election": "critical",
+        "controller-lost": "medium",
         "offline-partitions": "high",
         "broker-restart": "medium",
         "config-risk": "medium",
@@ -43,12 +46,14 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "under-min-isr": "low",
     },
     "430-flapping": {
+        "client-config": "low",
         "flapping-broker": "high",
         "long-pause": "medium",
         "fencing-loop": "low",
         "truncation": "low",
     },
     "282-flapping": {
+        "client-config": "low",
         "flapping-broker": "high",
         "offline-partitions": "high",
         "long-pause": "medium",
@@ -57,11 +62,13 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "truncation": "low",
     },
     "391-controllers": {
+        "client-config": "low",
         "broker-restart": "medium",
         "controller-churn": "medium",
         "truncation": "low",
     },
     "430-slow-skew": {
+        "client-config": "low",
         "flapping-broker": "high",
         "long-pause": "medium",
         "clock-skew": "medium",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from forensics.events.log_reader import LogReader
 from forensics.events.rules import Rule
 from forensics.ingest.record_splitter import RecordSplitter
+from forensics.sandbox import run_lines
 from forensics.schemas import EVENTS
 
 STARTS = (
@@ -135,3 +138,36 @@ def test_crlf_changes_no_event(book: LogReader, rules: tuple[Rule, ...]) -> None
     for one in (*unix, *windows):
         del one["offset"]
     assert windows == unix
+
+
+SETTINGS = (
+    "[2026-11-18 11:37:51,263] INFO KafkaConfig values: ",
+    "\tnode.id = 2",
+    "\tnum.partitions = 1",
+    "\tunclean.leader.election.enable = true",
+    " (org.apache.kafka.common.config.AbstractConfig)",
+)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_setting_cites_its_own_line(book: LogReader, end: str) -> None:
+    found = events(
+        book, end.join(["[2026-11-18 11:37:51,200] INFO begin (x.Y)", *SETTINGS]).encode()
+    )
+
+    unclean = found[-1]
+    assert (unclean["line"], unclean["text"]) == (5, "\tunclean.leader.election.enable = true")
+    assert {one["offset"] for one in found} == {
+        len("[2026-11-18 11:37:51,200] INFO begin (x.Y)" + end)
+    }
+
+
+def test_a_setting_in_a_message_of_one_line_cites_that_line(tmp_path: Path) -> None:
+    first, *more = SETTINGS
+    wrapped = json.dumps({"log": "\n".join([first, *more]) + "\n", "stream": "stdout",
+                          "time": "2026-11-18T11:37:51.263Z"})  # fmt: skip
+
+    run = run_lines({"broker-2/server.log": "\n".join([wrapped] * 3)}, tmp_path)
+
+    rows = run.tables.read("events", ["setting", "line"]).to_pylist()
+    assert [1, 2, 3] == [row["line"] for row in rows if row["setting"] == "node.id"]

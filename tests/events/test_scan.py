@@ -91,5 +91,7 @@ def test_an_event_names_the_line_and_the_byte_it_stands_at(whole: Scanned) -> No
 
     for event in whole.events:
         text = event["text"].encode()
-        assert texts[event["file"]][event["offset"] :].startswith(text.split(b"\n")[0][:2000])
+        # A setting has the offset of its record.
+        at = texts[event["file"]].find(text.split(b"\n")[0][:2000], event["offset"])
+        assert (at == event["offset"]) != text.startswith(b"\t")
         assert lines[event["file"]][event["line"] - 1].startswith(text.split(b"\n")[0][:2000])

@@ -44,7 +44,7 @@ class Scanned:
         """Give the events of all files, without the names of the files."""
         return sorted(
             ({name: row[name] for name in _EVENT} for row in self.events),
-            key=lambda row: (row["text"], row["line"], row["kind"]),
+            key=lambda row: (row["text"], row["line"], row["kind"], row["ts"]),
         )
 
     def notes(self) -> dict[str, str]:

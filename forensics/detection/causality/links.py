@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 from forensics.detection.context import DetectionContext, Row
+from forensics.detection.shared.controller_losses import lost_controllers
 from forensics.detection.shared.leader_moves import LeaderAndEpoch, MoveHistory, PlannedMove
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_ids, broker_node
@@ -82,8 +82,9 @@ def _load_table() -> Mapping[str, Any]:
 # So many of the worst findings are linked, with so many intervals of each.
 _MAX_NODES, _MAX_INTERVALS = 250, 50
 # Findings of these detectors are about several times, each of which may have its own cause.
-_ABSENCES = ("broker-restart", "flapping-broker")
-_CONTROLLER_CHANGES = "controller-churn"
+_ROLL = "rolling-restart"
+_ABSENCES = ("broker-restart", "flapping-broker", _ROLL)
+_CONTROLLER_CHANGES = ("controller-churn", "controller-lost")
 _REPEATED = ("long-pause", "session-expiry")
 # A process that dies logs nothing; the cluster's word dates its death, some time later.
 _DATED_LATE = ("crash", "gone")
@@ -133,6 +134,11 @@ class ChainNode:
         return self.intervals[0].begin
 
     @property
+    def acts_as(self) -> str:
+        """The detector whose mechanisms it follows: a roll leads to what each restart leads to."""
+        return "broker-restart" if self.detector == _ROLL else self.detector
+
+    @property
     def topics(self) -> frozenset[str]:
         """The topics of its partitions."""
         return frozenset(name.rpartition("-")[0] for name in self.partitions)
@@ -167,7 +173,8 @@ def _finding_node(context: DetectionContext, finding: Finding, moves: MoveHistor
         frozenset(loss.leader for loss in losses if loss.leader is not None),
         frozenset(broker for loss in losses for broker in loss.cut_on or ()),
         finding.measures.get("cause"),
-        finding.detector == "broker-restart" and finding.measures.get("kind") == "controlled",
+        finding.detector == _ROLL
+        or (finding.detector == "broker-restart" and finding.measures.get("kind") == "controlled"),
     )
 
 
@@ -187,7 +194,7 @@ def _finding_intervals(
     if finding.detector in _ABSENCES:
         absences = [absence for absence in context.absences if _is_about(finding, absence)]
         return [_absence_interval(context, absence, moves) for absence in absences] or [whole]
-    if finding.detector == _CONTROLLER_CHANGES:
+    if finding.detector in _CONTROLLER_CHANGES:
         return _controller_changes(context, finding) or [whole]
     if finding.detector in _REPEATED:
         return _repeated_intervals(finding, brokers) or [whole]
@@ -201,7 +208,8 @@ def _is_about(finding: Finding, absence: Absence) -> bool:
         return False
     if finding.detector == "broker-restart":
         return absence.begin == finding.begin
-    return absence.kind != "controlled" and finding.begin <= absence.begin <= finding.end
+    fits = (absence.kind == "controlled") == (finding.detector == _ROLL)
+    return fits and finding.begin <= absence.begin <= finding.end
 
 
 def _absence_interval(
@@ -228,17 +236,16 @@ def _absence_interval(
 
 
 def _controller_changes(context: DetectionContext, finding: Finding) -> list[FindingInterval]:
-    """Return each change of controller, as an interval of the broker that lost the role."""
+    """Return each loss of a controller, as an interval of the broker that was lost with it."""
     return [
         FindingInterval(
-            after.span.begin,
-            after.span.begin,
-            frozenset({before.controller} if before.controller is not None else ()),
-            _nearest(after.span.evidence, after.span.begin),
+            loss.begin,
+            loss.ready_at,
+            frozenset({loss.before.controller} if loss.before.controller is not None else ()),
+            _nearest(loss.evidence, loss.begin),
         )
-        for before, after in pairwise(context.history.lanes.controllers)
-        if before.controller != after.controller
-        and finding.begin <= after.span.begin <= finding.end
+        for loss in lost_controllers(context)
+        if finding.begin <= loss.begin <= finding.end
     ]
 
 
@@ -344,7 +351,7 @@ def find_links(
     """Yield for each interval of each node the intervals that may have led to it."""
     by_detector: dict[str, list[ChainNode]] = {}
     for node in nodes:
-        by_detector.setdefault(node.detector, []).append(node)
+        by_detector.setdefault(node.acts_as, []).append(node)
     for mechanism in mechanisms:
         targets, sources = (
             [node for name in sorted(names) for node in by_detector.get(name, ())]
@@ -359,7 +366,7 @@ def find_links(
 def _is_plausible(source: ChainNode, target: ChainNode) -> bool:
     """Return True if the target's own detector named this source as a cause, or none at all."""
     allowed = allowed_sources(target.cause)
-    return not target.ordered and (allowed is None or source.detector in allowed)
+    return not target.ordered and (allowed is None or source.acts_as in allowed)
 
 
 def _links_between(

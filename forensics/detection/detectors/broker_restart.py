@@ -12,6 +12,7 @@ from forensics.detection.shared.absence_causes import (
     no_quorum_absences,
 )
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
+from forensics.detection.shared.rolling_restarts import rolled_absences
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import busiest_window
 from forensics.lib.time_units import SECOND
@@ -25,7 +26,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each absence that is not part of a flapping broker's."""
     flapping = find_flapping_absences(context).values()
     reported = {(absence.broker, absence.begin) for run in flapping for absence in run}
-    reported |= no_quorum_absences(context)
+    reported |= no_quorum_absences(context) | rolled_absences(context)
     host_wide = host_wide_absences(context)
     for absence in context.absences:
         key = absence.broker, absence.begin

@@ -37,11 +37,11 @@ def find(context: DetectionContext) -> Iterator[Finding]:
             absence
             for absence in absences_of(context, broker)
             if absence.fencing is not None
-            and absence.kind in ("pause", "gone", "unknown")
+            and absence.kind in ("pause", "fenced", "gone", "unknown")
             and departure_kind(absence, starts.get(broker, ())) == "pause"
             and (absence.broker, absence.begin) not in no_quorum | host_wide
         ]
-        run = busiest_window(fences, lambda absence: absence.begin, limits["window"] * SECOND)
+        run = busiest_window(fences, lambda absence: absence.noticed, limits["window"] * SECOND)
         if len(run) >= limits["cycles"]:
             if stalls is None:
                 stalls = find_stalls(context, context.limits["long-pause"]["least"])
@@ -53,7 +53,8 @@ def _count_hung(run: Sequence[Absence], stalls: Sequence[ProcessStall]) -> int:
     """Count the fences that a pause of the broker's own process explains."""
     return sum(
         any(
-            stall.node == broker_node(absence.broker) and stall.begin <= absence.begin <= stall.end
+            stall.node == broker_node(absence.broker)
+            and stall.begin <= absence.noticed <= stall.end
             for stall in stalls
         )
         for absence in run
@@ -62,7 +63,7 @@ def _count_hung(run: Sequence[Absence], stalls: Sequence[ProcessStall]) -> int:
 
 def _finding(context: DetectionContext, broker: int, run: Sequence[Absence], hung: int) -> Finding:
     limits = context.limits[NAME]
-    begin, end = run[0].begin, run[-1].end or run[-1].begin
+    begin, end = run[0].noticed, run[-1].end or run[-1].noticed
     evidence = [line for absence in run for line in absence.evidence]
     mostly = 2 * hung > len(run)
     return context.finding(
@@ -86,7 +87,7 @@ def _finding(context: DetectionContext, broker: int, run: Sequence[Absence], hun
             context.commands.broker_config(broker, "broker.session.timeout.ms"),
             "Do not restart it before you know: a restart hides what it was, and heals nothing.",
         ],
-        why=f"fenced {len(run)} times within {(run[-1].begin - begin) / SECOND:.0f} s under one"
+        why=f"fenced {len(run)} times within {(run[-1].noticed - begin) / SECOND:.0f} s under one"
         f" registration; {limits['cycles']} within {limits['window']} s are a loop",
         doubts=["Without the broker's own log a quick restart may have been missed."],
     )
@@ -104,18 +105,18 @@ def _find_common_fences(
             for absence in context.absences
             if (absence.broker, absence.begin) in host_wide and absence.fencing is not None
         ),
-        key=lambda absence: (absence.begin, absence.broker),
+        key=lambda absence: (absence.noticed, absence.broker),
     )
     groups = [
         group
-        for group in windows(fenced, lambda absence: absence.begin, gap)
+        for group in windows(fenced, lambda absence: absence.noticed, gap)
         if len({absence.broker for absence in group}) > 1
     ]
     if not groups:
         return
     fences = [absence for group in groups for absence in group]
-    longest = max(((one.end or context.logs_end) - one.begin) / SECOND for one in fences)
-    begin, end = fences[0].begin, max(one.end or context.logs_end for one in fences)
+    longest = max(((one.end or context.logs_end) - one.noticed) / SECOND for one in fences)
+    begin, end = fences[0].noticed, max(one.end or context.logs_end for one in fences)
     evidence = [line for absence in fences for line in absence.evidence]
     is_brief = longest < limits["brief"] and len(groups) < limits["cycles"]
     brokers = sorted({absence.broker for absence in fences})

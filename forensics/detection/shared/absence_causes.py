@@ -15,7 +15,7 @@ from forensics.lib.time_units import SECOND
 # broker.session.timeout.ms, if no log names it
 _DEFAULT_SESSION_S = 9.0
 # In absences of these kinds the process may have lived on.
-_MAY_HAVE_LIVED = ("pause", "gone", "unknown")
+_MAY_HAVE_LIVED = ("pause", "fenced", "isolated", "gone", "unknown")
 # Each look into the logs reads the events: only so many groups get one.
 _MAX_LOOKS = 12
 
@@ -45,12 +45,12 @@ def host_wide_absences(context: DetectionContext) -> frozenset[tuple[int, int]]:
     logged nothing before, while the others did, and that came back after them.
     """
     lived = [absence for absence in context.absences if absence.kind in _MAY_HAVE_LIVED]
-    lived.sort(key=lambda absence: absence.begin)
+    lived.sort(key=lambda absence: absence.noticed)
     known = {absence.broker for absence in context.absences} | set(context.history.lanes.brokers)
     gap = context.limits["flapping-broker"]["together"] * SECOND
     found: set[tuple[int, int]] = set()
     looks = 0
-    for group in windows(lived, lambda absence: absence.begin, gap):
+    for group in windows(lived, lambda absence: absence.noticed, gap):
         brokers = {absence.broker for absence in group}
         if len(brokers) > 1 and 2 * len(brokers) > len(known):
             looks += 1
@@ -64,14 +64,14 @@ def _find_hung(context: DetectionContext, group: Sequence[Absence]) -> list[Abse
     session = round(session_timeout(context) * SECOND)
     logged = {row["node"] for row in context.visibility.files if row["role"] == "broker"}
     seen = [absence for absence in group if broker_node(absence.broker) in logged]
-    spans = [(broker_node(one.broker), one.begin - session, one.begin) for one in seen]
+    spans = [(broker_node(one.broker), one.noticed - session, one.noticed) for one in seen]
     names = context.nodes_that_logged(spans)
     heard = [absence for absence in seen if broker_node(absence.broker) in names]
     silent = [absence for absence in seen if absence not in heard]
     if len(silent) >= len(heard):
         return []
-    longest = max((one.end or context.logs_end) - one.begin for one in heard)
-    return [one for one in silent if (one.end or context.logs_end) - one.begin > longest]
+    longest = max((one.end or context.logs_end) - one.noticed for one in heard)
+    return [one for one in silent if (one.end or context.logs_end) - one.noticed > longest]
 
 
 @once_per_run
@@ -101,10 +101,10 @@ def _find_no_quorum_runs(
     session, slack = session_timeout(context) * SECOND, limits["slack"]
     run: list[Absence] = []
     for absence in absences:
-        length = None if absence.end is None else absence.end - absence.begin
+        length = None if absence.end is None else absence.end - absence.noticed
         heard = absence.kind not in _MAY_HAVE_LIVED or not _is_near(length, session / 2, slack)
         last_end = run[-1].end if run else None
-        apart = last_end is not None and not _is_near(absence.begin - last_end, session, slack)
+        apart = last_end is not None and not _is_near(absence.noticed - last_end, session, slack)
         if heard or apart:
             if len(run) >= limits["lone"]:
                 yield run
@@ -142,11 +142,11 @@ def registration_times(context: DetectionContext) -> dict[int, list[int]]:
 
 
 def departure_kind(absence: Absence, starts: Sequence[int]) -> str:
-    """Return how a broker left: crash, pause or unknown; `starts` are its registrations."""
+    """Return how a broker left: crash, pause, isolated, unknown; `starts` are its registrations."""
     end = absence.end
     restarted = end is not None and any(absence.begin < start <= end for start in starts)
     if absence.kind == "crash" or restarted:
         return "crash"
     if absence.kind == "unknown" and not (starts and end is not None):
         return "unknown"
-    return "pause"
+    return "isolated" if absence.kind == "isolated" else "pause"

@@ -16,7 +16,6 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, once_per_run
-from forensics.detection.shared.absence_causes import no_quorum_absences, session_timeout
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import MILLISECOND, SECOND
 
@@ -55,7 +54,6 @@ def find_stalls(context: DetectionContext, min_seconds: float) -> list[ProcessSt
         *_stated_stalls(context, min_seconds),
         *_late_zookeeper_clients(context, min_seconds),
         *_paused_brokers(context),
-        *_silent_fenced_brokers(context, min_seconds),
         *_silent_controllers(context, min_seconds),
     ]
     found: list[ProcessStall] = []
@@ -130,31 +128,8 @@ def _paused_brokers(context: DetectionContext) -> Iterator[ProcessStall]:
     for broker, spans in context.history.lanes.brokers.items():
         for span in spans:
             if span.state == "paused":
-                wake = max([span.end or span.begin, *(place["at"] for place in span.evidence)])
-                evidence = list(span.evidence)
-                yield ProcessStall(broker_node(broker), span.begin, wake, _SILENCE, evidence)
-
-
-def _silent_fenced_brokers(context: DetectionContext, min_seconds: float) -> Iterator[ProcessStall]:
-    """Find brokers that were fenced, were silent all the while, and went on without a restart."""
-    logged = {row["node"] for row in context.visibility.files if row["role"] == "broker"}
-    no_quorum = no_quorum_absences(context)
-    pauses = [
-        (absence.end - absence.begin, absence)
-        for absence in context.absences
-        if absence.kind == "pause" and absence.end is not None
-        and broker_node(absence.broker) in logged
-        and (absence.broker, absence.begin) not in no_quorum
-    ]  # fmt: skip
-    if not pauses or not context.history.context.kraft:
-        return
-    session = round(session_timeout(context) * SECOND)
-    pauses.sort(key=lambda pause: (-pause[0], pause[1].begin))
-    for length, pause in pauses[:_MAX_LOOKS]:
-        node, begin = broker_node(pause.broker), pause.begin - session
-        if length + session >= min_seconds * SECOND and context.is_silent(node, begin, pause.begin):
-            end = pause.begin + length
-            yield ProcessStall(node, begin, end, _SILENCE, list(pause.evidence))
+                end, evidence = span.end or context.logs_end, list(span.evidence)
+                yield ProcessStall(broker_node(broker), span.begin, end, _SILENCE, evidence)
 
 
 def _silent_controllers(context: DetectionContext, min_seconds: float) -> Iterator[ProcessStall]:

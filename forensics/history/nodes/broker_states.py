@@ -1,24 +1,22 @@
 """The lifecycle states of every broker, from its own log and from the controllers' logs.
 
-Absences are what lies between two times of being up. A process that hung is `paused`: fenced by the
-controller, silent itself, and back without a start.
+Absences are what lies between two times of being up. `departures.py` tells from the lines of others
+when and how a broker went that nobody stopped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, TypeVar
 
-from forensics.lib.time_units import HOUR, SECOND
+from forensics.lib.time_units import SECOND
 
 # In these a broker does not serve; "unknown" is none of them: behind a hole all may be well.
 SHUTDOWN_STATES = frozenset({"stopping", "stopped"})
-AWAY_STATES = SHUTDOWN_STATES | {"starting", "recovering", "fenced", "paused", "crashed"}
-# For the cluster a broker that hangs is away once it is fenced: detectors compare that moment with
-# the session timeout.
-CLUSTER_AWAY_STATES = AWAY_STATES - {"paused"}
+AWAY_STATES = SHUTDOWN_STATES | {
+    "starting", "recovering", "fenced", "paused", "isolated", "crashed",
+}  # fmt: skip
 _BEGINNING = ("starting", "recovering")
 _DOWN = ("stopping", "stopped", "crashed", *_BEGINNING)
 # What a broker's own lines say of it, and what the controllers' do.
@@ -68,22 +66,36 @@ class Span:
     end: int | None
     evidence: list[EvidenceRow] = field(default_factory=list)
     epoch: int | None = None
+    # between which moments it began, where its beginning is an estimate
+    begin_bracket: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
 class Absence:
-    """A time in which a broker did not serve, and how it came about."""
+    """A time in which a broker did not serve, and how it came about.
+
+    The kind is crash, controlled, pause, isolated (others could not reach it), fenced (its process
+    lived on), gone (it never came back), or unknown.
+    """
 
     broker: int
     kind: str
     begin: int
     end: int | None
     evidence: tuple[EvidenceRow, ...]
+    # between which moments it began, where its beginning is an estimate
+    begin_bracket: tuple[int, int] | None = None
 
     @property
     def fencing(self) -> EvidenceRow | None:
         """The line by which the cluster noticed that the broker was away, if there is one."""
         return next((line for line in self.evidence if line["what"] == "fenced"), None)
+
+    @property
+    def noticed(self) -> int:
+        """When the cluster noticed a process that lived on, or when the process went."""
+        fencing = self.fencing
+        return self.begin if self.kind == "crash" or fencing is None else fencing["at"]
 
 
 def build_broker_lanes(
@@ -103,7 +115,7 @@ def build_broker_lanes(
 
 
 def split_absences(
-    spans: Iterable[T], state_of: Callable[[T], str], away: AbstractSet[str] = AWAY_STATES
+    spans: Iterable[T], state_of: Callable[[T], str]
 ) -> Iterator[tuple[list[T], T | None]]:
     """Yield each run of away states after a time of serving, and the span that ended it, if any.
 
@@ -111,7 +123,7 @@ def split_absences(
     """
     has_served, run = False, list[T]()
     for span in spans:
-        if state_of(span) in away:
+        if state_of(span) in AWAY_STATES:
             run.append(span)
         elif state_of(span) != "unknown":
             if has_served and run:
@@ -129,11 +141,14 @@ def find_cluster_absences(
     Without the broker's own log, being fenced may be of any kind.
     """
     absences = []
-    for run, back in split_absences(spans, lambda span: span.state, CLUSTER_AWAY_STATES):
+    for run, back in split_absences(spans, lambda span: span.state):
         end = back.begin if back else None
-        evidence = tuple(line for span in run for line in span.evidence)
+        lines = {(line["file"], line["line"]): line for span in run for line in span.evidence}
         kind = _absence_kind({span.state for span in run}, end, has_own_log=has_own_log)
-        absences.append(Absence(broker, kind, run[0].begin, end, evidence))
+        first = run[0]
+        absences.append(
+            Absence(broker, kind, first.begin, end, tuple(lines.values()), first.begin_bracket)
+        )
     return absences
 
 
@@ -167,7 +182,8 @@ class _BrokerLane:
         elif what == "stopping" and now not in ("stopping", "stopped"):
             self._enter("stopping", event)
         elif what in ("stopped", "failed") and now != "stopped":
-            self._enter("stopped" if what == "stopped" or now == "stopping" else "crashed", event)
+            died = what == "failed" and now != "stopping"
+            self._enter("crashed" if died else "stopped", event, what if died else None)
 
     def _start(self, now: str, event: Event, last_line: Event | None) -> None:
         """Begin a start; a process that did not log that it stops was killed before."""
@@ -230,9 +246,13 @@ def _absence_kind(states: set[str], end: int | None, *, has_own_log: bool) -> st
         return "crash"
     if states & SHUTDOWN_STATES:
         return "controlled"
+    if "isolated" in states:
+        return "isolated"
     if "starting" in states or not has_own_log:
         return "unknown"
-    return "pause" if end is not None else "gone"
+    if end is None:
+        return "gone"
+    return "pause" if "paused" in states else "fenced"
 
 
 def evidence_of(event: Event, what: str | None = None) -> EvidenceRow:
@@ -250,49 +270,3 @@ def evidence_of(event: Event, what: str | None = None) -> EvidenceRow:
 def event_order(event: Event) -> tuple[Any, ...]:
     """Return the key that orders events: by corrected time first."""
     return event["at"], event["node"] or "", event["line"], event["kind"], event["file"]
-
-
-# What a process logs as it wakes, with the time since its last sign of life.
-WAKE_KINDS = ("zookeeper_disconnected", "peer_request_lost", "peer_timed_out", "heartbeat_failed")
-# After a hang, everything that piled up is logged within that.
-_WAKING = 2 * SECOND
-
-SilenceCheck = Callable[[int, int], bool]
-
-
-def insert_pauses(
-    spans: Sequence[Span], wakes: Iterable[Event], is_silent: SilenceCheck
-) -> list[Span]:
-    """Insert the time between a process's last sign of life and its fencing.
-
-    `wakes` are the broker's own events of WAKE_KINDS with a duration, corrected; `is_silent`
-    returns whether the broker's own log has no line between two moments. That it was fenced proves
-    no pause yet: a broker that is only cut off goes on to write.
-    """
-    timed = (wake for wake in wakes if wake["duration_ms"])
-    ordered = sorted(timed, key=lambda wake: (wake["at"], wake["line"]))
-    lane: list[Span] = []
-    for span, after in zip(spans, [*spans[1:], None], strict=False):
-        is_back = after is None or after.state == "up"
-        if span.state == "fenced" and is_back and lane and lane[-1].state == "up":
-            pause = _pause_before(span, ordered, is_silent)
-            if pause is not None and pause.begin > lane[-1].begin:
-                lane[-1] = Span("up", lane[-1].begin, pause.begin, lane[-1].evidence)
-                lane.append(pause)
-        lane.append(span)
-    return lane
-
-
-def _pause_before(fence: Span, wakes: Sequence[Event], is_silent: SilenceCheck) -> Span | None:
-    until = fence.end if fence.end is not None else fence.begin + HOUR
-    within = [wake for wake in wakes if fence.begin <= wake["at"] <= until]
-    first = [wake for wake in within if wake["at"] <= within[0]["at"] + _WAKING]
-    # Of several waits the shortest one began last: until then the process was alive.
-    signs = [(wake["at"] - wake["duration_ms"] * 1000, wake["line"], wake) for wake in first]
-    alive = [sign for sign in signs if sign[0] < fence.begin]
-    if not alive:
-        return None
-    begin, _, wake = max(alive, key=lambda sign: sign[:2])
-    if not is_silent(begin, within[0]["at"]):
-        return None
-    return Span("paused", begin, fence.begin, [evidence_of(wake), *fence.evidence[:1]])

@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from forensics.history.clocks.model import Clocks
-from forensics.history.log_coverage import Coverage, logged_between
-from forensics.history.nodes import broker_states, controller_terms
+from forensics.history.log_coverage import Coverage
+from forensics.history.nodes import broker_states
 from forensics.history.nodes.broker_states import Absence, EvidenceRow, Span, find_cluster_absences
 from forensics.history.nodes.client_states import CLIENT_COLUMNS, ClientLanes
-from forensics.history.nodes.controller_terms import ControllerTerm, ControllerTerms
+from forensics.history.nodes.controller_processes import ControllerHistory
+from forensics.history.nodes.controller_terms import ControllerTerm, ControllerTerms, VoidActs
+from forensics.history.nodes.departures import date_departures
 from forensics.history.nodes.startup_windows import StartupWindows, read_startup_windows
-from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_events
+from forensics.lib.arrow_io import iter_rows, read_batches, read_events
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.time_units import SECOND
 from forensics.schemas import LANES
@@ -106,6 +106,9 @@ class Lanes:
     controllers: Sequence[ControllerTerm]
     with_logs: frozenset[int] = frozenset()
     terms: ControllerTerms = field(default_factory=lambda: ControllerTerms(()))
+    # states of the processes of controllers that are no brokers
+    processes: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    void: VoidActs = field(default_factory=VoidActs)
     clients: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     absences: list[Absence] = field(init=False)
 
@@ -128,6 +131,12 @@ class Lanes:
             for span in mark_unobserved(broker_node(broker), spans, coverage, terms)
         ]
         rows += [_row(term.node, "controller", term.controller, term.span) for term in terms]
+        ids = {term.node: term.controller for term in terms if term.controller is not None}
+        rows += [
+            _row(node, "controller", ids.get(node), span)
+            for node, spans in self.processes.items()
+            for span in mark_unobserved(node, spans, coverage, ())
+        ]
         rows += [
             _row(node, "client", None, span)
             for node, spans in self.clients.items()
@@ -136,27 +145,30 @@ class Lanes:
         return pa.Table.from_pylist(rows, schema=LANES)
 
 
-def build_lanes(events: Path, clocks: Clocks, roles: Roles) -> Lanes:
+def build_lanes(events: Path, clocks: Clocks, roles: Roles, coverage: Coverage) -> Lanes:
     """Follow every broker, controller and client."""
     own_logs = {id_: node for node in roles if (id_ := _broker_id(node, roles)) is not None}
     rows = read_events(events, broker_states.LIFECYCLE_KINDS)
-    news = _select_news(rows, read_startup_windows(events), clocks, roles)
+    controllers = ControllerHistory(events, clocks, roles, rows)
+    news = _select_news(rows, read_startup_windows(events), clocks, roles, controllers.void)
     starts = [row for row in news if row["kind"] == "process_starting"]
-    brokers = broker_states.build_broker_lanes(news, _read_last_lines(events, starts, clocks))
-    controller_events = _read_controller_events(events, clocks)
-    terms = controller_terms.find_terms(controller_events)
-    closed = controller_terms.close_terms(terms, controller_events, brokers)
+    last_lines = _read_last_lines(events, starts, clocks)
+    brokers = broker_states.build_broker_lanes(news, last_lines)
+    brokers = date_departures(brokers, events, clocks, coverage)
+    terms, processes = controllers.close(brokers, last_lines)
     return Lanes(
-        _add_pauses(brokers, events, clocks, own_logs),
-        terms,
+        brokers,
+        controllers.terms,
         frozenset(own_logs),
-        ControllerTerms(closed, controller_terms.find_epoch_conflicts(controller_events)),
+        terms,
+        processes,
+        controllers.void,
         _build_client_lanes(events, clocks, roles),
     )
 
 
 def _select_news(
-    rows: Sequence[Row], startups: StartupWindows, clocks: Clocks, roles: Roles
+    rows: Sequence[Row], startups: StartupWindows, clocks: Clocks, roles: Roles, void: VoidActs
 ) -> list[Row]:
     """Keep what is logged as it happens, and once."""
     # Where a controller logs fencings live, what its metadata log repeats of them adds nothing.
@@ -166,6 +178,8 @@ def _select_news(
     for row in rows:
         row["at"] = clocks.event_time(row)
         row["node_broker"] = _broker_id(row["node"], roles)
+        if void.include(row, row["at"]):
+            continue
         if row["telling"] is not None:
             # What a controller reads from its log as it starts may have been long ago.
             is_old = startups.is_replaying(row["node"] or "", row["ts"], _TRAILING)
@@ -179,16 +193,6 @@ def _select_news(
     return news
 
 
-def _read_controller_events(events: Path, clocks: Clocks) -> list[Row]:
-    columns = [*SIGHTING, "controller", "controller_epoch", "text", "rule"]
-    # Every broker names the controller without an epoch at every connection: that proves little.
-    return [
-        row | {"at": clocks.event_time(row)}
-        for row in read_events(events, controller_terms.CONTROLLER_KINDS, columns)
-        if row["kind"] != "controller_seen" or row["controller_epoch"] is not None
-    ]
-
-
 def _build_client_lanes(events: Path, clocks: Clocks, roles: Roles) -> Mapping[str, Sequence[Span]]:
     """Follow clients in one streaming read: their errors may be as many as lines in the archive."""
     nodes = [node for node, role in roles.items() if role == "client"]
@@ -198,33 +202,6 @@ def _build_client_lanes(events: Path, clocks: Clocks, roles: Roles) -> Mapping[s
         if row["ts"] is not None:
             lanes.add_line(row, clocks.event_time(row))
     return lanes.build()
-
-
-def _add_pauses(
-    brokers: Mapping[int, list[Span]], events: Path, clocks: Clocks, nodes: Mapping[int, str]
-) -> Mapping[int, list[Span]]:
-    """Look in the logs of brokers that were fenced for what they logged as they woke."""
-    fenced = {
-        nodes[broker]: broker
-        for broker, spans in brokers.items()
-        if broker in nodes and any(span.state == "fenced" for span in spans)
-    }
-    if not fenced:
-        return brokers
-    wakes: dict[str, list[Row]] = defaultdict(list)
-    columns = [*SIGHTING, "text", "rule", "duration_ms"]
-    for row in read_events(events, broker_states.WAKE_KINDS, columns):
-        wakes[row["node"]].append(row | {"at": clocks.event_time(row)})
-    data = ds.dataset(events, format="parquet")
-
-    def is_silent(node: str, begin: int, end: int) -> bool:
-        return not data.count_rows(filter=logged_between(clocks, node, begin, end))
-
-    paused = {
-        broker: broker_states.insert_pauses(brokers[broker], wakes[node], partial(is_silent, node))
-        for node, broker in fenced.items()
-    }
-    return {**brokers, **paused}
 
 
 def _broker_id(node: str | None, roles: Roles) -> int | None:
@@ -267,5 +244,7 @@ def _row(node: str, role: str, broker: int | None, span: Span) -> Row:
         "state": span.state,
         "started_at": span.begin,
         "ended_at": span.end,
+        "started_after": span.begin_bracket[0] if span.begin_bracket else None,
+        "started_before": span.begin_bracket[1] if span.begin_bracket else None,
         "evidence": [{"file": line["file"], "line": line["line"]} for line in span.evidence],
     }

@@ -1,20 +1,41 @@
-"""Finds which node was the active controller in each epoch, and epochs that two nodes claim."""
+"""Finds which node was the active controller in each epoch, and epochs that two nodes claim.
+
+A term ends at the last sign of who had it, not where the next begins: the time between is `vacant`.
+Who goes on after the next one began is `deposed`: nothing that it decides is committed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
+from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import EvidenceRow, Span, event_order, evidence_of
+from forensics.lib.intervals import Interval, IntervalSet
+from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import SECOND
 
+# States of a term; those of a controller's process stand beside them.
+TERM_STATES = ("active", "vacant", "deposed")
 _RESIGNS = ("controller_resigned", "controller_renouncing")
 _NAMES = ("controller_elected", "controller_seen")
-CONTROLLER_KINDS = (*_NAMES, *_RESIGNS)
+# Lines by which a node says that it gives up; the leader of the quorum is no controller without it.
+_GIVES_UP = (*_RESIGNS, "controller_moved", "controller_forced_out", "raft_majority_lost")
+CONTROLLER_KINDS = (*_NAMES, *_GIVES_UP, "raft_transition", "raft_fetch_timed_out")
+LEADS, FOLLOWS = ("Leader", "LeaderState"), ("Follower", "FollowerState")
+# What only controllers log, without their id.
+_UNSIGNED = ("unclean_election_chosen",)
+# States of the process in which it cannot be a controller, in the order of trust.
+_GONE = ("crashed", "paused", "isolated")
+_ORDERLY = ("stopping", "stopped")
 # Nodes' clocks, corrected or not, may be off by this much.
 _CLOCK_SLACK = SECOND
+# From the signal to stop until the controller, the last part of a process, has handed over.
+_STOPPING = 60 * SECOND
+# A process that stood still logs again within that, or never.
+_WAKES = 600 * SECOND
 
 Event = Mapping[str, Any]
 
@@ -27,6 +48,9 @@ class ControllerTerm:
     # the node's id; None if nobody was the controller, or the id is not known
     controller: int | None
     span: Span
+    # how it ended: stopped, crashed, paused, isolated, resigned, unheard (others no longer heard of
+    # it, and its own log does not say why); None if no line tells
+    how: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,50 +81,149 @@ class ControllerTerms:
     conflicts: Sequence[EpochConflict] = ()
 
 
+class Witnesses(Protocol):
+    """What others, and the node's own log, show of the end of a controller."""
+
+    def epochs_seen(self) -> frozenset[int]:
+        """Return the epochs of the quorum that any node names, with a leader or without one."""
+
+    def lost_contact(self, node: str, id_: int | None, begin: int, end: int) -> Event | None:
+        """Return the first line, between two moments, of a node whose connection to it broke."""
+
+    def lines(self, node: str, begin: int, end: int) -> tuple[Event, Event] | None:
+        """Return the first and the last event that a node logged between two moments."""
+
+
+@dataclass(frozen=True)
+class _Ending:
+    at: int
+    how: str | None
+    lines: Sequence[EvidenceRow]
+
+
+@dataclass(frozen=True)
+class TermEvents:
+    """Events of CONTROLLER_KINDS in order, and what else tells how terms ended."""
+
+    events: Sequence[Event]
+    # states of the processes by node
+    processes: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    # when each node was started
+    starts: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    witnesses: Witnesses | None = None
+    # how long a follower waits for the leader of the quorum before it calls an election
+    fetch_timeout: int = 2 * SECOND
+
+
+@dataclass(frozen=True)
+class VoidActs:
+    """Which lines of deposed controllers are void: what they decide then is never committed."""
+
+    # node to the id of its controller and the times, beyond the doubt of the clocks
+    times: Mapping[str, tuple[int | None, IntervalSet]] = field(default_factory=dict)
+
+    @classmethod
+    def from_terms(
+        cls, deposed: Iterable[ControllerTerm], terms: Sequence[ControllerTerm], clocks: Clocks
+    ) -> VoidActs:
+        """Take the terms that were held on to, after the moments that are sure to be too late."""
+        found: dict[str, tuple[int | None, list[Interval]]] = {}
+        for term in deposed:
+            begin, end = term.span.begin, term.span.end or term.span.begin
+            after = next(other for other in terms if other.span.begin == begin)
+            doubts = [clocks.uncertainty(node, begin) for node in (term.node, after.node)]
+            known = [doubt for doubt in doubts if doubt is not None]
+            if len(known) == len(doubts) and begin + sum(known) < end:
+                times = found.setdefault(term.node, (term.controller, []))[1]
+                times.append((begin + sum(known), end))
+        return cls({node: (id_, IntervalSet(times)) for node, (id_, times) in found.items()})
+
+    def include(self, row: Event, at: int) -> bool:
+        """Return True if an event (node, kind, controller) is an act of a deposed controller."""
+        controller, times = self.times.get(row["node"] or "", (None, None))
+        if times is None or at not in times:
+            return False
+        # What a combined node logs as a broker is what the quorum committed.
+        return row["controller"] == controller or row["kind"] in _UNSIGNED
+
+
 def find_terms(events: Iterable[Event]) -> list[ControllerTerm]:
-    """Return the term of each controller epoch; it ends where the next one begins."""
+    """Return the term of each controller epoch, up to where the next one begins.
+
+    If the log of a controller is missing, its term is known from those who followed it.
+    """
     terms: dict[int, ControllerTerm] = {}
+    named: dict[int, Event] = {}
     for event in sorted(events, key=event_order):
-        epoch = event["controller_epoch"]
-        if event["kind"] == "controller_elected" and epoch is not None and epoch not in terms:
+        epoch, kind = event["controller_epoch"], event["kind"]
+        if epoch is None or event["controller"] is None:
+            continue
+        if kind == "controller_elected" and epoch not in terms:
             span = Span("active", event["at"], None, [evidence_of(event)], epoch)
             terms[epoch] = ControllerTerm(event["node"], event["controller"], span)
+        elif _names_leader(event) and event["controller"] >= 0:
+            named.setdefault(epoch, event)
+    nodes = {term.controller: term.node for term in terms.values()}
+    for epoch, event in named.items():
+        if epoch not in terms and event["controller"] not in nodes:
+            span = Span("active", event["at"], None, [evidence_of(event)], epoch)
+            terms[epoch] = ControllerTerm(_node_of(event), event["controller"], span)
     ordered = [terms[epoch] for epoch in sorted(terms)]
     for term, after in pairwise(ordered):
         term.span.end = after.span.begin
     return ordered
 
 
-def close_terms(
-    terms: Sequence[ControllerTerm], events: Iterable[Event], brokers: Mapping[int, Sequence[Span]]
-) -> list[ControllerTerm]:
-    """Find how each term ended: given up or cut off before the next, or held on to after it.
+def _names_leader(event: Event) -> bool:
+    """Return True if a node says, as it learns it, whom it follows."""
+    if event["kind"] == "raft_transition":
+        return event["to_state"] in FOLLOWS and event["from_state"] != "null"
+    return bool(event["kind"] == "controller_seen")
 
-    Between a term that ended and the next epoch nobody was `active`: that time is `vacant`. A
-    controller that was deposed and did not notice is `deposed` until it gives up.
-    """
-    resigned = [event for event in sorted(events, key=event_order) if event["kind"] in _RESIGNS]
+
+def _node_of(event: Event) -> str:
+    """Name the node of a controller without logs: brokers follow with ids of their own kind."""
+    own, leader = event["broker"], event["controller"]
+    combined = str(event["node"]).startswith("broker-") and own is not None and leader < 1000 > own
+    return broker_node(leader) if combined else f"controller-{leader}"
+
+
+def find_deposed(terms: Sequence[ControllerTerm], known: TermEvents) -> list[ControllerTerm]:
+    """Find the times in which a controller held on to its term after the next one had begun."""
+    deposed: list[ControllerTerm] = []
+    for term, after in pairwise(terms):
+        own = _own_end(term, after, terms, known)
+        begin = after.span.begin
+        # A process that was started anew resigns from what it never held.
+        if own is None or own["at"] <= begin + _CLOCK_SLACK or term.node == after.node:
+            continue
+        if not any(term.span.begin < at <= own["at"] for at in known.starts.get(term.node, ())):
+            evidence = [*after.span.evidence[:1], evidence_of(own)]
+            span = Span("deposed", begin, own["at"], evidence, term.span.epoch)
+            deposed.append(replace(term, span=span))
+    return deposed
+
+
+def close_terms(
+    terms: Sequence[ControllerTerm], known: TermEvents, deposed: Sequence[ControllerTerm]
+) -> list[ControllerTerm]:
+    """End each term where its controller was lost; until the next epoch nobody is `active`."""
+    held = {term.span.epoch: term for term in deposed}
     closed: list[ControllerTerm] = []
     for term, after in zip(terms, [*terms[1:], None], strict=False):
         span = term.span
-        own = next((event for event in resigned if _gives_up(event, term, after, terms)), None)
-        states = brokers.get(term.controller, ()) if term.controller is not None else ()
-        end_at, line = _find_end(span, own, states) or (None, None)
-        next_start = after.span.evidence[:1] if after is not None else []
-        if end_at is None or line is None or (span.end is not None and end_at >= span.end):
-            closed.append(term)
+        ending = _find_ending(term, after, terms, known)
+        if ending is None or (span.end is not None and ending.at >= span.end):
+            closed.append(replace(term, how=ending.how if ending else None))
         else:
-            ended = replace(span, end=end_at, evidence=[*span.evidence, line])
-            closed.append(replace(term, span=ended))
-            if after is not None and after.span.epoch == (span.epoch or 0) + 1:
-                vacant = Span("vacant", end_at, span.end, [line, *next_start])
+            ended = replace(span, end=ending.at, evidence=[*span.evidence, *ending.lines])
+            closed.append(replace(term, span=ended, how=ending.how))
+            if after is not None and ending.how and _follows(term, after, known):
+                evidence = [*ending.lines, *after.span.evidence[:1]]
+                vacant = Span("vacant", ending.at, span.end, evidence)
                 closed.append(ControllerTerm(term.node, None, vacant))
-        # A process that was started anew resigns from what it never held.
-        alive = own is not None and end_at in (None, own["at"])
-        if alive and own and span.end is not None and own["at"] > span.end + _CLOCK_SLACK:
-            evidence = [*next_start, evidence_of(own)]
-            deposed = Span("deposed", span.end, own["at"], evidence, span.epoch)
-            closed.append(replace(term, span=deposed))
+        if span.epoch in held:
+            closed.append(held[span.epoch])
     return closed
 
 
@@ -119,16 +242,43 @@ def find_epoch_conflicts(events: Iterable[Event]) -> list[EpochConflict]:
     ]
 
 
+def _follows(term: ControllerTerm, after: ControllerTerm, known: TermEvents) -> bool:
+    """Return True if no other controller can have led between two terms.
+
+    Elections that nobody wins raise the epoch, too: those who took part name it.
+    """
+    between = range((term.span.epoch or 0) + 1, after.span.epoch or 0)
+    if not between:
+        return True
+    seen = known.witnesses.epochs_seen() if known.witnesses else frozenset()
+    return seen.issuperset(between)
+
+
+def _own_end(
+    term: ControllerTerm,
+    after: ControllerTerm | None,
+    terms: Sequence[ControllerTerm],
+    known: TermEvents,
+) -> Event | None:
+    """Return the first line by which the node ends just this term, and not a later one."""
+    own = [event for event in known.events if _gives_up(event, term, after, terms)]
+    stated = (event for event in own if event["kind"] in _RESIGNS)
+    return next(stated, own[0] if own else None)
+
+
 def _gives_up(
     event: Event,
     term: ControllerTerm,
     after: ControllerTerm | None,
     terms: Sequence[ControllerTerm],
 ) -> bool:
-    """Return True if a line ends just this term, and not a later one of the same node."""
     if event["node"] != term.node or event["at"] < term.span.begin:
         return False
-    if event["controller_epoch"] not in (None, term.span.epoch):
+    epoch = event["controller_epoch"]
+    if event["kind"] == "raft_transition":
+        if event["broker"] != term.controller or event["from_state"] not in LEADS:
+            return False
+    elif event["kind"] not in _GIVES_UP or epoch not in (None, term.span.epoch):
         return False
     return after is None or not any(
         term.span.begin < other.span.begin <= event["at"]
@@ -137,14 +287,100 @@ def _gives_up(
     )
 
 
-def _find_end(
-    span: Span, own: Event | None, states: Sequence[Span]
-) -> tuple[int, EvidenceRow] | None:
-    """Return when and by which line the node gave up, or its process ended, after the start."""
-    ends = [(own["at"], evidence_of(own))] if own is not None else []
-    ends += [
-        (state.begin, state.evidence[0])
-        for state in states
-        if state.state in ("crashed", "stopped") and state.begin >= span.begin
+def _find_ending(
+    term: ControllerTerm,
+    after: ControllerTerm | None,
+    terms: Sequence[ControllerTerm],
+    known: TermEvents,
+) -> _Ending | None:
+    """Return when and how the node stopped to be the controller, before the next one began."""
+    span, limit = term.span, term.span.end
+    begun = [
+        state
+        for state in known.processes.get(term.node, ())
+        if span.begin <= state.begin and (limit is None or state.begin < limit + _CLOCK_SLACK)
     ]
-    return min(ends, key=lambda end: end[0], default=None)
+    own = _given_up(term, after, terms, known)
+    stops = [state for state in begun if state.state in _ORDERLY]
+    if own is not None and any(
+        own.at - _STOPPING <= stop.begin <= own.at + _CLOCK_SLACK for stop in stops
+    ):
+        return replace(own, how="stopped")
+    gone = next((state for state in begun if _ends_term(state, limit)), None)
+    if gone is not None and (own is None or gone.begin < own.at):
+        return _Ending(gone.begin, gone.state, gone.evidence[:1])
+    stop = next((stop for stop in stops if stop.state == "stopped"), None)
+    if own is None and stop is not None:
+        return _Ending(stop.begin, "stopped", stop.evidence[:1])
+    unheard = _find_unheard(term, after, known) if after is not None else None
+    return min(filter(None, (own, unheard)), key=lambda ending: ending.at, default=None)
+
+
+def _ends_term(state: Span, limit: int | None) -> bool:
+    """Return True if a process that was gone could not lead again before the next one did."""
+    if state.state == "crashed":
+        return True
+    end = state.end
+    return state.state in _GONE and (
+        end is None or (limit is not None and end >= limit - _CLOCK_SLACK)
+    )
+
+
+def _given_up(
+    term: ControllerTerm,
+    after: ControllerTerm | None,
+    terms: Sequence[ControllerTerm],
+    known: TermEvents,
+) -> _Ending | None:
+    """Return the first own line by which the node lost its office before the next one had it."""
+    found: _Ending | None = None
+    for event in known.events:
+        if _gives_up(event, term, after, terms):
+            # One that waits for a majority had lost it before.
+            waited = event["duration_ms"] if event["kind"] == "raft_majority_lost" else 0
+            at = max(term.span.begin, event["at"] - (waited or 0) * 1000)
+            is_earlier = found is None or at < found.at
+            if is_earlier and (term.span.end is None or at < term.span.end):
+                found = _Ending(at, "resigned", [evidence_of(event)])
+    return found
+
+
+def _find_unheard(term: ControllerTerm, after: ControllerTerm, known: TermEvents) -> _Ending | None:
+    """Return when the voters that elected the next controller last heard of this one."""
+    begin, end, node, witnesses = term.span.begin, after.span.begin, term.node, known.witnesses
+    last: dict[str, Event] = {}
+    for event in known.events:
+        other = event["node"] or ""
+        if not begin < event["at"] <= end or other == node:
+            continue
+        if event["kind"] == "raft_fetch_timed_out":
+            last.setdefault(other, event)
+        elif event["kind"] == "raft_transition" and event["controller_epoch"] == term.span.epoch:
+            # It found the leader again.
+            last.pop(other, None)
+    if not last:
+        own = witnesses.lines(node, begin, end) if witnesses else None
+        return _Ending(own[1]["at"], None, [evidence_of(own[1])]) if own is not None else None
+    line = max(last.values(), key=event_order)
+    heard = max(begin, line["at"] - known.fetch_timeout)
+    lost = witnesses.lost_contact(node, term.controller, heard, line["at"]) if witnesses else None
+    at = lost["at"] if lost is not None else heard
+    evidence = [evidence_of(event) for event in (lost, line) if event is not None]
+    return _Ending(at, _unheard_how(term, line["at"], end, known, lost), evidence)
+
+
+def _unheard_how(
+    term: ControllerTerm, timed_out: int, end: int, known: TermEvents, lost: Event | None
+) -> str:
+    """Return how a controller was when others no longer heard of it, by its own log."""
+    node, witnesses = term.node, known.witnesses
+    own = witnesses.lines(node, term.span.begin, end) if witnesses else None
+    if witnesses is None or own is None:
+        return "unheard"
+    if own[1]["at"] >= timed_out:
+        return "isolated"
+    later = witnesses.lines(node, end, end + _WAKES)
+    if later is not None:
+        started = any(own[1]["at"] < at <= later[0]["at"] for at in known.starts.get(node, ()))
+        return "crashed" if started else "paused"
+    return "crashed" if lost is not None else "unheard"

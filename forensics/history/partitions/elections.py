@@ -253,7 +253,7 @@ def _departure_kind(
         return "controlled"
     for absence in absences:
         end = absence.end if absence.end is not None else change.at
-        near = absence.begin - early <= change.at <= end + _AFTER
+        near = absence.noticed - early <= change.at <= end + _AFTER
         if near and absence.broker == broker:
             # A broker that is missed before it stops had not begun to stop when it was missed.
             missed = absence.evidence and absence.evidence[0]["what"] == "fenced"

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import Absence
+from forensics.history.nodes.controller_terms import VoidActs
 from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions import elections, observers
 from forensics.history.partitions.controller_actions import ControllerActions
@@ -57,6 +58,16 @@ class FoldContext:
     kraft: bool
     actions: ControllerActions = field(default_factory=ControllerActions)
     observers: Observers = field(default_factory=Observers)
+    void: VoidActs = field(default_factory=VoidActs)
+
+    def is_void(self, row: Row) -> bool:
+        """Return True if a deposed controller says so, which nobody else ever heard of.
+
+        One that ZooKeeper deposed logs a state only once it has written it.
+        """
+        if not self.kraft and row["kind"] in STATE_KINDS:
+            return False
+        return row["ts"] is not None and self.void.include(row, self.clocks.event_time(row))
 
     def is_late(self, row: Row, at: int) -> bool:
         """Return True if a node may log at a moment what it missed before."""
@@ -87,6 +98,8 @@ class FoldContext:
 def fold_rows(rows: Iterable[Row], context: FoldContext) -> Iterator[dict[str, Any]]:
     """Fold the events of one partition; yield rows of FOLDED, of which there may be millions."""
     rows = iter(rows)
+    if context.void.times:
+        rows = (row for row in rows if not context.is_void(row))
     first = next(rows, None)
     if first is None:
         return

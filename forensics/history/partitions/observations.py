@@ -20,7 +20,7 @@ STATE_KINDS = ("partition_state", "recovering", "log_created", *DECISION_KINDS, 
 STATE_COLUMNS = (
     "topic", "partition", "topic_id", "kind", "ts", "node", "file", "line", "telling", "broker",
     "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "elr", "recovery",
-    "previous_leader", "previous_epoch", "log_end", "high_watermark",
+    "previous_leader", "previous_epoch", "log_end", "high_watermark", "controller",
 )  # fmt: skip
 # A replica that is created is logged just before or after its state is.
 _CREATED_NEAR = 10 * SECOND

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from forensics.history.nodes.controller_terms import TERM_STATES
 from forensics.lib.intervals import gaps
 from forensics.lib.sessionize import sessions
 from forensics.lib.text_format import count, detector_label, join_names
@@ -43,11 +44,12 @@ def build_timeline(run: RunOutput, broker: int, shown: ShownTime) -> Timeline:
     rows.sort(key=lambda row: (row["started_at"] or 0, row["ended_at"] or shown.last))
     window = run.window or shown.span
     omitted = max(0, len(rows) - MAX_ROWS)
-    states = [row for row in rows[:MAX_ROWS] if row["role"] == "broker"]
-    terms = [row for row in rows[:MAX_ROWS] if row["role"] == "controller"]
+    terms = [row for row in rows[:MAX_ROWS] if row["state"] in TERM_STATES]
+    states = [row for row in rows[:MAX_ROWS] if row["state"] not in TERM_STATES]
     steps = [*map(_state_step, states), *map(_term_step, terms)]
-    # A controller of a KRaft quorum has no states of a broker.
-    if states or not terms:
+    # Of a controller that is no broker nothing is told while it is not the active one.
+    is_broker = not terms or any(row["role"] == "broker" for row in states)
+    if is_broker:
         steps += _unknown_steps(states, window)
     steps += [*_move_steps(run, broker), *_finding_steps(run, broker)]
     ordered = [
@@ -55,7 +57,7 @@ def build_timeline(run: RunOutput, broker: int, shown: ShownTime) -> Timeline:
         for step in steps
     ]
     kept = arrange_steps(ordered, shown)
-    name = f"{'broker' if states or not terms else 'controller'} {broker}"
+    name = f"{'broker' if is_broker else 'controller'} {broker}"
     return Timeline("broker", name, summarise_broker(name, kept, shown), kept, shown, omitted)
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pyarrow.dataset as ds
 
+from forensics.history.nodes.controller_terms import TERM_STATES
 from forensics.lib.text_format import count, duration, join_names
 from forensics.lib.time_zone import current_zone
 from forensics.report.figures import controller_terms
@@ -29,7 +30,7 @@ ELECTION_KINDS = {
     "raft_majority_lost": "majorities lost",
     "raft_fetch_timed_out": "followers that heard nothing from the leader",
 }
-DETECTORS = ("controller-churn", "quorum-trouble", "slow-controller")
+DETECTORS = ("controller-lost", "controller-churn", "quorum-trouble", "slow-controller")
 MAX_ROWS, MAX_OVERLAPS, MAX_FINDINGS = 200, 10, 8
 # A controller that is seen this early was there from the beginning.
 SOON_MS = 1000
@@ -37,13 +38,16 @@ SOON_MS = 1000
 
 def render(run: RunOutput) -> Markup:
     """List the terms, and what lies between and across them."""
-    rows = run.rows("lanes", COLUMNS, ds.field("role") == "controller")
+    is_term = (ds.field("role") == "controller") & ds.field("state").isin(TERM_STATES)
+    rows = run.rows("lanes", COLUMNS, is_term)
     rows.sort(key=lambda row: (row["started_at"] or 0, row["node"] or ""))
     terms = [row for row in rows if row["state"] == "active"]
     if not terms:
         return join([tag("p", "No line says who was the active controller."), _findings(run)])
     vacancies = _find_vacancies(terms)
-    lines = sorted([*rows, *vacancies], key=lambda row: (row["started_at"] or 0, row["state"]))
+    known = {row["started_at"] for row in rows if row["state"] == "vacant"}
+    others = [row for row in vacancies if row["started_at"] not in known]
+    lines = sorted([*rows, *others], key=lambda row: (row["started_at"] or 0, row["state"]))
     epochs = {term.start: term.epoch for term in read_controller_terms(run)
               if term.state == "active"}  # fmt: skip
     listing = table(

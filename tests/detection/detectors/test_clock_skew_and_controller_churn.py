@@ -139,6 +139,11 @@ def test_three_changes_within_ten_minutes_are_churn(tmp_path: Path) -> None:
         "changes": 3,
         "epochs": [1, 2, 3],
         "lost_by": ["controller-1", "controller-2"],
+        "how": ["unknown"] * 3,
+        "vacant_s": 0.0,
+        "longest_s": 0.0,
+        "delayed_partitions": 0,
+        "waiting_isr_changes": 0,
     }
     assert (found.severity, found.begin, found.end) == ("medium", 100 * SECOND, 700 * SECOND)
     assert [place["line"] for place in found.evidence] == [1, 2, 3]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from tests.detection.cases import absence, case, epoch, event, logs, row
+from tests.detection.cases import absence, case, epoch, event, logs
 from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "config-risk"
@@ -34,11 +34,24 @@ def led(replicas: int, **more: Any) -> Row:
     return epoch(1, 1, 30, replicas=list(range(1, replicas + 1)), **more)
 
 
-def cut(**more: Any) -> Row:
-    """Let records of topic t be cut."""
-    place = {"file": "broker-9/state-change.log", "line": 5}
-    return row("cuts", topic="t", partition=0, cut_to=5, started_at=50_000_000, evidence=[place],
-               **more)  # fmt: skip
+def rack(*names: str) -> list[Row]:
+    """Put brokers 1, 2 and so on into racks."""
+    return [
+        setting("broker.rack", name, 10 + at, f"broker-{at}") for at, name in enumerate(names, 1)
+    ]
+
+
+def version_of(kafka: str) -> list[Row]:
+    return [logs("broker-1", 10_000, role="broker", kafka_version=kafka)]
+
+
+CREATED = """\
+[2026-11-18 11:25:05,871] INFO Creating topic logs with configuration \
+{unclean.leader.election.enable=true} and initial partition assignment \
+HashMap(0 -> ArrayBuffer(1, 2)) (kafka.zk.AdminZkClient)
+[2026-11-18 11:25:06,871] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)
+"""
+LAG_TIME = "replica.lag.time.max.ms"
 
 
 LINES = """\
@@ -70,19 +83,59 @@ SCENARIOS = [
         [{"severity": "low", "measures": {"met": ""}}],
     ),
     Scenario(
-        NAME, "fires", "acks=1, and records were cut",
-        of(event(10, "app", "client_setting_seen", setting="acks", value="1", client="app-1"),
-           cuts=[cut()]),
-        [{"severity": "medium", "clients": ["app-1"], "measures": {"risk": "acks-one"}}],
+        NAME, "fires", "unclean elections were allowed as a topic was created on ZooKeeper",
+        from_logs({"broker-1/server.log": CREATED}),
+        [{"severity": "low", "measures": {"risk": "unclean-elections", "topics": ["logs"]}}],
     ),
     Scenario(
-        NAME, "quiet", "acks=1, and nothing was lost",
-        of(event(10, "app", "client_setting_seen", setting="acks", value="1", client="app-1")),
+        NAME, "fires", "and on KRaft",
+        of(event(20, "controller-1", "topic_created", topic="t",
+                 detail=f"configs=[CreatableTopicConfig(name='{UNCLEAN}', value='true')]")),
+        [{"severity": "low", "measures": {"risk": "unclean-elections", "topics": ["t"]}}],
     ),
     Scenario(
-        NAME, "quiet", "records were cut, and producers wait for all",
-        of(event(10, "app", "client_setting_seen", setting="acks", value="-1"), cuts=[cut()]),
+        NAME, "fires", "two replicas, of three brokers", of(leadership=[led(2)]),
+        [{"severity": "info", "title": "1 setting could be safer: only two replicas: t",
+          "measures": {"risks": ["two-replicas"]}}],
     ),
+    Scenario(
+        NAME, "quiet", "two replicas, of two brokers",
+        of(leadership=[led(2)], brokers={1: [], 2: []}),
+    ),
+    Scenario(
+        NAME, "fires", "a minimum of one",
+        of(setting(MINIMUM, 1), leadership=[led(3)]),
+        [{"severity": "info", "measures": {"risks": ["min-isr-one"], "topics": ["t"]}}],
+    ),
+    Scenario(
+        NAME, "quiet", "a minimum of one for an internal topic, as Kafka makes it",
+        of(setting(MINIMUM, 1), leadership=[led(3, topic="__consumer_offsets")]),
+    ),
+    Scenario(
+        NAME, "fires", "two replicas in one rack, though there are three racks",
+        of(*rack("a", "a", "b", "c"), leadership=[led(3)]),
+        [{"severity": "info", "brokers": [1, 2, 3], "measures": {"risks": ["one-rack"]},
+          "title": "1 setting could be safer: two replicas in one rack: t (a, b)"}],
+    ),
+    Scenario(
+        NAME, "quiet", "two racks for three replicas",
+        of(*rack("a", "a", "b"), leadership=[led(3)]),
+    ),
+    Scenario(
+        NAME, "quiet", "a broker whose rack is not known",
+        of(*rack("a", "a", "b", "c"), leadership=[epoch(1, 1, 30, replicas=[1, 2, 9])]),
+    ),
+    Scenario(
+        NAME, "fires", "nobody gives leadership back",
+        of(setting("auto.leader.rebalance.enable", "false")),
+        [{"severity": "info", "brokers": [1], "measures": {"risks": ["no-leader-rebalance"]}}],
+    ),
+    Scenario(
+        NAME, "boundary", "less lag than Kafka allows since 2.5",
+        of(setting(LAG_TIME, 29999), files=version_of("2.5.0")),
+        [{"severity": "info", "measures": {"risks": ["lag-time-low"], "value": "29999"}}],
+    ),
+    Scenario(NAME, "quiet", "as much", of(setting(LAG_TIME, 30000), files=version_of("2.5.0"))),
     Scenario(
         NAME, "fires", "a minimum that can never be reached, and writes that were refused",
         of(setting(MINIMUM, 3), event(40, "broker-1", "append_failed", topic="t", partition=0,
@@ -116,7 +169,10 @@ SCENARIOS = [
     ),
     Scenario(NAME, "boundary", "a short lag", of(setting("replica.lag.time.max.ms", 9999)),
              [{"severity": "low", "brokers": [1], "measures": {"risk": "lag-time"}}]),
-    Scenario(NAME, "quiet", "the lag of old", of(setting("replica.lag.time.max.ms", 10000))),
+    Scenario(NAME, "quiet", "the lag of old",
+             of(setting(LAG_TIME, 10000), files=version_of("2.4.1"))),
+    Scenario(NAME, "boundary", "the lag of old, in a new version", of(setting(LAG_TIME, 10000)),
+             [{"severity": "info", "measures": {"risks": ["lag-time-low"]}}]),
     Scenario(NAME, "boundary", "a short session", of(setting("broker.session.timeout.ms", 8999)),
              [{"measures": {"risk": "session-time-out", "met": ""}}]),
     Scenario(NAME, "quiet", "Kafka's session", of(setting("broker.session.timeout.ms", 9000))),
@@ -135,6 +191,6 @@ SCENARIOS = [
     Scenario(
         NAME, "blind", "no line tells a setting",
         partial(case, files=[logs("broker-1", 100, role="broker", records=9)]),
-        reason="no line tells of setting seen or config set or client setting seen",
+        reason="no line tells of setting seen or config set",
     ),
 ]  # fmt: skip

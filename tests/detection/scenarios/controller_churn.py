@@ -103,6 +103,16 @@ SCENARIOS = [
         [{"measures": {"changes": 3}}],
     ),
     Scenario(
+        NAME, "boundary", "changes that go on for longer than the window are one finding",
+        reigns([0, 100, 200, 300, 800, 1400, 2000]),
+        [{"measures": {"changes": 6}}],
+    ),
+    Scenario(
+        NAME, "boundary", "changes after a longer rest are another one",
+        reigns([0, 100, 200, 300, 901, 1001, 1101]),
+        [{"measures": {"changes": 3}}, {"measures": {"changes": 3}}],
+    ),
+    Scenario(
         NAME, "quiet", "the same node again, which hung",
         reigns(
             [0, 100, 200, 300], one=True,

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from forensics.history.nodes.broker_states import Absence
+from forensics.history.nodes.broker_states import Absence, EvidenceRow, Span
+from forensics.lib.time_units import SECOND
 from tests.detection.cases import absence, case, event, logs
 from tests.detection.scenarios import Scenario, from_logs
 
@@ -17,10 +18,16 @@ NAME = "fencing-loop"
 SERVERS = [logs(f"broker-{one}", 10_000, role="broker", records=9) for one in (1, 2, 3)]
 
 
-def fence(begin: float, broker: int = 2, last: float = 6, kind: str = "pause") -> Absence:
+def fence(begin: float, broker: int = 2, last: float = 6, kind: str = "fenced") -> Absence:
     """Let a controller fence a broker, in so many words."""
     one = absence(broker, kind, begin, begin + last)
     return replace(one, evidence=tuple({**place, "what": "fenced"} for place in one.evidence))
+
+
+def hung(fenced: float) -> Span:
+    """Let broker 2 hang from nine seconds before it is fenced."""
+    place: EvidenceRow = {"file": "broker-2/server.log", "line": 7, "text": "woke", "at": 0}
+    return Span("paused", int((fenced - 9) * SECOND), int((fenced + 5) * SECOND), [place])
 
 
 def loop(begins: Sequence[float], **more: Any) -> Callable[[Path], DetectionContext]:
@@ -73,7 +80,10 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "fires", "three fences of a broker that hangs",
-        partial(case, files=SERVERS, away=[fence(100), fence(200), fence(300)]),
+        partial(
+            case, files=SERVERS, away=[fence(at, kind="pause") for at in (100, 200, 300)],
+            brokers={1: [], 2: [hung(at) for at in (100, 200, 300)], 3: []},
+        ),
         [{"severity": "low", "measures": {"fences": 3, "hung": 3}}],
     ),
     Scenario(

@@ -1,12 +1,23 @@
-"""The reigns of controllers: by epoch, with who gave up, who held on, and who is a rival."""
+"""The terms of controllers: when and how each ended, who held on, and who is a rival."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from forensics.history.clocks.model import ClockModel, Clocks, ClockSegment
 from forensics.history.nodes.broker_states import EvidenceRow, Span
-from forensics.history.nodes.controller_terms import close_terms, find_epoch_conflicts, find_terms
-from tests.history.log_lines import SECOND, event
+from forensics.history.nodes.controller_terms import (
+    ControllerTerm,
+    Event,
+    TermEvents,
+    VoidActs,
+    close_terms,
+    find_deposed,
+    find_epoch_conflicts,
+    find_terms,
+)
+from tests.history.log_lines import NO_CLOCKS, SECOND, event
 
 Row = dict[str, Any]
 
@@ -49,10 +60,52 @@ def gives_up(second: float, node: str, kind: str = "controller_resigned", **fact
     return row | {"at": row["ts"]}
 
 
-def closed_terms(*rows: Row, **lives: list[Span]) -> list[tuple[str, str, str]]:
-    brokers = {int(name[-1]): spans for name, spans in lives.items()}
-    terms = close_terms(find_terms(rows), rows, brokers)
-    return [(term.node, term.span.state, span_of(term.span)) for term in terms]
+class Logs:
+    """What the logs show beside the lines of controllers."""
+
+    def __init__(
+        self, lost: Row | None = None, own: Sequence[Row] = (), epochs: Sequence[int] = ()
+    ) -> None:
+        self.lost, self.own, self.epochs = lost, own, epochs
+
+    def epochs_seen(self) -> frozenset[int]:
+        return frozenset(self.epochs)
+
+    def lost_contact(self, node: str, id_: int | None, begin: int, end: int) -> Event | None:
+        lost = self.lost if self.lost and begin <= self.lost["at"] <= end else None
+        return lost if lost and lost["peer"] == id_ and node == "broker-1" else None
+
+    def lines(self, node: str, begin: int, end: int) -> tuple[Event, Event] | None:
+        own = [row for row in self.own if row["node"] == node and begin <= row["at"] < end]
+        return (own[0], own[-1]) if own else None
+
+
+def close(
+    *rows: Row, logs: Logs | None = None, starts: Sequence[int] = (), **lives: list[Span]
+) -> list[ControllerTerm]:
+    known = TermEvents(
+        sorted(rows, key=lambda row: row["at"]),
+        {name.replace("_", "-"): spans for name, spans in lives.items()},
+        {"broker-1": [second * SECOND for second in starts]},
+        logs,
+    )
+    terms = find_terms(rows)
+    return close_terms(terms, known, find_deposed(terms, known))
+
+
+def closed_terms(*rows: Row, **more: Any) -> list[tuple[str, str, str]]:
+    return [(term.node, term.span.state, span_of(term.span)) for term in close(*rows, **more)]
+
+
+def endings(*rows: Row, **more: Any) -> list[tuple[str, str | None]]:
+    """Give the end of each term but the last, and how it ended."""
+    active = [term for term in close(*rows, **more) if term.span.state == "active"]
+    return [(span_of(term.span).partition("..")[2], term.how) for term in active[:-1]]
+
+
+def said(second: float, node: str, kind: str, **facts: Any) -> Row:
+    row = event(second, node, kind, **facts)
+    return row | {"at": row["ts"]}
 
 
 FIRST, SECOND_ONE = elected(1, "broker-1", 4), elected(9, "broker-2", 5)
@@ -86,7 +139,7 @@ def test_who_does_not_notice_that_another_took_over_is_deposed() -> None:
 def test_a_process_that_was_started_anew_is_not_deposed() -> None:
     line: EvidenceRow = {"file": "broker-1/server.log", "line": 60, "at": 6 * SECOND}
     death = Span("crashed", 6 * SECOND, 12 * SECOND, [line])
-    found = closed_terms(FIRST, SECOND_ONE, gives_up(15, "broker-1"), broker_1=[death])
+    found = closed_terms(FIRST, SECOND_ONE, gives_up(15, "broker-1"), broker_1=[death], starts=[12])
 
     assert "deposed" not in {state for _, state, _ in found}
 
@@ -148,3 +201,130 @@ def test_who_is_seen_as_what_it_claims_has_no_rival() -> None:
     rows = [FIRST, seen(5, "broker-3", 4, 1), seen(6, "broker-3", None, 2), SECOND_ONE]
 
     assert [] == find_epoch_conflicts([*rows, seen(7, "broker-3", 4, -1)])
+
+
+TIMED_OUT = said(8, "broker-2", "raft_fetch_timed_out")
+
+
+def test_elections_that_nobody_won_leave_no_room_for_another_controller() -> None:
+    later = elected(9, "broker-2", 7)
+    rows = [FIRST, gives_up(7, "broker-1"), later]
+
+    assert ("broker-1", "vacant", "7..9") in closed_terms(*rows, logs=Logs(epochs=[4, 5, 6, 7]))
+    assert "vacant" not in {state for _, state, _ in closed_terms(*rows, logs=Logs(epochs=[4, 6]))}
+
+
+def test_a_term_ends_where_followers_last_heard_of_it() -> None:
+    """They wait for two seconds before they call an election."""
+    assert endings(FIRST, TIMED_OUT, SECOND_ONE) == [("6", "unheard")]
+
+
+def test_a_follower_that_found_its_leader_again_shows_no_end() -> None:
+    again = said(
+        8.5, "broker-2", "raft_transition", to_state="FollowerState", controller_epoch=4,
+        controller=1,
+    )  # fmt: skip
+
+    assert endings(FIRST, TIMED_OUT, again, SECOND_ONE) == [("9", None)]
+
+
+def test_who_logs_on_while_others_no_longer_hear_of_it_is_cut_off() -> None:
+    own = [said(second, "broker-1", "partition_state") for second in (5, 8.4)]
+
+    assert endings(FIRST, TIMED_OUT, SECOND_ONE, logs=Logs(own=own)) == [("6", "isolated")]
+
+
+def test_who_is_silent_and_logs_again_without_a_start_stood_still() -> None:
+    own = [said(second, "broker-1", "partition_state") for second in (5, 20)]
+    rows = FIRST, TIMED_OUT, SECOND_ONE
+
+    assert endings(*rows, logs=Logs(own=own)) == [("6", "paused")]
+    assert endings(*rows, logs=Logs(own=own), starts=[19]) == [("6", "crashed")]
+
+
+def test_who_is_silent_for_good_crashed_if_its_connections_broke() -> None:
+    own = [said(5, "broker-1", "partition_state")]
+    lost = said(7, "broker-2", "peer_disconnected", peer=1)
+    rows = FIRST, TIMED_OUT, SECOND_ONE
+
+    assert endings(*rows, logs=Logs(lost, own)) == [("7", "crashed")]
+    assert endings(*rows, logs=Logs(own=own)) == [("6", "unheard")]
+
+
+def test_who_has_lost_its_majority_leads_no_more_since_it_last_heard_of_one() -> None:
+    lost = said(8, "broker-1", "raft_majority_lost", controller=1, duration_ms=3000)
+
+    assert endings(FIRST, lost, SECOND_ONE) == [("5", "resigned")]
+
+
+def test_a_controller_that_is_stopped_hands_over() -> None:
+    """A follower that is told so calls the next election as if it had timed out."""
+    resigns = said(
+        7, "broker-1", "raft_transition", from_state="Leader", to_state="ResignedState",
+        controller_epoch=4,
+    )  # fmt: skip
+    stop = Span("stopping", 6 * SECOND, None, [])
+
+    assert endings(FIRST, TIMED_OUT, resigns, SECOND_ONE, broker_1=[stop]) == [("7", "stopped")]
+    assert endings(FIRST, TIMED_OUT, resigns, SECOND_ONE) == [("6", "unheard")]
+
+
+def test_a_pause_that_was_over_before_ends_no_term() -> None:
+    line: EvidenceRow = {"file": "broker-1/server.log", "line": 60, "at": 3 * SECOND}
+    brief = Span("paused", 3 * SECOND, 5 * SECOND, [line])
+    long = Span("paused", 3 * SECOND, 12 * SECOND, [line])
+
+    assert endings(FIRST, SECOND_ONE, broker_1=[brief]) == [("9", None)]
+    assert endings(FIRST, SECOND_ONE, broker_1=[long]) == [("3", "paused")]
+
+
+def test_a_log_that_ends_says_no_more_of_its_controller() -> None:
+    """It may have led on: the time until the next one is not vacant."""
+    own = [said(5, "broker-1", "partition_state")]
+
+    assert closed_terms(FIRST, SECOND_ONE, logs=Logs(own=own)) == [
+        ("broker-1", "active", "1..5"),
+        ("broker-2", "active", "9.."),
+    ]
+
+
+def test_a_controller_without_logs_is_known_from_those_who_follow_it() -> None:
+    follows = said(
+        3, "broker-2", "raft_transition", to_state="FollowerState", from_state="Unattached",
+        controller_epoch=6, controller=3001,
+    )  # fmt: skip
+    starts = follows | {"from_state": "null", "controller_epoch": 5}
+    found = find_terms([starts, follows, elected(9, "controller-2", 7)])
+
+    assert [(one.node, one.controller, one.span.epoch) for one in found] == [
+        ("controller-3001", 3001, 6),
+        ("controller-2", 2, 7),
+    ]
+
+
+def void(uncertainty_ms: float) -> VoidActs:
+    line = ClockSegment(0, 0.0, 0.0, uncertainty_ms, 0, 100 * SECOND)
+    models = {node: ClockModel([line]) for node in ("broker-1", "broker-2")}
+    rows = [FIRST, SECOND_ONE, gives_up(15, "broker-1")]
+    terms = find_terms(rows)
+    deposed = find_deposed(terms, TermEvents(rows))
+    return VoidActs.from_terms(deposed, terms, Clocks({}, {}, (), models))
+
+
+def test_what_a_deposed_controller_decides_is_void() -> None:
+    acts = void(500)
+    at = [said(second, "broker-1", "broker_fenced", controller=1) for second in (9.5, 10.5, 14.9)]
+
+    assert [acts.include(row, row["at"]) for row in at] == [False, True, True]
+    assert not acts.include(at[1] | {"controller": None}, at[1]["at"])
+    assert not acts.include(at[1] | {"node": "broker-2"}, at[1]["at"])
+    assert not acts.include(at[1], 15 * SECOND)
+
+
+def test_clocks_that_are_not_known_make_nothing_void() -> None:
+    row = said(14, "broker-1", "broker_fenced", controller=1)
+
+    assert not void(4000).include(row, row["at"])
+    deposed = ControllerTerm("broker-1", 1, Span("deposed", 9 * SECOND, 15 * SECOND))
+    terms = find_terms([FIRST, SECOND_ONE])
+    assert VoidActs.from_terms([deposed], terms, NO_CLOCKS).times == {}

@@ -30,7 +30,7 @@ Row = dict[str, Any]
 CLEAR = "391-rolling"
 INCIDENTS = [name for name in RECORDINGS if name != CLEAR]
 # What was so all the while dates no incident.
-STANDING = {"clock-skew", "config-risk", "contradiction"}
+STANDING = {"client-config", "clock-skew", "config-risk", "contradiction"}
 ANSWER = re.compile(
     r"(?P<level>\w+) (?P<what>.+) on (?P<whom>.+), (?P<day>\S+) (?P<begin>\S+)-(?P<end>\S+) UTC "
     r"\((?P<lasted>.+?)\)(?P<open>, to the end of the logs)?; data loss (?P<loss>.+); "

@@ -1,0 +1,84 @@
+"""An active controller that was lost: nobody elects leaders until another one takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from forensics.detection.context import DetectionContext
+from forensics.detection.kafka_cli import quote
+from forensics.detection.requirements import SERVERS
+from forensics.detection.shared.controller_losses import (
+    ControllerLoss,
+    describe_waiting,
+    loss_measures,
+    runs_of_losses,
+)
+from forensics.lib.text_format import join_names
+from forensics.run_output.findings import Finding
+
+NAME = "controller-lost"
+NEEDS = SERVERS
+# What a line of the controller itself, or of its process, shows.
+_STATED = ("crashed", "resigned")
+_MAX_NAMED = 5
+
+
+def find(context: DetectionContext) -> Iterator[Finding]:
+    """Yield one finding for each run of losses; more of them within minutes are churn."""
+    for run, is_churn in runs_of_losses(context):
+        known = [loss for loss in run if loss.lost_at is not None]
+        if known and not is_churn:
+            yield _finding(context, known)
+
+
+def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Finding:
+    limits, measures = context.limits[NAME], loss_measures(context, losses)
+    is_long = measures["longest_s"] > limits["vacant"] or measures["delayed_partitions"] > 0
+    first, last = losses[0], losses[-1]
+    nodes = list(dict.fromkeys(loss.before.node for loss in losses))
+    vacant = f"{measures['vacant_s']:.1f} s without an active controller"
+    title = (
+        f"{first.before.node}, the active controller, {first.words.partition(',')[0]}: {vacant}"
+        if len(losses) == 1
+        else f"The active controller was lost {len(losses)} times ({join_names(nodes)}): {vacant}"
+    )
+    return context.finding(
+        NAME,
+        limits["long" if is_long else "short"],
+        title,
+        first.begin,
+        last.ready_at,
+        [line for loss in losses for line in loss.evidence],
+        stated=all(loss.before.how in _STATED for loss in losses),
+        brokers=sorted({loss.broker for loss in losses if loss.broker is not None}),
+        measures={"node": first.before.node, "losses": len(losses), **measures},
+        explanation=" ".join(map(_sentence, losses[:_MAX_NAMED]))
+        + describe_waiting(measures)
+        + _EXPLANATION,
+        actions=[
+            f"{context.commands.controller()}   # which node is it now, in which epoch?",
+            _LOOK.format(nodes=", ".join(map(quote, nodes[:_MAX_NAMED]))),
+        ],
+        why=f"lost {len(losses)} times, at most {measures['longest_s']:.1f} s without one;"
+        f" {limits['vacant']} s are longer than an election takes",
+        doubts=["A controller that was stopped on purpose, but whose log is missing, looks alike."],
+    )
+
+
+def _sentence(loss: ControllerLoss) -> str:
+    epochs = f"in epoch {loss.after.span.epoch}" if loss.after.span.epoch is not None else ""
+    subject = "was elected again" if loss.after.node == loss.before.node else "took over"
+    return (
+        f"{loss.before.node} (epoch {loss.before.span.epoch}) {loss.words};"
+        f" {loss.after.node} {subject} {epochs} {loss.vacant_s:.1f} s later."
+    )
+
+
+_EXPLANATION = (
+    " Until then no partition got a new leader, no ISR changed, no broker was let in or fenced."
+    " Partitions with a live leader went on to serve."
+)
+_LOOK = (
+    "Find out what happened to {nodes}: exit code, kernel log, GC log, network. Do not restart the"
+    " other controllers."
+)

@@ -1,0 +1,154 @@
+"""Rolling restarts: whether each broker was in sync again before the next one was stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow.compute as pc
+
+from forensics.detection.context import (
+    EVIDENCE_COLUMNS,
+    DetectionContext,
+    Row,
+    in_topics,
+    partition_name,
+)
+from forensics.detection.shared.min_isr import REFUSALS
+from forensics.detection.shared.rolling_restarts import RollingStop, find_rolling_restarts
+from forensics.lib.text_format import quantity
+from forensics.lib.time_units import SECOND
+from forensics.run_output.findings import Finding
+
+NAME = "rolling-restart"
+_SHOWN = 5
+
+
+def find(context: DetectionContext) -> Iterator[Finding]:
+    """Yield one finding for each roll."""
+    for roll in find_rolling_restarts(context):
+        yield _finding(context, roll)
+
+
+def _finding(context: DetectionContext, roll: Sequence[RollingStop]) -> Finding:
+    limits = context.limits[NAME]
+    hasty = [stop for stop in roll if stop.late]
+    untold = [stop for stop in roll[1:] if not stop.known]
+    late = {name for stop in hasty for name in stop.late}
+    leaderless = _find_leaderless(context, roll, late) if late else {}
+    refused = _find_refused(context, roll, late) if late else []
+    harm = _describe_harm(leaderless, refused)
+    brokers = [stop.absence.broker for stop in roll]
+    shown = [row for stop in roll for row in [*[*stop.late.values()][:_SHOWN], stop.whole] if row]
+    cited = [row["evidence"][0] for row in shown if row["evidence"]]
+    lines = [line for stop in roll for line in _stop_lines(stop)]
+    names = ", ".join(map(str, brokers))
+    return context.finding(
+        NAME,
+        limits["harmful" if harm else "hasty" if hasty else "patient"],
+        f"Hasty rolling restart of brokers {names}: {_describe_stop(roll, hasty[0])}{harm}"
+        if hasty
+        else f"Rolling restart: brokers {names}; {_UNTOLD if untold else _PATIENT}",
+        roll[0].absence.begin,
+        max(stop.absence.end or stop.absence.begin for stop in roll),
+        [*lines, *refused[:_SHOWN], *context.read_lines(cited)],
+        brokers=brokers,
+        partitions=sorted(late),
+        measures={
+            "order": brokers,
+            "hasty": [stop.absence.broker for stop in hasty],
+            "late_partitions": len(late),
+            "leaderless_s": round(max(leaderless.values(), default=0) / SECOND, 1),
+            "refused_s": _seconds(refused),
+        },
+        explanation=_MECHANISM,
+        actions=_actions(context, hasty=bool(hasty), untold=bool(untold)),
+        why="; ".join(_describe_stop(roll, stop) for stop in hasty)
+        or (_UNTOLD if untold else _PATIENT),
+        doubts=_DOUBTS,
+    )
+
+
+def _stop_lines(stop: RollingStop) -> Sequence[Row]:
+    lines = [dict(line) for line in stop.absence.evidence]
+    return [*lines[:2], *lines[-1:]] if len(lines) > _SHOWN else lines
+
+
+def _describe_stop(roll: Sequence[RollingStop], stop: RollingStop) -> str:
+    """Say how soon a broker was stopped after the one before it, and what was not in sync."""
+    before = roll[roll.index(stop) - 1].absence
+    apart = (stop.absence.begin - (before.end or before.begin)) / SECOND
+    broker, count = stop.absence.broker, quantity(len(stop.late), "partition")
+    when = (
+        f"{apart:.1f} s after broker {before.broker} came back"
+        if apart >= 0
+        else f"{-apart:.1f} s before broker {before.broker} was back"
+    )
+    return f"broker {broker} was stopped {when}, before {count} had all replicas in sync again"
+
+
+def _describe_harm(leaderless: dict[str, int], refused: Sequence[Row]) -> str:
+    said = []
+    if leaderless:
+        count, longest = quantity(len(leaderless), "partition"), max(leaderless.values()) / SECOND
+        said.append(f"{count} without a leader for {longest:.1f} s")
+    if refused:
+        said.append(f"writes rejected for {_seconds(refused):.1f} s")
+    return f": {', '.join(said)}" if said else ""
+
+
+def _seconds(rows: Sequence[Row]) -> float:
+    return round((rows[-1]["at"] - rows[0]["at"]) / SECOND, 1) if rows else 0.0
+
+
+def _find_leaderless(
+    context: DetectionContext, roll: Sequence[RollingStop], late: set[str]
+) -> dict[str, int]:
+    """Find how long the partitions that lacked replicas had no leader during the roll."""
+    begin, end = _span(context, roll)
+    found: dict[str, int] = {}
+    for row in context.leader_epochs(late):
+        started = row["started_at"]
+        if row["leader"] == -1 and started is not None and begin <= started <= end:
+            length = (row["ended_at"] or started) - started
+            if length > context.limits[NAME]["blink"] * SECOND:
+                name = partition_name(row)
+                found[name] = found.get(name, 0) + length
+    return found
+
+
+def _find_refused(
+    context: DetectionContext, roll: Sequence[RollingStop], late: set[str]
+) -> list[Row]:
+    """Find the writes to these partitions that were refused during the roll."""
+    begin, end = _span(context, roll)
+    where = in_topics(name.rpartition("-")[0] for name in late)
+    where &= pc.field("error").isin(list(REFUSALS)) & pc.field("ts").is_valid()
+    rows = context.each("events", where, [*EVIDENCE_COLUMNS, "topic", "partition"])
+    chosen = [row for row in rows if partition_name(row) in late and begin <= row["at"] <= end]
+    return sorted(chosen, key=lambda row: (row["at"], row["file"], row["line"]))
+
+
+def _span(context: DetectionContext, roll: Sequence[RollingStop]) -> tuple[int, int]:
+    first = next(stop for stop in roll if stop.late)
+    near = context.limits[NAME]["near"] * SECOND
+    return first.absence.begin, max(stop.absence.end or 0 for stop in roll) + near
+
+
+def _actions(context: DetectionContext, *, hasty: bool, untold: bool) -> list[str]:
+    if not hasty and not untold:
+        return ["Nothing to do: this is how a roll should go."]
+    return [
+        f"{context.commands.under_replicated()}   # stop the next one when it lists nothing",
+        "Let whoever rolls the cluster wait for that, not for the process to be up.",
+    ]
+
+
+_PATIENT = "each was in every ISR again before the next stop"
+_UNTOLD = "the logs do not tell whether each was in sync again before the next stop"
+_MECHANISM = (
+    "A broker that was restarted lacks what was written meanwhile, and is in sync again only after "
+    "it has read it. If the next one is stopped before that, partitions have two replicas fewer: "
+    "records with acks=all are refused below min.insync.replicas, and where nobody in sync is left "
+    "the partition has no leader."
+)
+_DOUBTS = ("Restarts of several brokers within the same half hour need not be one roll.",)

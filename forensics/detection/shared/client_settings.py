@@ -1,0 +1,74 @@
+"""The settings that clients logged as they started: of each client those of its last start."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from forensics.detection.context import DetectionContext, Row, once_per_run
+
+_COLUMNS = ("ts", "node", "file", "line", "offset", "text", "rule", "setting", "value")
+# Programs that make clients again and again write their settings each time.
+_MAX_STARTS = 500
+_CLIENT = "client.id"
+
+
+@dataclass(frozen=True)
+class ClientStart:
+    """One start of a client: its settings, each with its line, and the first of these lines."""
+
+    node: str
+    values: Mapping[str, str]
+    line: Row
+    lines: Mapping[str, Row]
+
+    @property
+    def client(self) -> str:
+        """The client's id, or its node's name if it has none of its own."""
+        return self.values.get(_CLIENT) or self.node
+
+    @property
+    def is_producer(self) -> bool:
+        """Whether it writes records: only producers have acks."""
+        return "acks" in self.values
+
+    def number(self, setting: str) -> int | None:
+        """Return a setting that is a number."""
+        value = self.values.get(setting, "")
+        return int(value) if value.lstrip("-").isdigit() else None
+
+
+@once_per_run
+def read_client_starts(context: DetectionContext) -> Mapping[str, list[ClientStart]]:
+    """Read the starts of the clients of every node, each set of settings once, in order."""
+    where = (pc.field("kind") == "client_setting_seen") & pc.field("ts").is_valid()
+    starts: dict[tuple[str, int], dict[str, Row]] = {}
+    for row in context.each("events", where, _COLUMNS):
+        # All settings of one start have the offset of their record.
+        place = row["file"], row["offset"]
+        if place in starts or len(starts) < _MAX_STARTS:
+            starts.setdefault(place, {})[row["setting"]] = row
+    found: dict[str, list[ClientStart]] = {}
+    for lines in sorted(
+        starts.values(), key=lambda start: min(row["at"] for row in start.values())
+    ):
+        line = min(lines.values(), key=lambda row: int(row["line"]))
+        values = {name: row["value"] or "" for name, row in lines.items()}
+        node = line["node"] or ""
+        found.setdefault(node, []).append(ClientStart(node, values, line, lines))
+    return found
+
+
+def find_client_starts(
+    context: DetectionContext, node: str, clients: Collection[str], until: int
+) -> list[ClientStart]:
+    """Return the last start of each client before a moment.
+
+    Where a client is not among the starts of its node by its name, those without a name count.
+    """
+    own = [one for one in read_client_starts(context).get(node, ()) if one.line["at"] <= until]
+    last = {one.values.get(_CLIENT, ""): one for one in own}
+    named = [last[name] for name in sorted(clients) if name in last]
+    return named or [one for name, one in sorted(last.items()) if not name]

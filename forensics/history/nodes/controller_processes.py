@@ -1,0 +1,219 @@
+"""The processes of controllers that are no brokers, and what the logs show of their ends."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, reduce
+from operator import or_
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.history.clocks.model import Clocks
+from forensics.history.log_coverage import SERVER_ROLES, logged_between
+from forensics.history.nodes.broker_states import Span, build_broker_lanes, event_order, evidence_of
+from forensics.history.nodes.controller_terms import (
+    CONTROLLER_KINDS,
+    LEADS,
+    ControllerTerm,
+    ControllerTerms,
+    Event,
+    TermEvents,
+    VoidActs,
+    close_terms,
+    find_deposed,
+    find_epoch_conflicts,
+    find_terms,
+)
+from forensics.lib.arrow_io import SIGHTING, iter_rows, read_batches, read_events
+from forensics.lib.node_ids import broker_node
+from forensics.lib.time_units import MILLISECOND, SECOND
+
+_QUORUM_KINDS = ("raft_transition", "raft_vote", "raft_election_timed_out")
+_LOST = ("peer_disconnected", "peer_request_lost", "fetch_request_failed")
+# A fetcher that was stopped itself lost nobody.
+_OWN_STOP = "shutdown"
+# Of these only those count that name an epoch and its leader.
+_NAMING = ("controller_seen", "raft_transition")
+# How a controller was lost whose process was gone with it.
+_GONE = ("crashed", "paused", "isolated")
+# A process that stood still logs again within that, or never.
+_WAKES = 600 * SECOND
+_FETCH_TIMEOUT = "controller.quorum.fetch.timeout.ms"
+_COLUMNS = (*SIGHTING, "text", "rule")
+
+Row = dict[str, Any]
+
+
+def build_process_lanes(
+    events: Iterable[Event], nodes: Sequence[str], last_lines: Mapping[tuple[str, int], Event]
+) -> dict[str, list[Span]]:
+    """Follow the processes of dedicated controllers by their own lines, as those of brokers."""
+    ids = {node: index for index, node in enumerate(sorted(nodes))}
+    own = [
+        {**event, "node_broker": ids[event["node"]], "broker": None}
+        for event in events
+        if event["node"] in ids and event["kind"].startswith("process_")
+    ]
+    lanes = build_broker_lanes(own, last_lines)
+    return {node: lanes[index] for node, index in ids.items() if index in lanes}
+
+
+@dataclass(frozen=True, eq=False)
+class TableWitnesses:
+    """Looks up in the table of events what shows the end of a controller."""
+
+    events: Path
+    clocks: Clocks
+    servers: Sequence[str]
+
+    @cache  # noqa: B019
+    def epochs_seen(self) -> frozenset[int]:
+        """Return the epochs of the quorum that any node names."""
+        where = pc.field("kind").isin(_QUORUM_KINDS) & pc.field("controller_epoch").is_valid()
+        found: set[int] = set()
+        for batch in read_batches(self.events, ["controller_epoch"], where):
+            found.update(pc.unique(batch["controller_epoch"]).to_pylist())
+        return frozenset(found)
+
+    def lost_contact(self, node: str, id_: int | None, begin: int, end: int) -> Event | None:
+        """Return the first line, between two moments, of a node whose connection to it broke."""
+        others = [other for other in self.servers if other != node]
+        if not others or id_ is None:
+            return None
+        where = reduce(or_, (self._logged(other, begin, end) for other in others))
+        where &= pc.field("kind").isin(_LOST) & (pc.field("peer") == id_)
+        stopped = pc.match_substring(pc.field("detail"), _OWN_STOP)
+        where &= ~pc.coalesce(stopped, pc.scalar(False))
+        rows = (row for row in self._rows(self._batches(where)) if begin <= row["at"] <= end)
+        return min(rows, key=event_order, default=None)
+
+    def lines(self, node: str, begin: int, end: int) -> tuple[Event, Event] | None:
+        """Return the first and the last event that a node logged between two moments."""
+        ends: list[Row] = []
+        for batch in self._batches(self._logged(node, begin, end)):
+            # A term may be as long as the archive: of each batch only its ends are unpacked.
+            times = batch["ts"].cast(pa.int64())
+            bounds = pc.min_max(times)
+            at_ends = pc.or_(pc.equal(times, bounds["min"]), pc.equal(times, bounds["max"]))
+            ends += self._rows([batch.filter(at_ends)])
+        ends = sorted((row for row in ends if begin <= row["at"] < end), key=event_order)
+        return (ends[0], ends[-1]) if ends else None
+
+    def _logged(self, node: str, begin: int, end: int) -> pc.Expression:
+        return logged_between(self.clocks, node, begin - SECOND, end + SECOND)
+
+    def _batches(self, where: pc.Expression) -> Iterator[pa.RecordBatch]:
+        return (batch for batch in read_batches(self.events, list(_COLUMNS), where) if len(batch))
+
+    def _rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+        for row in iter_rows(batches, _COLUMNS):
+            yield row | {"at": self.clocks.event_time(row)}
+
+
+class ControllerHistory:
+    """The terms of the controllers of one run, from the table of events."""
+
+    def __init__(
+        self,
+        events: Path,
+        clocks: Clocks,
+        roles: Mapping[str, str | None],
+        lifecycle: Iterable[Row],
+    ) -> None:
+        """Read what controllers say; `lifecycle` are events of LIFECYCLE_KINDS."""
+        own = (row for row in lifecycle if row["kind"].startswith("process_"))
+        self._own = [row | {"at": clocks.event_time(row)} for row in own]
+        self._controllers = [node for node, role in roles.items() if role == "controller"]
+        starts: dict[str, list[int]] = defaultdict(list)
+        for row in self._own:
+            if row["kind"] == "process_starting":
+                starts[row["node"]].append(row["at"])
+        rows = _read_controller_events(events, clocks)
+        servers = [node for node, role in roles.items() if role in SERVER_ROLES]
+        self._witnesses = TableWitnesses(events, clocks, servers)
+        self._known = TermEvents(
+            sorted(rows, key=event_order),
+            starts=starts,
+            witnesses=self._witnesses,
+            fetch_timeout=_read_fetch_timeout(events),
+        )
+        self.terms = find_terms(rows)
+        self._deposed = find_deposed(self.terms, self._known)
+        self.void = VoidActs.from_terms(self._deposed, self.terms, clocks)
+
+    def close(
+        self, brokers: Mapping[int, Sequence[Span]], last_lines: Mapping[tuple[str, int], Event]
+    ) -> tuple[ControllerTerms, dict[str, list[Span]]]:
+        """Return how each term ended, and the states of the processes of dedicated controllers."""
+        own = build_process_lanes(self._own, self._controllers, last_lines)
+        ids = {term.node: term.controller for term in self.terms}
+        lanes = {node: self._date_crashes(node, ids.get(node), own[node]) for node in own}
+        processes = {broker_node(broker): spans for broker, spans in brokers.items()}
+        known = replace(self._known, processes={**processes, **lanes})
+        closed = close_terms(self.terms, known, self._deposed)
+        for term in closed:
+            if term.node in lanes and term.how in _GONE:
+                lanes[term.node] = self._insert_loss(term, lanes[term.node])
+        return ControllerTerms(closed, find_epoch_conflicts(known.events)), lanes
+
+    def _date_crashes(self, node: str, id_: int | None, spans: Sequence[Span]) -> list[Span]:
+        """Let a crash begin where others lost the process, not at its own last line."""
+        lane: list[Span] = []
+        for span in spans:
+            end = span.begin if span.end is None else span.end
+            line = (
+                self._witnesses.lost_contact(node, id_, span.begin, end)
+                if span.state == "crashed"
+                else None
+            )
+            if line is None or not lane:
+                lane.append(span)
+                continue
+            lane[-1] = replace(lane[-1], end=line["at"])
+            bracket, evidence = (span.begin, line["at"]), [evidence_of(line), *span.evidence]
+            dated = replace(span, begin=line["at"], evidence=evidence, begin_bracket=bracket)
+            lane.append(dated)
+        return lane
+
+    def _insert_loss(self, term: ControllerTerm, spans: Sequence[Span]) -> list[Span]:
+        """Put the time in which a controller was gone into the lane of its process, if it is up."""
+        begin = term.span.end or term.span.begin
+        at = next((i for i, span in enumerate(spans) if _is_up_at(span, begin)), None)
+        if at is None or term.how is None:
+            return list(spans)
+        up, end = spans[at], None
+        if term.how != "crashed":
+            held = (one.span.end for one in self._deposed if one.span.epoch == term.span.epoch)
+            later = self._witnesses.lines(term.node, begin, begin + _WAKES)
+            end = next(held, later[0]["at"] if later is not None else None)
+        gone = Span(term.how, begin, end, list(term.span.evidence[1:]))
+        back = [replace(up, begin=end)] if end is not None and (up.end or end + 1) > end else []
+        return [*spans[:at], replace(up, end=begin), gone, *back, *spans[at + 1 :]]
+
+
+def _is_up_at(span: Span, moment: int) -> bool:
+    return span.state == "up" and span.begin < moment and (span.end is None or moment < span.end)
+
+
+def _read_controller_events(events: Path, clocks: Clocks) -> list[Row]:
+    columns = [*_COLUMNS, "broker", "controller", "controller_epoch", "from_state", "to_state"]
+    # Every broker names the controller without an epoch at every connection: that proves little.
+    return [
+        row | {"at": clocks.event_time(row)}
+        for row in read_events(events, CONTROLLER_KINDS, [*columns, "duration_ms"])
+        if row["kind"] not in _NAMING
+        or row["from_state"] in LEADS
+        or None not in (row["controller_epoch"], row["controller"])
+    ]
+
+
+def _read_fetch_timeout(events: Path) -> int:
+    rows = read_events(events, ["setting_seen"], [*SIGHTING, "setting", "value"])
+    named = (row["value"] for row in rows if row["setting"] == _FETCH_TIMEOUT)
+    values = {int(value) for value in named if value and value.isdigit()} - {0}
+    return min(values) * MILLISECOND if values else 2 * SECOND

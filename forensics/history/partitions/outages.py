@@ -1,0 +1,171 @@
+"""Finds when a partition had nobody who could serve it: no leader, or one that was away.
+
+Clients feel a leader that is dead, hung or cut off from the moment it went, long before the
+cluster elects another one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.history.nodes.broker_states import Absence
+from forensics.lib.arrow_io import read_batches, to_batches
+from forensics.lib.intervals import clip, total_length
+from forensics.lib.time_units import SECOND
+from forensics.schemas import OUTAGES
+
+_COLUMNS = (
+    "topic", "partition", "leader", "started_at", "ended_at", "replicas", "evidence",
+)  # fmt: skip
+_WHY = {
+    "crash": "leader_dead",
+    "pause": "leader_hung",
+    "fenced": "leader_hung",
+    "isolated": "leader_isolated",
+    "controlled": "leader_stopped",
+    "gone": "leader_dead",
+    "unknown": "leader_dead",
+}
+_OPEN = 1 << 62
+# A broker that stops in order serves until its partitions have other leaders, within that.
+_HANDOVER = 5 * SECOND
+_MAX_LINES = 4
+Row = Mapping[str, Any]
+
+
+@dataclass
+class _Outage:
+    """One stretch of time of one partition; an end of `_OPEN` was not seen."""
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+    why: str
+    leader: int | None
+    started_before: int | None
+    replicas: Sequence[int]
+    # by whose stops it came about, if by nothing else
+    stopped: bool
+    evidence: list[Row] = field(default_factory=list)
+
+
+def build_outages(leadership: Path, absences: Sequence[Absence]) -> pa.Table:
+    """Build the table of outages from the saved leader epochs, in their order."""
+    rows = (_row(outage, absences) for outage in _merge(_read_pieces(leadership, absences)))
+    return pa.Table.from_batches(list(to_batches(rows, OUTAGES)), OUTAGES)
+
+
+def _read_pieces(leadership: Path, absences: Sequence[Absence]) -> Iterator[_Outage]:
+    """Yield each part of a leader epoch in which nobody served, in the order of the table."""
+    of_broker: dict[int, list[Absence]] = defaultdict(list)
+    for absence in absences:
+        of_broker[absence.broker].append(absence)
+    for batch in read_batches(leadership, _COLUMNS, pc.field("started_at").is_valid()):
+        leaders = batch["leader"].fill_null(-2).to_numpy(zero_copy_only=False)
+        begins = batch["started_at"].cast(pa.int64()).to_numpy()
+        ends = batch["ended_at"].cast(pa.int64()).fill_null(_OPEN).to_numpy()
+        hit = leaders == -1
+        for absence in absences:
+            until = _OPEN if absence.end is None else absence.end
+            hit |= (leaders == absence.broker) & (begins < until) & (ends > absence.begin)
+        hit &= begins < ends
+        chosen = np.flatnonzero(hit)
+        for row, begin, end in zip(
+            batch.take(pa.array(chosen)).to_pylist(), begins[chosen], ends[chosen], strict=True
+        ):
+            yield from _pieces_of(row, int(begin), int(end), of_broker.get(row["leader"], ()))
+
+
+def _pieces_of(row: Row, begin: int, end: int, absences: Iterable[Absence]) -> Iterator[_Outage]:
+    key, replicas = (row["topic"], row["partition"]), row["replicas"] or ()
+    lines = row["evidence"][:1]
+    if row["leader"] == -1:
+        yield _Outage(*key, begin, end, "no_leader", None, None, replicas, False, lines)
+        return
+    for absence in absences:
+        until = _OPEN if absence.end is None else absence.end
+        start, stop = max(begin, absence.begin), min(end, until)
+        if start < stop:
+            shown = [{"file": line["file"], "line": line["line"]} for line in absence.evidence[:2]]
+            latest = absence.begin_bracket[1] if absence.begin_bracket else start
+            yield _Outage(
+                *key, start, stop, _WHY[absence.kind], absence.broker,
+                latest if latest > start == absence.begin else None, replicas,
+                absence.kind == "controlled", [*shown, *lines],
+            )  # fmt: skip
+
+
+def _merge(pieces: Iterable[_Outage]) -> Iterator[_Outage]:
+    """Join the parts that follow each other without a gap: they began with the first."""
+    last: _Outage | None = None
+    for piece in pieces:
+        follows = (
+            last is not None
+            and (last.topic, last.partition) == (piece.topic, piece.partition)
+            and piece.begin <= last.end
+        )
+        if last is not None and follows:
+            last.end = max(last.end, piece.end)
+            last.stopped &= piece.stopped or piece.why == "no_leader"
+            last.replicas = last.replicas or piece.replicas
+            last.evidence += piece.evidence
+        else:
+            if last is not None:
+                yield last
+            last = piece
+    if last is not None:
+        yield last
+
+
+def _row(outage: _Outage, absences: Sequence[Absence]) -> dict[str, Any]:
+    lines = {(line["file"], line["line"]): line for line in outage.evidence}
+    return {
+        "topic": outage.topic,
+        "partition": outage.partition,
+        "started_at": outage.begin,
+        "ended_at": None if outage.end == _OPEN else outage.end,
+        "started_before": outage.started_before,
+        "ended_after": None,
+        "why": outage.why,
+        "leader": outage.leader,
+        "planned": _is_planned(outage, absences),
+        "evidence": list(lines.values())[:_MAX_LINES],
+    }
+
+
+def _is_planned(outage: _Outage, absences: Sequence[Absence]) -> bool:
+    """Return True if brokers were stopped in order, and nobody else could have taken over.
+
+    The same stops take partitions away unplanned where a replica was alive all the while: it had
+    fallen out of the ISR, and the broker was stopped nevertheless.
+    """
+    replicas = set(outage.replicas) | ({outage.leader} if outage.leader is not None else set())
+    stops = [one for one in absences if one.kind == "controlled" and one.broker in replicas]
+    if not outage.stopped and outage.why != "no_leader":
+        return False
+    if outage.end - outage.begin <= _HANDOVER:
+        return bool(stops) and outage.stopped
+    if outage.end == _OPEN and {one.broker for one in stops if one.end is None} >= replicas:
+        return bool(replicas)
+    window = (outage.begin, outage.end)
+    near = [one for one in stops if one.begin < outage.end and (one.end or _OPEN) > outage.begin]
+    if not near:
+        return False
+    for replica in replicas:
+        away = (
+            (one.begin, _OPEN if one.end is None else one.end)
+            for one in absences
+            if one.broker == replica
+        )
+        if 2 * total_length(clip(away, window)) < window[1] - window[0]:
+            return False
+    return True

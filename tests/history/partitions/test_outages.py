@@ -1,0 +1,129 @@
+"""When nobody could serve a partition: no leader, or one that was dead, hung or cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from forensics.history.nodes.broker_states import Absence, EvidenceRow
+from forensics.history.partitions.outages import build_outages
+from forensics.lib.time_units import SECOND
+from forensics.schemas import LEADERSHIP
+
+Found = tuple[int, float, float | None, str, int | None, bool]
+
+
+def epoch(
+    leader: int | None, begin: float, end: float | None, partition: int = 0, **more: Any
+) -> dict[str, Any]:
+    place = {"file": "broker-9/state-change.log", "line": int(begin * 10)}
+    return {
+        "topic": "orders", "partition": partition, "leader": leader, "replicas": [1, 2, 3],
+        "started_at": int(begin * SECOND), "ended_at": None if end is None else int(end * SECOND),
+        "evidence": [place],
+    } | more  # fmt: skip
+
+
+def away(broker: int, kind: str, begin: float, end: float | None = None) -> Absence:
+    place: EvidenceRow = {"file": f"broker-{broker}/server.log", "line": 7, "what": None}
+    return Absence(
+        broker, kind, int(begin * SECOND), None if end is None else int(end * SECOND), (place,),
+        (int(begin * SECOND), int((begin + 1) * SECOND)) if kind == "crash" else None,
+    )  # fmt: skip
+
+
+def found(tmp_path: Path, epochs: Sequence[dict[str, Any]], *absences: Absence) -> list[Found]:
+    folder = tmp_path / "leadership"
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pylist(list(epochs), schema=LEADERSHIP), folder / "part-0.parquet")
+    table = build_outages(folder, absences)
+    times = {
+        name: table[name].cast(pa.int64()).to_pylist()
+        for name in ("started_at", "ended_at", "started_before")
+    }
+    assert all(row["evidence"] for row in table.to_pylist())
+    return [
+        (
+            row["partition"], begin / SECOND, None if end is None else end / SECOND, row["why"],
+            row["leader"], row["planned"],
+        )
+        for row, begin, end in zip(
+            table.to_pylist(), times["started_at"], times["ended_at"], strict=True
+        )
+    ]  # fmt: skip
+
+
+def test_a_dead_leader_serves_nobody_until_the_next_one_takes_over(tmp_path: Path) -> None:
+    epochs = [epoch(1, 0, 109.5), epoch(2, 109.5, None), epoch(2, 0, None, 1)]
+
+    assert found(tmp_path, epochs, away(1, "crash", 100, 140)) == [
+        (0, 100, 109.5, "leader_dead", 1, False)
+    ]
+
+
+def test_a_leader_that_hangs_or_is_cut_off_serves_nobody(tmp_path: Path) -> None:
+    epochs = [epoch(1, 0, 109), epoch(2, 109, None), epoch(3, 0, 209, 1)]
+
+    assert found(tmp_path, epochs, away(1, "pause", 100, 114), away(3, "isolated", 200, 220)) == [
+        (0, 100, 109, "leader_hung", 1, False), (1, 200, 209, "leader_isolated", 3, False),
+    ]  # fmt: skip
+
+
+def test_a_moment_without_a_leader_belongs_to_the_failover(tmp_path: Path) -> None:
+    epochs = [epoch(1, 0, 109), epoch(-1, 109, 109.1), epoch(2, 109.1, None)]
+
+    assert found(tmp_path, epochs, away(1, "crash", 100, 140)) == [
+        (0, 100, 109.1, "leader_dead", 1, False)
+    ]
+
+
+def test_two_outages_of_a_partition_are_two(tmp_path: Path) -> None:
+    epochs = [epoch(1, 0, 20), epoch(2, 20, 50), epoch(-1, 50, 60), epoch(2, 60, None)]
+
+    assert found(tmp_path, epochs, away(1, "crash", 10, 30)) == [
+        (0, 10, 20, "leader_dead", 1, False), (0, 50, 60, "no_leader", None, False),
+    ]  # fmt: skip
+
+
+def test_an_orderly_handover_is_planned(tmp_path: Path) -> None:
+    epochs = [epoch(1, 0, 100.2), epoch(2, 100.2, None)]
+
+    assert found(tmp_path, epochs, away(1, "controlled", 100, 130)) == [
+        (0, 100, 100.2, "leader_stopped", 1, True)
+    ]
+
+
+def test_a_stop_before_others_were_in_sync_is_an_outage(tmp_path: Path) -> None:
+    """Brokers 2 and 3 live, but neither may take over until broker 1 is back."""
+    epochs = [epoch(1, 0, 101), epoch(-1, 101, 130), epoch(1, 130, None)]
+
+    assert found(tmp_path, epochs, away(1, "controlled", 100, 130)) == [
+        (0, 100, 130, "leader_stopped", 1, False)
+    ]
+
+
+def test_a_partition_with_one_replica_is_away_while_its_broker_is_restarted(tmp_path: Path) -> None:
+    epochs = [epoch(1, 0, 101, replicas=[1]), epoch(-1, 101, 130, replicas=[1])]
+
+    assert found(tmp_path, epochs, away(1, "controlled", 100, 130)) == [
+        (0, 100, 130, "leader_stopped", 1, True)
+    ]
+
+
+def test_the_shutdown_of_everything_is_planned(tmp_path: Path) -> None:
+    epochs = [epoch(1, 0, 102), epoch(2, 102, 104), epoch(-1, 104, None)]
+    stops = [away(one, "controlled", 100 + one) for one in (1, 2, 3)]
+
+    assert found(tmp_path, epochs, *stops) == [(0, 101, None, "leader_stopped", 1, True)]
+
+
+def test_nothing_is_said_of_an_epoch_whose_begin_is_not_known(tmp_path: Path) -> None:
+    assert found(tmp_path, [epoch(-1, 0, 50) | {"started_at": None}]) == []
+
+
+def test_an_epoch_whose_end_nobody_saw_is_no_outage_after_it(tmp_path: Path) -> None:
+    assert found(tmp_path, [epoch(1, 0, 90)], away(1, "crash", 100)) == []
