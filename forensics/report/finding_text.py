@@ -19,7 +19,7 @@ NODE_DETECTORS = frozenset({
 })  # fmt: skip
 CLIENT_DETECTORS = frozenset({
     "client-config", "client-disconnects", "offset-reset", "producer-fatal", "rebalance-storm",
-    "record-too-large", "stale-metadata", "unreachable-listener",
+    "record-too-large", "stale-metadata", "undelivered-records", "unreachable-listener",
 })  # fmt: skip
 # These find what holds all the while: it neither begins nor ends an incident.
 STANDING_DETECTORS = frozenset({"client-config", "clock-skew", "config-risk", "contradiction"})
