@@ -34,6 +34,7 @@ _IN_POWERSHELL = tuple(
         (r"^(?:chronyc|timedatectl)\b[^#]*", "w32tm /query /status   "),
         (r"^iostat\b[^#]*", r"Get-Counter '\\PhysicalDisk(*)\\Avg. Disk sec/Write'   "),
         (r"^nc -vz (\S+) (\S+)", r"Test-NetConnection \1 -Port \2"),
+        (r"^ss -ltnp\b", "Get-NetTCPConnection -State Listen"),
         (r"^z?grep (?:-\w+ )*", "Select-String "),
         (r"\| grep (?:-\w+ )*", "| Select-String "),
         (r"\| (?:head|tail)\b( -\w+)*", "| Select-Object -First 10"),
@@ -231,6 +232,12 @@ class KafkaCli:
         if self.version < (3, 3):  # KIP-836
             return "grep -h 'RaftManager' LOGS/server.log | tail   # who leads the quorum"
         return f"kafka-metadata-quorum.sh {self._quorum} describe --status"
+
+    def api_versions(self) -> str:
+        """Ask a broker for something that each of them answers."""
+        if self.version < (0, 11):  # the tool came with 0.10.2
+            return "nc -vz BROKER 9092"
+        return f"kafka-broker-api-versions.sh {_BOOTSTRAP}"
 
     def quorum(self) -> str:
         """Show how far each controller and broker is behind in the metadata log."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forensics.detection.causality.chains import build_chains
+from forensics.detection.causality.explanations import explain_moves
 from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import SERVERS, LogRequirements, Visibility
 from forensics.detection.thresholds import SuppressedFinding, find_suppression
@@ -86,7 +87,7 @@ def run_detectors(context: DetectionContext, detectors: Iterable[Detector]) -> D
         accepted += suppressed
         outcomes.append(_outcome(detector, len(kept), len(suppressed), context.visibility))
     begun = time.monotonic()
-    findings = sort_findings(shown)
+    findings = explain_moves(sort_findings(shown))
     chains = build_chains(context, findings)
     seconds["chains"] = round(time.monotonic() - begun, 2)
     return DetectionResults(

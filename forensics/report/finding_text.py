@@ -19,7 +19,7 @@ NODE_DETECTORS = frozenset({
 })  # fmt: skip
 CLIENT_DETECTORS = frozenset({
     "client-config", "client-disconnects", "offset-reset", "producer-fatal", "rebalance-storm",
-    "record-too-large", "stale-metadata", "unreachable-listener",
+    "record-too-large", "stale-metadata", "undelivered-records", "unreachable-listener",
 })  # fmt: skip
 # These find what holds all the while: it neither begins nor ends an incident.
 STANDING_DETECTORS = frozenset({"client-config", "clock-skew", "config-risk", "contradiction"})
@@ -28,7 +28,7 @@ RESTART_TITLES = {"crash": "Crash", "controlled": "Planned restart"}
 COMMAND_LINE = re.compile(
     r"\s*(\$ |# |(sudo |bin/|\./)?(kafka-[a-z-]+|zookeeper-shell)(\.sh|\.bat)?( |$)|"
     r"(sudo )?(kcat|zcat|cat|sed|grep|df|du|ls|systemctl|chronyc|timedatectl|ntpq|journalctl|"
-    r"jstat|iostat|curl|ssh) |(Get|Select|Test)-[A-Z][A-Za-z]+ |w32tm )"
+    r"jstat|iostat|curl|ssh|ss|nc) |(Get|Select|Test)-[A-Z][A-Za-z]+ |w32tm )"
 )
 
 

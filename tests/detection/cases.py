@@ -18,7 +18,9 @@ from forensics.history.nodes.build_lanes import Lanes
 from forensics.history.nodes.controller_terms import ControllerTerm, ControllerTerms, EpochConflict
 from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions.fold import FoldContext
+from forensics.history.partitions.outages import build_outages
 from forensics.history.rebuild import History
+from forensics.lib.arrow_io import write_table
 from forensics.run_output.reader import Tables
 
 __all__ = ["SECOND", "absence", "case", "epoch", "event", "logs", "reign", "row", "version"]
@@ -155,6 +157,7 @@ def case(
         (folder / name).mkdir(exist_ok=True)
         found = pa.Table.from_pylist(list(rows), schema=getattr(schemas, name.upper()))
         pq.write_table(found, folder / name / "part-0.parquet")
+    write_table(build_outages(folder / "leadership", list(away)), folder / "outages")
     known_brokers = brokers or {1: [], 2: [], 3: []}
     lanes = Lanes(
         known_brokers,

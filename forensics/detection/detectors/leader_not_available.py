@@ -13,6 +13,13 @@ import pyarrow.compute as pc
 from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time, in_topics
 from forensics.detection.requirements import CLIENTS
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.detection.shared.leader_handovers import (
+    EpochKey,
+    Handover,
+    measure_spread,
+    read_handovers,
+)
+from forensics.detection.shared.process_stalls import find_stalls
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -33,12 +40,15 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     long = [session for session in found if session.seconds > limits["made"]]
     epochs = _read_leader_epochs(context, {topic for one in long if (topic := one.subject[0])})
     refusals = _read_refusals(context) if long else []
+    handovers = _read_first_handovers(context, epochs)
     near = limits["gap"] * SECOND
     for session in long:
         topic, begin, end = session.subject[0], session.begin - near, session.end + near
         refused = [row for row in refusals if row["topic"] == topic and begin <= row["at"] <= end]
-        cause = _cause(session, epochs.get(topic, ()), refused)
-        yield _finding(context, session, cause, refused)
+        slow = _find_slow(context, session, handovers.get(topic))
+        cause = _cause(session, epochs.get(topic, ()), refused, slow)
+        lines = {"refused": refused, "slow": slow}.get(cause, ())
+        yield _finding(context, session, cause, lines)
 
 
 def _read_leader_epochs(
@@ -49,9 +59,46 @@ def _read_leader_epochs(
         return {}
     where = in_topics(topics)
     epochs: dict[str, list[Row]] = defaultdict(list)
-    for row in context.each("leadership", where, ["topic", "leader", "started_at", "ended_at"]):
+    columns = ["topic", "leader", "started_at", "ended_at", "leader_epoch", "election"]
+    for row in context.each("leadership", where, columns):
         epochs[row["topic"]].append(row)
     return epochs
+
+
+def _read_first_handovers(
+    context: DetectionContext, epochs: Mapping[str, Sequence[Row]]
+) -> Mapping[str, Handover]:
+    """Read how the first leaders of each topic became known."""
+    wanted: dict[EpochKey, int] = {
+        (topic, None, row["leader_epoch"]): row["started_at"] - SECOND
+        for topic, rows in epochs.items()
+        for row in rows
+        if row["election"] == "initial" and None not in (row["started_at"], row["leader_epoch"])
+    }
+    return {key[0]: one for key, one in read_handovers(context, wanted).items()}
+
+
+def _find_slow(
+    context: DetectionContext, session: EventSession, handover: Handover | None
+) -> list[Row]:
+    """Find lines that show a cluster under load: leaders taken up late, processes that hung."""
+    most = context.limits[NAME]["made"]
+    rows: list[Row] = []
+    spread = None if handover is None else measure_spread(context, handover)
+    if spread is not None and spread.is_surely_over(most):
+        first, late = spread.lines
+        rows += [first, late] if first["at"] <= session.end and late["at"] >= session.begin else []
+    servers = {one["node"] for one in context.visibility.files
+               if one["role"] in ("broker", "controller")}  # fmt: skip
+    for stall in find_stalls(context, most):
+        if stall.node in servers and stall.begin <= session.end and stall.end >= session.begin:
+            rows += [dict(line) for line in stall.evidence[:1]]
+    where = (pc.field("kind") == "quorum_event_slow") & pc.field("ts").is_valid()
+    where &= pc.field("duration_ms") > most * 1000
+    for row in context.each("events", where, EVIDENCE_COLUMNS):
+        if session.begin <= row["at"] <= session.end + most * SECOND:
+            rows.append(row)
+    return sorted(rows, key=lambda row: row["at"])[:_MAX_REFUSALS]
 
 
 def _read_refusals(context: DetectionContext) -> list[Row]:
@@ -61,7 +108,9 @@ def _read_refusals(context: DetectionContext) -> list[Row]:
     return sorted((row for row in rows if row["error"] != _EXISTS), key=by_time)
 
 
-def _cause(session: EventSession, epochs: Sequence[Row], refused: Sequence[Row]) -> str:
+def _cause(
+    session: EventSession, epochs: Sequence[Row], refused: Sequence[Row], slow: Sequence[Row]
+) -> str:
     """Return what the brokers' logs say about the topic meanwhile."""
     leaders = [
         row["leader"]
@@ -71,17 +120,17 @@ def _cause(session: EventSession, epochs: Sequence[Row], refused: Sequence[Row])
     ]
     if -1 in leaders:
         return "leaderless"
-    if refused:
-        return "refused"
+    if refused or slow:
+        return "refused" if refused else "slow"
     return "led" if any((leader or 0) >= 0 for leader in leaders) else "unknown"
 
 
 def _finding(
-    context: DetectionContext, session: EventSession, cause: str, refused: Sequence[Row]
+    context: DetectionContext, session: EventSession, cause: str, lines: Sequence[Row]
 ) -> Finding:
     limits = context.limits[NAME]
     topic = session.subject[0]
-    evidence = [*session.first, *refused[:_MAX_REFUSALS]]
+    evidence = [*session.first, *lines[:_MAX_REFUSALS]]
     clients = [*session.values("client")] or [*session.values("node")]
     subject = f"topic {topic}" if topic else "some partitions"
     level = "leaderless" if cause == "leaderless" else "long"
@@ -114,12 +163,14 @@ def _actions(context: DetectionContext, topic: str | None, cause: str) -> list[s
     if topic is None:
         return [f"{context.commands.unavailable()}   # which partitions have no leader now?"]
     look = f"{context.commands.topic(topic)}   # does it exist, and has each partition a leader?"
-    return [look, _ADVICE[cause]]
+    controller = f"{context.commands.controller()}   # is there an active controller?"
+    return [look, controller, _ADVICE[cause]]
 
 
 _WORDS = {
     "leaderless": "and it had none",
     "refused": "it could not be made",
+    "slow": "the cluster was slow, as under load",
     "led": "though it had one",
     "unknown": "no broker's log tells of it",
 }
@@ -128,6 +179,9 @@ _EXPLANATIONS = {
     "meanwhile. What took the leaders away is a finding of its own.",
     "refused": "The topic does not exist and could not be made; clients that ask for it are told "
     "that it has no leader, and ask again.",
+    "slow": "The cluster was slow: a broker took up leadership late, a server stood still, or the "
+    "controller took long for an event. Under load new topics and elections take longer, and "
+    "clients ask again until they are over.",
     "led": "In the brokers' logs the partitions had leaders all the time. Either the leader has no "
     "listener of the name that these clients use, or the brokers they ask have old metadata.",
     "unknown": "No broker's log here tells of this topic: whether it was ever made, and who led it,"
@@ -136,6 +190,8 @@ _EXPLANATIONS = {
 _ADVICE = {
     "leaderless": "Bring back a broker that is in sync; the clients then go on by themselves.",
     "refused": "Make the topic by hand, with no more replicas than there are brokers.",
+    "slow": "Look at load, disks and pauses of the servers in the evidence; clients go on by "
+    "themselves, if they may wait that long (delivery.timeout.ms, max.block.ms).",
     "led": "Compare advertised.listeners of all brokers with the bootstrap servers of the clients.",
     "unknown": "If it is to be made by clients, look at auto.create.topics.enable and at the number"
     " of brokers against default.replication.factor.",

@@ -106,13 +106,13 @@ def _find_leaderless(
     """Find how long the partitions that lacked replicas had no leader during the roll."""
     begin, end = _span(context, roll)
     found: dict[str, int] = {}
-    for row in context.leader_epochs(late):
-        started = row["started_at"]
-        if row["leader"] == -1 and started is not None and begin <= started <= end:
-            length = (row["ended_at"] or started) - started
-            if length > context.limits[NAME]["blink"] * SECOND:
-                name = partition_name(row)
-                found[name] = found.get(name, 0) + length
+    where = in_topics(name.rpartition("-")[0] for name in late)
+    for row in context.each("outages", where):
+        length = (row["ended_at"] or context.logs_end) - row["started_at"]
+        is_long = length > context.limits[NAME]["blink"] * SECOND
+        if is_long and partition_name(row) in late and begin <= row["started_at"] <= end:
+            name = partition_name(row)
+            found[name] = found.get(name, 0) + length
     return found
 
 

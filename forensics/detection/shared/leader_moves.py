@@ -49,6 +49,12 @@ class LeaderMove:
     previous: int | None
     # when there was a leader again; None: no line tells of one
     settled_at: int | None
+    # when the former leader's time ended: before `start` if nobody led in between
+    left_at: int
+    # that leader and its epoch, and the partition: a key may be a whole topic
+    leader: int | None = None
+    leader_epoch: int | None = None
+    partition: int | None = None
 
     @property
     def is_first(self) -> bool:
@@ -66,10 +72,14 @@ class LeaderMoveIndex:
         self._codes = {key: code for code, key in enumerate(sorted(keys, key=repr))}
         self._elections: list[str] = []
         rows = self._sorted(self._read(context, span))
-        self._code, self._start, self._leader, self._previous, self._election = rows
+        self._code, self._start, self._epoch, self._leader, self._previous = rows[:5]
+        self._election, self._partition = rows[5:]
         self._anchor = self._anchors()
         moved = (moves[self._anchor] for moves in (self._start, self._previous, self._election))
         start, previous, election = moved
+        # One election that somebody asked for moves the leaders of many brokers.
+        planned = [self._elections.index(name) for name in _PLANNED if name in self._elections]
+        previous = np.where(np.isin(election, planned), _UNKNOWN_LEADER, previous)
         self._group = session_ids(start, gap, previous, election)
         self._bounds = np.searchsorted(self._code, np.arange(len(self._codes) + 1)).tolist()
         self._starts = array("q", self._start.tobytes())
@@ -97,7 +107,10 @@ class LeaderMoveIndex:
     def _move(self, row: int, high: int) -> LeaderMove:
         anchor = int(self._anchor[row])
         settled = next((at for at in range(row, high) if self._leader[at] >= 0), None)
-        previous = int(self._previous[anchor])
+        previous, epoch = (
+            int(self._previous[anchor]),
+            int(self._epoch[row if settled is None else settled]),
+        )
         return LeaderMove(
             self._starts[row],
             int(self._group[row]),
@@ -105,6 +118,10 @@ class LeaderMoveIndex:
             self._elections[int(self._election[row])],
             None if previous == _UNKNOWN_LEADER else previous,
             None if settled is None else self._starts[settled],
+            self._starts[anchor],
+            None if settled is None else int(self._leader[settled]),
+            None if settled is None or epoch < 0 else epoch,
+            int(self._partition[row if settled is None else settled]),
         )
 
     def _read(self, context: DetectionContext, span: tuple[int, int]) -> Iterator[_Numbers]:
@@ -131,13 +148,14 @@ class LeaderMoveIndex:
         )
         plain = (codes, starts, rows["leader_epoch"].fill_null(-1), leaders, previous)
         columns = [np.asarray(column, np.int64) for column in plain]
-        return np.array([*columns, [number[name] for name in names]], np.int64)
+        elections = [number[name] for name in names]
+        partitions = np.asarray(rows["partition"].fill_null(-1), np.int64)
+        return np.array([*columns, elections, partitions], np.int64)
 
     def _sorted(self, parts: Iterable[_Numbers]) -> tuple[_Numbers, ...]:
-        """Sort moves by partition, time and epoch; the epoch is not needed afterwards."""
-        moves = np.concatenate([np.zeros((6, 0), np.int64), *parts], axis=1)
-        moves = moves[:, np.lexsort((moves[2], moves[1], moves[0]))]
-        return moves[0], moves[1], moves[3], moves[4], moves[5]
+        """Sort moves by key, time and epoch."""
+        moves = np.concatenate([np.zeros((7, 0), np.int64), *parts], axis=1)
+        return tuple(moves[:, np.lexsort((moves[2], moves[1], moves[0]))])
 
     def _anchors(self) -> _Numbers:
         """Return for each move the one it follows from: a leader after none belongs to that.

@@ -1,13 +1,14 @@
-"""Groups stale-metadata errors of clients into episodes: those of one client after one move.
+"""Groups stale-metadata errors into episodes: those of one application after one move of leaders.
 
-Errors without a known move belong together while they follow each other closely. Errors are read
-twice and never held: archives may hold millions of them.
+An application is a process: the clients that log into the same lane. Errors without a known move
+belong together while they follow each other closely. Errors are read twice and never held: archives
+may hold millions of them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -22,7 +23,10 @@ from forensics.lib.time_units import SECOND
 
 # So many of the first moves are kept as evidence.
 _MAX_MOVES = 5
-_COLUMNS = ("node", "client", "ts", "topic", "partition", "error", "file", "line", "text", "rule")
+# The last move of so many partitions is kept.
+_MAX_PARTITIONS = 200
+_COLUMNS = ("node", "client", "ts", "topic", "partition", "error", "broker", "file", "line", "text",
+            "rule")  # fmt: skip
 # This error is not about who leads the partitions of a topic.
 _UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 
@@ -43,17 +47,19 @@ class EpisodeLimits:
     near: float
     # errors after a move that are due to it, whatever comes next
     fresh: float
+    # what `late` is for nodes whose clients log a longer metadata.max.age.ms
+    late_by_node: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
 class Episode:
-    """Errors of one client, and the moves of leaders behind them."""
+    """Errors of the clients of one process, and the moves of leaders behind them."""
 
     node: str
-    client: str
     begin: int
     end: int
     errors: int = 0
+    clients: set[str] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
     partitions: set[str] = field(default_factory=set)
     error_counts: Counter[str] = field(default_factory=Counter)
@@ -68,6 +74,18 @@ class Episode:
     created_at: int | None = None
     # the absence of a broker, where the errors do not name their topic
     absence: Absence | None = None
+    # the brokers that the errors name, the last move of each partition, and how long after the
+    # move of its partition the last error came
+    asked: Counter[int] = field(default_factory=Counter)
+    latest: dict[Key, LeaderMove] = field(default_factory=dict)
+    stale: int | None = None
+    # how long after the move of its partition the first error came, at least
+    delay: int | None = None
+
+    @property
+    def application(self) -> str:
+        """Its name: that of its one client, or of the process."""
+        return min(self.clients) if len(self.clients) == 1 else self.node
 
     @property
     def seconds(self) -> float:
@@ -79,6 +97,9 @@ class Episode:
         self.begin, self.end = min(self.begin, row["at"]), max(self.end, row["at"])
         self.errors += 1
         self.error_counts[row["error"]] += 1
+        self.clients.add(row["client"] or row["node"] or "unknown")
+        if row["broker"] is not None:
+            self.asked[row["broker"]] += 1
         if row["topic"]:
             self.topics.add(row["topic"])
         if row["topic"] and row["partition"] is not None:
@@ -93,18 +114,32 @@ class Episode:
         else:
             self.elections |= {(move.election, move.previous), (move.own_election, move.previous)}
         self.moves.add((key, move.start))
+        if key in self.latest or len(self.latest) < _MAX_PARTITIONS:
+            self.latest[key] = max(move, self.latest.get(key, move), key=lambda one: one.start)
+        since = max(0, row["at"] - move.start)
+        self.delay = since if self.delay is None else min(since, self.delay)
         if len(self.moves) > 4 * _MAX_MOVES:
             self.moves = _first_moves(self.moves)
-        if move.settled_at is None or row["at"] < move.settled_at:
+        if move.settled_at is None or move.left_at <= row["at"] < move.settled_at:
             self.leaderless += 1
+        else:
+            self.stale = max(self.stale or 0, row["at"] - move.settled_at)
         if move.settled_at is not None:
             self.settled_at = max(move.settled_at, self.settled_at or move.settled_at)
 
     def merge(self, other: Episode) -> None:
-        """Add all of another episode of the same client."""
+        """Add all of another episode of the same process."""
         self.begin, self.end = min(self.begin, other.begin), max(self.end, other.end)
         self.errors += other.errors
         self.leaderless += other.leaderless
+        self.clients |= other.clients
+        self.asked += other.asked
+        self.latest |= {
+            key: move
+            for key, move in other.latest.items()
+            if key not in self.latest or self.latest[key].start < move.start
+        }
+        self.stale, self.delay = _latest(self.stale, other.stale), _latest(self.delay, other.delay)
         self.topics |= other.topics
         self.partitions |= other.partitions
         self.elections |= other.elections
@@ -121,14 +156,15 @@ class Episode:
         self.moves = _first_moves(self.moves)
 
 
-# Node and client; the group of moves, or None; without a move, the bucket of time.
-_EpisodeKey = tuple[tuple[str, str], int | None, int]
+# Node; the group of moves, or None; without a move, whether nobody knows the topic, and the bucket
+# of time.
+_EpisodeKey = tuple[str, int | None, tuple[bool, int]]
 
 
 def find_episodes(
     context: DetectionContext, errors: Sequence[str], limits: EpisodeLimits
 ) -> list[Episode]:
-    """Find the episodes of every client, in the order of time."""
+    """Find the episodes of every process, in the order of time."""
     where = (pc.field("kind") == "client_error") & pc.field("error").isin(errors)
     where &= pc.field("ts").is_valid()
     moves = _read_moves(context, where, limits)
@@ -141,14 +177,15 @@ def find_episodes(
         absence = None if row["topic"] else _absence_behind(context, row, limits)
         key = _episode_key(row, move, absence, limits)
         if key not in found:
-            found[key] = Episode(*key[0], row["at"], row["at"], absence=absence)
+            found[key] = Episode(key[0], row["at"], row["at"], absence=absence)
         found[key].add(row, move, partition)
-    loose = [episode for key, episode in found.items() if key[1] is None]
     episodes = [episode for key, episode in found.items() if key[1] is not None]
-    episodes += _merge_by_gap(loose, _micros(limits.gap))
+    for kind in (False, True):
+        loose = (one for key, one in found.items() if key[1] is None and key[2][0] is kind)
+        episodes += _merge_by_gap(loose, _micros(limits.gap))
     for episode in episodes:
         episode.trim()
-    return sorted(episodes, key=lambda one: (one.begin, one.node, one.client, one.end))
+    return sorted(episodes, key=lambda one: (one.begin, one.node, one.end))
 
 
 def _read_moves(
@@ -163,19 +200,21 @@ def _read_moves(
             keys.add((row["topic"], row["partition"]))
     if first is None or last is None:
         return None
-    late = _micros(limits.late)
+    late = _micros(max([limits.late, *limits.late_by_node.values()]))
     return LeaderMoveIndex(context, keys, (first - late, last + late), _micros(limits.stroke))
 
 
 def _move_behind(
     row: Row, partition: Key, moves: LeaderMoveIndex, limits: EpisodeLimits
 ) -> LeaderMove | None:
-    times = (_micros(limit) for limit in (limits.late, limits.ahead, limits.fresh))
+    late = max(limits.late, limits.late_by_node.get(row["node"] or "", 0))
+    # If nobody knows a topic, only its creation explains that.
+    unknown = row["partition"] is None and row["error"] == _UNKNOWN_TOPIC
+    fresh = limits.near if unknown else limits.fresh
+    times = (_micros(limit) for limit in (late, limits.ahead, fresh))
     move = moves.last_before(partition, row["at"], *times)
     if move is None or (move.is_first and row["at"] - move.start > _micros(limits.near)):
         return None
-    # If nobody knows a topic, only its creation explains that.
-    unknown = row["partition"] is None and row["error"] == _UNKNOWN_TOPIC
     return None if unknown and not move.is_first else move
 
 
@@ -192,19 +231,20 @@ def _absence_behind(context: DetectionContext, row: Row, limits: EpisodeLimits) 
 def _episode_key(
     row: Row, move: LeaderMove | None, absence: Absence | None, limits: EpisodeLimits
 ) -> _EpisodeKey:
-    client = row["node"] or "", row["client"] or row["node"] or "unknown"
+    process = row["node"] or row["client"] or "unknown"
     if move is not None and not move.is_first:
-        return client, move.group, 0
+        return process, move.group, (False, 0)
     if absence is not None:
         # The sign tells absences from groups of moves.
-        return client, -1 - absence.begin, 0
-    return client, None, row["at"] // max(_micros(limits.gap), 1)
+        return process, -1 - absence.begin, (False, 0)
+    bucket = row["at"] // max(_micros(limits.gap), 1)
+    return process, None, (row["error"] == _UNKNOWN_TOPIC, bucket)
 
 
 def _merge_by_gap(episodes: Iterable[Episode], gap: int) -> Iterator[Episode]:
-    """Merge the episodes of a client without a known move that follow each other closely."""
-    ordered = sorted(episodes, key=lambda one: (one.node, one.client, one.begin))
-    for _, own in groupby(ordered, lambda one: (one.node, one.client)):
+    """Merge the episodes of a process without a known move that follow each other closely."""
+    ordered = sorted(episodes, key=lambda one: (one.node, one.begin))
+    for _, own in groupby(ordered, lambda one: one.node):
         for first, *others in sessions(own, lambda one: one.begin, gap, lambda one: one.end):
             for other in others:
                 first.merge(other)

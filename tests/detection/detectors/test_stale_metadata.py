@@ -42,7 +42,12 @@ def test_errors_that_end_with_the_move_are_transient(tmp_path: Path) -> None:
 
     assert found.measures == {
         "errors": 2, "duration_s": 1.5, "verdict": "transient", "cause": "broker_crash",
-        "suspect": None, "bursts": 1, "leaderless": 0, "topics": ["t"],
+        "suspect": None, "bursts": 1, "leaderless": 0, "topics": ["t"], "asked": [1],
+        "led_before": [1], "leader": 2, "leader_epoch": 1,
+        "led_since": "1970-01-01T00:01:40.000Z", "stale_s": 2.0, "spread_s": None,
+        "slow_spread": False, "outdated": [], "metadata_max_age_ms": None,
+        "fails_fast": [], "lost": "not_known", "duplicated": "not_known", "recovered": True,
+        "stable": True, "explained_by": None,
     }  # fmt: skip
     assert (
         found.severity,
@@ -114,7 +119,7 @@ def test_errors_more_than_half_a_minute_apart_are_two_episodes(
     assert episodes == len(told(tmp_path, [error(100), error(100 + gap)]))
 
 
-def test_every_client_has_its_own_episodes(tmp_path: Path) -> None:
+def test_every_process_has_its_own_episodes(tmp_path: Path) -> None:
     errors = [
         error(100),
         error(101, client="other"),
@@ -122,7 +127,8 @@ def test_every_client_has_its_own_episodes(tmp_path: Path) -> None:
     ]
     found = list(find(case(tmp_path, events=errors, files=[logs("app", 10_000)])))
 
-    assert [one.clients for one in found] == [["app"], ["other"], ["app-2"]]
+    assert [one.clients for one in found] == [["app", "other"], ["app-2"]]
+    assert found[0].title.startswith("app (2 clients): 2 stale-metadata errors in 1 s, transient")
 
 
 @pytest.mark.parametrize(
@@ -192,3 +198,132 @@ def test_an_error_that_names_only_a_topic_is_explained_by_any_of_its_partitions(
     errors = [error(100, partition=None)]
 
     assert told(tmp_path, errors, leadership=[moved(100, partition=7)])[0][1] == "broker_crash"
+
+
+SAYS: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
+    "a preferred election": (
+        {"leadership": [moved(100, "preferred")]},
+        ["Transient: the client asked a broker that did not lead",
+         "Asked: broker 1, which led before (the errors name no broker).",
+         "Leader: broker 2 led t-0 (leader epoch 1) from 00:01:40.000 UTC to the end of the logs",
+         "Cause: a preferred election", "Unstable broker: none", "Controller: these logs do not",
+         "metadata.max.age.ms: not logged, 300000 by default",
+         "Recovered: yes, no further error in its log, which goes on for 9898 s.",
+         "Lost: not known", "An application need not catch the error"],
+        ["Nothing to do.", "does broker 2 lead t-0?"],
+    ),
+    "a crash": (
+        {"leadership": [moved(100)], "away": [absence(1, "crash", 95, 130)]},
+        ["Cause: broker 1 crashed at 00:01:35.000 UTC."], ["Nothing to do for the client"],
+    ),
+    "a pause": (
+        {"leadership": [moved(100)], "away": [absence(1, "pause", 99, 130)]},
+        ["Cause: broker 1 stood still and was given up at 00:01:39.000 UTC."],
+        ["Nothing to do for the client"],
+    ),
+    "a broker cut off": (
+        {"leadership": [moved(100)], "away": [absence(1, "isolated", 99, 130)]},
+        ["Cause: broker 1 was cut off from the network and was given up at"],
+        ["Nothing to do for the client"],
+    ),
+    "flapping": (
+        {"leadership": [moved(100)],
+         "away": [absence(1, "crash", second, second + 5) for second in (90, 200, 300)]},
+        ["Unstable broker: broker 1."],
+        ["Stabilise broker 1:", "kafka-broker-api-versions.sh", "is there one active controller"],
+    ),
+    "leaders given back to a flapping broker": (
+        {"leadership": [epoch(1, 1, 100, election="preferred", previous_leader=2)],
+         "away": [absence(1, "crash", second, second + 5) for second in (90, 200, 300)]},
+        ["Unstable broker: broker 1."], ["Stabilise broker 1:"],
+    ),
+    "a new controller": (
+        {"leadership": [moved(100)], "offices": [
+            reign("c-1", 1, 1, 5), reign("c-2", 2, 2, 101)]},
+        ["Controller: it changed to node 2 at 00:01:41.000 UTC."], [],
+    ),
+    "one controller": (
+        {"leadership": [moved(100)], "offices": [reign("c-1", 1, 1, 5)]},
+        ["Controller: node 1 was active all the while."], [],
+    ),
+    "a partition that moves on": (
+        {"leadership": [moved(100), epoch(2, 3, 200, previous_leader=2)]},
+        ["until 00:03:20.000 UTC, when broker 3 took over (failover)."],
+        ["does broker 3 lead t-0?"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_a_card_walks_the_steps_of_an_investigation(name: str, tmp_path: Path) -> None:
+    built, says, actions = SAYS[name]
+    files = [logs("app", 10_000, role="client"), logs("broker-1", 10_000, role="broker")]
+    [one] = find(case(tmp_path, events=[error(101), error(102)], files=files, **built))
+
+    assert [text for text in says if text not in one.explanation] == []
+    assert [text for text in actions if text not in "\n".join(one.actions)] == []
+    unstable = "Stabilise" in "".join(one.actions)
+    assert unstable is (name in {"flapping", "leaders given back to a flapping broker"})
+    assert not (unstable and any("Nothing to do" in text for text in one.actions))
+
+
+def settings(**values: str) -> list[Row]:
+    named = {name.replace("_", "."): value for name, value in values.items()}
+    return [event(1, "app", "client_setting_seen", setting=name, value=value)
+            for name, value in ({"client.id": "app"} | named).items()]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("second", "logged", "says"),
+    [
+        (101, {}, "it played no part"),
+        (200, {"metadata_max_age_ms": "300000"}, "300000, as logged; it allows for the 100 s"),
+        (200, {"metadata_max_age_ms": "60000"}, "60000, as logged; it does not explain the 100 s"),
+    ],
+)
+def test_the_age_of_metadata_is_held_against_the_time_to_the_first_error(
+    second: float, logged: dict[str, str], says: str, tmp_path: Path
+) -> None:
+    events = [*settings(**logged), error(second)]
+    [one] = find(case(tmp_path, events=events, leadership=[moved(100)]))
+
+    assert says in one.explanation
+
+
+def test_errors_that_go_on_are_not_explained_by_the_age_of_metadata(tmp_path: Path) -> None:
+    errors = [error(float(second)) for second in range(100, 170, 10)]
+    [one] = find(case(tmp_path, events=errors, leadership=[moved(99)]))
+
+    assert "it does not explain errors that go on" in one.explanation
+    text = "\n".join(one.actions)
+    for wanted in ("kafka-topics.sh", "kafka-broker-api-versions.sh", "ss -ltnp",
+                   "kafka-metadata-quorum.sh", "is a zombie"):  # fmt: skip
+        assert wanted in text
+
+
+def test_a_stuck_client_is_restarted_only_when_no_broker_is_behind(tmp_path: Path) -> None:
+    errors = [error(float(second)) for second in range(100, 170, 10)]
+    files = [logs("app", 165)]
+    [one] = find(case(tmp_path, events=errors, leadership=[moved(99)], files=files))
+
+    assert one.measures["verdict"] == "stuck"
+    restart = next(text for text in one.actions if text.startswith("Restart app"))
+    assert "only if all brokers name the same leader" in restart
+    zombie = next(text for text in one.actions if "is a zombie" in text)
+    assert "Do not restart it while it is the only replica in sync" in zombie
+
+
+def test_a_producer_that_fails_fast_is_told_so(tmp_path: Path) -> None:
+    events = [*settings(acks="-1", retries="0", delivery_timeout_ms="5000"), error(101)]
+    [one] = find(case(tmp_path, events=events, leadership=[moved(100)]))
+
+    text = "\n".join(one.actions)
+    assert "Raise retries of app (0)" in text
+    assert "Raise delivery.timeout.ms of app (5000)" in text
+
+
+def test_a_replica_that_is_not_available_is_told_as_informational(tmp_path: Path) -> None:
+    [one] = find(case(tmp_path, events=[error(101, error="REPLICA_NOT_AVAILABLE")]))
+
+    assert one.severity == "info"
+    assert one.explanation.startswith("Mostly informational")

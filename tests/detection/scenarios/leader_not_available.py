@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
+from forensics.history.clocks.model import ClockModel, Clocks, ClockSegment
 from tests.detection.cases import case, epoch, event, logs
 from tests.detection.scenarios import Scenario, from_logs
 
@@ -37,6 +38,17 @@ def lines(moments: int, apart: int) -> str:
     )
 
 
+def made(second: float, broker: int | None) -> Row:
+    """What the controller or a broker logs of the first leader of t-0."""
+    facts = {"topic": "t", "partition": 0, "leader": 1, "leader_epoch": 0, "broker": broker}
+    node = "controller-1" if broker is None else f"broker-{broker}"
+    return event(second, node, "partition_state", **facts)
+
+
+CLOCKS = Clocks({}, {}, (), {
+    node: ClockModel([ClockSegment(0, 0.0, 0.0, 100.0, 0, 1 << 60)])
+    for node in ("broker-1", "controller-1")
+})  # fmt: skip
 REFUSED = event(99, "broker-1", "topic_refused", topic="t", error="INVALID_REPLICATION_FACTOR")
 
 SCENARIOS = [
@@ -70,6 +82,35 @@ SCENARIOS = [
         NAME, "fires", "a client that does not say which",
         partial(case, events=[asked(second, None) for second in (100, 150, 200, 221)]),
         [{"severity": "high", "partitions": [], "measures": {"topic": None}}],
+    ),
+    Scenario(
+        NAME, "fires", "a cluster under load: a broker takes up a new topic late",
+        partial(case, events=[*map(asked, range(100, 110)), made(100, None), made(109, 1)],
+                leadership=[epoch(0, 1, 100, election="initial")], clocks=CLOCKS),
+        [{"severity": "low", "measures": {"cause": "slow"}}],
+    ),
+    Scenario(
+        NAME, "fires", "a cluster under load: the controller took long for an event",
+        partial(case, leadership=[epoch(1, 1, 1)], events=[
+            *map(asked, range(100, 110)),
+            event(109, "controller-1", "quorum_event_slow", duration_ms=5001)]),
+        [{"severity": "low", "measures": {"cause": "slow"}}],
+    ),
+    Scenario(
+        NAME, "fires", "a cluster under load: a broker stood still",
+        partial(case, leadership=[epoch(1, 1, 1)],
+                files=[logs("broker-1", 10_000, role="broker")],
+                events=[*map(asked, range(100, 110)),
+                        event(105, "broker-1", "gc_pause", duration_ms=6000)]),
+        [{"severity": "low", "measures": {"cause": "slow"}}],
+    ),
+    Scenario(
+        NAME, "quiet", "a cluster under load, really a client that pauses",
+        partial(case, leadership=[epoch(1, 1, 1)],
+                files=[logs("broker-1", 10_000, role="broker"), logs("app", 900, role="client")],
+                events=[*map(asked, range(100, 110)),
+                        event(105, "app", "gc_pause", duration_ms=6000)]),
+        [{"severity": "low", "measures": {"cause": "led"}}],
     ),
     Scenario(
         NAME, "boundary", "a topic that is made within five seconds", at(*range(100, 106))

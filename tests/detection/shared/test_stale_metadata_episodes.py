@@ -61,15 +61,59 @@ def test_of_many_errors_the_first_are_kept_and_all_are_counted(tmp_path: Path) -
     assert [*range(1, 41)] == seconds_of([one])
 
 
-def test_a_move_is_told_to_every_client_that_stumbles_over_it(tmp_path: Path) -> None:
-    """Of three clients two had errors about it; the third had them too late."""
-    events = [error(111, client="a"), error(120, client="b"), error(300, client="c")]
+def test_a_move_is_told_to_every_process_that_stumbles_over_it(tmp_path: Path) -> None:
+    """Of three processes two had errors about it; the third had them too late."""
+    seconds = {"a": 111, "b": 120, "c": 300}
+    events = [error(second) | {"node": name} for name, second in seconds.items()]
     moved = epoch(1, 2, 110, election="failover", previous_leader=1)
     found = find_episodes(case(tmp_path, events=events, leadership=[moved]), STALE_ERRORS, reach(5))
 
-    assert [("a", 1), ("b", 1), ("c", 0)] == [(one.client, len(one.moves)) for one in found]
-    assert [110 * SECOND, 110 * SECOND, None] == [one.settled_at for one in found]
-    assert [{("failover", 1)}, {("failover", 1)}, set()] == [one.elections for one in found]
+    assert [(one.node, len(one.moves)) for one in found] == [("a", 1), ("b", 1), ("c", 0)]
+    assert [one.settled_at for one in found] == [110 * SECOND, 110 * SECOND, None]
+    assert [one.elections for one in found] == [{("failover", 1)}, {("failover", 1)}, set()]
+    assert [one.stale for one in found] == [SECOND, 10 * SECOND, None]
+
+
+def test_the_clients_of_a_process_share_an_episode(tmp_path: Path) -> None:
+    events = [error(111, client="a"), error(112, client="b"), error(300, client="a"),
+              error(301, client="c")]  # fmt: skip
+    moved = epoch(1, 2, 110, election="failover", previous_leader=1)
+    found = find_episodes(case(tmp_path, events=events, leadership=[moved]), STALE_ERRORS, reach(5))
+
+    assert [sorted(one.clients) for one in found] == [["a", "b"], ["a", "c"]]
+    assert [one.application for one in found] == ["app", "app"]
+
+
+def test_one_preferred_election_is_one_move_whoever_led_before(tmp_path: Path) -> None:
+    """A lost broker takes its own leaders along; who gives leadership back takes those of all."""
+    events = [error(111), error(112, partition=1)]
+    moves = [epoch(1, 3, 110, election="preferred", previous_leader=1),
+             epoch(1, 3, 110, election="preferred", previous_leader=2, partition=1)]  # fmt: skip
+    one = case(tmp_path, events=events, leadership=moves)
+    assert len(find_episodes(one, STALE_ERRORS, reach(5))) == 1
+
+    lost = [move | {"election": "failover"} for move in moves]
+    (tmp_path / "lost").mkdir()
+    two = case(tmp_path / "lost", events=events, leadership=lost)
+    assert len(find_episodes(two, STALE_ERRORS, reach(5))) == 2
+
+
+def test_an_error_before_the_move_was_logged_is_not_without_a_leader(tmp_path: Path) -> None:
+    moved = epoch(1, 2, 110, election="failover", previous_leader=1)
+    found = find_episodes(
+        case(tmp_path, events=[error(109)], leadership=[moved]), STALE_ERRORS, reach(5)
+    )
+
+    assert [(one.leaderless, len(one.moves)) for one in found] == [(0, 1)]
+
+
+def test_a_client_that_asks_seldom_is_late_by_its_own_setting(tmp_path: Path) -> None:
+    moved = epoch(1, 2, 110, election="failover", previous_leader=1)
+    built = case(tmp_path, events=[error(200)], leadership=[moved])
+    late = EpisodeLimits(5, 30, 2, 5, 30, 15, {"app": 90})
+
+    assert [len(one.moves) for one in find_episodes(built, STALE_ERRORS, late)] == [1]
+    assert [len(one.moves) for one in find_episodes(built, STALE_ERRORS, reach(5))] == [0]
 
 
 MOVES = st.lists(
@@ -132,10 +176,10 @@ def test_who_had_time_to_hear_of_the_last_move_stumbles_over_the_next_one(tmp_pa
 
 
 def test_joined_episodes_hold_what_both_held() -> None:
-    one = Episode("app", "app", 5, 9, 2, {"a"}, {"a-1"}, settled_at=7)
-    one.merge(Episode("app", "app", 1, 6, 3, {"b"}, {"b-1"}, created_at=4, leaderless=1))
+    one = Episode("app", 5, 9, 2, {"c"}, {"a"}, {"a-1"}, settled_at=7, stale=2)
+    one.merge(Episode("app", 1, 6, 3, {"d"}, {"b"}, {"b-1"}, created_at=4, leaderless=1, stale=1))
 
-    assert (1, 9, 5, {"a", "b"}, {"a-1", "b-1"}, 7, 4, 1) == (
-        one.begin, one.end, one.errors, one.topics, one.partitions, one.settled_at, one.created_at,
-        one.leaderless,
-    )  # fmt: skip
+    assert (
+        one.begin, one.end, one.errors, one.clients, one.topics, one.partitions, one.settled_at,
+        one.created_at, one.leaderless, one.stale,
+    ) == (1, 9, 5, {"c", "d"}, {"a", "b"}, {"a-1", "b-1"}, 7, 4, 1, 2)  # fmt: skip

@@ -1,0 +1,147 @@
+"""Partitions that lack replicas in sync for long, or to the end of the logs, by broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from forensics.detection.context import DetectionContext, partition_name
+from forensics.detection.shared.assignments import read_assignments, replicas_of
+from forensics.lib.text_format import quantity
+from forensics.lib.time_units import SECOND
+from forensics.run_output.findings import Finding
+
+NAME = "under-replicated"
+_COLUMNS = ("topic", "partition", "isr", "replicas", "started_at", "ended_at", "ended", "evidence")
+_SHOWN, _MAX_NAMES = 20, 10_000
+
+
+@dataclass
+class _Lack:
+    """A time in which one partition lacked one of its replicas in sync."""
+
+    begin: int
+    end: int
+    is_open: bool
+    line: Mapping[str, Any] | None
+
+
+@dataclass
+class _Missing:
+    """All long times in which partitions lacked one broker, explained by an absence or not."""
+
+    lacks: list[_Lack] = field(default_factory=list)
+    partitions: set[str] = field(default_factory=set)
+
+
+def find(context: DetectionContext) -> Iterator[Finding]:
+    """Yield one finding for each broker that partitions lacked for long."""
+    found: dict[tuple[int, bool], _Missing] = {}
+    for name, broker, lack in _find_lacks(context):
+        away = _absence_kind(context, broker, lack)
+        if away != "controlled" and _is_long(context, lack):
+            missing = found.setdefault((broker, away is not None), _Missing())
+            missing.lacks.append(lack)
+            if len(missing.partitions) < _MAX_NAMES:
+                missing.partitions.add(name)
+    for (broker, explained), missing in sorted(found.items()):
+        yield _finding(context, broker, missing, explained=explained)
+
+
+def _find_lacks(context: DetectionContext) -> Iterator[tuple[str, int, _Lack]]:
+    """Yield how long each partition lacked which of its replicas, partition by partition."""
+    assignments = read_assignments(context)
+    most = max((len(replicas) for replicas in assignments.values()), default=0)
+    short = pc.list_value_length(pc.field("isr")) < pc.coalesce(
+        pc.list_value_length(pc.field("replicas")), pc.scalar(most)
+    )
+    open_lacks: dict[int, _Lack] = {}
+    last: str | None = None
+    for row in context.each("isr", short & pc.field("started_at").is_valid(), _COLUMNS):
+        name, begin = partition_name(row), row["started_at"]
+        if name != last:
+            yield from ((last or name, broker, lack) for broker, lack in open_lacks.items())
+            open_lacks, last = {}, name
+        absent = set(replicas_of(assignments, row)) - set(row["isr"])
+        for broker in [
+            one for one, lack in open_lacks.items() if one not in absent or lack.end < begin
+        ]:
+            yield name, broker, open_lacks.pop(broker)
+        is_open = row["ended"] == "open" or (row["ended"] is None and row["ended_at"] is None)
+        end = context.logs_end if row["ended_at"] is None else row["ended_at"]
+        for broker in absent:
+            line = next(iter(row["evidence"] or ()), None)
+            lack = open_lacks.setdefault(broker, _Lack(begin, end, is_open, line))
+            lack.end, lack.is_open = max(begin, end), is_open
+    yield from ((last or "", broker, lack) for broker, lack in open_lacks.items())
+
+
+def _absence_kind(context: DetectionContext, broker: int, lack: _Lack) -> str | None:
+    """Return how the broker was away as the lack began, or as it ends; None if it was up."""
+    near = context.limits[NAME]["near"] * SECOND
+    kinds = [
+        absence.kind
+        for absence in context.absences
+        if absence.broker == broker
+        and absence.begin - near <= lack.end
+        and lack.begin <= (context.logs_end if absence.end is None else absence.end) + near
+        and (absence.begin - near <= lack.begin or absence.end is None)
+        and (absence.kind != "controlled" or absence.end is None or lack.end <= absence.end + near)
+    ]
+    return next((kind for kind in kinds if kind != "controlled"), kinds[0] if kinds else None)
+
+
+def _is_long(context: DetectionContext, lack: _Lack) -> bool:
+    limits = context.limits[NAME]
+    least: int = limits["open" if lack.is_open else "long"] * SECOND
+    return lack.end - lack.begin > least
+
+
+def _finding(
+    context: DetectionContext, broker: int, missing: _Missing, *, explained: bool
+) -> Finding:
+    limits, lacks = context.limits[NAME], missing.lacks
+    open_count = sum(lack.is_open for lack in lacks)
+    longest = max(lack.end - lack.begin for lack in lacks) / SECOND
+    count = quantity(len(missing.partitions), "partition")
+    until = "to the end of the logs" if open_count else f"for up to {longest:.0f} s"
+    why = "It had been away." if explained else "It was up all the while, as far as the logs tell."
+    return context.finding(
+        NAME,
+        limits["told" if explained else "severity"],
+        f"{count} without broker {broker} in sync {until}",
+        min(lack.begin for lack in lacks),
+        max(lack.end for lack in lacks),
+        context.read_lines([lack.line for lack in lacks if lack.line][:_SHOWN]),
+        stated=True,
+        brokers=[broker],
+        partitions=sorted(missing.partitions),
+        measures={
+            "partitions": len(missing.partitions),
+            "open": open_count,
+            "longest_s": round(longest, 1),
+            "away": explained,
+        },
+        explanation=f"{_MECHANISM} {why}",
+        actions=[
+            f"{context.commands.under_replicated()}   # which are still short of replicas?",
+            _LOOK.format(broker=broker),
+        ],
+        why=f"{longest:.0f} s; from {limits['long']} s on it is told, from {limits['open']} s at "
+        "the end of the logs",
+        doubts=_DOUBTS,
+    )
+
+
+_MECHANISM = (
+    "Each of these partitions lives on fewer disks than it should: the next failure may leave it "
+    "without a leader, or lose records."
+)
+_DOUBTS = ("New replicas of a reassignment are missing until they have caught up, as they should.",)
+_LOOK = (
+    "Start broker {broker} if it is down; if it is up, look in its server.log for fetchers that "
+    "failed, and at its disk and network."
+)

@@ -1,0 +1,245 @@
+"""Judges episodes of stale metadata: how they ended, what moved the leaders, how often."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from forensics.detection.context import DetectionContext
+from forensics.detection.shared.flapping_brokers import find_flapping_absences
+from forensics.detection.shared.stale_metadata_account import (
+    Account,
+    absence_behind,
+    build_accounts,
+)
+from forensics.detection.shared.stale_metadata_episodes import Episode
+from forensics.detection.shared.stale_metadata_suspects import TOPIC_GONE, Suspect, find_suspects
+from forensics.history.nodes.broker_states import Absence
+from forensics.lib.sessionize import busiest_window, sessions
+from forensics.lib.time_units import SECOND
+
+_LIMITS = "stale-metadata"
+INFORMATIONAL = "REPLICA_NOT_AVAILABLE"
+_ELECTIONS = {
+    "unclean": "unclean_election",
+    "controlled_shutdown": "controlled_restart",
+    "preferred": "preferred_election",
+    "reassignment": "reassignment",
+}
+# What stands further up explains an episode better than what stands further down.
+CAUSES = (
+    "unclean_election", "flapping", "broker_crash", "controlled_restart", "reassignment",
+    "preferred_election", "controller_change", "none_seen",
+)  # fmt: skip
+PLANNED = ("controlled_restart", "reassignment", "preferred_election")
+
+
+# The absences of each broker that flaps.
+Flapping = Mapping[int, Sequence[Absence]]
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """An episode, or many alike, and how it is judged."""
+
+    episode: Episode
+    account: Account
+    verdict: str
+    cause: str
+    suspect: Suspect | None = None
+    bursts: int = 1
+    seconds: float = 0
+    # bursts that no plan explains come too often
+    frequent: bool = False
+    # a broker that flaps, which lost leaders or to which they went back
+    flapping: int | None = None
+
+    @property
+    def suspected(self) -> str | None:
+        """The name of the suspect."""
+        return None if self.suspect is None else self.suspect.name
+
+    @property
+    def unstable_broker(self) -> int | None:
+        """The broker that leaves again and again, if one does."""
+        if self.flapping is not None or not self.frequent:
+            return self.flapping
+        left = Counter(
+            broker for _, broker in self.episode.elections if broker is not None and broker >= 0
+        )
+        return max(sorted(left), key=left.__getitem__, default=None)
+
+    @property
+    def limit(self) -> str:
+        """Return the name of the limit that holds its severity."""
+        episode = self.episode
+        if self.suspected == "replica_away":
+            return "transient"
+        if self.frequent:
+            return "frequent"
+        if self.verdict == "transient":
+            return "transient"
+        if episode.leaderless * 2 > episode.errors:
+            return "leaderless"
+        if self.suspected in TOPIC_GONE:
+            return "topic_gone" if self.verdict == "stuck" else "topic_changed"
+        return self.verdict
+
+
+def assess_episodes(context: DetectionContext, episodes: Sequence[Episode]) -> Iterator[Assessment]:
+    """Judge each episode; those that are alike, and many, are one."""
+    yield from _bundle_bursts(context, list(_assess(context, episodes)))
+
+
+def _assess(context: DetectionContext, episodes: Sequence[Episode]) -> Iterator[Assessment]:
+    flapping = find_flapping_absences(context)
+    causes = {id(episode): _cause(context, episode, flapping) for episode in episodes}
+    unmoved = [episode for episode in episodes if causes[id(episode)] == "none_seen"]
+    suspects = find_suspects(context, unmoved, context.limits[_LIMITS]["near"])
+    hosts: dict[str, list[Episode]] = defaultdict(list)
+    for episode in episodes:
+        if id(episode) not in suspects:
+            hosts[episode.node].append(episode)
+    kept = []
+    for episode in episodes:
+        suspect = suspects.get(id(episode))
+        if set(episode.error_counts) == {INFORMATIONAL}:
+            suspect = Suspect("replica_away", suspect.evidence if suspect else ())
+        host = _find_host(episode, suspect, hosts[episode.node])
+        if host is None:
+            kept.append((episode, suspect))
+        else:
+            host.merge(episode)
+            host.trim()
+    accounts = build_accounts(context, [episode for episode, _ in kept])
+    for (episode, suspect), account in zip(kept, accounts, strict=True):
+        verdict, cause = _verdict(context, episode), causes[id(episode)]
+        broker = _find_flapping(account, cause, flapping)
+        seconds = episode.seconds
+        yield Assessment(episode, account, verdict, cause, suspect, 1, seconds, flapping=broker)
+
+
+def _find_flapping(account: Account, cause: str, flapping: Flapping) -> int | None:
+    """Return the flapping broker that lost its leaders, or that was given them back in between."""
+    if cause == "flapping" and account.absence is not None:
+        return account.absence.broker
+    for move in account.moves.values():
+        run = flapping.get(-1 if move.leader is None else move.leader, ())
+        if not move.is_first and run and run[0].begin <= move.start <= run[-1].begin:
+            return move.leader
+    return None
+
+
+def _find_host(
+    episode: Episode, suspect: Suspect | None, hosts: Sequence[Episode]
+) -> Episode | None:
+    """Find an explained episode of the same process and time, for errors that nothing explains."""
+    if suspect is None or suspect.name != "stale_client":
+        return None
+    overlapping = (
+        host for host in hosts if host.begin <= episode.end and episode.begin <= host.end
+    )
+    return next(overlapping, None)
+
+
+def _cause(context: DetectionContext, episode: Episode, flapping: Flapping) -> str:
+    moves = [move for move in episode.latest.values() if not move.is_first]
+    absences = {move: absence_behind(context, move) for move in moves}
+    causes = set()
+    for election, previous in episode.elections:
+        own = [absences[move] for move in moves if move.previous == previous]
+        causes.add(_cause_of(election, own, flapping))
+    if episode.absence is not None:
+        causes.add(_cause_of_loss(episode.absence, flapping))
+    near = context.limits[_LIMITS]["near"] * SECOND
+    terms = (term.span.begin for term in context.history.lanes.controllers[1:])
+    # A new controller explains only what no move of these partitions does.
+    if episode.created_at is None and any(abs(at - episode.begin) <= near for at in terms):
+        causes.add("controller_change")
+    return next((cause for cause in CAUSES if cause in causes), "none_seen")
+
+
+def _cause_of(election: str, absences: Sequence[Absence | None], flapping: Flapping) -> str:
+    """Return the cause of moves away from a leader, and of its absences then, if there are any."""
+    losses = [_cause_of_loss(one, flapping) for one in absences if one is not None]
+    if election == "failover":
+        return min(losses, key=CAUSES.index, default="broker_crash")
+    if election == "unknown":
+        # How the new leader was elected is not logged, but perhaps how the old one left.
+        return min(losses, key=CAUSES.index, default="none_seen")
+    return _ELECTIONS.get(election, "none_seen")
+
+
+def _cause_of_loss(absence: Absence, flapping: Flapping) -> str:
+    if absence.kind == "controlled":
+        return "controlled_restart"
+    run = flapping.get(absence.broker, ())
+    is_within = bool(run) and run[0].begin <= absence.begin <= run[-1].begin
+    return "flapping" if is_within else "broker_crash"
+
+
+def _verdict(context: DetectionContext, episode: Episode) -> str:
+    """Compare the end of the errors with the moment from which a new leader was there."""
+    limits = context.limits[_LIMITS]
+    begin, end = episode.begin, episode.end
+    settled = begin if episode.settled_at is None else max(begin, episode.settled_at)
+    if end - settled <= limits["settled"] * SECOND:
+        return "transient"
+    last = context.last_logged.get(episode.node, end)
+    is_unfinished = (
+        context.history.clocks.correct(episode.node, last) - end <= limits["settled"] * SECOND
+    )
+    is_long = end - begin >= limits["long"] * SECOND
+    return "stuck" if is_long and is_unfinished else "sustained"
+
+
+def _bundle_bursts(
+    context: DetectionContext, assessments: Sequence[Assessment]
+) -> Iterator[Assessment]:
+    """Make one of the bursts of a process that come too often, and of many that are harmless."""
+    limits = context.limits[_LIMITS]
+    unplanned: dict[str, list[Assessment]] = defaultdict(list)
+    for one in assessments:
+        if one.verdict == "transient" and _is_unplanned(one):
+            unplanned[one.episode.node].append(one)
+    frequent = [
+        run
+        for own in unplanned.values()
+        for run in sessions(own, lambda one: one.episode.begin, limits["window"] * SECOND)
+        if len(busiest_window(run, lambda one: one.episode.begin, limits["window"] * SECOND))
+        >= limits["many"]
+    ]
+    bundled = {id(one) for run in frequent for one in run}
+    harmless: dict[tuple[str, str], list[Assessment]] = defaultdict(list)
+    for one in assessments:
+        if one.verdict == "transient" and id(one) not in bundled:
+            harmless[one.episode.node, one.cause].append(one)
+    bundles = [bundle for bundle in harmless.values() if len(bundle) > limits["bursts"]]
+    bundled |= {id(one) for bundle in bundles for one in bundle}
+    yield from (one for one in assessments if id(one) not in bundled)
+    yield from (replace(_join(run), frequent=True) for run in frequent)
+    yield from map(_join, bundles)
+
+
+def _is_unplanned(assessment: Assessment) -> bool:
+    """Return True if leaders moved, or may have moved, and nobody is seen to have asked for it."""
+    suspect = assessment.suspect.name if assessment.suspect is not None else "unexplained_move"
+    moved = ("unexplained_move", "no_broker_logs", "stale_client")
+    return assessment.cause not in PLANNED and suspect in moved
+
+
+def _join(bundle: Sequence[Assessment]) -> Assessment:
+    """Make one of several bursts of a process; the last of them tells how it stands now."""
+    first, last = bundle[0].episode, bundle[-1]
+    seconds = round(sum(one.seconds for one in bundle), 1)
+    cause = min((one.cause for one in bundle), key=CAUSES.index)
+    suspect = last.suspect if cause == "none_seen" else None
+    account = replace(last.account, episode=replace(last.episode))
+    for one in bundle[1:]:
+        first.merge(one.episode)
+    first.trim()
+    flapping = next((one.flapping for one in bundle if one.flapping is not None), None)
+    return Assessment(
+        first, account, "transient", cause, suspect, len(bundle), seconds, flapping=flapping
+    )

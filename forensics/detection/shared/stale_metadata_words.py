@@ -1,0 +1,256 @@
+"""Puts what is known of a burst of stale metadata into sentences, in the order in which one looks.
+
+Is it over; who leads now, and since when; why leaders moved; which broker is unstable; how the
+controller did; whether metadata.max.age.ms matters; whether it has recovered, and what was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from forensics.detection.shared.stale_metadata_account import Account
+from forensics.history.nodes.controller_terms import ControllerTerm
+from forensics.lib.text_format import join_names, quantity
+from forensics.lib.time_units import SECOND, to_iso
+
+_LEFT = {
+    "crash": "broker {broker} crashed at {at}",
+    "pause": "broker {broker} stood still and was given up at {noticed}",
+    "isolated": "broker {broker} was cut off from the network and was given up at {noticed}",
+    "controlled": "broker {broker} was shut down at {at}",
+}
+_WHY = {
+    "preferred_election": "a preferred election gave leadership back to the first replicas",
+    "reassignment": "partitions were reassigned to other brokers",
+    "unclean_election": "a replica that was not in sync was made leader (unclean election)",
+    "controlled_restart": "the former leader was shut down",
+    "broker_crash": "the former leader was lost",
+    "flapping": "the former leader was lost",
+}
+_NAMED = 3
+
+
+def clock_time(micros: int) -> str:
+    """Write the time of day of a moment, in UTC."""
+    return f"{to_iso(micros)[11:-1]} UTC"
+
+
+def seconds_text(micros: int) -> str:
+    """Write a length in seconds."""
+    return f"{round(max(0, micros) / SECOND, 1):g} s"
+
+
+def brokers_text(brokers: list[int]) -> str:
+    """Name some brokers."""
+    word = "broker" if len(brokers) == 1 else "brokers"
+    return f"{word} {join_names([str(broker) for broker in brokers], _NAMED)}"
+
+
+def who_leads(account: Account) -> Iterator[str]:
+    """Say who was asked, who led since when, and whether that is so to the end."""
+    last = account.last_move
+    if last is None:
+        return
+    name, move = last
+    if account.asked:
+        yield f"Asked: {_asked(account)}."
+    if move.leader is None or move.settled_at is None:
+        yield f"Leader: {name} had none since {clock_time(move.start)}, as far as the logs go."
+        return
+    known = [] if move.leader_epoch is None else [f"leader epoch {move.leader_epoch}"]
+    others = len(account.moves) - 1
+    known += [f"{quantity(others, 'other partition')} with it"] if others else []
+    about = f" ({', '.join(known)})" if known else ""
+    since = clock_time(move.settled_at)
+    yield f"Leader: broker {move.leader} led {name}{about} from {since} {_until(account)}."
+
+
+def _asked(account: Account) -> str:
+    if account.episode.asked:
+        return f"{brokers_text(account.asked)}, as the errors name it"
+    early = account.not_yet_leading
+    former = [broker for broker in account.previous if broker in account.asked]
+    texts = [f"{brokers_text(former)}, which led before"] if former else []
+    if early:
+        texts.append(f"{brokers_text(early)} before it had taken over")
+    return ", or ".join(texts) + " (the errors name no broker)"
+
+
+def _until(account: Account) -> str:
+    following = account.next_move
+    if following is None:
+        return "to the end of the logs, unchanged"
+    name, reign = following
+    last = account.last_move
+    on = "" if last is not None and last[0] == name else f"on; {name} "
+    whom = "nobody led it" if reign.leader < 0 else f"broker {reign.leader} took over"
+    return f"{on}until {clock_time(reign.begin or 0)}, when {whom} ({_election(reign.election)})"
+
+
+def _election(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def why_moved(account: Account, cause: str) -> str:
+    """Say why leaders moved, for causes that are moves."""
+    absence = account.absence
+    if cause in ("preferred_election", "reassignment"):
+        return _WHY[cause]
+    if absence is not None and absence.kind in _LEFT:
+        noticed = absence.fencing["at"] if absence.fencing is not None else absence.begin
+        times = {"at": clock_time(absence.begin), "noticed": clock_time(noticed)}
+        text = _LEFT[absence.kind].format(broker=absence.broker, **times)
+        return f"{text}, and {_WHY[cause]}" if cause == "unclean_election" else text
+    if account.previous and cause != "unclean_election":
+        return _WHY[cause].replace("the former leader", brokers_text(account.previous))
+    return _WHY[cause]
+
+
+def news_text(account: Account, limit: float) -> str:
+    """Say how slowly a move became known, where that is slow, and how sure it is."""
+    spread = account.spread
+    if spread is None or spread.doubt is None or spread.least <= limit * SECOND:
+        return ""
+    first, late = spread.lines
+    what = "took over" if spread.is_leader else "heard of it"
+    who = "the controller decided" if first["broker"] is None else "the first broker knew"
+    text = (
+        f"{who} at {clock_time(first['at'])}, and broker {spread.broker} {what} at"
+        f" {clock_time(late['at'])}, {seconds_text(spread.took)} later"
+    )
+    if spread.is_surely_over(limit):
+        return f" The news spread slowly: {text}."
+    off = seconds_text(spread.doubt)
+    return f" Perhaps the news spread slowly: {text}, by clocks that may be off by {off} there."
+
+
+def controller_text(account: Account) -> str:
+    """Say whether there was an active controller, and whether it changed."""
+    terms = account.terms
+    active = [term for term in terms if term.span.state == "active"]
+    if not active:
+        return "Controller: these logs do not show which one was active."
+    texts = []
+    if len(active) > 1:
+        last = active[-1]
+        texts.append(f"it changed to {_who(last)} at {clock_time(last.span.begin)}")
+    for term in terms:
+        if term.span.state == "vacant" and term.span.end is not None:
+            length = seconds_text(term.span.end - term.span.begin)
+            texts.append(f"none was active for {length} from {clock_time(term.span.begin)} on")
+    if not texts:
+        return f"Controller: {_who(active[0])} was active all the while."
+    return f"Controller: {'; '.join(texts)}."
+
+
+def _who(term: ControllerTerm) -> str:
+    return term.node if term.controller is None else f"node {term.controller}"
+
+
+def age_text(account: Account, *, is_settled: bool, settled: float) -> str:
+    """Say what metadata.max.age.ms is, and whether it explains how long this took."""
+    logged = account.logged_numbers("metadata.max.age.ms")
+    value = "not logged, 300000 by default in Java clients"
+    if logged:
+        value = f"{' and '.join(str(number) for number in logged)}, as logged"
+    delay = account.episode.delay
+    if not is_settled:
+        says = "it does not explain errors that go on: a client asks anew at each of them"
+    elif delay is None or account.last_move is None:
+        says = "no leader moved, so it explains nothing"
+    elif delay <= settled * SECOND:
+        says = "it played no part: a client asks anew at the first error"
+    elif delay <= account.max_age_ms * 1000:
+        says = f"it allows for the {seconds_text(delay)} from the move to the first error"
+    else:
+        says = (
+            f"it does not explain the {seconds_text(delay)} from the move to the first error: "
+            "metadata was asked for in between, and still named the former leader"
+        )
+    return f"metadata.max.age.ms: {value}; {says}."
+
+
+def recovery_text(account: Account, verdict: str) -> str:
+    """Say whether the errors stopped."""
+    if verdict == "stuck":
+        return "Recovered: no, the errors go on to the end of its log."
+    if account.next_error is not None:
+        return f"Recovered: yes, until the next burst at {clock_time(account.next_error)}."
+    quiet = seconds_text(account.quiet)
+    if account.recovered:
+        return f"Recovered: yes, no further error in its log, which goes on for {quiet}."
+    return f"Recovered: cannot tell, its log ends {quiet} after the last error."
+
+
+def loss_of(account: Account, cause: str) -> tuple[str, str]:
+    """Return whether records were lost (no, possible, yes, not_known), and why."""
+    sent = account.sent
+    if account.is_consumer:
+        return "no", "a consumer reads on where it was"
+    if sent is not None and sent.given_up:
+        given_up = quantity(sent.given_up, "send")
+        return "yes", f"{given_up} failed for good, unless the application repeats what it sent"
+    if cause == "unclean_election":
+        return "possible", "an unclean leader lacks what the former one had; see its finding"
+    if account.cut and account.logged("acks") not in (["-1"], ["all"]):
+        return "possible", (
+            f"{quantity(account.cut, 'record')} were cut off the former leader's log, and this "
+            "producer does not wait for all replicas in sync"
+        )
+    return _loss_by_settings(account)
+
+
+def _loss_by_settings(account: Account) -> tuple[str, str]:
+    if not account.starts:
+        return "not_known", "no send is seen to fail, but its acks and retries are not logged"
+    acks, retries = account.logged("acks"), account.logged_numbers("retries")
+    if "0" in acks:
+        return "not_known", "with acks=0 a producer does not hear what was lost"
+    if 0 in retries:
+        return "possible", "with retries=0 it does not send again what a broker refused"
+    if "1" in acks:
+        return (
+            "no",
+            "it sent the refused batches again, and no log was cut behind this move (acks=1)",
+        )
+    times = " and ".join(account.logged("delivery.timeout.ms"))
+    shown = [f"acks={' and '.join(acks)}", f"retries={' and '.join(map(str, retries))}"]
+    if times:
+        shown.append(f"delivery.timeout.ms={times}")
+    return "no", f"it sent the refused batches again ({', '.join(shown)}), and no send failed"
+
+
+def duplicates_of(account: Account) -> tuple[str, str]:
+    """Return whether records may have been written twice (no, possible, not_known), and why."""
+    if account.is_consumer:
+        return "no", ""
+    idempotence = account.logged("enable.idempotence")
+    unsure = account.sent.unsure if account.sent is not None else 0
+    if idempotence == ["true"]:
+        return "no", "enable.idempotence=true"
+    if unsure:
+        logged = "enable.idempotence=false" if idempotence else "enable.idempotence is not logged"
+        failed = quantity(unsure, "batch") if unsure == 1 else f"{unsure} batches"
+        return "possible", f"{failed} got no answer and went out again, and {logged}"
+    return ("no", "no request went unanswered") if idempotence else ("not_known", "")
+
+
+def outcome_text(account: Account, cause: str) -> str:
+    """Say what was lost and what may be there twice."""
+    lost, why = loss_of(account, cause)
+    text = {"no": "Lost: nothing", "yes": "Lost: yes", "possible": "Lost: possible"}
+    parts = [f"{text.get(lost, 'Lost: not known')}, {why}."]
+    twice, reason = duplicates_of(account)
+    if twice == "possible":
+        parts.append(f"Twice: possible, {reason}.")
+    return " ".join(parts)
+
+
+def catch_text(account: Account, lost: str) -> str:
+    """Say whether an application should handle the error by itself."""
+    if account.is_consumer or lost == "yes":
+        return ""
+    return (
+        " An application need not catch the error: it is retriable, and the client tries again by "
+        "itself until delivery.timeout.ms is over."
+    )
