@@ -20,7 +20,6 @@ NAME = "controller-lost"
 NEEDS = SERVERS
 # What a line of the controller itself, or of its process, shows.
 _STATED = ("crashed", "resigned")
-_OF_BROKER = ("crashed", "paused", "isolated")
 _MAX_NAMED = 5
 
 
@@ -34,10 +33,17 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 
 def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Finding:
     limits, measures = context.limits[NAME], loss_measures(context, losses)
+<<<<<<< ours
     # What happened to a broker that was the controller, too, has a finding of its own.
     is_told = all(loss.broker is not None and loss.before.how in _OF_BROKER for loss in losses)
     is_long = measures["longest_s"] > limits["vacant"] or measures["delayed_partitions"] > 0
     is_long &= not is_told
+=======
+    # A broker that was lost with its controller is a finding of its own, and so is what it led.
+    is_alone = any(loss.broker is None for loss in losses)
+    is_long = measures["longest_s"] > limits["vacant"] or measures["delayed_partitions"] > 0
+    level = "with_broker" if not is_alone else "long" if is_long else "short"
+>>>>>>> theirs
     first, last = losses[0], losses[-1]
     nodes = list(dict.fromkeys(loss.before.node for loss in losses))
     vacant = f"{measures['vacant_s']:.1f} s without an active controller"
@@ -48,7 +54,7 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
     )
     return context.finding(
         NAME,
-        limits["long" if is_long else "short"],
+        limits[level],
         title,
         first.begin,
         last.ready_at,
