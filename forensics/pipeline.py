@@ -55,7 +55,7 @@ from forensics.schemas import BREACHES, CLOCKS, CUTS, EVENTS, FILES, ISR, LEADER
 from forensics.settings import Settings
 
 _FOLDED = (("leadership", LEADERSHIP), ("isr", ISR), ("cuts", CUTS), ("breaches", BREACHES))
-_ORDER = ("topic", "partition", "leader_epoch", "partition_epoch")
+_ORDER = ("topic", "partition", "incarnation", "leader_epoch", "partition_epoch")
 
 
 def postmortem(

@@ -14,6 +14,7 @@ FACTS = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
+        ("topic_id", pa.string()),
         ("leader", pa.int32()),
         ("leader_epoch", pa.int32()),
         ("partition_epoch", pa.int32()),
@@ -80,6 +81,9 @@ LEADERSHIP = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
+        # of topics of one name that were deleted and created again, the first is 0
+        ("incarnation", pa.int32()),
+        ("topic_id", pa.string()),
         ("leader_epoch", pa.int32()),
         ("leader", pa.int32()),
         ("started_at", TIME),
@@ -105,6 +109,8 @@ ISR = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
+        ("incarnation", pa.int32()),
+        ("topic_id", pa.string()),
         ("partition_epoch", pa.int32()),
         ("leader_epoch", pa.int32()),
         ("leader", pa.int32()),

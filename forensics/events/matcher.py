@@ -20,6 +20,8 @@ from forensics.events.rules import MORE, ListItems, Rule, Wording
 from forensics.parsing.prefilter import ANY_LOGGER, WARN_OR_WORSE, first_quoted_error
 from forensics.schemas import EVENTS, FACTS
 
+# A UUID in URL-safe base64; a topic of old has none, or one that is all zero.
+_TOPIC_ID, _NO_TOPIC_IDS = r"(?P<id>[\w-]{22})", pa.array(["", "A" * 22])
 _INTEGER_RANGES = {pa.int32(): (-(2**31), 2**31 - 1)}
 
 
@@ -130,6 +132,8 @@ def build_events(entries: pa.RecordBatch, parts: Sequence[MatchedEvents]) -> pa.
     columns["ts"] = taken["ts"].cast(EVENTS.field("ts").type)
     columns |= _fact_columns(parts, len(rows))
     columns["client"] = pc.coalesce(columns["client"], decode_text(taken["client"]))
+    ids = pc.extract_regex(columns["topic_id"], _TOPIC_ID).field("id")
+    columns["topic_id"] = pc.if_else(pc.is_in(ids, _NO_TOPIC_IDS), None, ids)
     columns["error"], columns["retriable"] = canonical_errors(columns["error"])
     columns |= {name: _label_column(parts, name) for name in ("kind", "rule")}
     columns["telling"] = _telling_column(_label_column(parts, "telling"), columns["previous_epoch"])

@@ -31,6 +31,8 @@ TYPES = {
     # the source line after a logger (log4j's %L, which some templates print as it is)
     "place": r"(?::(?:[0-9]+|%L|\?))?",
     "topic": r"[a-zA-Z0-9._-]+",
+    # also as Scala prints what may be missing: Some(...), None
+    "id": r"(?:Some\()?[\w-]+\)?",
 }
 # Kafka joins topic and partition with a dash; topics may hold dashes, so the last one counts.
 TOPIC_PARTITION = r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)"

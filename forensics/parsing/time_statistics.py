@@ -216,7 +216,9 @@ MAX_KEPT = 50
 EpochRegression = tuple[str, int, str, int, int, int]
 
 _KIND = "partition_state"
-_COLUMNS = ("topic", "partition", "leader_epoch", "partition_epoch", "line")
+# One process has several threads, and a file may hold several processes: each writer in its order.
+_WRITER = ("broker", "controller", "logger")
+_COLUMNS = ("topic", "partition", "leader_epoch", "partition_epoch", "line", *_WRITER)
 
 
 class EpochRegressions:
@@ -228,7 +230,7 @@ class EpochRegressions:
         self._last: dict[str, pa.RecordBatch] = {}
 
     def add(self, events: pa.RecordBatch) -> None:
-        """Compare the epochs in these events with the last ones of each partition.
+        """Compare the epochs in these events with the last ones of each partition and writer.
 
         Only news counts, since a node that replays the past may begin at its beginning. The first
         state of a new topic counts, too: no epoch from before is held against what follows it.
@@ -253,11 +255,14 @@ class EpochRegressions:
             states = pa.concat_batches([self._last[counter], states])
         if not len(states):
             return
-        topics = pc.dictionary_encode(states["topic"]).indices.to_numpy(zero_copy_only=False)
-        key = topics.astype(np.int64) << 32 | states["partition"].to_numpy(zero_copy_only=False)
-        order = np.argsort(key, kind="stable")
-        key, value = key[order], states[counter].to_numpy(zero_copy_only=False)[order]
-        same = key[1:] == key[:-1]
+        codes = (
+            pc.dictionary_encode(states[name], null_encoding="encode").indices
+            for name in ("topic", "partition", *_WRITER)
+        )
+        keys = np.stack([code.to_numpy(zero_copy_only=False) for code in codes])
+        order = np.lexsort(keys)
+        keys, value = keys[:, order], states[counter].to_numpy(zero_copy_only=False)[order]
+        same = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
         fell = np.flatnonzero(same & (value[1:] < value[:-1]))
         if len(fell):
             before, after = (

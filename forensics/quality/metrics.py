@@ -240,7 +240,8 @@ def measure_lanes(run: GateInput) -> pd.DataFrame:
     table = _with_lengths(run.tables.read("lanes", names), "evidence")
     # The terms of a controller stand beside the states of its process.
     is_term = pc.is_in(table["state"], pa.array(TERM_STATES)).cast(pa.int8())
-    return _measure_spans(table.append_column("term", is_term), [*names[:2], "term"])
+    spans = _measure_spans(table.append_column("term", is_term), [*names[:2], "term"])
+    return spans.drop(columns="term")
 
 
 def measure_coverage(run: GateInput) -> pd.DataFrame:
@@ -264,7 +265,7 @@ def _measure_spans(table: pa.Table, keys: Sequence[str]) -> pd.DataFrame:
 def _parts(run: GateInput, table: str) -> Iterator[pa.Table]:
     """Yield a table in parts that end where the rows of a partition do."""
     epoch = "leader_epoch" if table == "leadership" else "partition_epoch"
-    columns = [*_COMMON, epoch]
+    columns = [*_COMMON, "incarnation", epoch]
     held = pa.table({})
     for batch in run.tables.scan(table, columns):
         flagged = _flag_rows(pa.Table.from_batches([batch]), epoch)
@@ -287,7 +288,9 @@ def _flag_rows(rows: pa.Table, epoch: str) -> pa.Table:
     unknown = rows["leader"].is_null().to_numpy()
     flags = (unknown, ~observed, observed & ~quoted, *_flag_non_replicas(rows))
     kept = rows.select(["topic", "partition", "started_at", "ended_at"])
-    kept = kept.append_column("epoch", rows[epoch])
+    # A topic that was created again begins at epoch 0 again.
+    life = pc.shift_left(pc.fill_null(rows["incarnation"].cast(pa.int64()), 0), 32)
+    kept = kept.append_column("epoch", pc.add(life, rows[epoch].cast(pa.int64())))
     for name, flag in zip(_HISTORY_FLAGS, flags, strict=True):
         kept = kept.append_column(name, pa.array(flag))
     return kept

@@ -31,6 +31,7 @@ COLUMN_MEANINGS: Mapping[str, str] = {
     "offset": "where the record begins, in bytes from the start of the unpacked file",
     "topic": "the topic",
     "partition": "the number of the partition in its topic",
+    "topic_id": "the id of the topic, another one after it was deleted and created again",
     "leader": "the broker that leads the partition; -1 where there is none",
     "leader_epoch": "the counter that every change of the partition's leader raises",
     "partition_epoch": "the counter that every change of the partition raises; with ZooKeeper the "

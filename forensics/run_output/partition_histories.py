@@ -15,9 +15,12 @@ from forensics.run_output.reader import RunOutput
 
 LEADER_COLUMNS = (
     "topic", "partition", "leader_epoch", "leader", "started_at", "ended_at", "election", "clean",
-    "how",
+    "how", "incarnation",
 )  # fmt: skip
-ISR_COLUMNS = ("topic", "partition", "partition_epoch", "isr", "replicas", "started_at", "ended_at")
+ISR_COLUMNS = (
+    "topic", "partition", "partition_epoch", "isr", "replicas", "started_at", "ended_at",
+    "incarnation",
+)  # fmt: skip
 # A leader that is not known; -1 means that there was none.
 UNKNOWN_LEADER = -2
 Ints = npt.NDArray[np.int64]
@@ -206,7 +209,7 @@ def _times(
 ) -> tuple[Ints, Ints]:
     """Return begins and ends; a begin that is not known is the end of the version before."""
     end = _ints(rows, "ended_at", window[1])
-    order = np.lexsort((np.arange(len(rows)), versions, owner))
+    order = np.lexsort((np.arange(len(rows)), versions, _ints(rows, "incarnation", 0), owner))
     before = np.full(len(rows), window[0], np.int64)
     follows = np.flatnonzero(owner[order][1:] == owner[order][:-1])
     before[order[follows + 1]] = end[order[follows]]

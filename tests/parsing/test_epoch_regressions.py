@@ -56,6 +56,19 @@ def test_who_tells_of_the_past_is_not_held_to_it() -> None:
     assert [] == found([told(1, 5), told(2, 2, kind="truncated"), told(3, -1), told(4, None)])
 
 
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize(
+    "other", [{"broker": 2}, {"controller": 1}, {"broker": 1, "logger": "kafka.cluster.Partition"}]
+)
+def test_each_writer_of_a_file_has_an_order_of_its_own(size: int, other: Row) -> None:
+    """A controller's thread is ahead of the one that answers it, and three brokers share a file."""
+    own = {"broker": 1, "logger": "state.change.logger"}
+    rows = [told(1, 5, 7, **own), told(2, 6, 8, **other), told(3, 5, 7, **own)]
+
+    assert found(rows, size) == []
+    assert len(found([*rows, told(4, 5, 7, **other)], size)) == 2
+
+
 def test_a_file_of_two_clusters_keeps_the_first_few() -> None:
     rows = [told(number, epoch, partition=number) for epoch in (9, 3) for number in range(80)]
     falls = EpochRegressions()

@@ -167,10 +167,10 @@ def _measures(
         "outdated": account.outdated,
         "metadata_max_age_ms": max(ages, default=None),
         "fails_fast": account.fails_fast(patience["retries"], patience["delivery"]),
-        "lost": words.loss_of(account, assessment.cause)[0],
+        "lost": words.loss_of(account, assessment.cause, assessment.suspected)[0],
         "duplicated": words.duplicates_of(account)[0],
         "recovered": False if assessment.verdict == "stuck" else account.recovered,
-        "stable": account.next_move is None if last else None,
+        "stable": account.is_stable,
         "explained_by": None,
     }
 
@@ -232,12 +232,12 @@ def _explanation(assessment: Assessment, limits: Mapping[str, Any]) -> str:
         parts.append(f"Unstable broker: {says}.")
     elif news:
         parts.append(news.strip())
-    lost = words.loss_of(account, assessment.cause)[0]
+    lost = words.loss_of(account, assessment.cause, suspect)[0]
     parts += [
         words.controller_text(account),
         words.age_text(account, is_settled=verdict == "transient", settled=limits["settled"]),
         words.recovery_text(account, verdict),
-        words.outcome_text(account, assessment.cause) + words.catch_text(account, lost),
+        words.outcome_text(account, assessment.cause, suspect) + words.catch_text(account, lost),
     ]
     return " ".join(parts)
 

@@ -31,7 +31,7 @@ from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 NAME = "unclean-election"
 _COLUMNS = (
     "topic", "partition", "leader_epoch", "leader", "started_at", "log_end", "manner", "replicas",
-    "how", "evidence",
+    "how", "evidence", "incarnation",
 )  # fmt: skip
 # How many partitions are looked at in one reading of the events, ...
 _AT_ONCE = 100
@@ -51,6 +51,8 @@ _LOSS_COLUMNS = (
     "leader", "leader_epoch", "log_end", "high_watermark", "cut_to",
 )  # fmt: skip
 _Partition = tuple[str, int]
+# An incarnation of a topic, and a leader epoch in it.
+_EpochKey = tuple[int, int]
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
@@ -134,7 +136,7 @@ def _bound_losses(
         events, leaders = _read_events(context, some), _find_previous_leaders(context, some)
         for row in some:
             partition = row["topic"], row["partition"]
-            previous = leaders.get((*partition, row["leader_epoch"]))
+            previous = leaders.get((*partition, *_epoch_key(row)))
             loss, lines = estimate_lost_records(
                 row, previous, sorted(events[partition], key=by_time)
             )
@@ -170,31 +172,35 @@ def _keep_nearest(rows: Sequence[Row], starts: Sequence[int]) -> list[Row]:
 
 def _find_previous_leaders(
     context: DetectionContext, some: Sequence[Row]
-) -> dict[tuple[str, int, int], int]:
+) -> dict[tuple[str, int, int, int], int]:
     """Find who led last before each of the elections, where every epoch in between is known."""
-    epochs: dict[_Partition, list[int]] = defaultdict(list)
+    epochs: dict[_Partition, list[_EpochKey]] = defaultdict(list)
     for row in some:
-        epochs[row["topic"], row["partition"]].append(row["leader_epoch"])
-    leaders: dict[_Partition, dict[int, int | None]] = {partition: {} for partition in epochs}
-    columns = ["topic", "partition", "leader_epoch", "leader"]
+        epochs[row["topic"], row["partition"]].append(_epoch_key(row))
+    leaders: dict[_Partition, dict[_EpochKey, int | None]] = {one: {} for one in epochs}
+    columns = ["topic", "partition", "incarnation", "leader_epoch", "leader"]
     for row in context.each("leadership", _is_one_of(epochs), columns):
         partition = row["topic"], row["partition"]
-        if partition in leaders and row["leader_epoch"] < max(epochs[partition]):
-            leaders[partition][row["leader_epoch"]] = row["leader"]
+        if partition in leaders and _epoch_key(row) < max(epochs[partition]):
+            leaders[partition][_epoch_key(row)] = row["leader"]
     return {
-        (*partition, epoch): leader
+        (*partition, *epoch): leader
         for partition, elections in epochs.items()
         for epoch in elections
         if (leader := _last_leader_before(epoch, leaders[partition])) is not None
     }
 
 
-def _last_leader_before(epoch: int, leaders: Mapping[int, int | None]) -> int | None:
+def _epoch_key(row: Row) -> _EpochKey:
+    return row["incarnation"] or 0, row["leader_epoch"]
+
+
+def _last_leader_before(key: _EpochKey, leaders: Mapping[_EpochKey, int | None]) -> int | None:
     """Go back over epochs without a leader; None if one is reached whose leader is not known."""
-    epoch -= 1
-    while leaders.get(epoch) == -1:
+    incarnation, epoch = key[0], key[1] - 1
+    while leaders.get((incarnation, epoch)) == -1:
         epoch -= 1
-    return leaders.get(epoch)
+    return leaders.get((incarnation, epoch))
 
 
 def _is_one_of(partitions: Iterable[_Partition]) -> pc.Expression:

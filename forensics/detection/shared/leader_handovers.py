@@ -7,8 +7,7 @@ the news spread: meanwhile clients are sent to one broker that does not lead yet
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import dataclass, field, replace
 
 import pyarrow.compute as pc
 
@@ -167,11 +166,15 @@ def read_reigns(
 
 
 def _reigns(rows: Sequence[Row]) -> list[Reign]:
-    ordered = sorted(rows, key=lambda row: (row["started_at"] or 0, row["leader_epoch"] or 0))
-    reigns = []
-    for leader, group in groupby(ordered, lambda row: row["leader"]):
-        own = list(group)
-        first, end = own[0], own[-1]["ended_at"]
-        reign = Reign(leader, first["leader_epoch"], first["started_at"], end, first["election"])
-        reigns.append(reign)
+    """Join epochs of the same leader; a topic that was made again counts from the start."""
+    reigns: list[Reign] = []
+    last = -1
+    for row in sorted(rows, key=lambda row: (row["started_at"] or 0, row["leader_epoch"] or 0)):
+        epoch, end = row["leader_epoch"], row["ended_at"]
+        if reigns and reigns[-1].leader == row["leader"] and (epoch is None or epoch > last):
+            reigns[-1] = replace(reigns[-1], end=end)
+        else:
+            start = row["started_at"]
+            reigns.append(Reign(row["leader"], epoch, start, end, row["election"]))
+        last = -1 if epoch is None else epoch
     return reigns

@@ -1,8 +1,8 @@
 """Finds the moves of leaders that may lie behind errors and findings.
 
 - `LeaderMoveIndex`: which move of a partition came last before an error. Every move is held in a
-  few plain numbers, so that even millions fit; moves by the same election away from the same leader
-  that follow each other closely are one group.
+  few plain numbers, so that even millions fit; moves by the same kind of election that follow each
+  other closely are one group.
 - `MoveHistory`: the moves behind findings, for cause chains; which of them were planned
 """
 
@@ -75,12 +75,10 @@ class LeaderMoveIndex:
         self._code, self._start, self._epoch, self._leader, self._previous = rows[:5]
         self._election, self._partition = rows[5:]
         self._anchor = self._anchors()
-        moved = (moves[self._anchor] for moves in (self._start, self._previous, self._election))
-        start, previous, election = moved
-        # One election that somebody asked for moves the leaders of many brokers.
-        planned = [self._elections.index(name) for name in _PLANNED if name in self._elections]
-        previous = np.where(np.isin(election, planned), _UNKNOWN_LEADER, previous)
-        self._group = session_ids(start, gap, previous, election)
+        # What befalls several leaders at once is one move: an election of all preferred leaders, or
+        # the loss of a rack.
+        start, election = (moves[self._anchor] for moves in (self._start, self._election))
+        self._group = session_ids(start, gap, election)
         self._bounds = np.searchsorted(self._code, np.arange(len(self._codes) + 1)).tolist()
         self._starts = array("q", self._start.tobytes())
 

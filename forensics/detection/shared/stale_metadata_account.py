@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from forensics.detection.context import DetectionContext, Row, in_topics
+from forensics.detection.context import DetectionContext, Row, in_topics, partition_name
 from forensics.detection.shared.absence_causes import absences_of
 from forensics.detection.shared.client_settings import ClientStart, find_client_starts
 from forensics.detection.shared.leader_handovers import (
@@ -81,18 +81,23 @@ class Account:
 
         The former leader answers, unless it was dead; the new one does before it has taken over.
         """
-        if self.episode.asked:
-            return sorted(self.episode.asked)
-        former = [broker for broker in self.previous if not self._was_dead(broker)]
-        return sorted({*former, *self.not_yet_leading})
+        return sorted(self.episode.asked or {*self.former, *self.not_yet_leading})
+
+    @cached_property
+    def former(self) -> list[int]:
+        """The leaders before that were alive to answer."""
+        return [broker for broker in self.previous if not self._was_dead(broker)]
 
     @cached_property
     def not_yet_leading(self) -> list[int]:
-        """The new leaders that had not taken over when the last error came."""
-        end = self.episode.end
+        """The new leaders that had not taken over when the last error came, as far as clocks tell.
+
+        Where every former leader was dead, a new one answered, if one had just taken over.
+        """
+        end = self.episode.end if self.former else self.episode.begin - _CLOCK_SLACK
         lines = (self.handovers[name].took_over for name in self.moves if name in self.handovers)
         late = {row["broker"] for row in lines if row is not None and row["at"] > end}
-        return sorted(late & set(self.leaders))
+        return sorted(late & set(self.leaders) - set(self.former))
 
     def _was_dead(self, broker: int) -> bool:
         episode = self.episode
@@ -108,17 +113,16 @@ class Account:
         )
 
     @cached_property
-    def absence(self) -> Absence | None:
-        """The absence of a former leader that took the leadership from it."""
-        if self.episode.absence is not None:
-            return self.episode.absence
-        found = [
-            absence
+    def absences(self) -> list[Absence]:
+        """The absences of former leaders that took the leadership from them, in order."""
+        found = {
+            (absence.broker, absence.begin): absence
             for move in self.moves.values()
-            if not move.is_first and move.previous is not None
-            if (absence := absence_behind(self.context, move)) is not None
-        ]
-        return max(found, key=lambda absence: absence.begin, default=None)
+            if not move.is_first and (absence := absence_behind(self.context, move)) is not None
+        }
+        if self.episode.absence is not None:
+            found[self.episode.absence.broker, self.episode.absence.begin] = self.episode.absence
+        return sorted(found.values(), key=lambda absence: (absence.begin, absence.broker))
 
     @cached_property
     def spread(self) -> Spread | None:
@@ -144,7 +148,7 @@ class Account:
         """Return True if a broker was never away since, and its log goes on."""
         node = f"broker-{broker}"
         last = self.context.last_logged.get(node)
-        since = self.absence.begin if self.absence is not None else moment
+        since = min([moment, *(one.begin for one in self.absences)])
         away = any((one.end is None or one.end >= since) and one.kind != "pause"
                    for one in absences_of(self.context, broker))  # fmt: skip
         if last is None or away:
@@ -166,6 +170,19 @@ class Account:
             found += [(reign.begin or 0, name, reign) for reign in later[:1]]
         first = min(found, key=lambda one: one[:2], default=None)
         return None if first is None else first[1:]
+
+    @property
+    def is_stable(self) -> bool | None:
+        """Whether these leaders led on to the end of the logs; None: nothing moved."""
+        if self.last_move is None:
+            return None
+        return self.next_move is None and self.last_known is None
+
+    @property
+    def last_known(self) -> int | None:
+        """The last moment until which the logs know the leader, if that is not their end."""
+        ends = [self.reigns[name][-1].end for name in self.moves if self.reigns.get(name)]
+        return min((end for end in ends if end is not None), default=None)
 
     @property
     def recovered(self) -> bool | None:
@@ -239,7 +256,7 @@ class Account:
         ]
         spread = list(self.spread.lines) if self.spread is not None else []
         sent = self.sent.lines[:_MAX_LINES] if self.sent is not None else []
-        absent = list(self.absence.evidence[:1]) if self.absence is not None else []
+        absent = [line for one in self.absences[:_MAX_LINES] for line in one.evidence[:1]]
         starts = [
             start.lines[name]
             for start in self.starts[:_MAX_LINES]
@@ -274,12 +291,15 @@ def build_accounts(context: DetectionContext, episodes: Sequence[Episode]) -> li
     }
     handovers = read_handovers(context, wanted)
     reigns = read_reigns(context, {name for own in keys for name in own})
-    cuts = _read_cuts(context, wanted)
+    cuts = _read_cuts(context, {topic for topic, _, _ in wanted})
     for account, own, following in zip(accounts, keys, _next_errors(episodes), strict=True):
         episode = account.episode
         account.handovers = {name: handovers[key] for name, key in own.items() if key in handovers}
         account.reigns = {name: reigns[name] for name in own if name in reigns}
-        account.cut = sum(cuts.get(key, 0) for key in own.values())
+        account.cut = sum(
+            _cut_behind(account, name, move, cuts.get(name, ()))
+            for name, move in account.moves.items()
+        )
         account.next_error = following
         account.starts = find_client_starts(context, episode.node, episode.clients, episode.end)
         account.sent = _send_window(account)
@@ -304,18 +324,28 @@ def _epoch_keys(account: Account) -> Mapping[str, EpochKey]:
     }
 
 
-def _read_cuts(context: DetectionContext, keys: Collection[EpochKey]) -> Mapping[EpochKey, int]:
-    """Count the records that were cut off behind some leader epochs."""
-    if not keys:
-        return {}
-    where = in_topics({topic for topic, _, _ in keys})
-    found: dict[EpochKey, int] = {}
-    columns = ["topic", "partition", "leader_epoch", "cut_to", "log_end"]
-    for row in context.each("cuts", where, columns):
-        key = row["topic"], row["partition"], row["leader_epoch"]
-        if key in keys and row["cut_to"] is not None and row["log_end"] is not None:
-            found[key] = max(found.get(key, 0), row["log_end"] - row["cut_to"])
-    return found
+def _read_cuts(context: DetectionContext, topics: Collection[str]) -> Mapping[str, list[Row]]:
+    """Read what brokers cut off their logs, by partition, in order."""
+    found: dict[str, list[Row]] = {}
+    if not topics:
+        return found
+    columns = ["topic", "partition", "broker", "started_at", "cut_to", "log_end"]
+    for row in context.each("cuts", in_topics(topics), columns):
+        if None not in (row["started_at"], row["cut_to"], row["log_end"]):
+            found.setdefault(partition_name(row), []).append(row)
+    return {name: sorted(rows, key=lambda row: row["started_at"]) for name, rows in found.items()}
+
+
+def _cut_behind(account: Account, name: str, move: LeaderMove, rows: Sequence[Row]) -> int:
+    """Count what the former leader cut off as it followed, before it led again."""
+    since = move.start - _CLOCK_SLACK
+    again = [reign.begin for reign in account.reigns.get(name, ())
+             if reign.leader == move.previous and (reign.begin or 0) > move.start]  # fmt: skip
+    first = next((row for row in rows if row["broker"] == move.previous
+                  and row["started_at"] >= since), None)  # fmt: skip
+    if first is None or (again and first["started_at"] >= (again[0] or 0)):
+        return 0
+    return int(first["log_end"] - first["cut_to"])
 
 
 def _next_errors(episodes: Sequence[Episode]) -> list[int | None]:
@@ -336,8 +366,8 @@ def _send_window(account: Account) -> SendWindow | None:
     if account.is_consumer or not episode.topics:
         return None
     begin = min([episode.begin, *(move.start for move in account.moves.values())])
-    if account.absence is not None:
-        begin = min(begin, max(account.absence.begin, begin - _SESSION))
+    for absence in account.absences:
+        begin = min(begin, max(absence.begin, begin - _SESSION))
     delivery = max(account.logged_numbers("delivery.timeout.ms"), default=_DEFAULT_DELIVERY_MS)
     begin, end = begin - _CLOCK_SLACK, episode.end + _CLOCK_SLACK
     expires = end + delivery * 1000

@@ -122,8 +122,9 @@ def _assess(context: DetectionContext, episodes: Sequence[Episode]) -> Iterator[
 
 def _find_flapping(account: Account, cause: str, flapping: Flapping) -> int | None:
     """Return the flapping broker that lost its leaders, or that was given them back in between."""
-    if cause == "flapping" and account.absence is not None:
-        return account.absence.broker
+    if cause == "flapping":
+        flaps = [one.broker for one in account.absences if one.broker in flapping]
+        return flaps[0] if flaps else None
     for move in account.moves.values():
         run = flapping.get(-1 if move.leader is None else move.leader, ())
         if not move.is_first and run and run[0].begin <= move.start <= run[-1].begin:

@@ -27,6 +27,14 @@ _WHY = {
     "broker_crash": "the former leader was lost",
     "flapping": "the former leader was lost",
 }
+_DELETED = "yes", "what the topic held is deleted, and sends to it fail until it is there"
+_LOST_WITH_TOPIC = {
+    "topic_deleted": _DELETED,
+    "topic_recreated": _DELETED,
+    "topic_unknown": ("not_known", "sends to a topic that nobody knows fail after max.block.ms"),
+}
+# A broker that answers so has not written the batch, and the client sends it again.
+_REFUSED = {"NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_FOR_PARTITION", "FENCED_LEADER_EPOCH"}
 _NAMED = 3
 
 
@@ -52,7 +60,7 @@ def who_leads(account: Account) -> Iterator[str]:
     if last is None:
         return
     name, move = last
-    if account.asked:
+    if account.asked or account.previous:
         yield f"Asked: {_asked(account)}."
     if move.leader is None or move.settled_at is None:
         yield f"Leader: {name} had none since {clock_time(move.start)}, as far as the logs go."
@@ -68,23 +76,31 @@ def who_leads(account: Account) -> Iterator[str]:
 def _asked(account: Account) -> str:
     if account.episode.asked:
         return f"{brokers_text(account.asked)}, as the errors name it"
-    early = account.not_yet_leading
-    former = [broker for broker in account.previous if broker in account.asked]
-    texts = [f"{brokers_text(former)}, which led before"] if former else []
-    if early:
-        texts.append(f"{brokers_text(early)} before it had taken over")
+    texts = [f"{brokers_text(account.former)}, which led before"] if account.former else []
+    if account.not_yet_leading:
+        early = "before it had taken over" if account.former else "as it took over"
+        texts.append(f"{brokers_text(account.not_yet_leading)} {early}")
+    if not texts:
+        dead = brokers_text(account.previous)
+        return f"cannot tell; {dead}, which led before, was down, and the errors name no broker"
     return ", or ".join(texts) + " (the errors name no broker)"
 
 
 def _until(account: Account) -> str:
     following = account.next_move
     if following is None:
-        return "to the end of the logs, unchanged"
+        known = account.last_known
+        return (
+            "to the end of the logs, unchanged"
+            if known is None
+            else f"until {clock_time(known)}; the logs do not say what came then"
+        )
     name, reign = following
     last = account.last_move
     on = "" if last is not None and last[0] == name else f"on; {name} "
     whom = "nobody led it" if reign.leader < 0 else f"broker {reign.leader} took over"
-    return f"{on}until {clock_time(reign.begin or 0)}, when {whom} ({_election(reign.election)})"
+    why = "the topic was made again" if reign.election == "initial" else _election(reign.election)
+    return f"{on}until {clock_time(reign.begin or 0)}, when {whom} ({why})"
 
 
 def _election(name: str) -> str:
@@ -93,13 +109,16 @@ def _election(name: str) -> str:
 
 def why_moved(account: Account, cause: str) -> str:
     """Say why leaders moved, for causes that are moves."""
-    absence = account.absence
     if cause in ("preferred_election", "reassignment"):
         return _WHY[cause]
-    if absence is not None and absence.kind in _LEFT:
-        noticed = absence.fencing["at"] if absence.fencing is not None else absence.begin
-        times = {"at": clock_time(absence.begin), "noticed": clock_time(noticed)}
-        text = _LEFT[absence.kind].format(broker=absence.broker, **times)
+    left = []
+    for absence in account.absences:
+        if absence.kind in _LEFT:
+            noticed = absence.fencing["at"] if absence.fencing is not None else absence.begin
+            times = {"at": clock_time(absence.begin), "noticed": clock_time(noticed)}
+            left.append(_LEFT[absence.kind].format(broker=absence.broker, **times))
+    if left:
+        text = ", ".join(left[:_NAMED])
         return f"{text}, and {_WHY[cause]}" if cause == "unclean_election" else text
     if account.previous and cause != "unclean_election":
         return _WHY[cause].replace("the former leader", brokers_text(account.previous))
@@ -182,9 +201,11 @@ def recovery_text(account: Account, verdict: str) -> str:
     return f"Recovered: cannot tell, its log ends {quiet} after the last error."
 
 
-def loss_of(account: Account, cause: str) -> tuple[str, str]:
+def loss_of(account: Account, cause: str, suspect: str | None) -> tuple[str, str]:
     """Return whether records were lost (no, possible, yes, not_known), and why."""
     sent = account.sent
+    if suspect in _LOST_WITH_TOPIC and not (account.is_consumer and suspect == "topic_unknown"):
+        return _LOST_WITH_TOPIC[suspect]
     if account.is_consumer:
         return "no", "a consumer reads on where it was"
     if sent is not None and sent.given_up:
@@ -208,16 +229,19 @@ def _loss_by_settings(account: Account) -> tuple[str, str]:
         return "not_known", "with acks=0 a producer does not hear what was lost"
     if 0 in retries:
         return "possible", "with retries=0 it does not send again what a broker refused"
+    if "1" in acks and any(
+        one.kind != "controlled" and one.end is None for one in account.absences
+    ):
+        return "not_known", "with acks=1 the former leader may hold more, and it is not back"
+    again = "no send is seen to fail"
+    if _REFUSED & set(account.episode.error_counts):
+        again = "it sent the refused batches again, and no send is seen to fail"
     if "1" in acks:
-        return (
-            "no",
-            "it sent the refused batches again, and no log was cut behind this move (acks=1)",
-        )
-    times = " and ".join(account.logged("delivery.timeout.ms"))
+        return "no", f"{again}, and no log was cut behind this move (acks=1)"
     shown = [f"acks={' and '.join(acks)}", f"retries={' and '.join(map(str, retries))}"]
-    if times:
-        shown.append(f"delivery.timeout.ms={times}")
-    return "no", f"it sent the refused batches again ({', '.join(shown)}), and no send failed"
+    times = account.logged("delivery.timeout.ms")
+    shown += [f"delivery.timeout.ms={' and '.join(times)}"] if times else []
+    return "no", f"{again} ({', '.join(shown)})"
 
 
 def duplicates_of(account: Account) -> tuple[str, str]:
@@ -235,9 +259,9 @@ def duplicates_of(account: Account) -> tuple[str, str]:
     return ("no", "no request went unanswered") if idempotence else ("not_known", "")
 
 
-def outcome_text(account: Account, cause: str) -> str:
+def outcome_text(account: Account, cause: str, suspect: str | None) -> str:
     """Say what was lost and what may be there twice."""
-    lost, why = loss_of(account, cause)
+    lost, why = loss_of(account, cause, suspect)
     text = {"no": "Lost: nothing", "yes": "Lost: yes", "possible": "Lost: possible"}
     parts = [f"{text.get(lost, 'Lost: not known')}, {why}."]
     twice, reason = duplicates_of(account)

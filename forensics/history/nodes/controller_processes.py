@@ -35,6 +35,7 @@ from forensics.lib.time_units import MILLISECOND, SECOND
 
 _QUORUM_KINDS = ("raft_transition", "raft_vote", "raft_election_timed_out")
 _LOST = ("peer_disconnected", "peer_request_lost", "fetch_request_failed")
+_IN_FLIGHT_MS = 1000
 # A fetcher that was stopped itself lost nobody.
 _OWN_STOP = "shutdown"
 # Of these only those count that name an epoch and its leader.
@@ -87,6 +88,9 @@ class TableWitnesses:
             return None
         where = reduce(or_, (self._logged(other, begin, end) for other in others))
         where &= pc.field("kind").isin(_LOST) & (pc.field("peer") == id_)
+        # A request that waited for long was lost with a wait, not with the connection.
+        waited = pc.field("duration_ms") >= _IN_FLIGHT_MS
+        where &= ~pc.coalesce(waited, pc.scalar(False))
         stopped = pc.match_substring(pc.field("detail"), _OWN_STOP)
         where &= ~pc.coalesce(stopped, pc.scalar(False))
         rows = (row for row in self._rows(self._batches(where)) if begin <= row["at"] <= end)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import EvidenceRow, Span, event_order, evidence_of
 from forensics.lib.intervals import Interval, IntervalSet
-from forensics.lib.node_ids import broker_node
+from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import SECOND
 
 # States of a term; those of a controller's process stand beside them.
@@ -34,6 +34,8 @@ _ORDERLY = ("stopping", "stopped")
 _CLOCK_SLACK = SECOND
 # From the signal to stop until the controller, the last part of a process, has handed over.
 _STOPPING = 60 * SECOND
+# Voters fetch at least that often.
+_FETCHING = SECOND // 2
 # A process that stood still logs again within that, or never.
 _WAKES = 600 * SECOND
 
@@ -51,6 +53,8 @@ class ControllerTerm:
     # how it ended: stopped, crashed, paused, isolated, resigned, unheard (others no longer heard of
     # it, and its own log does not say why); None if no line tells
     how: str | None = None
+    # whether only those who followed it show it, so that it may have begun before
+    is_inferred: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,20 +158,27 @@ def find_terms(events: Iterable[Event]) -> list[ControllerTerm]:
     """
     terms: dict[int, ControllerTerm] = {}
     named: dict[int, Event] = {}
-    for event in sorted(events, key=event_order):
+    logged: set[int | None] = set()
+    ordered_events = sorted(events, key=event_order)
+    for event in ordered_events:
         epoch, kind = event["controller_epoch"], event["kind"]
+        if kind == "raft_transition":
+            logged.add(event["broker"])
         if epoch is None or event["controller"] is None:
             continue
-        if kind == "controller_elected" and epoch not in terms:
+        if kind == "controller_elected":
+            logged.add(event["controller"])
             span = Span("active", event["at"], None, [evidence_of(event)], epoch)
-            terms[epoch] = ControllerTerm(event["node"], event["controller"], span)
+            terms.setdefault(epoch, ControllerTerm(event["node"], event["controller"], span))
         elif _names_leader(event) and event["controller"] >= 0:
             named.setdefault(epoch, event)
-    nodes = {term.controller: term.node for term in terms.values()}
+    prefix = "broker" if _is_combined(ordered_events) else "controller"
     for epoch, event in named.items():
-        if epoch not in terms and event["controller"] not in nodes:
+        controller = event["controller"]
+        if epoch not in terms and controller not in logged:
             span = Span("active", event["at"], None, [evidence_of(event)], epoch)
-            terms[epoch] = ControllerTerm(_node_of(event), event["controller"], span)
+            node = f"{prefix}-{controller}"
+            terms[epoch] = ControllerTerm(node, controller, span, is_inferred=True)
     ordered = [terms[epoch] for epoch in sorted(terms)]
     for term, after in pairwise(ordered):
         term.span.end = after.span.begin
@@ -181,11 +192,14 @@ def _names_leader(event: Event) -> bool:
     return bool(event["kind"] == "controller_seen")
 
 
-def _node_of(event: Event) -> str:
-    """Name the node of a controller without logs: brokers follow with ids of their own kind."""
-    own, leader = event["broker"], event["controller"]
-    combined = str(event["node"]).startswith("broker-") and own is not None and leader < 1000 > own
-    return broker_node(leader) if combined else f"controller-{leader}"
+def _is_combined(events: Iterable[Event]) -> bool:
+    """Return True if nodes named as brokers take part in the quorum themselves."""
+    return any(
+        broker_id(event["node"]) is not None
+        and event["kind"] in _NAMES
+        and event["controller_epoch"] is not None
+        for event in events
+    )
 
 
 def find_deposed(terms: Sequence[ControllerTerm], known: TermEvents) -> list[ControllerTerm]:
@@ -247,6 +261,8 @@ def _follows(term: ControllerTerm, after: ControllerTerm, known: TermEvents) -> 
 
     Elections that nobody wins raise the epoch, too: those who took part name it.
     """
+    if after.is_inferred:
+        return False
     between = range((term.span.epoch or 0) + 1, after.span.epoch or 0)
     if not between:
         return True
@@ -355,16 +371,17 @@ def _find_unheard(term: ControllerTerm, after: ControllerTerm, known: TermEvents
             continue
         if event["kind"] == "raft_fetch_timed_out":
             last.setdefault(other, event)
-        elif event["kind"] == "raft_transition" and event["controller_epoch"] == term.span.epoch:
+        elif event["controller_epoch"] == term.span.epoch and _names_leader(event):
             # It found the leader again.
             last.pop(other, None)
     if not last:
         own = witnesses.lines(node, begin, end) if witnesses else None
         return _Ending(own[1]["at"], None, [evidence_of(own[1])]) if own is not None else None
     line = max(last.values(), key=event_order)
+    # A leader answers each fetch within half a second, and the next one follows at once.
     heard = max(begin, line["at"] - known.fetch_timeout)
     lost = witnesses.lost_contact(node, term.controller, heard, line["at"]) if witnesses else None
-    at = lost["at"] if lost is not None else heard
+    at = lost["at"] if lost is not None else min(heard + _FETCHING // 2, line["at"])
     evidence = [evidence_of(event) for event in (lost, line) if event is not None]
     return _Ending(at, _unheard_how(term, line["at"], end, known, lost), evidence)
 

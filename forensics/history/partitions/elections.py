@@ -17,8 +17,9 @@ _ELECTIONS_BY_HINT = {
     "leader_selected": "failover",
     "leader_chosen": "failover",
 }
+_OUTSIDE_ISR = "unclean_election_chosen"
 # What is logged about one partition's election, beside the state that it led to.
-ELECTION_KINDS = (*_ELECTIONS_BY_HINT, "reassignment", "reassignment_done")
+ELECTION_KINDS = (*_ELECTIONS_BY_HINT, _OUTSIDE_ISR, "reassignment", "reassignment_done")
 
 # Nobody's partitions move before it leaves; clocks may make it look so.
 _CLOCK_SLACK = 2 * SECOND
@@ -61,6 +62,10 @@ class LeaderChange:
     is_adjacent: bool = False
     # whether the logs are here that would show how the old leader left
     departure_logged: bool = True
+    # who led before the partition lost its leader
+    last_leader: int | None = None
+    # whether the controller logged that no member of the ISR was alive
+    chosen_outside_isr: bool = False
 
     @property
     def keeps_leader(self) -> bool:
@@ -85,6 +90,29 @@ def read_election_hints(rows: Iterable[Mapping[str, Any]], clocks: Clocks) -> li
     )
 
 
+def _is_clean_after_none(change: LeaderChange) -> bool | None:
+    """Return True if the last leader leads again after there was none, False if another does.
+
+    A controller before 1.1 takes even the last replica, which had led, out of the ISR.
+    """
+    if change.old != -1 or change.last_leader is None:
+        return None
+    if change.new == change.last_leader:
+        return True
+    return False if change.chosen_outside_isr else None
+
+
+def is_chosen_outside_isr(hints: Hints, at: int | None, leader: int | None) -> bool:
+    """Return True if a controller logged about then that it chose a leader outside the ISR."""
+    return any(hint.kind == _OUTSIDE_ISR and hint.leader == leader for hint in _near(hints, at))
+
+
+def _near(hints: Hints, at: int | None) -> Hints:
+    if at is None:
+        return ()
+    return hints[_index_at(hints, at - _HINT_NEAR) : _index_at(hints, at + _HINT_NEAR)]
+
+
 def is_clean_election(change: LeaderChange) -> bool | None:
     """Return True if no committed record could be lost, False if one could; None if unknown."""
     if change.new is None or change.new == -1:
@@ -96,7 +124,7 @@ def is_clean_election(change: LeaderChange) -> bool | None:
     if change.is_recovering:
         return False
     if change.old_isr is None:
-        return None
+        return None if change.kraft else _is_clean_after_none(change)
     if change.new in (change.elr or ()):
         return True
     # A KRaft controller marks an unclean leader as recovering, which every replica logs.
@@ -191,10 +219,9 @@ def _is_preferred(change: LeaderChange, actions: ControllerActions, *, in_sync: 
 
 
 def _hinted_election(change: LeaderChange, hints: Hints) -> str | None:
-    if change.at is None or change.new is None:
+    if change.new is None:
         return None
-    begin, end = (_index_at(hints, change.at + near) for near in (-_HINT_NEAR, _HINT_NEAR))
-    named = (hint.kind for hint in hints[begin:end] if hint.leader == change.new)
+    named = (hint.kind for hint in _near(hints, change.at) if hint.leader == change.new)
     return next((_ELECTIONS_BY_HINT[kind] for kind in named if kind in _ELECTIONS_BY_HINT), None)
 
 

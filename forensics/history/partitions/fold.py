@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from typing import Any
@@ -19,9 +19,11 @@ from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions import elections, observers
 from forensics.history.partitions.controller_actions import ControllerActions
 from forensics.history.partitions.elections import ElectionHint, LeaderChange
+from forensics.history.partitions.incarnations import Incarnation, find_incarnations
 from forensics.history.partitions.invariants import DELETION_KINDS, find_breaches
 from forensics.history.partitions.leader_epochs import LeaderEpoch, build_leader_epochs, initial_isr
 from forensics.history.partitions.observations import (
+    DECISION_KINDS,
     STATE_COLUMNS,
     STATE_KINDS,
     Observations,
@@ -32,7 +34,9 @@ from forensics.history.partitions.states import PartitionState, States, build_st
 from forensics.history.partitions.truncations import TRUNCATION_KINDS, find_truncations
 from forensics.schemas import BREACHES, CUTS, ISR, LEADERSHIP
 
-FOLD_KINDS = (*STATE_KINDS, *elections.ELECTION_KINDS, *TRUNCATION_KINDS, *DELETION_KINDS)
+FOLD_KINDS = tuple(
+    dict.fromkeys((*STATE_KINDS, *elections.ELECTION_KINDS, *TRUNCATION_KINDS, *DELETION_KINDS))
+)
 FOLD_COLUMNS = (*STATE_COLUMNS, "cut_to")
 # All tables in one: `table` says which; a fold yields all, and Spark writes them apart.
 FOLDED = pa.unify_schemas([pa.schema([("table", pa.string())]), LEADERSHIP, ISR, CUTS, BREACHES])
@@ -67,7 +71,7 @@ class FoldContext:
 
     def is_late(self, row: Row, at: int) -> bool:
         """Return True if a node may log at a moment what it missed before."""
-        if not self.kraft and row["partition_epoch"] is not None:
+        if not self.kraft and (row["partition_epoch"] is not None or row["kind"] in DECISION_KINDS):
             # Under ZooKeeper a node that names the version has just written it.
             return False
         return self.observers.is_late(row["node"] or "", at, row["ts"], self.startups)
@@ -106,6 +110,26 @@ def fold_rows(rows: Iterable[Row], context: FoldContext) -> Iterator[dict[str, A
     clocks = context.clocks
     state_rows = _split_off(chain([first], rows), others)
     observations = read_observations(state_rows, clocks, context.startups, context.is_late)
+    dated = [row for row in others if row["ts"] is not None]
+    deletions = context.actions.deletions.get(key["topic"], ())
+    removals = [clocks.event_time(row) for row in dated if row["kind"] in DELETION_KINDS]
+    incarnations = find_incarnations(observations, deletions, removals)
+    for one in incarnations.parts:
+        own = [
+            row
+            for row in dated
+            if incarnations.number_at(row["node"], clocks.event_time(row)) == one.number
+        ]
+        for row in _fold_incarnation(one, own, context):
+            yield key | row
+    for row in find_breaches(observations, [*removals, *deletions], list(context.absences)):
+        yield key | row
+
+
+def _fold_incarnation(
+    incarnation: Incarnation, others: Sequence[Row], context: FoldContext
+) -> Iterator[dict[str, Any]]:
+    observations, clocks = incarnation.observations, context.clocks
     states = build_states(observations, elr=context.elr)
     _date_leader_losses(states, context)
     epochs = build_leader_epochs(observations, states, kraft=context.kraft)
@@ -113,26 +137,22 @@ def fold_rows(rows: Iterable[Row], context: FoldContext) -> Iterator[dict[str, A
     # Leader epochs are needed again only where a log was truncated.
     is_truncated = any(row["kind"] == "truncated" for row in others)
     kept: list[Row] = []
-    for row in _leadership_rows(epochs, context, hints):
+    which = {"incarnation": incarnation.number, "topic_id": incarnation.topic_id}
+    for row in _leadership_rows(epochs, context, hints, incarnation):
         if is_truncated:
             kept.append(row)
-        yield key | row
-    for row in _isr_rows(states, observations, context):
-        yield key | row
-    deleted = [row for row in others if row["kind"] in DELETION_KINDS and row["ts"] is not None]
-    ends = [clocks.event_time(row) for row in deleted]
-    ends += context.actions.deletions.get(key["topic"], ())
-    truncations = find_truncations(others, observations, kept, clocks)
-    for row in chain(truncations, find_breaches(observations, ends, list(context.absences))):
-        yield key | row
+        yield which | row
+    for row in _isr_rows(states, incarnation, context):
+        yield which | row
+    yield from find_truncations(others, observations, kept, clocks)
 
 
 def _split_off(rows: Iterable[Row], others: list[Row]) -> Iterator[Row]:
-    """Yield the rows that carry a state, and put all others into a list."""
+    """Yield the rows that carry a state, and put all others and hints of elections into a list."""
     for row in rows:
         if row["kind"] in STATE_KINDS:
             yield row
-        else:
+        if row["kind"] not in STATE_KINDS or row["kind"] in elections.ELECTION_KINDS:
             others.append(row)
 
 
@@ -154,12 +174,22 @@ def _date_leader_losses(states: States, context: FoldContext) -> None:
 
 
 def _leadership_rows(
-    epochs: Sequence[LeaderEpoch], context: FoldContext, hints: Sequence[ElectionHint]
+    epochs: Sequence[LeaderEpoch],
+    context: FoldContext,
+    hints: Sequence[ElectionHint],
+    incarnation: Incarnation,
 ) -> Iterator[dict[str, Any]]:
     follows = [after.epoch == epoch.epoch + 1 for epoch, after in pairwise(epochs)]
-    endings = observers.find_endings(epochs, follows, context.observers, kraft=context.kraft)
-    for last, epoch, (end, ended) in zip([None, *epochs], epochs, endings, strict=False):
+    endings = observers.find_endings(
+        epochs, follows, context.observers, kraft=context.kraft, incarnation=incarnation
+    )
+    before = zip([None, None, *epochs], [None, *epochs], strict=False)
+    for (second_last, last), epoch, (end, ended) in zip(before, epochs, endings, strict=False):
         change = _leader_change(epoch, last, context)
+        if change.old == -1 and second_last is not None and last is not None:
+            led = second_last.leader if second_last.epoch == last.epoch - 1 else None
+            outside = elections.is_chosen_outside_isr(hints, epoch.at, epoch.leader)
+            change = replace(change, last_leader=led, chosen_outside_isr=outside)
         candidates = (change.old_isr or change.replicas or ()) if change.old is None else ()
         absences = context.absences_of((change.old, *candidates))
         election = elections.classify_election(change, absences, hints, context.actions)
@@ -224,10 +254,13 @@ def _leader_change(
 
 
 def _isr_rows(
-    states: States, observations: Observations, context: FoldContext
+    states: States, incarnation: Incarnation, context: FoldContext
 ) -> Iterator[dict[str, Any]]:
+    observations = incarnation.observations
     follows = [b.partition_epoch == a.partition_epoch + 1 for a, b in pairwise(states)]
-    endings = observers.find_endings(states, follows, context.observers, kraft=context.kraft)
+    endings = observers.find_endings(
+        states, follows, context.observers, kraft=context.kraft, incarnation=incarnation
+    )
     starts = _unnumbered_starts(observations)
     for state, ending, is_followed in zip(states, endings, [*follows, False], strict=False):
         yield _isr_row(state, *(ending if is_followed else _bound(state, ending, starts)))

@@ -11,12 +11,16 @@ from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.lib.time_units import SECOND
 
-STATE_KINDS = ("partition_state", "recovering", "log_created")
+# What a ZooKeeper controller before 1.1 decides, and then writes down without logging its version.
+DECISION_KINDS = ("leader_first", "leader_selected")
+# What a controller holds in its cache: the ISR there may be older than the leader's own.
+_CACHED = "leaders_listed"
+STATE_KINDS = ("partition_state", "recovering", "log_created", *DECISION_KINDS, _CACHED)
 # All that is read of an event here: what is not named does not come along.
 STATE_COLUMNS = (
-    "topic", "partition", "kind", "ts", "node", "file", "line", "telling", "broker", "leader",
-    "leader_epoch", "partition_epoch", "isr", "replicas", "elr", "recovery", "previous_leader",
-    "previous_epoch", "log_end", "high_watermark", "controller",
+    "topic", "partition", "topic_id", "kind", "ts", "node", "file", "line", "telling", "broker",
+    "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "elr", "recovery",
+    "previous_leader", "previous_epoch", "log_end", "high_watermark", "controller",
 )  # fmt: skip
 # A replica that is created is logged just before or after its state is.
 _CREATED_NEAR = 10 * SECOND
@@ -50,6 +54,7 @@ class Observation:
     log_end: int | None
     high_watermark: int | None
     by_leader: bool
+    topic_id: str | None = None
     # whether it was logged when it happened: it is new, and its node had not been away
     is_timely: bool = False
 
@@ -74,9 +79,10 @@ def read_observations(
     lines: list[Observation] = []
     # There may be a million rows: each is let go once it is read, unless more must be known first.
     for row in rows:
-        if row["ts"] is None:
+        kind = row["kind"]
+        if row["ts"] is None or (row["leader_epoch"] is None and kind in DECISION_KINDS):
             continue
-        if row["kind"] == "log_created":
+        if kind == "log_created":
             created.append((row["node"], row["ts"]))
         elif row["telling"] == "fresh":
             fresh.append(row)
@@ -110,7 +116,7 @@ def _read(row: Row, clocks: Clocks, is_late: LateCheck | None, *, is_new: bool) 
         leader=row["leader"],
         leader_epoch=row["leader_epoch"],
         partition_epoch=row["partition_epoch"],
-        isr=_ids(row["isr"], order=False),
+        isr=None if row["kind"] == _CACHED else _ids(row["isr"], order=False),
         replicas=_ids(row["replicas"]),
         elr=_ids(row["elr"], order=False),
         recovery=_RECOVERY.get(row["recovery"], row["recovery"]),
@@ -119,6 +125,7 @@ def _read(row: Row, clocks: Clocks, is_late: LateCheck | None, *, is_new: bool) 
         log_end=row["log_end"],
         high_watermark=row["high_watermark"],
         by_leader=row["broker"] is not None and row["broker"] == row["leader"],
+        topic_id=row["topic_id"],
         is_timely=is_new and not (is_late and is_late(row, at)),
     )
 

@@ -16,6 +16,7 @@ from itertools import chain
 from forensics.history.log_coverage import Coverage
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.nodes.startup_windows import StartupWindows
+from forensics.history.partitions.incarnations import Incarnation
 from forensics.history.partitions.leader_epochs import LeaderEpoch
 from forensics.history.partitions.states import PartitionState
 from forensics.lib.intervals import Interval, IntervalSet
@@ -139,14 +140,27 @@ class Observers:
 
 
 def find_endings(
-    states: Sequence[State], follows: Sequence[bool], observers: Observers, *, kraft: bool
+    states: Sequence[State],
+    follows: Sequence[bool],
+    observers: Observers,
+    *,
+    kraft: bool,
+    incarnation: Incarnation,
 ) -> Iterator[Ending]:
     """Yield for each state when it ended, and how that is known.
 
-    `follows` holds for each state but the first whether it comes right after the one before.
+    `follows` holds for each state but the first whether it comes right after the one before. The
+    last one ends with its topic's incarnation.
     """
+    deleted, limit = incarnation.deleted_at, incarnation.replaced_at
     following = next_dated([state.at for state in states])
     for index, (state, next_index) in enumerate(zip(states, following, strict=True)):
+        if next_index is None and deleted is not None:
+            yield max(deleted, state.at or deleted), OBSERVED
+            continue
+        if next_index is None and limit is not None:
+            yield _known_until(state, limit, observers, kraft=kraft), UNKNOWN
+            continue
         if next_index is None:
             final = index == len(states) - 1
             yield _end_of_last(state, observers, kraft=kraft, final=final)

@@ -37,9 +37,9 @@ LEADER_FACTS = (
     "leader_epoch", "leader", "previous_leader", "election", "manner", "clean", "how", "isr",
     "replicas", "log_end", "high_watermark",
 )  # fmt: skip
-LEADER_COLUMNS = (*LEADER_FACTS, "started_at", "ended_at", "ended", "evidence")
+LEADER_COLUMNS = (*LEADER_FACTS, "started_at", "ended_at", "ended", "evidence", "incarnation")
 ISR_FACTS = ("partition_epoch", "leader_epoch", "leader", "isr", "replicas", "how")
-ISR_COLUMNS = (*ISR_FACTS, "started_at", "ended_at", "ended", "evidence")
+ISR_COLUMNS = (*ISR_FACTS, "started_at", "ended_at", "ended", "evidence", "incarnation")
 # Rules of lines that only the leader writes, about an ISR that it asked for and got.
 LEADER_RULES = frozenset({"isr.updated", "controller.isr-updated", "quorum.isr-accepted"})
 # What happened, by the kind of event: the kind of step, and a sentence with the names of facts.
@@ -128,7 +128,11 @@ def _read_rows(
     """Read the first rows, and count the others; the tables are sorted by this counter."""
     found = run.table(table, columns, where)
     rows = found[:MAX_ROWS].to_pylist()
-    rows.sort(key=lambda row: (row[counter] is None, row[counter] or 0, row["started_at"] or 0))
+    rows.sort(
+        key=lambda row: (
+            row["incarnation"] or 0, row[counter] is None, row[counter] or 0, row["started_at"] or 0
+        )
+    )  # fmt: skip
     return rows, found.num_rows - len(rows)
 
 

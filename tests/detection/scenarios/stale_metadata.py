@@ -152,7 +152,7 @@ SCENARIOS = [
         NAME, "fires", "a topic deleted and made again",
         client(*every(101, 130, make=unknown), event(100, "broker-1", "topic_deleted", topic="t"),
                event(129, "broker-1", "topic_created", topic="t")),
-        [held("sustained", "none_seen", "low", suspect="topic_recreated")],
+        [held("sustained", "none_seen", "low", suspect="topic_recreated", lost="yes")],
     ),
     Scenario(
         NAME, "fires", "a topic that nobody ever created",
@@ -298,6 +298,32 @@ SCENARIOS = [
         client(error(100.2), state(103, 2), **AROUND_A_CRASH), [{"brokers": [2]}],
     ),
     Scenario(
+        NAME, "quiet", "asked, really nobody that the logs show",
+        client(error(110), state(103, 2), **AROUND_A_CRASH), [{"brokers": []}],
+    ),
+    Scenario(
+        NAME, "fires", "a rack is lost: one card for all its leaders",
+        client(error(101), error(101, partition=1), moves=[
+            move(100), move(100, partition=1, previous_leader=3)],
+            away=[absence(1, "crash", 91, 130), absence(3, "crash", 91, 130)]),
+        [held("transient", "broker_crash", "info", errors=2, led_before=[1, 3])],
+    ),
+    Scenario(
+        NAME, "fires", "with acks=1, while the former leader is not back",
+        client(*settings(acks="1"), error(101), moves=[move(100)], away=[
+            absence(1, "crash", 91)]),
+        [{"measures": {"lost": "not_known"}}],
+    ),
+    Scenario(
+        NAME, "quiet", "records cut off, really after another time as leader",
+        client(*settings(acks="1"), error(101), moves=[
+            move(100), move(120, "preferred", 2, leader=1, previous_leader=2),
+            move(125, "preferred", 3, leader=2, previous_leader=1)], cuts=[row(
+                "cuts", topic="t", partition=0, leader_epoch=3, leader=2, broker=1, cut_to=5,
+                log_end=9, started_at=130_000_000, evidence=[])]),
+        [{"measures": {"lost": "no"}}],
+    ),
+    Scenario(
         NAME, "fires", "a new leader that has not taken over may have been asked",
         client(error(100.2), state(99.9, None), state(101, 2), moves=[move(100)]),
         [{"brokers": [1, 2]}],
@@ -306,6 +332,11 @@ SCENARIOS = [
         NAME, "fires", "the leader moves on later",
         client(error(100.2), moves=[
             move(100), move(200, "preferred", 2, leader=1, previous_leader=2)]),
+        [{"measures": {"leader": 2, "stable": False}}],
+    ),
+    Scenario(
+        NAME, "quiet", "stable, really a leader whose end only is known",
+        client(error(100.2), moves=[move(100, end=150)]),
         [{"measures": {"leader": 2, "stable": False}}],
     ),
     Scenario(

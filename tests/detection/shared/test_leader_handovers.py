@@ -83,3 +83,11 @@ def test_epochs_of_the_same_leader_are_one_reign(tmp_path: Path) -> None:
         (2, 1, 20 * SECOND, 40 * SECOND),
         (-1, 3, 40 * SECOND, None),
     ]
+
+
+def test_a_topic_that_was_made_again_has_new_reigns(tmp_path: Path) -> None:
+    epochs = [epoch(0, 1, 10, 20), epoch(1, 1, 20, 30), epoch(0, 1, 40)]
+    found = read_reigns(case(tmp_path, leadership=epochs), {"t-0"})
+
+    begins = [(one.leader_epoch, one.begin, one.end) for one in found["t-0"]]
+    assert begins == [(0, 10 * SECOND, 30 * SECOND), (0, 40 * SECOND, None)]

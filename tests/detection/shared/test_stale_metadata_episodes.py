@@ -84,17 +84,19 @@ def test_the_clients_of_a_process_share_an_episode(tmp_path: Path) -> None:
     assert [one.application for one in found] == ["app", "app"]
 
 
-def test_one_preferred_election_is_one_move_whoever_led_before(tmp_path: Path) -> None:
-    """A lost broker takes its own leaders along; who gives leadership back takes those of all."""
+def test_what_befalls_several_leaders_at_once_is_one_move(tmp_path: Path) -> None:
+    """A rack is lost, or an operator gives leadership back; who led before does not matter."""
     events = [error(111), error(112, partition=1)]
-    moves = [epoch(1, 3, 110, election="preferred", previous_leader=1),
-             epoch(1, 3, 110, election="preferred", previous_leader=2, partition=1)]  # fmt: skip
-    one = case(tmp_path, events=events, leadership=moves)
-    assert len(find_episodes(one, STALE_ERRORS, reach(5))) == 1
+    moves = [epoch(1, 3, 110, election="failover", previous_leader=1),
+             epoch(1, 3, 110, election="failover", previous_leader=2, partition=1)]  # fmt: skip
+    [one] = find_episodes(
+        case(tmp_path, events=events, leadership=moves), STALE_ERRORS, reach(gap=5)
+    )
+    assert one.elections == {("failover", 1), ("failover", 2)}
 
-    lost = [move | {"election": "failover"} for move in moves]
-    (tmp_path / "lost").mkdir()
-    two = case(tmp_path / "lost", events=events, leadership=lost)
+    moves[1]["election"] = "preferred"
+    (tmp_path / "two").mkdir()
+    two = case(tmp_path / "two", events=events, leadership=moves)
     assert len(find_episodes(two, STALE_ERRORS, reach(5))) == 2
 
 

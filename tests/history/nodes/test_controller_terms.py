@@ -216,7 +216,7 @@ def test_elections_that_nobody_won_leave_no_room_for_another_controller() -> Non
 
 def test_a_term_ends_where_followers_last_heard_of_it() -> None:
     """They wait for two seconds before they call an election."""
-    assert endings(FIRST, TIMED_OUT, SECOND_ONE) == [("6", "unheard")]
+    assert endings(FIRST, TIMED_OUT, SECOND_ONE) == [("6.25", "unheard")]
 
 
 def test_a_follower_that_found_its_leader_again_shows_no_end() -> None:
@@ -231,15 +231,15 @@ def test_a_follower_that_found_its_leader_again_shows_no_end() -> None:
 def test_who_logs_on_while_others_no_longer_hear_of_it_is_cut_off() -> None:
     own = [said(second, "broker-1", "partition_state") for second in (5, 8.4)]
 
-    assert endings(FIRST, TIMED_OUT, SECOND_ONE, logs=Logs(own=own)) == [("6", "isolated")]
+    assert endings(FIRST, TIMED_OUT, SECOND_ONE, logs=Logs(own=own)) == [("6.25", "isolated")]
 
 
 def test_who_is_silent_and_logs_again_without_a_start_stood_still() -> None:
     own = [said(second, "broker-1", "partition_state") for second in (5, 20)]
     rows = FIRST, TIMED_OUT, SECOND_ONE
 
-    assert endings(*rows, logs=Logs(own=own)) == [("6", "paused")]
-    assert endings(*rows, logs=Logs(own=own), starts=[19]) == [("6", "crashed")]
+    assert endings(*rows, logs=Logs(own=own)) == [("6.25", "paused")]
+    assert endings(*rows, logs=Logs(own=own), starts=[19]) == [("6.25", "crashed")]
 
 
 def test_who_is_silent_for_good_crashed_if_its_connections_broke() -> None:
@@ -248,7 +248,7 @@ def test_who_is_silent_for_good_crashed_if_its_connections_broke() -> None:
     rows = FIRST, TIMED_OUT, SECOND_ONE
 
     assert endings(*rows, logs=Logs(lost, own)) == [("7", "crashed")]
-    assert endings(*rows, logs=Logs(own=own)) == [("6", "unheard")]
+    assert endings(*rows, logs=Logs(own=own)) == [("6.25", "unheard")]
 
 
 def test_who_has_lost_its_majority_leads_no_more_since_it_last_heard_of_one() -> None:
@@ -266,7 +266,7 @@ def test_a_controller_that_is_stopped_hands_over() -> None:
     stop = Span("stopping", 6 * SECOND, None, [])
 
     assert endings(FIRST, TIMED_OUT, resigns, SECOND_ONE, broker_1=[stop]) == [("7", "stopped")]
-    assert endings(FIRST, TIMED_OUT, resigns, SECOND_ONE) == [("6", "unheard")]
+    assert endings(FIRST, TIMED_OUT, resigns, SECOND_ONE) == [("6.25", "unheard")]
 
 
 def test_a_pause_that_was_over_before_ends_no_term() -> None:

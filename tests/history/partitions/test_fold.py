@@ -153,3 +153,58 @@ def test_every_real_partition_s_epochs_follow_each_other() -> None:
                 assert (row["ended"] == "open") == (row is found[-1])
         assert all(row["evidence"] for row in found if row["how"] == "observed")
         assert all(set(row) <= set(FOLDED.names) for row in found)
+
+
+def old_zookeeper(*rows: Row) -> list[Row]:
+    """Fold what a controller before 1.1 logs."""
+    known = FoldContext(NO_CLOCKS, StartupWindows({}, {}), (), elr=False, kraft=False)
+    return epochs(*rows, known=known)
+
+
+def decision(second: float, kind: str, leader: int, epoch: int | None, isr: list[int]) -> Row:
+    facts: Row = {"leader": leader, "leader_epoch": epoch, "isr": isr, "broker": None}
+    return event(second, "broker-9", kind, **facts)
+
+
+def test_what_a_controller_before_1_1_selects_is_a_state() -> None:
+    """It writes down what it selected, and logs no version."""
+    found = old_zookeeper(
+        decision(10, "leader_first", 1, 0, [1, 2]),
+        decision(20, "partition_state", -1, 1, []),
+        decision(23, "leader_selected", 2, 2, [2]),
+        decision(23, "leader_selected", 2, None, [2]),
+    )
+
+    assert [(row["leader"], row["started_at"], row["ended"]) for row in found] == [
+        (1, 10 * SECOND, "observed"), (-1, 20 * SECOND, "observed"), (2, 23 * SECOND, "open"),
+    ]  # fmt: skip
+    assert [row["election"] for row in found] == ["initial", "failover", "failover"]
+
+
+@pytest.mark.parametrize(
+    ("elected", "chosen", "clean"),
+    [(1, True, True), (1, False, True), (2, True, False), (2, False, None)],
+)
+def test_the_last_leader_comes_back_with_all_that_was_committed(
+    elected: int, chosen: bool, clean: bool | None
+) -> None:
+    """Kafka words it as a potential loss, though the leader itself was in sync to the end."""
+    rows = [
+        decision(10, "leader_first", 1, 0, [1, 2]),
+        decision(20, "partition_state", -1, 1, []),
+        decision(23, "leader_selected", elected, 2, [elected]),
+    ]
+    if chosen:
+        rows.append(decision(23, "unclean_election_chosen", elected, None, []))
+
+    assert old_zookeeper(*rows)[2]["clean"] is clean
+
+
+def test_what_a_controller_has_cached_tells_leaders_but_no_isr_and_no_moment() -> None:
+    cached = decision(15, "leaders_listed", 1, 0, [1, 2, 3]) | {"telling": "always"}
+    known = FoldContext(NO_CLOCKS, StartupWindows({}, {}), (), elr=False, kraft=False)
+    rows = [cached, decision(20, "partition_state", 2, 1, [2])]
+
+    found = old_zookeeper(*rows)
+    assert [(row["leader"], row["started_at"]) for row in found] == [(1, None), (2, 20 * SECOND)]
+    assert [row["isr"] for row in versions(*rows, known=known)] == [(2,)]

@@ -1,0 +1,161 @@
+"""Tells topics of one name apart: one that is deleted and created again begins anew at epoch 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from forensics.history.partitions.observations import (
+    Observation,
+    Observations,
+    has_moment_between,
+)
+from forensics.lib.sessionize import sessions
+from forensics.lib.time_units import MINUTE, SECOND
+
+# Nodes hear of a deletion and of a creation within that.
+_NEAR = MINUTE
+# Nodes log one moment a little apart.
+_SLACK = 2 * SECOND
+
+
+@dataclass(frozen=True)
+class Border:
+    """Where a topic's next incarnation begins: for all, and for the nodes whose lines show it."""
+
+    at: int
+    by_node: Mapping[str, int] = field(default_factory=dict)
+
+    def is_past(self, node: str, at: int) -> bool:
+        """Return True if what a node logs at a moment is about the later incarnation."""
+        return at >= self.by_node.get(node, self.at)
+
+
+@dataclass(frozen=True)
+class Incarnation:
+    """A partition of one topic, from its creation to its deletion."""
+
+    number: int = 0
+    topic_id: str | None = None
+    observations: Observations = ()
+    deleted_at: int | None = None
+    # when the next one begins
+    replaced_at: int | None = None
+
+
+@dataclass(frozen=True)
+class Incarnations:
+    """All incarnations of a partition, in their order, and the borders between them."""
+
+    borders: Sequence[Border]
+    parts: Sequence[Incarnation]
+
+    def number_at(self, node: str | None, at: int) -> int:
+        """Return the number of the incarnation that a line without a topic id is about."""
+        return sum(border.is_past(node or "", at) for border in self.borders)
+
+
+def find_incarnations(
+    observations: Observations, deletions: Sequence[int], hints: Sequence[int] = ()
+) -> Incarnations:
+    """Split the observations of one partition, which are in the order of time.
+
+    `deletions` are the moments at which a topic of that name was deleted; `hints` those at which
+    one of its replicas was, which may be due to a reassignment.
+    """
+    ids = _order_ids(observations)
+    restarts = _find_restarts(observations, sorted(deletions))
+    if len(ids) > 1:
+        borders = [_border_of_id(observations, topic_id, restarts) for topic_id in ids[1:]]
+    else:
+        borders = list(_borders_of_epochs(restarts, [*deletions, *hints]))
+    found = Incarnations(borders, ())
+    parts: list[list[int]] = [[] for _ in range(len(borders) + 1)]
+    for index, line in enumerate(observations):
+        if line.topic_id is None or ids == [line.topic_id]:
+            parts[found.number_at(line.node, line.at)].append(index)
+        elif line.topic_id in ids:
+            parts[ids.index(line.topic_id)].append(index)
+    return Incarnations(borders, tuple(_build(found, parts, observations, deletions)))
+
+
+def _build(
+    found: Incarnations,
+    parts: Sequence[Sequence[int]],
+    observations: Observations,
+    deletions: Sequence[int],
+) -> Iterator[Incarnation]:
+    begins = [None, *(border.at for border in found.borders)]
+    for number, (begin, end, part) in enumerate(
+        zip(begins, [*begins[1:], None], parts, strict=True)
+    ):
+        lines = [observations[index] for index in part]
+        own = [at for at in deletions if (begin or at) <= at <= (at if end is None else end)]
+        # A deletion may be put off, or be refused: then the topic's partitions are led on.
+        leading = (line for line in lines if line.is_timely and (line.leader or 0) >= 0)
+        led = max((line.at for line in leading if end is None or line.at < end), default=None)
+        over = min((at for at in own if led is None or led <= at + _SLACK), default=None)
+        topic_id = next((line.topic_id for line in lines if line.topic_id is not None), None)
+        yield Incarnation(number, topic_id, lines, over, end)
+
+
+def _order_ids(observations: Observations) -> list[str]:
+    """Return the topic ids by when they were first logged, as news if any was.
+
+    A controller that starts replays the records of topics that were deleted long before.
+    """
+    known = [line for line in observations if line.topic_id is not None]
+    news = [line for line in known if line.is_new]
+    return list(dict.fromkeys(line.topic_id or "" for line in news or known))
+
+
+def _border_of_id(
+    observations: Observations, topic_id: str, restarts: Sequence[tuple[int, str]]
+) -> Border:
+    by_node: dict[str, int] = {}
+    for line in observations:
+        if line.topic_id == topic_id:
+            by_node.setdefault(line.node, line.at)
+    begin = min(by_node.values())
+    for at, node in restarts:
+        if abs(at - begin) <= _NEAR:
+            by_node[node] = min(at, by_node.get(node, at))
+    return Border(begin, by_node)
+
+
+def _borders_of_epochs(
+    restarts: Sequence[tuple[int, str]], deletions: Sequence[int]
+) -> Iterator[Border]:
+    """Yield borders where epochs begin anew, and a deletion or a second node confirms it."""
+    last: int | None = None
+    for group in sessions(restarts, lambda one: one[0], _NEAR):
+        by_node = {node: at for at, node in reversed(group)}
+        begin = min(by_node.values())
+        known = (at for at in deletions if at <= max(by_node.values()) + _SLACK)
+        if len(by_node) > 1 or any(last is None or at > last for at in known):
+            yield Border(begin, by_node)
+            last = begin
+
+
+def _find_restarts(observations: Observations, deletions: Sequence[int]) -> list[tuple[int, str]]:
+    """Find where a node that knew later epochs logs the very first state, or an earlier one.
+
+    The latter only after a deletion: else it would be a contradiction.
+    """
+    last: dict[str, Observation] = {}
+    found: list[tuple[int, str]] = []
+    for line in observations:
+        epoch = line.leader_epoch
+        if epoch is None or not line.is_new:
+            continue
+        before = last.get(line.node)
+        young = epoch == 0 and not line.partition_epoch and not line.log_end
+        grown = before is not None and (before.leader_epoch or before.partition_epoch or 0) > 0
+        fell = before is not None and line.is_timely and epoch < (before.leader_epoch or 0)
+        deleted = before is not None and has_moment_between(
+            deletions, before.at - _SLACK, line.at + _SLACK
+        )
+        if (young and grown) or (fell and deleted):
+            found.append((line.at, line.node))
+        last[line.node] = line
+    return found
