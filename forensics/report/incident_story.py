@@ -42,12 +42,13 @@ LEADERSHIP_COLUMNS = ("topic", "partition", "leader", "previous_leader", "electi
                       "evidence")  # fmt: skip
 LANE_COLUMNS = ("node", "broker", "state", "started_at", "evidence")
 STATE_TEXTS = {
-    "crashed": ("propagation", "is gone without a shutdown"),
+    "crashed": ("propagation", "crashes"),
     "fenced": ("propagation", "is fenced: it leads nothing"),
-    "paused": ("propagation", "stands still"),
+    "paused": ("propagation", "freezes"),
+    "isolated": ("propagation", "is cut off from the others"),
     "recovering": ("recovery", "starts and loads its logs"),
-    "stopping": ("propagation", "shuts down in order"),
-    "up": ("recovery", "serves again"),
+    "stopping": ("propagation", "shuts down cleanly"),
+    "up": ("recovery", "is back in service"),
 }
 
 

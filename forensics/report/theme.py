@@ -32,6 +32,7 @@ STATE = {
     "stopped": ("#cfd4da", ""),
     "crashed": (DARK, "x"),
     "paused": ("#8c6bb1", "+"),
+    "isolated": ("#5a7fb0", "+"),
     "recovering": ("#8fcfae", "."),
     "healthy": ("#d5ebe0", ""),
     "stale": ("#e69f00", "|"),

@@ -234,7 +234,7 @@ def read_min_isr(run: RunOutput) -> MinIsr:
 
 
 def count_degraded_partitions(run: RunOutput) -> dict[str, Points]:
-    """Count partitions without a leader, under min.insync.replicas, and under-replicated.
+    """Count partitions unavailable unplanned, under min.insync.replicas, and under-replicated.
 
     What no line tells of is not among them: nothing is counted as none.
     """
@@ -242,8 +242,8 @@ def count_degraded_partitions(run: RunOutput) -> dict[str, Points]:
     if not window:
         return {}
     times = ["started_at", "ended_at"]
-    leaderless = run.chunks("leadership", times, ds.field("leader") == -1)
-    debt = {"offline": _count_open(leaderless, window)}
+    unavailable = run.chunks("outages", times, ~ds.field("planned"))
+    debt = {"offline": _count_open(unavailable, window)}
     if {"isr", "replicas"} <= set(run.tables.column_names("isr")):
         min_isr = read_min_isr(run)
         if min_isr.largest:

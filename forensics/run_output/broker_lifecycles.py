@@ -106,6 +106,8 @@ def _kind(states: set[str]) -> str:
         return "crash"
     if states & SHUTDOWN_STATES:
         return SHUTDOWN
+    if "isolated" in states:
+        return "cut off"
     if "paused" in states:
         return "pause"
     return "fenced" if "fenced" in states else "not known"

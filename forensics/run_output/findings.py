@@ -182,7 +182,7 @@ def _by_number(name: str) -> tuple[str, int]:
 
 # The order of the keys in every object; other keys follow by name.
 KEY_ORDER = (
-    "schema", "verdict", "summary", "window", "archive",
+    "schema", "verdict", "summary", "window", "archive", "trigger", "impact",
     "id", "detector", "severity", "confidence", "title", "from", "to",
     "brokers", "clients", "measures", "evidence", "explanation", "actions",
     "partition", "leader_epoch", "leader", "previous_leader",

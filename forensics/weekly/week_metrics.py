@@ -47,7 +47,7 @@ BROKER_SIGNALS = {
     "errors": "Error lines understood",
 }
 CLUSTER_SIGNALS = {
-    "minutes_dark": "Partition minutes without a leader",
+    "minutes_dark": "Partition minutes unavailable, unplanned",
     "records_lost": "Records lost at most",
     "controller_changes": "Controllers elected",
     "stale_bursts": "Bursts of stale metadata",
@@ -292,7 +292,7 @@ def _count_cluster_signals(
     where = (ds.field("role") == "controller") & _within("started_at", window)
     terms = run.rows("lanes", ["state"], where)
     return {
-        "minutes_dark": _leaderless_minutes(run, window),
+        "minutes_dark": _unavailable_minutes(run, window),
         "records_lost": _max_records_lost(findings),
         "controller_changes": sum(row["state"] == "active" for row in terms),
         "stale_bursts": len(stale),
@@ -300,16 +300,12 @@ def _count_cluster_signals(
     }
 
 
-def _leaderless_minutes(run: RunOutput, window: Interval) -> float:
-    """Add up how long partitions had no leader; an open state ends where the logs do.
-
-    A state whose end is not known counts only as long as it surely lasted.
-    """
+def _unavailable_minutes(run: RunOutput, window: Interval) -> float:
+    """Add up how long partitions were unavailable unplanned; an open outage ends with the logs."""
     last = server_logs_end(run, window)
     total = 0
-    where = (ds.field("leader") == -1) & (ds.field("started_at") < _timestamp(window[1]))
-    where &= ds.field("ended_at").is_valid() | (ds.field("ended") == "open")
-    for part in run.chunks("leadership", ["started_at", "ended_at"], where):
+    where = ~ds.field("planned") & (ds.field("started_at") < _timestamp(window[1]))
+    for part in run.chunks("outages", ["started_at", "ended_at"], where):
         start = part["started_at"].cast(pa.int64()).to_numpy()
         end = pc.fill_null(part["ended_at"].cast(pa.int64()), last).to_numpy()
         total += int(np.maximum(np.minimum(end, last) - np.maximum(start, window[0]), 0).sum())

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forensics import schemas
+from forensics.history.partitions.outages import build_outages
+from forensics.lib.arrow_io import write_table
 
 START = 1_795_001_860_000
 KILLED_2, NOTICED_2, KILLED_1, NOTICED_1 = 45_700, 55_403, 59_900, 68_922
@@ -38,6 +40,9 @@ def save(out: Path, name: str, rows: list[Row]) -> None:
     folder = out / "tables" / name
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "part-0.parquet")
+    if name == "leadership":
+        # Outages follow from who led; no broker is known to be away.
+        write_table(build_outages(folder, ()), out / "tables" / "outages")
 
 
 def finding(name: str, detector: str, severity: str, **more: Any) -> Row:
@@ -71,6 +76,11 @@ def document(findings: list[Row], verdict: str = "incident") -> Row:
         "schema": 1, "verdict": verdict, "summary": "One sentence of the program's own.",
         "window": {"from": iso(0), "to": iso(END)},
         "archive": {"files": 4, "bytes": 412_000, "lines": 4_000, "events": 310},
+        "impact": {
+            "partitions_unavailable": 3, "partitions": 11, "partition_seconds": 120.0,
+            "longest_s": 40.0, "planned_partition_seconds": 0.0, "clients_affected": 1,
+            "records_lost_min": 0, "records_lost_max": 0,
+        },
         "findings": findings,
     }  # fmt: skip
 

@@ -151,7 +151,7 @@ def test_few_findings_are_filled_up_with_what_the_tables_tell(unclean: Path) -> 
     says = [row.text for row in rows]
 
     assert len(rows) >= 8
-    assert "Broker 2 is gone without a shutdown" in says
+    assert "Broker 2 crashes" in says
     assert any("get another leader" in one for one in says)
 
 

@@ -125,10 +125,9 @@ def test_findings_of_the_same_trouble_stand_together_but_an_incident_stands_alon
     keys = [(group["signature"], group["incident"]) for group in groups]
     assert len(set(keys)) == len(keys)
     assert ("flapping-broker: broker 2", True) in keys
-    # A leader was missing for some seconds, and then all were, as everybody was told to stop.
-    assert {("offline-partitions: broker 3", True), ("offline-partitions: broker 3", False)} <= {
-        *keys
-    }
+    # Leaders were lost as a broker crashed; later, all were, as everybody was told to stop.
+    outages = {key for key in keys if key[0].startswith("offline-partitions")}
+    assert {is_incident for _, is_incident in outages} == {True, False}
 
 
 def test_a_week_of_nothing_but_an_earlier_incident_is_not_called_an_incident(

@@ -23,8 +23,8 @@ from forensics.lib.time_units import SECOND
 from forensics.schemas import OUTAGES
 
 _COLUMNS = (
-    "topic", "partition", "leader", "previous_leader", "started_at", "ended_at", "replicas",
-    "evidence",
+    "topic", "partition", "leader", "previous_leader", "started_at", "ended_at", "ended",
+    "replicas", "evidence",
 )  # fmt: skip
 _WHY = {
     "crash": "leader_dead",
@@ -75,7 +75,12 @@ def _read_pieces(leadership: Path, absences: Sequence[Absence]) -> Iterator[_Out
     for batch in read_batches(leadership, _COLUMNS, pc.field("started_at").is_valid()):
         leaders = batch["leader"].fill_null(-2).to_numpy(zero_copy_only=False)
         begins = batch["started_at"].cast(pa.int64()).to_numpy()
-        ends = batch["ended_at"].cast(pa.int64()).fill_null(_OPEN).to_numpy()
+        # An end that nobody saw is the last moment that is certain, if there is one.
+        unknown = pc.fill_null(pc.equal(batch["ended"], "unknown"), fill_value=False)
+        ends = pc.coalesce(
+            batch["ended_at"].cast(pa.int64()),
+            pc.if_else(unknown, batch["started_at"].cast(pa.int64()), _OPEN),
+        ).to_numpy()
         hit = leaders == -1
         for absence in absences:
             until = _OPEN if absence.end is None else absence.end
@@ -90,7 +95,7 @@ def _read_pieces(leadership: Path, absences: Sequence[Absence]) -> Iterator[_Out
 
 def _pieces_of(row: Row, begin: int, end: int, absences: Iterable[Absence]) -> Iterator[_Outage]:
     key, replicas = (row["topic"], row["partition"]), row["replicas"] or ()
-    lines = row["evidence"][:1]
+    lines = (row["evidence"] or [])[:1]
     if row["leader"] == -1:
         last = row["previous_leader"] if (row["previous_leader"] or 0) >= 0 else None
         yield _Outage(*key, begin, end, "no_leader", None, last, None, replicas, False, lines)

@@ -15,8 +15,9 @@ MAX_LEADERS_LISTED = 8
 STATE_PHRASES = {
     "crashed": "crashed",
     "fenced": "fenced",
-    "paused": "paused",
-    "stopping": "shut down in order",
+    "paused": "froze",
+    "isolated": "was cut off",
+    "stopping": "shut down cleanly",
 }
 
 

@@ -21,7 +21,7 @@ from forensics.run_output.reader import RunOutput
 
 TITLE = "Timeline"
 TROUBLED_STATES = frozenset({"stale", "disconnected"})
-DEBT_WORDS = {"offline": "without a leader"}
+DEBT_WORDS = {"offline": "unavailable"}
 MAX_FINDINGS, MAX_BROKERS, MAX_CLIENTS, MAX_ROWS = 200, 30, 12, 100
 MAX_BROKER_BARS, MAX_CLIENT_BARS, MAX_CONTROLLER_BARS = 500, 166, 100
 

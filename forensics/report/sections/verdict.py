@@ -19,7 +19,7 @@ from forensics.report.html import (
     verdict_box,
 )
 from forensics.report.incident_story import first_client_errors
-from forensics.run_output.reader import RunOutput, SavedFinding
+from forensics.run_output.reader import RunOutput
 
 TITLE = "Verdict"
 WORDS = {"clear": "clear", "cannot_tell": "cannot tell"}
@@ -63,11 +63,6 @@ def _incident_cells(run: RunOutput) -> list[Markup]:
     findings = drop_standing(run.incidents)
     start = min((one.start_ms for one in findings if one.start_ms is not None), default=None)
     end = max((one.end_ms for one in findings if one.end_ms is not None), default=None)
-    # The last line of a process that died: it died later, and no line says when.
-    is_early = any(_is_crash(finding) for finding in findings if finding.start_ms == start)
-    first = (
-        "at the earliest, the last line before a crash" if is_early else "first incident finding"
-    )
     length = duration(end - start) if start is not None and end is not None else ""
     ended, note = time_text(end), f"{current_zone().label}, after {length}"
     if any(is_open(run, finding) for finding in findings):
@@ -75,34 +70,32 @@ def _incident_cells(run: RunOutput) -> list[Markup]:
     brokers = sorted({broker for finding in findings for broker in finding.brokers})
     clients = sorted({client for finding in findings for client in finding.clients})
     return [
-        key_figure("Started", time_text(start), f"{current_zone().label}, {first}"),
+        key_figure("Started", time_text(start), f"{current_zone().label}, first incident finding"),
         key_figure("Ended", ended, note if length else ""),
         _partitions(run),
         key_figure(
             "Brokers", join_names([str(broker) for broker in brokers], 6) or "none named", ""
         ),
         key_figure("Clients with sustained errors", f"{len(clients):,}", join_names(clients)),
-        _first_client_error(run, start, end, is_early=is_early),
+        _first_client_error(run, start, end),
     ]
 
 
 def _partitions(run: RunOutput) -> Markup:
-    named = {name for finding in run.incidents for name in finding.partitions}
-    known = run.partition_count
+    """Say how many partitions nobody could use, and for how long, as tables/outages has it."""
+    impact = run.document.get("impact") or {}
+    hit, known = impact.get("partitions_unavailable"), impact.get("partitions")
+    if hit is None:
+        return key_figure("Partitions unavailable", "not counted", "")
     note = f"of {count(known, 'partition')}" if known else "of an unknown number"
-    if not named:
-        # A broker that died hits those that it led; that a finding names none is no count of them.
-        return key_figure("Partitions hit", "not counted", f"no finding names any {note}")
-    return key_figure("Partitions hit", f"{len(named):,}", note)
+    if hit:
+        seconds = impact.get("partition_seconds") or 0
+        longest = round(1000 * (impact.get("longest_s") or 0))
+        note += f", up to {duration(longest)}; {seconds:,.0f} partition-seconds"
+    return key_figure("Partitions unavailable", f"{hit:,}", note)
 
 
-def _is_crash(finding: SavedFinding) -> bool:
-    return "crash" in (finding.measures.get("kind"), finding.measures.get("how"))
-
-
-def _first_client_error(
-    run: RunOutput, start: int | None, end: int | None, *, is_early: bool
-) -> Markup:
+def _first_client_error(run: RunOutput, start: int | None, end: int | None) -> Markup:
     """Say how long nobody could have noticed: what was hit first, and who first complained."""
     name = "First effect to first sign"
     if start is None:
@@ -112,7 +105,7 @@ def _first_client_error(
         return key_figure(name, "not seen", "no client logged a warning meanwhile")
     first, value = errors[0], "at once"
     if first.at > start:
-        value = f"{'at most ' if is_early else ''}{duration(first.at - start)}"
+        value = duration(first.at - start)
     when = f"{time_text(first.at)[11:]} {current_zone().label}"
     return key_figure(name, value, f"{first.client}: {first.what}, {when}")
 

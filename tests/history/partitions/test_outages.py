@@ -127,3 +127,10 @@ def test_nothing_is_said_of_an_epoch_whose_begin_is_not_known(tmp_path: Path) ->
 
 def test_an_epoch_whose_end_nobody_saw_is_no_outage_after_it(tmp_path: Path) -> None:
     assert found(tmp_path, [epoch(1, 0, 90)], away(1, "crash", 100)) == []
+
+
+def test_an_open_end_that_is_not_known_is_no_outage(tmp_path: Path) -> None:
+    assert found(tmp_path, [epoch(-1, 50, None, ended="unknown")]) == []
+    table = [epoch(-1, 50, 60, ended="unknown")]
+    (tmp_path / "more").mkdir()
+    assert found(tmp_path / "more", table) == [(0, 50, 60, "no_leader", None, False)]
