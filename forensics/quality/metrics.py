@@ -240,7 +240,8 @@ def measure_lanes(run: GateInput) -> pd.DataFrame:
     table = _with_lengths(run.tables.read("lanes", names), "evidence")
     # The terms of a controller stand beside the states of its process.
     is_term = pc.is_in(table["state"], pa.array(TERM_STATES)).cast(pa.int8())
-    return _measure_spans(table.append_column("term", is_term), [*names[:2], "term"])
+    spans = _measure_spans(table.append_column("term", is_term), [*names[:2], "term"])
+    return spans.drop(columns="term")
 
 
 def measure_coverage(run: GateInput) -> pd.DataFrame:

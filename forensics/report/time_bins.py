@@ -283,9 +283,11 @@ def _filter_below(states: pa.Table, min_isr: MinIsr) -> pa.Table:
 
 
 def _count_open(chunks: Iterable[pa.Table], window: Window) -> Points:
+    """Count open spans; one that began at an unknown moment is not counted."""
     counter = OpenSpanCounter(window)
-    for chunk in chunks:
-        starts = pc.fill_null(chunk["started_at"].cast(pa.int64()), window[0]).to_numpy()
+    for rows in chunks:
+        chunk = rows.filter(pc.is_valid(rows["started_at"]))
+        starts = chunk["started_at"].cast(pa.int64()).to_numpy()
         ends = pc.fill_null(chunk["ended_at"].cast(pa.int64()), window[1]).to_numpy()
         counter.add(starts, np.maximum(starts, ends))
     return counter.points()

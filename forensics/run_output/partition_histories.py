@@ -15,12 +15,9 @@ from forensics.run_output.reader import RunOutput
 
 LEADER_COLUMNS = (
     "topic", "partition", "leader_epoch", "leader", "started_at", "ended_at", "election", "clean",
-    "how", "incarnation",
+    "how",
 )  # fmt: skip
-ISR_COLUMNS = (
-    "topic", "partition", "partition_epoch", "isr", "replicas", "started_at", "ended_at",
-    "incarnation",
-)  # fmt: skip
+ISR_COLUMNS = ("topic", "partition", "partition_epoch", "isr", "replicas", "started_at", "ended_at")
 # A leader that is not known; -1 means that there was none.
 UNKNOWN_LEADER = -2
 Ints = npt.NDArray[np.int64]
@@ -167,7 +164,7 @@ def _leader_histories(
 ) -> Iterator[LeaderHistory]:
     epoch, leader = _ints(rows, "leader_epoch", -1), _ints(rows, "leader", UNKNOWN_LEADER)
     owner = _owners(rows, starts)
-    begin, end = _times(rows, owner, epoch, window)
+    begin, end = _times(rows, window)
     unclean = _flags(pc.equal(rows["clean"].cast(pa.bool_()), False))
     marks = unclean + 2 * _flags(pc.equal(rows["how"].cast(pa.string()), "inferred"))
     order = np.lexsort((epoch, begin, owner))
@@ -186,7 +183,7 @@ def _isr_histories(
     rows: pa.Table, starts: Ints, window: tuple[int, int], codes: IsrCodes
 ) -> Iterator[IsrHistory]:
     version, owner = _ints(rows, "partition_epoch", -1), _owners(rows, starts)
-    begin, end = _times(rows, owner, version, window)
+    begin, end = _times(rows, window)
     size, replicas = _sizes(rows, "isr"), _sizes(rows, "replicas")
     order = np.lexsort((version, begin, owner))
     columns = np.stack([codes.encode(rows["isr"]), size, replicas, begin, end])[:, order]
@@ -204,17 +201,10 @@ def _slices(rows: pa.Table, starts: Ints) -> list[slice]:
     return [slice(begin, end) for begin, end in pairwise(edges)]
 
 
-def _times(
-    rows: pa.Table, owner: Ints, versions: Ints, window: tuple[int, int]
-) -> tuple[Ints, Ints]:
-    """Return begins and ends; a begin that is not known is the end of the version before."""
+def _times(rows: pa.Table, window: tuple[int, int]) -> tuple[Ints, Ints]:
+    """Return begins and ends; of what began at an unknown moment nothing is drawn or counted."""
     end = _ints(rows, "ended_at", window[1])
-    order = np.lexsort((np.arange(len(rows)), versions, _ints(rows, "incarnation", 0), owner))
-    before = np.full(len(rows), window[0], np.int64)
-    follows = np.flatnonzero(owner[order][1:] == owner[order][:-1])
-    before[order[follows + 1]] = end[order[follows]]
-    begin = np.where(rows["started_at"].is_null().to_numpy(), np.minimum(before, end),
-                     _ints(rows, "started_at", window[0]))  # fmt: skip
+    begin = np.where(rows["started_at"].is_null().to_numpy(), end, _ints(rows, "started_at", 0))
     return begin, np.maximum(begin, end)
 
 

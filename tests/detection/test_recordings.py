@@ -38,7 +38,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
     "282-unclean": {
         "client-config": "low",
         "unclean-election": "critical",
-        "controller-lost": "medium",
+        "controller-lost": "low",
         "offline-partitions": "high",
         "broker-restart": "medium",
         "config-risk": "medium",

@@ -153,11 +153,12 @@ def test_a_leader_of_forty_milliseconds_does_not_disappear(unclean: Path) -> Non
     assert (2, 40) in exact
 
 
-def test_who_led_from_nobody_knows_when_led_after_who_led_before(unclean: Path) -> None:
-    """A row without a begin is not stretched over what is known."""
+def test_what_began_nobody_knows_when_takes_no_time(unclean: Path) -> None:
+    """What is known has an end; from then on until the next begins nothing is drawn as known."""
     known = reign("a", 0, (0, 1, 0, 9000), (2, 3, 20_000, 30_000))
-    blank = [one | {"leader": None, "started_at": None} for one in reign("a", 0, (1, 0, 0, 20_000))]
+    blank = [one | {"leader": -1, "started_at": None} for one in reign("a", 0, (1, 0, 0, 20_000))]
     rows = drawn(unclean, known + blank)
 
     spans = [(one.leader, one.start - START, one.end - START) for one in rows[0].leader_epochs]
-    assert spans == [(1, 0, 9000), (None, 9000, 20_000), (3, 20_000, 30_000)]
+    assert spans == [(1, 0, 9000), (-1, 20_000, 20_000), (3, 20_000, 30_000)]
+    assert rows[0].impact[1] == 0

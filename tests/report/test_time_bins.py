@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from forensics.report import time_bins
 from forensics.report.partition_groups import heatmap_edges
 from forensics.report.time_bins import OpenSpanCounter, bin_edges, count_open_spans, merge_bins
 from forensics.run_output.reader import load_run
+from tests.report.sample_runs import save
 
 lengths = st.integers(1, 40 * 86_400_000)
 
@@ -94,6 +96,16 @@ def test_debt_counts_partitions_at_each_moment(unclean: Path) -> None:
 
     assert [level for _, level in debt["offline"]] == [0, 3, 0, 0]
     assert max(level for _, level in debt["under-replicated"]) == 3
+
+
+def test_what_began_nobody_knows_when_is_not_counted(unclean: Path) -> None:
+    """The logs of the broker that knew are missing: the partition may not have existed before."""
+    rows = pq.read_table(unclean / "tables" / "leadership").to_pylist()
+    begun = [row | {"started_at": None} if row["leader"] == -1 else row for row in rows]
+    save(unclean, "leadership", begun)
+
+    offline = time_bins.count_degraded_partitions(load_run(unclean))["offline"]
+    assert {level for _, level in offline} == {0}
 
 
 def test_client_errors_carry_the_verdict_of_their_episode(unclean: Path) -> None:

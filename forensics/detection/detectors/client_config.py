@@ -183,7 +183,7 @@ _UNWAITED = (
 _WAIT = "Let producers of records that matter use acks=all, and topics min.insync.replicas=2."
 _TEXTS = {
     "acks-one": RiskText(
-        "{about} does not wait for followers (acks={value}), and records of its topics were cut",
+        "acks={value}, and records of the topics were cut: {about}",
         _UNWAITED,
         _WAIT,
         advisory=True,

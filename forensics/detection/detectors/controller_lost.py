@@ -33,7 +33,10 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 
 def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Finding:
     limits, measures = context.limits[NAME], loss_measures(context, losses)
+    # A broker that was lost with its controller is a finding of its own, and so is what it led.
+    is_alone = any(loss.broker is None for loss in losses)
     is_long = measures["longest_s"] > limits["vacant"] or measures["delayed_partitions"] > 0
+    level = "with_broker" if not is_alone else "long" if is_long else "short"
     first, last = losses[0], losses[-1]
     nodes = list(dict.fromkeys(loss.before.node for loss in losses))
     vacant = f"{measures['vacant_s']:.1f} s without an active controller"
@@ -44,7 +47,7 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
     )
     return context.finding(
         NAME,
-        limits["long" if is_long else "short"],
+        limits[level],
         title,
         first.begin,
         last.ready_at,

@@ -16,6 +16,7 @@ from forensics.detection.shared.absence_causes import (
 )
 from forensics.detection.shared.event_sessions import Outage, Recoveries, find_outages
 from forensics.history.nodes.broker_states import Absence
+from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -31,15 +32,21 @@ _LEADS = ("Leader", "LeaderState", "Follower", "FollowerState")
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
-    """Yield one finding for each time without a leader, and for each controller left alone."""
+    """Yield one finding for each run of times without a leader, and each controller left alone."""
     limits = context.limits[NAME]
+    runs: dict[bool, list[Outage]] = {False: [], True: []}
     for outage in find_outages(
         context, _TROUBLE, lambda: _read_leader_sightings(context), limits["gap"]
     ):
-        failed = sum(outage.kinds[kind] for kind in _FAILED)
-        is_trouble = outage.seconds >= limits["leaderless"] or failed >= limits["failed"]
+        is_trouble = (
+            outage.seconds >= limits["leaderless"] or _count_failed([outage]) >= limits["failed"]
+        )
         if is_trouble and not _is_shut_down(context, outage.begin):
-            yield _leaderless_finding(context, outage, failed)
+            runs[_is_led_elsewhere(context, outage)].append(outage)
+    for is_cut_off, outages in runs.items():
+        rest = limits["rest"] * SECOND
+        for again in sessions(outages, lambda one: one.begin, rest, lambda one: one.end):
+            yield _leaderless_finding(context, again, is_cut_off=is_cut_off)
     no_quorum = no_quorum_absences(context)
     for broker in sorted({broker for broker, _ in no_quorum}):
         run = [
@@ -60,38 +67,49 @@ def _read_leader_sightings(context: DetectionContext) -> Recoveries:
     return {"": sorted({row["at"] for row in rows})}
 
 
-def _leaderless_finding(context: DetectionContext, outage: Outage, failed: int) -> Finding:
-    limits = context.limits[NAME]
-    is_cut_off = _is_led_elsewhere(context, outage)
-    level = "severe" if outage.seconds >= limits["long"] else "severity"
-    least = "at least " if outage.recovered_at is None else ""
+def _count_failed(outages: Sequence[Outage]) -> int:
+    return sum(outage.kinds[kind] for outage in outages for kind in _FAILED)
+
+
+def _leaderless_finding(
+    context: DetectionContext, run: Sequence[Outage], *, is_cut_off: bool
+) -> Finding:
+    limits, last, failed = context.limits[NAME], run[-1], _count_failed(run)
+    longest = max(outage.seconds for outage in run)
+    refused = sum(outage.kinds["raft_votes_refused"] for outage in run)
+    nodes = sorted({node for outage in run for node in outage.nodes})
+    level = "severe" if longest >= limits["long"] else "severity"
+    is_open = any(one.recovered_at is None and one.seconds == longest for one in run)
+    least = "at least " if is_open else ""
     failures = f": {failed} elections failed" if failed > 1 else ""
-    subject = ", ".join(sorted(outage.nodes)) if is_cut_off else "The quorum"
+    subject = ", ".join(nodes) if is_cut_off else "The quorum"
     verb = "found no leader" if is_cut_off else "had no leader"
+    times = f" {len(run)} times, for up to " if len(run) > 1 else " for "
     return context.finding(
         NAME,
         limits["outside" if is_cut_off else level],
-        f"{subject} {verb} for {least}{outage.seconds:.1f} s{failures}",
-        outage.begin,
-        outage.end,
-        outage.first,
+        f"{subject} {verb}{times}{least}{longest:.1f} s{failures}",
+        run[0].begin,
+        max(outage.end for outage in run),
+        [line for outage in run for line in outage.first],
         measures={
             "kind": "cut_off" if is_cut_off else "no_leader",
-            "longest_s": round(outage.seconds, 1),
+            "times": len(run),
+            "longest_s": round(longest, 1),
             "failed": failed,
-            "refused": outage.kinds["raft_votes_refused"],
-            "epochs": outage.epochs[1] - outage.epochs[0] if outage.epochs else 0,
-            "nodes": sorted(outage.nodes),
-            "still": outage.recovered_at is None,
+            "refused": refused,
+            "epochs": sum(one.epochs[1] - one.epochs[0] for one in run if one.epochs),
+            "nodes": nodes,
+            "still": last.recovered_at is None,
         },
         explanation=(_OUTSIDE if is_cut_off else _EXPLANATION)
-        + (_REFUSED if 2 * outage.kinds["raft_votes_refused"] > failed else ""),
+        + (_REFUSED if 2 * refused > failed else ""),
         actions=[
             f"{context.commands.quorum()}   # who votes, and how far is each behind?",
             _NAMES,
             "Do not format or delete a controller's metadata log to settle it.",
         ],
-        why=f"no leader was known for {outage.seconds:.1f} s and {failed} elections failed;"
+        why=f"no leader was known for {longest:.1f} s and {failed} elections failed;"
         f" {limits['leaderless']} s or {limits['failed']} failed ones are trouble",
         doubts=["If logs of controllers are missing, one of them may have led all the while."],
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -10,6 +11,7 @@ from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import CONTROLLERS
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -22,14 +24,19 @@ _KEPT = 1000
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
-    """Yield one finding for each session of slow events of one controller."""
-    gap, where = context.limits[NAME]["gap"], pc.field("kind").isin(_SLOW)
+    """Yield one finding for each controller and time in which it was slow again and again."""
+    limits, where = context.limits[NAME], pc.field("kind").isin(_SLOW)
     columns = ["kind", "duration_ms", "detail", "broker"]
-    found = find_sessions(context, where, ["node"], gap, columns)
+    found = find_sessions(context, where, ["node"], limits["gap"], columns)
     waits = _read_waits(context) if found else []
-    for session in found:
-        if not _is_excused(context, session, waits):
-            yield _finding(context, session)
+    spells: dict[str, list[EventSession]] = {}
+    for spell in found:
+        if not _is_excused(context, spell, waits):
+            spells.setdefault(spell.subject[0], []).append(spell)
+    rest = limits["rest"] * SECOND
+    for _, own in sorted(spells.items(), key=lambda item: item[0] or ""):
+        for run in sessions(own, lambda one: one.begin, rest, lambda one: one.end):
+            yield _finding(context, run)
 
 
 def _read_waits(context: DetectionContext) -> list[tuple[str, int]]:
@@ -58,14 +65,17 @@ def _is_excused(
     )
 
 
-def _finding(context: DetectionContext, session: EventSession) -> Finding:
-    limits = context.limits[NAME]
-    [node] = session.subject
-    longest = max(session.values("duration_ms"), default=0)
-    slow, late = (session.value_counts["kind"][kind] for kind in _SLOW)
-    is_often = slow >= limits["events"] or late >= limits["overloaded"]
-    begin = session.begin - min(longest * 1000, session.begin)
-    brokers = session.values("broker")
+def _finding(context: DetectionContext, run: Sequence[EventSession]) -> Finding:
+    limits, node = context.limits[NAME], run[0].subject[0]
+    longest = max(_values(run, "duration_ms"), default=0)
+    counts = [[one.value_counts["kind"][kind] for kind in _SLOW] for one in run]
+    slow, late = map(sum, zip(*counts, strict=True))
+    is_often = any(
+        events >= limits["events"] or waited >= limits["overloaded"] for events, waited in counts
+    )
+    first = max(run[0].values("duration_ms"), default=0) * 1000
+    begin, end = run[0].begin - min(first, run[0].begin), run[-1].end
+    brokers = _values(run, "broker")
     return context.finding(
         NAME,
         limits["often" if is_often else "seldom"],
@@ -73,15 +83,16 @@ def _finding(context: DetectionContext, session: EventSession) -> Finding:
         if slow
         else f"{node}: {late} heartbeats waited too long in the controller's queue",
         begin,
-        session.end,
-        session.first,
+        end,
+        [line for spell in run for line in spell.first],
         brokers=brokers,
         measures={
             "node": node,
             "events": slow,
             "overloaded": late,
             "longest_ms": longest,
-            "slowest": session.values("detail"),
+            "spells": len(run),
+            "slowest": _values(run, "detail"),
         },
         explanation=_EXPLANATION,
         actions=[
@@ -93,13 +104,17 @@ def _finding(context: DetectionContext, session: EventSession) -> Finding:
             "Give controllers a disk and a machine that brokers do not share.",
         ],
         why=f"{slow} slow events and {late} heartbeats that waited, within"
-        f" {(session.end - session.begin) / SECOND:.0f} s; {limits['events']} or"
+        f" {(end - run[0].begin) / SECOND:.0f} s; {limits['events']} or"
         f" {limits['overloaded']} are too many",
         doubts=[
             "Events that wait for other voters to confirm look slow too.",
             "A pause of the process, if another thread wrote a line meanwhile, looks the same.",
         ],
     )
+
+
+def _values(run: Sequence[EventSession], column: str) -> list[Any]:
+    return sorted({value for spell in run for value in spell.values(column)})
 
 
 _EXPLANATION = (

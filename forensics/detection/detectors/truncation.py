@@ -171,8 +171,12 @@ _OPEN = " Not all leaders between are known: whether every election was clean ca
 
 
 def _actions(losses: Sequence[PartitionLoss], *, is_deep: bool) -> list[str]:
-    checks = [losses[0].check]
+    # Brokers write internal topics themselves, with acks=all.
+    users = [loss for loss in losses if not loss.partition.startswith("__")]
+    checks = [(users or losses)[0].check]
     if is_deep:
         return [*checks, "Look whether a disk lost writes, or a log was restored from a copy."]
-    topic = losses[0].partition.rpartition("-")[0]
+    if not users:
+        return checks
+    topic = users[0].partition.rpartition("-")[0]
     return [*checks, f"If producers of {topic} must not lose records, let them use acks=all."]

@@ -78,7 +78,10 @@ def lost_controllers(context: DetectionContext) -> list[ControllerLoss]:
     return [
         _loss(before, after, ready)
         for before, after in pairwise(terms)
-        if _is_lost(context, before, after) and not _is_planned(context, stops, before, after)
+        # Clocks that contradict the epochs date nothing.
+        if before.span.begin <= after.span.begin
+        and _is_lost(context, before, after)
+        and not _is_planned(context, stops, before, after)
     ]
 
 
@@ -86,7 +89,7 @@ def runs_of_losses(context: DetectionContext) -> Iterator[tuple[list[ControllerL
     """Yield losses that go on, each run with whether they are as many as churn."""
     limits = context.limits[CHURN]
     width, changes = limits["window"] * SECOND, limits["changes"]
-    for run in sessions(lost_controllers(context), _began, width):
+    for run in sessions(sorted(lost_controllers(context), key=_began), _began, width):
         pairs = zip(run, run[changes - 1 :], strict=False)
         yield run, any(_began(last) - _began(first) <= width for first, last in pairs)
 
@@ -97,7 +100,8 @@ def _began(loss: ControllerLoss) -> int:
 
 def _loss(before: ControllerTerm, after: ControllerTerm, ready: Sequence[Row]) -> ControllerLoss:
     begin, end = after.span.begin, before.span.end
-    lost_at = end if before.how and end is not None and end < begin else None
+    is_dated = before.how is not None and end is not None and not after.is_inferred
+    lost_at = end if is_dated and end is not None and end < begin else None
     works = [
         row for row in ready if row["node"] == after.node and 0 <= row["at"] - begin <= _READING
     ][:1]

@@ -18,6 +18,7 @@ from forensics.history.log_coverage import SERVER_ROLES, logged_between
 from forensics.history.nodes.broker_states import Span, build_broker_lanes, event_order, evidence_of
 from forensics.history.nodes.controller_terms import (
     CONTROLLER_KINDS,
+    FOLLOWS,
     LEADS,
     ControllerTerm,
     ControllerTerms,
@@ -35,6 +36,7 @@ from forensics.lib.time_units import MILLISECOND, SECOND
 
 _QUORUM_KINDS = ("raft_transition", "raft_vote", "raft_election_timed_out")
 _LOST = ("peer_disconnected", "peer_request_lost", "fetch_request_failed")
+_IN_FLIGHT_MS = 1000
 # A fetcher that was stopped itself lost nobody.
 _OWN_STOP = "shutdown"
 # Of these only those count that name an epoch and its leader.
@@ -43,6 +45,8 @@ _NAMING = ("controller_seen", "raft_transition")
 _GONE = ("crashed", "paused", "isolated")
 # A process that stood still logs again within that, or never.
 _WAKES = 600 * SECOND
+# Or that show how a voter left its leader, or that one; old versions do not name the state before.
+_LEFT = (*LEADS, *FOLLOWS, None)
 _FETCH_TIMEOUT = "controller.quorum.fetch.timeout.ms"
 _COLUMNS = (*SIGHTING, "text", "rule")
 
@@ -87,6 +91,9 @@ class TableWitnesses:
             return None
         where = reduce(or_, (self._logged(other, begin, end) for other in others))
         where &= pc.field("kind").isin(_LOST) & (pc.field("peer") == id_)
+        # A request that waited for long was lost with a wait, not with the connection.
+        waited = pc.field("duration_ms") >= _IN_FLIGHT_MS
+        where &= ~pc.coalesce(waited, pc.scalar(False))
         stopped = pc.match_substring(pc.field("detail"), _OWN_STOP)
         where &= ~pc.coalesce(stopped, pc.scalar(False))
         rows = (row for row in self._rows(self._batches(where)) if begin <= row["at"] <= end)
@@ -207,8 +214,8 @@ def _read_controller_events(events: Path, clocks: Clocks) -> list[Row]:
         row | {"at": clocks.event_time(row)}
         for row in read_events(events, CONTROLLER_KINDS, [*columns, "duration_ms"])
         if row["kind"] not in _NAMING
-        or row["from_state"] in LEADS
         or None not in (row["controller_epoch"], row["controller"])
+        or (row["kind"] == "raft_transition" and row["from_state"] in _LEFT)
     ]
 
 

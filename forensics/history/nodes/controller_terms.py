@@ -6,6 +6,7 @@ Who goes on after the next one began is `deposed`: nothing that it decides is co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 from forensics.history.clocks.model import Clocks
 from forensics.history.nodes.broker_states import EvidenceRow, Span, event_order, evidence_of
 from forensics.lib.intervals import Interval, IntervalSet
-from forensics.lib.node_ids import broker_node
+from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import SECOND
 
 # States of a term; those of a controller's process stand beside them.
@@ -34,6 +35,9 @@ _ORDERLY = ("stopping", "stopped")
 _CLOCK_SLACK = SECOND
 # From the signal to stop until the controller, the last part of a process, has handed over.
 _STOPPING = 60 * SECOND
+_VOTERS = re.compile(r"voters=\[([\d, ]+)\]")
+# Voters fetch at least that often.
+_FETCHING = SECOND // 2
 # A process that stood still logs again within that, or never.
 _WAKES = 600 * SECOND
 
@@ -51,6 +55,8 @@ class ControllerTerm:
     # how it ended: stopped, crashed, paused, isolated, resigned, unheard (others no longer heard of
     # it, and its own log does not say why); None if no line tells
     how: str | None = None
+    # whether only those who followed it show it, so that it may have begun before
+    is_inferred: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,20 +160,27 @@ def find_terms(events: Iterable[Event]) -> list[ControllerTerm]:
     """
     terms: dict[int, ControllerTerm] = {}
     named: dict[int, Event] = {}
-    for event in sorted(events, key=event_order):
+    logged: set[int | None] = set()
+    ordered_events = sorted(events, key=event_order)
+    for event in ordered_events:
         epoch, kind = event["controller_epoch"], event["kind"]
+        if kind == "raft_transition":
+            logged.add(event["broker"])
         if epoch is None or event["controller"] is None:
             continue
-        if kind == "controller_elected" and epoch not in terms:
+        if kind == "controller_elected":
+            logged.add(event["controller"])
             span = Span("active", event["at"], None, [evidence_of(event)], epoch)
-            terms[epoch] = ControllerTerm(event["node"], event["controller"], span)
+            terms.setdefault(epoch, ControllerTerm(event["node"], event["controller"], span))
         elif _names_leader(event) and event["controller"] >= 0:
             named.setdefault(epoch, event)
-    nodes = {term.controller: term.node for term in terms.values()}
+    prefix = "broker" if _is_combined(ordered_events) else "controller"
     for epoch, event in named.items():
-        if epoch not in terms and event["controller"] not in nodes:
+        controller = event["controller"]
+        if epoch not in terms and controller not in logged:
             span = Span("active", event["at"], None, [evidence_of(event)], epoch)
-            terms[epoch] = ControllerTerm(_node_of(event), event["controller"], span)
+            node = f"{prefix}-{controller}"
+            terms[epoch] = ControllerTerm(node, controller, span, is_inferred=True)
     ordered = [terms[epoch] for epoch in sorted(terms)]
     for term, after in pairwise(ordered):
         term.span.end = after.span.begin
@@ -181,11 +194,14 @@ def _names_leader(event: Event) -> bool:
     return bool(event["kind"] == "controller_seen")
 
 
-def _node_of(event: Event) -> str:
-    """Name the node of a controller without logs: brokers follow with ids of their own kind."""
-    own, leader = event["broker"], event["controller"]
-    combined = str(event["node"]).startswith("broker-") and own is not None and leader < 1000 > own
-    return broker_node(leader) if combined else f"controller-{leader}"
+def _is_combined(events: Iterable[Event]) -> bool:
+    """Return True if nodes named as brokers take part in the quorum themselves."""
+    return any(
+        broker_id(event["node"]) is not None
+        and event["kind"] in _NAMES
+        and event["controller_epoch"] is not None
+        for event in events
+    )
 
 
 def find_deposed(terms: Sequence[ControllerTerm], known: TermEvents) -> list[ControllerTerm]:
@@ -247,6 +263,8 @@ def _follows(term: ControllerTerm, after: ControllerTerm, known: TermEvents) -> 
 
     Elections that nobody wins raise the epoch, too: those who took part name it.
     """
+    if after.is_inferred:
+        return False
     between = range((term.span.epoch or 0) + 1, after.span.epoch or 0)
     if not between:
         return True
@@ -346,27 +364,54 @@ def _given_up(
 
 
 def _find_unheard(term: ControllerTerm, after: ControllerTerm, known: TermEvents) -> _Ending | None:
-    """Return when the voters that elected the next controller last heard of this one."""
+    """Return when this controller lost the last voter that it needed for a majority."""
     begin, end, node, witnesses = term.span.begin, after.span.begin, term.node, known.witnesses
-    last: dict[str, Event] = {}
+    moved: dict[str, tuple[int, Event]] = {}
+    voters = 0
     for event in known.events:
         other = event["node"] or ""
-        if not begin < event["at"] <= end or other == node:
+        if not begin < event["at"] <= end or _is_broker(other) != _is_broker(node):
+            continue
+        voters = max(voters, _count_voters(event))
+        if other == node:
             continue
         if event["kind"] == "raft_fetch_timed_out":
-            last.setdefault(other, event)
-        elif event["kind"] == "raft_transition" and event["controller_epoch"] == term.span.epoch:
+            # A leader answers each fetch within half a second, and the next one follows at once.
+            heard = max(begin, event["at"] - known.fetch_timeout)
+            moved.setdefault(other, (min(heard + _FETCHING // 2, event["at"]), event))
+        elif event["controller_epoch"] == term.span.epoch and _names_leader(event):
             # It found the leader again.
-            last.pop(other, None)
-    if not last:
+            moved.pop(other, None)
+        elif event["kind"] == "raft_transition" and (event["controller_epoch"] or 0) > (
+            term.span.epoch or 0
+        ):
+            moved.setdefault(other, (event["at"], event))
+    needed = voters - 1 - voters // 2 if voters else len(moved) - 1
+    if not moved:
         own = witnesses.lines(node, begin, end) if witnesses else None
         return _Ending(own[1]["at"], None, [evidence_of(own[1])]) if own is not None else None
-    line = max(last.values(), key=event_order)
+    if needed >= len(moved):
+        # Voters whose logs are missing may have followed it all the while.
+        return None
+    at, line = sorted(moved.values(), key=lambda one: (one[0], event_order(one[1])))[needed]
+    if line["kind"] == "raft_transition":
+        return _Ending(at, "resigned", [evidence_of(line)])
     heard = max(begin, line["at"] - known.fetch_timeout)
     lost = witnesses.lost_contact(node, term.controller, heard, line["at"]) if witnesses else None
-    at = lost["at"] if lost is not None else heard
     evidence = [evidence_of(event) for event in (lost, line) if event is not None]
-    return _Ending(at, _unheard_how(term, line["at"], end, known, lost), evidence)
+    how = _unheard_how(term, line["at"], end, known, lost)
+    return _Ending(at if lost is None else lost["at"], how, evidence)
+
+
+def _is_broker(node: str) -> bool:
+    """Return True if a node votes as a broker does: in a combined quorum all do."""
+    return broker_id(node) is not None
+
+
+def _count_voters(event: Event) -> int:
+    """Return how many voters a line of the quorum names, if it does."""
+    found = _VOTERS.search(event["text"] or "") if event["kind"] == "raft_transition" else None
+    return found[1].count(",") + 1 if found else 0
 
 
 def _unheard_how(

@@ -178,7 +178,8 @@ class _Sessions:
         if not timeout or over is None or over - timeout > departure.high + timeout:
             return None
         heard = over - timeout
-        if any(heard - timeout - slack < at <= over for at in self._elected):
+        # ZooKeeper keeps the sessions of its brokers whoever is the controller.
+        if self._default and any(heard - timeout - slack < at <= over for at in self._elected):
             return None
         departure.beat = _HEARTBEAT if self._default else timeout // 3
         latest = heard + departure.beat

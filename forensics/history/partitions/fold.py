@@ -144,7 +144,7 @@ def _fold_incarnation(
         yield which | row
     for row in _isr_rows(states, incarnation, context):
         yield which | row
-    yield from find_truncations(others, observations, kept, clocks)
+    yield from find_truncations(others, observations, kept, clocks, context.absences)
 
 
 def _split_off(rows: Iterable[Row], others: list[Row]) -> Iterator[Row]:

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from forensics.history.partitions.observations import (
-    Observation,
-    Observations,
-    has_moment_between,
-)
+from forensics.history.partitions.observations import Observation, Observations
 from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import MINUTE, SECOND
 
@@ -64,11 +60,15 @@ def find_incarnations(
     one of its replicas was, which may be due to a reassignment.
     """
     ids = _order_ids(observations)
-    restarts = _find_restarts(observations, sorted(deletions))
+    restarts = _find_restarts(observations)
     if len(ids) > 1:
         borders = [_border_of_id(observations, topic_id, restarts) for topic_id in ids[1:]]
     else:
-        borders = list(_borders_of_epochs(restarts, [*deletions, *hints]))
+        borders = list(_borders_of_deletions(observations, deletions))
+        begins = [border.at for border in borders]
+        others = [one for one in restarts if all(abs(one[0] - at) > _NEAR for at in begins)]
+        borders += _borders_of_restarts(others, hints)
+        borders.sort(key=lambda border: border.at)
     found = Incarnations(borders, ())
     parts: list[list[int]] = [[] for _ in range(len(borders) + 1)]
     for index, line in enumerate(observations):
@@ -123,39 +123,58 @@ def _border_of_id(
     return Border(begin, by_node)
 
 
-def _borders_of_epochs(
-    restarts: Sequence[tuple[int, str]], deletions: Sequence[int]
+def _borders_of_deletions(observations: Observations, deletions: Sequence[int]) -> Iterator[Border]:
+    """Yield borders where a line after a deletion is about the first state, or an earlier one."""
+    top, begun, pending = 0, 0, iter(sorted(deletions))
+    deleted = next(pending, None)
+    by_node: dict[str, int] = {}
+    for line in observations:
+        epoch = line.leader_epoch
+        if epoch is None or not line.is_timely:
+            continue
+        if by_node and line.at > begun + _NEAR:
+            yield Border(begun, by_node)
+            by_node, top = {}, 0
+        while deleted is not None and begun and deleted <= begun:
+            deleted = next(pending, None)
+        after = deleted is not None and line.at > deleted
+        if by_node and _is_young(line):
+            by_node.setdefault(line.node, line.at)
+        elif after and not by_node and (_is_young(line) or epoch < top):
+            begun, by_node = line.at, {line.node: line.at}
+        top = max(top, epoch)
+    if by_node:
+        yield Border(begun, by_node)
+
+
+def _borders_of_restarts(
+    restarts: Sequence[tuple[int, str]], removals: Sequence[int]
 ) -> Iterator[Border]:
-    """Yield borders where epochs begin anew, and a deletion or a second node confirms it."""
+    """Yield borders where epochs begin anew for two nodes, or for one that deleted its replica."""
     last: int | None = None
     for group in sessions(restarts, lambda one: one[0], _NEAR):
         by_node = {node: at for at, node in reversed(group)}
         begin = min(by_node.values())
-        known = (at for at in deletions if at <= max(by_node.values()) + _SLACK)
+        known = (at for at in removals if at <= max(by_node.values()) + _SLACK)
         if len(by_node) > 1 or any(last is None or at > last for at in known):
             yield Border(begin, by_node)
             last = begin
 
 
-def _find_restarts(observations: Observations, deletions: Sequence[int]) -> list[tuple[int, str]]:
-    """Find where a node that knew later epochs logs the very first state, or an earlier one.
-
-    The latter only after a deletion: else it would be a contradiction.
-    """
-    last: dict[str, Observation] = {}
+def _find_restarts(observations: Observations) -> list[tuple[int, str]]:
+    """Find where a node that knew later epochs logs the very first state, as news."""
+    grown: set[str] = set()
     found: list[tuple[int, str]] = []
     for line in observations:
-        epoch = line.leader_epoch
-        if epoch is None or not line.is_new:
+        if line.leader_epoch is None or not line.is_new:
             continue
-        before = last.get(line.node)
-        young = epoch == 0 and not line.partition_epoch and not line.log_end
-        grown = before is not None and (before.leader_epoch or before.partition_epoch or 0) > 0
-        fell = before is not None and line.is_timely and epoch < (before.leader_epoch or 0)
-        deleted = before is not None and has_moment_between(
-            deletions, before.at - _SLACK, line.at + _SLACK
-        )
-        if (young and grown) or (fell and deleted):
+        if _is_young(line) and line.node in grown:
             found.append((line.at, line.node))
-        last[line.node] = line
+            grown.remove(line.node)
+        elif line.leader_epoch > 0 or (line.partition_epoch or 0) > 0:
+            grown.add(line.node)
     return found
+
+
+def _is_young(line: Observation) -> bool:
+    return line.leader_epoch == 0 and not line.partition_epoch and not line.log_end

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from forensics.history.clocks.model import Clocks
+from forensics.history.nodes.broker_states import Absence
 from forensics.history.partitions.observations import Observation, Observations
 from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import SECOND
@@ -35,12 +36,16 @@ class _LogLine:
 
 
 def find_truncations(
-    rows: Iterable[Row], observations: Observations, epochs: Sequence[Row], clocks: Clocks
+    rows: Iterable[Row],
+    observations: Observations,
+    epochs: Sequence[Row],
+    clocks: Clocks,
+    absences: Sequence[Absence] = (),
 ) -> Iterator[dict[str, Any]]:
     """Yield one row of CUTS for each log of a partition that was truncated to follow another.
 
     `rows` are its events of TRUNCATION_KINDS, `observations` are in the order of time, `epochs` its
-    rows of LEADERSHIP.
+    rows of LEADERSHIP, `absences` those of its brokers.
     """
     lines = sorted(
         (
@@ -56,7 +61,7 @@ def find_truncations(
     truncated = [line for line in lines if line.kind == "truncated" and line.cut_to is not None]
     if not truncated:
         return
-    known = _Known(observations, lines, {row["leader_epoch"]: row for row in epochs})
+    known = _Known(observations, lines, {row["leader_epoch"]: row for row in epochs}, absences)
     unique: dict[tuple[str, int, int | None], _LogLine] = {}
     for line in truncated:
         # The same line stands in several copies of a log.
@@ -68,9 +73,13 @@ class _Known:
     """What is known of a partition, indexed so that a truncation finds its neighbours at once."""
 
     def __init__(
-        self, observations: Observations, lines: Sequence[_LogLine], epochs: Mapping[int, Row]
+        self,
+        observations: Observations,
+        lines: Sequence[_LogLine],
+        epochs: Mapping[int, Row],
+        absences: Sequence[Absence],
     ) -> None:
-        self.epochs = epochs
+        self.epochs, self.absences = epochs, absences
         self.leader_ends = [
             one for one in observations if one.by_leader and one.is_new and one.log_end is not None
         ]
@@ -90,6 +99,20 @@ class _Known:
         """Return the last line, before a truncation, on how long the log was at its start."""
         load = next(_backwards(self._lines.get((line.node, "log_loaded"), ()), line.at), None)
         return load if load is not None and load.log_end is not None else None
+
+    def held_by(self, node: str, at: int, epoch: int) -> Observation | None:
+        """Return the line on the last epoch that a node knew before another one."""
+        earlier = (one for one in self.before(node, at) if (one.leader_epoch or 0) < epoch)
+        return next(earlier, None)
+
+    def last_crash(self, brokers: Collection[int | None], begin: int, end: int) -> int | None:
+        """Return until when one of some brokers may have lived that crashed between two moments."""
+        deaths = (
+            (one.begin_bracket or (one.begin, one.begin))[1]
+            for one in self.absences
+            if one.kind == "crash" and one.broker in brokers and one.begin >= begin
+        )
+        return max((at for at in deaths if at <= end), default=None)
 
     def warning_of(self, line: _LogLine) -> _LogLine | None:
         """Return the line that warned that a truncation goes below the high watermark."""
@@ -117,8 +140,19 @@ def _truncation_row(line: _LogLine, known: _Known) -> dict[str, Any]:
     epoch = start.leader_epoch if start is not None else None
     leadership = known.epochs.get(epoch) if epoch is not None else None
     end, written_to = _find_end(line, known.load_before(line), start)
-    # The last moment at which a leader's log held none of the truncated records.
-    ends = _backwards(known.leader_ends, written_to)
+    held = None if epoch is None else known.held_by(line.node, line.at, epoch)
+    # They belong to an epoch before the one that it follows now: nobody wrote them after the leader
+    # of that epoch, or this replica, had died.
+    led = known.epochs.get(held.leader_epoch or 0) if held is not None else None
+    brokers = {broker_id(line.node), led["leader"] if led else None}
+    died = known.last_crash(brokers, held.at if held is not None else 0, written_to)
+    written_to = written_to if died is None else died
+    # The last moment at which the log of a leader of then held none of the truncated records.
+    ends = (
+        one
+        for one in _backwards(known.leader_ends, written_to)
+        if epoch is None or (one.leader_epoch or 0) < epoch
+    )
     written_from = next((one.at for one in ends if (one.log_end or 0) <= (line.cut_to or 0)), None)
     warning = known.warning_of(line)
     watermarked = warning if warning is not None else start
@@ -155,9 +189,9 @@ def _is_unclean(line: _LogLine, epoch: int | None, known: _Known) -> bool | None
     """Return True if an unclean leader lies between what the replica held and what it follows."""
     if epoch is None:
         return None
-    earlier = (one.leader_epoch for one in known.before(line.node, line.at))
     # What it held belonged to the last epoch that it knew before this one.
-    held = next((one for one in earlier if one is not None and one < epoch), epoch - 1)
+    before = known.held_by(line.node, line.at, epoch)
+    held = before.leader_epoch if before and before.leader_epoch is not None else epoch - 1
     rows = _rows_between(known.epochs, range(held + 1, epoch + 1))
     # An unclean leader's own records are part of its story too, once it has to truncate them.
     own = known.epochs.get(held)

@@ -100,7 +100,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "fires", "lost twice within minutes: one finding", twice(90),
-        [{"brokers": [1, 2], "measures": BOTH}],
+        [{"severity": "low", "brokers": [1, 2], "measures": BOTH}],
     ),
     Scenario(
         NAME, "fires", "the same node is elected again after a crash",

@@ -107,6 +107,19 @@ SCENARIOS = [
     Scenario(
         NAME, "boundary", "further apart: two, each without a length", quorum([100, 160.5], 900),
     ),
+    Scenario(
+        NAME, "fires", "a leader is lost again after a while: one finding",
+        quorum([100, 130, 400, 450, 500], 140, 520),
+        [{"measures": {"times": 2, "longest_s": 120.0, "failed": 5, "still": False}}],
+    ),
+    Scenario(
+        NAME, "boundary", "again ten minutes later", quorum([100, 130, 740, 780], 140, 790),
+        [{"measures": {"times": 2}}],
+    ),
+    Scenario(
+        NAME, "boundary", "again after a longer rest", quorum([100, 130, 740.5, 780], 140, 790),
+        [{"measures": {"times": 1}}, {"measures": {"times": 1}}],
+    ),
     Scenario(NAME, "boundary", "three times alone", lone(3), [{"measures": {"cycles": 3}}]),
     Scenario(NAME, "boundary", "twice alone", lone(2)),
     Scenario(

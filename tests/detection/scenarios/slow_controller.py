@@ -69,9 +69,18 @@ SCENARIOS = [
     ),
     Scenario(NAME, "boundary", "two slow events", slow([100, 110]), [{"severity": "low"}]),
     Scenario(
-        NAME, "boundary", "a minute apart", slow([100, 160, 220]), [{"measures": {"events": 3}}],
+        NAME, "boundary", "a minute apart", slow([100, 160, 220]),
+        [{"severity": "medium", "measures": {"events": 3, "spells": 1}}],
     ),
-    Scenario(NAME, "boundary", "more than a minute apart", slow([100, 160.5]), [{}, {}]),
+    Scenario(
+        NAME, "boundary", "more than a minute apart are two spells", slow([100, 160.5]),
+        [{"severity": "low", "measures": {"events": 2, "spells": 2}}],
+    ),
+    Scenario(
+        NAME, "boundary", "spells ten minutes apart", slow([100, 700]),
+        [{"measures": {"spells": 2}}],
+    ),
+    Scenario(NAME, "boundary", "spells further apart", slow([100, 700.5]), [{}, {}]),
     Scenario(NAME, "boundary", "events that end within a second: one pause", strokes(1)),
     Scenario(NAME, "boundary", "events that end just over a second apart", strokes(1.1), [{}]),
     Scenario(NAME, "quiet", "host paused once", strokes(0.1)),

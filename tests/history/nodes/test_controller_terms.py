@@ -216,7 +216,7 @@ def test_elections_that_nobody_won_leave_no_room_for_another_controller() -> Non
 
 def test_a_term_ends_where_followers_last_heard_of_it() -> None:
     """They wait for two seconds before they call an election."""
-    assert endings(FIRST, TIMED_OUT, SECOND_ONE) == [("6", "unheard")]
+    assert endings(FIRST, TIMED_OUT, SECOND_ONE) == [("6.25", "unheard")]
 
 
 def test_a_follower_that_found_its_leader_again_shows_no_end() -> None:
@@ -228,18 +228,50 @@ def test_a_follower_that_found_its_leader_again_shows_no_end() -> None:
     assert endings(FIRST, TIMED_OUT, again, SECOND_ONE) == [("9", None)]
 
 
+def test_a_follower_that_is_cut_off_itself_ends_no_term() -> None:
+    """Its elections end it once it is heard again: the other voters had followed all the while."""
+    first, last = elected(1, "broker-3", 4), elected(9, "broker-1", 7)
+    cut = said(4, "broker-2", "raft_fetch_timed_out")
+    moves = said(
+        8.5, "broker-1", "raft_transition", to_state="Unattached", from_state="FollowerState",
+        controller_epoch=7,
+    )  # fmt: skip
+    named = moves | {"text": "Unattached(epoch=7, voters=[1, 2, 3])"}
+
+    assert endings(first, cut, moves, last) == [("8.5", "resigned")]
+    assert endings(first, cut, named, last) == [("8.5", "resigned")]
+
+
+def test_voters_without_logs_may_have_followed_on() -> None:
+    named = said(
+        8.5, "broker-2", "raft_transition", to_state="Candidate", from_state="FollowerState",
+        controller_epoch=5, text="CandidateState(epoch=5, voters=[1, 2, 3])",
+    )  # fmt: skip
+    two = named | {"text": "CandidateState(epoch=5, voters=[1, 2])"}
+
+    assert endings(FIRST, TIMED_OUT, named, SECOND_ONE) == [("9", None)]
+    assert endings(FIRST, TIMED_OUT, two, SECOND_ONE) == [("6.25", "unheard")]
+
+
+def test_brokers_that_do_not_vote_end_no_term() -> None:
+    later = elected(9, "controller-2", 5)
+    observer = said(5, "broker-2", "raft_fetch_timed_out")
+
+    assert endings(elected(1, "controller-1", 4), observer, later) == [("9", None)]
+
+
 def test_who_logs_on_while_others_no_longer_hear_of_it_is_cut_off() -> None:
     own = [said(second, "broker-1", "partition_state") for second in (5, 8.4)]
 
-    assert endings(FIRST, TIMED_OUT, SECOND_ONE, logs=Logs(own=own)) == [("6", "isolated")]
+    assert endings(FIRST, TIMED_OUT, SECOND_ONE, logs=Logs(own=own)) == [("6.25", "isolated")]
 
 
 def test_who_is_silent_and_logs_again_without_a_start_stood_still() -> None:
     own = [said(second, "broker-1", "partition_state") for second in (5, 20)]
     rows = FIRST, TIMED_OUT, SECOND_ONE
 
-    assert endings(*rows, logs=Logs(own=own)) == [("6", "paused")]
-    assert endings(*rows, logs=Logs(own=own), starts=[19]) == [("6", "crashed")]
+    assert endings(*rows, logs=Logs(own=own)) == [("6.25", "paused")]
+    assert endings(*rows, logs=Logs(own=own), starts=[19]) == [("6.25", "crashed")]
 
 
 def test_who_is_silent_for_good_crashed_if_its_connections_broke() -> None:
@@ -248,7 +280,7 @@ def test_who_is_silent_for_good_crashed_if_its_connections_broke() -> None:
     rows = FIRST, TIMED_OUT, SECOND_ONE
 
     assert endings(*rows, logs=Logs(lost, own)) == [("7", "crashed")]
-    assert endings(*rows, logs=Logs(own=own)) == [("6", "unheard")]
+    assert endings(*rows, logs=Logs(own=own)) == [("6.25", "unheard")]
 
 
 def test_who_has_lost_its_majority_leads_no_more_since_it_last_heard_of_one() -> None:
@@ -266,7 +298,7 @@ def test_a_controller_that_is_stopped_hands_over() -> None:
     stop = Span("stopping", 6 * SECOND, None, [])
 
     assert endings(FIRST, TIMED_OUT, resigns, SECOND_ONE, broker_1=[stop]) == [("7", "stopped")]
-    assert endings(FIRST, TIMED_OUT, resigns, SECOND_ONE) == [("6", "unheard")]
+    assert endings(FIRST, TIMED_OUT, resigns, SECOND_ONE) == [("6.25", "unheard")]
 
 
 def test_a_pause_that_was_over_before_ends_no_term() -> None:

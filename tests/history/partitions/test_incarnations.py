@@ -109,6 +109,34 @@ def test_a_follower_that_names_no_id_is_sorted_by_what_it_knew() -> None:
     assert [row[:3] for row in found[3:]] == [row[:3] for row in APART[3:]]
 
 
+def test_a_controller_that_logs_no_later_epochs_begins_the_new_topic_all_the_same() -> None:
+    """Under ZooKeeper it logs the first state as news, and later ones only as requests."""
+    created = event(9.9, "broker-7", leader=1, leader_epoch=0, partition_epoch=0, broker=None)
+    again = event(49.9, "broker-7", leader=2, leader_epoch=0, partition_epoch=0, broker=None)
+
+    found = history(*FIRST, *AGAIN, created, again, context=deleted(ZOOKEEPER, 40))
+
+    assert found == [(0, 0, 1, 9.9, 20), *APART[1:3], (1, 0, 2, 49.9, 60), APART[4]]
+
+
+def test_a_topic_that_first_shows_at_a_later_epoch_is_another_too() -> None:
+    found = history(*FIRST, leads(60, 1, 1, 1), context=deleted(ZOOKEEPER, 40))
+
+    assert found[-1] == (1, 1, 1, 60, None)
+    assert found[2] == (0, 2, 3, 30, 40)
+
+
+def test_a_topic_may_be_made_again_twice() -> None:
+    third = (leads(90, 3, 0, 0), leads(95, 1, 1, 1))
+    twice = deleted(KRAFT, 40, 40.1, 300)
+    later = [row | {"ts": row["ts"] + 300 * SECOND} for row in third]
+
+    found = history(*FIRST, *AGAIN, *later, context=twice)
+
+    assert found[:4] == APART[:4]
+    assert found[4:] == [(1, 1, 1, 60, 300), (2, 0, 3, 390, 395), (2, 1, 1, 395, None)]
+
+
 def test_one_node_alone_does_not_make_a_topic_anew() -> None:
     """It may have lost its disk, and repeat what it reads."""
     again = event(50, "broker-3", leader=3, leader_epoch=0, partition_epoch=0)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from forensics.history.nodes.broker_states import Absence
 from forensics.history.nodes.startup_windows import StartupWindows
 from forensics.history.partitions.fold import FoldContext
 from tests.history.log_lines import NO_CLOCKS, SECOND, event, fold
@@ -47,10 +51,36 @@ def test_a_cut_tells_what_the_old_leader_alone_had() -> None:
 
 
 def test_the_lost_records_were_written_between_two_moments() -> None:
-    """The leader had none of them as it began; who cut them had them as it began to follow."""
+    """Its own leader had none of them as it began; it had all as it began to follow the next."""
     [cut] = cuts(LEADS, OVER, FOLLOWS, CUT)
 
-    assert (10 * SECOND, 11 * SECOND) == (cut["written_from"], cut["written_to"])
+    assert (1 * SECOND, 11 * SECOND) == (cut["written_from"], cut["written_to"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "begin", "end", "until"),
+    [
+        ("crash", 6, 10.5, 7),
+        # one that hung goes on to write when it wakes up
+        ("pause", 6, 10.5, 11),
+        ("controlled", 6, 10.5, 11),
+        # before it led, and after it had followed
+        ("crash", 0.1, 0.5, 11),
+        ("crash", 12, 13, 11),
+    ],
+)
+def test_nobody_wrote_after_the_leader_had_died(
+    kind: str, begin: float, end: float, until: float
+) -> None:
+    """The time in which the next one led is not when they were written."""
+    begins, ends = int(begin * SECOND), int(end * SECOND)
+    died = Absence(1, kind, begins, ends, (), begin_bracket=(begins - SECOND, begins + SECOND))
+    known = replace(PLAIN, absences=(died,))
+    loaded = line(10.9, 1, "log_loaded", log_end=75)
+    [cut] = (row for row in fold([LEADS, OVER, loaded, FOLLOWS, CUT], known) if "kept" in row)
+
+    assert cut["written_from"] == 1 * SECOND
+    assert cut["written_to"] == min(int(until * SECOND), int(10.9 * SECOND))
 
 
 def test_a_log_that_was_loaded_at_that_length_was_written_before() -> None:
