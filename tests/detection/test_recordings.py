@@ -32,7 +32,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "unclean-election": "critical",
         "offline-partitions": "high",
         "broker-restart": "medium",
-        "config-risk": "medium",
+        "config-risk": "low",
         "truncation": "low",
     },
     "282-unclean": {
@@ -41,7 +41,7 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "controller-lost": "low",
         "offline-partitions": "high",
         "broker-restart": "medium",
-        "config-risk": "medium",
+        "config-risk": "low",
         "truncation": "low",
         "under-min-isr": "low",
     },

@@ -62,7 +62,13 @@ def find_trigger(context: DetectionContext, findings: Sequence[Finding]) -> list
         return []
     headline = findings[0]
     incidents = [one for one in findings if one.severity in INCIDENT_SEVERITIES]
-    roots = [*_roots(context, incidents), *_controller_roots(context, findings)]
+    links = [
+        _Root("network", broker_node(broker), one.begin, one.end, one.evidence, one.id)
+        for one in incidents
+        if one.detector == "network-partition"
+        for broker in one.brokers
+    ]
+    roots = [*_roots(context, incidents), *_controller_roots(context, findings), *links]
     if headline.detector in _OF_PARTITIONS:
         chosen = _of_partitions(context, headline, roots)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from typing import Any
@@ -16,7 +16,7 @@ from forensics.detection.requirements import BROKERS
 from forensics.detection.shared.event_sessions import Outage, Recoveries, find_outages
 from forensics.detection.shared.process_stalls import find_stalls
 from forensics.lib.node_ids import broker_id
-from forensics.lib.sessionize import sessions
+from forensics.lib.sessionize import sessions, windows
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -33,6 +33,8 @@ _KINDS = (
 _TAKEN = ("NODEEXISTS", "DUPLICATE_BROKER_REGISTRATION")
 # ZooKeeper's client and Kafka each log that a session is over.
 _ECHO = 5 * SECOND
+# ZooKeeper ends sessions that are over in one tick, or as it wakes.
+_TOGETHER = 5 * SECOND
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,15 @@ class _Registrations:
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield one finding for each way in which a broker lost its place in the cluster."""
-    for registrations in list(_read_registrations(context)):
-        yield from _find_expired(context, registrations)
-        yield from _find_refused(context, registrations)
     limits = context.limits[NAME]
+    every = list(_read_registrations(context))
+    common = _find_common(context, every)
+    for group in common:
+        yield _common_finding(context, group)
+    told = {(own.node, expiry.at) for group in common for own, expiry in group}
+    for registrations in every:
+        yield from _find_expired(context, registrations, told)
+        yield from _find_refused(context, registrations)
     outages = [
         outage
         for outage in find_outages(
@@ -175,13 +182,66 @@ def _first_between(moments: Sequence[int], begin: int, end: int | None) -> int |
     return next((at for at in moments if at >= begin and (end is None or at < end)), None)
 
 
-def _find_expired(context: DetectionContext, own: _Registrations) -> Iterator[Finding]:
+def _find_common(
+    context: DetectionContext, every: Sequence[_Registrations]
+) -> list[list[tuple[_Registrations, _Expiry]]]:
+    """Group the sessions of most brokers that ended together: ZooKeeper, not the brokers."""
+    lost = [
+        (own, expiry)
+        for own in every
+        for expiry in own.expiries
+        if expiry.registered_at is not None and not _is_told(context, own, expiry)
+    ]
+    lost.sort(key=lambda one: (one[1].at, one[0].node))
+    files = context.visibility.files
+    brokers = len({row["node"] for row in files if row["role"] == "broker"})
+    return [
+        group
+        for group in windows(lost, lambda one: one[1].at, _TOGETHER)
+        if (nodes := len({own.node for own, _ in group})) > 1 and 2 * nodes > brokers
+    ]
+
+
+def _common_finding(
+    context: DetectionContext, group: Sequence[tuple[_Registrations, _Expiry]]
+) -> Finding:
+    limits = context.limits[NAME]
+    nodes = sorted({own.node for own, _ in group})
+    begin = group[0][1].at
+    end = max([begin, *(expiry.registered_at or begin for _, expiry in group)])
+    return context.finding(
+        NAME,
+        limits["common"],
+        f"{len(nodes)} brokers lost their sessions with ZooKeeper together",
+        begin,
+        end,
+        [row for _, expiry in group for row in expiry.rows],
+        brokers=sorted(own.broker for own, _ in group if own.broker is not None),
+        measures=_measures("common", ", ".join(nodes), (end - begin) / SECOND, expiries=len(group)),
+        explanation="Sessions of most brokers that end in the same moment end with ZooKeeper, or "
+        "with the way to it: it stood still, had no leader, or could not be reached. Each broker "
+        "had to register anew; until then the controller took it for gone.",
+        actions=[_LOOK_AT_ZOOKEEPER, "Do not restart brokers for it: they have registered again."],
+        why=f"{len(nodes)} brokers within {_TOGETHER // SECOND} s",
+        doubts=["A pause of the host that all of these brokers share looks the same."],
+    )
+
+
+_LOOK_AT_ZOOKEEPER = (
+    "Look at the ZooKeeper servers at that moment: their logs, disks (fsync warnings), garbage "
+    "collection and elections."
+)
+
+
+def _find_expired(
+    context: DetectionContext, own: _Registrations, told: Collection[tuple[str, int]]
+) -> Iterator[Finding]:
     """Yield one finding for each session that was not renewed, and one for all others."""
     renewed = []
     for expiry in own.expiries:
         if _is_zombie(context, own, expiry):
             yield _zombie_finding(context, own, expiry)
-        elif not _is_told(context, own, expiry):
+        elif (own.node, expiry.at) not in told and not _is_told(context, own, expiry):
             renewed.append(expiry)
     if renewed:
         yield _renewed_finding(context, own, renewed)

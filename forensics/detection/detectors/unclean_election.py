@@ -6,6 +6,7 @@ Log ends, high watermarks and truncations bound how many records each election c
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -100,7 +101,7 @@ def _finding(context: DetectionContext, group: list[Row]) -> Finding:
         brokers=sorted(leaders | previous),
         partitions=[partition_name(row) for row in group],
         losses=losses,
-        explanation=_explanation(losses),
+        explanation=_explanation(losses, evidence),
         actions=_actions(context, losses),
         why=_why(context, group, losses),
         doubts=_doubts(losses),
@@ -409,13 +410,18 @@ def _loss_words(losses: Sequence[PartitionLoss]) -> str:
     return f"{least:,} records lost" if least == most else f"{least:,} to {most:,} records lost"
 
 
+# The controller falls back on the last leader that it knew to have been in sync (KIP-966).
+_LAST_KNOWN = re.compile(r"lastKnownElr: \[\d+\] -> \[\]")
 _TRIGGERS = {
+    "last known": "The controller chose the last leader that it knew to have been in sync"
+    " (lastKnownElr), which needs no unclean.leader.election.enable: what was committed is there,"
+    " unless that broker lost data as it died. ",
     "automatic": "The controller chose it by itself, as unclean.leader.election.enable allows. ",
     "manual": "Somebody ordered it: the controller was asked for an unclean election. ",
 }
 
 
-def _explanation(losses: Sequence[PartitionLoss]) -> str:
+def _explanation(losses: Sequence[PartitionLoss], evidence: Sequence[Row]) -> str:
     certain = [loss for loss in losses if loss.lost_records_min or loss.lost_records_max]
     open_ones = sum(loss.lost_records_max is None for loss in losses)
     count = f"{len(certain)} of {len(losses)} partitions lost records"
@@ -425,7 +431,10 @@ def _explanation(losses: Sequence[PartitionLoss]) -> str:
             f"Of {open_ones} of {len(losses)} no line bounds what was lost, if anything was. "
         )
     manners = {loss.manner for loss in losses}
-    trigger = _TRIGGERS.get(str(manners.pop()), "") if len(manners) == 1 else ""
+    manner = str(manners.pop()) if len(manners) == 1 else ""
+    if manner == "automatic" and any(_LAST_KNOWN.search(line["text"] or "") for line in evidence):
+        manner = "last known"
+    trigger = _TRIGGERS.get(manner, "")
     return trigger + (
         "No replica of the in-sync set was alive, and a replica outside it became leader. Records "
         "that only the leader before had are cut from its log when it comes back to follow. "

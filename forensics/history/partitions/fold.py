@@ -162,7 +162,11 @@ def _date_leader_losses(states: States, context: FoldContext) -> None:
     for (before, state), end_index in zip(pairwise(states), following[1:], strict=False):
         if state.leader != -1 or state.at is not None or before.at is None:
             continue
-        if before.leader is None or state.partition_epoch != before.partition_epoch + 1:
+        follows = state.partition_epoch == before.partition_epoch + 1
+        if before.leader_epoch is not None:
+            # A shrink of the ISR between the two changes no leader.
+            follows |= state.leader_epoch == before.leader_epoch + 1
+        if before.leader is None or not follows:
             # Another broker may have led between these two.
             continue
         end = None if end_index is None else states[end_index].at

@@ -130,7 +130,8 @@ def _sure_start(epoch: LeaderEpoch, lines: Observations) -> int | None:
     first = epoch.first_state
     if first is None:
         return epoch.at
-    known = _is_first_known(epoch)
+    # A state that is dated by the fencing of the leader before is the first one.
+    known = _is_first_known(epoch) or first.fencing is not None
     sure = [
         line.at
         for line in lines

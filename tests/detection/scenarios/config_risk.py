@@ -74,7 +74,7 @@ SCENARIOS = [
     Scenario(
         NAME, "fires", "unclean elections are allowed for a topic, and one came",
         of(on_topic("t", f"{UNCLEAN} to true"), leadership=[led(3, clean=False)]),
-        [{"severity": "medium", "measures": {"risk": "unclean-elections", "topics": ["t"],
+        [{"severity": "low", "measures": {"risk": "unclean-elections", "topics": ["t"],
           "met": "a replica out of sync was elected for t"}}],
     ),
     Scenario(
@@ -140,7 +140,7 @@ SCENARIOS = [
         NAME, "fires", "a minimum that can never be reached, and writes that were refused",
         of(setting(MINIMUM, 3), event(40, "broker-1", "append_failed", topic="t", partition=0,
            error="NOT_ENOUGH_REPLICAS"), leadership=[led(2)]),
-        [{"severity": "medium", "measures": {"risk": WRONG, "topics": ["t"], "value": "3"}}],
+        [{"severity": "low", "measures": {"risk": WRONG, "topics": ["t"], "value": "3"}}],
     ),
     Scenario(
         NAME, "boundary", "as many as there are replicas",
@@ -155,7 +155,7 @@ SCENARIOS = [
         NAME, "fires", "one replica, whose broker died",
         of(leadership=[led(1), epoch(2, -1, 60, 90, replicas=[1], previous_leader=1)],
            away=[absence(1, "crash", 55, 80)]),
-        [{"severity": "medium", "measures": {"risk": "one-replica", "met": "t had no leader"}}],
+        [{"severity": "low", "measures": {"risk": "one-replica", "met": "t had no leader"}}],
     ),
     Scenario(
         NAME, "boundary", "one replica, whose broker was stopped",
@@ -186,7 +186,7 @@ SCENARIOS = [
     Scenario(
         NAME, "fires", "a short session, and a broker that only paused was given up",
         of(setting("broker.session.timeout.ms", 3000), away=[absence(1, "pause", 50, 60)]),
-        [{"severity": "medium", "measures": {"met": "broker 1 was given up while it lived"}}],
+        [{"severity": "low", "measures": {"met": "broker 1 was given up while it lived"}}],
     ),
     Scenario(NAME, "boundary", "a short session of ZooKeeper",
              of(setting("zookeeper.session.timeout.ms", 5999), kraft=False),

@@ -70,7 +70,34 @@ LINES = {
     " PLAINTEXT://127.0.0.1:19002, czxid (broker epoch): 352 (kafka.zk.KafkaZkClient)\n"
 }
 
+
+def together(*seconds: float) -> Callable[[Path], DetectionContext]:
+    """Let brokers 1, 2 and 3 lose a session, one at each moment; they register again."""
+    files = [logs(f"broker-{one}", 10_000, role="broker", records=9) for one in (1, 2, 3)]
+    rows = [
+        row
+        for one, second in enumerate(seconds, 1)
+        for row in (
+            event(second, f"broker-{one}", "session_expired"),
+            event(second + 2, f"broker-{one}", "broker_registered", broker=one),
+        )
+    ]
+    return partial(case, files=files, events=rows, kraft=False)
+
+
 SCENARIOS = [
+    Scenario(
+        NAME, "fires", "most brokers at once: ZooKeeper", together(100, 100.1, 103),
+        [{"severity": "medium", "brokers": [1, 2, 3], "measures": {"kind": "common"}}],
+    ),
+    Scenario(
+        NAME, "boundary", "two of three at once", together(100, 100.1),
+        [{"severity": "medium", "brokers": [1, 2]}],
+    ),
+    Scenario(
+        NAME, "quiet", "all brokers, but one after the other", together(100, 300, 500),
+        [{"severity": "low"}] * 3,
+    ),
     Scenario(
         NAME, "fires", "a start that was too fast, and a session that ended", from_logs(LINES),
         [{"severity": "low", "brokers": [2], "measures": {"kind": "too_fast", "refused": 1}},

@@ -1,0 +1,116 @@
+"""Two brokers that could not reach each other, while the others reached both: a broken link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow.compute as pc
+
+from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time
+from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.isr_changes import (
+    IsrShrink,
+    ShrinkRun,
+    find_recovery,
+    find_shrink_runs,
+)
+from forensics.lib.node_ids import broker_node
+from forensics.lib.text_format import quantity
+from forensics.lib.time_units import SECOND
+from forensics.run_output.findings import Finding
+
+NAME = "network-partition"
+# Only the leaders' own logs say that they drop followers.
+NEEDS = LogRequirements(("broker",), ("server",))
+# A fetch that is not answered is given up after replica.socket.timeout.ms, 30 s.
+_WAITING = 45 * SECOND
+_MAX_WAITS = 10
+
+
+def find(context: DetectionContext) -> Iterator[Finding]:
+    """Yield one finding for each pair of brokers that dropped each other from ISRs."""
+    limits = context.limits[NAME]
+    runs = find_shrink_runs(context, _pairs, limits["gap"], 2 * limits["each"], limits["near"])
+    for run in runs:
+        pair = _pair_of(run)
+        both = all(run.pairs[one, other] >= limits["each"] for one, other in (pair, pair[::-1]))
+        if both and not run.excused and not _are_dropped_by_others(run, runs):
+            yield _finding(context, run)
+
+
+def _pairs(shrink: IsrShrink) -> Iterator[tuple[int, int]]:
+    for replica in shrink.replicas:
+        yield min(shrink.leader, replica), max(shrink.leader, replica)
+
+
+def _pair_of(run: ShrinkRun) -> tuple[int, int]:
+    one, other = run.subject
+    return int(one), int(other)
+
+
+def _are_dropped_by_others(run: ShrinkRun, runs: Sequence[ShrinkRun]) -> bool:
+    """Return True if third brokers drop one of the two, too: then it is that broker's trouble."""
+    pair = set(_pair_of(run))
+    return any(
+        other is not run
+        and len(pair & set(_pair_of(other))) == 1
+        and other.begin <= run.end
+        and run.begin <= other.end
+        for other in runs
+    )
+
+
+def _finding(context: DetectionContext, run: ShrinkRun) -> Finding:
+    one, other = _pair_of(run)
+    names = sorted(run.partitions)
+    recovery = find_recovery(context, run.partitions, run.begin, run.end)
+    end = context.logs_end if recovery.still_short else recovery.recovered_at
+    waits = _read_waits(context, one, other, run)
+    return context.finding(
+        NAME,
+        context.limits[NAME]["severity"],
+        f"Brokers {one} and {other} could not reach each other: each dropped the other from ISRs,"
+        f" {quantity(len(names), 'partition')}",
+        run.begin,
+        max(run.end, end),
+        [*run.first, *waits],
+        stated=False,
+        brokers=[one, other],
+        partitions=names,
+        measures={
+            "pair": [one, other],
+            "shrinks": run.count,
+            "partitions": len(names),
+            "timeouts": len(waits),
+        },
+        explanation=f"Broker {one} led partitions and dropped broker {other}, broker {other} led"
+        f" others and dropped broker {one}, at the same time; nobody else dropped either, and both"
+        " kept their sessions. A broker that is slow or hangs is dropped by all leaders: this is"
+        " the link between the two. Until a follower is dropped, acks=all writes wait for it.",
+        actions=[
+            _CHECK.format(one=one, other=other),
+            f"{context.commands.under_replicated()}   # are all replicas in sync again?",
+        ],
+        why=f"{run.pairs[one, other]} drops one way and {run.pairs[other, one]} the other way;"
+        f" {context.limits[NAME]['each']} each way are more than chance",
+        doubts=["Listeners that only these two use for each other may be what is broken."],
+    )
+
+
+def _read_waits(context: DetectionContext, one: int, other: int, run: ShrinkRun) -> list[Row]:
+    """Read the requests between the two that timed out."""
+    where = pc.field("kind").isin(["peer_timed_out", "peer_unreachable"])
+    where &= pc.field("node").isin([broker_node(one), broker_node(other)])
+    where &= pc.field("peer").isin([one, other]) & pc.field("ts").is_valid()
+    rows = [
+        row
+        for row in context.each("events", where, EVIDENCE_COLUMNS)
+        if run.begin - _WAITING <= row["at"] <= run.end + _WAITING
+    ]
+    return sorted(rows, key=by_time)[:_MAX_WAITS]
+
+
+_CHECK = (
+    "Check the path between brokers {one} and {other} in both directions (nc -vz, MTU, firewall, "
+    "security group, routes): other nodes reach both."
+)

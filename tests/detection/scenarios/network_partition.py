@@ -1,0 +1,67 @@
+"""Two brokers that could not reach each other, while the others reached both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from forensics.detection.context import DetectionContext
+from forensics.history.nodes.broker_states import Absence
+from tests.detection.cases import absence, case, logs
+from tests.detection.scenarios import Scenario
+from tests.detection.scenarios.isr_storm import Row, drop
+
+NAME = "network-partition"
+SERVERS = [logs(f"broker-{one}", 10_000, role="broker", records=9) for one in (1, 2, 3)]
+
+
+def mutual(
+    each: int = 3, *more: Row, apart: float = 1, away: Sequence[Absence] = ()
+) -> Callable[[Path], DetectionContext]:
+    """Let brokers 2 and 3 drop each other from some partitions."""
+    rows = [
+        drop(100 + apart * at, 2 * at + (leader == 3), leader=leader, gone=[5 - leader])
+        for at in range(each)
+        for leader in (2, 3)
+    ]
+    return partial(case, files=SERVERS, events=[*rows, *more], away=away)
+
+
+SCENARIOS = [
+    Scenario(
+        NAME, "fires", "two that drop each other", mutual(),
+        [{"severity": "medium", "brokers": [2, 3], "measures": {"shrinks": 6, "partitions": 6}}],
+    ),
+    Scenario(NAME, "boundary", "twice each way", mutual(2), [{}]),
+    Scenario(NAME, "boundary", "once each way", mutual(1)),
+    Scenario(NAME, "boundary", "a minute apart", mutual(3, apart=60), [{}]),
+    Scenario(NAME, "boundary", "more than a minute apart", mutual(3, apart=60.5)),
+    Scenario(
+        NAME, "quiet", "one way only: a slow follower",
+        partial(case, files=SERVERS, events=[
+            drop(100 + at, at, leader=2, gone=[3]) for at in range(6)
+        ]),
+    ),
+    Scenario(
+        NAME, "quiet", "a third one drops it, too",
+        mutual(3, *(drop(101 + at, 20 + at, leader=1, gone=[3]) for at in range(4))),
+    ),
+    Scenario(
+        NAME, "quiet", "one of them hung",
+        mutual(away=[absence(3, "pause", 90, 110)]),
+    ),
+    Scenario(
+        NAME, "boundary", "one of them was stopped a minute before",
+        mutual(away=[absence(3, "controlled", 10, 41)]),
+    ),
+    Scenario(
+        NAME, "boundary", "one of them was stopped longer before",
+        mutual(apart=0, away=[absence(3, "controlled", 10, 39.5)]), [{}],
+    ),
+    Scenario(
+        NAME, "blind", "only controllers' logs",
+        partial(case, files=[logs("controller-1", 100, role="controller", records=9)]),
+        reason="there is no brokers' log (server.log) in the archive",
+    ),
+]  # fmt: skip
