@@ -29,7 +29,8 @@ _LAG = "replica.lag.time.max.ms"
 _REBALANCE = "auto.leader.rebalance.enable"
 _RACK = "broker.rack"
 _SESSIONS = {False: "zookeeper.session.timeout.ms", True: "broker.session.timeout.ms"}
-_SETTINGS = (_UNCLEAN, _MINIMUM, _LAG, _REBALANCE, _RACK, *_SESSIONS.values())
+_FETCH = "replica.fetch.wait.max.ms"
+_SETTINGS = (_UNCLEAN, _MINIMUM, _LAG, _FETCH, _REBALANCE, _RACK, *_SESSIONS.values())
 _COLUMNS = ("kind", "ts", "node", "file", "line", "text", "rule", "setting", "value", "topic",
             "broker", "detail")  # fmt: skip
 # From then on a follower may lag for 30 s (KIP-537).
@@ -50,6 +51,7 @@ def _find_risks(context: DetectionContext, limits: Mapping[str, Any]) -> Iterato
     yield from _find_short_timeouts(context, settings, _LAG, *short)
     if context.commands.version >= _LONGER_LAG:
         yield from _find_short_timeouts(context, settings, _LAG, *usual, above=limits["lag"])
+    yield _find_long_waits(settings)
     session = _SESSIONS[context.history.context.kraft]
     least = limits["broker_session" if context.history.context.kraft else "zookeeper_session"]
     yield from _find_short_timeouts(context, settings, session, "session-time-out", least)
@@ -189,6 +191,19 @@ def _find_short_timeouts(  # noqa: PLR0913, PLR0917
     yield SettingRisk(name, setting, value, below, brokers=brokers, outcome=outcome)
 
 
+def _find_long_waits(settings: list[Row]) -> SettingRisk:
+    """Find brokers whose fetches may wait for as long as a follower may lag."""
+    own = [row for row in settings
+           if row["setting"] in (_LAG, _FETCH) and (row["value"] or "").isdigit()]  # fmt: skip
+    lags = {row["node"]: row for row in own if row["setting"] == _LAG}
+    waits = [row for row in own if row["setting"] == _FETCH and row["node"] in lags
+             and int(row["value"]) >= int(lags[row["node"]]["value"])]  # fmt: skip
+    lines = [row for wait in waits for row in (wait, lags[wait["node"]])]
+    value = waits[0]["value"] if waits else ""
+    brokers = broker_ids(row["node"] for row in waits)
+    return SettingRisk("fetch-wait", _FETCH, value, lines, brokers=brokers)
+
+
 def _describe_refusals(context: DetectionContext, topics: set[str]) -> str:
     kinds = ("append_failed", "client_error", "produce_failed", "send_failed")
     if not context.visibility.has_kinds(*kinds):
@@ -255,6 +270,13 @@ _TEXTS = {
         "grow again.",
         "Use Kafka's default, replica.lag.time.max.ms=30000, unless a shorter one is meant.",
         advisory=True,
+    ),
+    "fetch-wait": RiskText(
+        "replica.fetch.wait.max.ms={value} is as long as a follower may lag: {about}",
+        "A follower of a quiet partition hears nothing for that long, and falls out of the ISR "
+        "though it has everything.",
+        "Use the default, replica.fetch.wait.max.ms=500; it has to be below "
+        "replica.lag.time.max.ms.",
     ),
     "session-time-out": RiskText(
         "{about}: a session time-out of {value} ms is short",

@@ -134,7 +134,14 @@ def _actions(context: DetectionContext, broker: int | None, log_dir: str, reason
         if broker is None
         else [f"{context.commands.log_dirs(broker)}   # which are offline now?"]
     )
-    return [*look, _LOOKS[reason].format(quote(log_dir)), _DO_NOT]
+    free = _free_space(context) if reason == "full" else []
+    return [*look, _LOOKS[reason].format(quote(log_dir)), *free, _DO_NOT]
+
+
+def _free_space(context: DetectionContext) -> list[str]:
+    """Return how to free space without touching files."""
+    command = context.commands.set_topic_config("TOPIC", "retention.bytes", "BYTES")
+    return [_ADD_SPACE, f"{command}   # of the largest topic, for each partition", _ALERT]
 
 
 _TITLES = {
@@ -171,6 +178,16 @@ _LOOKS = {
     "input/output": "dmesg | grep -i -e 'i/o error'   # which disk holds {0}? replace it",
     "other": "dmesg | tail -50   # errors of the disk that holds {0}",
 }
+_ADD_SPACE = (
+    "A broker that halted needs some space first: make the volume larger, or take away what is not "
+    "Kafka's. Then start it, and let Kafka delete: find the largest partitions (du or "
+    "kafka-log-dirs.sh), and shorten the retention of a topic whose owner agrees; whole segments "
+    "go within log.retention.check.interval.ms (5 min)."
+)
+_ALERT = (
+    "Alert when a disk of a broker is 80 % full, and bound topics by retention.bytes: retention by "
+    "time alone lets a busy day fill the disk."
+)
 _DO_NOT = (
     "Do not delete files below the directory by hand, and do not restart other brokers until its "
     "replicas are in sync again."

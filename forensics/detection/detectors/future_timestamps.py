@@ -17,6 +17,8 @@ from forensics.run_output.findings import Finding
 NAME = "future-timestamps"
 # Older brokers keep such segments without a word.
 NEEDS = LogRequirements(("broker",), ("server",), since=(4, 1))
+# Clocks of hosts that are synchronised differ by less.
+_FAST_MS = 60_000
 _LARGEST = re.compile(r"largestRecordTimestamp=(\d{1,18})\b")
 
 
@@ -55,7 +57,7 @@ def _finding(context: DetectionContext, session: EventSession) -> Finding:
         explanation="A segment is deleted when its youngest record is older than retention.ms. "
         "Records with a time in the future keep it until that time has come and the retention is "
         "over, while the disk fills. Producers set that time unless message.timestamp.type is "
-        "LogAppendTime.",
+        "LogAppendTime." + _describe_clocks(context),
         actions=[
             f"{context.commands.topic_config(topic)}   # message.timestamp.type, retention.bytes",
             (
@@ -69,6 +71,14 @@ def _finding(context: DetectionContext, session: EventSession) -> Finding:
         " it",
         doubts=["If the clock of the broker is behind, the records are right and it is wrong."],
     )
+
+
+def _describe_clocks(context: DetectionContext) -> str:
+    """Name the nodes whose clocks were ahead: they may have set these times."""
+    ahead = context.rows("clocks", pc.field("offset_ms") > _FAST_MS, ["node", "offset_ms"])
+    named = [f"{row['node']} by {row['offset_ms'] // 1000} s"
+             for row in sorted(ahead, key=lambda row: str(row["node"]))]  # fmt: skip
+    return f" Clocks that were ahead in these logs: {', '.join(named)}." if named else ""
 
 
 def _seconds_ahead(session: EventSession) -> int | None:

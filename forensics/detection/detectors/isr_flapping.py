@@ -11,6 +11,7 @@ from forensics.detection.context import DetectionContext
 from forensics.detection.requirements import LogRequirements
 from forensics.detection.shared.flapping_brokers import find_flapping_absences, find_isr_flapping
 from forensics.detection.shared.isr_changes import ShrinkRun, find_isr_storms, find_shrink_runs
+from forensics.detection.shared.lag_time import lag_time_text
 from forensics.lib.text_format import quantity
 from forensics.run_output.findings import Finding
 
@@ -77,7 +78,9 @@ def _finding(context: DetectionContext, replica: int, runs: Sequence[ShrinkRun])
             "leaders": leaders,
             "widest_gap": max(lags, default=None),
         },
-        explanation=_MECHANISM.format(replica=replica) + _describe_lags(runs, leaders),
+        explanation=_MECHANISM.format(replica=replica)
+        + _describe_lags(runs, leaders)
+        + lag_time_text(context),
         actions=_actions(context, replica, worst[0].subject[1]),
         why=f"dropped {worst[0].count} times from {worst[0].subject[1]}, no two more than"
         f" {limits['gap']} s apart; {limits['cycles']} are too often",

@@ -15,6 +15,7 @@ from forensics.detection.shared.isr_changes import (
     find_isr_storms,
     find_recovery,
 )
+from forensics.detection.shared.lag_time import lag_time_text
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
@@ -57,7 +58,7 @@ def _finding(context: DetectionContext, run: ShrinkRun, recovery: IsrRecovery) -
             "widest_gap": run.max_lag,
             "still_short": len(recovery.still_short),
         },
-        explanation=_explanation(run, slow, cut_off, recovery),
+        explanation=_explanation(run, slow, cut_off, recovery) + lag_time_text(context),
         actions=_actions(context, slow or cut_off),
         why=f"{run.count} times a leader dropped a follower, no two more than {limits['gap']} s"
         f" apart; {limits['shrinks']} are a storm. After {seconds} s all was well again, or the"

@@ -1,13 +1,13 @@
-"""Leadership that piles up after failovers: brokers are back in sync, and lead nothing of theirs.
+"""Leadership that piles up after failovers: brokers are in sync again, and lead nothing of theirs.
 
-Looked at where the logs end. Under auto.leader.rebalance.enable it takes care of itself.
+Told wherever it lasts for several looks of the controller, which should give leadership back.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.compute as pc
@@ -17,46 +17,50 @@ from forensics.detection.context import (
     DetectionContext,
     Row,
     by_time,
+    in_topics,
     partition_name,
 )
+from forensics.detection.shared.assignments import read_assignments
+from forensics.detection.shared.leader_rebalance import (
+    rebalance_interval,
+    rebalances_itself,
+    switched_off,
+)
 from forensics.lib.text_format import quantity
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
 
 NAME = "leader-imbalance"
-_COLUMNS = ("topic", "partition", "leader", "replicas", "started_at", "evidence")
-_STATE = ("topic", "partition", "isr", "started_at")
-_OPEN = (pc.field("ended") == "open") & pc.field("started_at").is_valid()
-_SETTING = "auto.leader.rebalance.enable"
+_LED = ("topic", "partition", "leader", "started_at", "ended_at", "evidence")
+_STATE = ("topic", "partition", "isr", "started_at", "ended_at")
 # Of the partitions led by another broker, how many show their lines, and how many are named.
 _SHOWN, _MAX_NAMES = 20, 10_000
 
 
 @dataclass
-class _Leadership:
-    """Who leads what at the end of the logs, and who should: the first replica of each."""
+class _Wait:
+    """A time in which another broker led a partition whose first replica was in sync."""
 
-    begin: int = 0
-    leads: Counter[int] = field(default_factory=Counter)
-    preferred: Counter[int] = field(default_factory=Counter)
-    # by first replica, in sync, that does not lead; and by the broker that leads instead
-    waiting: Counter[int] = field(default_factory=Counter)
-    instead: Counter[int] = field(default_factory=Counter)
-    partitions: list[str] = field(default_factory=list)
-    cited: list[Mapping[str, Any]] = field(default_factory=list)
+    partition: str
+    first: int
+    leader: int
+    begin: int
+    end: int
+    line: Mapping[str, Any] | None
 
-    def add(self, led: Row, state: Row, until: int) -> None:
-        """Add a partition whose first replica is in sync, if it has been so for long enough."""
-        since = max(led["started_at"], state["started_at"])
-        if since > until:
-            return
-        self.waiting[led["replicas"][0]] += 1
-        self.instead[led["leader"]] += 1
-        self.begin = min(self.begin, since)
-        if len(self.partitions) < _MAX_NAMES:
-            self.partitions.append(partition_name(led))
-        if len(self.cited) < _SHOWN:
-            self.cited += led["evidence"][:1]
+
+@dataclass(frozen=True)
+class _Imbalance:
+    """The moment at which most partitions waited: those, and who led and should have led what."""
+
+    waits: Sequence[_Wait]
+    leads: Counter[int]
+    preferred: Counter[int]
+
+    @property
+    def waiting(self) -> Counter[int]:
+        """How many partitions each broker should lead and does not."""
+        return Counter(wait.first for wait in self.waits)
 
     @property
     def even_share(self) -> float:
@@ -66,81 +70,114 @@ class _Leadership:
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
-    """Yield one finding if too many partitions wait for their first replica to lead again."""
+    """Yield one finding if too many partitions waited for their first replica to lead again."""
     limits = context.limits[NAME]
-    leadership = _read_leadership(context)
-    count = sum(leadership.waiting.values())
-    uneven = [
-        broker
-        for broker in leadership.waiting
-        if leadership.waiting[broker] > limits["share"] * leadership.preferred[broker]
-    ]
-    if count >= limits["partitions"] and uneven:
-        yield _finding(context, leadership)
+    waits = _at_worst(list(_find_waits(context)))
+    if len(waits) < limits["partitions"]:
+        return
+    moment = max(wait.begin for wait in waits)
+    preferred = Counter(replicas[0] for replicas in read_assignments(context).values() if replicas)
+    imbalance = _Imbalance(waits, _count_leaders(context, moment), preferred)
+    uneven = [broker for broker, count in imbalance.waiting.items()
+              if count > limits["share"] * preferred[broker]]  # fmt: skip
+    if uneven:
+        yield _finding(context, imbalance)
 
 
-def _read_leadership(context: DetectionContext) -> _Leadership:
-    """Count over the last state of every partition; there is one row of each."""
-    leadership = _Leadership(begin=context.logs_end)
-    where = _OPEN & (pc.field("leader") >= 0) & (pc.list_value_length(pc.field("replicas")) > 1)
-    elsewhere: dict[tuple[str, int], Row] = {}
-    for row in context.each("leadership", where, _COLUMNS):
-        leader, first = row["leader"], row["replicas"][0]
-        leadership.leads[leader] += 1
-        leadership.preferred[first] += 1
-        if leader != first:
-            elsewhere[row["topic"], row["partition"]] = row
+def _lasting(context: DetectionContext) -> int:
+    return int(context.limits[NAME]["looks"] * rebalance_interval(context))
+
+
+def _find_waits(context: DetectionContext) -> Iterator[_Wait]:
+    """Find how long each partition was not led by its first replica though that was in sync."""
+    assignments, least = read_assignments(context), _lasting(context) * SECOND
+    led: dict[tuple[str, int], list[Row]] = {}
+    where = (pc.field("leader") >= 0) & pc.field("started_at").is_valid()
+    for row in context.each("leadership", where, _LED):
+        key = row["topic"], row["partition"]
+        row["until"] = context.logs_end if row["ended_at"] is None else row["ended_at"]
+        first = next(iter(assignments.get(key, ())), row["leader"])
+        if row["leader"] != first and row["until"] - row["started_at"] >= least:
+            led.setdefault(key, []).append(row | {"first": first})
     # A line about an ISR need not name the leader: that is known from the other table.
-    for row in context.each("isr", _OPEN & pc.field("isr").is_valid(), _STATE) if elsewhere else ():
-        led = elsewhere.get((row["topic"], row["partition"]))
-        if led is not None and led["replicas"][0] in row["isr"]:
-            leadership.add(led, row, context.logs_end - context.limits[NAME]["lasting"] * SECOND)
-    return leadership
+    waits: dict[tuple[str, int], _Wait] = {}
+    where = in_topics({topic for topic, _ in led}) & pc.field("isr").is_valid()
+    for row in context.each("isr", where & pc.field("started_at").is_valid(), _STATE):
+        until = context.logs_end if row["ended_at"] is None else row["ended_at"]
+        for one in led.get((row["topic"], row["partition"]), ()):
+            begin, end = max(row["started_at"], one["started_at"]), min(until, one["until"])
+            if one["first"] not in row["isr"] or end < begin:
+                continue
+            key, line = (partition_name(row), one["started_at"]), next(iter(one["evidence"]), None)
+            if key in waits and begin <= waits[key].end:
+                waits[key].end = max(end, waits[key].end)
+            elif key not in waits or waits[key].end - waits[key].begin < least:
+                waits[key] = _Wait(key[0], one["first"], one["leader"], begin, end, line)
+    yield from (wait for wait in waits.values() if wait.end - wait.begin >= least)
 
 
-def _finding(context: DetectionContext, leadership: _Leadership) -> Finding:
-    limits = context.limits[NAME]
+def _at_worst(waits: Sequence[_Wait]) -> list[_Wait]:
+    """Return those that went on at the moment at which most did."""
+    best: list[_Wait] = []
+    going: list[_Wait] = []
+    for wait in sorted(waits, key=lambda one: (one.begin, one.partition)):
+        going = [*(one for one in going if one.end > wait.begin), wait]
+        best = list(going) if len(going) > len(best) else best
+    return best
+
+
+def _count_leaders(context: DetectionContext, moment: int) -> Counter[int]:
+    """Count what each broker led at a moment."""
+    at, ended = to_arrow_timestamp(moment), pc.field("ended_at")
+    where = (pc.field("leader") >= 0) & (pc.field("started_at") <= at)
+    where &= ended.is_null() | (ended > at)
+    leads: Counter[int] = Counter()
+    for batch in context.batches("leadership", where, ["leader"]):
+        for entry in batch["leader"].value_counts().to_pylist():
+            leads[entry["values"]] += entry["counts"]
+    return leads
+
+
+def _finding(context: DetectionContext, imbalance: _Imbalance) -> Finding:
+    limits, waits = context.limits[NAME], imbalance.waits
     [(busiest, leads)] = sorted(
-        leadership.leads.items(), key=lambda broker: (-broker[1], broker[0])
+        imbalance.leads.items(), key=lambda broker: (-broker[1], broker[0])
     )[:1]
-    is_piled = leads >= limits["pile"] * leadership.even_share
-    switched_off, failed = _switched_off(context), _failed_elections(context, leadership.begin)
-    evidence = [*switched_off, *failed, *context.read_lines(leadership.cited)]
-    count = sum(leadership.waiting.values())
+    is_piled = leads >= limits["pile"] * imbalance.even_share
+    begin, end = min(wait.begin for wait in waits), max(wait.end for wait in waits)
+    off, failed = switched_off(context)[:_SHOWN], _failed_elections(context, begin, end)
+    cited = [wait.line for wait in waits if wait.line][:_SHOWN]
+    waiting, instead = imbalance.waiting, Counter(wait.leader for wait in waits)
     return context.finding(
         NAME,
         limits["piled" if is_piled else "scattered"],
-        _title(count, busiest, leads, leadership, is_piled=is_piled),
-        leadership.begin,
-        context.logs_end,
-        evidence,
-        brokers=sorted({*leadership.waiting, *([busiest] if is_piled else [])}),
-        partitions=sorted(leadership.partitions),
+        _title(len(waits), busiest, leads, imbalance, is_piled=is_piled),
+        begin,
+        end,
+        [*off, *failed, *context.read_lines(cited)],
+        brokers=sorted({*waiting, *([busiest] if is_piled else [])}),
+        partitions=sorted(wait.partition for wait in waits)[:_MAX_NAMES],
         measures={
-            "misplaced": count,
-            "waiting": {
-                str(broker): number for broker, number in sorted(leadership.waiting.items())
-            },
-            "leading_instead": {
-                str(broker): number for broker, number in sorted(leadership.instead.items())
-            },
+            "misplaced": len(waits),
+            "waiting": {str(broker): number for broker, number in sorted(waiting.items())},
+            "leading_instead": {str(broker): number for broker, number in sorted(instead.items())},
             "most_led": leads,
-            "even_share": round(leadership.even_share, 1),
-            "automatic": False if switched_off else None,
+            "even_share": round(imbalance.even_share, 1),
+            "automatic": rebalances_itself(context),
             "failed_elections": len(failed),
         },
-        explanation=_explanation(switched_off, failed),
-        actions=[context.commands.preferred_election(), _WHEN, _DO_NOT],
-        why=_why(limits, leadership, count, leads),
+        explanation=_explanation(context, off, failed),
+        actions=_actions(context, is_over=end < context.logs_end),
+        why=_why(context, imbalance, leads),
         doubts=_DOUBTS,
     )
 
 
-def _title(count: int, busiest: int, leads: int, leadership: _Leadership, *, is_piled: bool) -> str:
+def _title(count: int, busiest: int, leads: int, imbalance: _Imbalance, *, is_piled: bool) -> str:
     if is_piled:
         return (
             f"Leadership piles up on broker {busiest}: it leads {leads} partitions, an even share"
-            f" would be {leadership.even_share:.0f}"
+            f" would be {imbalance.even_share:.0f}"
         )
     partitions = quantity(count, "partition")
     return (
@@ -148,42 +185,43 @@ def _title(count: int, busiest: int, leads: int, leadership: _Leadership, *, is_
     )
 
 
-def _why(limits: Mapping[str, Any], leadership: _Leadership, count: int, leads: int) -> str:
-    shares = {
-        broker: leadership.waiting[broker] / leadership.preferred[broker]
-        for broker in leadership.waiting
-    }
+def _why(context: DetectionContext, imbalance: _Imbalance, leads: int) -> str:
+    limits, waiting = context.limits[NAME], imbalance.waiting
+    shares = {broker: waiting[broker] / max(1, imbalance.preferred[broker]) for broker in waiting}
     worst = max(sorted(shares), key=lambda broker: shares[broker])
     return (
-        f"{count} partitions for at least {limits['lasting']} s; {shares[worst]:.0%} of those of"
-        f" broker {worst}, and Kafka itself acts from {limits['share']:.0%} on; the busiest leads"
-        f" {leads / leadership.even_share:.1f} times an even share, a pile is {limits['pile']}"
-        " times"
+        f"{len(imbalance.waits)} partitions for at least {_lasting(context)} s; "
+        f"{shares[worst]:.0%} of those of broker {worst}, and Kafka itself acts from "
+        f"{limits['share']:.0%} on; the busiest leads {leads / imbalance.even_share:.1f} times an "
+        f"even share, a pile is {limits['pile']} times"
     )
 
 
-def _switched_off(context: DetectionContext) -> list[Row]:
-    """Find the lines that show automatic rebalancing of leaders switched off."""
-    where = (pc.field("setting") == _SETTING) & (pc.field("value") == "false")
-    return context.first_events("setting_seen", _SHOWN, where)
-
-
-def _failed_elections(context: DetectionContext, begin: int) -> list[Row]:
+def _failed_elections(context: DetectionContext, begin: int, end: int) -> list[Row]:
     """Find elections of first replicas that failed meanwhile."""
     where = (pc.field("kind") == "preferred_election_failed") & pc.field("ts").is_valid()
-    rows = [row for row in context.each("events", where, EVIDENCE_COLUMNS) if row["at"] >= begin]
-    return sorted(rows, key=by_time)[:_SHOWN]
+    rows = context.each("events", where, EVIDENCE_COLUMNS)
+    return sorted((row for row in rows if begin <= row["at"] <= end), key=by_time)[:_SHOWN]
 
 
-def _explanation(switched_off: Sequence[Row], failed: Sequence[Row]) -> str:
-    parts = [_MECHANISM]
-    if switched_off:
-        parts.append(f"{_SETTING} is false: nobody gives leadership back by itself.")
+def _explanation(context: DetectionContext, off: Sequence[Row], failed: Sequence[Row]) -> str:
+    if off:
+        said = "auto.leader.rebalance.enable is false: nobody gives leadership back by itself."
     elif failed:
-        parts.append("Elections of first replicas were tried, and failed.")
+        said = "Elections of first replicas were tried, and failed."
     else:
-        parts.append("The controller looks every leader.imbalance.check.interval.seconds (300).")
-    return " ".join(parts)
+        interval = rebalance_interval(context)
+        said = f"The controller looks every leader.imbalance.check.interval.seconds ({interval})."
+    return f"{_MECHANISM} {said}"
+
+
+def _actions(context: DetectionContext, *, is_over: bool) -> list[str]:
+    """Advise what fits: no election by hand where the controller does it, or it is over."""
+    if is_over:
+        return ["Nothing to do: leadership was given back."]
+    if rebalances_itself(context):
+        return [_LOOK]
+    return [context.commands.preferred_election(), _WHEN, _LEAVE]
 
 
 _MECHANISM = (
@@ -195,7 +233,8 @@ _WHEN = (
     "Run it at a quiet hour, since each move costs clients a refresh of their metadata, and not "
     "while a broker is unstable: it would get leaders that it loses again."
 )
-_DO_NOT = "Nothing is lost meanwhile: if the load is fine, it can stay so until the next restart."
+_LOOK = "Look in the controller's log for why it does not give them back: it should by itself."
+_LEAVE = "Nothing is lost meanwhile: if the load is fine, it can stay so until the next restart."
 _DOUBTS = (
     "Tools such as Cruise Control put leadership elsewhere on purpose.",
     "Partitions differ in load: an even number of them is not an even load.",

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time, in_topics
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.client_settings import ClientStart, read_client_starts
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
@@ -265,7 +266,11 @@ def _severity(context: DetectionContext, storm: _Storm, cause: str) -> str:
 def _finding(context: DetectionContext, storm: _Storm) -> Finding:
     session, limits = storm.session, context.limits[NAME]
     cause = _find_cause(storm.reasons)
-    evidence = [*session.first, *storm.lines]
+    members = _read_members(context, storm.group)
+    named = {name: sorted({one.values[name] for one in members if name in one.values})
+             for name in _MEMBER_SETTINGS}  # fmt: skip
+    shown = [one.lines[name] for one in members[:_TWICE] for name in named if name in one.lines]
+    evidence = [*session.first, *storm.lines, *shown]
     return context.finding(
         NAME,
         _severity(context, storm, cause),
@@ -285,11 +290,13 @@ def _finding(context: DetectionContext, storm: _Storm) -> Finding:
             "commits_failed": storm.events["commit_failed"],
             "partitions_lost": storm.events["partitions_lost"],
             "coordinator_moves": storm.moves,
+            "settings": {name: values for name, values in named.items() if values},
         },
         explanation=f"{_CAUSES[cause][1]} {_COST}",
         actions=[
             context.commands.group_members(storm.group),
             _CAUSES[cause][2].format(quote(storm.group)),
+            *_membership_advice(context, cause, named),
         ],
         why=f"{storm.rebalances} rebalances of at most {storm.members} members, no two more than "
         f"{limits['gap']} s apart: {limits['each']} for each member are a storm, a restart takes "
@@ -297,6 +304,30 @@ def _finding(context: DetectionContext, storm: _Storm) -> Finding:
         f"{limits['failures']}, are one too)",
         doubts=_doubts(storm),
     )
+
+
+def _read_members(context: DetectionContext, group: str) -> list[ClientStart]:
+    """Return the starts of consumers that named this group in their settings."""
+    starts = read_client_starts(context).values()
+    return [one for every in starts for one in every if one.values.get("group.id") == group]
+
+
+def _membership_advice(
+    context: DetectionContext, cause: str, named: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Advise what makes rebalances fewer or cheaper, where members do not do it yet."""
+    if cause not in _BY_MEMBERS:
+        return []
+    advice = []
+    in_force = [f"{name}={' or '.join(values)}" for name, values in named.items() if values]
+    if in_force:
+        advice.append(f"As logged by its members: {', '.join(in_force)}.")
+    assignors, version = named[_ASSIGNOR], context.commands.version
+    if version >= _COOPERATIVE and not any("CooperativeSticky" in one for one in assignors):
+        advice.append(_USE_COOPERATIVE)
+    if version >= _STATIC and cause != "poll_expired" and set(named[_INSTANCE]) <= {"null", ""}:
+        advice.append(_USE_STATIC)
+    return advice
 
 
 def _doubts(storm: _Storm) -> list[str]:
@@ -308,6 +339,22 @@ def _doubts(storm: _Storm) -> list[str]:
     return doubts
 
 
+_BY_MEMBERS = ("poll_expired", "heartbeat_expired", "join_late", "members_come_and_go")
+_ASSIGNOR, _INSTANCE = "partition.assignment.strategy", "group.instance.id"
+_MEMBER_SETTINGS = (
+    "max.poll.interval.ms", "max.poll.records", "session.timeout.ms", "heartbeat.interval.ms",
+    _ASSIGNOR, _INSTANCE,
+)  # fmt: skip
+# KIP-429 and KIP-345
+_COOPERATIVE, _STATIC = (2, 4), (2, 3)
+_USE_COOPERATIVE = (
+    "With partition.assignment.strategy=CooperativeStickyAssignor only the partitions that move "
+    "stop at a rebalance; change it in two rolling restarts, the first with both assignors."
+)
+_USE_STATIC = (
+    "With a group.instance.id for each instance a member that is back within session.timeout.ms "
+    "causes no rebalance."
+)
 _COST = (
     "While a group rebalances its members read little or nothing, and what they had not committed "
     "is read again."

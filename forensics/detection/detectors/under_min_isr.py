@@ -138,7 +138,7 @@ def _finding(
             "partition_seconds": round(sum(one.duration for one in short) / SECOND, 1),
             "minimums": {topic: min_isr.for_topic(topic) for topic in topics[:_SHOWN]},
         },
-        explanation=_explanation(refused),
+        explanation=_explanation(refused) + _describe_minimums(min_isr, topics),
         actions=_actions(context, topics),
         why=_why(limits, refused, short, seconds),
         doubts=_DOUBTS,
@@ -168,7 +168,7 @@ def _title(
     count = len(set(names))
     where = quantity(count, "partition")
     if refused:
-        return f"Writes refused for want of replicas in sync: {where}, up to {seconds:.0f} s"
+        return f"Writes rejected: too few in-sync replicas of {where}, for up to {seconds:.0f} s"
     longest = max(one.longest for one in short) / SECOND
     return f"{where} below min.insync.replicas for up to {longest:.0f} s; no refused write is seen"
 
@@ -196,6 +196,11 @@ def _explanation(refused: Sequence[EventSession]) -> str:
     if not refused:
         parts.append(_UNSEEN)
     return " ".join(parts)
+
+
+def _describe_minimums(min_isr: MinIsr, topics: Sequence[str]) -> str:
+    known = [f"{topic} {least}" for topic in topics if (least := min_isr.for_topic(topic))]
+    return f" The minimum, as logged: {', '.join(known[:_SHOWN])}." if known else ""
 
 
 def _actions(context: DetectionContext, topics: Sequence[str]) -> list[str]:

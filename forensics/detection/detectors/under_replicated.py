@@ -91,7 +91,7 @@ def _absence_kind(context: DetectionContext, broker: int, lack: _Lack) -> str | 
         and (absence.begin - near <= lack.begin or absence.end is None)
         and (absence.kind != "controlled" or absence.end is None or lack.end <= absence.end + near)
     ]
-    return next((kind for kind in kinds if kind != "controlled"), kinds[0] if kinds else None)
+    return "controlled" if "controlled" in kinds else next(iter(kinds), None)
 
 
 def _is_long(context: DetectionContext, lack: _Lack) -> bool:

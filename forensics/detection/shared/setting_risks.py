@@ -115,7 +115,10 @@ def _title(risk: SettingRisk, texts: Mapping[str, RiskText]) -> str:
 
 def _commands(context: DetectionContext, risk: SettingRisk) -> list[str]:
     if risk.topics:
-        return [f"{context.commands.topic_config(min(risk.topics))}   # still so?"]
+        look = f"{context.commands.topic_config(min(risk.topics))}   # still so?"
+        forbid = context.commands.unclean_election(min(risk.topics))
+        is_unclean = risk.setting == "unclean.leader.election.enable"
+        return [look, f"{forbid}   # forbids them"] if is_unclean else [look]
     if risk.brokers:
         broker = min(risk.brokers)
         return [f"{context.commands.broker_config(broker, risk.setting)}   # still so?"]

@@ -18,6 +18,7 @@ from forensics.history.log_coverage import SERVER_ROLES, logged_between
 from forensics.history.nodes.broker_states import Span, build_broker_lanes, event_order, evidence_of
 from forensics.history.nodes.controller_terms import (
     CONTROLLER_KINDS,
+    FOLLOWS,
     LEADS,
     ControllerTerm,
     ControllerTerms,
@@ -44,6 +45,8 @@ _NAMING = ("controller_seen", "raft_transition")
 _GONE = ("crashed", "paused", "isolated")
 # A process that stood still logs again within that, or never.
 _WAKES = 600 * SECOND
+# Or that show how a voter left its leader, or that one; old versions do not name the state before.
+_LEFT = (*LEADS, *FOLLOWS, None)
 _FETCH_TIMEOUT = "controller.quorum.fetch.timeout.ms"
 _COLUMNS = (*SIGHTING, "text", "rule")
 
@@ -211,8 +214,8 @@ def _read_controller_events(events: Path, clocks: Clocks) -> list[Row]:
         row | {"at": clocks.event_time(row)}
         for row in read_events(events, CONTROLLER_KINDS, [*columns, "duration_ms"])
         if row["kind"] not in _NAMING
-        or row["from_state"] in LEADS
         or None not in (row["controller_epoch"], row["controller"])
+        or (row["kind"] == "raft_transition" and row["from_state"] in _LEFT)
     ]
 
 

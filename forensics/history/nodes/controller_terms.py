@@ -6,6 +6,7 @@ Who goes on after the next one began is `deposed`: nothing that it decides is co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -34,6 +35,7 @@ _ORDERLY = ("stopping", "stopped")
 _CLOCK_SLACK = SECOND
 # From the signal to stop until the controller, the last part of a process, has handed over.
 _STOPPING = 60 * SECOND
+_VOTERS = re.compile(r"voters=\[([\d, ]+)\]")
 # Voters fetch at least that often.
 _FETCHING = SECOND // 2
 # A process that stood still logs again within that, or never.
@@ -362,28 +364,54 @@ def _given_up(
 
 
 def _find_unheard(term: ControllerTerm, after: ControllerTerm, known: TermEvents) -> _Ending | None:
-    """Return when the voters that elected the next controller last heard of this one."""
+    """Return when this controller lost the last voter that it needed for a majority."""
     begin, end, node, witnesses = term.span.begin, after.span.begin, term.node, known.witnesses
-    last: dict[str, Event] = {}
+    moved: dict[str, tuple[int, Event]] = {}
+    voters = 0
     for event in known.events:
         other = event["node"] or ""
-        if not begin < event["at"] <= end or other == node:
+        if not begin < event["at"] <= end or _is_broker(other) != _is_broker(node):
+            continue
+        voters = max(voters, _count_voters(event))
+        if other == node:
             continue
         if event["kind"] == "raft_fetch_timed_out":
-            last.setdefault(other, event)
+            # A leader answers each fetch within half a second, and the next one follows at once.
+            heard = max(begin, event["at"] - known.fetch_timeout)
+            moved.setdefault(other, (min(heard + _FETCHING // 2, event["at"]), event))
         elif event["controller_epoch"] == term.span.epoch and _names_leader(event):
             # It found the leader again.
-            last.pop(other, None)
-    if not last:
+            moved.pop(other, None)
+        elif event["kind"] == "raft_transition" and (event["controller_epoch"] or 0) > (
+            term.span.epoch or 0
+        ):
+            moved.setdefault(other, (event["at"], event))
+    needed = voters - 1 - voters // 2 if voters else len(moved) - 1
+    if not moved:
         own = witnesses.lines(node, begin, end) if witnesses else None
         return _Ending(own[1]["at"], None, [evidence_of(own[1])]) if own is not None else None
-    line = max(last.values(), key=event_order)
-    # A leader answers each fetch within half a second, and the next one follows at once.
+    if needed >= len(moved):
+        # Voters whose logs are missing may have followed it all the while.
+        return None
+    at, line = sorted(moved.values(), key=lambda one: (one[0], event_order(one[1])))[needed]
+    if line["kind"] == "raft_transition":
+        return _Ending(at, "resigned", [evidence_of(line)])
     heard = max(begin, line["at"] - known.fetch_timeout)
     lost = witnesses.lost_contact(node, term.controller, heard, line["at"]) if witnesses else None
-    at = lost["at"] if lost is not None else min(heard + _FETCHING // 2, line["at"])
     evidence = [evidence_of(event) for event in (lost, line) if event is not None]
-    return _Ending(at, _unheard_how(term, line["at"], end, known, lost), evidence)
+    how = _unheard_how(term, line["at"], end, known, lost)
+    return _Ending(at if lost is None else lost["at"], how, evidence)
+
+
+def _is_broker(node: str) -> bool:
+    """Return True if a node votes as a broker does: in a combined quorum all do."""
+    return broker_id(node) is not None
+
+
+def _count_voters(event: Event) -> int:
+    """Return how many voters a line of the quorum names, if it does."""
+    found = _VOTERS.search(event["text"] or "") if event["kind"] == "raft_transition" else None
+    return found[1].count(",") + 1 if found else 0
 
 
 def _unheard_how(

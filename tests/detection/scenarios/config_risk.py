@@ -173,6 +173,13 @@ SCENARIOS = [
              of(setting(LAG_TIME, 10000), files=version_of("2.4.1"))),
     Scenario(NAME, "boundary", "the lag of old, in a new version", of(setting(LAG_TIME, 10000)),
              [{"severity": "info", "measures": {"risks": ["lag-time-low"]}}]),
+    Scenario(
+        NAME, "boundary", "fetches wait for as long as a follower may lag",
+        of(setting(LAG_TIME, 30000), setting("replica.fetch.wait.max.ms", 30000, 11)),
+        [{"severity": "low", "brokers": [1], "measures": {"risk": "fetch-wait"}}],
+    ),
+    Scenario(NAME, "quiet", "fetches wait for less",
+             of(setting(LAG_TIME, 30000), setting("replica.fetch.wait.max.ms", 29999, 11))),
     Scenario(NAME, "boundary", "a short session", of(setting("broker.session.timeout.ms", 8999)),
              [{"measures": {"risk": "session-time-out", "met": ""}}]),
     Scenario(NAME, "quiet", "Kafka's session", of(setting("broker.session.timeout.ms", 9000))),

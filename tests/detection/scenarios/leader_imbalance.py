@@ -26,7 +26,7 @@ def led(
     begin: float = 100,
     events: Sequence[Row] = (),
     isr: Sequence[int] = (1, 2, 3),
-    ended: str = "open",
+    given_back: float | None = None,
 ) -> Callable[[Path], DetectionContext]:
     """Let partitions be led, with an ISR since some moment."""
     every = [lot for lot in lots for _ in range(lot[2])]
@@ -36,7 +36,7 @@ def led(
         isr=[version(at, isr, begin, partition=at, leader=None) for at in range(len(every))],
         leadership=[
             epoch(
-                5, leader, 50, partition=at, ended=ended,
+                5, leader, 50, given_back, partition=at,
                 replicas=[first, *(one for one in (1, 2, 3) if one != first)],
             )
             for at, (first, leader, _) in enumerate(every)
@@ -44,6 +44,8 @@ def led(
     )  # fmt: skip
 
 
+WHY_NOT = "Look in the controller's log for why it does not give them back: it should by itself."
+EACH = "leader.imbalance.check.interval.seconds"
 OFF = event(1, "broker-1", "setting_seen", setting="auto.leader.rebalance.enable", value="false")
 FAILED = event(900, "broker-1", "preferred_election_failed", topic="t", partition=3)
 
@@ -89,7 +91,7 @@ SCENARIOS = [
     Scenario(
         NAME, "fires", "told by Kafka's own lines",
         from_logs({"controller-3001/controller.log": lines()}),
-        [{"severity": "info", "brokers": [2], "measures": {"misplaced": 12, "most_led": 12}}],
+        [{"severity": "low", "brokers": [1, 2], "measures": {"misplaced": 12, "most_led": 12}}],
     ),
     Scenario(
         NAME, "fires", "nobody is to give leadership back",
@@ -107,7 +109,8 @@ SCENARIOS = [
         led([(1, 1, 10), (2, 1, 9), (2, 2, 1), (3, 2, 1), (3, 3, 9)]),
         [{"severity": "info", "brokers": [2, 3], "measures": {"misplaced": 10}}],
     ),
-    Scenario(NAME, "boundary", "nine partitions", led([(1, 1, 9), (2, 1, 9), (3, 3, 9)])),
+    Scenario(NAME, "boundary", "five partitions", led([(1, 1, 5), (2, 1, 5), (3, 3, 5)]), [{}]),
+    Scenario(NAME, "boundary", "four partitions", led([(1, 1, 5), (2, 1, 4), (3, 3, 5)])),
     Scenario(
         NAME, "boundary", "a tenth of a broker's partitions",
         led([(1, 1, 100), (2, 1, 10), (2, 2, 90), (3, 3, 100)]),
@@ -122,7 +125,20 @@ SCENARIOS = [
     Scenario(
         NAME, "quiet", "the first replica is not in sync", led([(2, 1, 30)], isr=[1, 3]),
     ),
-    Scenario(NAME, "quiet", "it was given back before the logs end", led(PILE, ended="observed")),
+    Scenario(
+        NAME, "fires", "it was given back before the logs end", led(PILE, given_back=2000),
+        [{"severity": "low", "end": 2_000_000_000,
+          "actions": ["Nothing to do: leadership was given back."]}],
+    ),
+    Scenario(NAME, "quiet", "it was given back soon", led(PILE, given_back=999)),
+    Scenario(
+        NAME, "fires", "the controller should do it, and looks more often",
+        led(PILE, END - 90, [
+            OFF | {"value": "true"},
+            event(2, "broker-1", "setting_seen", setting=EACH, value="30"),
+        ]),
+        [{"severity": "low", "measures": {"automatic": True}, "actions": [WHY_NOT]}],
+    ),
     Scenario(NAME, "quiet", "all lead what they should", led([(1, 1, 9), (2, 2, 9), (3, 3, 9)])),
     Scenario(
         NAME, "blind", "only clients' logs",

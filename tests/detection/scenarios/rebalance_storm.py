@@ -63,6 +63,14 @@ LINE = (
     "timeout has expired.) (kafka.coordinator.group.GroupCoordinator)\n"
 )
 
+SETTINGS = [
+    event(50, "app", "client_setting_seen", setting=name, value=value, offset=0)
+    for name, value in (
+        ("group.id", "report"), ("session.timeout.ms", "6000"), ("group.instance.id", "null"),
+        ("partition.assignment.strategy", "[RangeAssignor]"),
+    )
+]  # fmt: skip
+
 SCENARIOS = [
     Scenario(
         NAME, "fires", "lines of a coordinator",
@@ -98,6 +106,12 @@ SCENARIOS = [
         group(rebalances(12, 10, [JOIN]), fallen(60, "group_member_joining"),
               fallen(12, "group_members_late")),
         severe("medium", "members_come_and_go"),
+    ),
+    Scenario(
+        NAME, "fires", "what members logged of their settings is told",
+        group(rebalances(12, details=[JOIN, HEARTBEAT]), stable(2), SETTINGS),
+        [{"measures": {"settings": {"session.timeout.ms": ["6000"],
+          "partition.assignment.strategy": ["[RangeAssignor]"], "group.instance.id": ["null"]}}}],
     ),
     Scenario(
         NAME, "quiet", "members that lose their coordinator each time",

@@ -40,6 +40,9 @@ START = (
     " effect as the largest offset in the log is 69 (kafka.log.Log)\n"
 )
 
+FILES = [logs("broker-1", 10_000, role="broker", kafka_version="3.9.1")]
+EPOCH = 'cat LOG_DIR/{}/leader-epoch-checkpoint   # line "5 OFFSET": where epoch 5 begins'
+
 SCENARIOS = [
     Scenario(
         NAME, "fires", "what acks=1 loses at a clean change of leader", partial(case, cuts=[cut()]),
@@ -68,6 +71,17 @@ SCENARIOS = [
         NAME, "boundary", "more than are looked at",
         partial(case, cuts=[cut(100, part) for part in range(10_001)]),
         [{"measures": {"lost_records_max": 50_000, "cuts_not_looked_at": 1}}],
+    ),
+    Scenario(
+        NAME, "fires", "topics of users come first in what to do",
+        partial(case, cuts=[cut(topic="__consumer_offsets"), cut()], files=FILES),
+        [{"actions": sorted([EPOCH.format("t-0"),
+          "If producers of t must not lose records, let them use acks=all."])}],
+    ),
+    Scenario(
+        NAME, "fires", "no advice on acks for an internal topic",
+        partial(case, cuts=[cut(topic="__consumer_offsets")], files=FILES),
+        [{"actions": [EPOCH.format("__consumer_offsets-0")]}],
     ),
     Scenario(
         NAME, "quiet", "what an unclean leader made necessary is told there",

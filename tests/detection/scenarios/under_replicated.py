@@ -62,6 +62,10 @@ SCENARIOS = [
     Scenario(NAME, "quiet", "it was restarted", short(450, absence(2, "controlled", 99, 400))),
     Scenario(NAME, "quiet", "it was stopped", short(None, absence(2, "controlled", 99))),
     Scenario(
+        NAME, "quiet", "it was stopped soon after it had hung",
+        short(None, absence(2, "pause", 40, 60), absence(2, "controlled", 99)),
+    ),
+    Scenario(
         NAME, "fires", "it was restarted, and stayed out of sync",
         short(None, absence(2, "controlled", 99, 400)), [{"severity": "medium"}],
     ),

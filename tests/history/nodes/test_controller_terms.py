@@ -228,6 +228,38 @@ def test_a_follower_that_found_its_leader_again_shows_no_end() -> None:
     assert endings(FIRST, TIMED_OUT, again, SECOND_ONE) == [("9", None)]
 
 
+def test_a_follower_that_is_cut_off_itself_ends_no_term() -> None:
+    """Its elections end it once it is heard again: the other voters had followed all the while."""
+    first, last = elected(1, "broker-3", 4), elected(9, "broker-1", 7)
+    cut = said(4, "broker-2", "raft_fetch_timed_out")
+    moves = said(
+        8.5, "broker-1", "raft_transition", to_state="Unattached", from_state="FollowerState",
+        controller_epoch=7,
+    )  # fmt: skip
+    named = moves | {"text": "Unattached(epoch=7, voters=[1, 2, 3])"}
+
+    assert endings(first, cut, moves, last) == [("8.5", "resigned")]
+    assert endings(first, cut, named, last) == [("8.5", "resigned")]
+
+
+def test_voters_without_logs_may_have_followed_on() -> None:
+    named = said(
+        8.5, "broker-2", "raft_transition", to_state="Candidate", from_state="FollowerState",
+        controller_epoch=5, text="CandidateState(epoch=5, voters=[1, 2, 3])",
+    )  # fmt: skip
+    two = named | {"text": "CandidateState(epoch=5, voters=[1, 2])"}
+
+    assert endings(FIRST, TIMED_OUT, named, SECOND_ONE) == [("9", None)]
+    assert endings(FIRST, TIMED_OUT, two, SECOND_ONE) == [("6.25", "unheard")]
+
+
+def test_brokers_that_do_not_vote_end_no_term() -> None:
+    later = elected(9, "controller-2", 5)
+    observer = said(5, "broker-2", "raft_fetch_timed_out")
+
+    assert endings(elected(1, "controller-1", 4), observer, later) == [("9", None)]
+
+
 def test_who_logs_on_while_others_no_longer_hear_of_it_is_cut_off() -> None:
     own = [said(second, "broker-1", "partition_state") for second in (5, 8.4)]
 

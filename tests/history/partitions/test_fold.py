@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from forensics.history.clocks.model import Clocks
+from forensics.history.nodes.controller_terms import VoidActs
 from forensics.history.nodes.startup_windows import STARTUP_KINDS, StartupWindows
 from forensics.history.partitions.fold import FOLDED, FoldContext
 from forensics.history.partitions.observations import STATE_KINDS
+from forensics.lib.intervals import IntervalSet
 from tests.golden.pairs import Pair, pairs
 from tests.history.log_lines import NO_CLOCKS, SECOND, event, fold, given, told
 from tests.ingest.sample_archives import LOGS
@@ -111,6 +114,23 @@ def test_evidence_is_kept_short() -> None:
     said = [state(second, 1, 0, 0) for second in range(1, 30)]
 
     assert [10, 20, 30, 40] == [place["line"] for place in epochs(*said)[0]["evidence"]]
+
+
+def test_what_a_deposed_controller_says_of_a_partition_is_void() -> None:
+    """Brokers of the same node log what was committed, and ZooKeeper's controllers what is true."""
+    void = VoidActs({"broker-1": (1, IntervalSet([(5 * SECOND, 8 * SECOND)]))})
+    known = replace(PLAIN, void=void)
+    rows = [
+        state(1, 1, 0, 0),
+        state(6, 2, 1, 1) | {"node": "broker-1", "broker": None, "controller": 1},
+        state(7, 3, 1, 1),
+    ]
+    own = rows[1] | {"controller": None}
+
+    assert [row["leader"] for row in epochs(*rows, known=known)] == [1, 3]
+    assert [row["leader"] for row in epochs(rows[0], own, known=known)] == [1, 2]
+    on_zookeeper = replace(known, kraft=False)
+    assert [row["leader"] for row in epochs(*rows[:2], known=on_zookeeper)] == [1, 2]
 
 
 @functools.cache
