@@ -317,7 +317,7 @@ def read_cli(tables: Tables, *, kraft: bool) -> KafkaCli:
     others = [one["file"] for one in files if one["role"] != "client"]
     rules = set[str]()
     where = pc.field("file").isin(others)
-    for batch in () if any(versions) else tables.scan("events", ["rule"], where):
+    for batch in tables.scan("events", ["rule"], where) if others and not any(versions) else ():
         rules.update(batch["rule"].unique().drop_null().to_pylist())
     pathed = pc.field("kind").isin(_KINDS_WITH_PATHS)
     pathed &= pc.match_substring_regex(pc.field("text"), _WINDOWS_PATH)
