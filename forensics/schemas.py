@@ -138,8 +138,9 @@ OUTAGES = pa.schema(
         ("ended_after", TIME),
         # no_leader, leader_dead, leader_hung, leader_isolated or leader_stopped, as it began
         ("why", pa.string()),
-        # who led on paper; null: nobody
+        # who led on paper (null: nobody), and who led last (null: not known)
         ("leader", pa.int32()),
+        ("previous_leader", pa.int32()),
         # whether somebody stopped the brokers in order
         ("planned", pa.bool_()),
         ("evidence", EVIDENCE),

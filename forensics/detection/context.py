@@ -279,10 +279,12 @@ def by_time(row: Row) -> tuple[Any, ...]:
     return row["at"], row["node"] or "", row["line"], row["text"], row["file"]
 
 
-def group_by_gap(rows: Iterable[Row], gap: float, begin: str = "started_at") -> list[list[Row]]:
-    """Group rows that follow each other within `gap` seconds."""
-    ordered = sorted(rows, key=lambda row: (row[begin], row["topic"], row["partition"]))
-    return list(sessions(ordered, lambda row: int(row[begin]), gap * SECOND))
+def group_by_gap(
+    rows: Iterable[Row], gap: float, end: Callable[[Row], int] | None = None
+) -> list[list[Row]]:
+    """Group rows that begin within `gap` seconds of those before, or of their ends."""
+    ordered = sorted(rows, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
+    return list(sessions(ordered, lambda row: int(row["started_at"]), gap * SECOND, end))
 
 
 def partition_name(row: Mapping[str, Any]) -> str:

@@ -9,7 +9,9 @@ from typing import Any
 
 from forensics.detection.causality.chains import build_chains
 from forensics.detection.causality.explanations import explain_moves
+from forensics.detection.causality.trigger import find_trigger
 from forensics.detection.context import DetectionContext
+from forensics.detection.impact import measure_impact
 from forensics.detection.requirements import SERVERS, LogRequirements, Visibility
 from forensics.detection.thresholds import SuppressedFinding, find_suppression
 from forensics.lib.arrow_io import release_arrow_memory
@@ -53,6 +55,9 @@ class DetectionResults:
     suppressed: Sequence[SuppressedFinding] = ()
     outcomes: Sequence[Outcome] = ()
     chains: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    # what began the incident of the headline, and what it took from clients
+    trigger: Sequence[Mapping[str, Any]] = ()
+    impact: Mapping[str, Any] = field(default_factory=dict)
     # how long each detector took
     seconds: Mapping[str, float] = field(default_factory=dict)
     requirements: Mapping[str, LogRequirements] = field(default_factory=dict)
@@ -89,12 +94,15 @@ def run_detectors(context: DetectionContext, detectors: Iterable[Detector]) -> D
     begun = time.monotonic()
     findings = explain_moves(sort_findings(shown))
     chains = build_chains(context, findings)
+    trigger, impact = find_trigger(context, findings), measure_impact(context, findings)
     seconds["chains"] = round(time.monotonic() - begun, 2)
     return DetectionResults(
         findings,
         sorted(accepted, key=lambda one: one.finding.id),
         outcomes,
         chains,
+        trigger,
+        impact,
         seconds,
         {detector.name: detector.requirements for detector in detectors},
     )

@@ -115,6 +115,8 @@ def build_findings_document(
             "lines": sum(row["lines"] for row in rows),
             "events": sum(row["events"] for row in rows),
         },
+        "trigger": [dict(one) for one in results.trigger],
+        "impact": dict(results.impact),
         "findings": rows_of_findings,
         "chains": [dict(chain) for chain in results.chains],
         "suppressed": [one.document() for one in results.suppressed],

@@ -37,7 +37,7 @@ def asked(one: DetectionContext, *found: Finding, needs: LogRequirements = BROKE
 
 def accepting(one: DetectionContext, **what: Any) -> DetectionContext:
     told = {"reason": "known", "until": "2026-11-18", **what}
-    return replace(one, limits={NAME: {"suppress": [told]}})
+    return replace(one, limits={**one.limits, NAME: {**one.limits[NAME], "suppress": [told]}})
 
 
 @pytest.mark.parametrize(

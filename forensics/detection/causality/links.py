@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import groupby
 from typing import Any
 
-from forensics.detection.context import DetectionContext, Row
+import pyarrow.compute as pc
+
+from forensics.detection.context import DetectionContext, Row, in_topics, partition_name
 from forensics.detection.shared.controller_losses import lost_controllers
 from forensics.detection.shared.leader_moves import LeaderAndEpoch, MoveHistory, PlannedMove
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_ids, broker_node
+from forensics.lib.sessionize import sessions
 from forensics.lib.time_units import MILLISECOND, SECOND
 from forensics.lib.yaml_with_lines import load_yaml, rules_folder
 from forensics.run_output.findings import Finding, severity_rank
@@ -88,6 +92,8 @@ _CONTROLLER_CHANGES = ("controller-churn", "controller-lost")
 _REPEATED = ("long-pause", "session-expiry")
 # A process that dies logs nothing; the cluster's word dates its death, some time later.
 _DATED_LATE = ("crash", "gone")
+# The partitions that one broker led are lost within that.
+_TOGETHER = 2 * SECOND
 
 
 @dataclass(frozen=True)
@@ -193,13 +199,15 @@ def _finding_intervals(
     )
     if finding.detector in _ABSENCES:
         absences = [absence for absence in context.absences if _is_about(finding, absence)]
-        return [_absence_interval(context, absence, moves) for absence in absences] or [whole]
+        if absences:
+            return [_absence_interval(context, absence, moves) for absence in absences]
     if finding.detector in _CONTROLLER_CHANGES:
         return _controller_changes(context, finding) or [whole]
     if finding.detector in _REPEATED:
         return _repeated_intervals(finding, brokers) or [whole]
     if finding.detector == "offline-partitions":
-        return [replace(whole, recovery=moves.recovery_line(finding.partitions, finding.end))]
+        recovery = moves.recovery_line(finding.partitions, finding.end)
+        return _losses_of_leaders(context, finding, recovery) or [replace(whole, recovery=recovery)]
     return [whole]
 
 
@@ -260,6 +268,33 @@ def _repeated_intervals(finding: Finding, brokers: frozenset[int]) -> list[Findi
         else:
             found.append(FindingInterval(begin, line["at"], brokers, line))
     return found
+
+
+def _losses_of_leaders(
+    context: DetectionContext, finding: Finding, recovery: Row | None
+) -> list[FindingInterval]:
+    """Return an interval for each loss of leaders: those that one broker led went together."""
+    where = in_topics({name.rpartition("-")[0] for name in finding.partitions})
+    where &= pc.field("previous_leader").is_valid() & ~pc.field("planned")
+    columns = ("topic", "partition", "previous_leader", "started_at", "ended_at")
+    rows = [
+        row
+        for row in context.each("outages", where, columns)
+        if finding.begin <= row["started_at"] <= finding.end
+        and partition_name(row) in finding.partitions
+    ]
+    rows.sort(key=lambda row: (row["previous_leader"], row["started_at"]))
+    found: list[FindingInterval] = []
+    for _, own in groupby(rows, key=lambda row: int(row["previous_leader"])):
+        for run in sessions(own, lambda row: int(row["started_at"]), _TOGETHER):
+            begin = run[0]["started_at"]
+            end = max(row["ended_at"] or max(context.logs_end, begin) for row in run)
+            line = _nearest(finding.evidence, begin)
+            brokers = frozenset({run[0]["previous_leader"]})
+            found.append(
+                FindingInterval(begin, end, brokers, line, recovery if end == finding.end else None)
+            )
+    return sorted(found, key=lambda one: (one.begin, sorted(one.brokers)))
 
 
 def _planned_node(move: PlannedMove) -> ChainNode:

@@ -8,14 +8,16 @@ from itertools import pairwise
 from forensics.detection.context import DetectionContext
 from forensics.detection.shared.absence_causes import (
     absences_of,
+    death_reasons,
     host_wide_absences,
     no_quorum_absences,
 )
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
+from forensics.detection.shared.isr_returns import in_sync_again
 from forensics.detection.shared.rolling_restarts import rolled_absences
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import busiest_window
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import SECOND, to_iso
 from forensics.run_output.findings import Finding
 
 NAME = "broker-restart"
@@ -30,7 +32,8 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     host_wide = host_wide_absences(context)
     for absence in context.absences:
         key = absence.broker, absence.begin
-        if key not in reported:
+        # What hung or was cut off has a finding of its own: long-pause, isolated-broker.
+        if key not in reported and absence.kind not in ("pause", "isolated"):
             yield _finding(context, absence, is_host_wide=key in host_wide)
     for broker in sorted({absence.broker for absence in context.absences}):
         yield from _find_repeated_stops(context, broker)
@@ -39,23 +42,26 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool) -> Finding:
     end = absence.end if absence.end is not None else context.logs_end
     away = None if absence.end is None else round((absence.end - absence.begin) / SECOND, 1)
-    # That it was fenced is stated; that it hung only follows from its silence.
-    fenced = absence.fencing is not None and absence.kind != "pause"
+    fenced = absence.fencing is not None
     # As it starts again, a broker logs that it found no mark of an orderly stop.
     says_unclean = absence.kind == "crash" and any(
         one["what"] == "unclean" for one in absence.evidence
     )
-    stated = absence.kind == "controlled" or fenced or says_unclean
+    reason, line = death_reasons(context).get((absence.broker, absence.begin), ("", None))
+    stated = absence.kind == "controlled" or fenced or says_unclean or line is not None
+    way = f"{absence.kind} by {reason}" if reason else absence.kind
+    whole_at = in_sync_again(context, absence)
+    in_sync = "" if whole_at is None else _IN_SYNC.format(at=to_iso(whole_at)[11:19])
     starts, ends = _count_starts(context, absence)
     is_loop = starts >= context.limits[NAME]["starts"]
     loop_text, loop_actions = _describe_loop(absence.broker, starts, ends) if is_loop else ("", [])
     return context.finding(
         NAME,
         _severity(context, absence, is_host_wide=is_host_wide, is_loop=is_loop),
-        _title(absence, away) + (f", after {starts} starts" if is_loop else ""),
+        _title(absence, way, away) + (f", after {starts} starts" if is_loop else ""),
         absence.begin,
         max(end, absence.begin),
-        absence.evidence,
+        [*absence.evidence, *([line] if line else [])],
         stated=stated,
         brokers=[absence.broker],
         measures={
@@ -63,12 +69,13 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
             "away_s": away,
         }
         | ({"starts": starts, "ended": ends} if is_loop else {}),
-        explanation=_EXPLANATIONS[absence.kind]
+        explanation=_EXPLANATIONS[way]
+        + in_sync
         + (_TOGETHER if is_host_wide else "")
         + (f" {loop_text}" if loop_text else ""),
-        actions=[*loop_actions, *_actions(context, absence)],
+        actions=[*loop_actions, *_actions(context, absence, way)],
         why=_why(context, absence, away, starts if is_loop else 0),
-        doubts=_DOUBTS[absence.kind],
+        doubts=_DOUBTS.get(way, []),
     )
 
 
@@ -165,18 +172,23 @@ def _find_repeated_stops(context: DetectionContext, broker: int) -> Iterator[Fin
     )
 
 
-def _title(absence: Absence, away: float | None) -> str:
+def _title(absence: Absence, way: str, away: float | None) -> str:
     what = {
-        "controlled": "was shut down in order",
-        "crash": "died without a shutdown",
-        "pause": "hung and was fenced",
+        "controlled": "was shut down cleanly",
+        "crash": "crashed",
+        "crash by disk": "ended itself: its log directories failed",
+        "crash by memory": "ended: it was out of memory",
+        "crash by error": "ended itself after an error",
+        "fenced": "was fenced while its process went on",
         "gone": "fell silent and was fenced",
-        "unknown": "was away, in a way that the logs do not tell",
-    }[absence.kind]
-    back = (
-        f" and was back after {away} s" if away is not None else "; these logs do not see it back"
-    )
-    return f"Broker {absence.broker} {what}{back}"
+        "unknown": "was away; the logs do not say how it left",
+    }[way]
+    if away is None:
+        return f"Broker {absence.broker} {what}; not back before the logs end"
+    bracket = absence.begin_bracket
+    low = (absence.end - bracket[1]) / SECOND if bracket and absence.end is not None else away
+    after = f"{away:.0f} s" if away - low < 1 else f"{low:.0f} to {away:.0f} s"
+    return f"Broker {absence.broker} {what}; back in service {after} later"
 
 
 def _why(context: DetectionContext, absence: Absence, away: float | None, starts: int) -> str:
@@ -189,14 +201,15 @@ def _why(context: DetectionContext, absence: Absence, away: float | None, starts
     return f"broker {absence.broker} did not serve {length} ({absence.kind}){many}"
 
 
-def _actions(context: DetectionContext, absence: Absence) -> list[str]:
+def _actions(context: DetectionContext, absence: Absence, way: str) -> list[str]:
     broker = absence.broker
     back = f"{context.commands.under_replicated()}   # are its replicas in sync again?"
     gone = absence.end is None and absence.kind != "controlled"
-    start = [_START.format(broker=broker)] if gone else []
-    return [*start, _ACTIONS[absence.kind].format(broker=broker), back]
+    start = [_START.format(broker=broker)] if gone and way != "crash by disk" else []
+    return [*start, _ACTIONS[way].format(broker=broker), back]
 
 
+_IN_SYNC = " All its replicas were in sync again at {at}."
 _START = (
     "Start broker {broker} again before any other broker is restarted: each that is missing takes "
     "a replica away."
@@ -209,20 +222,20 @@ _TOGETHER = (
 _EXPLANATIONS = {
     "controlled": "The broker announced its stop, handed its partitions over and stopped. Expected "
     "in every upgrade and restart.",
-    "crash": "The broker's log ends without an orderly stop, and what follows is a new start: "
-    "the process was killed or fell over. Its partitions had no leader until others took over.",
-    "pause": "The cluster gave the broker up although its process went on: it did not answer for "
-    "longer than its session allows, and came back without a restart.",
+    "crash": "Nothing announced its end: the process was killed or fell over. Others lost their "
+    "connections to it, and its partitions were unavailable until other replicas led them.",
+    "crash by disk": "Kafka halts a broker when its last log directory fails: nobody killed it.",
+    "crash by memory": "The JVM had no memory left, and the process ended.",
+    "crash by error": "The broker logged an error that it could not go on after, and ended itself.",
+    "fenced": "The controller heard nothing from it for a whole session, while its own log went on"
+    " as usual. The logs do not say what kept its heartbeats away.",
     "gone": "The cluster gave the broker up, and nothing more is heard of it: its log just ends.",
     "unknown": "Nothing here tells how the broker left: its own log is missing or silent.",
 }
 _DOUBTS = {
     "controlled": ["The log does not say who asked for it: a person or an orchestrator."],
     "crash": ["A log that lost its last lines, the orderly stop among them, looks the same."],
-    "pause": [
-        "A broken network between broker and controller looks the same to the controller.",
-        "Logs that are missing for that time look the same as a process that stood still.",
-    ],
+    "fenced": ["A controller that was too busy to take heartbeats looks the same."],
     "gone": ["The log of this broker may have been collected too early."],
     "unknown": ["It may well have been planned."],
 }
@@ -230,8 +243,14 @@ _ACTIONS = {
     "controlled": "Nothing to do if somebody restarted it on purpose.",
     "crash": "journalctl -k | grep -i 'killed process'   # on the host of broker {broker}: out of "
     "memory? Look for hs_err_pid*.log too, and for a loss of power",
-    "pause": "grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on broker {broker}: a pause as long "
-    "as the absence? If not, look at its disk and its host",
+    "crash by disk": "df -h and dmesg on the host of broker {broker}: free or replace its disk "
+    "before it is started again; see the finding about its log directory.",
+    "crash by memory": "Look what filled the heap of broker {broker} (heap dump, number of "
+    "partitions and connections) before it gets more (KAFKA_HEAP_OPTS).",
+    "crash by error": "Read the error in the evidence, and what broker {broker} logged before it: "
+    "it will end there again if the cause is still there.",
+    "fenced": "Look at the controller's log and load at that moment, and at the network between it "
+    "and broker {broker}.",
     "gone": "Look whether the process of broker {broker} is alive, and what its host did then.",
     "unknown": "Collect the server.log of broker {broker} from before the start.",
 }

@@ -10,7 +10,11 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, in_topics
 from forensics.detection.requirements import LogRequirements
-from forensics.detection.shared.client_settings import ClientStart, read_client_starts
+from forensics.detection.shared.client_settings import (
+    ClientStart,
+    read_client_starts,
+    topics_without_acks,
+)
 from forensics.detection.shared.setting_risks import RiskText, SettingRisk, risk_findings
 from forensics.lib.text_format import quantity
 from forensics.run_output.findings import Finding
@@ -91,8 +95,8 @@ def _find_weak_acks(
     context: DetectionContext, producers: Sequence[ClientStart]
 ) -> Iterator[SettingRisk]:
     """Find producers that do not wait for followers, and what was cut of their topics."""
-    weak = [one for one in producers if one.values["acks"] in ("0", "1")]
-    topics = _read_topics(context, weak)
+    topics = topics_without_acks(context)
+    weak = [one for one in producers if (one.node, one.client) in topics]
     cut = {
         row["topic"]
         for row in context.each("cuts", in_topics(set().union(*topics.values())), ["topic"])
@@ -102,23 +106,6 @@ def _find_weak_acks(
     outcome = f"records of {', '.join(lost)} were cut, which may have been acknowledged"
     yield _risk("acks-one", "acks", hit, outcome, lost)
     yield _risk("acks-one-safe", "acks", [one for one in weak if one not in hit])
-
-
-def _read_topics(
-    context: DetectionContext, starts: Sequence[ClientStart]
-) -> dict[_Client, set[str]]:
-    """Read which topics the clients' own lines name."""
-    found: dict[_Client, set[str]] = {(one.node, one.client): set() for one in starts}
-    nodes = sorted({node for node, _ in found})
-    where = (
-        pc.field("node").isin(nodes) & pc.field("topic").is_valid() & pc.field("client").is_valid()
-    )
-    keys = ["node", "client", "topic"]
-    for batch in context.batches("events", where, keys) if nodes else ():
-        for row in pa.Table.from_batches([batch]).group_by(keys).aggregate([]).to_pylist():
-            if (row["node"], row["client"]) in found:
-                found[row["node"], row["client"]].add(row["topic"])
-    return found
 
 
 def _find_doubles(

@@ -45,7 +45,10 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         if len(run) >= limits["cycles"]:
             if stalls is None:
                 stalls = find_stalls(context, context.limits["long-pause"]["least"])
-            yield _finding(context, broker, run, _count_hung(run, stalls))
+            hung = _count_hung(run, stalls)
+            # A broker that mostly hung has a finding of its own: long-pause, or flapping-broker.
+            if 2 * hung <= len(run):
+                yield _finding(context, broker, run, hung)
     yield from _find_common_fences(context, host_wide)
 
 
@@ -65,10 +68,9 @@ def _finding(context: DetectionContext, broker: int, run: Sequence[Absence], hun
     limits = context.limits[NAME]
     begin, end = run[0].noticed, run[-1].end or run[-1].noticed
     evidence = [line for absence in run for line in absence.evidence]
-    mostly = 2 * hung > len(run)
     return context.finding(
         NAME,
-        limits["hung" if mostly else "severity"],
+        limits["severity"],
         f"Broker {broker} was fenced {len(run)} times and let in again, without a restart",
         begin,
         end,
@@ -77,11 +79,7 @@ def _finding(context: DetectionContext, broker: int, run: Sequence[Absence], hun
         measures={"fences": len(run), "hung": hung, "brokers": 1},
         explanation="The controller got no heartbeat for a whole session, each time, from a process"
         " that lived on"
-        + (
-            ": it stood still, see the pauses of this broker."
-            if mostly
-            else ". Its heartbeats did not get through, or were not answered in time."
-        ),
+        ". Its heartbeats did not get through, or were not answered in time.",
         actions=[
             f"{_GREP}   # on broker {broker}: did it send any at these times?",
             context.commands.broker_config(broker, "broker.session.timeout.ms"),

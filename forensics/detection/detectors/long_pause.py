@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+import pyarrow.compute as pc
+
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import quote
+from forensics.detection.shared.flapping_brokers import find_flapping_absences
 from forensics.detection.shared.process_stalls import ProcessStall, find_stalls
-from forensics.lib.node_ids import broker_ids
+from forensics.lib.node_ids import broker_ids, broker_node
 from forensics.lib.sessionize import sessions, windows
+from forensics.lib.text_format import count
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -26,7 +31,18 @@ def find(context: DetectionContext) -> Iterator[Finding]:
     for group in host_wide:
         yield _finding(context, group, is_host=True)
     shared = {stall for group in host_wide for stall in group}
-    own = [stall for stall in stalls if stall not in shared]
+    # A broker that flaps by hanging has one finding for all of it.
+    told = [absence for run in find_flapping_absences(context).values() for absence in run]
+    own = [
+        stall
+        for stall in stalls
+        if stall not in shared
+        and not any(
+            broker_node(one.broker) == stall.node
+            and stall.begin < (one.end or context.logs_end) and one.begin < stall.end
+            for one in told
+        )
+    ]  # fmt: skip
     for _, run in groupby(own, key=lambda stall: stall.node):
         for session in sessions(
             run, lambda one: one.begin, limits["window"] * SECOND, lambda one: one.end
@@ -61,6 +77,17 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
     begin, end = min(stall.begin for stall in run), max(stall.end for stall in run)
     evidence = [line for stall in run for line in stall.evidence]
     stated = sources["jvm"] + sources["memory"] > 0
+    fenced = [
+        absence
+        for absence in context.absences
+        if broker_node(absence.broker) in nodes and begin <= absence.noticed <= end + _NOTICED
+        and absence.kind == "pause"
+    ]  # fmt: skip
+    evidence += [line for absence in fenced for line in absence.evidence]
+    explained = _HOST if is_host else _EXPLANATIONS[sources.most_common(1)[0][0]]
+    if fenced and not is_host:
+        explained += _GIVEN_UP.format(times=count(len(fenced), "time"))
+    by_collector = stated or (not is_host and _gc_log_is_quiet(context, run))
     return context.finding(
         NAME,
         limits["long" if is_long else "short"],
@@ -76,24 +103,46 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
             "pauses": 1 if is_host else len(run),
             "host": is_host,
             "ways": dict(sorted(sources.items())),
+            "fenced": len(fenced),
         },
-        explanation=_HOST if is_host else _EXPLANATIONS[sources.most_common(1)[0][0]],
-        actions=_actions(nodes, sources, is_host=is_host),
+        explanation=explained,
+        actions=_actions(run, sources, is_host=is_host, knows_collector=by_collector),
         why=f"{len(run)} pauses of {limits['least']} s or more, up to {longest:.1f} s;"
         f" {limits['session']} s end a session, {limits['many']} are too many",
         doubts=_DOUBTS["jvm" if stated else "silence"],
     )
 
 
+def _gc_log_is_quiet(context: DetectionContext, run: Sequence[ProcessStall]) -> bool:
+    """Return True if GC logs cover all of these stalls: what they do not show was no collection."""
+    logs = [
+        (row["node"], row["first_ts"], row["last_ts"])
+        for row in context.each("files", pc.field("first_ts").is_valid(), _FILE_COLUMNS)
+        if _GC_FILE.search(row["file"])
+    ]
+    correct = context.history.clocks.correct
+    return all(
+        any(
+            node == stall.node and correct(node, first) <= stall.begin
+            and stall.end <= correct(node, last)
+            for node, first, last in logs
+        )
+        for stall in run
+    )  # fmt: skip
+
+
 def _title(nodes: Sequence[str], longest: float, pauses: int, *, is_host: bool) -> str:
     if is_host:
         more = f" and {len(nodes) - _MAX_NAMED} more" if len(nodes) > _MAX_NAMED else ""
-        return f"{', '.join(nodes[:_MAX_NAMED])}{more} stood still together for {longest:.1f} s"
-    times = "" if pauses == 1 else f" {pauses} times"
-    return f"{nodes[0]} stood still{times}, for up to {longest:.1f} s"
+        return f"{', '.join(nodes[:_MAX_NAMED])}{more} froze together for {longest:.1f} s"
+    times = f" {pauses} times, up to" if pauses > 1 else " for"
+    return f"{nodes[0]} froze{times} {longest:.1f} s"
 
 
-def _actions(nodes: Sequence[str], sources: Counter[str], *, is_host: bool) -> list[str]:
+def _actions(
+    run: Sequence[ProcessStall], sources: Counter[str], *, is_host: bool, knows_collector: bool
+) -> list[str]:
+    nodes = sorted({stall.node for stall in run})
     hosts = ", ".join(quote(node) for node in nodes[:_MAX_NAMED])
     if is_host:
         return [
@@ -101,16 +150,32 @@ def _actions(nodes: Sequence[str], sources: Counter[str], *, is_host: bool) -> l
             "Nothing to do in Kafka: what followed ends by itself once the host runs.",
         ]
     if sources["jvm"] or sources["memory"]:
+        texts = [str(line.get("text") or "") for stall in run for line in stall.evidence]
+        dumped = any("Heap Dump" in text or "Heap Inspection" in text for text in texts)
         return [
             f"grep -E 'Pause (Full|Young)|To-space|Stall' kafkaServer-gc.log   # on {hosts}",
-            _HEAP,
+            _DUMP if dumped else _HEAP,
         ]
+    machine = f"iostat -x, vmstat, and the hypervisor of {hosts} at these times"
+    if knows_collector:
+        return [f"Not the garbage collector: its log shows no such pause. Look at {machine}."]
     return [
         f"grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on {hosts}: did the JVM stop then?",
-        f"If it did not: iostat -x, vmstat, and the hypervisor of {hosts} at these times.",
+        f"If it did not: {machine}.",
     ]
 
 
+_FILE_COLUMNS = ("file", "node", "first_ts", "last_ts")
+_GC_FILE = re.compile(r"(?i)gc[^/]*\.log|gc\.log")
+# The cluster notices a process that hangs when its session is over.
+_NOTICED = 20 * SECOND
+_GIVEN_UP = (
+    " The cluster gave the broker up {times} meanwhile, and let it in again without a restart."
+)
+_DUMP = (
+    "Somebody, or -XX:+HeapDumpOnOutOfMemoryError, took a heap dump or a histogram of live objects:"
+    " these stop the JVM. Take them from a broker that leads nothing."
+)
 _HEAP = (
     "If full collections are among them, give the heap room (KAFKA_HEAP_OPTS) or find what fills "
     "it; leave the page cache most of the memory."

@@ -1,8 +1,9 @@
-"""Partitions without a leader: nobody can write to them or read from them."""
+"""Partitions that nobody could serve: no leader, or one that was dead, hung or cut off."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import heapq
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow.compute as pc
@@ -12,182 +13,216 @@ from forensics.detection.context import (
     DetectionContext,
     Row,
     group_by_gap,
+    in_topics,
     partition_name,
 )
+from forensics.detection.shared.absence_causes import brokers_with_failed_disks
+from forensics.detection.shared.flapping_brokers import find_flapping_absences
+from forensics.lib.text_format import count
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = "offline-partitions"
 _COLUMNS = (
-    "topic", "partition", "leader_epoch", "started_at", "ended_at", "previous_leader",
-    "previous_isr", "replicas",
+    "topic", "partition", "started_at", "ended_at", "why", "previous_leader", "planned",
 )  # fmt: skip
-_KEPT = (*_COLUMNS[:-2], "since")
-_EpochKey = tuple[str, int, int]
-# Brokers that are stopped together do not log it in the same second.
-_NEAR = 10 * SECOND
+_OutageKey = tuple[str, int, int]
+# Leaders that go together are noticed within that.
+_TOGETHER = 2 * SECOND
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
-    """Yield one finding for each moment in which partitions lost their leader."""
-    gap = context.limits[NAME]["stroke"]
-    groups = [
-        (rows, is_planned)
-        for group in group_by_gap(_read_leaderless_epochs(context), gap, "since")
-        for is_planned in (True, False)
-        if (rows := [row for row in group if row["planned"] is is_planned])
-    ]
-    quoted = [row for rows, _ in groups for row in rows[:MAX_QUOTED_PARTITIONS]]
-    lines = _read_epoch_lines(context, {_key(row) for row in quoted})
-    for rows, is_planned in groups:
-        evidence = [line for row in rows[:MAX_QUOTED_PARTITIONS] for line in lines[_key(row)]]
-        yield _finding(context, rows, evidence, is_planned=is_planned)
+    """Yield one finding for each incident in which partitions were unavailable."""
+    limits = context.limits[NAME]
+    groups: list[tuple[list[Row], bool]] = []
+    outages = list(context.each("outages", None, _COLUMNS))
+    for is_planned in (False, True):
+        rows = (row for row in outages if row["planned"] is is_planned)
+        groups += (
+            (group, is_planned)
+            for group in group_by_gap(rows, limits["stroke"], lambda row: _end(context, row))
+            if not is_planned or max(_seconds(context, group)) >= limits["blink"]
+        )
+    quoted = [_worst(context, group) for group, _ in groups]
+    lines = _read_lines(context, {_key(row) for rows in quoted for row in rows})
+    for (group, is_planned), worst in zip(groups, quoted, strict=True):
+        evidence = [line for row in worst for line in lines.get(_key(row), ())]
+        if evidence:
+            yield _finding(context, group, evidence, is_planned=is_planned)
 
 
-def _read_leaderless_epochs(context: DetectionContext) -> Iterator[Row]:
-    """Read the epochs without a leader; of each only what is needed of many."""
-    # Many partitions, few sets of brokers.
-    sets: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for row in context.each("leadership", pc.field("leader") == -1, _COLUMNS):
-        row["since"] = row["started_at"] if row["started_at"] is not None else row["ended_at"]
-        if row["since"] is not None:
-            candidates = tuple(row["previous_isr"] or row["replicas"] or ())
-            yield {name: row[name] for name in _KEPT} | {
-                "planned": _is_planned(context, row),
-                "candidates": sets.setdefault(candidates, candidates),
-            }
-
-
-def _key(row: Row) -> _EpochKey:
-    return row["topic"], row["partition"], row["leader_epoch"]
-
-
-def _read_epoch_lines(
-    context: DetectionContext, keys: Collection[_EpochKey]
-) -> Mapping[_EpochKey, Sequence[Row]]:
-    """Look up the lines that some of the epochs cite."""
-    columns = ["topic", "partition", "leader_epoch", "evidence"]
+def _read_lines(
+    context: DetectionContext, keys: Collection[_OutageKey]
+) -> Mapping[_OutageKey, Sequence[Row]]:
+    """Look up the lines that some of the outages cite."""
+    topics = {topic for topic, _, _ in keys}
+    columns = ["topic", "partition", "started_at", "evidence"]
     cited = {
-        _key(row): row["evidence"]
-        for row in context.each("leadership", pc.field("leader") == -1, columns)
+        _key(row): [(place["file"], place["line"]) for place in row["evidence"]]
+        for row in context.each("outages", in_topics(topics), columns)
         if _key(row) in keys
     }
-    lines: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    for line in context.read_lines(place for places in cited.values() for place in places):
-        lines[line["file"], line["line"]].append(line)
-    found: dict[_EpochKey, list[Row]] = defaultdict(list)
-    for key, places in cited.items():
-        for place in places:
-            found[key] += lines[place["file"], place["line"]]
-    return found
+    places = [{"file": file, "line": line} for rows in cited.values() for file, line in rows]
+    found: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for line in context.read_lines(places):
+        found[line["file"], line["line"]].append(line)
+    return {key: [line for at in rows for line in found[at]] for key, rows in cited.items()}
 
 
-def _is_planned(context: DetectionContext, row: Row) -> bool:
-    """Return True if the leader was being stopped; if unknown, all that could have led."""
-    stopping = {
-        absence.broker
-        for absence in context.absences
-        if absence.kind == "controlled"
-        and absence.begin - _NEAR <= row["since"]
-        and (absence.end is None or row["since"] <= absence.end)
-    }
-    leader = row["previous_leader"]
-    if leader is not None and leader >= 0:
-        return leader in stopping
-    candidates = set(row["previous_isr"] or row["replicas"] or context.history.lanes.brokers)
-    return candidates <= stopping
+def _key(row: Row) -> _OutageKey:
+    return row["topic"], row["partition"], row["started_at"]
+
+
+def _end(context: DetectionContext, row: Row) -> int:
+    end = row["ended_at"] if row["ended_at"] is not None else context.logs_end
+    return max(int(end), int(row["started_at"]))
+
+
+def _seconds(context: DetectionContext, group: Sequence[Row]) -> list[float]:
+    return [(_end(context, row) - row["started_at"]) / SECOND for row in group]
+
+
+def _worst(context: DetectionContext, group: Sequence[Row]) -> list[Row]:
+    return heapq.nsmallest(
+        MAX_QUOTED_PARTITIONS,
+        group,
+        lambda row: (row["started_at"] - _end(context, row), _key(row)),
+    )
+
+
+def _place(row: Row) -> tuple[str, int]:
+    return row["topic"], row["partition"]
 
 
 def _finding(
     context: DetectionContext, group: list[Row], evidence: Sequence[Row], *, is_planned: bool
 ) -> Finding:
-    lengths = [
-        ((row["ended_at"] if row["ended_at"] is not None else context.logs_end) - row["since"])
-        / SECOND
-        for row in group
-    ]
-    longest = max(lengths)
+    lengths = _seconds(context, group)
+    longest, total = max(lengths), sum(lengths)
     names = sorted({partition_name(row) for row in group})
-    begin = min(row["since"] for row in group)
-    end = max([begin, *(row["ended_at"] or context.logs_end for row in group)])
-    still = sum(row["ended_at"] is None for row in group)
+    begin, end = min(row["started_at"] for row in group), max(_end(context, row) for row in group)
+    still = [row for row in group if row["ended_at"] is None]
+    losses = _count_losses(group)
+    leaders = sorted(
+        {row["previous_leader"] for row in group if row["previous_leader"] is not None}
+    )
+    times = f", {losses} times" if losses > 1 else ""
+    open_end = f", {len(still)} of them to the end of these logs" if still else ""
+    subject = count(len(names), "partition")
     return context.finding(
         NAME,
-        _severity(context, still, longest, is_planned=is_planned),
-        _title(names, longest, still, is_planned=is_planned),
+        _severity(context, group, losses, is_planned=is_planned),
+        f"{subject} unavailable while brokers were shut down in order"
+        if is_planned
+        else f"{subject} unavailable{times}, for up to {longest:.1f} s{open_end}",
         begin,
         end,
         evidence,
-        brokers=sorted(
-            {row["previous_leader"] for row in group if row["previous_leader"] not in (None, -1)}
-        ),
+        stated=all(row["why"] == "no_leader" for row in group),
+        brokers=leaders,
         partitions=names,
         measures={
             "partitions": len(names),
-            "partition_seconds": round(sum(max(0.0, length) for length in lengths), 1),
+            "partition_seconds": round(total, 1),
             "longest_s": round(longest, 1),
-            "still": still,
+            "still": len(still),
+            "losses": losses,
+            "ways": dict(sorted(Counter(row["why"] for row in group).items())),
         },
-        explanation=_PLANNED if is_planned else _UNPLANNED,
+        explanation=_explain(group, is_planned=is_planned),
         actions=_actions(context, group, still, is_planned=is_planned),
-        why=_why(context, len(names), longest, still, is_planned=is_planned),
+        why=f"{total:.1f} partition-seconds in all: clients bear {context.limits[NAME]['short']} s"
+        f" without a leader, and {context.limits[NAME]['failover']} s until a dead one is replaced",
         doubts=_DOUBTS_PLANNED if is_planned else _DOUBTS,
     )
 
 
-def _severity(context: DetectionContext, still: int, longest: float, *, is_planned: bool) -> str:
-    limits = context.limits[NAME]
+def _count_losses(group: Sequence[Row]) -> int:
+    """Count how often leaders were lost: those that one broker led go together."""
+    last: dict[int | None, int] = {}
+    losses = 0
+    for row in sorted(group, key=lambda row: int(row["started_at"])):
+        before = last.get(row["previous_leader"])
+        losses += before is None or row["started_at"] - before > _TOGETHER
+        last[row["previous_leader"]] = row["started_at"]
+    return losses
+
+
+def _severity(
+    context: DetectionContext, group: Sequence[Row], losses: int, *, is_planned: bool
+) -> str:
+    limits, longest = context.limits[NAME], max(_seconds(context, group))
     if is_planned:
         return str(limits["planned"])
-    if still:
+    if any(row["ended_at"] is None for row in group):
         return str(limits["open"])
     if longest < limits["blink"]:
         return str(limits["blinked"])
-    return str(limits["long"] if longest > limits["short"] else limits["brief"])
+    leaderless = [row for row in group if row["why"] == "no_leader"]
+    alone = max(_seconds(context, leaderless), default=0.0)
+    # A broker that flaps has a finding of its own: this is what came of it.
+    brokers = {row["previous_leader"] for row in group} - set(find_flapping_absences(context))
+    again = losses >= limits["losses"] and bool(brokers)
+    is_long = longest > limits["failover"] or alone > limits["short"] or again
+    return str(limits["long"] if is_long else limits["brief"])
 
 
-def _why(
-    context: DetectionContext, count: int, longest: float, still: int, *, is_planned: bool
-) -> str:
+def _explain(group: Sequence[Row], *, is_planned: bool) -> str:
     if is_planned:
-        return f"{count} partitions were without a leader; all that led them were being stopped"
-    short = context.limits[NAME]["short"]
-    last = f"; {still} of them to the end of the logs" if still else ""
-    return (
-        f"{count} partitions had no leader for up to {longest:.1f} s, clients bear {short} s{last}"
-    )
+        return _PLANNED
+    by_way: dict[str, set[str]] = {}
+    for row in group:
+        names = by_way.setdefault(row["why"], set())
+        if row["previous_leader"] is not None:
+            names.add(str(row["previous_leader"]))
+    parts = []
+    for way, leaders in sorted(by_way.items()):
+        who = f"broker{'s' if len(leaders) > 1 else ''} {', '.join(sorted(leaders, key=int))}"
+        parts.append(_WAYS[way].format(who=who))
+    return " ".join([*parts, "Producers and consumers of these partitions waited or got errors."])
 
 
 def _actions(
-    context: DetectionContext, group: Sequence[Row], still: int, *, is_planned: bool
+    context: DetectionContext, group: Sequence[Row], still: Sequence[Row], *, is_planned: bool
 ) -> list[str]:
     if is_planned:
         return ["Nothing to do if all brokers were meant to stop."]
-    brokers = sorted(
-        {broker for row in group if row["ended_at"] is None for broker in row["candidates"]}
-    )
     first = f"{context.commands.unavailable()}   # which have no leader now?"
     if not still:
         return [first, context.commands.topic(group[0]["topic"])]
-    names = ", ".join(str(broker) for broker in brokers[:5])
+    last = _last_in_sync(context, {_place(row) for row in still})
+    lost = brokers_with_failed_disks(context)
+    away = {absence.broker for absence in context.absences if absence.end is None} - lost
+    wanted = sorted({broker for isr in last.values() for broker in isr} & away)
+    names = ", ".join(str(broker) for broker in wanted[:5])
     start = f"Start the brokers that were last in sync: {names}. " if names else ""
     return [first, start + _WAIT]
 
 
-def _title(names: list[str], longest: float, still: int, *, is_planned: bool) -> str:
-    count = f"{len(names)} partition{'s' if len(names) > 1 else ''}"
-    if is_planned:
-        return f"{count} without a leader while their brokers were shut down in order"
-    last = ", some of them to the end of these logs" if still else ""
-    return f"{count} without a leader, up to {longest:.1f} s{last}"
+def _last_in_sync(
+    context: DetectionContext, wanted: set[tuple[str, int]]
+) -> Mapping[tuple[str, int], Sequence[int]]:
+    """Return the last ISR of some partitions that is known and not empty."""
+    last: dict[tuple[str, int], Sequence[int]] = {}
+    where = in_topics({topic for topic, _ in wanted}) & pc.field("isr").is_valid()
+    for row in context.each("isr", where, ["topic", "partition", "isr"]):
+        if _place(row) in wanted and row["isr"]:
+            last[_place(row)] = row["isr"]
+    return last
 
 
-_PLANNED = "Their leader stopped in order and no other replica in sync was left to take over."
-_UNPLANNED = (
-    "No replica that could lead was alive, so the controller left these partitions without a "
-    "leader. Producers and consumers of them waited."
-)
-_DOUBTS = ["A leader elected by a controller whose log is missing here would end this earlier."]
+_PLANNED = "Their leaders stopped in order, and no other replica could take over."
+_WAYS = {
+    "leader_dead": "Their leader, {who}, was dead until another one was elected or it was back.",
+    "leader_hung": "Their leader, {who}, hung until another one was elected.",
+    "leader_isolated": "Their leader, {who}, was cut off until another one was elected.",
+    "leader_stopped": "Their leader, {who}, was stopped before another replica was in sync.",
+    "no_leader": "The controller had no replica in sync to elect, and left them without a leader.",
+}
+_DOUBTS = [
+    "A leader elected by a controller whose log is missing here would end this earlier.",
+    "A process that nobody saw die is dated by what others logged: within its session timeout.",
+]
 _DOUBTS_PLANNED = ["Somebody may have stopped one broker too many without meaning to."]
 _WAIT = (
     "Do not elect a leader out of sync (unclean) while one of them can still be brought back: what "

@@ -181,10 +181,20 @@ def _find_expired(context: DetectionContext, own: _Registrations) -> Iterator[Fi
     for expiry in own.expiries:
         if _is_zombie(context, own, expiry):
             yield _zombie_finding(context, own, expiry)
-        else:
+        elif not _is_told(context, own, expiry):
             renewed.append(expiry)
     if renewed:
         yield _renewed_finding(context, own, renewed)
+
+
+def _is_told(context: DetectionContext, own: _Registrations, expiry: _Expiry) -> bool:
+    """Return True if the session ended in an absence that a finding of its own is about."""
+    return any(
+        absence.broker == own.broker
+        and absence.kind in ("pause", "isolated")
+        and absence.begin <= expiry.at <= (absence.end or expiry.at) + _WAKING
+        for absence in context.absences
+    )
 
 
 def _is_zombie(context: DetectionContext, own: _Registrations, expiry: _Expiry) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, group_by_gap, partition_name
+from forensics.detection.shared.client_settings import topics_without_acks
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
@@ -100,9 +101,13 @@ def _finding(
     is_clean = all(row["unclean"] is False for row in rows)
     brokers = {row["broker"] for row in rows} | {row["leader"] for row in rows}
     evidence = context.read_lines(place for row in rows[:_SHOWN] for place in row["evidence"])
+    weak = set().union(*topics_without_acks(context).values())
+    exposed = sorted({row["topic"] for row in rows} & weak)
+    kind = "committed" if is_deep else "acknowledged" if exposed else "uncommitted"
+    plain = _EXPOSED.format(", ".join(exposed)) if exposed else _PLAIN
     return context.finding(
         NAME,
-        limits["committed" if is_deep else "uncommitted"],
+        limits[kind],
         _title(losses, is_deep=is_deep, is_clean=is_clean),
         begin,
         end,
@@ -114,8 +119,9 @@ def _finding(
             "lost_records_min": least,
             "lost_records_max": most,
             "cuts_not_looked_at": unread,
+            "acks_one": exposed,
         },
-        explanation=(_DEEP if is_deep else _PLAIN)
+        explanation=(_DEEP if is_deep else plain)
         + ("" if is_clean else _OPEN)
         + (_UNREAD.format(unread) if unread else ""),
         actions=_actions(losses, is_deep=is_deep),
@@ -153,6 +159,11 @@ _PLAIN = (
     "The new leader was in sync and has every committed record. These came last, it did not have "
     "them yet, and they were cut when their holder began to follow. Producers with acks=1 may hold "
     "acknowledgements for them; those with acks=all do not."
+)
+_EXPOSED = (
+    "The new leader was in sync, but did not have these last records yet, and they were cut when "
+    "their holder began to follow. Producers of {} run with acks=1 or 0: they were told that their "
+    "records were written, and those are gone."
 )
 _DEEP = (
     "The log was cut below its own high watermark: records that were committed, acknowledged to "

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, once_per_run
+from forensics.detection.context import DetectionContext, Row, once_per_run
 from forensics.history.nodes.broker_states import Absence
-from forensics.lib.node_ids import broker_node
+from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.sessionize import windows
 from forensics.lib.time_units import SECOND
 
@@ -117,6 +117,53 @@ def _find_no_quorum_runs(
 
 def _is_near(length: int | None, wanted: float, slack: float) -> bool:
     return length is not None and abs(length - wanted) <= slack * wanted
+
+
+@once_per_run
+def brokers_with_failed_disks(context: DetectionContext) -> frozenset[int]:
+    """Return the brokers of which a log directory failed: to start them again does not help."""
+    kinds = ["log_dir_failed", "broker_dirs_offline"]
+    rows = context.each("events", pc.field("kind").isin(kinds), ["kind", "node", "broker"])
+    found = {
+        row["broker"] if row["kind"] == "broker_dirs_offline" else broker_id(row["node"])
+        for row in rows
+    }
+    return frozenset(broker for broker in found if broker is not None)
+
+
+@once_per_run
+def death_reasons(context: DetectionContext) -> dict[tuple[int, int], tuple[str, Row]]:
+    """Return why processes died (disk, memory, error) where they logged it, each with the line.
+
+    The keys are broker and begin of their absences.
+    """
+    kinds = ["process_failed", "log_dir_failed", "disk_error"]
+    found: dict[tuple[int, int], tuple[str, Row]] = {}
+    crashes = [absence for absence in context.absences if absence.kind == "crash"]
+    rows = context.events(*kinds) if crashes else ()
+    for absence in crashes:
+        last = (absence.begin - _LAST_WORDS, absence.begin + _LAST_WORDS)
+        near = [
+            row
+            for row in rows
+            if broker_id(row["node"]) == absence.broker and last[0] <= row["at"] <= last[1]
+        ]
+        for reason, row in ((_reason(row), row) for row in near):
+            known = found.get((absence.broker, absence.begin))
+            if known is None or _REASONS.index(reason) < _REASONS.index(known[0]):
+                found[absence.broker, absence.begin] = reason, row
+    return found
+
+
+# A process that ends itself does so within that of the error. The surest reasons come first.
+_LAST_WORDS = 10 * SECOND
+_REASONS = ("disk", "memory", "error")
+
+
+def _reason(row: Row) -> str:
+    if "OutOfMemoryError" in (row["text"] or ""):
+        return "memory"
+    return "error" if row["kind"] == "process_failed" and not row["log_dir"] else "disk"
 
 
 @once_per_run

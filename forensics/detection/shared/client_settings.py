@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, once_per_run
@@ -72,3 +73,32 @@ def find_client_starts(
     last = {one.values.get(_CLIENT, ""): one for one in own}
     named = [last[name] for name in sorted(clients) if name in last]
     return named or [one for name, one in sorted(last.items()) if not name]
+
+
+@once_per_run
+def topics_without_acks(context: DetectionContext) -> Mapping[tuple[str, str], set[str]]:
+    """Return producers (node, client) that do not wait for followers, each with its topics.
+
+    These are the topics that the client's own lines name.
+    """
+    last = {
+        (one.node, one.client): one.values.get("acks")
+        for starts in read_client_starts(context).values()
+        for one in starts
+    }
+    found: dict[tuple[str, str], set[str]] = {
+        key: set() for key, acks in last.items() if acks in ("0", "1")
+    }
+    where = pc.field("node").isin(sorted({node for node, _ in found}))
+    where &= pc.field("topic").is_valid() & pc.field("client").is_valid()
+    keys = ["node", "client", "topic"]
+    for batch in context.batches("events", where, keys) if found else ():
+        for row in pa.Table.from_batches([batch]).group_by(keys).aggregate([]).to_pylist():
+            if (row["node"], row["client"]) in found:
+                found[row["node"], row["client"]].add(row["topic"])
+    return found
+
+
+def knows_acks(context: DetectionContext) -> bool:
+    """Return True if producers logged their acks here."""
+    return any(one.is_producer for starts in read_client_starts(context).values() for one in starts)

@@ -15,11 +15,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, Row, once_per_run
+from forensics.detection.context import DetectionContext, Row, by_time, once_per_run
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import MILLISECOND, SECOND
 
 _SILENCE = "silence"
+# Of a silence, the share that a collection must have to be its length.
+_MOST = 0.8
 # Of more stalls than these the longest are kept.
 _MAX_STALLS = 5000
 _COLUMNS = ("kind", "ts", "node", "file", "line", "text", "rule", "duration_ms", "value")
@@ -56,6 +58,18 @@ def find_stalls(context: DetectionContext, min_seconds: float) -> list[ProcessSt
         *_paused_brokers(context),
         *_silent_controllers(context, min_seconds),
     ]
+    # A broker that was cut off is silent for want of others, not for want of time.
+    cut = [
+        (broker_node(one.broker), one.begin, one.end or context.logs_end)
+        for one in context.absences
+        if one.kind == "isolated"
+    ]
+    every = [
+        stall
+        for stall in every
+        if stall.source != _SILENCE
+        or not any(n == stall.node and stall.begin < e and b < stall.end for n, b, e in cut)
+    ]
     found: list[ProcessStall] = []
     reach = 0
     for stall in sorted(every, key=lambda one: (one.node, one.begin, one.end, one.source)):
@@ -70,14 +84,18 @@ def find_stalls(context: DetectionContext, min_seconds: float) -> list[ProcessSt
 
 
 def _merge(one: ProcessStall, other: ProcessStall) -> ProcessStall:
-    """Join two stalls that overlap: what the JVM itself measured is surer than a silence."""
+    """Join two stalls that overlap: what the JVM itself measured is surer than a silence.
+
+    A silence that is much longer was not the collector's alone.
+    """
     evidence = [*one.evidence, *other.evidence]
     stated = [stall for stall in (one, other) if stall.source != _SILENCE]
-    if len(stated) == 1:
-        return replace(stated[0], evidence=evidence)
     longer = max(one, other, key=lambda stall: stall.duration)
+    if len(stated) == 1 and stated[0].duration >= _MOST * longer.duration:
+        return replace(stated[0], evidence=evidence)
     begin, end = min(one.begin, other.begin), max(one.end, other.end)
-    return replace(longer, begin=begin, end=end, evidence=evidence)
+    source = stated[0].source if stated else longer.source
+    return replace(longer, begin=begin, end=end, source=source, evidence=evidence)
 
 
 def _stated_stalls(context: DetectionContext, min_seconds: float) -> Iterator[ProcessStall]:
@@ -108,19 +126,21 @@ def _late_zookeeper_clients(
     """Find ZooKeeper clients that noticed far too late that nothing came."""
     where = pc.field("kind").isin(["zookeeper_connected", "zookeeper_disconnected"])
     where &= (pc.field("duration_ms") >= round(min_seconds * 1000)) & pc.field("ts").is_valid()
-    sessions: dict[str, int] = {}
-    late: list[Row] = []
-    for row in context.each("events", where, _COLUMNS):
-        node = row["node"] or ""
+    rows = heapq.nsmallest(2 * _MAX_STALLS, context.each("events", where, _COLUMNS), key=by_time)
+    timeouts: dict[str, int] = {}
+    connected: dict[str, bool] = {}
+    for row in rows:
         if row["kind"] == "zookeeper_connected":
-            sessions[node] = max(row["duration_ms"], sessions.get(node, 0))
-        elif len(late) < _MAX_STALLS:
-            late.append(row)
-    for row in late:
-        node, length = row["node"] or "", row["duration_ms"] * MILLISECOND
-        session = sessions.get(node, _ZOOKEEPER_SESSION_MS) * MILLISECOND
-        if length - 2 * session / 3 >= min_seconds * SECOND:
+            timeouts[row["node"] or ""] = max(row["duration_ms"], timeouts.get(row["node"], 0))
+    for row in rows:
+        node, is_loss = row["node"] or "", row["kind"] == "zookeeper_disconnected"
+        length = row["duration_ms"] * MILLISECOND
+        session = timeouts.get(node, _ZOOKEEPER_SESSION_MS) * MILLISECOND
+        # A client that has no connection waits for one for as long as a session: that is no stall.
+        due = 2 * session / 3 if connected.get(node, True) else session
+        if is_loss and length - due >= min_seconds * SECOND:
             yield ProcessStall(node, row["at"] - length, row["at"], _SILENCE, [row])
+        connected[node] = not is_loss
 
 
 def _paused_brokers(context: DetectionContext) -> Iterator[ProcessStall]:

@@ -36,6 +36,8 @@ _LOST_WITH_TOPIC = {
 # A broker that answers so has not written the batch, and the client sends it again.
 _REFUSED = {"NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_FOR_PARTITION", "FENCED_LEADER_EPOCH"}
 _NAMED = 3
+# Shorter times without a controller are not told.
+_SHORT = SECOND // 2
 
 
 def clock_time(micros: int) -> str:
@@ -154,8 +156,9 @@ def controller_text(account: Account) -> str:
         last = active[-1]
         texts.append(f"it changed to {_who(last)} at {clock_time(last.span.begin)}")
     for term in terms:
-        if term.span.state == "vacant" and term.span.end is not None:
-            length = seconds_text(term.span.end - term.span.begin)
+        if term.span.state == "vacant" and (term.span.end or 0) - term.span.begin >= _SHORT:
+            end = term.span.end or 0
+            length = seconds_text(end - term.span.begin)
             texts.append(f"none was active for {length} from {clock_time(term.span.begin)} on")
     if not texts:
         return f"Controller: {_who(active[0])} was active all the while."
@@ -235,9 +238,9 @@ def _loss_by_settings(account: Account) -> tuple[str, str]:
         return "not_known", "with acks=1 the former leader may hold more, and it is not back"
     again = "no send is seen to fail"
     if _REFUSED & set(account.episode.error_counts):
-        again = "it sent the refused batches again, and no send is seen to fail"
+        again = "it sent the refused batches again; no send is seen to fail"
     if "1" in acks:
-        return "no", f"{again}, and no log was cut behind this move (acks=1)"
+        return "no", f"{again}; no log was cut behind this move (acks=1)"
     shown = [f"acks={' and '.join(acks)}", f"retries={' and '.join(map(str, retries))}"]
     times = account.logged("delivery.timeout.ms")
     shown += [f"delivery.timeout.ms={' and '.join(times)}"] if times else []

@@ -31,6 +31,11 @@ _BY_PEERS = ("peer_disconnected", "peer_request_lost", "fetch_request_failed", "
 _BY_CLIENTS = ("client_disconnected", "client_request_cancelled", "fetch_failed")
 # A connection that was merely idle is closed, too; a request that is lost with it was not idle.
 _IDLE = ("peer_disconnected", "client_disconnected")
+# The JVM logs these itself while all threads of the broker may stand still.
+_BY_JVM = (
+    "gc_pause", "gc_pause_short", "gc_pause_early", "safepoint_pause", "application_stopped",
+    "allocation_stalled",
+)  # fmt: skip
 _COLUMNS = ("kind", "ts", "node", "file", "line", "broker", "peer", "duration_ms", "text", "rule")
 # Those of connections that were in use as they broke.
 _IN_USE = ("peer_request_lost", "fetch_request_failed", "client_request_cancelled", "fetch_failed")
@@ -39,7 +44,7 @@ _NOT_REACHED = ("could not be established", "refused", "sessionId=INVALID", "ses
 _COORDINATORS = (1 << 31) - 1
 _SESSION = 9 * SECOND
 _HEARTBEAT = 2 * SECOND
-# ZooKeeper looks for sessions that are over once in a tick.
+# Controllers, and ZooKeeper, look for sessions that are over every now and then.
 _TICK = 2 * SECOND
 # Followers, and voters of a quorum, fetch at least that often.
 _FETCHING = SECOND // 2
@@ -166,10 +171,10 @@ class _Sessions:
     def last_heard(self, departure: _Departure) -> tuple[int, int] | None:
         """Return between which moments a broker was heard for the last time.
 
-        A controller that was elected meanwhile has given everybody a new session.
+        A KRaft controller that was elected meanwhile has given everybody a new session.
         """
         timeout = self._timeouts.get(broker_node(departure.broker), self._default)
-        slack = _DOZING if self._default else _TICK
+        slack = _TICK
         over = departure.fenced
         if over is None and departure.back is not None and self._default:
             # It registered anew before its session was over.
@@ -195,6 +200,7 @@ def _read_own_lines(departures: Sequence[_Departure], events: Path, clocks: Cloc
     for departure in departures:
         of_node[broker_node(departure.broker)].append(departure)
     where = pc.field("node").isin(list(of_node)) & pc.field("ts").is_valid()
+    where &= ~pc.field("kind").isin(_BY_JVM)
     for batch in read_batches(events, ["node", "ts"], where):
         times = batch["ts"].cast(pa.int64())
         for node in pc.unique(batch["node"]).to_pylist():

@@ -23,7 +23,8 @@ from forensics.lib.time_units import SECOND
 from forensics.schemas import OUTAGES
 
 _COLUMNS = (
-    "topic", "partition", "leader", "started_at", "ended_at", "replicas", "evidence",
+    "topic", "partition", "leader", "previous_leader", "started_at", "ended_at", "replicas",
+    "evidence",
 )  # fmt: skip
 _WHY = {
     "crash": "leader_dead",
@@ -51,9 +52,11 @@ class _Outage:
     end: int
     why: str
     leader: int | None
+    # who led last, if nobody does
+    previous_leader: int | None
     started_before: int | None
     replicas: Sequence[int]
-    # by whose stops it came about, if by nothing else
+    # whether its leaders were stopped in order
     stopped: bool
     evidence: list[Row] = field(default_factory=list)
 
@@ -89,7 +92,8 @@ def _pieces_of(row: Row, begin: int, end: int, absences: Iterable[Absence]) -> I
     key, replicas = (row["topic"], row["partition"]), row["replicas"] or ()
     lines = row["evidence"][:1]
     if row["leader"] == -1:
-        yield _Outage(*key, begin, end, "no_leader", None, None, replicas, False, lines)
+        last = row["previous_leader"] if (row["previous_leader"] or 0) >= 0 else None
+        yield _Outage(*key, begin, end, "no_leader", None, last, None, replicas, False, lines)
         return
     for absence in absences:
         until = _OPEN if absence.end is None else absence.end
@@ -98,7 +102,7 @@ def _pieces_of(row: Row, begin: int, end: int, absences: Iterable[Absence]) -> I
             shown = [{"file": line["file"], "line": line["line"]} for line in absence.evidence[:2]]
             latest = absence.begin_bracket[1] if absence.begin_bracket else start
             yield _Outage(
-                *key, start, stop, _WHY[absence.kind], absence.broker,
+                *key, start, stop, _WHY[absence.kind], absence.broker, absence.broker,
                 latest if latest > start == absence.begin else None, replicas,
                 absence.kind == "controlled", [*shown, *lines],
             )  # fmt: skip
@@ -137,6 +141,7 @@ def _row(outage: _Outage, absences: Sequence[Absence]) -> dict[str, Any]:
         "ended_after": None,
         "why": outage.why,
         "leader": outage.leader,
+        "previous_leader": outage.previous_leader,
         "planned": _is_planned(outage, absences),
         "evidence": list(lines.values())[:_MAX_LINES],
     }
@@ -148,7 +153,7 @@ def _is_planned(outage: _Outage, absences: Sequence[Absence]) -> bool:
     The same stops take partitions away unplanned where a replica was alive all the while: it had
     fallen out of the ISR, and the broker was stopped nevertheless.
     """
-    replicas = set(outage.replicas) | ({outage.leader} if outage.leader is not None else set())
+    replicas = {*outage.replicas, outage.previous_leader} - {None}
     stops = [one for one in absences if one.kind == "controlled" and one.broker in replicas]
     if not outage.stopped and outage.why != "no_leader":
         return False

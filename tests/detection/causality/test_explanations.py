@@ -40,7 +40,7 @@ def test_the_crash_of_the_former_leader_explains_it() -> None:
     [
         ("broker_crash", finding("broker-restart", 95, 130, brokers=[2])),
         ("broker_crash", finding("broker-restart", 10, 69.9, brokers=[1])),
-        ("broker_crash", finding("long-pause", 95, 130, brokers=[1])),
+        ("broker_crash", finding("clock-skew", 95, 130, brokers=[1])),
         ("preferred_election", finding("broker-restart", 95, 130, brokers=[1])),
         ("none_seen", finding("broker-restart", 95, 130, brokers=[1])),
         ("unclean_election", finding("unclean-election", 95, 130, partitions=["t-1"])),

@@ -109,7 +109,7 @@ def test_two_brokers_that_flap_are_two_findings(tmp_path: Path) -> None:
         ("controlled", 109.04, "info", {"kind": "controlled", "away_s": 9.0}),
         ("crash", 109.06, "medium", {"kind": "crash", "away_s": 9.1}),
         ("crash", None, "high", {"kind": "crash", "away_s": None}),
-        ("pause", 109, "medium", {"kind": "unknown", "away_s": 9.0}),
+        ("fenced", 109, "medium", {"kind": "unknown", "away_s": 9.0}),
         ("unknown", 109, "low", {"kind": "unknown", "away_s": 9.0}),
         ("controlled", None, "info", {"kind": "controlled", "away_s": None}),
     ],
@@ -121,6 +121,11 @@ def test_one_absence_is_a_restart(
 
     assert (severity, measures) == (found.severity, found.measures)
     assert found.evidence
+
+
+@pytest.mark.parametrize("kind", ["pause", "isolated"])
+def test_what_hung_or_was_cut_off_is_told_elsewhere(kind: str, tmp_path: Path) -> None:
+    assert list(find_restarts(case(tmp_path, away=[absence(2, kind, 100, 109)]))) == []
 
 
 def test_what_belongs_to_flapping_is_not_told_again_as_restarts(tmp_path: Path) -> None:

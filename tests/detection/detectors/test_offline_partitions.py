@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forensics.detection.detectors.offline_partitions import find
-from tests.detection.cases import SECOND, absence, case, epoch
+from tests.detection.cases import SECOND, absence, case, epoch, event, version
 
 
 def offline(
@@ -29,18 +29,19 @@ def test_a_stroke_is_one_finding_with_all_its_partitions(tmp_path: Path) -> None
 
     [found] = find(case(tmp_path, leadership=rows))
 
-    assert found.measures == {
+    assert {name: found.measures[name] for name in ("partitions", "partition_seconds")} == {
         "partitions": 2,
         "partition_seconds": 10.5,
-        "longest_s": 7.0,
-        "still": 0,
     }
+    assert (found.measures["longest_s"], found.measures["still"]) == (7.0, 0)
+    assert found.measures["losses"] == 1
+    assert found.measures["ways"] == {"no_leader": 2}
     assert found.to_json()["partitions"] == ["t-9", "t-10"]
     assert (found.begin, found.end, found.brokers) == (100 * SECOND, 107 * SECOND, [1])
     assert len(found.evidence) == 2
 
 
-@pytest.mark.parametrize(("second", "strokes"), [(160, 1), (160.001, 2)])
+@pytest.mark.parametrize(("second", "strokes"), [(167, 1), (167.001, 2)])
 def test_strokes_are_parted_by_more_than_a_minute(
     second: float, strokes: int, tmp_path: Path
 ) -> None:
@@ -59,71 +60,90 @@ def test_the_longer_the_worse(end: float | None, severity: str, tmp_path: Path) 
     assert (10_000 * SECOND if end is None else int(end * SECOND)) == found.end
 
 
-def test_a_loss_without_a_time_begins_where_it_ends_at_the_latest(tmp_path: Path) -> None:
-    line = {"file": "broker-9/state-change.log", "line": 7}
-    told = [epoch(5, 2, 107, evidence=[line])]
-    rows = [offline(None, 107, evidence=[line]), *told]
+def test_nothing_is_counted_from_a_moment_that_is_not_known(tmp_path: Path) -> None:
+    told = epoch(5, 2, 107)
 
-    [found] = find(case(tmp_path, leadership=rows))
-
-    assert (found.begin, found.measures["longest_s"]) == (107 * SECOND, 0.0)
+    assert list(find(case(tmp_path, leadership=[offline(None, 107), told]))) == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "severity"), [("controlled", "info"), ("crash", "high"), ("pause", "high")]
-)
-def test_only_a_planned_stop_of_the_leader_excuses(
-    kind: str, severity: str, tmp_path: Path
+def led(begin: float, end: float | None, leader: int = 1, partition: int = 0) -> dict[str, Any]:
+    return epoch(leader, leader, begin, end, partition=partition, replicas=[1, 2, 3])
+
+
+@pytest.mark.parametrize(("kind", "way"), [("crash", "leader_dead"), ("pause", "leader_hung")])
+def test_a_leader_that_is_gone_counts_from_when_it_went(
+    kind: str, way: str, tmp_path: Path
 ) -> None:
-    found = find(case(tmp_path, leadership=[offline(100, 120)], away=[absence(1, kind, 99, 119)]))
+    rows = [led(10, 109), led(109, None, 2)]
+    events = [event(100, "broker-1", "log_rolled", line=1000)]
+    away = [absence(1, kind, 100, 120)]
 
-    assert [severity] == [one.severity for one in found]
+    [found] = find(case(tmp_path, leadership=rows, events=events, away=away))
+
+    assert (found.severity, found.brokers) == ("medium", [1])
+    assert (found.begin, found.end) == (100 * SECOND, 109 * SECOND)
+    assert found.measures["ways"] == {way: 1}
 
 
-@pytest.mark.parametrize(
-    ("begin", "end", "severity"),
-    [
-        (110, 130, "info"),
-        (110.001, 130, "high"),
-        (50, 100, "info"),
-        (50, 99, "high"),
-        (50, None, "info"),
-    ],
-)
-def test_the_stop_must_be_near(
-    begin: float, end: float | None, severity: str, tmp_path: Path
+@pytest.mark.parametrize(("end", "severity"), [(130, "medium"), (130.001, "high")])
+def test_a_failover_may_take_as_long_as_sessions_do(
+    end: float, severity: str, tmp_path: Path
 ) -> None:
-    """Brokers that stop together do not say so in the same second."""
-    away = [absence(1, "controlled", begin, end)]
+    rows = [led(10, end), led(end, None, 2)]
 
-    assert [severity] == [
-        one.severity for one in find(case(tmp_path, leadership=[offline(100, 120)], away=away))
+    [found] = find(case(tmp_path, leadership=rows, away=[absence(1, "crash", 100, 160)]))
+
+    assert found.severity == severity
+
+
+@pytest.mark.parametrize(("crashes", "severity"), [(2, "medium"), (3, "high")])
+def test_leaders_that_are_lost_again_and_again_are_worse(
+    crashes: int, severity: str, tmp_path: Path
+) -> None:
+    away = [absence(one, "crash", 100 + 30 * one, 120 + 30 * one) for one in range(1, crashes + 1)]
+    rows = [
+        row
+        for one in range(1, crashes + 1)
+        for row in (
+            led(10, 109 + 30 * one, one, one),
+            led(109 + 30 * one, None, 9, one) | {"leader_epoch": 10},
+        )
     ]
 
+    [found] = find(case(tmp_path, leadership=rows, away=away))
 
-def test_the_stop_of_another_broker_excuses_nothing(tmp_path: Path) -> None:
-    away = [absence(2, "controlled", 99, 119)]
-
-    assert [
-        one.severity for one in find(case(tmp_path, leadership=[offline(100, 120)], away=away))
-    ] == ["high"]
+    assert (found.severity, found.measures["losses"]) == (severity, crashes)
 
 
-def test_planned_and_unplanned_ones_of_one_stroke_are_told_apart(tmp_path: Path) -> None:
-    rows = [offline(100, 120), offline(101, 120, 1, previous_leader=2)]
-    found = find(case(tmp_path, leadership=rows, away=[absence(1, "controlled", 99, 119)]))
-
-    assert [(one.severity, one.partitions) for one in found] == [
-        ("info", ["t-0"]),
-        ("high", ["t-1"]),
-    ]
-
-
-@pytest.mark.parametrize(("stopping", "severity"), [((1, 2), "info"), ((1,), "high")])
-def test_without_a_known_leader_all_who_could_have_led_must_be_stopping(
-    stopping: tuple[int, ...], severity: str, tmp_path: Path
+@pytest.mark.parametrize(("replicas", "severity"), [([1], "info"), ([1, 2], "high")])
+def test_a_stop_is_planned_unless_a_live_replica_was_not_in_sync(
+    replicas: list[int], severity: str, tmp_path: Path
 ) -> None:
-    row = offline(100, 120, previous_leader=None, previous_isr=[1, 2])
-    away = [absence(broker, "controlled", 99, 119) for broker in stopping]
+    row = offline(100, 120, replicas=replicas)
 
-    assert [severity] == [one.severity for one in find(case(tmp_path, leadership=[row], away=away))]
+    [found] = find(case(tmp_path, leadership=[row], away=[absence(1, "controlled", 99, 119)]))
+
+    assert found.severity == severity
+
+
+def test_the_brokers_to_start_are_those_of_the_last_isr(tmp_path: Path) -> None:
+    """Broker 3 left long before, and broker 2 lives."""
+    rows = [led(10, 100), offline(100, None, leader_epoch=4)]
+    isr = [version(1, [1, 2, 3], 10, 50), version(2, [1, 2], 50, 100)]
+    away = [absence(1, "crash", 100), absence(3, "crash", 40)]
+
+    [found] = find(case(tmp_path, leadership=rows, isr=isr, away=away))
+
+    assert found.actions[1].startswith("Start the brokers that were last in sync: 1. ")
+
+
+def test_a_broker_whose_disk_failed_is_not_to_be_started(tmp_path: Path) -> None:
+    rows = [led(10, 100), offline(100, None, leader_epoch=4)]
+    events = [event(99, "broker-1", "log_dir_failed", log_dir="/data")]
+    isr = [version(1, [1], 10, 100)]
+
+    [found] = find(
+        case(tmp_path, leadership=rows, isr=isr, events=events, away=[absence(1, "crash", 100)])
+    )
+
+    assert found.actions[1].startswith("Do not elect a leader out of sync")

@@ -79,7 +79,7 @@ SCENARIOS = [
          {"severity": "info", "brokers": [1], "measures": {"kind": "controlled"}}],
     ),
     Scenario(
-        NAME, "fires", "a pause", one("pause"),
+        NAME, "fires", "fenced while its process went on", one("fenced"),
         [{"severity": "medium", "measures": {"kind": "unknown", "away_s": 9.0}}],
     ),
     Scenario(NAME, "fires", "a crash without a return", one("crash", None), [{"severity": "high"}]),
@@ -130,7 +130,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "quiet", "all nodes at once: host sleep",
-        partial(case, away=[absence(broker, "pause", 100 + broker, 150) for broker in (1, 2, 3)]),
+        partial(case, away=[absence(broker, "fenced", 100 + broker, 150) for broker in (1, 2, 3)]),
         [{"severity": "low"}] * 3,
     ),
     Scenario(NAME, "quiet", "nobody was away", case),

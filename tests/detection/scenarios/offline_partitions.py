@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
-from tests.detection.cases import absence, case, epoch, logs
+from forensics.detection.context import DetectionContext
+from tests.detection.cases import Row, absence, case, epoch, logs
 from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "offline-partitions"
@@ -25,6 +28,25 @@ LINES = {
     + CHANGE.format(at="41:00", to="OfflinePartition", leader=-1, epoch=5)
     + CHANGE.format(at="41:27", to="OnlinePartition", leader=1, epoch=6)
 }
+DEAD = absence(1, "crash", 100, 160)
+
+
+def led(begin: float, end: float | None, leader: int = 1, partition: int = 0) -> Row:
+    """Let a broker lead a partition."""
+    return epoch(leader, leader, begin, end, partition=partition, replicas=[1, 2, 3])
+
+
+def lost_in_turn(ends: Sequence[float]) -> Callable[[Path], DetectionContext]:
+    """Let one broker after the other die, nine seconds before others take over from it."""
+    rows = [
+        row
+        for one, end in enumerate(ends, 1)
+        for row in (led(10, end, one, one), led(end, None, 9, one))
+    ]
+    away = [absence(one, "crash", end - 9, end + 9) for one, end in enumerate(ends, 1)]
+    return partial(case, leadership=rows, away=away)
+
+
 STOPPED = absence(1, "controlled", 99, 119)
 
 SCENARIOS = [
@@ -68,19 +90,39 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "boundary", "a minute apart is one stroke",
-        partial(case, leadership=[lost(100, 107), lost(160, 167, 1)]), [{}],
+        partial(case, leadership=[lost(100, 107), lost(167, 174, 1)]), [{}],
     ),
     Scenario(
         NAME, "boundary", "more than a minute apart",
-        partial(case, leadership=[lost(100, 107), lost(160.001, 167, 1)]), [{}, {}],
+        partial(case, leadership=[lost(100, 107), lost(167.001, 174, 1)]), [{}, {}],
     ),
     Scenario(
         NAME, "boundary", "a stroke cannot be shorter by a second",
-        partial(case, leadership=[lost(100, 107), lost(159.5, 167, 1)]), [{}],
+        partial(case, leadership=[lost(100, 107), lost(166.5, 174, 1)]), [{}],
     ),
     Scenario(
         NAME, "quiet", "its leader was shut down in order, and nobody else was in sync",
         partial(case, leadership=[lost(100, 120)], away=[STOPPED]), [{"severity": "info"}],
+    ),
+    Scenario(
+        NAME, "boundary", "a dead leader, replaced in time",
+        partial(case, leadership=[led(10, 130), led(130, None, 2)], away=[DEAD]),
+        [{"severity": "medium", "measures": {"ways": {"leader_dead": 1}}}],
+    ),
+    Scenario(
+        NAME, "boundary", "a dead leader, replaced late",
+        partial(case, leadership=[led(10, 130.5), led(130.5, None, 2)], away=[DEAD]),
+        [{"severity": "high"}],
+    ),
+    Scenario(
+        NAME, "boundary", "a dead leader, replaced later by a second",
+        partial(case, leadership=[led(10, 129.5), led(129.5, None, 2)], away=[DEAD]),
+        [{"severity": "medium"}],
+    ),
+    *(
+        Scenario(NAME, "boundary", f"{len(ends)} leaders lost", lost_in_turn(ends),
+        [{"severity": severity, "measures": {"losses": len(ends)}}])
+        for ends, severity in (([109, 139], "medium"), ([109, 139, 169], "high"))
     ),
     Scenario(NAME, "quiet", "a leader all along", partial(case, leadership=[epoch(1, 2, 1, 9)])),
     Scenario(

@@ -1,0 +1,215 @@
+"""Says what began the incident that the headline is about: who went first, and how.
+
+By mechanism, not by closeness: a partition was lost because its leader went, or because those who
+could have taken over had gone before. What has no such part in the headline began nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from forensics.detection.context import DetectionContext, in_topics, partition_name
+from forensics.detection.shared.absence_causes import (
+    death_reasons,
+    host_wide_absences,
+    no_quorum_absences,
+)
+from forensics.history.nodes.broker_states import Absence
+from forensics.lib.node_ids import broker_node
+from forensics.lib.sessionize import sessions
+from forensics.lib.time_units import SECOND, to_iso
+from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding
+
+_KINDS = {
+    "crash": "crash",
+    "pause": "pause",
+    "isolated": "network",
+    "controlled": "controlled",
+}
+# A partition's leader or replica leaves within that of the broker: a follower is dropped from the
+# ISR after replica.lag.time.max.ms.
+_DROPPED = 45 * SECOND
+_EARLY = SECOND
+# What follows within that is the same incident.
+_SAME_INCIDENT = 300 * SECOND
+# Findings about records or partitions: only what took these away began them.
+_OF_PARTITIONS = ("unclean-election", "offline-partitions", "truncation", "under-min-isr")
+_OF_CONTROLLERS = ("controller-lost", "controller-churn", "quorum-trouble", "slow-controller")
+_MAX_LINES = 3
+Place = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Root:
+    """One thing that may have begun an incident."""
+
+    kind: str
+    node: str
+    begin: int
+    end: int
+    evidence: Sequence[Place]
+    finding: str | None = None
+    absence: Absence | None = None
+
+
+def find_trigger(context: DetectionContext, findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Return `trigger` of findings.json: the first of each kind and node, in the order of time."""
+    if not findings or findings[0].severity not in INCIDENT_SEVERITIES:
+        return []
+    headline = findings[0]
+    incidents = [one for one in findings if one.severity in INCIDENT_SEVERITIES]
+    roots = [*_roots(context, incidents), *_controller_roots(context, findings)]
+    if headline.detector in _OF_PARTITIONS:
+        chosen = _of_partitions(context, headline, roots)
+    else:
+        chosen = [root for root in roots if root.absence is None or _is_told(root, incidents)]
+        chosen = _same_incident(headline, chosen)
+    first: dict[tuple[str, str], _Root] = {}
+    for root in sorted(chosen, key=lambda root: (root.begin, root.node, root.kind)):
+        first.setdefault((root.kind, root.node), root)
+    return [
+        {
+            "kind": root.kind,
+            "node": root.node,
+            "at": to_iso(root.begin),
+            "finding": root.finding,
+            "evidence": [
+                {name: line.get(name) for name in ("file", "line", "text", "rule")}
+                for line in root.evidence[:_MAX_LINES]
+            ],
+        }
+        for root in first.values()
+    ]
+
+
+def _roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_Root]:
+    """Yield the absences of brokers that have causes of their own."""
+    disks = {
+        broker: one for one in findings if one.detector == "disk-failure" for broker in one.brokers
+    }
+    reasons = death_reasons(context)
+    common = host_wide_absences(context) | no_quorum_absences(context)
+    for absence in context.absences:
+        if (absence.broker, absence.begin) in common:
+            continue
+        end = absence.end if absence.end is not None else context.logs_end
+        node = broker_node(absence.broker)
+        told = next((one for one in findings if _tells(one, absence)), None)
+        kind, begin, evidence = _KINDS.get(absence.kind, "unknown"), absence.begin, absence.evidence
+        if reasons.get((absence.broker, absence.begin), ("",))[0] == "disk":
+            kind, told = "disk", disks.get(absence.broker, told)
+        yield _Root(kind, node, begin, end, evidence, told.id if told else None, absence)
+
+
+def _controller_roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_Root]:
+    """Yield controllers that were lost, or hung, but no broker with them."""
+    away = {broker_node(absence.broker) for absence in context.absences}
+    active = {
+        term.node: term.span.begin
+        for term in context.history.lanes.terms.terms
+        if term.span.state == "active"
+    }
+    for one in findings:
+        nodes = list(one.measures.get("lost_by") or ()) if one.detector in _OF_CONTROLLERS else []
+        if one.detector == "long-pause" and not one.brokers:
+            nodes = str(one.measures["node"]).split(", ")
+        for node in nodes:
+            if node not in away:
+                led = one.detector in _OF_CONTROLLERS or active.get(node, one.end) < one.end
+                kind = "controller" if led else "pause"
+                yield _Root(kind, node, one.begin, one.end, one.evidence, one.id)
+
+
+def _tells(finding: Finding, absence: Absence) -> bool:
+    if absence.broker not in finding.brokers or finding.detector not in _ABOUT_ABSENCES:
+        return False
+    return finding.begin - _EARLY <= absence.noticed and absence.begin <= finding.end + _EARLY
+
+
+_ABOUT_ABSENCES = (
+    "flapping-broker", "broker-restart", "isolated-broker", "long-pause", "disk-failure",
+    "rolling-restart",
+)  # fmt: skip
+
+
+def _is_told(root: _Root, findings: Iterable[Finding]) -> bool:
+    """Return True if a finding of an incident is about this absence."""
+    absence = root.absence
+    return absence is not None and any(_tells(one, absence) for one in findings)
+
+
+def _same_incident(headline: Finding, roots: Iterable[_Root]) -> list[_Root]:
+    """Keep what follows each other closely, around the headline."""
+    ordered = sorted(roots, key=lambda root: root.begin)
+    groups = sessions(ordered, lambda root: root.begin, _SAME_INCIDENT, lambda root: root.end)
+    return [
+        root
+        for group in groups
+        if group[0].begin - _SAME_INCIDENT <= headline.end
+        and headline.begin <= max(one.end for one in group) + _SAME_INCIDENT
+        for root in group
+    ]
+
+
+def _of_partitions(
+    context: DetectionContext, headline: Finding, roots: Iterable[_Root]
+) -> list[_Root]:
+    """Keep those whose leaving took a leader or a replica from the partitions of the headline."""
+    names = {*headline.partitions, *(loss.partition for loss in headline.losses)}
+    taken = set(_leaders_lost(context, headline, names)) | set(
+        _replicas_lost(context, names, headline)
+    )
+    return [
+        root
+        for root in roots
+        if root.absence is not None
+        and any(
+            broker == root.absence.broker
+            and root.begin - _EARLY <= at <= min(root.end, root.begin + _DROPPED) + _EARLY
+            for broker, at in taken
+        )
+    ]
+
+
+def _leaders_lost(
+    context: DetectionContext, headline: Finding, names: set[str]
+) -> Iterator[tuple[int, int]]:
+    """Yield who led a partition as it became unavailable, and when."""
+    where = in_topics({name.rpartition("-")[0] for name in names}) & ~pc.field("planned")
+    columns = ("topic", "partition", "previous_leader", "started_at", "ended_at")
+    for row in context.each("outages", where, columns):
+        end = row["ended_at"] if row["ended_at"] is not None else context.logs_end
+        near = row["started_at"] <= headline.end + _EARLY and end >= headline.begin - _EARLY
+        if near and row["previous_leader"] is not None and partition_name(row) in names:
+            yield row["previous_leader"], row["started_at"]
+
+
+def _replicas_lost(
+    context: DetectionContext, names: set[str], headline: Finding
+) -> Iterator[tuple[int, int]]:
+    """Yield who left the ISR of a partition before all of it was gone, and when.
+
+    Only where the last of an ISR was lost: while another one is in sync, a replica that left took
+    nothing away.
+    """
+    where = in_topics({name.rpartition("-")[0] for name in names}) & pc.field("isr").is_valid()
+    columns = ("topic", "partition", "leader", "isr", "started_at")
+    left: list[tuple[int, int]] = []
+    last: tuple[str, Sequence[int]] = ("", ())
+    for row in context.each("isr", where, columns):
+        name, at = partition_name(row), row["started_at"]
+        if name not in names or at is None or at > headline.end + _EARLY:
+            continue
+        if name != last[0]:
+            left, last = [], (name, ())
+        left += [(broker, at) for broker in set(last[1]) - set(row["isr"])]
+        # Who is back in sync is missed no more.
+        left = [one for one in left if one[0] not in row["isr"]]
+        gone = row["leader"] == -1 or not row["isr"]
+        if gone and at >= headline.begin - _DROPPED:
+            yield from left
+        last = (name, row["isr"] or last[1])

@@ -1,0 +1,69 @@
+"""Brokers that went on running, but that the others could not reach: a cut network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from forensics.detection.context import DetectionContext
+from forensics.detection.requirements import BROKERS
+from forensics.detection.shared.absence_causes import unplanned_absences
+from forensics.detection.shared.flapping_brokers import find_flapping_absences
+from forensics.history.nodes.broker_states import Absence
+from forensics.lib.sessionize import sessions
+from forensics.lib.time_units import SECOND
+from forensics.run_output.findings import Finding
+
+NAME = "isolated-broker"
+NEEDS = BROKERS
+
+
+def find(context: DetectionContext) -> Iterator[Finding]:
+    """Yield one finding for each broker that was cut off, again and again maybe."""
+    flapping = find_flapping_absences(context)
+    cut = [
+        absence
+        for broker, absences in unplanned_absences(context).items()
+        for absence in absences
+        if absence.kind == "isolated" and broker not in flapping
+    ]
+    gap = context.limits[NAME]["window"] * SECOND
+    for _, own in groupby(cut, key=lambda absence: absence.broker):
+        for run in sessions(own, lambda absence: absence.begin, gap):
+            yield _finding(context, run)
+
+
+def _finding(context: DetectionContext, run: Sequence[Absence]) -> Finding:
+    broker, begin = run[0].broker, run[0].begin
+    end = run[-1].end if run[-1].end is not None else max(context.logs_end, begin)
+    longest = max((one.end or context.logs_end) - one.begin for one in run) / SECOND
+    times = f" {len(run)} times" if len(run) > 1 else ""
+    commands = context.commands
+    return context.finding(
+        NAME,
+        context.limits[NAME]["severity"],
+        f"Broker {broker} was cut off from the cluster{times}, for up to {longest:.1f} s",
+        begin,
+        end,
+        [line for absence in run for line in absence.evidence],
+        stated=False,
+        brokers=[broker],
+        measures={"cuts": len(run), "longest_s": round(longest, 1)},
+        explanation=f"Broker {broker} went on running: its own log reports requests to other nodes"
+        " that time out, while nobody heard from it for a whole session. Other brokers kept their"
+        " sessions. What producers wrote to it meanwhile is cut off once it follows a new leader.",
+        actions=[
+            _CHECK.format(broker=broker),
+            f"{commands.under_replicated()}   # are its replicas in sync again?",
+        ],
+        why=f"not heard of for longer than its session, {len(run)} times, while its log went on",
+        doubts=[
+            "A controller, or a ZooKeeper server, that does not answer one broker looks the same.",
+        ],
+    )
+
+
+_CHECK = (
+    "Check the network of broker {broker} at these times: link, switch, firewall, security group, "
+    "and the path to the controllers. Do not restart it: the process was well."
+)

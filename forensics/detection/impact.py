@@ -1,0 +1,100 @@
+"""What an incident took from clients: partitions that were unavailable, clients, records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow.compute as pc
+
+from forensics.detection.context import DetectionContext
+from forensics.detection.shared.client_settings import knows_acks, topics_without_acks
+from forensics.lib.intervals import IntervalSet, merge
+from forensics.lib.time_units import SECOND
+from forensics.run_output.findings import Finding, total_loss
+
+_COLUMNS = ("topic", "partition", "started_at", "ended_at", "planned")
+# States of a client by its own log in which it does not get on.
+_HIT = ("stale", "disconnected")
+
+
+def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return `impact` of findings.json; planned outages count on their own only."""
+    hit: set[tuple[str, int]] = set()
+    seconds = {True: 0, False: 0}
+    longest = 0
+    spans: list[tuple[int, int]] = []
+    for row in context.each("outages", None, _COLUMNS):
+        if row["planned"] and row["ended_at"] is None:
+            # Everything was shut down at the end of the logs.
+            continue
+        end = row["ended_at"] if row["ended_at"] is not None else context.logs_end
+        length = max(0, end - row["started_at"])
+        seconds[row["planned"]] += length
+        if not row["planned"]:
+            hit.add((row["topic"], row["partition"]))
+            longest = max(longest, length)
+            spans.append((row["started_at"], end))
+            if len(spans) > _MAX_SPANS:
+                spans = merge(spans)
+    least, most = _records_lost(context, findings)
+    return {
+        "partitions_unavailable": len(hit),
+        "partitions": _count_partitions(context),
+        "partition_seconds": round(seconds[False] / SECOND, 1),
+        "longest_s": round(longest / SECOND, 1),
+        "planned_partition_seconds": round(seconds[True] / SECOND, 1),
+        "clients_affected": len(_clients_hit(context, spans)),
+        "records_lost_min": least,
+        "records_lost_max": most,
+    }
+
+
+_MAX_SPANS = 10_000
+
+
+def _records_lost(context: DetectionContext, findings: Sequence[Finding]) -> tuple[int, int | None]:
+    """Count what unclean elections lost, and what was cut of topics that acks=1 is used for.
+
+    What else was cut after a clean election was acknowledged to nobody that waits for followers.
+    """
+    weak = set().union(*topics_without_acks(context).values())
+    known = knows_acks(context)
+    sure, open_ = [], []
+    for finding in findings:
+        for loss in finding.losses:
+            topic = loss.partition.rpartition("-")[0]
+            if finding.detector == "unclean-election" or loss.below_high_watermark or topic in weak:
+                sure.append(loss)
+            elif not known and not topic.startswith("__"):
+                open_.append(loss)
+    least, most = total_loss(sure)
+    maybe = total_loss(open_)[1]
+    return least, None if most is None or maybe is None else most + maybe
+
+
+def _count_partitions(context: DetectionContext) -> int:
+    """Count the partitions in the order of the table, where those of one follow each other."""
+    count, last = 0, None
+    for batch in context.batches(
+        "leadership", pc.field("topic").is_valid(), ("topic", "partition")
+    ):
+        keys = zip(batch["topic"].to_pylist(), batch["partition"].to_pylist(), strict=True)
+        for key in keys:
+            count, last = count + (key != last), key
+    return count
+
+
+def _clients_hit(context: DetectionContext, spans: Iterable[tuple[int, int]]) -> set[str]:
+    """Return the clients that logged errors while partitions were unavailable."""
+    outages = IntervalSet(spans).intervals
+    where = (pc.field("role") == "client") & pc.field("state").isin(list(_HIT))
+    columns = ("node", "started_at", "ended_at")
+    return {
+        row["node"]
+        for row in context.each("lanes", where & pc.field("started_at").is_valid(), columns)
+        if any(
+            begin <= (row["ended_at"] or context.logs_end) and row["started_at"] <= end
+            for begin, end in outages
+        )
+    }
