@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.context import (
@@ -92,12 +93,14 @@ def _find_waits(context: DetectionContext) -> Iterator[_Wait]:
     """Find how long each partition was not led by its first replica though that was in sync."""
     assignments, least = read_assignments(context), _lasting(context) * SECOND
     led: dict[tuple[str, int], list[Row]] = {}
-    where = (pc.field("leader") >= 0) & pc.field("started_at").is_valid()
+    begun, ended = pc.field("started_at"), pc.field("ended_at")
+    where = (pc.field("leader") >= 0) & begun.is_valid()
+    where &= ended.is_null() | (ended - begun >= pa.scalar(least, pa.duration("us")))
     for row in context.each("leadership", where, _LED):
         key = row["topic"], row["partition"]
         row["until"] = context.logs_end if row["ended_at"] is None else row["ended_at"]
         first = next(iter(assignments.get(key, ())), row["leader"])
-        if row["leader"] != first and row["until"] - row["started_at"] >= least:
+        if row["leader"] != first:
             led.setdefault(key, []).append(row | {"first": first})
     # A line about an ISR need not name the leader: that is known from the other table.
     waits: dict[tuple[str, int], _Wait] = {}

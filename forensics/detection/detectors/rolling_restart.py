@@ -90,9 +90,9 @@ def _describe_harm(leaderless: dict[str, int], refused: Sequence[Row]) -> str:
     said = []
     if leaderless:
         count, longest = quantity(len(leaderless), "partition"), max(leaderless.values()) / SECOND
-        said.append(f"{count} without a leader for {longest:.1f} s")
+        said.append(f"{count} without a leader for up to {longest:.1f} s")
     if refused:
-        said.append(f"writes rejected for {_seconds(refused):.1f} s")
+        said.append(f"writes rejected over {_seconds(refused):.1f} s")
     return f": {', '.join(said)}" if said else ""
 
 

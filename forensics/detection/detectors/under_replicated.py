@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, partition_name
+from forensics.detection.context import DetectionContext, in_topics, partition_name
 from forensics.detection.shared.assignments import read_assignments, replicas_of
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
@@ -58,9 +59,19 @@ def _find_lacks(context: DetectionContext) -> Iterator[tuple[str, int, _Lack]]:
     short = pc.list_value_length(pc.field("isr")) < pc.coalesce(
         pc.list_value_length(pc.field("replicas")), pc.scalar(most)
     )
+    # Most partitions are short for seconds, if ever: only those with one long version are read.
+    begun, ended = pc.field("started_at"), pc.field("ended_at")
+    least = pa.scalar(context.limits[NAME]["open"] * SECOND, pa.duration("us"))
+    short &= begun.is_valid()
+    topics: set[str] = set()
+    for batch in context.batches(
+        "isr", short & (ended.is_null() | (ended - begun > least)), ["topic"]
+    ):
+        topics |= set(batch["topic"].unique().to_pylist())
+    short &= in_topics(topics)
     open_lacks: dict[int, _Lack] = {}
     last: str | None = None
-    for row in context.each("isr", short & pc.field("started_at").is_valid(), _COLUMNS):
+    for row in context.each("isr", short, _COLUMNS):
         name, begin = partition_name(row), row["started_at"]
         if name != last:
             yield from ((last or name, broker, lack) for broker, lack in open_lacks.items())

@@ -63,6 +63,15 @@ class ControllerLoss:
         """How the controller was lost, as the rest of a sentence."""
         return _HOW.get(self.before.how or "", "was replaced, and no line says why")
 
+    @property
+    def sentence(self) -> str:
+        """Who was lost, how, who took over, when and in which epoch."""
+        before, after = self.before, self.after
+        verb = "was elected again" if after.node == before.node else "took over"
+        when = "" if self.lost_at is None else f" {self.vacant_s:.1f} s later"
+        epochs = f"epoch {before.span.epoch}", f"epoch {after.span.epoch}"
+        return f"{before.node} ({epochs[0]}) {self.words}; {after.node} {verb}{when} ({epochs[1]})."
+
 
 @once_per_run
 def lost_controllers(context: DetectionContext) -> list[ControllerLoss]:

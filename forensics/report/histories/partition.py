@@ -184,7 +184,7 @@ def _leader_step(row: Row, following: Row | None) -> Step:
         led = "no leader" if leader == -1 else f"{phrases.describe_leader(leader)} leads"
     election = phrases.describe_election(row["election"], leader, row["manner"], clean=row["clean"])
     offsets = _offsets(row)
-    begun = f"; begun at {offsets}" if offsets else ""
+    begun = _describe_choice(row) + (f"; begun at {offsets}" if offsets else "")
     return Step(
         "leader",
         row["started_at"],
@@ -195,6 +195,16 @@ def _leader_step(row: Row, following: Row | None) -> Step:
         {name: row[name] for name in LEADER_FACTS},
         is_main=True,
     )
+
+
+def _describe_choice(row: Row) -> str:
+    """Say why this replica: controllers take the first of the assignment that is in sync."""
+    replicas, in_sync = row["replicas"] or [], row["isr"] or []
+    chosen = next((replica for replica in replicas if replica in in_sync), None)
+    routine = row["election"] in ("failover", "controlled_shutdown") and row["clean"]
+    if not routine or chosen is None or chosen != row["leader"] or chosen == replicas[0]:
+        return ""
+    return f"; the first in sync of replicas {', '.join(map(str, replicas))}"
 
 
 def _leader_end_kind(row: Row, following: Row | None) -> str:

@@ -470,3 +470,17 @@ def test_an_output_folder_is_told_without_spark_and_at_once(unclean: Path) -> No
 def test_the_times_of_the_sample_are_those_that_the_tests_speak_of() -> None:
     """Should the sample change, the sentences above change with it."""
     assert (55_403, 68_922, 71_318, 109_666) == (NOTICED_2, NOTICED_1, ELECTED, BACK)
+
+
+def test_a_failover_says_why_this_replica_was_taken(told: Callable[..., Timeline]) -> None:
+    story = told(
+        [
+            epoch(0, 2, 1_000, 5_000, replicas=[2, 3, 1], isr=[2, 3, 1], election="initial"),
+            epoch(1, 1, 5_000, END, replicas=[2, 3, 1], isr=[1], ended="open"),
+        ],
+        [],
+        [],
+    )
+
+    assert "failover, clean; observed; the first in sync of replicas 2, 3, 1" in shown(story)
+    assert 1 == shown(story).count("the first in sync")
