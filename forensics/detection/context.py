@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.detection.confidence import rate_confidence
-from forensics.detection.kafka_cli import KafkaCli
+from forensics.detection.kafka_cli import KafkaCli, read_cli
 from forensics.detection.requirements import Visibility
 from forensics.history.nodes.broker_states import Absence
 from forensics.history.rebuild import History
@@ -36,12 +36,6 @@ Fact = TypeVar("Fact")
 MAX_QUOTED_PARTITIONS = 200
 # Rows of a chunk while a whole table is read.
 _CHUNK_ROWS = 10_000
-# Brokers log paths of their files in lines of these kinds.
-_KINDS_WITH_PATHS = (
-    "disk_error", "file_move_failed", "index_corrupted", "log_created", "log_dir_failed",
-    "log_loaded", "setting_seen", "stopped_clean",
-)  # fmt: skip
-_WINDOWS_PATH = r"\b[A-Za-z]:\\\w"
 # A line written as a process falls asleep or wakes up says nothing about the time in between.
 _DOZING = SECOND // 2
 
@@ -189,20 +183,7 @@ class DetectionContext:
     @cached_property
     def commands(self) -> KafkaCli:
         """The Kafka commands for the version of this cluster."""
-        servers = [row for row in self.visibility.files if row["role"] in ("broker", "controller")]
-        versions = [row["kafka_version"] for row in servers if row["kafka_version"]]
-        others = [row["file"] for row in self.visibility.files if row["role"] != "client"]
-        where, rules = is_any_of("file", others), set[str]()
-        for batch in () if versions else self.batches("events", where, ["rule"]):
-            rules.update(batch["rule"].unique().drop_null().to_pylist())
-        pathed = pc.field("kind").isin(_KINDS_WITH_PATHS)
-        pathed &= pc.match_substring_regex(pc.field("text"), _WINDOWS_PATH)
-        return KafkaCli.for_versions(
-            versions,
-            kraft=self.history.context.kraft,
-            rules=rules,
-            windows=any(len(batch) for batch in self.batches("events", pathed, ["line"])),
-        )
+        return read_cli(self.tables, kraft=self.history.context.kraft)
 
     def confidence(
         self,

@@ -12,9 +12,19 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import pyarrow.compute as pc
+
 from forensics.events.packs import load_rule_set, version_numbers
+from forensics.run_output.reader import Tables
 
 Version = tuple[int, ...]
+
+# Brokers log paths of their files in lines of these kinds.
+_KINDS_WITH_PATHS = (
+    "disk_error", "file_move_failed", "index_corrupted", "log_created", "log_dir_failed",
+    "log_loaded", "setting_seen", "stopped_clean",
+)  # fmt: skip
+_WINDOWS_PATH = r"\b[A-Za-z]:\\\w"
 
 _BOOTSTRAP = "--bootstrap-server BROKER:9092"
 _CONTROLLER = "--bootstrap-controller CONTROLLER:9093"
@@ -118,6 +128,17 @@ class KafkaCli:
                 actions[index] = f"{action}{mark} (for Kafka {version}; no line names the version)"
                 break
         return actions
+
+    def raise_log_level(self, broker: str) -> str:
+        """Let a broker log at INFO what tells of leaders and ISRs."""
+        if self.version < (2, 4):  # KIP-412
+            lines = "log4j.logger.kafka=INFO log4j.logger.state.change.logger=INFO"
+            return f"printf '%s\\n' {lines} >> log4j.properties   # from the next restart on"
+        change = "--add-config kafka=INFO,state.change.logger=INFO"
+        return (
+            f"kafka-configs.sh {_BOOTSTRAP} --alter --entity-type broker-loggers "
+            f"--entity-name {broker} {change}   # until its next restart"
+        )
 
     def topic(self, topic: str) -> str:
         """Show leader, replicas and ISR of each partition of a topic."""
@@ -287,6 +308,21 @@ class KafkaCli:
             tool = "kafka-run-class.sh kafka.tools.GetOffsetShell"
             return f"{tool} --broker-list BROKER:9092 {which}"
         return f"kafka-get-offsets.sh {_BOOTSTRAP} {which}"
+
+
+def read_cli(tables: Tables, *, kraft: bool) -> KafkaCli:
+    """Return the commands for the cluster of a run, as its tables tell."""
+    files = tables.read("files", ["file", "role", "kafka_version"]).to_pylist()
+    versions = [one["kafka_version"] for one in files if one["role"] in ("broker", "controller")]
+    others = [one["file"] for one in files if one["role"] != "client"]
+    rules = set[str]()
+    where = pc.field("file").isin(others)
+    for batch in tables.scan("events", ["rule"], where) if others and not any(versions) else ():
+        rules.update(batch["rule"].unique().drop_null().to_pylist())
+    pathed = pc.field("kind").isin(_KINDS_WITH_PATHS)
+    pathed &= pc.match_substring_regex(pc.field("text"), _WINDOWS_PATH)
+    windows = any(len(batch) for batch in tables.scan("events", ["line"], pathed))
+    return KafkaCli.for_versions(versions, kraft=kraft, rules=rules, windows=windows)
 
 
 def _find_bounds(rules: Iterable[str]) -> tuple[Version, Version]:

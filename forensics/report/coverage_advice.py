@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
+from forensics.detection.kafka_cli import read_cli
 from forensics.detection.verdict import MIN_PARSED_SHARE_FOR_LOSS, is_damaged, is_silence_conclusive
 from forensics.lib.text_format import count, join_names, percent, time_text
 from forensics.lib.time_zone import current_zone
@@ -111,6 +112,7 @@ def _for_holes(run: RunOutput) -> Iterator[CollectionAdvice]:
     nodes = {state: sorted({str(row["node"]) for row in rows if row["node"]})
              for state, rows in holes.items()}  # fmt: skip
     named = {state: join_names(names, MAX_NAMED) for state, names in nodes.items()}
+    cli = read_cli(run.tables, kraft=False)
     if "missing" in holes:
         yield CollectionAdvice(
             f"The logs of {named['missing']}: others name them, but nothing of theirs is here.",
@@ -124,16 +126,14 @@ def _for_holes(run: RunOutput) -> Iterator[CollectionAdvice]:
         )
     if "hidden" in holes:
         yield CollectionAdvice(
-            f"INFO lines of {named['hidden']}: what changes leaders and ISRs is told at INFO. "
-            "This lowers the level until the next restart:",
-            "kafka-configs.sh --bootstrap-server BROKER:9092 --alter --entity-type broker-loggers "
-            "--entity-name BROKER_ID --add-config kafka=INFO,state.change.logger=INFO",
+            f"INFO lines of {named['hidden']}: what changes leaders and ISRs is told at INFO.",
+            cli.adapt([cli.raise_log_level("BROKER_ID")])[0],
         )
     if "silent" in holes:
         yield CollectionAdvice(
             f"What the host of {named['silent']} says of the silence: was the process, the "
             "disk or the host stopped?",
-            f"journalctl --utc {_journal_window(holes['silent'])}",
+            cli.adapt([f"journalctl --utc {_journal_window(holes['silent'])}"])[0],
         )
 
 

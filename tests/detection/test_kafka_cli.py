@@ -35,6 +35,7 @@ ASKS: dict[str, Callable[[KafkaCli], str]] = {
     "log_dirs": lambda on: on.log_dirs(1, "t"),
     "verify_replicas": lambda on: on.verify_replicas("t"),
     "reassignments": lambda on: on.reassignments(),
+    "raise_log_level": lambda on: on.raise_log_level("1"),
 }
 
 # What a command holds from a version on, and what it held until then.
@@ -64,6 +65,7 @@ CAME = [
     ("leader_epochs", "0.11", "leader-epoch-checkpoint", "DumpLogSegments"),
     ("log_dirs", "1.0", "kafka-log-dirs.sh", "df -h"),
     ("verify_replicas", "3.0", "--topics-include", "--topic-white-list"),
+    ("raise_log_level", "2.4", "--entity-type broker-loggers", "log4j.properties"),
     ("reassignments", "2.6", "kafka-reassign-partitions.sh", "/admin/reassign_partitions"),
 ]
 BEFORE = {"0.9": "0.8", "0.11": "0.10", "1.0": "0.11", "2.0": "1.1", "3.0": "2.8"}

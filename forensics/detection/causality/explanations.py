@@ -11,6 +11,7 @@ from forensics.lib.time_units import MILLISECOND, SECOND
 from forensics.run_output.findings import Finding
 
 _STALE = "stale-metadata"
+_ABOUT_PARTITIONS = ("unclean-election", "offline-partitions", "reassignment")
 # How far the move may be from what took the leader away: a session has to run out.
 _NEAR = 30 * SECOND
 
@@ -48,8 +49,9 @@ def _find_source(finding: Finding, others: Sequence[Finding]) -> Finding | None:
         if one.detector in sources
         and one.begin - _NEAR <= moment <= one.end + _NEAR
         and (
-            former & set(one.brokers)
-            or (set(finding.partitions) & set(one.partitions) and not one.brokers)
+            set(finding.partitions) & set(one.partitions)
+            if one.detector in _ABOUT_PARTITIONS
+            else former & set(one.brokers)
         )
     ]
     return min(

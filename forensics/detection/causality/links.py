@@ -244,13 +244,13 @@ def _absence_interval(
 
 
 def _controller_changes(context: DetectionContext, finding: Finding) -> list[FindingInterval]:
-    """Return each loss of a controller, as an interval of the broker that was lost with it."""
+    """Return each change of controller, as an interval of the broker that was lost with it."""
     return [
         FindingInterval(
-            loss.begin,
+            loss.after.span.begin,
             loss.ready_at,
             frozenset({loss.before.controller} if loss.before.controller is not None else ()),
-            _nearest(loss.evidence, loss.begin),
+            _nearest(loss.evidence, loss.after.span.begin),
         )
         for loss in lost_controllers(context)
         if finding.begin <= loss.begin <= finding.end

@@ -18,7 +18,7 @@ from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
 NAME = CHURN
-# At most so many of the nodes that lost the office are named.
+# At most so many changes, and nodes that were lost, are named.
 _MAX_NAMED = 5
 
 
@@ -33,6 +33,8 @@ def _finding(context: DetectionContext, run: Sequence[ControllerLoss]) -> Findin
     limits, measures = context.limits[NAME], loss_measures(context, run)
     begin, end = run[0].begin, run[-1].ready_at
     worst, times = Counter(loss.before.node for loss in run).most_common(1)[0]
+    told = " ".join(loss.sentence for loss in run[:_MAX_NAMED])
+    more = f" And {len(run) - _MAX_NAMED} more." if len(run) > _MAX_NAMED else ""
     vacant = f": {measures['vacant_s']:.1f} s without one" if measures["vacant_s"] else ""
     return context.finding(
         NAME,
@@ -43,8 +45,8 @@ def _finding(context: DetectionContext, run: Sequence[ControllerLoss]) -> Findin
         [line for loss in run for line in loss.evidence],
         brokers=sorted({loss.broker for loss in run if loss.broker is not None}),
         measures={"changes": len(run), **measures},
-        explanation="While controllers change, no leader is elected and no broker is fenced or let"
-        " in: every failure in that time takes longer."
+        explanation=f"{told}{more} While controllers change, no leader is elected and no broker is"
+        " fenced or let in: every failure in that time takes longer."
         + (f" {worst} was lost {times} times." if times > 1 else "")
         + describe_waiting(measures),
         actions=[

@@ -55,9 +55,9 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
         stated=all(loss.before.how in _STATED for loss in losses),
         brokers=sorted({loss.broker for loss in losses if loss.broker is not None}),
         measures={"node": first.before.node, "losses": len(losses), **measures},
-        explanation=" ".join(map(_sentence, losses[:_MAX_NAMED]))
+        explanation=" ".join(loss.sentence for loss in losses[:_MAX_NAMED])
         + describe_waiting(measures)
-        + _EXPLANATION,
+        + (_EXPLANATION if context.history.context.kraft else _ON_ZOOKEEPER),
         actions=[
             f"{context.commands.controller()}   # which node is it now, in which epoch?",
             _LOOK.format(nodes=", ".join(map(quote, nodes[:_MAX_NAMED]))),
@@ -68,17 +68,12 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
     )
 
 
-def _sentence(loss: ControllerLoss) -> str:
-    epochs = f"in epoch {loss.after.span.epoch}" if loss.after.span.epoch is not None else ""
-    subject = "was elected again" if loss.after.node == loss.before.node else "took over"
-    return (
-        f"{loss.before.node} (epoch {loss.before.span.epoch}) {loss.words};"
-        f" {loss.after.node} {subject} {epochs} {loss.vacant_s:.1f} s later."
-    )
-
-
 _EXPLANATION = (
     " Until then no partition got a new leader, no ISR changed, no broker was let in or fenced."
+    " Partitions with a live leader went on to serve."
+)
+_ON_ZOOKEEPER = (
+    " Until then no partition got a new leader, and nobody reacted to brokers that came or went."
     " Partitions with a live leader went on to serve."
 )
 _LOOK = (

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import DetectionContext, Row, once_per_run, partition_name
 from forensics.detection.shared.absence_causes import absences_of
 from forensics.history.nodes.controller_terms import ControllerTerm
+from forensics.lib.intervals import IntervalSet
 from forensics.lib.node_ids import broker_id
 from forensics.lib.sessionize import sessions
 from forensics.lib.text_format import quantity
@@ -23,6 +24,8 @@ _CLOCK_SLACK = SECOND
 _READING = 60 * SECOND
 # What waited for the next controller is done within that, once a broker's session is over.
 _CATCHING_UP = 20 * SECOND
+# The partitions that waited are looked for after so many losses.
+_MAX_GAPS = 100
 _HOW = {
     "crashed": "crashed",
     "paused": "froze",
@@ -62,6 +65,15 @@ class ControllerLoss:
     def words(self) -> str:
         """How the controller was lost, as the rest of a sentence."""
         return _HOW.get(self.before.how or "", "was replaced, and no line says why")
+
+    @property
+    def sentence(self) -> str:
+        """Who was lost, how, who took over, when and in which epoch."""
+        before, after = self.before, self.after
+        verb = "was elected again" if after.node == before.node else "took over"
+        when = "" if self.lost_at is None else f" {self.vacant_s:.1f} s later"
+        epochs = f"epoch {before.span.epoch}", f"epoch {after.span.epoch}"
+        return f"{before.node} ({epochs[0]}) {self.words}; {after.node} {verb}{when} ({epochs[1]})."
 
 
 @once_per_run
@@ -152,7 +164,7 @@ def delayed_failovers(context: DetectionContext, losses: Sequence[ControllerLoss
     """Return the partitions whose leader was gone, and that waited for the next controller."""
     gaps = [
         (_began(loss) - _CLOCK_SLACK, loss.ready_at + _CATCHING_UP, _gone(context, loss))
-        for loss in losses
+        for loss in losses[:_MAX_GAPS]
         if loss.lost_at is not None
     ]
     if not any(gone for _, _, gone in gaps):
@@ -180,10 +192,10 @@ def _gone(context: DetectionContext, loss: ControllerLoss) -> set[int]:
 
 def waiting_isr_changes(context: DetectionContext, losses: Sequence[ControllerLoss]) -> int:
     """Count what leaders proposed while nobody could decide on ISRs."""
-    gaps = [(loss.lost_at, loss.ready_at) for loss in losses if loss.lost_at is not None]
+    gaps = IntervalSet((loss.lost_at, loss.ready_at) for loss in losses if loss.lost_at is not None)
     where = (pc.field("kind") == "isr_proposed") & pc.field("ts").is_valid()
-    rows = context.each("events", where, ["ts", "node"]) if gaps else ()
-    return sum(any(begin <= row["at"] < end for begin, end in gaps) for row in rows)
+    rows = context.each("events", where, ["ts", "node"]) if gaps.intervals else ()
+    return sum(row["at"] in gaps for row in rows)
 
 
 def loss_measures(context: DetectionContext, losses: Sequence[ControllerLoss]) -> dict[str, Any]:
@@ -192,7 +204,7 @@ def loss_measures(context: DetectionContext, losses: Sequence[ControllerLoss]) -
     return {
         "epochs": [epoch for epoch in epochs if epoch is not None],
         "lost_by": sorted({loss.before.node for loss in losses}),
-        "how": [loss.before.how or "unknown" for loss in losses],
+        "how": list(dict.fromkeys(loss.before.how or "unknown" for loss in losses)),
         "vacant_s": round(sum(loss.vacant_s for loss in losses), 1),
         "longest_s": max(loss.vacant_s for loss in losses),
         "delayed_partitions": len(delayed_failovers(context, losses)),

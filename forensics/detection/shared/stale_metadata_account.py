@@ -10,8 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from forensics.detection.context import DetectionContext, Row, in_topics, partition_name
-from forensics.detection.shared.absence_causes import absences_of
+from forensics.detection.context import (
+    DetectionContext,
+    Row,
+    in_topics,
+    once_per_run,
+    partition_name,
+)
 from forensics.detection.shared.client_settings import ClientStart, find_client_starts
 from forensics.detection.shared.leader_handovers import (
     EpochKey,
@@ -109,7 +114,7 @@ class Account:
             and absence.begin <= begin
             and (absence.end is None or absence.end >= end)
             and not any(absence.begin <= at <= end for at in own)
-            for absence in absences_of(self.context, broker)
+            for absence in _absences_of(self.context).get(broker, ())
         )
 
     @cached_property
@@ -150,7 +155,7 @@ class Account:
         last = self.context.last_logged.get(node)
         since = min([moment, *(one.begin for one in self.absences)])
         away = any((one.end is None or one.end >= since) and one.kind != "pause"
-                   for one in absences_of(self.context, broker))  # fmt: skip
+                   for one in _absences_of(self.context).get(broker, ()))  # fmt: skip
         if last is None or away:
             return False
         settled = self.context.limits["stale-metadata"]["settled"] * SECOND
@@ -266,6 +271,15 @@ class Account:
         return [*starts, *moves, *former, *spread, *sent, *map(dict, absent)]
 
 
+@once_per_run
+def _absences_of(context: DetectionContext) -> Mapping[int, list[Absence]]:
+    """Return the absences of each broker, in order."""
+    found: dict[int, list[Absence]] = {}
+    for absence in sorted(context.absences, key=lambda one: one.begin):
+        found.setdefault(absence.broker, []).append(absence)
+    return found
+
+
 def absence_behind(context: DetectionContext, move: LeaderMove) -> Absence | None:
     """Return the absence of the former leader in which its leadership moved."""
     near = context.limits["stale-metadata"]["near"] * SECOND
@@ -273,7 +287,7 @@ def absence_behind(context: DetectionContext, move: LeaderMove) -> Absence | Non
         return None
     found = [
         one
-        for one in absences_of(context, move.previous)
+        for one in _absences_of(context).get(move.previous, ())
         if one.begin <= move.start + near and (one.end is None or one.end >= move.start - near)
     ]
     # Of two the one that was under way.

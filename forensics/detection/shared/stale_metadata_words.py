@@ -24,8 +24,8 @@ _WHY = {
     "reassignment": "partitions were reassigned to other brokers",
     "unclean_election": "a replica that was not in sync was made leader (unclean election)",
     "controlled_restart": "the former leader was shut down",
-    "broker_crash": "the former leader was lost",
-    "flapping": "the former leader was lost",
+    "broker_crash": "the former leader left the cluster",
+    "flapping": "the former leader left the cluster",
 }
 _DELETED = "yes", "what the topic held is deleted, and sends to it fail until it is there"
 _LOST_WITH_TOPIC = {
@@ -113,12 +113,12 @@ def why_moved(account: Account, cause: str) -> str:
     """Say why leaders moved, for causes that are moves."""
     if cause in ("preferred_election", "reassignment"):
         return _WHY[cause]
-    left = []
+    left: list[str] = []
     for absence in account.absences:
-        if absence.kind in _LEFT:
-            noticed = absence.fencing["at"] if absence.fencing is not None else absence.begin
-            times = {"at": clock_time(absence.begin), "noticed": clock_time(noticed)}
-            left.append(_LEFT[absence.kind].format(broker=absence.broker, **times))
+        noticed = absence.fencing["at"] if absence.fencing is not None else absence.begin
+        times = {"at": clock_time(absence.begin), "noticed": clock_time(noticed)}
+        text = _LEFT.get(absence.kind, "broker {broker} was given up by the cluster at {noticed}")
+        left.append(text.format(broker=absence.broker, **times))
     if left:
         text = ", ".join(left[:_NAMED])
         return f"{text}, and {_WHY[cause]}" if cause == "unclean_election" else text

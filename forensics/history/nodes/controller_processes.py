@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, reduce
+from dataclasses import replace
+from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ _WAKES = 600 * SECOND
 # Or that show how a voter left its leader, or that one; old versions do not name the state before.
 _LEFT = (*LEADS, *FOLLOWS, None)
 _FETCH_TIMEOUT = "controller.quorum.fetch.timeout.ms"
+_MAX_LOOKS = 300
 _COLUMNS = (*SIGHTING, "text", "rule")
 
 Row = dict[str, Any]
@@ -67,27 +68,30 @@ def build_process_lanes(
     return {node: lanes[index] for node, index in ids.items() if index in lanes}
 
 
-@dataclass(frozen=True, eq=False)
 class TableWitnesses:
-    """Looks up in the table of events what shows the end of a controller."""
+    """Looks up in the table of events what shows the ends of controllers, of the first at least."""
 
-    events: Path
-    clocks: Clocks
-    servers: Sequence[str]
+    def __init__(self, events: Path, clocks: Clocks, servers: Sequence[str]) -> None:
+        """Look into the logs of some brokers and controllers."""
+        self.events, self.clocks, self.servers = events, clocks, servers
+        self._looks = 0
 
-    @cache  # noqa: B019
-    def epochs_seen(self) -> frozenset[int]:
-        """Return the epochs of the quorum that any node names."""
+    @cached_property
+    def _epochs(self) -> frozenset[int]:
         where = pc.field("kind").isin(_QUORUM_KINDS) & pc.field("controller_epoch").is_valid()
         found: set[int] = set()
         for batch in read_batches(self.events, ["controller_epoch"], where):
             found.update(pc.unique(batch["controller_epoch"]).to_pylist())
         return frozenset(found)
 
+    def epochs_seen(self) -> frozenset[int]:
+        """Return the epochs of the quorum that any node names."""
+        return self._epochs
+
     def lost_contact(self, node: str, id_: int | None, begin: int, end: int) -> Event | None:
         """Return the first line, between two moments, of a node whose connection to it broke."""
         others = [other for other in self.servers if other != node]
-        if not others or id_ is None:
+        if not others or id_ is None or self._is_tired():
             return None
         where = reduce(or_, (self._logged(other, begin, end) for other in others))
         where &= pc.field("kind").isin(_LOST) & (pc.field("peer") == id_)
@@ -102,6 +106,8 @@ class TableWitnesses:
     def lines(self, node: str, begin: int, end: int) -> tuple[Event, Event] | None:
         """Return the first and the last event that a node logged between two moments."""
         ends: list[Row] = []
+        if self._is_tired():
+            return None
         for batch in self._batches(self._logged(node, begin, end)):
             # A term may be as long as the archive: of each batch only its ends are unpacked.
             times = batch["ts"].cast(pa.int64())
@@ -110,6 +116,11 @@ class TableWitnesses:
             ends += self._rows([batch.filter(at_ends)])
         ends = sorted((row for row in ends if begin <= row["at"] < end), key=event_order)
         return (ends[0], ends[-1]) if ends else None
+
+    def _is_tired(self) -> bool:
+        """Count a look; each reads the table anew, and a quorum may lose its leader for days."""
+        self._looks += 1
+        return self._looks > _MAX_LOOKS
 
     def _logged(self, node: str, begin: int, end: int) -> pc.Expression:
         return logged_between(self.clocks, node, begin - SECOND, end + SECOND)

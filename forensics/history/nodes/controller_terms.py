@@ -7,8 +7,11 @@ Who goes on after the next one began is `deposed`: nothing that it decides is co
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -120,6 +123,15 @@ class TermEvents:
     # how long a follower waits for the leader of the quorum before it calls an election
     fetch_timeout: int = 2 * SECOND
 
+    @cached_property
+    def _times(self) -> Sequence[int]:
+        return [event["at"] for event in self.events]
+
+    def between(self, begin: int, end: int | None) -> Sequence[Event]:
+        """Return the events from one moment up to, but without, another one."""
+        last = len(self.events) if end is None else bisect_left(self._times, end)
+        return self.events[bisect_left(self._times, begin) : last]
+
 
 @dataclass(frozen=True)
 class VoidActs:
@@ -207,8 +219,8 @@ def _is_combined(events: Iterable[Event]) -> bool:
 def find_deposed(terms: Sequence[ControllerTerm], known: TermEvents) -> list[ControllerTerm]:
     """Find the times in which a controller held on to its term after the next one had begun."""
     deposed: list[ControllerTerm] = []
-    for term, after in pairwise(terms):
-        own = _own_end(term, after, terms, known)
+    for (term, after), until in zip(pairwise(terms), _find_next_terms(terms), strict=False):
+        own = _own_end(term, until, known)
         begin = after.span.begin
         # A process that was started anew resigns from what it never held.
         if own is None or own["at"] <= begin + _CLOCK_SLACK or term.node == after.node:
@@ -226,9 +238,10 @@ def close_terms(
     """End each term where its controller was lost; until the next epoch nobody is `active`."""
     held = {term.span.epoch: term for term in deposed}
     closed: list[ControllerTerm] = []
-    for term, after in zip(terms, [*terms[1:], None], strict=False):
+    following = zip([*terms[1:], None], _find_next_terms(terms), strict=False)
+    for term, (after, until) in zip(terms, following, strict=False):
         span = term.span
-        ending = _find_ending(term, after, terms, known)
+        ending = _find_ending(term, after, until, known)
         if ending is None or (span.end is not None and ending.at >= span.end):
             closed.append(replace(term, how=ending.how if ending else None))
         else:
@@ -272,44 +285,37 @@ def _follows(term: ControllerTerm, after: ControllerTerm, known: TermEvents) -> 
     return seen.issuperset(between)
 
 
-def _own_end(
-    term: ControllerTerm,
-    after: ControllerTerm | None,
-    terms: Sequence[ControllerTerm],
-    known: TermEvents,
-) -> Event | None:
+def _find_next_terms(terms: Sequence[ControllerTerm]) -> list[int | None]:
+    """Return for each term when its node began a later one, if it did."""
+    begins: dict[str, list[int]] = defaultdict(list)
+    for term in terms:
+        begins[term.node].append(term.span.begin)
+    found: list[int | None] = []
+    for term in terms:
+        own = sorted(begins[term.node])
+        later = bisect_right(own, term.span.begin)
+        found.append(own[later] if later < len(own) else None)
+    return found
+
+
+def _own_end(term: ControllerTerm, until: int | None, known: TermEvents) -> Event | None:
     """Return the first line by which the node ends just this term, and not a later one."""
-    own = [event for event in known.events if _gives_up(event, term, after, terms)]
+    window = known.between(term.span.begin, until)
+    own = [event for event in window if _gives_up(event, term)]
     stated = (event for event in own if event["kind"] in _RESIGNS)
     return next(stated, own[0] if own else None)
 
 
-def _gives_up(
-    event: Event,
-    term: ControllerTerm,
-    after: ControllerTerm | None,
-    terms: Sequence[ControllerTerm],
-) -> bool:
-    if event["node"] != term.node or event["at"] < term.span.begin:
+def _gives_up(event: Event, term: ControllerTerm) -> bool:
+    if event["node"] != term.node:
         return False
-    epoch = event["controller_epoch"]
     if event["kind"] == "raft_transition":
-        if event["broker"] != term.controller or event["from_state"] not in LEADS:
-            return False
-    elif event["kind"] not in _GIVES_UP or epoch not in (None, term.span.epoch):
-        return False
-    return after is None or not any(
-        term.span.begin < other.span.begin <= event["at"]
-        for other in terms
-        if other.node == term.node
-    )
+        return event["broker"] == term.controller and event["from_state"] in LEADS
+    return event["kind"] in _GIVES_UP and event["controller_epoch"] in (None, term.span.epoch)
 
 
 def _find_ending(
-    term: ControllerTerm,
-    after: ControllerTerm | None,
-    terms: Sequence[ControllerTerm],
-    known: TermEvents,
+    term: ControllerTerm, after: ControllerTerm | None, until: int | None, known: TermEvents
 ) -> _Ending | None:
     """Return when and how the node stopped to be the controller, before the next one began."""
     span, limit = term.span, term.span.end
@@ -318,7 +324,7 @@ def _find_ending(
         for state in known.processes.get(term.node, ())
         if span.begin <= state.begin and (limit is None or state.begin < limit + _CLOCK_SLACK)
     ]
-    own = _given_up(term, after, terms, known)
+    own = _given_up(term, until, known)
     stops = [state for state in begun if state.state in _ORDERLY]
     if own is not None and any(
         own.at - _STOPPING <= stop.begin <= own.at + _CLOCK_SLACK for stop in stops
@@ -344,16 +350,11 @@ def _ends_term(state: Span, limit: int | None) -> bool:
     )
 
 
-def _given_up(
-    term: ControllerTerm,
-    after: ControllerTerm | None,
-    terms: Sequence[ControllerTerm],
-    known: TermEvents,
-) -> _Ending | None:
+def _given_up(term: ControllerTerm, until: int | None, known: TermEvents) -> _Ending | None:
     """Return the first own line by which the node lost its office before the next one had it."""
     found: _Ending | None = None
-    for event in known.events:
-        if _gives_up(event, term, after, terms):
+    for event in known.between(term.span.begin, until):
+        if _gives_up(event, term):
             # One that waits for a majority had lost it before.
             waited = event["duration_ms"] if event["kind"] == "raft_majority_lost" else 0
             at = max(term.span.begin, event["at"] - (waited or 0) * 1000)
@@ -368,9 +369,9 @@ def _find_unheard(term: ControllerTerm, after: ControllerTerm, known: TermEvents
     begin, end, node, witnesses = term.span.begin, after.span.begin, term.node, known.witnesses
     moved: dict[str, tuple[int, Event]] = {}
     voters = 0
-    for event in known.events:
+    for event in known.between(begin, end + 1):
         other = event["node"] or ""
-        if not begin < event["at"] <= end or _is_broker(other) != _is_broker(node):
+        if _is_broker(other) != _is_broker(node):
             continue
         voters = max(voters, _count_voters(event))
         if other == node:

@@ -70,26 +70,27 @@ def find_incarnations(
         borders += _borders_of_restarts(others, hints)
         borders.sort(key=lambda border: border.at)
     found = Incarnations(borders, ())
-    parts: list[list[int]] = [[] for _ in range(len(borders) + 1)]
-    for index, line in enumerate(observations):
+    if not borders:
+        # Nearly always; there may be a million lines, so they are not copied.
+        strange = any(line.topic_id not in (None, *ids) for line in observations)
+        own = [one for one in observations if one.topic_id in (None, *ids)] if strange else None
+        return Incarnations((), tuple(_build(found, [own or observations], deletions)))
+    parts: list[list[Observation]] = [[] for _ in range(len(borders) + 1)]
+    for line in observations:
         if line.topic_id is None or ids == [line.topic_id]:
-            parts[found.number_at(line.node, line.at)].append(index)
+            parts[found.number_at(line.node, line.at)].append(line)
         elif line.topic_id in ids:
-            parts[ids.index(line.topic_id)].append(index)
-    return Incarnations(borders, tuple(_build(found, parts, observations, deletions)))
+            parts[ids.index(line.topic_id)].append(line)
+    return Incarnations(borders, tuple(_build(found, parts, deletions)))
 
 
 def _build(
-    found: Incarnations,
-    parts: Sequence[Sequence[int]],
-    observations: Observations,
-    deletions: Sequence[int],
+    found: Incarnations, parts: Sequence[Observations], deletions: Sequence[int]
 ) -> Iterator[Incarnation]:
     begins = [None, *(border.at for border in found.borders)]
-    for number, (begin, end, part) in enumerate(
+    for number, (begin, end, lines) in enumerate(
         zip(begins, [*begins[1:], None], parts, strict=True)
     ):
-        lines = [observations[index] for index in part]
         own = [at for at in deletions if (begin or at) <= at <= (at if end is None else end)]
         # A deletion may be put off, or be refused: then the topic's partitions are led on.
         leading = (line for line in lines if line.is_timely and (line.leader or 0) >= 0)

@@ -43,7 +43,7 @@ def test_the_crash_of_the_former_leader_explains_it() -> None:
         ("broker_crash", finding("clock-skew", 95, 130, brokers=[1])),
         ("preferred_election", finding("broker-restart", 95, 130, brokers=[1])),
         ("none_seen", finding("broker-restart", 95, 130, brokers=[1])),
-        ("unclean_election", finding("unclean-election", 95, 130, partitions=["t-1"])),
+        ("unclean_election", finding("unclean-election", 95, 130, partitions=["t-1"], brokers=[1])),
     ],
     ids=["another broker", "long before", "another kind", "planned", "no move", "partition"],
 )
@@ -54,7 +54,7 @@ def test_what_is_near_in_time_only_explains_nothing(cause: str, other: Finding) 
 
 
 def test_an_unclean_election_is_found_by_its_partitions() -> None:
-    unclean = finding("unclean-election", 99, 100, partitions=["t-0", "t-1"])
+    unclean = finding("unclean-election", 99, 100, partitions=["t-0", "t-1"], brokers=[2])
     told, _ = explain_moves([stale("unclean_election"), unclean])
 
     assert told.measures["explained_by"] == unclean.id

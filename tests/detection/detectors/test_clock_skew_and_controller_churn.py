@@ -139,7 +139,7 @@ def test_three_changes_within_ten_minutes_are_churn(tmp_path: Path) -> None:
         "changes": 3,
         "epochs": [1, 2, 3],
         "lost_by": ["controller-1", "controller-2"],
-        "how": ["unknown"] * 3,
+        "how": ["unknown"],
         "vacant_s": 0.0,
         "longest_s": 0.0,
         "delayed_partitions": 0,

@@ -9,6 +9,8 @@ import pytest
 
 from forensics.detection.context import DetectionContext
 from forensics.detection.detectors.stale_metadata import STALE_ERRORS, find
+from forensics.history.nodes.broker_states import Span
+from forensics.history.nodes.controller_terms import ControllerTerm
 from tests.detection.cases import SECOND, absence, case, epoch, event, logs, reign
 
 Row = dict[str, Any]
@@ -225,6 +227,17 @@ SAYS: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
         {"leadership": [moved(100)], "away": [absence(1, "isolated", 99, 130)]},
         ["Cause: broker 1 was cut off from the network and was given up at"],
         ["Nothing to do for the client"],
+    ),
+    "a broker that lost its session": (
+        {"leadership": [moved(100)], "away": [absence(1, "gone", 99, 130)]},
+        ["Cause: broker 1 was given up by the cluster at 00:01:39.000 UTC."],
+        ["Nothing to do for the client"],
+    ),
+    "a vacancy is told": (
+        {"leadership": [moved(100)], "offices": [
+            reign("c-1", 1, 1, 5),
+            ControllerTerm("c-1", None, Span("vacant", 99 * SECOND, 103 * SECOND))]},
+        ["none was active for 4 s from 00:01:39.000 UTC on"], [],
     ),
     "flapping": (
         {"leadership": [moved(100)],
