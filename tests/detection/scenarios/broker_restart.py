@@ -131,7 +131,7 @@ SCENARIOS = [
     Scenario(
         NAME, "quiet", "all nodes at once: host sleep",
         partial(case, away=[absence(broker, "fenced", 100 + broker, 150) for broker in (1, 2, 3)]),
-        [{"severity": "low"}] * 3,
+        [{"severity": "info"}] * 3,
     ),
     Scenario(NAME, "quiet", "nobody was away", case),
     Scenario(
