@@ -50,7 +50,6 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "flapping-broker": "high",
         "truncation": "low",
         "offline-partitions": "medium",
-        "under-replicated": "low",
     },
     "282-flapping": {
         "client-config": "low",

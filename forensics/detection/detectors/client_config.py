@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,20 +32,21 @@ _Client = tuple[str, str]
 
 def find(context: DetectionContext) -> Iterator[Finding]:
     """Yield a finding for each setting that mattered, and one of advice."""
-    starts = {(one.node, one.client): one
-              for every in read_client_starts(context).values() for one in every}  # fmt: skip
-    yield from risk_findings(context, NAME, _find_risks(context, starts), _TEXTS)
+    yield from risk_findings(context, NAME, _find_risks(context), _TEXTS)
 
 
-def _find_risks(
-    context: DetectionContext, starts: Mapping[_Client, ClientStart]
-) -> Iterator[SettingRisk]:
+def _find_risks(context: DetectionContext) -> Iterator[SettingRisk]:
     limits = context.limits[NAME]
-    every = list(starts.values())
+    starts = [one for several in read_client_starts(context).values() for one in several]
+    # Of each client the last start; an id may stand for a producer and a consumer.
+    every = list({(one.node, one.client, one.is_producer): one for one in starts}.values())
     producers = [one for one in every if one.is_producer]
     yield from _find_weak_acks(context, producers)
     yield from _find_doubles(context, producers)
-    hasty = [one for one in producers if _below(one, "retries", limits["retries"])]
+    # Connect workers try again themselves what they write to their own topics.
+    workers = {one.node for one in starts if str(one.line["rule"]).startswith("connect.")}
+    hasty = [one for one in producers
+             if one.node not in workers and _below(one, "retries", limits["retries"])]  # fmt: skip
     quick = [
         one for one in producers if _below(one, "delivery.timeout.ms", limits["delivery"] * 1000)
     ]

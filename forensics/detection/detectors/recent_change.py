@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row, by_time
 from forensics.detection.shared.isr_changes import find_isr_storms
 from forensics.detection.shared.min_isr import REFUSALS
+from forensics.lib.node_ids import broker_id
 from forensics.lib.time_units import SECOND, to_iso
 from forensics.run_output.findings import Finding
 
@@ -73,12 +74,24 @@ def _read_changes(context: DetectionContext) -> list[Row]:
         is_new = row["kind"] == "config_set" and abs(row["at"] - born.get(row["topic"], 0)) <= near
         key = row["kind"], row["topic"], row["broker"], row["detail"]
         # A new cluster, too: nothing was there that could be changed.
-        is_new |= row["at"] < oldest
+        is_new |= row["at"] < oldest or _is_starting(context, row)
         if is_new or not context.is_live(row) or len(changes) >= _MAX_CHANGES:
             continue
         if key not in changes or by_time(row) < by_time(changes[key]):
             changes[key] = row
     return sorted(changes.values(), key=by_time)
+
+
+def _is_starting(context: DetectionContext, row: Row) -> bool:
+    """Return True if the line is of a broker that just started: it reads all that is set."""
+    near = context.limits[NAME]["start"] * SECOND
+    broker = broker_id(row["node"])
+    spans = context.history.lanes.brokers.get(broker, ()) if broker is not None else ()
+    return any(
+        span.state in ("starting", "recovering")
+        and span.begin <= row["at"] <= (row["at"] if span.end is None else span.end + near)
+        for span in spans
+    )
 
 
 def _find_troubles(context: DetectionContext) -> Iterator[_Trouble]:

@@ -135,10 +135,8 @@ def _why(limits: Mapping[str, Any], losses: Sequence[PartitionLoss], *, is_deep:
     how = (
         f"up to {deepest:,} records below the high watermark" if is_deep else "none of it committed"
     )
-    count = len({loss.partition for loss in losses})
-    return (
-        f"logs of {count} partitions were cut, no two more than {limits['stroke']} s apart; {how}"
-    )
+    count = quantity(len({loss.partition for loss in losses}), "partition")
+    return f"logs of {count} were cut, no two more than {limits['stroke']} s apart; {how}"
 
 
 def _title(losses: Sequence[PartitionLoss], *, is_deep: bool, is_clean: bool) -> str:

@@ -119,10 +119,13 @@ def _finding(
     longest = max(lack.end - lack.begin for lack in lacks) / SECOND
     count = quantity(len(missing.partitions), "partition")
     until = "to the end of the logs" if open_count else f"for up to {longest:.0f} s"
-    why = "It had been away." if explained else "It was up all the while, as far as the logs tell."
+    is_known = broker in context.history.lanes.brokers
+    up = "It was up all the while, as far as the logs tell."
+    unknown = f"These logs do not tell whether broker {broker} was up."
+    why = "It had been away." if explained else up if is_known else unknown
     return context.finding(
         NAME,
-        limits["told" if explained else "severity"],
+        limits["told" if explained or not is_known else "severity"],
         f"{count} without broker {broker} in sync {until}",
         min(lack.begin for lack in lacks),
         max(lack.end for lack in lacks),

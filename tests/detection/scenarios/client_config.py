@@ -104,6 +104,11 @@ SCENARIOS = [
         advice("gives-up-early"),
     ),
     Scenario(NAME, "quiet", "enough of them", of(*client(acks=-1, retries=10))),
+    Scenario(
+        NAME, "quiet", "a Connect worker, which tries again by itself",
+        of(*client(acks=-1, retries=0),
+           *(row | {"rule": "connect.settings@2.0"} for row in client("w", 5))),
+    ),
     Scenario(NAME, "quiet", "a consumer", of(*client(retries=0))),
     Scenario(
         NAME, "boundary", "too little time", of(*client(acks=-1, delivery_timeout_ms=29_999)),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from tests.detection.cases import absence, case, epoch, event, logs
+from forensics.history.nodes.broker_states import Span
+from tests.detection.cases import SECOND, absence, case, epoch, event, logs
 from tests.detection.scenarios import Scenario
 
 NAME = "recent-change"
@@ -29,6 +30,11 @@ def refused(second: float, topic: str = "t") -> Row:
 
 def of(*events: Row, **more: Any) -> Callable[[Path], DetectionContext]:
     return partial(case, events=list(events), **more)
+
+
+def started(end: float) -> Mapping[int, list[Span]]:
+    """Let broker 1 start, and be up from a moment on."""
+    return {1: [Span("starting", 0, int(end * SECOND), [])]}
 
 
 RAISED = (
@@ -62,6 +68,14 @@ SCENARIOS = [
     Scenario(NAME, "boundary", "earlier than that", of(changed(), refused(701))),
     Scenario(NAME, "quiet", "the cluster was new",
              of(changed(topic=None), refused(112), leadership=[epoch(0, 1, 101)])),
+    Scenario(
+        NAME, "boundary", "a broker that started a minute before reads what is set",
+        of(changed() | {"node": "broker-1"}, refused(112), brokers=started(40)),
+    ),
+    Scenario(
+        NAME, "boundary", "it has been up for longer",
+        of(changed() | {"node": "broker-1"}, refused(112), brokers=started(39)), [{}],
+    ),
     Scenario(NAME, "quiet", "afterwards", of(changed(), refused(99))),
     Scenario(NAME, "quiet", "a broker that was stopped",
              of(changed(), away=[absence(1, "controlled", 160)])),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from forensics.detection.context import DetectionContext
-from forensics.history.nodes.broker_states import Absence
+from forensics.history.nodes.broker_states import Absence, Span
 from tests.detection.cases import absence, case, event, logs, version
 from tests.detection.scenarios import Scenario
 
@@ -17,14 +17,19 @@ CREATED = event(1, "broker-1", "topic_created", topic="t", detail="HashMap(0 -> 
 
 
 def short(
-    end: float | None = 401, *away: Absence, until: float = 10_000, **more: Any
+    end: float | None = 401,
+    *away: Absence,
+    until: float = 10_000,
+    known: Sequence[int] = (1, 2, 3),
+    **more: Any,
 ) -> Callable[[Path], DetectionContext]:
     """Let partition t-0 lack broker 2 from 100 on."""
     given: dict[str, Any] = {"replicas": [1, 2, 3]} | more
     isr = [version(1, [1, 2, 3], 0, 100, **given), version(2, [1, 3], 100, end, **given)]
     isr += [] if end is None else [version(3, [1, 2, 3], end, **given)]
     files = [logs("broker-1", until)]
-    return partial(case, isr=isr, away=away, files=files, events=[CREATED])
+    brokers: dict[int, list[Span]] = {broker: [] for broker in known}
+    return partial(case, isr=isr, away=away, files=files, events=[CREATED], brokers=brokers)
 
 
 SCENARIOS = [
@@ -45,6 +50,10 @@ SCENARIOS = [
     Scenario(
         NAME, "fires", "where its replicas are known from its creation only",
         short(replicas=None), [{"severity": "medium"}],
+    ),
+    Scenario(
+        NAME, "fires", "nobody knows how its broker was",
+        short(known=(1, 3)), [{"severity": "low"}],
     ),
     Scenario(
         NAME, "fires", "its broker had crashed",
