@@ -71,8 +71,10 @@ class FoldContext:
 
     def is_late(self, row: Row, at: int) -> bool:
         """Return True if a node may log at a moment what it missed before."""
-        if not self.kraft and (row["partition_epoch"] is not None or row["kind"] in DECISION_KINDS):
-            # Under ZooKeeper a node that names the version has just written it.
+        written = row["partition_epoch"] is not None or row["controller"] is not None
+        if not self.kraft and (written or row["kind"] in DECISION_KINDS):
+            # Under ZooKeeper a node that names the version has just written it, and so has a
+            # controller, whether or not it names one.
             return False
         return self.observers.is_late(row["node"] or "", at, row["ts"], self.startups)
 

@@ -17,6 +17,7 @@ from forensics.history.nodes.controller_terms import VoidActs
 from forensics.history.nodes.startup_windows import STARTUP_KINDS, StartupWindows
 from forensics.history.partitions.fold import FOLDED, FoldContext
 from forensics.history.partitions.observations import STATE_KINDS
+from forensics.history.partitions.observers import Observers
 from forensics.lib.intervals import IntervalSet
 from tests.golden.pairs import Pair, pairs
 from tests.history.log_lines import NO_CLOCKS, SECOND, event, fold, given, told
@@ -228,3 +229,19 @@ def test_what_a_controller_has_cached_tells_leaders_but_no_isr_and_no_moment() -
     found = old_zookeeper(*rows)
     assert [(row["leader"], row["started_at"]) for row in found] == [(1, None), (2, 20 * SECOND)]
     assert [row["isr"] for row in versions(*rows, known=known)] == [(2,)]
+
+
+@pytest.mark.parametrize(("controller", "at"), [(9, 20 * SECOND), (None, None)])
+def test_what_a_controller_decides_as_it_comes_back_is_no_old_news(
+    controller: int | None, at: int | None
+) -> None:
+    """A broker that was away logs what it missed; a controller of that process decides it now."""
+    away = {"broker-9": IntervalSet([(15 * SECOND, 30 * SECOND)])}
+    known = FoldContext(
+        NO_CLOCKS, StartupWindows({}, {}), (), elr=False, kraft=False,
+        observers=Observers(late=away),
+    )  # fmt: skip
+    lost = decision(20, "partition_state", -1, 1, []) | {"controller": controller}
+
+    found = epochs(decision(10, "leader_first", 1, 0, [1]), lost, known=known)
+    assert found[1]["started_at"] == at
