@@ -290,7 +290,7 @@ def _zombie_finding(context: DetectionContext, own: _Registrations, expiry: _Exp
         measures=_measures("zombie", node, lasted, expiries=1),
         explanation=_ZOMBIE + (" The old registration was still there." if expiry.refused else ""),
         actions=[
-            f"{_registration_command(context, own.broker)}   # whose is it?",
+            f"{context.commands.registration(own.broker)}   # whose is it?",
             f"Restart {quote(node)} if that is missing or not its own.",
         ],
         why=f"no registration within {limits['renewed']} s of the session's end",
@@ -392,7 +392,7 @@ def _refused_finding(
         measures=_measures("twin" if is_twin else "too_fast", own.node, longest, refused=len(rows)),
         explanation=_TWIN if is_twin else _FAST,
         actions=[
-            f"{_registration_command(context, own.broker)}   # which host holds the id?",
+            f"{context.commands.registration(own.broker)}   # which host holds the id?",
             action,
         ],
         why=f"refused {times}, for up to {longest:.0f} s at a time; limit: an old session is over"
@@ -403,12 +403,6 @@ def _refused_finding(
             else "If it goes on, two processes have the same id."
         ],
     )
-
-
-def _registration_command(context: DetectionContext, broker: int | None) -> str:
-    if context.history.context.kraft:
-        return context.commands.quorum()
-    return f"zookeeper-shell.sh ZOOKEEPER:2181 get /brokers/ids/{broker}"
 
 
 def _unreachable_finding(

@@ -70,7 +70,7 @@ def _loss(context: DetectionContext, rows: list[Row]) -> PartitionLoss:
         written_from=to_iso(min(written)) if written else None,
         written_to=to_iso(min(until)) if until else None,
         check=context.commands.leader_epochs(
-            first["topic"], first["partition"], first["leader_epoch"]
+            first["topic"], first["partition"], first["leader_epoch"], first["leader"]
         ),
         note="" if ends else "no line says where the log ended before it was cut",
     )

@@ -142,7 +142,7 @@ def _bound_losses(
             loss, lines = estimate_lost_records(
                 row, previous, sorted(events[partition], key=by_time)
             )
-            check = context.commands.leader_epochs(*partition, row["leader_epoch"])
+            check = context.commands.leader_epochs(*partition, row["leader_epoch"], row["leader"])
             yield replace(loss, check=check), lines
 
 

@@ -41,7 +41,9 @@ START = (
 )
 
 FILES = [logs("broker-1", 10_000, role="broker", kafka_version="3.9.1")]
-EPOCH = 'cat LOG_DIR/{}/leader-epoch-checkpoint   # line "5 OFFSET": where epoch 5 begins'
+EPOCH = (
+    'cat LOG_DIR/{}/leader-epoch-checkpoint   # on broker 2: line "5 OFFSET": where epoch 5 begins'
+)
 
 SCENARIOS = [
     Scenario(
