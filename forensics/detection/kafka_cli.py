@@ -1,8 +1,8 @@
 """Shell commands for the Kafka version in the logs, with which a reader checks a finding or acts.
 
 Options came and went: each branch names the version from which on it holds. Names come from logs,
-and are quoted as words of a shell. BROKER, CONTROLLER, ZOOKEEPER and LOG_DIR are the reader's to
-fill in. Commands are written for Linux; `adapt` turns them into those of Windows.
+and are quoted as words of a shell. BROKER, CONTROLLER, ZOOKEEPER and LOG_DIR stand where no line
+names the place. Commands are written for Linux; `adapt` turns them into those of Windows.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow.compute as pc
 
+from forensics.detection.cluster_places import Places, read_places
 from forensics.events.packs import load_rule_set, version_numbers
 from forensics.run_output.reader import Tables
 
@@ -26,9 +27,6 @@ _KINDS_WITH_PATHS = (
 )  # fmt: skip
 _WINDOWS_PATH = r"\b[A-Za-z]:\\\w"
 
-_BOOTSTRAP = "--bootstrap-server BROKER:9092"
-_CONTROLLER = "--bootstrap-controller CONTROLLER:9093"
-_ZOOKEEPER = "--zookeeper ZOOKEEPER:2181"
 _NUMBER = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?")
 # Confluent numbers its builds differently: 5.4.1-ccs is Kafka 2.4, 7.3.0-ccs is Kafka 3.3.
 _CONFLUENT = re.compile(r"-(?:ccs|ce|cp)")
@@ -90,6 +88,8 @@ class KafkaCli:
     # whether no line names the version, so that it is the likeliest one
     assumed: bool = False
     windows: bool = False
+    # where the cluster is, as its settings tell
+    places: Places = field(default_factory=Places)
 
     @classmethod
     def for_versions(
@@ -136,7 +136,7 @@ class KafkaCli:
             return f"printf '%s\\n' {lines} >> log4j.properties   # from the next restart on"
         change = "--add-config kafka=INFO,state.change.logger=INFO"
         return (
-            f"kafka-configs.sh {_BOOTSTRAP} --alter --entity-type broker-loggers "
+            f"kafka-configs.sh {self._bootstrap} --alter --entity-type broker-loggers "
             f"--entity-name {broker} {change}   # until its next restart"
         )
 
@@ -168,7 +168,7 @@ class KafkaCli:
         """Change a setting of a topic."""
         if self.version < (0, 9):  # KIP-21
             change = f"--alter --topic {quote(topic)} --config {quote(f'{setting}={value}')}"
-            return f"kafka-topics.sh {_ZOOKEEPER} {change}"
+            return f"kafka-topics.sh {self._zookeeper} {change}"
         change = f"--alter {_entity('topics', topic)} --add-config {quote(f'{setting}={value}')}"
         return f"kafka-configs.sh {self._configs} {change}"
 
@@ -178,34 +178,33 @@ class KafkaCli:
 
     def broker_config(self, broker: int, setting: str | None = None) -> str:
         """Show the settings of a broker, or one of them."""
-        if self.version < (1, 1):  # KIP-226: before, brokers were not asked for their settings
-            return f"grep {quote(setting or '')} server.properties   # on broker {broker}"
-        # KIP-524 and KIP-543: from 2.5 on also those of server.properties
-        every = "--all " if self.version >= (2, 5) else ""
+        if self.version < (2, 5):  # KIP-524: before, brokers did not tell what their file says
+            note = f"on broker {broker}; no line: the default"
+            return f"grep {quote(setting or '')} server.properties   # {note}"
         picked = "" if setting is None else f" | grep {quote(setting)}"
         entity = _entity("brokers", broker)
-        return f"kafka-configs.sh {_BOOTSTRAP} --describe {every}{entity}{picked}"
+        return f"kafka-configs.sh {self._bootstrap} --describe --all {entity}{picked}"
 
     def preferred_election(self, topic: str | None = None, partition: int | None = None) -> str:
         """Give leadership back to the first replicas, of a partition or of all."""
         if self.version < (2, 4):  # KIP-460
-            at = _ZOOKEEPER if self.version < (2, 2) else _BOOTSTRAP  # KIP-183
+            at = self._zookeeper if self.version < (2, 2) else self._bootstrap  # KIP-183
             return f"kafka-preferred-replica-election.sh {at}"
         which = _which(topic, partition)
-        return f"kafka-leader-election.sh {_BOOTSTRAP} --election-type preferred {which}"
+        return f"kafka-leader-election.sh {self._bootstrap} --election-type preferred {which}"
 
     def force_election(self, topic: str, partition: int) -> str:
         """Elect a replica that is not in sync: records that only the last leader had are lost."""
         if self.version < (2, 4):  # KIP-460
             return self.set_topic_config(topic, "unclean.leader.election.enable", "true")
         which = _which(topic, partition)
-        return f"kafka-leader-election.sh {_BOOTSTRAP} --election-type unclean {which}"
+        return f"kafka-leader-election.sh {self._bootstrap} --election-type unclean {which}"
 
     def group(self, group: str) -> str:
         """Show members, offsets and lag of a consumer group."""
         if self.version < (0, 9):  # KAFKA-313
             tool = "kafka-run-class.sh kafka.tools.ConsumerOffsetChecker"
-            return f"{tool} {_ZOOKEEPER} --group {quote(group)}"
+            return f"{tool} {self._zookeeper} --group {quote(group)}"
         return f"kafka-consumer-groups.sh {self._groups} --describe --group {quote(group)}"
 
     def group_members(self, group: str) -> str:
@@ -231,34 +230,54 @@ class KafkaCli:
         """Show where the log of each partition begins."""
         return self._offsets(topic, -2)
 
-    def dump_log(self, topic: str, partition: int) -> str:
+    def read_record(self, topic: str, partition: int, offset: int) -> str:
+        """Read one record."""
+        one = f"--topic {quote(topic)} --partition {partition} --offset {offset} --max-messages 1"
+        if self.version < (0, 11):  # the other tool reads from an offset since 0.10.1
+            return f"kafka-simple-consumer-shell.sh --broker-list {self.places.brokers} {one}"
+        shown = "--formatter-property" if self.version >= (4, 2) else "--property"  # KIP-1147
+        return f"kafka-console-consumer.sh {self._bootstrap} {one} {shown} print.timestamp=true"
+
+    def dump_log(self, topic: str, partition: int, broker: int | None = None) -> str:
         """Show the batches of a segment, on the broker that has it."""
-        path = f"{_folder(topic, partition)}/00000000000000000000.log"
+        path = self._in_log_dir(topic, partition, "00000000000000000000.log", broker)
         if self.version < (2, 0):  # KAFKA-6615
             return f"kafka-run-class.sh kafka.tools.DumpLogSegments --files {path}"
         return f"kafka-dump-log.sh --files {path}"
 
-    def leader_epochs(self, topic: str, partition: int, epoch: int | None = None) -> str:
-        """Show at which offset a leader epoch begins in a log."""
+    def leader_epochs(
+        self, topic: str, partition: int, epoch: int | None = None, broker: int | None = None
+    ) -> str:
+        """Show at which offset a leader epoch begins in a log, of a broker if that is known."""
         if self.version < (0, 11):  # KIP-101
-            return self.dump_log(topic, partition)
+            return self.dump_log(topic, partition, broker)
+        # An epoch in which nothing was written has no line.
         what, since = ("EPOCH", "each epoch") if epoch is None else (epoch, f"epoch {epoch}")
-        line = f'   # line "{what} OFFSET": where {since} begins'
-        return f"cat {_folder(topic, partition)}/leader-epoch-checkpoint{line}"
+        where = "" if broker is None or broker < 0 else f"on broker {broker}: "
+        path = self._in_log_dir(topic, partition, "leader-epoch-checkpoint", broker)
+        return f'cat {path}   # {where}line "{what} OFFSET": where {since} begins'
 
     def controller(self) -> str:
         """Show who is the active controller."""
         if not self.kraft:
-            return "zookeeper-shell.sh ZOOKEEPER:2181 get /controller"
+            return f"zookeeper-shell.sh {self.places.zookeeper} get /controller"
         if self.version < (3, 3):  # KIP-836
             return "grep -h 'RaftManager' LOGS/server.log | tail   # who leads the quorum"
         return f"kafka-metadata-quorum.sh {self._quorum} describe --status"
 
-    def api_versions(self) -> str:
+    def api_versions(self, broker: int | None = None) -> str:
         """Ask a broker for something that each of them answers."""
+        at = self.places.broker(broker)
         if self.version < (0, 11):  # the tool came with 0.10.2
-            return "nc -vz BROKER 9092"
-        return f"kafka-broker-api-versions.sh {_BOOTSTRAP}"
+            return "nc -vz {} {}".format(*at.split(",")[0].rpartition(":")[::2])
+        return f"kafka-broker-api-versions.sh --bootstrap-server {at}"
+
+    def registration(self, broker: int | None) -> str:
+        """Show who is registered as a broker."""
+        if self.kraft:
+            return self.quorum()
+        what = "ls /brokers/ids" if broker is None else f"get /brokers/ids/{broker}"
+        return f"zookeeper-shell.sh {self.places.zookeeper} {what}"
 
     def quorum(self) -> str:
         """Show how far each controller and broker is behind in the metadata log."""
@@ -269,45 +288,61 @@ class KafkaCli:
     def log_dirs(self, broker: int, topic: str | None = None) -> str:
         """Show the log directories of a broker: errors, sizes, lag."""
         if self.version < (1, 0):  # KIP-113
-            return f"df -h LOG_DIR   # on broker {broker}"
+            return f"df -h {self.places.log_dir(broker)}   # on broker {broker}"
         topics = "" if topic is None else f" --topic-list {quote(topic)}"
-        return f"kafka-log-dirs.sh {_BOOTSTRAP} --describe --broker-list {broker}{topics}"
+        return f"kafka-log-dirs.sh {self._bootstrap} --describe --broker-list {broker}{topics}"
 
     def verify_replicas(self, topic: str) -> str:
         """Compare the replicas of a topic: it reads all of it, and runs until it is stopped."""
         chosen = "--topics-include" if self.version >= (3, 0) else "--topic-white-list"  # KIP-629
-        pattern = quote(re.escape(topic))
-        return f"kafka-replica-verification.sh --broker-list BROKER:9092 {chosen} {pattern}"
+        which = f"{chosen} {quote(re.escape(topic))}"
+        return f"kafka-replica-verification.sh --broker-list {self.places.brokers} {which}"
 
     def reassignments(self) -> str:
         """Show the reassignments that are under way."""
         if self.version < (2, 6):  # KAFKA-8834
-            return "zookeeper-shell.sh ZOOKEEPER:2181 get /admin/reassign_partitions"
-        return f"kafka-reassign-partitions.sh {_BOOTSTRAP} --list"
+            look = f"zookeeper-shell.sh {self.places.zookeeper} get /admin/reassign_partitions"
+            return f"{look}   # NoNode: none"
+        return f"kafka-reassign-partitions.sh {self._bootstrap} --list"
+
+    @property
+    def _bootstrap(self) -> str:
+        return f"--bootstrap-server {self.places.brokers}"
+
+    @property
+    def _controller(self) -> str:
+        return f"--bootstrap-controller {self.places.controllers}"
+
+    @property
+    def _zookeeper(self) -> str:
+        return f"--zookeeper {self.places.zookeeper}"
 
     @property
     def _quorum(self) -> str:
         # KIP-919: controllers answer themselves, also while no broker does.
-        return _CONTROLLER if self.version >= (3, 7) else _BOOTSTRAP
+        return self._controller if self.version >= (3, 7) else self._bootstrap
 
     @property
     def _topics(self) -> str:
-        return _ZOOKEEPER if self.version < (2, 2) else _BOOTSTRAP  # KIP-377
+        return self._zookeeper if self.version < (2, 2) else self._bootstrap  # KIP-377
 
     @property
     def _configs(self) -> str:
-        return _ZOOKEEPER if self.version < (2, 5) else _BOOTSTRAP  # KIP-543
+        return self._zookeeper if self.version < (2, 5) else self._bootstrap  # KIP-543
 
     @property
     def _groups(self) -> str:
-        return f"{_BOOTSTRAP} --new-consumer" if self.version < (0, 11) else _BOOTSTRAP
+        return f"{self._bootstrap} --new-consumer" if self.version < (0, 11) else self._bootstrap
+
+    def _in_log_dir(self, topic: str, partition: int, file: str, broker: int | None) -> str:
+        return f"{self.places.log_dir(broker)}/{quote(f'{topic}-{partition}')}/{file}"
 
     def _offsets(self, topic: str, time: int) -> str:
         which = f"--topic {quote(topic)} --time {time}"
         if self.version < (3, 0):  # KIP-635
             tool = "kafka-run-class.sh kafka.tools.GetOffsetShell"
-            return f"{tool} --broker-list BROKER:9092 {which}"
-        return f"kafka-get-offsets.sh {_BOOTSTRAP} {which}"
+            return f"{tool} --broker-list {self.places.brokers} {which}"
+        return f"kafka-get-offsets.sh {self._bootstrap} {which}"
 
 
 def read_cli(tables: Tables, *, kraft: bool) -> KafkaCli:
@@ -322,7 +357,8 @@ def read_cli(tables: Tables, *, kraft: bool) -> KafkaCli:
     pathed = pc.field("kind").isin(_KINDS_WITH_PATHS)
     pathed &= pc.match_substring_regex(pc.field("text"), _WINDOWS_PATH)
     windows = any(len(batch) for batch in tables.scan("events", ["line"], pathed))
-    return KafkaCli.for_versions(versions, kraft=kraft, rules=rules, windows=windows)
+    known = KafkaCli.for_versions(versions, kraft=kraft, rules=rules, windows=windows)
+    return replace(known, places=read_places(tables))
 
 
 def _find_bounds(rules: Iterable[str]) -> tuple[Version, Version]:
@@ -357,7 +393,3 @@ def _which(topic: str | None, partition: int | None) -> str:
     if topic is None or partition is None:
         return "--all-topic-partitions"
     return f"--topic {quote(topic)} --partition {partition}"
-
-
-def _folder(topic: str, partition: int) -> str:
-    return f"LOG_DIR/{quote(f'{topic}-{partition}')}"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from forensics.detection.cluster_places import Places
 from forensics.detection.kafka_cli import KafkaCli
 from tests.detection.cases import case, event, logs
 
@@ -35,6 +38,8 @@ ASKS: dict[str, Callable[[KafkaCli], str]] = {
     "log_dirs": lambda on: on.log_dirs(1, "t"),
     "verify_replicas": lambda on: on.verify_replicas("t"),
     "reassignments": lambda on: on.reassignments(),
+    "read_record": lambda on: on.read_record("t", 0, 7),
+    "registration": lambda on: on.registration(1),
     "raise_log_level": lambda on: on.raise_log_level("1"),
 }
 
@@ -46,8 +51,13 @@ CAME = [
     ("under_min_isr", "2.3", "--under-min-isr-partitions", "--under-replicated-partitions"),
     ("topic_config", "2.5", "--bootstrap-server", "--zookeeper"),
     ("unclean_election", "2.5", "--bootstrap-server", "--zookeeper"),
-    ("broker_config", "1.1", "kafka-configs.sh --bootstrap-server", "server.properties"),
-    ("broker_config", "2.5", "--describe --all", "--describe --entity-type"),
+    # 2.4.1 answers with the settings that were changed while it ran, and so with none
+    (
+        "broker_config",
+        "2.5",
+        "kafka-configs.sh --bootstrap-server BROKER:9092 --describe --all",
+        "server.properties   # on broker 1; no line: the default",
+    ),
     ("preferred_election", "2.2", "--bootstrap-server", "--zookeeper"),
     ("preferred_election", "2.4", "kafka-leader-election.sh", "kafka-preferred-replica-election"),
     ("force_election", "2.4", "--election-type unclean", "unclean.leader.election.enable=true"),
@@ -67,8 +77,10 @@ CAME = [
     ("verify_replicas", "3.0", "--topics-include", "--topic-white-list"),
     ("raise_log_level", "2.4", "--entity-type broker-loggers", "log4j.properties"),
     ("reassignments", "2.6", "kafka-reassign-partitions.sh", "/admin/reassign_partitions"),
+    ("read_record", "0.11", "kafka-console-consumer.sh", "kafka-simple-consumer-shell.sh"),
+    ("read_record", "4.2", "--formatter-property print", "--property print"),
 ]
-BEFORE = {"0.9": "0.8", "0.11": "0.10", "1.0": "0.11", "2.0": "1.1", "3.0": "2.8"}
+BEFORE = {"4.2": "4.1", "0.9": "0.8", "0.11": "0.10", "1.0": "0.11", "2.0": "1.1", "3.0": "2.8"}
 
 
 def on(version: str, *, kraft: bool = False) -> KafkaCli:
@@ -108,6 +120,7 @@ def _about(known: KafkaCli, name: str) -> list[str]:
     return [
         known.topic(name),
         known.topic_config(name),
+        known.read_record(name, 0, 7),
         known.group_members(name),
         known.reset_offsets(name, name),
         known.force_election(name, 1),
@@ -209,3 +222,96 @@ def test_windows_has_no_journal_and_no_shell_scripts(tmp_path: Path) -> None:
         "kafka-topics.bat --zookeeper ZOOKEEPER:2181 --describe --topic kafka-a.sh",
         "Wait.",
     ]
+
+
+def started(node: str, **settings: str) -> list[dict[str, Any]]:
+    """Make the lines with which a node says its settings; _ stands for a dot."""
+    return [
+        event(1, node, "setting_seen", setting=name.replace("_", "."), value=value)
+        for name, value in settings.items()
+    ]
+
+
+def commands_after(folder: Path, *starts: list[dict[str, Any]], version: str = "3.9.1") -> KafkaCli:
+    server = logs("broker-1", 1, role="broker", kafka_version=version)
+    return case(folder, files=[server], events=[one for lines in starts for one in lines]).commands
+
+
+def test_commands_go_to_the_addresses_that_the_settings_name(tmp_path: Path) -> None:
+    voters = "[3001@c1.example:9093, 3002@c2.example:9093]"
+    known = commands_after(
+        tmp_path,
+        started(
+            "broker-2",
+            advertised_listeners="EXTERNAL://far.example:443,PLAINTEXT://b2.example:9092",
+            log_dirs="/data/kafka/",
+        ),
+        started(
+            "broker-1",
+            advertised_listeners="null",
+            listeners="CONTROLLER://c1.example:9093,PLAINTEXT://b1.example:9092",
+            controller_quorum_voters=voters,
+            log_dirs="null",
+            log_dir="/var/kafka",
+        ),
+        started("controller-9", listeners="CONTROLLER://c9.example:9093", log_dirs="/meta"),
+    )
+
+    assert "--bootstrap-server b1.example:9092,b2.example:9092 --desc" in known.unavailable()
+    assert "--bootstrap-controller c1.example:9093,c2.example:9093 desc" in known.controller()
+    assert known.api_versions(2).endswith("--bootstrap-server b2.example:9092")
+    assert known.api_versions(7).endswith("--bootstrap-server BROKER:9092")
+    checkpoint = known.leader_epochs("t", 0, 5, 2)
+    assert checkpoint.startswith("cat /data/kafka/t-0/leader-epoch-checkpoint   # on broker 2: ")
+    assert known.leader_epochs("t", 0, 5).startswith("cat LOG_DIR/t-0/")
+    assert known.dump_log("t", 0, 1).split()[2] == "/var/kafka/t-0/00000000000000000000.log"
+
+
+def test_old_brokers_are_asked_by_way_of_the_zookeeper_that_they_name(tmp_path: Path) -> None:
+    ensemble = "zk1.example:2181,zk2.example:2181/kafka"
+    lines = started("broker-1", zookeeper_connect=ensemble, listeners="PLAINTEXT://b1:9092")
+    known = replace(commands_after(tmp_path, lines, version="0.10.2"), kraft=False)
+
+    assert known.topic("t") == f"kafka-topics.sh --zookeeper {ensemble} --describe --topic t"
+    assert known.api_versions(1) == "nc -vz b1 9092"
+    assert known.registration(None) == f"zookeeper-shell.sh {ensemble} ls /brokers/ids"
+    assert "--broker-list b1:9092 " in known.end_offsets("t")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("listeners", "PLAINTEXT://:9092"),
+        ("listeners", "PLAINTEXT://0.0.0.0:9092"),
+        ("listeners", "CONTROLLER://b1:9093"),
+        ("listeners", "PLAINTEXT://$(id):9092"),
+        ("advertised_listeners", "PLAINTEXT://b1;id:9092"),
+        ("zookeeper_connect", "zk1:2181;id"),
+        ("zookeeper_connect", "zk1"),
+        ("log_dirs", "/data/a,/data/b"),
+        ("log_dirs", "/data/`id`"),
+        ("controller_quorum_voters", "[]"),
+        ("controller_quorum_voters", "[1@$(id):9093]"),
+    ],
+)
+def test_what_names_no_place_is_left_to_the_reader(
+    tmp_path: Path, setting: str, value: str
+) -> None:
+    assert commands_after(tmp_path, started("broker-1", **{setting: value})).places == Places()
+
+
+def test_brokers_that_name_two_zookeepers_leave_the_choice_to_the_reader(tmp_path: Path) -> None:
+    one, other = ({"zookeeper_connect": f"{name}:2181"} for name in ("zk1", "zk2"))
+    known = commands_after(tmp_path, started("broker-1", **one), started("broker-2", **other))
+
+    assert known.places.zookeeper == "ZOOKEEPER:2181"
+
+
+def test_the_last_start_of_a_broker_counts(tmp_path: Path) -> None:
+    first = started("broker-1", listeners="PLAINTEXT://old:9092")
+    later = [
+        one | {"ts": 9_000_000} for one in started("broker-1", listeners="PLAINTEXT://b1:9092")
+    ]
+    known = commands_after(tmp_path, later, first)
+
+    assert known.places.brokers == "b1:9092"

@@ -132,7 +132,7 @@ def _actions(context: DetectionContext, broker: int | None, log_dir: str, reason
     look = (
         []
         if broker is None
-        else [f"{context.commands.log_dirs(broker)}   # which are offline now?"]
+        else [f"{context.commands.log_dirs(broker)}   # which are offline, once it runs?"]
     )
     free = _free_space(context) if reason == "full" else []
     return [*look, _LOOKS[reason].format(quote(log_dir)), *free, _DO_NOT]

@@ -123,11 +123,10 @@ def _actions(
 ) -> list[str]:
     if records:
         topic, part, offset = records[0]
-        read = (
-            f"kafka-console-consumer.sh --bootstrap-server BROKER:9092 --topic {quote(topic)} "
-            f"--partition {part} --offset {offset} --max-messages 1 --property print.timestamp=true"
-        )
-        return [read, f"Give {quote(name)} an error handler that sets such records aside."]
+        return [
+            context.commands.read_record(topic, part, offset),
+            f"Give {quote(name)} an error handler that sets such records aside.",
+        ]
     look = [context.commands.topic(topics[0])] if topics else []
     return [
         *look,

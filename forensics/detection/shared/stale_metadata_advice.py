@@ -59,7 +59,7 @@ def _stabilise(context: DetectionContext, assessment: Assessment) -> Iterator[st
             f"Stabilise broker {broker}: each time it leaves, its partitions get other leaders, and"
             " their clients these errors. Leaders that go back to it before will move again."
         )
-        yield f"{context.commands.api_versions()}   # broker {broker}: does it answer?"
+        yield f"{context.commands.api_versions(broker)}   # broker {broker}: does it answer?"
     yield f"{context.commands.controller()}   # is there one active controller, and the same?"
 
 

@@ -41,7 +41,9 @@ START = (
 )
 
 FILES = [logs("broker-1", 10_000, role="broker", kafka_version="3.9.1")]
-EPOCH = 'cat LOG_DIR/{}/leader-epoch-checkpoint   # line "5 OFFSET": where epoch 5 begins'
+EPOCH = (
+    'cat LOG_DIR/{}/leader-epoch-checkpoint   # on broker 2: line "5 OFFSET": where epoch 5 begins'
+)
 
 SCENARIOS = [
     Scenario(
@@ -85,7 +87,7 @@ SCENARIOS = [
         NAME, "fires", "topics of users come first in what to do",
         partial(case, cuts=[cut(topic="__consumer_offsets"), cut()], files=FILES),
         [{"actions": sorted([EPOCH.format("t-0"),
-          "If producers of t must not lose records, let them use acks=all."])}],
+          "Use acks=all in producers of t if it must not lose records."])}],
     ),
     Scenario(
         NAME, "fires", "no advice on acks for an internal topic",
