@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, partition_name
+from forensics.detection.kafka_cli import GREP_PAUSES
 from forensics.detection.shared.absence_causes import departure_kind, registration_times
 from forensics.detection.shared.flapping_brokers import (
     IsrFlapping,
@@ -97,7 +98,7 @@ def _actions(context: DetectionContext, broker: int, how: str) -> list[str]:
         "journalctl -k | grep -i 'killed process'   "
         f"# on the host of broker {broker}: was it out of memory at the times of the evidence?"
         if how == "crash"
-        else f"grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on broker {broker}: did it stop at"
+        else f"{GREP_PAUSES}   # on broker {broker}: did it stop at"
         " the times of the evidence? If not, look at its disk and its host"
     )
     return [

@@ -10,7 +10,7 @@ from itertools import groupby
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.kafka_cli import quote
+from forensics.detection.kafka_cli import GREP_PAUSES, quote
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
 from forensics.detection.shared.process_stalls import ProcessStall, find_stalls
 from forensics.lib.node_ids import broker_ids, broker_node
@@ -153,14 +153,14 @@ def _actions(
         texts = [str(line.get("text") or "") for stall in run for line in stall.evidence]
         dumped = any("Heap Dump" in text or "Heap Inspection" in text for text in texts)
         return [
-            f"grep -E 'Pause (Full|Young)|To-space|Stall' kafkaServer-gc.log   # on {hosts}",
+            f"{GREP_PAUSES}   # on {hosts}",
             _DUMP if dumped else _HEAP,
         ]
     machine = f"iostat -x, vmstat, and the hypervisor of {hosts} at these times"
     if knows_collector:
         return [f"Not the garbage collector: its log shows no such pause. Look at {machine}."]
     return [
-        f"grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on {hosts}: did the JVM stop then?",
+        f"{GREP_PAUSES}   # on {hosts}: did the JVM stop then?",
         f"If it did not: {machine}.",
     ]
 
