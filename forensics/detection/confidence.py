@@ -32,8 +32,8 @@ def rate_confidence(  # noqa: PLR0913
     """
     nodes = sorted({node for row in evidence if (node := visibility.node_of(row["file"]))})
     step = CONFIDENCES.index("confirmed" if stated else "likely" if len(nodes) > 1 else "possible")
-    basis = "a line states it" if stated else "it follows from what the lines tell together"
-    reasons = [f"{basis}, and {_count_witnesses(len(nodes))}"]
+    basis = "Stated in" if stated else "Inferred from"
+    reasons = [f"{basis} {_count_logs(len(nodes))}"]
     if apart is not None:
         uncertainty = _clock_uncertainty(clocks, nodes, begin)
         if uncertainty is None or uncertainty >= apart:
@@ -43,11 +43,11 @@ def rate_confidence(  # noqa: PLR0913
                 if uncertainty is None
                 else f"may be off by {uncertainty // 1000} ms"
             )
-            reasons.append(f"{apart // 1000} ms lie between, and the clocks {off}")
+            reasons.append(f"the order rests on {apart // 1000} ms, and the clocks {off}")
     hole = next(visibility.gaps(begin, end, nodes), None)
     if hole is not None:
         step -= 1
-        reasons.append(f"logs of {hole['node']} have a hole there ({hole['why']})")
+        reasons.append(f"the logs of {hole['node']} have a hole then ({hole['why']})")
     return CONFIDENCES[max(0, step)], "; ".join(reasons)
 
 
@@ -61,7 +61,7 @@ def _clock_uncertainty(clocks: Clocks, nodes: Sequence[str], moment: int) -> int
     return sum(known[-2:]) if len(known) == len(each) else None
 
 
-def _count_witnesses(nodes: int) -> str:
+def _count_logs(nodes: int) -> str:
     if not nodes:
-        return "nobody knows which node wrote it"
-    return "one node tells of it" if nodes == 1 else f"{nodes} nodes tell of it"
+        return "a log whose node is not known"
+    return "the log of one node" if nodes == 1 else f"the logs of {nodes} nodes"

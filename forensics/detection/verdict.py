@@ -13,6 +13,7 @@ from forensics.events.file_accounts import FileAccount
 from forensics.events.packs import RuleSet
 from forensics.history.clocks.model import Clocks
 from forensics.history.log_coverage import LACKING_STATES
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import INCIDENT_SEVERITIES, Finding
 from forensics.run_output.reader import Tables
@@ -22,6 +23,8 @@ INCIDENT, CLEAR, CANNOT_TELL = "incident", "clear", "cannot_tell"
 # is a stronger claim.
 MIN_PARSED_SHARE = 0.5
 MIN_PARSED_SHARE_FOR_LOSS = 0.95
+# So many routine events are named in the summary.
+_SHOWN = 2
 # Notes about a file that was read to its end: it is no log, or a line of it is too long.
 _HARMLESS_NOTE = re.compile(
     r"binary data, not a log|no known log layout at its beginning"
@@ -144,8 +147,18 @@ def _rules(findings: Sequence[Mapping[str, Any]], rules: RuleSet) -> dict[str, A
 def _summary(verdict: str, findings: Sequence[Finding]) -> str:
     if verdict == INCIDENT:
         count = sum(finding.severity in INCIDENT_SEVERITIES for finding in findings)
-        more = f" ({count - 1} more)" if count > 1 else ""
+        more = f"; {quantity(count - 1, 'more finding')}" if count > 1 else ""
         return findings[0].title + more
     if verdict == CLEAR:
-        return "Nothing above routine was found, and the logs were good enough to tell."
-    return "Nothing was found, but these logs are not enough to say that nothing happened."
+        routine = [one.title for one in findings if _is_routine(one)]
+        more = f" Routine: {'. '.join(routine[:_SHOWN])}." if routine else ""
+        return f"No incident in these logs, which are complete enough to tell.{more}"
+    return "No incident was found, but these logs are not complete enough to rule one out."
+
+
+def _is_routine(finding: Finding) -> bool:
+    """Return True for what an operator did: rolls, reassignments, restarts that ended."""
+    if finding.detector == "broker-restart":
+        kind, away = finding.measures.get("kind"), finding.measures.get("away_s")
+        return kind == "controlled" and away is not None
+    return finding.detector in ("rolling-restart", "reassignment")

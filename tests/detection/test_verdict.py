@@ -112,7 +112,7 @@ def test_the_summary_is_the_worst_finding_and_how_many_more(tmp_path: Path) -> N
     findings = [finding("critical", "The worst"), finding("medium"), finding("low")]
 
     assert (
-        "The worst (1 more)"
+        "The worst; 1 more finding"
         == build_findings_document(
             Tables(tmp_path), [account()], NO_CLOCKS, DetectionResults(findings), RULES
         )["summary"]

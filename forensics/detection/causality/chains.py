@@ -82,8 +82,10 @@ class _CausalGraph:
             if best:
                 above |= self._ancestors(target)
             near = [link for source, link in best.items() if source not in above]
-            self.chosen += near[:1]
-            self.competing += near[1:]
+            # Those that act jointly do not compete.
+            most = len(near) if joint else 1
+            self.chosen += near[:most]
+            self.competing += near[most:]
 
     def _ancestors(self, name: str) -> set[str]:
         """Return what led to a node, directly or not."""
@@ -201,7 +203,7 @@ def _recoveries(nodes: Iterable[ChainNode]) -> Iterable[Document]:
     """Yield what ended, where a line tells it."""
     for node in nodes:
         last = max(node.intervals, key=lambda interval: (interval.end, interval.begin))
-        text = recovery_text(node.detector)
+        text = recovery_text(node.detector, last.brokers)
         if last.recovery is None or text is None:
             continue
         seconds = (last.end - last.begin) / SECOND

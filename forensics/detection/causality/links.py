@@ -65,10 +65,10 @@ def load_mechanisms() -> Sequence[Mechanism]:
     )
 
 
-def recovery_text(detector: str) -> str | None:
+def recovery_text(detector: str, brokers: Collection[int]) -> str | None:
     """Return what the end of a detector's finding means; None: it does not mean a recovery."""
     text: str | None = _load_table()["ends"].get(detector)
-    return text
+    return text and text.format(broker=", ".join(map(str, sorted(brokers))))
 
 
 def allowed_sources(cause: object) -> Collection[str] | None:
@@ -110,7 +110,7 @@ class FindingInterval:
     preceding_moves: frozenset[LeaderAndEpoch] = frozenset()
     # whether it may have begun later
     lower_bound_only: bool = False
-    # how a broker was away
+    # how a broker was away; of unavailable partitions, whether nobody was left to elect
     kind: str | None = None
 
 
@@ -180,7 +180,8 @@ def _finding_node(context: DetectionContext, finding: Finding, moves: MoveHistor
         frozenset(broker for loss in losses for broker in loss.cut_on or ()),
         finding.measures.get("cause"),
         finding.detector == _ROLL
-        or (finding.detector == "broker-restart" and finding.measures.get("kind") == "controlled"),
+        or (finding.detector == "broker-restart" and finding.measures.get("kind") == "controlled")
+        or finding.measures.get("planned") is True,
     )
 
 
@@ -284,6 +285,7 @@ def _losses_of_leaders(
         and partition_name(row) in finding.partitions
     ]
     rows.sort(key=lambda row: (row["previous_leader"], row["started_at"]))
+    leaderless = _leaderless(context, finding)
     found: list[FindingInterval] = []
     for _, own in groupby(rows, key=lambda row: int(row["previous_leader"])):
         for run in sessions(own, lambda row: int(row["started_at"]), _TOGETHER):
@@ -291,10 +293,25 @@ def _losses_of_leaders(
             end = max(row["ended_at"] or max(context.logs_end, begin) for row in run)
             line = _nearest(finding.evidence, begin)
             brokers = frozenset({run[0]["previous_leader"]})
-            found.append(
-                FindingInterval(begin, end, brokers, line, recovery if end == finding.end else None)
-            )
+            names = {partition_name(row) for row in run}
+            empty = any(name in names and begin <= at <= end for name, at in leaderless)
+            recovered = recovery if end == finding.end else None
+            kind = "no_leader" if empty else "led"
+            found.append(FindingInterval(begin, end, brokers, line, recovered, kind=kind))
     return sorted(found, key=lambda one: (one.begin, sorted(one.brokers)))
+
+
+def _leaderless(context: DetectionContext, finding: Finding) -> list[tuple[str, int]]:
+    """Return partitions that had nobody left to elect, and since when."""
+    where = in_topics({name.rpartition("-")[0] for name in finding.partitions})
+    where &= (pc.field("leader") == -1) & pc.field("started_at").is_valid()
+    return [
+        (partition_name(row), row["started_at"])
+        for row in context.each(
+            "leadership", where, ("topic", "partition", "started_at", "ended_at")
+        )
+        if row["ended_at"] is None or row["ended_at"] - row["started_at"] > _TOGETHER
+    ]
 
 
 def _planned_node(move: PlannedMove) -> ChainNode:
@@ -319,6 +336,8 @@ def _place(line: Row) -> tuple[Any, Any]:
 _COORDINATOR = "__consumer_offsets"
 # The clocks of two nodes are never uncertain by more than this.
 _MAX_UNCERTAINTY = 120 * SECOND
+# An effect may seem older than its cause by what clocks are uncertain, but by no more than this.
+_MAX_REVERSED = 10 * SECOND
 # A broker that returns acts before the cluster says that it is back.
 _RETURNING = 10 * SECOND
 # Shorter times are shown in milliseconds.
@@ -335,6 +354,8 @@ class Order:
     is_known: bool
     # whether the first may have begun later
     lower_bound_only: bool = False
+    # how uncertain the clocks alone are
+    clocks: int = 0
 
     @property
     def description(self) -> str:
@@ -431,7 +452,8 @@ def _order_if_touching(
     if before < -_MAX_UNCERTAINTY or end.begin > begin.end + slack + _MAX_UNCERTAINTY:
         return None
     order = compare_starts(context, begin, end)
-    uncertainty = order.uncertainty or 0
+    # That a line lies beside the moment that it stands for makes no effect older than its cause.
+    uncertainty = min(order.clocks, _MAX_REVERSED)
     early = mechanism.returning and end.begin < begin.end - _RETURNING - uncertainty
     late = end.begin > begin.end + slack + uncertainty
     return None if before < -uncertainty or early or late else order
@@ -448,10 +470,11 @@ def compare_starts(
     uncertainty = _uncertainty(context, one, other)
     if uncertainty is None:
         return Order(before, None, is_known=False, lower_bound_only=bound)
+    clocks = uncertainty
     # The lines may lie beside the moments that they stand for.
     uncertainty += abs(begin.line["at"] - begin.begin) + abs(end.line["at"] - end.begin)
     known = context.history.clocks.compare(one, other) == -1 and before > uncertainty
-    return Order(before, uncertainty, is_known=known, lower_bound_only=bound)
+    return Order(before, uncertainty, is_known=known, lower_bound_only=bound, clocks=clocks)
 
 
 def _as_logged(context: DetectionContext, line: Row) -> Row:

@@ -123,15 +123,15 @@ def _describe_loop(broker: int, starts: int, ends: str) -> tuple[str, list[str]]
     """Return what a restart loop is, by how its starts ended, and what to do."""
     explanations = {
         "recovery": f"{starts} starts: most of them were ended while it still recovered its logs. "
-        "Whoever starts it (Kubernetes, systemd, a script) does not wait for as long as that takes,"
+        "What starts it (Kubernetes, systemd, a script) does not wait for as long as that takes,"
         " so that it never ends.",
         "asked": f"{starts} starts: most of them were asked to stop before the broker was up, as an"
         " orchestrator does whose probe fails.",
-        "crash": f"{starts} starts: most of them ended by an error or without a word. The first "
-        "error of each start tells more than the last.",
+        "crash": f"{starts} starts: most of them ended by an error or without a shutdown. The "
+        "first error of each start tells more than the last.",
     }[ends]
     actions = {
-        "recovery": f"Give broker {broker} time: raise the start-up probe or time-out of whoever "
+        "recovery": f"Give broker {broker} time: raise the start-up probe or time-out of what "
         "starts it above the time of a log recovery, and raise num.recovery.threads.per.data.dir.",
         "asked": _WHO.format(broker=broker),
         "crash": "grep -nE 'ERROR|FATAL' server.log | head   "
@@ -157,7 +157,7 @@ def _find_repeated_stops(context: DetectionContext, broker: int) -> Iterator[Fin
     yield context.finding(
         NAME,
         limits["again"],
-        f"Broker {broker} was shut down in order and started {len(run)} times",
+        f"Broker {broker} was shut down cleanly and started {len(run)} times",
         begin,
         end,
         evidence,
@@ -167,7 +167,7 @@ def _find_repeated_stops(context: DetectionContext, broker: int) -> Iterator[Fin
         "failed. The broker's own log does not say by whom.",
         actions=[_WHO.format(broker=broker), "Nothing to do if it was you."],
         why=f"{len(run)} orderly restarts within {limits['window']} s; {limits['asked']} are more"
-        " than a person makes",
+        " than anybody makes by hand",
         doubts=["A test of restarts looks the same."],
     )
 
@@ -216,21 +216,22 @@ _START = (
 )
 _WHO = "journalctl -u kafka   # or kubectl describe pod: who stops broker {broker}?"
 _TOGETHER = (
-    " Most brokers were given up in the same moment: their host stood still, or the controller did;"
-    " it was not this broker."
+    " Most brokers were given up in the same moment: their host froze, or the controller or"
+    " ZooKeeper did; it was not this broker."
 )
 _EXPLANATIONS = {
     "controlled": "The broker announced its stop, handed its partitions over and stopped. Expected "
     "in every upgrade and restart.",
-    "crash": "Nothing announced its end: the process was killed or fell over. Others lost their "
-    "connections to it, and its partitions were unavailable until other replicas led them.",
+    "crash": "No shutdown is logged before its end: the process was killed, or it or its host "
+    "crashed. Others lost their connections to it, and the partitions that it led were unavailable "
+    "until other leaders were elected.",
     "crash by disk": "Kafka halts a broker when its last log directory fails: nobody killed it.",
     "crash by memory": "The JVM had no memory left, and the process ended.",
     "crash by error": "The broker logged an error that it could not go on after, and ended itself.",
     "fenced": "The controller heard nothing from it for a whole session, while its own log went on"
     " as usual. The logs do not say what kept its heartbeats away.",
-    "gone": "The cluster gave the broker up, and nothing more is heard of it: its log just ends.",
-    "unknown": "Nothing here tells how the broker left: its own log is missing or silent.",
+    "gone": "The cluster gave the broker up, and its log ends there.",
+    "unknown": "How the broker left is not in these logs: its own log is missing or silent.",
 }
 _DOUBTS = {
     "controlled": ["The log does not say who asked for it: a person or an orchestrator."],

@@ -104,7 +104,7 @@ def _find_weak_acks(
     }
     hit = [one for one in weak if cut & topics[one.node, one.client]]
     lost = sorted({topic for one in hit for topic in cut & topics[one.node, one.client]})
-    outcome = f"records of {', '.join(lost)} were cut, which may have been acknowledged"
+    outcome = f"records of {', '.join(lost)} were truncated that may have been acknowledged"
     yield _risk("acks-one", "acks", hit, outcome, lost)
     yield _risk("acks-one-safe", "acks", [one for one in weak if one not in hit])
 
@@ -120,7 +120,7 @@ def _find_doubles(
     if again:
         times = ", ".join(f"{one.client} {quantity(counts[one.node, one.client], 'time')}"
                           for one in again)  # fmt: skip
-        outcome = f"batches were sent again though they may have been written: {times}"
+        outcome = f"batches were retried that may have been written already: {times}"
         risk = _risk("doubles", "enable.idempotence", again, outcome)
         nodes = sorted({one.node for one in again})
         risk.lines += context.first_events(
@@ -161,17 +161,17 @@ def _find_unused_racks(
 
 
 _TWICE = (
-    "Where the answer to a batch is lost, the producer sends it again, and a broker that had "
-    "written it writes it twice, or after later ones."
+    "Where the answer to a batch is lost, the producer retries it, and a broker that had written "
+    "it writes it twice, or after later ones."
 )
 _UNWAITED = (
     "With acks=1 a leader acknowledges before any follower has the record, with acks=0 nobody does:"
-    " each change of leader may lose what came last, and nobody is told."
+    " each change of leader may lose the last records, and the producer is not told."
 )
 _WAIT = "Let producers of records that matter use acks=all, and topics min.insync.replicas=2."
 _TEXTS = {
     "acks-one": RiskText(
-        "acks={value}, and records of the topics were cut: {about}",
+        "acks={value}, and records of its topics were truncated: {about}",
         _UNWAITED,
         _WAIT,
         advisory=True,
@@ -183,9 +183,9 @@ _TEXTS = {
         advisory=True,
     ),
     "doubles": RiskText(
-        "Records may stand twice: {about} sent batches again without idempotence",
+        "Possible duplicates: {about} retried batches without idempotence",
         _TWICE,
-        "Look for doubles of those seconds, and set enable.idempotence=true (with acks=all).",
+        "Look for duplicates of those seconds, and set enable.idempotence=true (with acks=all).",
         advisory=True,
     ),
     "no-idempotence": RiskText(
@@ -196,7 +196,7 @@ _TEXTS = {
     ),
     "gives-up-early": RiskText(
         "records are given up early: {about} ({setting}={value})",
-        "A change of leader takes seconds, and up to 20 s where a broker dies: a producer that "
+        "A change of leader takes seconds, and up to 20 s where a broker crashes: a producer that "
         "gives up before that loses records that a retry would have saved.",
         "Leave retries at its default (2147483647 since 2.1) and bound the time by "
         "delivery.timeout.ms=120000; keep what fails all the same in an outbox.",

@@ -241,9 +241,9 @@ _TEXTS = {
     ),
     "min-isr-all": RiskText(
         "min.insync.replicas={value} is as many as there are replicas: {about}",
-        "When any one broker is away, in a planned restart too, records with acks=all are refused.",
-        "Set min.insync.replicas to one less than the number of replicas; with two replicas, add a "
-        "third first.",
+        "When any one broker is away, in a planned restart too, acks=all writes are rejected.",
+        "Keep min.insync.replicas one below the number of replicas: with two replicas add a third "
+        "one rather than lower it to 1.",
     ),
     "min-isr-one": RiskText(
         "min.insync.replicas=1: {about}",
@@ -280,7 +280,7 @@ _TEXTS = {
     ),
     "session-time-out": RiskText(
         "{about}: a session time-out of {value} ms is short",
-        "A broker that stands still for that long is given up: its leaders move, and move back.",
+        "A broker that freezes for that long is given up: its leaders move, and move back.",
         "Use Kafka's defaults: zookeeper.session.timeout.ms=18000, broker.session.timeout.ms=9000.",
     ),
     "no-leader-rebalance": RiskText(

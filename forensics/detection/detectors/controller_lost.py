@@ -13,7 +13,7 @@ from forensics.detection.shared.controller_losses import (
     loss_measures,
     runs_of_losses,
 )
-from forensics.lib.text_format import join_names
+from forensics.lib.text_format import join_names, quantity
 from forensics.run_output.findings import Finding
 
 NAME = "controller-lost"
@@ -62,19 +62,19 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
             f"{context.commands.controller()}   # which node is it now, in which epoch?",
             _LOOK.format(nodes=", ".join(map(quote, nodes[:_MAX_NAMED]))),
         ],
-        why=f"lost {len(losses)} times, at most {measures['longest_s']:.1f} s without one;"
-        f" {limits['vacant']} s are longer than an election takes",
-        doubts=["A controller that was stopped on purpose, but whose log is missing, looks alike."],
+        why=f"lost {quantity(len(losses), 'time')}, at most {measures['longest_s']:.1f} s without"
+        f" one; limit: {limits['vacant']} s",
+        doubts=["A controller stopped on purpose whose log is missing looks the same."],
     )
 
 
 _EXPLANATION = (
     " Until then no partition got a new leader, no ISR changed, no broker was let in or fenced."
-    " Partitions with a live leader went on to serve."
+    " Partitions with a live leader were served all the time."
 )
 _ON_ZOOKEEPER = (
     " Until then no partition got a new leader, and nobody reacted to brokers that came or went."
-    " Partitions with a live leader went on to serve."
+    " Partitions with a live leader were served all the time."
 )
 _LOOK = (
     "Find out what happened to {nodes}: exit code, kernel log, GC log, network. Do not restart the"

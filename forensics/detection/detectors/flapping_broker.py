@@ -9,14 +9,20 @@ from collections.abc import Iterator, Sequence
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, partition_name
-from forensics.detection.kafka_cli import GREP_PAUSES
 from forensics.detection.shared.absence_causes import departure_kind, registration_times
 from forensics.detection.shared.flapping_brokers import (
     IsrFlapping,
     find_flapping_absences,
     find_isr_flapping,
 )
+from forensics.detection.shared.process_stalls import (
+    find_stalls,
+    gc_logs_cover,
+    look_at_machine,
+)
 from forensics.history.nodes.broker_states import Absence
+from forensics.lib.node_ids import broker_node
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -39,19 +45,27 @@ def _absence_finding(
     limits = context.limits[NAME]
     away = [(absence.end - absence.begin) / SECOND for absence in run if absence.end is not None]
     median = round(statistics.median(away), 1) if away else None
-    moved = _moved_partitions(context, broker, run)
+    moved, led_again = _moved_partitions(context, broker, run)
     ways = Counter(departure_kind(absence, starts) for absence in run)
     how = "mixed" if len(ways) > 1 or "unknown" in ways else next(iter(ways))
-    begin = run[0].begin
+    # One whose own log is silent froze; another one only lost its session.
+    froze = how == "pause" and all(absence.kind == "pause" for absence in run)
+    said = "froze" if froze else how
+    begin, is_back = run[0].begin, run[-1].end is not None
     end = run[-1].end if run[-1].end is not None else max(context.logs_end, run[-1].begin)
     evidence = [place for absence in run for place in absence.evidence]
     stated = all(absence.fencing is not None for absence in run)
     last = round((run[-1].begin - begin) / SECOND)
+    long = f", down {median:.0f} s each (median)" if median is not None else ""
+    if said != "crash":
+        long = f", away up to {max(away):.1f} s" if away else ""
+    moves = quantity(len(moved), "partition") + " got other leaders"
+    moves += f", and broker {broker} led {len(led_again) or 'none'} of them again later"
     return context.finding(
         NAME,
         limits["severity"],
-        f"Broker {broker} left the cluster {len(run)} times ({how})"
-        + (f", {median} s away at a time" if median is not None else ""),
+        f"Broker {broker} {_VERBS[said]} {len(run)} times{long}"
+        + ("" if is_back else "; not back before the logs end"),
         begin,
         end,
         evidence,
@@ -62,47 +76,70 @@ def _absence_finding(
             "cycles": len(run),
             "median_away_s": median,
             "partitions_moved": len(moved),
+            "led_again": len(led_again),
             "how": how,
             "ways": dict(sorted(ways.items())),
         },
-        explanation=_EXPLANATIONS[how].format(broker=broker, cycles=len(run), moved=len(moved)),
-        actions=_actions(context, broker, how),
-        why=f"{len(run)} unplanned absences within {last} s; {limits['cycles']} within"
-        f" {limits['window']} s are flapping",
+        explanation=_EXPLANATIONS[said].format(broker=broker, cycles=len(run))
+        + (f" {moves}." if moved else "")
+        + (
+            ""
+            if is_back
+            else f" After the last time broker {broker} did not come back before the logs end."
+        ),
+        actions=_actions(context, broker, run, said),
+        why=f"{len(run)} unplanned absences, the last {last} s after the first; limit:"
+        f" {limits['cycles']} within {limits['window']} s",
         doubts=_DOUBTS[how],
     )
 
 
-def _moved_partitions(context: DetectionContext, broker: int, run: Sequence[Absence]) -> list[str]:
-    """Return the partitions that this broker's absences took their leader from."""
-    where = pc.field("previous_leader") == broker
-    rows = context.each("leadership", where, ["topic", "partition", "leader", "started_at"])
-    return sorted(
-        {
-            partition_name(row)
-            for row in rows
-            if row["leader"] != broker
-            and row["started_at"] is not None
-            and any(
-                absence.begin - SECOND
-                <= row["started_at"]
-                <= (absence.end or context.logs_end) + SECOND
-                for absence in run
-            )
-        }
-    )
+def _moved_partitions(
+    context: DetectionContext, broker: int, run: Sequence[Absence]
+) -> tuple[list[str], set[str]]:
+    """Return the partitions that its absences took from a broker, and those it led again."""
+    where = (pc.field("previous_leader") == broker) | (pc.field("leader") == broker)
+    columns = ["topic", "partition", "leader", "previous_leader", "started_at"]
+    moved: set[str] = set()
+    again: set[str] = set()
+    # In the order of each partition's epochs.
+    for row in context.each("leadership", where & pc.field("started_at").is_valid(), columns):
+        name = partition_name(row)
+        if row["leader"] == broker:
+            again |= {name} & moved
+        elif any(
+            absence.begin - SECOND
+            <= row["started_at"]
+            <= (absence.end or context.logs_end) + SECOND
+            for absence in run
+        ):
+            moved.add(name)
+    return sorted(moved), again
 
 
-def _actions(context: DetectionContext, broker: int, how: str) -> list[str]:
-    look = (
-        "journalctl -k | grep -i 'killed process'   "
-        f"# on the host of broker {broker}: was it out of memory at the times of the evidence?"
-        if how == "crash"
-        else f"{GREP_PAUSES}   # on broker {broker}: did it stop at"
-        " the times of the evidence? If not, look at its disk and its host"
-    )
+def _actions(
+    context: DetectionContext, broker: int, run: Sequence[Absence], said: str
+) -> list[str]:
+    node = broker_node(broker)
+    look = [_CRASHED.format(broker=broker)] if said == "crash" else [_CUT_OFF.format(broker=broker)]
+    if said not in _CUT:
+        spans = [(node, absence.begin, absence.end or context.logs_end) for absence in run]
+        stalls = find_stalls(context, context.limits["long-pause"]["least"])
+        collected = any(
+            stall.node == node and stall.source != "silence" and stall.begin < end
+            and begin < stall.end
+            for stall in stalls
+            for _, begin, end in spans
+        )  # fmt: skip
+        look = (
+            [_COLLECTED.format(broker=broker)]
+            if collected
+            else look_at_machine(node, knows_collector=gc_logs_cover(context, spans))
+        )
+    start = [_START.format(broker=broker)] if run[-1].end is None else []
     return [
-        look,
+        *look,
+        *start,
         f"{context.commands.under_replicated()}   # does it hold its replicas in sync now?",
         _SPARE.format(broker=broker),
     ]
@@ -115,7 +152,7 @@ def _isr_finding(context: DetectionContext, dropouts: IsrFlapping) -> Finding:
     return context.finding(
         NAME,
         limits["isr"],
-        f"Broker {broker} fell out of the in-sync replicas {cycles} times, and came back",
+        f"Broker {broker} fell out of the in-sync replicas {cycles} times and came back",
         dropouts.begin,
         dropouts.end,
         dropouts.evidence,
@@ -141,25 +178,48 @@ def _isr_finding(context: DetectionContext, dropouts: IsrFlapping) -> Finding:
 
 
 _DISKS = "# and look at the latency of its disks: iostat -x"
+_CUT = ("crash", "isolated")
+_CRASHED = (
+    "journalctl -k | grep -i 'killed process'   # on the host of broker {broker}: was it out of"
+    " memory at the times of the evidence?"
+)
+_CUT_OFF = "Check the network of broker {broker} at these times, and the path to the controllers."
+_COLLECTED = (
+    "Its GC log shows pauses at these times: give the heap of broker {broker} room "
+    "(KAFKA_HEAP_OPTS), or find what fills it."
+)
+_START = "Start broker {broker} and keep it up: its replicas are missing in every ISR until then."
 _SPARE = (
     "Until broker {broker} is stable, do not run preferred elections: they give it back leaders "
-    "that it will lose again. Do not restart the other brokers meanwhile."
+    "that it will lose again. Do not restart other brokers until then."
 )
+_VERBS = {
+    "crash": "crashed",
+    "froze": "froze and lost its session",
+    "pause": "lost its session",
+    "isolated": "was cut off",
+    "mixed": "was lost",
+}
 _EXPLANATIONS = {
-    "crash": "Broker {broker} died and was started again {cycles} times, without a word of an "
-    "orderly stop. Leadership of {moved} partitions moved away and back each time.",
-    "pause": "Broker {broker} lost its session {cycles} times and came back without a restart: the "
-    "process hung (a long pause, a stalled disk, a frozen host), or was cut off from the controller"
-    ". {moved} partitions moved.",
-    "mixed": "Broker {broker} left {cycles} times, in different ways, or in ways that these logs do"
-    " not tell. {moved} partitions moved.",
+    "crash": "Broker {broker} crashed {cycles} times: no shutdown is logged before its log ends and"
+    " begins anew.",
+    "froze": "Broker {broker} froze {cycles} times: it logged nothing, lost its session, and went "
+    "on without a restart.",
+    "pause": "Broker {broker} lost its session {cycles} times and came back without a restart: its "
+    "process froze (a long pause, a stalled disk, a frozen host), or it was cut off from the "
+    "controller.",
+    "isolated": "Broker {broker} went on running {cycles} times while the cluster heard nothing "
+    "from it: its own log reports requests to other nodes that time out.",
+    "mixed": "Broker {broker} was lost {cycles} times, in different ways, or in ways that these "
+    "logs do not tell.",
     "isr": "Leaders dropped broker {broker} from the in-sync replicas {cycles} times, each time"
     " several leaders at once, and took it back; the cluster never gave it up. It fetches too "
     "slowly: its disk, its network, or pauses shorter than its session.",
 }
 _DOUBTS = {
-    "crash": ["Somebody who kills a broker on purpose leaves the same lines."],
+    "crash": ["A broker that is killed on purpose leaves the same lines."],
     "pause": ["A network that fails between broker and controller looks the same to the others."],
+    "isolated": ["A controller that does not answer one broker looks the same."],
     "mixed": ["A planned restart whose lines are missing here would count as an absence."],
     "isr": ["If it holds far more replicas than others do, it may be at its limit, not at fault."],
 }

@@ -1,4 +1,4 @@
-"""Brokers that went on running, but that the others could not reach: a cut network."""
+"""Brokers that went on running, but could not reach the controller: a cut network."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from forensics.detection.shared.absence_causes import unplanned_absences
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.sessionize import sessions
+from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -37,26 +38,29 @@ def _finding(context: DetectionContext, run: Sequence[Absence]) -> Finding:
     broker, begin = run[0].broker, run[0].begin
     end = run[-1].end if run[-1].end is not None else max(context.logs_end, begin)
     longest = max((one.end or context.logs_end) - one.begin for one in run) / SECOND
-    times = f" {len(run)} times" if len(run) > 1 else ""
+    times = f" {len(run)} times, up to" if len(run) > 1 else " for"
+    whom = "the controller" if context.history.context.kraft else "ZooKeeper"
     commands = context.commands
     return context.finding(
         NAME,
         context.limits[NAME]["severity"],
-        f"Broker {broker} was cut off from the cluster{times}, for up to {longest:.1f} s",
+        f"Broker {broker} was cut off from {whom}{times} {longest:.1f} s",
         begin,
         end,
         [line for absence in run for line in absence.evidence],
         stated=False,
         brokers=[broker],
         measures={"cuts": len(run), "longest_s": round(longest, 1)},
-        explanation=f"Broker {broker} went on running: its own log reports requests to other nodes"
-        " that time out, while nobody heard from it for a whole session. Other brokers kept their"
-        " sessions. What producers wrote to it meanwhile is cut off once it follows a new leader.",
+        explanation=f"Broker {broker} went on running: its own log reports requests that time out,"
+        f" while {whom} heard nothing from it for a whole session. Other brokers kept their"
+        " sessions. Some clients and brokers may still have reached it: what producers wrote to it"
+        " after other leaders were elected is truncated once it follows these.",
         actions=[
             _CHECK.format(broker=broker),
             f"{commands.under_replicated()}   # are its replicas in sync again?",
         ],
-        why=f"not heard of for longer than its session, {len(run)} times, while its log went on",
+        why=f"not heard of for longer than its session, {quantity(len(run), 'time')}, while its log"
+        " went on",
         doubts=[
             "A controller, or a ZooKeeper server, that does not answer one broker looks the same.",
         ],
@@ -65,5 +69,5 @@ def _finding(context: DetectionContext, run: Sequence[Absence]) -> Finding:
 
 _CHECK = (
     "Check the network of broker {broker} at these times: link, switch, firewall, security group, "
-    "and the path to the controllers. Do not restart it: the process was well."
+    "and its path to the controllers. A restart does not help: the process went on running."
 )

@@ -16,7 +16,7 @@ from forensics.detection.shared.isr_changes import (
     find_recovery,
 )
 from forensics.detection.shared.lag_time import lag_time_text
-from forensics.lib.text_format import quantity
+from forensics.lib.text_format import count, quantity
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -61,8 +61,8 @@ def _finding(context: DetectionContext, run: ShrinkRun, recovery: IsrRecovery) -
         explanation=_explanation(run, slow, cut_off, recovery) + lag_time_text(context),
         actions=_actions(context, slow or cut_off),
         why=f"{run.count} times a leader dropped a follower, no two more than {limits['gap']} s"
-        f" apart; {limits['shrinks']} are a storm. After {seconds} s all was well again, or the"
-        f" logs end; more than {limits['lasting']} s are no passing stall.",
+        f" apart; limit: {limits['shrinks']}. After {seconds} s all were in sync again, or the logs"
+        f" end; limit: {limits['lasting']} s",
         doubts=_DOUBTS,
     )
 
@@ -92,12 +92,12 @@ def _explanation(
     if run.caught_up == run.count:
         parts.append(_LEVEL)
     elif run.max_lag:
-        parts.append(f"The widest gap that a line tells of is {run.max_lag:,} records.")
+        parts.append(f"The widest gap logged is {count(run.max_lag, 'record')}.")
     if 2 * run.excused >= run.count:
         parts.append(_EXCUSED)
     if recovery.still_short:
         parts.append(
-            f"{len(recovery.still_short)} of these partitions are not whole again at the end."
+            f"{len(recovery.still_short)} of these partitions still lack replicas at the end."
         )
     return " ".join(parts)
 
@@ -120,11 +120,13 @@ _MECHANISM = (
     "A leader drops a follower that has not caught up for replica.lag.time.max.ms. Until it is "
     "back, the partition has fewer copies, and writes with acks=all may be refused."
 )
-_SLOW = "More than one leader, or the only one, drops {who}: it is that side which is slow."
-_CUT_OFF = "{who} alone drops several others: it hung, or was cut off from them, and they are well."
-_LEVEL = "The dropped followers had every record: they were paused or cut off, not slow."
-_EXCUSED = "Brokers that hung or died are behind most of it; that is told as a finding of its own."
+_SLOW = "Every leader that dropped followers dropped {who}: it was slow, frozen or cut off."
+_CUT_OFF = "{who} dropped several others at once: it froze or was cut off; they are well."
+_LEVEL = "The dropped followers had every record: they were frozen or cut off, not slow."
+_EXCUSED = (
+    "Most of it comes of brokers that froze, crashed or were cut off: see the findings on these."
+)
 _DOUBTS = (
     "A broker whose own log is not here may have been restarted on purpose.",
-    "A drop that the controller then refused is counted all the same.",
+    "A drop that the controller then refused is counted, too.",
 )

@@ -1,18 +1,20 @@
-"""Processes that stood still for seconds: garbage collection, a stalled disk, a frozen host."""
+"""Processes that froze for seconds: garbage collection, a stalled disk, a frozen host."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-import pyarrow.compute as pc
-
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import GREP_PAUSES, quote
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
-from forensics.detection.shared.process_stalls import ProcessStall, find_stalls
+from forensics.detection.shared.process_stalls import (
+    ProcessStall,
+    find_stalls,
+    gc_logs_cover,
+    look_at_machine,
+)
 from forensics.lib.node_ids import broker_ids, broker_node
 from forensics.lib.sessionize import sessions, windows
 from forensics.lib.text_format import count
@@ -24,7 +26,7 @@ _MAX_NAMED = 5
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:
-    """Yield one finding for each node that stood still, and one for each pause of a whole host."""
+    """Yield one finding for each node that froze, and one for each pause of a whole host."""
     limits = context.limits[NAME]
     stalls = find_stalls(context, limits["least"])
     host_wide = _find_host_stalls(context, stalls)
@@ -53,7 +55,7 @@ def find(context: DetectionContext) -> Iterator[Finding]:
 def _find_host_stalls(
     context: DetectionContext, stalls: Sequence[ProcessStall]
 ) -> list[list[ProcessStall]]:
-    """Group the stalls that ended in the same moment on most nodes: their host stood still."""
+    """Group the stalls that ended in the same moment on most nodes: their host froze."""
     servers = {
         file["node"]
         for file in context.visibility.files
@@ -84,10 +86,14 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
         and absence.kind == "pause"
     ]  # fmt: skip
     evidence += [line for absence in fenced for line in absence.evidence]
-    explained = _HOST if is_host else _EXPLANATIONS[sources.most_common(1)[0][0]]
+    spans = [(stall.node, stall.begin, stall.end) for stall in run]
+    by_collector = stated or (not is_host and gc_logs_cover(context, spans))
+    by_gc = "" if by_collector else "by a garbage collection that no log here shows, "
+    explained = (
+        _HOST if is_host else _EXPLANATIONS[sources.most_common(1)[0][0]].format(by_gc=by_gc)
+    )
     if fenced and not is_host:
         explained += _GIVEN_UP.format(times=count(len(fenced), "time"))
-    by_collector = stated or (not is_host and _gc_log_is_quiet(context, run))
     return context.finding(
         NAME,
         limits["long" if is_long else "short"],
@@ -107,28 +113,10 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
         },
         explanation=explained,
         actions=_actions(run, sources, is_host=is_host, knows_collector=by_collector),
-        why=f"{len(run)} pauses of {limits['least']} s or more, up to {longest:.1f} s;"
-        f" {limits['session']} s end a session, {limits['many']} are too many",
+        why=f"{count(len(run), 'pause')} of {limits['least']} s or more, up to {longest:.1f} s;"
+        f" limits: {limits['session']} s end a session, {limits['many']} are too many",
         doubts=_DOUBTS["jvm" if stated else "silence"],
     )
-
-
-def _gc_log_is_quiet(context: DetectionContext, run: Sequence[ProcessStall]) -> bool:
-    """Return True if GC logs cover all of these stalls: what they do not show was no collection."""
-    logs = [
-        (row["node"], row["first_ts"], row["last_ts"])
-        for row in context.each("files", pc.field("first_ts").is_valid(), _FILE_COLUMNS)
-        if _GC_FILE.search(row["file"])
-    ]
-    correct = context.history.clocks.correct
-    return all(
-        any(
-            node == stall.node and correct(node, first) <= stall.begin
-            and stall.end <= correct(node, last)
-            for node, first, last in logs
-        )
-        for stall in run
-    )  # fmt: skip
 
 
 def _title(nodes: Sequence[str], longest: float, pauses: int, *, is_host: bool) -> str:
@@ -152,26 +140,19 @@ def _actions(
     if sources["jvm"] or sources["memory"]:
         texts = [str(line.get("text") or "") for stall in run for line in stall.evidence]
         dumped = any("Heap Dump" in text or "Heap Inspection" in text for text in texts)
-        return [
-            f"{GREP_PAUSES}   # on {hosts}",
-            _DUMP if dumped else _HEAP,
-        ]
-    machine = f"iostat -x, vmstat, and the hypervisor of {hosts} at these times"
-    if knows_collector:
-        return [f"Not the garbage collector: its log shows no such pause. Look at {machine}."]
-    return [
-        f"{GREP_PAUSES}   # on {hosts}: did the JVM stop then?",
-        f"If it did not: {machine}.",
-    ]
+        if dumped:
+            return [_DUMP]
+        # Older broker lines tell of a pause, too: then the GC log is still to be read.
+        shown = any("gc" in str(line["file"]).rpartition("/")[2].lower()
+                    for stall in run for line in stall.evidence)  # fmt: skip
+        grep = f"{GREP_PAUSES}   # on {hosts}"
+        return [_HEAP] if shown else [grep, _HEAP]
+    return look_at_machine(hosts, knows_collector=knows_collector)
 
 
-_FILE_COLUMNS = ("file", "node", "first_ts", "last_ts")
-_GC_FILE = re.compile(r"(?i)gc[^/]*\.log|gc\.log")
 # The cluster notices a process that hangs when its session is over.
 _NOTICED = 20 * SECOND
-_GIVEN_UP = (
-    " The cluster gave the broker up {times} meanwhile, and let it in again without a restart."
-)
+_GIVEN_UP = " The cluster gave the broker up {times}, and let it in again without a restart."
 _DUMP = (
     "Somebody, or -XX:+HeapDumpOnOutOfMemoryError, took a heap dump or a histogram of live objects:"
     " these stop the JVM. Take them from a broker that leads nothing."
@@ -182,7 +163,7 @@ _HEAP = (
 )
 _HOST = (
     "All of them were silent for the same time and woke together: the machine that they run on"
-    " stood still. Sessions that ended, elections and failed requests just after it are its"
+    " froze. Sessions that ended, elections and failed requests just after it are its"
     " consequences, not troubles of their own."
 )
 _EXPLANATIONS = {
@@ -190,12 +171,12 @@ _EXPLANATIONS = {
     " A pause longer than the session makes the cluster give a broker up.",
     "memory": "Threads waited for memory: the collector does not keep up with the load.",
     "silence": "The process neither wrote nor answered for that time and went on without a start:"
-    " it was stopped by a collection that no log here tells of, by its disk, or by its host.",
+    " it was stopped {by_gc}by its disk, by its host, or by a signal.",
 }
 _DOUBTS = {
     "jvm": ["Pauses of other processes whose logs share the file would count as this node's."],
     "silence": [
-        "The length is that of the silence: the process may have stood still for a part of it.",
-        "A broker that is cut off from its controller, and has nothing to write, looks the same.",
+        "The length is that of the silence: the process may have been frozen for less.",
+        "A process that is cut off from the others, and has nothing to write, looks the same.",
     ],
 }

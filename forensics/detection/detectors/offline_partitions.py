@@ -112,7 +112,7 @@ def _finding(
     return context.finding(
         NAME,
         _severity(context, group, losses, is_planned=is_planned),
-        f"{subject} unavailable while brokers were shut down in order"
+        f"{subject} unavailable while brokers were shut down"
         if is_planned
         else f"{subject} unavailable{times}, for up to {longest:.1f} s{open_end}",
         begin,
@@ -127,12 +127,13 @@ def _finding(
             "longest_s": round(longest, 1),
             "still": len(still),
             "losses": losses,
+            "planned": is_planned,
             "ways": dict(sorted(Counter(row["why"] for row in group).items())),
         },
         explanation=_explain(group, is_planned=is_planned),
         actions=_actions(context, group, still, is_planned=is_planned),
-        why=f"{total:.1f} partition-seconds in all: clients bear {context.limits[NAME]['short']} s"
-        f" without a leader, and {context.limits[NAME]['failover']} s until a dead one is replaced",
+        why=f"{total:.1f} partition-seconds in all; limits: {context.limits[NAME]['short']} s"
+        f" without a leader, {context.limits[NAME]['failover']} s until a dead one is replaced",
         doubts=_DOUBTS_PLANNED if is_planned else _DOUBTS,
     )
 
@@ -177,9 +178,16 @@ def _explain(group: Sequence[Row], *, is_planned: bool) -> str:
             names.add(str(row["previous_leader"]))
     parts = []
     for way, leaders in sorted(by_way.items()):
-        who = f"broker{'s' if len(leaders) > 1 else ''} {', '.join(sorted(leaders, key=int))}"
-        parts.append(_WAYS[way].format(who=who))
-    return " ".join([*parts, "Producers and consumers of these partitions waited or got errors."])
+        several = len(leaders) > 1
+        some = ", ".join(sorted(leaders, key=int))
+        who = (
+            f"Their leaders (brokers {some}) were"
+            if several
+            else f"Their leader (broker {some}) was"
+        )
+        parts.append(_WAYS[way].format(who=who, they="they" if several else "it"))
+    cut_off = set(by_way) == {"leader_isolated"}
+    return " ".join([*parts, _REACHED if cut_off else _WAITED])
 
 
 def _actions(
@@ -211,20 +219,22 @@ def _last_in_sync(
     return last
 
 
-_PLANNED = "Their leaders stopped in order, and no other replica could take over."
+_PLANNED = "Their leaders were shut down cleanly, and no other replica could take over."
 _WAYS = {
-    "leader_dead": "Their leader, {who}, was dead until another one was elected or it was back.",
-    "leader_hung": "Their leader, {who}, hung until another one was elected.",
-    "leader_isolated": "Their leader, {who}, was cut off until another one was elected.",
-    "leader_stopped": "Their leader, {who}, was stopped before another replica was in sync.",
-    "no_leader": "The controller had no replica in sync to elect, and left them without a leader.",
+    "leader_dead": "{who} down until other leaders were elected or {they} came back.",
+    "leader_hung": "{who} frozen, or fenced, until other leaders were elected.",
+    "leader_isolated": "{who} cut off from the controller until other leaders were elected.",
+    "leader_stopped": "{who} stopped before another replica was in sync.",
+    "no_leader": "The controller had no in-sync replica to elect, and left them without a leader.",
 }
+_WAITED = "Until then their producers and consumers waited or got errors."
+_REACHED = "Until then producers and consumers that could not reach it waited or got errors."
 _DOUBTS = [
     "A leader elected by a controller whose log is missing here would end this earlier.",
-    "A process that nobody saw die is dated by what others logged: within its session timeout.",
+    "Where nobody saw a process die, its death is dated by what others logged: within its session.",
 ]
-_DOUBTS_PLANNED = ["Somebody may have stopped one broker too many without meaning to."]
+_DOUBTS_PLANNED = ["One broker too many may have been stopped by mistake."]
 _WAIT = (
-    "Do not elect a leader out of sync (unclean) while one of them can still be brought back: what "
-    "only it has would be lost."
+    "Do not run an unclean election while one of them can still be brought back: records that only "
+    "it has would be lost."
 )

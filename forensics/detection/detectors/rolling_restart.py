@@ -45,7 +45,7 @@ def _finding(context: DetectionContext, roll: Sequence[RollingStop]) -> Finding:
     return context.finding(
         NAME,
         limits["harmful" if harm else "hasty" if hasty else "patient"],
-        f"Hasty rolling restart of brokers {names}: {_describe_stop(roll, hasty[0])}{harm}"
+        f"Hasty rolling restart of brokers {names}: {harm or _describe_stop(roll, hasty[0])}"
         if hasty
         else f"Rolling restart: brokers {names}; {_UNTOLD if untold else _PATIENT}",
         roll[0].absence.begin,
@@ -92,8 +92,8 @@ def _describe_harm(leaderless: dict[str, int], refused: Sequence[Row]) -> str:
         count, longest = quantity(len(leaderless), "partition"), max(leaderless.values()) / SECOND
         said.append(f"{count} without a leader for up to {longest:.1f} s")
     if refused:
-        said.append(f"writes rejected over {_seconds(refused):.1f} s")
-    return f": {', '.join(said)}" if said else ""
+        said.append(f"writes rejected during {_seconds(refused):.1f} s")
+    return ", ".join(said)
 
 
 def _seconds(rows: Sequence[Row]) -> float:
@@ -139,16 +139,16 @@ def _actions(context: DetectionContext, *, hasty: bool, untold: bool) -> list[st
         return ["Nothing to do: this is how a roll should go."]
     return [
         f"{context.commands.under_replicated()}   # stop the next one when it lists nothing",
-        "Let whoever rolls the cluster wait for that, not for the process to be up.",
+        "Wait for that before each stop: a process that is up is not in sync yet.",
     ]
 
 
 _PATIENT = "each was in every ISR again before the next stop"
-_UNTOLD = "the logs do not tell whether each was in sync again before the next stop"
+_UNTOLD = "the logs do not show whether each was in sync again before the next stop"
 _MECHANISM = (
-    "A broker that was restarted lacks what was written meanwhile, and is in sync again only after "
-    "it has read it. If the next one is stopped before that, partitions have two replicas fewer: "
-    "records with acks=all are refused below min.insync.replicas, and where nobody in sync is left "
-    "the partition has no leader."
+    "A broker that was restarted lacks what was written while it was down, and is in sync again "
+    "only after it has read it. If the next one is stopped before that, partitions have two "
+    "replicas fewer: acks=all writes are rejected below min.insync.replicas, and where no in-sync "
+    "replica is left the partition has no leader."
 )
-_DOUBTS = ("Restarts of several brokers within the same half hour need not be one roll.",)
+_DOUBTS = ("Restarts of several brokers within half an hour need not be one roll.",)

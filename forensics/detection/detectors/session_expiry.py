@@ -219,7 +219,7 @@ def _common_finding(
         brokers=sorted(own.broker for own, _ in group if own.broker is not None),
         measures=_measures("common", ", ".join(nodes), (end - begin) / SECOND, expiries=len(group)),
         explanation="Sessions of most brokers that end in the same moment end with ZooKeeper, or "
-        "with the way to it: it stood still, had no leader, or could not be reached. Each broker "
+        "with the way to it: it froze, had no leader, or could not be reached. Each broker "
         "had to register anew; until then the controller took it for gone.",
         actions=[_LOOK_AT_ZOOKEEPER, "Do not restart brokers for it: they have registered again."],
         why=f"{len(nodes)} brokers within {_TOGETHER // SECOND} s",
@@ -377,12 +377,12 @@ def _refused_finding(
     action = (
         "Stop one of the two, and give it an id of its own."
         if is_twin
-        else "Let whoever restarts it wait for longer than a session. Nothing else is wrong."
+        else "Wait for longer than a session before it is started again; find out what ended it."
     )
     return context.finding(
         NAME,
         limits["twin" if is_twin else "loop" if processes >= limits["refused"] else "fast"],
-        f"Broker id {own.broker} is held by somebody else: {own.node} was refused {times}"
+        f"Broker id {own.broker} is held by another process: {own.node} was refused {times}"
         if is_twin
         else f"{own.node} was started before its old session was over, and refused {times}",
         rows[0]["at"],
@@ -395,10 +395,10 @@ def _refused_finding(
             f"{context.commands.registration(own.broker)}   # which host holds the id?",
             action,
         ],
-        why=f"refused {times}, for up to {longest:.0f} s at a time; an old session is over by"
-        f" {limits['old']} s",
+        why=f"refused {times}, for up to {longest:.0f} s at a time; limit: an old session is over"
+        f" by {limits['old']} s",
         doubts=[
-            "A session longer than that would live on for as long."
+            "A session timeout longer than that would explain it, too."
             if is_twin
             else "If it goes on, two processes have the same id."
         ],
@@ -452,14 +452,14 @@ _EXPIRED = (
     "ZooKeeper heard nothing of the broker for a whole session and took its registration away; it "
     "registered anew."
 )
-_HUNG = " The process had stood still each time: see its pauses."
+_HUNG = " The process had been frozen each time: see its pauses."
 _TWIN = (
     "The id stayed taken for longer than any session of a process before: another process lives "
     "that was configured with the same id, or the broker was copied with its data."
 )
 _FAST = (
-    "A broker that dies leaves its registration behind until its session is over. Who restarts it"
-    " before that is refused, and mostly dies of it; the next start succeeds."
+    "A broker that crashes leaves its registration behind until its session is over. If it is"
+    " started before that, its registration is refused, and mostly the process ends."
 )
 _ORDER = (
     "The broker was being stopped, and cannot leave in good order without ZooKeeper: it tries for "

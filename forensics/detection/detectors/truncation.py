@@ -1,4 +1,4 @@
-"""Records cut off a log after a clean change of leader: what producers with acks=1 lose.
+"""Records truncated after a clean failover: what producers with acks=1 lose.
 
 A leader in sync has every committed record, but not the last ones that only the leader before it
 had. Kafka cuts them when that one comes back to follow.
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, group_by_gap, partition_name
-from forensics.detection.shared.client_settings import topics_without_acks
+from forensics.detection.shared.client_settings import knows_acks, topics_without_acks
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
@@ -104,7 +104,8 @@ def _finding(
     weak = set().union(*topics_without_acks(context).values())
     exposed = sorted({row["topic"] for row in rows} & weak)
     kind = "committed" if is_deep else "acknowledged" if exposed else "uncommitted"
-    plain = _EXPOSED.format(", ".join(exposed)) if exposed else _PLAIN
+    told = knows_acks(context)
+    plain = _EXPOSED.format(", ".join(exposed)) if exposed else _PLAIN + _ACKS[told]
     return context.finding(
         NAME,
         limits[kind],
@@ -124,7 +125,7 @@ def _finding(
         explanation=(_DEEP if is_deep else plain)
         + ("" if is_clean else _OPEN)
         + (_UNREAD.format(unread) if unread else ""),
-        actions=_actions(losses, is_deep=is_deep),
+        actions=_actions(losses, is_deep=is_deep, is_safe=told and not exposed),
         why=_why(limits, losses, is_deep=is_deep),
         doubts=_DOUBTS_DEEP if is_deep else _DOUBTS,
     )
@@ -132,54 +133,58 @@ def _finding(
 
 def _why(limits: Mapping[str, Any], losses: Sequence[PartitionLoss], *, is_deep: bool) -> str:
     deepest = max(loss.below_high_watermark or 0 for loss in losses)
-    how = (
-        f"up to {deepest:,} records below the high watermark" if is_deep else "none of it committed"
-    )
+    how = f"up to {deepest:,} records below the high watermark" if is_deep else "nothing committed"
     count = quantity(len({loss.partition for loss in losses}), "partition")
-    return f"logs of {count} were cut, no two more than {limits['stroke']} s apart; {how}"
+    return f"truncated on {count}, no two more than {limits['stroke']} s apart; {how}"
 
 
 def _title(losses: Sequence[PartitionLoss], *, is_deep: bool, is_clean: bool) -> str:
     least, most = total_loss(losses)
     count = len({loss.partition for loss in losses})
-    where = f"of {quantity(count, 'partition')}"
+    where = f"on {quantity(count, 'partition')}"
     if most is None:
-        much = f"At least {least:,} records" if least else "Nobody tells how many records"
+        much = f"At least {least:,} records" if least else "An unknown number of records"
     elif least == most:
         much = f"{most:,} record{'' if most == 1 else 's'}"
     else:
         much = f"{least:,} to {most:,} records"
-    how = f"after a {'clean ' if is_clean else ''}change of leader"
-    return f"{much} {where} cut {'below the high watermark ' if is_deep else ''}{how}"
+    how = "after a clean failover" if is_clean else "after a leader change"
+    deep = "below the high watermark " if is_deep else ""
+    return f"{much} truncated {deep}{where} {how}"
 
 
 _PLAIN = (
-    "The new leader was in sync and has every committed record. These came last, it did not have "
-    "them yet, and they were cut when their holder began to follow. Producers with acks=1 may hold "
-    "acknowledgements for them; those with acks=all do not."
+    "The new leader was in sync and has every committed record. It did not have these last ones "
+    "yet, and the replicas that had them truncated them when they began to follow it. Producers "
+    "with acks=all were not told that they were written"
 )
+_ACKS = {
+    True: ", and none with acks=1 or 0 is seen to write to these topics.",
+    False: "; those with acks=1 or 0 may have been. Which acks producers use is not in these logs.",
+}
 _EXPOSED = (
-    "The new leader was in sync, but did not have these last records yet, and they were cut when "
-    "their holder began to follow. Producers of {} run with acks=1 or 0: they were told that their "
-    "records were written, and those are gone."
+    "The new leader was in sync, but did not have these last records yet, and the replicas that "
+    "had them truncated them when they began to follow it. Producers of {} run with acks=1 or 0: "
+    "they were told that records were written that are gone."
 )
 _DEEP = (
-    "The log was cut below its own high watermark: records that were committed, acknowledged to "
-    "producers with acks=all, and that consumers may have read. No unclean election is seen here."
+    "The log was truncated below its own high watermark: records that were committed and "
+    "acknowledged to producers with acks=all; consumers may have read them. No unclean election is "
+    "seen here."
 )
 _DOUBTS = (
     "A producer that still held the records and sent them again has lost nothing.",
     "The high watermark of a follower lags behind: some of it may have been committed after all.",
 )
 _DOUBTS_DEEP = (
-    "A log that somebody emptied or restored from a copy is cut in the same way.",
+    "A log that was emptied or restored from a copy is truncated in the same way.",
     "An unclean election whose lines are missing here explains it too.",
 )
 _UNREAD = " {:,} further rows of tables/cuts were not looked at, so there may be more than this."
-_OPEN = " Not all leaders between are known: whether every election was clean cannot be told."
+_OPEN = " Not all leaders in between are in the logs, nor whether every election was clean."
 
 
-def _actions(losses: Sequence[PartitionLoss], *, is_deep: bool) -> list[str]:
+def _actions(losses: Sequence[PartitionLoss], *, is_deep: bool, is_safe: bool) -> list[str]:
     # Brokers write internal topics themselves, with acks=all.
     users = [loss for loss in losses if not loss.partition.startswith("__")]
     checks = [(users or losses)[0].check]
@@ -187,5 +192,7 @@ def _actions(losses: Sequence[PartitionLoss], *, is_deep: bool) -> list[str]:
         return [*checks, "Look whether a disk lost writes, or a log was restored from a copy."]
     if not users:
         return checks
+    if is_safe:
+        return [*checks, "Nothing to do: producers with acks=all send such records again."]
     topic = users[0].partition.rpartition("-")[0]
-    return [*checks, f"If producers of {topic} must not lose records, let them use acks=all."]
+    return [*checks, f"Use acks=all in producers of {topic} if it must not lose records."]

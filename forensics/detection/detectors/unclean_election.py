@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ from forensics.detection.context import (
 )
 from forensics.lib.node_ids import broker_id
 from forensics.lib.text_format import quantity
-from forensics.lib.time_units import to_iso
+from forensics.lib.time_units import SECOND, to_iso
 from forensics.run_output.findings import Finding, PartitionLoss, total_loss
 
 NAME = "unclean-election"
@@ -84,6 +84,7 @@ def _finding(context: DetectionContext, group: list[Row]) -> Finding:
     earliest = sorted(group, key=lambda row: (row["started_at"], row["topic"], row["partition"]))
     quoted = earliest[:MAX_QUOTED_PARTITIONS]
     evidence = context.read_lines(place for row in quoted for place in row["evidence"])
+    last_known = _elected_as_last_known(evidence, [partition_name(row) for row in quoted])
     for loss, lines in _bound_losses(context, group):
         losses.append(loss)
         # A finding shows a few lines; those of ten thousand partitions would only be thrown away.
@@ -92,7 +93,7 @@ def _finding(context: DetectionContext, group: list[Row]) -> Finding:
     previous = {loss.previous_leader for loss in losses if loss.previous_leader is not None}
     return context.finding(
         NAME,
-        _severity(context, losses),
+        _severity(context, losses, last_known),
         _title(losses, leaders),
         earliest[0]["started_at"],
         earliest[-1]["started_at"],
@@ -101,8 +102,8 @@ def _finding(context: DetectionContext, group: list[Row]) -> Finding:
         brokers=sorted(leaders | previous),
         partitions=[partition_name(row) for row in group],
         losses=losses,
-        explanation=_explanation(losses, evidence),
-        actions=_actions(context, losses),
+        explanation=_explanation(context, losses, last_known, earliest[-1]["started_at"]),
+        actions=_actions(context, losses, last_known),
         why=_why(context, group, losses),
         doubts=_doubts(losses),
     )
@@ -113,8 +114,8 @@ def _why(context: DetectionContext, group: Sequence[Row], losses: Sequence[Parti
     count = sum(loss.lost_records_max is None for loss in losses)
     bounds = f"; for {count} no line bounds the loss" if count else ""
     return (
-        f"{len(group)} partitions got a leader that was not in sync, no two more than {gap} s "
-        f"apart{bounds}"
+        f"{quantity(len(group), 'partition')} got a leader that was not in sync, no two more than "
+        f"{gap} s apart{bounds}"
     )
 
 
@@ -385,11 +386,15 @@ def _find_tail(election: Row, events: Sequence[Row]) -> tuple[dict[str, int], Ro
     return {}, None
 
 
-def _severity(context: DetectionContext, losses: Sequence[PartitionLoss]) -> str:
+def _severity(
+    context: DetectionContext, losses: Sequence[PartitionLoss], last_known: Collection[str]
+) -> str:
     limits = context.limits[NAME]
     if any(loss.lost_records_max or loss.lost_records_min for loss in losses):
         return str(limits["lost"])
-    open_ones = any(loss.lost_records_max is None for loss in losses)
+    open_ones = {loss.partition for loss in losses if loss.lost_records_max is None}
+    if open_ones and open_ones <= set(last_known):
+        return str(limits["last_known"])
     return str(limits["unknown" if open_ones else "harmless"])
 
 
@@ -403,8 +408,8 @@ def _loss_words(losses: Sequence[PartitionLoss]) -> str:
     least, most = total_loss(losses)
     if most is None:
         if not least:
-            return "records may be lost, no line says how many"
-        return f"at least {least:,} records lost, not bounded above"
+            return "whether records were lost is not in the logs"
+        return f"at least {least:,} records lost"
     if not most:
         return "no records lost"
     return f"{least:,} records lost" if least == most else f"{least:,} to {most:,} records lost"
@@ -412,46 +417,101 @@ def _loss_words(losses: Sequence[PartitionLoss]) -> str:
 
 # The controller falls back on the last leader that it knew to have been in sync (KIP-966).
 _LAST_KNOWN = re.compile(r"lastKnownElr: \[\d+\] -> \[\]")
+
+
+def _elected_as_last_known(evidence: Iterable[Row], names: Collection[str]) -> set[str]:
+    """Return the partitions that got the last leader that was known to be in sync."""
+    lines = [line["text"] for line in evidence if _LAST_KNOWN.search(line["text"] or "")]
+    return {name for name in names if any(f" {name} " in line for line in lines)}
+
+
+_LAST = "last known"
 _TRIGGERS = {
-    "last known": "The controller chose the last leader that it knew to have been in sync"
-    " (lastKnownElr), which needs no unclean.leader.election.enable: what was committed is there,"
-    " unless that broker lost data as it died. ",
-    "automatic": "The controller chose it by itself, as unclean.leader.election.enable allows. ",
-    "manual": "Somebody ordered it: the controller was asked for an unclean election. ",
+    "automatic": "On {where} no in-sync replica was alive, and the controller elected another one "
+    "by itself, as unclean.leader.election.enable allows.",
+    "manual": "On {where} an unclean election was ordered (kafka-leader-elections.sh "
+    "--election-type unclean), which needs no unclean.leader.election.enable.",
+    _LAST: "On {where} no replica was in sync, and the controller elected the last leader that it "
+    "knew to have been (lastKnownElr), which needs no unclean.leader.election.enable: what was "
+    "committed is there, unless that broker lost data as it crashed.",
+    "": "On {where} a replica that was not in sync became leader.",
 }
 
 
-def _explanation(losses: Sequence[PartitionLoss], evidence: Sequence[Row]) -> str:
+def _by_manner(
+    losses: Sequence[PartitionLoss], last_known: Collection[str]
+) -> dict[str, list[PartitionLoss]]:
+    """Group the elections by who chose the leader, and how."""
+    found: dict[str, list[PartitionLoss]] = {}
+    for loss in losses:
+        known = loss.manner == "automatic" and loss.partition in last_known
+        manner = _LAST if known else loss.manner if loss.manner in _TRIGGERS else ""
+        found.setdefault(manner or "", []).append(loss)
+    return found
+
+
+def _explanation(
+    context: DetectionContext,
+    losses: Sequence[PartitionLoss],
+    last_known: Collection[str],
+    elected: int,
+) -> str:
     certain = [loss for loss in losses if loss.lost_records_min or loss.lost_records_max]
     open_ones = sum(loss.lost_records_max is None for loss in losses)
-    count = f"{len(certain)} of {len(losses)} partitions lost records"
-    summary = f"{count}: {_loss_words(losses)}. " if certain else ""
-    if open_ones:
-        summary += (
-            f"Of {open_ones} of {len(losses)} no line bounds what was lost, if anything was. "
+    parts = [
+        _TRIGGERS[manner].format(where=quantity(len(own), "partition"))
+        for manner, own in sorted(_by_manner(losses, last_known).items())
+    ]
+    if certain:
+        parts.append(
+            "Records that only the leader before had are truncated when it returns to follow: "
+            f"{len(certain)} of {len(losses)} partitions lost records, {_loss_words(losses)}. "
+            "Producers may hold acknowledgements for them; consumers that had already read them "
+            "will see offsets reused."
         )
-    manners = {loss.manner for loss in losses}
-    manner = str(manners.pop()) if len(manners) == 1 else ""
-    if manner == "automatic" and any(_LAST_KNOWN.search(line["text"] or "") for line in evidence):
-        manner = "last known"
-    trigger = _TRIGGERS.get(manner, "")
-    return trigger + (
-        "No replica of the in-sync set was alive, and a replica outside it became leader. Records "
-        "that only the leader before had are cut from its log when it comes back to follow. "
-        f"{summary or 'No partition lost a record. '}Producers may hold acknowledgements for what "
-        "is cut; consumers that had read on see offsets used again."
-    )
+        parts += _describe_returns(context, certain, elected)
+    if open_ones:
+        parts.append(f"For {open_ones} of {len(losses)} the logs do not say whether any was lost.")
+    if not certain and not open_ones:
+        parts.append("No partition lost a record.")
+    return " ".join(parts)
 
 
-def _actions(context: DetectionContext, losses: Sequence[PartitionLoss]) -> list[str]:
-    hurt = next((loss for loss in losses if loss.lost_records_max != 0), losses[0])
-    topic = hurt.partition.rpartition("-")[0]
-    config = (
-        f"{context.commands.topic_config(topic)}   # is unclean.leader.election.enable=true meant?"
-    )
-    return [config, hurt.check, _SEND_AGAIN]
+def _describe_returns(
+    context: DetectionContext, losses: Sequence[PartitionLoss], elected: int
+) -> Iterator[str]:
+    """Say how soon those were back that had what was lost: what waiting would have cost."""
+    owners = {loss.previous_leader for loss in losses} - {None}
+    for absence in context.absences:
+        if absence.broker in owners and absence.begin <= elected < (absence.end or 0):
+            later = (absence.end or 0) - elected
+            yield (
+                f"Broker {absence.broker}, which had them, was back {later / SECOND:.0f} s after "
+                "the election."
+            )
 
 
+def _actions(
+    context: DetectionContext, losses: Sequence[PartitionLoss], last_known: Collection[str]
+) -> list[str]:
+    by_manner = _by_manner(losses, last_known)
+    allowed, ordered = by_manner.get("automatic", []), by_manner.get("manual")
+    actions = []
+    if allowed:
+        hurt = next((loss for loss in allowed if loss.lost_records_max != 0), allowed[0])
+        topic = context.commands.topic_config(hurt.partition.rpartition("-")[0])
+        actions.append(f"{topic}   # is unclean.leader.election.enable=true meant?")
+    if ordered:
+        actions.append(_ASK)
+    worst = next((loss for loss in losses if loss.lost_records_max != 0), losses[0])
+    lost = worst.lost_records_max != 0
+    return [*actions, worst.check, *([_SEND_AGAIN] if lost else [])]
+
+
+_ASK = (
+    "Find out who ran kafka-leader-elections.sh --election-type unclean, and why: wait for the "
+    "replicas that were in sync as long as they can be brought back."
+)
 _SEND_AGAIN = (
     "Ask the producers of these partitions to send again what they sent between the last ISR "
     "shrink and the election; consumers' committed offsets beyond lost_from need a reset."

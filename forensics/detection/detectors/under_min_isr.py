@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, partition_name
 from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.assignments import read_assignments, replicas_of
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.detection.shared.min_isr import REFUSALS, MinIsr, read_min_isr
 from forensics.lib.sessionize import sessions
@@ -86,10 +87,11 @@ def _find_shortages(context: DetectionContext, min_isr: MinIsr) -> list[_Shortag
         for one in context.absences
         if one.kind == "controlled"
     ]
+    assignments = read_assignments(context)
     shortages: dict[int, _Shortage] = {}
     for row in context.each("isr", where, [*_COLUMNS, "evidence"]):
         least, begin = min_isr.for_topic(row["topic"]), row["started_at"]
-        missing = set(row["replicas"] or ()) - set(row["isr"])
+        missing = set(replicas_of(assignments, row)) - set(row["isr"])
         if least is None or len(row["isr"]) >= least:
             continue
         stopped = {broker for broker, first, last in stops if first <= begin <= last}
@@ -135,7 +137,9 @@ def _finding(
             "told_by_clients": by_clients,
             "refused_s": seconds,
             "partitions": len(names),
-            "partition_seconds": round(sum(one.duration for one in short) / SECOND, 1),
+            "partition_seconds": round(sum(one.duration for one in short) / SECOND, 1)
+            if short
+            else None,
             "minimums": {topic: min_isr.for_topic(topic) for topic in topics[:_SHOWN]},
         },
         explanation=_explanation(refused) + _describe_minimums(min_isr, topics),
@@ -168,9 +172,10 @@ def _title(
     count = len(set(names))
     where = quantity(count, "partition")
     if refused:
-        return f"Writes rejected: too few in-sync replicas of {where}, for up to {seconds:.0f} s"
+        long = f"up to {seconds:.0f} s" if seconds >= 1 else "less than 1 s"
+        return f"Writes rejected: too few in-sync replicas on {where}, for {long}"
     longest = max(one.longest for one in short) / SECOND
-    return f"{where} below min.insync.replicas for up to {longest:.0f} s; no refused write is seen"
+    return f"{where} below min.insync.replicas for up to {longest:.0f} s; no rejected write is seen"
 
 
 def _why(
@@ -181,11 +186,11 @@ def _why(
 ) -> str:
     if not refused:
         longest = max(one.longest for one in short) / SECOND
-        return f"{longest:.1f} s below the minimum; up to {limits['unseen']} s are not told"
+        return f"{longest:.1f} s below the minimum; limit: {limits['unseen']} s"
     count = max(_count_by_source(refused))
     return (
-        f"{count} refusals, up to {seconds} s on one partition; up to {limits['blip']} s are a "
-        f"passing one, and after {limits['given_up']} s producers give records up"
+        f"{quantity(count, 'rejection')}, over up to {seconds} s on one partition; limits: "
+        f"{limits['blip']} s, and {limits['given_up']} s until producers give records up"
     )
 
 
@@ -205,8 +210,9 @@ def _describe_minimums(min_isr: MinIsr, topics: Sequence[str]) -> str:
 
 def _actions(context: DetectionContext, topics: Sequence[str]) -> list[str]:
     look = f"{context.commands.under_min_isr()}   # which of them are still short?"
+    users = [topic for topic in topics if not topic.startswith("__")]
     config = [
-        f"{context.commands.topic_config(one)}   # is the minimum meant?" for one in topics[:1]
+        f"{context.commands.topic_config(one)}   # is the minimum meant?" for one in users[:1]
     ]
     return [look, *config, _DO_NOT]
 
@@ -216,16 +222,16 @@ _DO_NOT = (
     "the leader alone."
 )
 _MECHANISM = (
-    "With fewer replicas in sync than min.insync.replicas a leader refuses records sent with "
-    "acks=all; producers try again until delivery.timeout.ms is over, and then give them up. "
-    "Writes with acks=1 are taken, and live on too few brokers."
+    "With fewer in-sync replicas than min.insync.replicas a leader rejects records sent with "
+    "acks=all; producers retry until delivery.timeout.ms is over, and then give them up. Writes "
+    "with acks=1 are still accepted, with fewer copies than wanted."
 )
 _AFTER = (
-    "Some records were written before the ISR shrank and not acknowledged: they are sent again, and"
-    " stand twice in the log if the producer is not idempotent."
+    "Some records were written before the ISR shrank and were not acknowledged: they are sent"
+    " again, and are duplicates if the producer is not idempotent."
 )
-_UNSEEN = "Nobody is seen to write with acks=all meanwhile."
+_UNSEEN = "No rejected write with acks=all is logged in that time."
 _DOUBTS = (
     "Without clients' logs it is not known whether retries got the records through in the end.",
-    "A minimum that was changed meanwhile holds here for the whole time.",
+    "A minimum that was changed in that time is taken for all of it.",
 )

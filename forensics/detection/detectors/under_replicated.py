@@ -120,12 +120,16 @@ def _finding(
     count = quantity(len(missing.partitions), "partition")
     until = "to the end of the logs" if open_count else f"for up to {longest:.0f} s"
     is_known = broker in context.history.lanes.brokers
-    up = "It was up all the while, as far as the logs tell."
-    unknown = f"These logs do not tell whether broker {broker} was up."
-    why = "It had been away." if explained else up if is_known else unknown
+    up = "It was up all that time, as far as the logs show."
+    unknown = f"These logs do not show whether broker {broker} was up."
+    stays = any(one.broker == broker and one.end is None for one in context.absences)
+    told = f"Broker {broker} {'is not back before the logs end' if stays else 'had been away'}."
+    why = told if explained else up if is_known else unknown
+    # The finding about its absence says so: it is the same incident.
+    level = "away" if explained and stays else "told" if explained or not is_known else "severity"
     return context.finding(
         NAME,
-        limits["told" if explained or not is_known else "severity"],
+        limits[level],
         f"{count} without broker {broker} in sync {until}",
         min(lack.begin for lack in lacks),
         max(lack.end for lack in lacks),
@@ -142,19 +146,20 @@ def _finding(
         explanation=f"{_MECHANISM} {why}",
         actions=[
             f"{context.commands.under_replicated()}   # which are still short of replicas?",
-            _LOOK.format(broker=broker),
+            (_START if explained and stays else _LOOK).format(broker=broker),
         ],
-        why=f"{longest:.0f} s; from {limits['long']} s on it is told, from {limits['open']} s at "
-        "the end of the logs",
+        why=f"{longest:.0f} s; limits: {limits['long']} s, {limits['open']} s at the end of the "
+        "logs",
         doubts=_DOUBTS,
     )
 
 
 _MECHANISM = (
-    "Each of these partitions lives on fewer disks than it should: the next failure may leave it "
-    "without a leader, or lose records."
+    "Each of these partitions has fewer copies than it should: the next failure may leave it"
+    " without a leader, or lose records."
 )
 _DOUBTS = ("New replicas of a reassignment are missing until they have caught up, as they should.",)
+_START = "Start broker {broker}, and wait until all partitions have it in sync."
 _LOOK = (
     "Start broker {broker} if it is down; if it is up, look in its server.log for fetchers that "
     "failed, and at its disk and network."

@@ -1,4 +1,4 @@
-"""Finds times in which a whole process stood still.
+"""Finds times in which a whole process froze.
 
 A line of the garbage collector states a pause. A ZooKeeper client notices after two thirds of its
 session that nothing came: if it notices much later, it did not run. A broker that was fenced,
@@ -9,13 +9,15 @@ controller whose event took long while its log was silent.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time, once_per_run
+from forensics.detection.kafka_cli import GREP_PAUSES
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import MILLISECOND, SECOND
 
@@ -35,7 +37,7 @@ _MAX_LOOKS = 12
 
 @dataclass(frozen=True)
 class ProcessStall:
-    """One time in which a node stood still; corrected microseconds."""
+    """One time in which a node was frozen; corrected microseconds."""
 
     node: str
     begin: int
@@ -58,7 +60,7 @@ def find_stalls(context: DetectionContext, min_seconds: float) -> list[ProcessSt
         *_paused_brokers(context),
         *_silent_controllers(context, min_seconds),
     ]
-    # A broker that was cut off is silent for want of others, not for want of time.
+    # A broker that was cut off is silent because it hears nobody, not because it was stopped.
     cut = [
         (broker_node(one.broker), one.begin, one.end or context.logs_end)
         for one in context.absences
@@ -163,3 +165,32 @@ def _silent_controllers(context: DetectionContext, min_seconds: float) -> Iterat
         begin = row["at"] - row["duration_ms"] * MILLISECOND
         if row["node"] and context.is_silent(row["node"], begin, row["at"]):
             yield ProcessStall(row["node"], begin, row["at"], _SILENCE, [row])
+
+
+_FILE_COLUMNS = ("file", "node", "first_ts", "last_ts")
+_GC_FILE = re.compile(r"(?i)gc[^/]*\.log|gc\.log")
+
+
+def gc_logs_cover(context: DetectionContext, spans: Iterable[tuple[str, int, int]]) -> bool:
+    """Return True if GC logs cover these times of nodes: what they lack was no collection."""
+    correct = context.history.clocks.correct
+    logs = [
+        (row["node"], correct(row["node"], row["first_ts"]), correct(row["node"], row["last_ts"]))
+        for row in context.each("files", pc.field("first_ts").is_valid(), _FILE_COLUMNS)
+        if _GC_FILE.search(row["file"])
+    ]
+    return all(
+        any(node == name and first <= begin and end <= last for name, first, last in logs)
+        for node, begin, end in spans
+    )
+
+
+def look_at_machine(hosts: str, *, knows_collector: bool) -> list[str]:
+    """Say where to look after a process froze, and whether its GC log is still to be read."""
+    machine = f"iostat -x, vmstat, and the hypervisor of {hosts} at these times"
+    if knows_collector:
+        return [f"Not the garbage collector: its log shows no such pause. Look at {machine}."]
+    return [
+        f"{GREP_PAUSES}   # on {hosts}: did the JVM stop then?",
+        f"If it did not: {machine}.",
+    ]

@@ -61,7 +61,7 @@ def risk_findings(
             advice.append(risk)
             continue
         level = "advised" if text.advisory else "met" if risk.outcome else "unmet"
-        said = text.explanation + (f" It did: {risk.outcome}." if risk.outcome else "")
+        said = text.explanation + (f" It happened: {risk.outcome}." if risk.outcome else "")
         why = f"{risk.setting} = {risk.value}" + (f"; {risk.outcome}" if risk.outcome else "")
         actions = [*_commands(context, risk), text.advice]
         title = _title(risk, texts)
@@ -114,7 +114,7 @@ def _title(risk: SettingRisk, texts: Mapping[str, RiskText]) -> str:
 
 
 def _commands(context: DetectionContext, risk: SettingRisk) -> list[str]:
-    if risk.topics:
+    if risk.topics and not risk.clients:
         look = f"{context.commands.topic_config(min(risk.topics))}   # still so?"
         forbid = context.commands.unclean_election(min(risk.topics))
         is_unclean = risk.setting == "unclean.leader.election.enable"
@@ -132,5 +132,5 @@ def _some(names: Collection[str]) -> str:
 
 
 _DOUBTS = (
-    "Settings that were changed while a process ran, or before these logs begin, may not be seen.",
+    "Settings changed while a process ran, or before these logs begin, may be missing here.",
 )

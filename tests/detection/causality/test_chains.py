@@ -189,6 +189,49 @@ def test_each_of_many_pauses_explains_only_what_came_of_it(tmp_path: Path) -> No
     assert tied(tmp_path / "other", pauses, then)
 
 
+def test_a_planned_outage_has_no_cause(tmp_path: Path) -> None:
+    planned = finding(
+        "offline-partitions", 103, 140, brokers=[1], partitions=["t-0"], measures={"planned": True}
+    )
+
+    assert [] == tied(tmp_path, crash(1, 100, 160), planned)
+
+
+@pytest.mark.parametrize(("doubt_ms", "early", "is_tied"), [(20_000, 9, True), (20_000, 11, False)])
+def test_no_doubt_of_clocks_makes_an_effect_much_older_than_its_cause(
+    doubt_ms: float, early: float, is_tied: bool, tmp_path: Path
+) -> None:
+    known = clocks(doubt_ms)
+
+    assert is_tied is bool(
+        tied(tmp_path, crash(1, 100, 160), offline(100 - early, 140, led_by=1), known=known)
+    )
+
+
+@pytest.mark.parametrize(("seconds", "is_tied"), [(10, True), (1, False)])
+def test_a_shrunk_isr_explains_only_partitions_that_had_nobody_left(
+    seconds: float, is_tied: bool, tmp_path: Path
+) -> None:
+    short = finding("under-min-isr", 100, 130, partitions=["t-0"])
+    led = [
+        epoch(1, 1, 1, 130),
+        epoch(2, -1, 130, 130 + seconds, previous_leader=1),
+        epoch(3, 2, 130 + seconds),
+    ]
+
+    chains = tied(tmp_path, short, offline(129, 150, led_by=1), leadership=led)
+
+    assert is_tied is bool(chains)
+
+
+def test_two_brokers_that_are_away_reject_writes_together(tmp_path: Path) -> None:
+    refused = finding("under-min-isr", 120, 140, brokers=[1, 2], partitions=["t-0"])
+    (chain,) = tied(tmp_path, crash(1, 100, 160), crash(2, 110, 160), refused)
+
+    assert 2 == len([one for one in links(chain, "effect") if one["to"] == refused.id])
+    assert [] == chain["competing"]
+
+
 def test_what_is_routine_makes_no_chain(tmp_path: Path) -> None:
     planned = crash(1, 100, 160, severity="info")
     burst = stale(110, "controlled_restart", severity="info")

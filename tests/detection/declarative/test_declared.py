@@ -253,5 +253,5 @@ def test_logs_become_findings_without_spark(tmp_path: Path) -> None:
 
     (told,) = make_detector(one).find(run_lines(sample.logs, tmp_path).context())
 
-    assert ("deleted-topic-in-use", "medium") == (told.detector, told.severity)
-    assert "Topic orders-v2 was deleted while somebody still used it" == told.title
+    assert ("deleted-topic-in-use", "low") == (told.detector, told.severity)
+    assert "Topic orders-v2 was deleted while clients still used it" == told.title

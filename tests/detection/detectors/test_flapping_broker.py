@@ -29,12 +29,40 @@ def test_three_crashes_within_an_hour_are_flapping(tmp_path: Path) -> None:
         "cycles": 3,
         "median_away_s": 6.0,
         "partitions_moved": 1,
+        "led_again": 1,
         "how": "crash",
         "ways": {"crash": 3},
     }
+    assert found.title == "Broker 2 crashed 3 times, down 6 s each (median)"
+    assert "1 partition got other leaders, and broker 2 led 1 of them again" in found.explanation
     assert (found.severity, found.brokers, found.partitions) == ("high", [2], ["t-0"])
     assert (found.begin, found.end) == (100_000_000, 309_000_000)
     assert [place["line"] for place in found.evidence] == [1000, 2000, 3000]
+
+
+def test_what_never_came_back_is_not_said_to_have(tmp_path: Path) -> None:
+    away = [absence(2, "crash", 100, 104), absence(2, "crash", 200, 204), absence(2, "crash", 300)]
+    moved = [epoch(0, 2, 1), epoch(1, 1, 301, previous_leader=2)]
+
+    [found] = find(case(tmp_path, away=away, leadership=moved))
+
+    assert found.title.endswith("down 4 s each (median); not back before the logs end")
+    assert "broker 2 led none of them again later" in found.explanation
+    assert "After the last time broker 2 did not come back" in found.explanation
+    assert any("Start broker 2" in action for action in found.actions)
+
+
+@pytest.mark.parametrize(
+    ("kind", "verb"),
+    [("pause", "froze"), ("fenced", "lost its session"), ("isolated", "was cut off")],
+)
+def test_how_it_left_is_said_as_the_lines_show_it(kind: str, verb: str, tmp_path: Path) -> None:
+    away = [absence(2, kind, begin, begin + 9) for begin in (100, 200, 300)]
+
+    [found] = find(case(tmp_path, away=away))
+
+    assert found.title.startswith(f"Broker 2 {verb}")
+    assert not any("killed process" in action for action in found.actions)
 
 
 def test_two_crashes_are_not(tmp_path: Path) -> None:

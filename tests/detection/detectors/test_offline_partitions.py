@@ -146,4 +146,4 @@ def test_a_broker_whose_disk_failed_is_not_to_be_started(tmp_path: Path) -> None
         case(tmp_path, leadership=rows, isr=isr, events=events, away=[absence(1, "crash", 100)])
     )
 
-    assert found.actions[1].startswith("Do not elect a leader out of sync")
+    assert found.actions[1].startswith("Do not run an unclean election")

@@ -88,7 +88,7 @@ SCENARIOS = [
         of(*client(acks=-1, enable_idempotence="false"), error("NETWORK_EXCEPTION"),
            error("REQUEST_TIMED_OUT", 41)),
         [{"severity": "low", "clients": ["app-1"], "measures": {"risk": "doubles",
-          "met": "batches were sent again though they may have been written: app-1 2 times"}}],
+          "met": "batches were retried that may have been written already: app-1 2 times"}}],
     ),
     Scenario(
         NAME, "boundary", "nothing was sent again",

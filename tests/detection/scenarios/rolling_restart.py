@@ -83,7 +83,7 @@ SCENARIOS = [
     ),
     Scenario(
         NAME, "fires", "nobody logged an ISR", roll(isr=[]),
-        [{"severity": "info", "title": "Rolling restart: brokers 1, 2; the logs do not tell whether"
+        [{"severity": "info", "title": "Rolling restart: brokers 1, 2; the logs do not show whether"
           " each was in sync again before the next stop"}],
     ),
     Scenario(NAME, "boundary", "half an hour between them", roll(second=110 + 1800),

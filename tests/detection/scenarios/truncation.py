@@ -78,7 +78,7 @@ SCENARIOS = [
         NAME, "fires", "topics of users come first in what to do",
         partial(case, cuts=[cut(topic="__consumer_offsets"), cut()], files=FILES),
         [{"actions": sorted([EPOCH.format("t-0"),
-          "If producers of t must not lose records, let them use acks=all."])}],
+          "Use acks=all in producers of t if it must not lose records."])}],
     ),
     Scenario(
         NAME, "fires", "no advice on acks for an internal topic",
