@@ -26,7 +26,8 @@ _KINDS_WITH_PATHS = (
     "log_loaded", "setting_seen", "stopped_clean",
 )  # fmt: skip
 _WINDOWS_PATH = r"\b[A-Za-z]:\\\w"
-
+# Pauses in the words of Java 8 and of later ones; names of the files may end in numbers.
+GREP_PAUSES = "grep -Ei 'pause|full gc|to-space|stall|safepoint' kafkaServer-gc.log*"
 _NUMBER = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?")
 # Confluent numbers its builds differently: 5.4.1-ccs is Kafka 2.4, 7.3.0-ccs is Kafka 3.3.
 _CONFLUENT = re.compile(r"-(?:ccs|ce|cp)")

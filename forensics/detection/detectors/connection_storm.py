@@ -10,6 +10,7 @@ from forensics.detection.context import DetectionContext, Row
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import BROKERS
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
+from forensics.lib.node_ids import broker_id
 from forensics.run_output.findings import Finding
 
 NAME = "connection-storm"
@@ -61,7 +62,7 @@ def _finding(context: DetectionContext, session: EventSession) -> Finding:
             "addresses": {} if lacks_files else addresses,
         },
         explanation=_MEANINGS[lacks_files],
-        actions=_actions(str(node), list(addresses), lacks_files=lacks_files),
+        actions=_actions(context, str(node), list(addresses), lacks_files=lacks_files),
         why=f"{session.count} refused, no two more than {limits['gap']} s apart (fewer than "
         f"{limits['least']} are few)",
         doubts=[]
@@ -81,7 +82,9 @@ def _title(session: EventSession, addresses: list[str], *, lacks_files: bool) ->
     return f"{node} refused {session.count} connections{sources}: too many at once"
 
 
-def _actions(node: str, addresses: list[str], *, lacks_files: bool) -> list[str]:
+def _actions(
+    context: DetectionContext, node: str, addresses: list[str], *, lacks_files: bool
+) -> list[str]:
     if lacks_files:
         return [
             (
@@ -91,8 +94,9 @@ def _actions(node: str, addresses: list[str], *, lacks_files: bool) -> list[str]
             "Look whether connections or segments have grown; do not only restart the broker.",
         ]
     first = quote(addresses[0]) if addresses else "ADDRESS"
+    port = context.commands.places.broker(broker_id(node)).rpartition(":")[2]
     return [
-        f"On the host of {quote(node)}: ss -tn src :9092 | grep -c {first}",
+        f"On the host of {quote(node)}: ss -tn src :{port} | grep -c {first}",
         "Look for applications that make a client for each request, or do not close theirs.",
         "Raise max.connections.per.ip (or its overrides) only if so many are meant to be there.",
     ]

@@ -22,7 +22,7 @@ from forensics.run_output.findings import Finding
 
 NAME = "fencing-loop"
 NEEDS = SERVERS
-_GREP = "grep -E 'heartbeat|RPC got timed out' server.log"
+_GREP = "grep -Ei 'heartbeat|RPC got timed out' server.log"
 
 
 def find(context: DetectionContext) -> Iterator[Finding]:

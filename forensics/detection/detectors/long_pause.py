@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from forensics.detection.context import DetectionContext
-from forensics.detection.kafka_cli import quote
+from forensics.detection.kafka_cli import GREP_PAUSES, quote
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
 from forensics.detection.shared.process_stalls import (
     ProcessStall,
@@ -145,7 +145,7 @@ def _actions(
         # Older broker lines tell of a pause, too: then the GC log is still to be read.
         shown = any("gc" in str(line["file"]).rpartition("/")[2].lower()
                     for stall in run for line in stall.evidence)  # fmt: skip
-        grep = f"grep -E 'Pause (Full|Young)|To-space|Stall' kafkaServer-gc.log   # on {hosts}"
+        grep = f"{GREP_PAUSES}   # on {hosts}"
         return [_HEAP] if shown else [grep, _HEAP]
     return look_at_machine(hosts, knows_collector=knows_collector)
 

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import pyarrow.compute as pc
 
 from forensics.detection.context import (
-    MAX_QUOTED_PARTITIONS,
     DetectionContext,
     Row,
     group_by_gap,
@@ -27,6 +26,8 @@ _COLUMNS = (
     "topic", "partition", "started_at", "ended_at", "why", "previous_leader", "planned",
 )  # fmt: skip
 _OutageKey = tuple[str, int, int]
+# A finding quotes the lines of so many partitions: those that were unavailable longest.
+_MAX_QUOTED = 10
 # Leaders that go together are noticed within that.
 _TOGETHER = 2 * SECOND
 
@@ -84,7 +85,7 @@ def _seconds(context: DetectionContext, group: Sequence[Row]) -> list[float]:
 
 def _worst(context: DetectionContext, group: Sequence[Row]) -> list[Row]:
     return heapq.nsmallest(
-        MAX_QUOTED_PARTITIONS,
+        _MAX_QUOTED,
         group,
         lambda row: (row["started_at"] - _end(context, row), _key(row)),
     )

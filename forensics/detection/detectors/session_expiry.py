@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import EVIDENCE_COLUMNS, DetectionContext, Row
-from forensics.detection.kafka_cli import quote
+from forensics.detection.kafka_cli import GREP_PAUSES, quote
 from forensics.detection.requirements import BROKERS
 from forensics.detection.shared.event_sessions import Outage, Recoveries, find_outages
 from forensics.detection.shared.process_stalls import find_stalls
@@ -318,7 +318,7 @@ def _renewed_finding(
         measures=_measures("expired", node, longest, expiries=len(expiries)),
         explanation=_EXPIRED + (_HUNG if is_hung else ""),
         actions=[
-            f"grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on {quote(node)}: did it stop?",
+            f"{GREP_PAUSES}   # on {quote(node)}: did it stop?",
             "If it did not, look at ZooKeeper's own log and disk (fsync) at these times.",
         ],
         why=f"{len(expiries)} sessions ended; {limits['expiries']} are more than chance",

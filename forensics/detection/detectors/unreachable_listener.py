@@ -79,7 +79,7 @@ def _client_finding(
         actions=[
             "Look at advertised.listeners of every broker."
             if address.broker is None
-            else context.commands.broker_config(address.broker, "advertised.listeners"),
+            else context.commands.broker_config(address.broker, "listeners"),
             f"On the host of {quote(clients[0])}: nc -vz {_host_and_port(address.address)}",
             (
                 "Set advertised.listeners to what these clients can resolve and reach; a listener "

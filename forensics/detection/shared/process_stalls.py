@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, by_time, once_per_run
+from forensics.detection.kafka_cli import GREP_PAUSES
 from forensics.lib.node_ids import broker_node
 from forensics.lib.time_units import MILLISECOND, SECOND
 
@@ -190,6 +191,6 @@ def look_at_machine(hosts: str, *, knows_collector: bool) -> list[str]:
     if knows_collector:
         return [f"Not the garbage collector: its log shows no such pause. Look at {machine}."]
     return [
-        f"grep -E 'Pause|Safepoint' kafkaServer-gc.log   # on {hosts}: did the JVM stop then?",
+        f"{GREP_PAUSES}   # on {hosts}: did the JVM stop then?",
         f"If it did not: {machine}.",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from forensics.detection.cluster_places import read_places
 from forensics.detection.context import in_topics
 from forensics.lib.text_format import count, join_names, parse_millis
 from forensics.lib.text_safety import visible
@@ -30,9 +31,11 @@ from forensics.run_output.findings import PartitionLoss
 from forensics.run_output.reader import Row, RunOutput, SavedFinding, short_time
 
 TITLE = "Data-loss ledger"
+LOG_DIR = '"$LOG_DIR"'
+SET = "Set LOG_DIR to the broker's log.dirs."
 HINT = (
-    "Set LOG_DIR to the broker's log.dirs; choose the segment that holds the first lost offset "
-    "where there is more than one. The line of an epoch holds the offset that it began at."
+    "Choose the segment that holds the first lost offset where there is more than one. The line "
+    "of an epoch holds the offset that it began at."
 )
 FIRST_SEGMENT = "00000000000000000000.log"
 MAX_ROWS, MAX_COMMANDS = 1000, 5
@@ -68,7 +71,7 @@ def _unclean(run: RunOutput) -> Markup:
             tag("p", tag("strong", _total(len(rows), totals))),
             _table(HEAD, lines, caption, class_="wide"),
             note_left_out(len(rows) - MAX_ROWS, "row", "{} more in findings.json."),
-            _check([row for _, row in rows]),
+            _check(run, [row for _, row in rows]),
         ]
     )
 
@@ -240,11 +243,14 @@ def _truncation_row(run: RunOutput, finding: SavedFinding, row: PartitionLoss) -
     ]
 
 
-def _check(rows: Sequence[PartitionLoss]) -> Markup:
+def _check(run: RunOutput, rows: Sequence[PartitionLoss]) -> Markup:
     """Show the commands that tell, on a broker, where the new leader's history begins."""
     lines = []
+    places = read_places(run.tables)
     for row in rows[:MAX_COMMANDS]:
-        folder = f'"$LOG_DIR"/{shlex.quote(visible(row.partition))}'
+        log_dir = places.log_dir(row.leader)
+        is_named = log_dir != "LOG_DIR"
+        folder = f"{log_dir if is_named else LOG_DIR}/{shlex.quote(visible(row.partition))}"
         leader, epoch = _id(row.leader), _id(row.leader_epoch)
         grep = f"grep 'partitionLeaderEpoch: {epoch} '"
         lines += [
@@ -253,4 +259,5 @@ def _check(rows: Sequence[PartitionLoss]) -> Markup:
             f"kafka-dump-log.sh --files {folder}/{FIRST_SEGMENT} | {grep} | head -n 1",
         ]
     rest = note_left_out(len(rows) - MAX_COMMANDS, "partition", "The other {} likewise.")
-    return join([tag("h3", "How to check"), tag("p", HINT), command_block(lines), rest])
+    hint = f"{SET} {HINT}" if any(LOG_DIR in line for line in lines) else HINT
+    return join([tag("h3", "How to check"), tag("p", hint), command_block(lines), rest])

@@ -7,7 +7,7 @@ from pathlib import Path
 from forensics.report.sections import data_loss, findings, leadership, verdict
 from forensics.run_output.findings import write_findings
 from forensics.run_output.reader import load_run
-from tests.report.sample_runs import document, finding, lost, unclean_findings
+from tests.report.sample_runs import at, document, finding, lost, save, unclean_findings
 
 
 def test_the_six_cells_say_who_and_how_long(unclean: Path) -> None:
@@ -62,6 +62,25 @@ def test_the_ledger_adds_up_and_says_what_has_no_bound(unclean: Path) -> None:
     assert "broker 3, to 0" in html
     assert "# on broker 1002: the line of epoch 1002" in html
     assert "1,002" not in html
+
+
+def test_a_check_names_the_log_directory_that_a_broker_said(unclean: Path) -> None:
+    """Where the settings of a broker are here, its directory is not the reader's to fill in."""
+    rows = [lost(0, 2, 900) | {"leader": 3}, lost(1, 2, 900) | {"leader": 7}]
+    write_findings(
+        document([finding("F-1", "unclean-election", "high", measures={"partitions": rows})]),
+        unclean / "findings.json",
+    )
+    said = {"kind": "setting_seen", "ts": at(0), "node": "broker-3", "setting": "log.dirs"}
+    named = [said | {"value": "/data/kafka"}]
+    unnamed = data_loss.render(load_run(unclean))
+    save(unclean, "events", named)
+    html = data_loss.render(load_run(unclean))
+
+    assert "cat /data/kafka/metrics-firehose-0/leader-epoch-checkpoint" in html
+    assert 'cat "$LOG_DIR"/metrics-firehose-1/leader-epoch-checkpoint' in html
+    assert "Set LOG_DIR to" in html
+    assert "/data/kafka" not in unnamed
 
 
 def test_a_command_holds_no_word_of_a_log_unquoted(unclean: Path) -> None:
