@@ -39,6 +39,13 @@ def test_the_cells_and_how_sure_it_is_are_there_too_on_a_small_notebook(
     cells = tab.run(f"({SEEN})('.cells > div')")
     more = tab.run(f"({SEEN})('.more > li')")
 
-    for name in ("Started", "Ended", "Partitions hit 3", "Brokers 1, 2", "Clients", "First effect"):
+    for name in (
+        "Started",
+        "Ended",
+        "Partitions unavailable 3",
+        "Brokers 1, 2",
+        "Clients",
+        "First effect",
+    ):
         assert name in cells
     assert "Worst: Broker 2 was elected from outside the ISR; broker 1 cut its log." in more

@@ -91,11 +91,12 @@ def holds(rule: Rule, wording: Wording, examples: Examples) -> bool:
     """Whether every example of a wording still gives what it says."""
     entries = examples.of(wording)
     events = Matcher([replace(rule, wordings=(wording,))]).match(entries).to_pylist()
-    by_line: dict[int, list[dict[str, Any]]] = {}
+    # What is read of the later lines of a record has lines of its own, but the record's offset.
+    by_record: dict[int, list[dict[str, Any]]] = {}
     for event in events:
-        by_line.setdefault(event["line"], []).append(event)
-    for example, line in zip(wording.examples, entries["line"].to_pylist(), strict=True):
-        found = by_line.get(line, [])
+        by_record.setdefault(event["offset"], []).append(event)
+    for example, offset in zip(wording.examples, entries["offset"].to_pylist(), strict=True):
+        found = by_record.get(offset, [])
         single = isinstance(example.expected, Mapping)
         gives = [example.expected] if single else example.expected
         if not found or (not single and len(gives) != len(found)):

@@ -48,6 +48,7 @@ def test_every_topic_name_that_kafka_allows_is_read(topic: str) -> None:
         ("text", ["", "any thing"], ["two\nlines"]),
         ("rest", ["", "two\nlines"], []),
         ("letters", ["INFO", "warn"], ["", "-", "a1", "two words"]),
+        ("id", ["gU8hQAvZQBq0NiJzRDeJmA", "Some(a-b_c)", "-1"], ["", "two words", "a,b", "[a]"]),
         ("word", ["INFO", "a-b.c"], ["", "two words", "a,b", "(a)"]),
         ("int", ["0", "-1", "9" * 18], ["", "1.5", "--1", "0x1"]),
         ("digit", ["7"], ["", "77", "a"]),

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forensics import schemas
+from forensics.history.partitions.outages import build_outages
+from forensics.lib.arrow_io import write_table
 from forensics.run_output.findings import write_findings
 from tests.report.sample_runs import START, Row, file, finding, iso, proof, save
 
@@ -33,6 +35,7 @@ def large(
     broken = rng.integers(0, brokers, len(crashes))
     led, synced = _turns(partitions, brokers, crashes, broken, 7919 if worst else 700)
     _put(out, "leadership", led)
+    write_table(build_outages(out / "tables/leadership", ()), out / "tables/outages")
     _put(out, "isr", synced)
     save(out, "lanes", _lives(brokers, crashes, broken))
     save(out, "files", [file(f"broker-{n}", f"server.log.{h}", first_ts=_at(h * HOUR),

@@ -81,8 +81,8 @@ def test_an_outline_has_all_that_people_read(recorded: Recorded) -> None:
     page = (recorded("430-unclean") / "report.html").read_text("utf-8")
     before = outline(page)
     parts = (
-        ">Data-loss ledger", "<dt>Partitions hit</dt><dd><b>4",
-        "3,400 records on 3 partitions", "<b>Also: </b>", ">app-billing", "Broker 2 died",
+        ">Data-loss ledger", "<dt>Partitions unavailable</dt><dd><b>18",
+        "3,400 records on 3 partitions", "<b>Also: </b>", ">app-billing", "Broker 2 crashed",
         "logs/controller-1/controller.log:97", "15 findings; broker 1",
     )  # fmt: skip
 

@@ -287,7 +287,9 @@ def _date_fencing(departure: _Departure, coverage: Coverage, *, is_common: bool)
         span.state = "crashed"
         _set_moment(span, broken, lines, low, high)
         return
-    logs = coverage.logs_of(broker_node(departure.broker))
+    # The log of a controller may have nothing to say for long.
+    own = coverage.logs_of(broker_node(departure.broker))
+    logs = [log for log in own if log.kind != "controller"]
     unanswered = [*_unanswered_fetches(departure, low), *_unanswered_waits(departure, low)]
     if not (heard or unanswered) or not any(log.first <= high <= log.last for log in logs):
         return

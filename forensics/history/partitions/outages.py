@@ -70,7 +70,7 @@ def build_outages(leadership: Path, absences: Sequence[Absence]) -> pa.Table:
 def _read_pieces(leadership: Path, absences: Sequence[Absence]) -> Iterator[_Outage]:
     """Yield each part of a leader epoch in which nobody served, in the order of the table."""
     of_broker: dict[int, list[Absence]] = defaultdict(list)
-    for absence in absences:
+    for absence in sorted(absences, key=lambda one: (one.broker, one.begin)):
         of_broker[absence.broker].append(absence)
     for batch in read_batches(leadership, _COLUMNS, pc.field("started_at").is_valid()):
         leaders = batch["leader"].fill_null(-2).to_numpy(zero_copy_only=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tests.detection.cases import SECOND, case, logs, row
+from tests.detection.cases import SECOND, case, event, logs, row
 from tests.detection.scenarios import Scenario, from_logs
 
 NAME = "truncation"
@@ -50,6 +50,15 @@ SCENARIOS = [
         NAME, "fires", "what acks=1 loses at a clean change of leader", partial(case, cuts=[cut()]),
         [{"severity": "low", "confidence": "confirmed", "brokers": [1, 2], "partitions": ["t-0"],
           "measures": {"lost_records_min": 5, "lost_records_max": 5, "cuts_not_looked_at": 0}}],
+    ),
+    Scenario(
+        NAME, "fires", "records that acks=1 had acknowledged",
+        partial(case, cuts=[cut(), cut(topic="other")], events=[
+            event(50, "app", "client_setting_seen", offset=0, setting="acks", value="1"),
+            event(50, "app", "client_setting_seen", offset=0, setting="client.id", value="app"),
+            event(60, "app", "client_error", client="app", topic="t"),
+        ]),
+        [{"severity": "medium", "measures": {"acks_one": ["t"]}}],
     ),
     Scenario(
         NAME, "fires", "a cut below the high watermark",

@@ -41,14 +41,16 @@ def span(state: str, begin: float, end: float | None, what: str | None = None) -
     return Span(state, int(begin * SECOND), None if end is None else int(end * SECOND), [place])
 
 
-def dated(tmp_path: Path, spans: list[Span], events: Iterable[Facts]) -> list[tuple[str, float]]:
+def dated(
+    tmp_path: Path, spans: list[Span], events: Iterable[Facts], log: str = "server"
+) -> list[tuple[str, float]]:
     folder = tmp_path / "events"
     folder.mkdir()
     rows = [event(1, "controller-1", "controller_elected"), *events]
     table = pa.Table.from_pylist(rows, schema=EVENTS)
     pq.write_table(table, folder / "part-0.parquet")
     place: EvidenceRow = {"file": "broker-2/server.log", "line": 1}
-    own = Log("broker-2", "broker", "server", 0, 900 * SECOND, (), (), {}, 9, (place, place))
+    own = Log("broker-2", "broker", log, 0, 900 * SECOND, (), (), {}, 9, (place, place))
     covered = Coverage((own,), 0, 900 * SECOND)
     lanes = date_departures({2: spans}, folder, Clocks({}, {}, ()), covered)
     return [(one.state, one.begin / SECOND) for one in lanes[2]]
@@ -142,3 +144,10 @@ def test_after_a_new_controller_a_fetch_still_dates_a_pause(tmp_path: Path) -> N
     elected = event(112, "controller-1", "controller_elected")
 
     assert dated(tmp_path, fenced(), [*own, elected, lost(120.5, 15_500)])[1] == ("paused", 105.25)
+
+
+def test_a_silent_log_of_a_controller_proves_no_pause(tmp_path: Path) -> None:
+    own = [event(100, "broker-2", "log_rolled"), event(126, "broker-2", "heartbeat_failed")]
+    lanes = dated(tmp_path, fenced(), own, log="controller")
+
+    assert lanes == [("up", 10), ("fenced", 120), ("up", 130)]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from forensics.history.nodes.broker_states import Absence, EvidenceRow
 from forensics.history.partitions.outages import build_outages
@@ -134,3 +137,42 @@ def test_an_open_end_that_is_not_known_is_no_outage(tmp_path: Path) -> None:
     table = [epoch(-1, 50, 60, ended="unknown")]
     (tmp_path / "more").mkdir()
     assert found(tmp_path / "more", table) == [(0, 50, 60, "no_leader", None, False)]
+
+
+SECONDS = st.integers(0, 40)
+LEADERS = st.sampled_from([-1, 1, 2])
+KINDS = st.sampled_from(["crash", "pause", "isolated", "controlled", "unknown"])
+
+
+@settings(
+    max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+@given(
+    st.lists(st.tuples(LEADERS, st.integers(1, 9)), max_size=6),
+    st.lists(st.tuples(st.sampled_from([1, 2]), KINDS, SECONDS, st.integers(1, 20)), max_size=4),
+)
+def test_a_partition_is_unavailable_just_when_nobody_could_serve_it(
+    tmp_path: Path, reigns: list[tuple[int, int]], absent: list[tuple[int, str, int, int]]
+) -> None:
+    """At each moment: it has no leader, or the one that it has is away."""
+    epochs, begin = [], 0
+    for leader, length in reigns:
+        epochs.append(epoch(leader, begin, begin + length))
+        begin += length
+    absences = [away(one, kind, start, start + length) for one, kind, start, length in absent]
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+
+    outages = found(folder, epochs, *absences)
+
+    for moment in (second + 0.5 for second in range(begin)):
+        leader = next(
+            row["leader"]
+            for row in epochs
+            if row["started_at"] <= moment * SECOND < row["ended_at"]
+        )
+        gone = any(
+            one.broker == leader and one.begin <= moment * SECOND < (one.end or 0)
+            for one in absences
+        )
+        covering = [row for row in outages if row[1] <= moment < (row[2] or 1e9)]
+        assert len(covering) == (leader == -1 or gone)
