@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -13,7 +13,9 @@ from forensics.lib.intervals import IntervalSet, merge
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding, total_loss
 
-_COLUMNS = ("topic", "partition", "started_at", "ended_at", "planned")
+_COLUMNS = ("topic", "partition", "started_at", "ended_at", "planned", "previous_leader")
+# Clients hear of it so much later: at their next request.
+_HEARD = 3 * SECOND
 # States of a client by its own log in which it does not get on.
 _HIT = ("stale", "disconnected")
 
@@ -34,7 +36,7 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
         if not row["planned"]:
             hit.add((row["topic"], row["partition"]))
             longest = max(longest, length)
-            spans.append((row["started_at"], end))
+            spans.append((row["started_at"], _heard_until(context, row, end)))
             if len(spans) > _MAX_SPANS:
                 spans = merge(spans)
     least, most = _records_lost(context, findings)
@@ -51,6 +53,19 @@ def measure_impact(context: DetectionContext, findings: Sequence[Finding]) -> di
 
 
 _MAX_SPANS = 10_000
+
+
+def _heard_until(context: DetectionContext, row: Mapping[str, Any], end: int) -> int:
+    """Return until when clients may hear of an outage: of a leader that froze, when it wakes."""
+    woke = [
+        one.end or context.logs_end
+        for one in context.absences
+        if one.broker == row["previous_leader"]
+        and one.kind != "crash"
+        and one.begin <= end
+        and row["started_at"] <= (one.end or context.logs_end)
+    ]
+    return max([end, *woke]) + _HEARD
 
 
 def _records_lost(context: DetectionContext, findings: Sequence[Finding]) -> tuple[int, int | None]:

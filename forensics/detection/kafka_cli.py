@@ -26,6 +26,7 @@ _KINDS_WITH_PATHS = (
     "log_loaded", "setting_seen", "stopped_clean",
 )  # fmt: skip
 _WINDOWS_PATH = r"\b[A-Za-z]:\\\w"
+_LEADERS = "state.change.logger"
 # Pauses in the words of Java 8 and of later ones; names of the files may end in numbers.
 GREP_PAUSES = "grep -Ei 'pause|full gc|to-space|stall|safepoint' kafkaServer-gc.log*"
 _NUMBER = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?")
@@ -133,12 +134,14 @@ class KafkaCli:
     def raise_log_level(self, broker: str) -> str:
         """Let a broker log at INFO what tells of leaders and ISRs."""
         if self.version < (2, 4):  # KIP-412
-            lines = "log4j.logger.kafka=INFO log4j.logger.state.change.logger=INFO"
+            lines = f"log4j.logger.kafka=INFO log4j.logger.{_LEADERS}=INFO"
             return f"printf '%s\\n' {lines} >> log4j.properties   # from the next restart on"
-        change = "--add-config kafka=INFO,state.change.logger=INFO"
+        # Brokers refuse names that they have no logger of: not each configuration names `kafka`.
+        loggers = "kafka.cluster.Partition", "kafka.server.ReplicaFetcherManager", _LEADERS
+        levels = ",".join(f"{logger}=INFO" for logger in loggers)
         return (
             f"kafka-configs.sh {self._bootstrap} --alter --entity-type broker-loggers "
-            f"--entity-name {broker} {change}   # until its next restart"
+            f"--entity-name {broker} --add-config {levels}   # until its next restart"
         )
 
     def topic(self, topic: str) -> str:

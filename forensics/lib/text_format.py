@@ -83,6 +83,15 @@ def duration(ms: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min".removesuffix(" 0 min")
 
 
+def seconds_text(seconds: float, digits: int = 1) -> str:
+    """Format seconds, and longer times in larger units.
+
+    >>> seconds_text(26.44), seconds_text(119, 0), seconds_text(7161)
+    ('26.4 s', '119 s', '1 h 59 min')
+    """
+    return f"{seconds:.{digits}f} s" if seconds < 120 else duration(round(seconds) * SECOND)
+
+
 def count(number: float | None, noun: str = "", plural: str = "") -> str:
     """Format a number with its noun in the right form.
 

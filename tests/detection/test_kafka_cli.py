@@ -315,3 +315,13 @@ def test_the_last_start_of_a_broker_counts(tmp_path: Path) -> None:
     known = commands_after(tmp_path, later, first)
 
     assert known.places.brokers == "b1:9092"
+
+
+@pytest.mark.parametrize("version", ["2.4.1", "3.9.1", "4.1.1", "4.3.0"])
+def test_log_levels_are_raised_of_loggers_that_each_broker_has(version: str) -> None:
+    """Brokers of 4.1.1 and 4.3.0 whose configuration does not name `kafka` refuse that one."""
+    raised = on(version).raise_log_level("1")
+
+    assert "kafka=INFO" not in raised
+    assert "kafka.cluster.Partition=INFO," in raised
+    assert ",state.change.logger=INFO " in raised

@@ -58,7 +58,6 @@ EXPECTED: Mapping[str, Mapping[str, str]] = {
         "under-min-isr": "medium",
         "session-expiry": "low",
         "truncation": "low",
-        "under-replicated": "low",
     },
     "391-controllers": {
         "client-config": "low",

@@ -16,7 +16,9 @@ from forensics.detection.shared.flapping_brokers import find_flapping_absences
 from forensics.detection.shared.isr_returns import in_sync_again
 from forensics.detection.shared.rolling_restarts import rolled_absences
 from forensics.history.nodes.broker_states import Absence
+from forensics.lib.node_ids import broker_node
 from forensics.lib.sessionize import busiest_window
+from forensics.lib.text_format import seconds_text
 from forensics.lib.time_units import SECOND, to_iso
 from forensics.run_output.findings import Finding
 
@@ -70,6 +72,7 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
         }
         | ({"starts": starts, "ended": ends} if is_loop else {}),
         explanation=_EXPLANATIONS[way]
+        + (_HEARD_BY_OTHERS if absence.kind == "crash" and _is_seen(context, absence) else "")
         + in_sync
         + (_TOGETHER if is_host_wide else "")
         + (f" {loop_text}" if loop_text else ""),
@@ -187,8 +190,16 @@ def _title(absence: Absence, way: str, away: float | None) -> str:
         return f"Broker {absence.broker} {what}; not back before the logs end"
     bracket = absence.begin_bracket
     low = (absence.end - bracket[1]) / SECOND if bracket and absence.end is not None else away
-    after = f"{away:.0f} s" if away - low < 1 else f"{low:.0f} to {away:.0f} s"
+    after = seconds_text(away, 0) if away - low < 1 else f"{low:.0f} to {seconds_text(away, 0)}"
     return f"Broker {absence.broker} {what}; back in service {after} later"
+
+
+def _is_seen(context: DetectionContext, absence: Absence) -> bool:
+    """Return True if other nodes logged that it was gone."""
+    own = broker_node(absence.broker)
+    return any(
+        context.visibility.node_of(one["file"]) not in (own, None) for one in absence.evidence
+    )
 
 
 def _why(context: DetectionContext, absence: Absence, away: float | None, starts: int) -> str:
@@ -209,6 +220,7 @@ def _actions(context: DetectionContext, absence: Absence, way: str) -> list[str]
     return [*start, _ACTIONS[way].format(broker=broker), back]
 
 
+_HEARD_BY_OTHERS = " Other nodes lost their connections to it."
 _IN_SYNC = " All its replicas were in sync again at {at}."
 _START = (
     "Start broker {broker} again before any other broker is restarted: each that is missing takes "
@@ -223,8 +235,7 @@ _EXPLANATIONS = {
     "controlled": "The broker announced its stop, handed its partitions over and stopped. Expected "
     "in every upgrade and restart.",
     "crash": "No shutdown is logged before its end: the process was killed, or it or its host "
-    "crashed. Others lost their connections to it, and the partitions that it led were unavailable "
-    "until other leaders were elected.",
+    "crashed.",
     "crash by disk": "Kafka halts a broker when its last log directory fails: nobody killed it.",
     "crash by memory": "The JVM had no memory left, and the process ended.",
     "crash by error": "The broker logged an error that it could not go on after, and ended itself.",

@@ -211,7 +211,7 @@ def _describe_refusals(context: DetectionContext, topics: set[str]) -> str:
     where = pc.field("kind").isin(list(kinds)) & pc.field("topic").isin(sorted(topics))
     where &= pc.field("error") == "NOT_ENOUGH_REPLICAS"
     row = next(context.each("events", where, ["topic"]), None)
-    return f"records of {row['topic']} were refused" if row else ""
+    return f"writes to {row['topic']} were rejected" if row else ""
 
 
 _TEXTS = {
@@ -230,7 +230,7 @@ _TEXTS = {
     "two-replicas": RiskText(
         "only two replicas: {about}",
         "While one broker is away, in a planned restart too, a record lives on one disk only, or "
-        "with min.insync.replicas=2 is refused.",
+        "with min.insync.replicas=2 is rejected.",
         "Use three replicas and min.insync.replicas=2 for topics that matter.",
         advisory=True,
     ),
@@ -261,7 +261,7 @@ _TEXTS = {
     "lag-time": RiskText(
         "replica.lag.time.max.ms={value} is short",
         "A follower that stalls for that long, as in a garbage collection, leaves the ISR, and "
-        "returns: ISRs flap, and records with acks=all are refused meanwhile.",
+        "returns: ISRs flap, and acks=all writes are rejected until then.",
         "Use Kafka's default, 30000 (10000 before 2.5).",
     ),
     "lag-time-low": RiskText(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from forensics.detection.context import DetectionContext
 from forensics.detection.kafka_cli import quote
 from forensics.detection.requirements import SERVERS
+from forensics.detection.shared.absence_causes import brokers_with_failed_disks
 from forensics.detection.shared.controller_losses import (
     ControllerLoss,
     describe_waiting,
@@ -60,7 +61,9 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
         + (_EXPLANATION if context.history.context.kraft else _ON_ZOOKEEPER),
         actions=[
             f"{context.commands.controller()}   # which node is it now, in which epoch?",
-            _LOOK.format(nodes=", ".join(map(quote, nodes[:_MAX_NAMED]))),
+            (_DISK if _had_no_disk(context, losses) else _LOOK).format(
+                nodes=", ".join(map(quote, nodes[:_MAX_NAMED]))
+            ),
         ],
         why=f"lost {quantity(len(losses), 'time')}, at most {measures['longest_s']:.1f} s without"
         f" one; limit: {limits['vacant']} s",
@@ -68,6 +71,11 @@ def _finding(context: DetectionContext, losses: Sequence[ControllerLoss]) -> Fin
     )
 
 
+def _had_no_disk(context: DetectionContext, losses: Sequence[ControllerLoss]) -> bool:
+    return {loss.broker for loss in losses} <= brokers_with_failed_disks(context)
+
+
+_DISK = "See the finding about the log directory of {nodes}. Do not restart the other controllers."
 _EXPLANATION = (
     " Until then no partition got a new leader, no ISR changed, no broker was let in or fenced."
     " Partitions with a live leader were served all the time."

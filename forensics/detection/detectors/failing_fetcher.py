@@ -15,6 +15,7 @@ from forensics.detection.context import (
     partition_name,
 )
 from forensics.detection.requirements import LogRequirements
+from forensics.detection.shared.absence_causes import brokers_with_failed_disks
 from forensics.detection.shared.event_sessions import EventSession, find_sessions
 from forensics.lib.text_format import quantity
 from forensics.lib.time_units import SECOND
@@ -123,6 +124,11 @@ def _stopped_finding(context: DetectionContext, broker: int, rows: Sequence[Row]
     )
 
 
+_DISK = "A log directory of broker {leader} failed, which is a finding of its own."
+_UP = (
+    "No absence of the leader is logged then: it is the way between the two, the leader's disk, or "
+    "what it holds."
+)
 _GIVEN_UP = (
     "A fetcher that meets an error it cannot deal with gives the partition up until the controller "
     "names a leader anew. This one was in no ISR from then on, though its broker was up."
@@ -146,13 +152,13 @@ def _refused_finding(context: DetectionContext, session: EventSession) -> Findin
                            if row["topic"] is not None and row["partition"] is not None}),
         measures={"failures": session.count, "lasted_s": session.seconds, "errors": errors},
         explanation="What a follower cannot fetch it lacks: it leaves the ISR after "
-        "replica.lag.time.max.ms. The leader was up, so it is the way between the two, the leader's"
-        " disk, or what it holds.",
+        "replica.lag.time.max.ms. "
+        + (_DISK if leader in brokers_with_failed_disks(context) else _UP).format(leader=leader),
         actions=[
             f"{context.commands.under_replicated()}   # is broker {broker} missing there?",
             f"Look in the server.log of broker {leader} for errors at the same time.",
         ],
-        why=f"{session.count} failures within {session.seconds} s; "
-        f"{context.limits[NAME]['lasting']} s are let pass",
+        why=f"{session.count} failures within {session.seconds} s; limit: "
+        f"{context.limits[NAME]['lasting']} s",
         doubts=["A leader whose absence nobody logged looks the same."],
     )  # fmt: skip

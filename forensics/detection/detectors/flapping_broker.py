@@ -9,7 +9,11 @@ from collections.abc import Iterator, Sequence
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, partition_name
-from forensics.detection.shared.absence_causes import departure_kind, registration_times
+from forensics.detection.shared.absence_causes import (
+    death_reasons,
+    departure_kind,
+    registration_times,
+)
 from forensics.detection.shared.flapping_brokers import (
     IsrFlapping,
     find_flapping_absences,
@@ -22,7 +26,7 @@ from forensics.detection.shared.process_stalls import (
 )
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_node
-from forensics.lib.text_format import quantity
+from forensics.lib.text_format import quantity, seconds_text
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -56,9 +60,9 @@ def _absence_finding(
     evidence = [place for absence in run for place in absence.evidence]
     stated = all(absence.fencing is not None for absence in run)
     last = round((run[-1].begin - begin) / SECOND)
-    long = f", down {median:.0f} s each (median)" if median is not None else ""
+    long = f", down {seconds_text(median, 0)} each (median)" if median is not None else ""
     if said != "crash":
-        long = f", away up to {max(away):.1f} s" if away else ""
+        long = f", away up to {seconds_text(max(away))}" if away else ""
     moves = quantity(len(moved), "partition") + " got other leaders"
     moves += f", and broker {broker} led {len(led_again) or 'none'} of them again later"
     return context.finding(
@@ -81,6 +85,7 @@ def _absence_finding(
             "ways": dict(sorted(ways.items())),
         },
         explanation=_EXPLANATIONS[said].format(broker=broker, cycles=len(run))
+        + _why_it_ended(context, run)
         + (f" {moves}." if moved else "")
         + (
             ""
@@ -137,12 +142,31 @@ def _actions(
             else look_at_machine(node, knows_collector=gc_logs_cover(context, spans))
         )
     start = [_START.format(broker=broker)] if run[-1].end is None else []
+    reasons = _reasons(context, run)
+    if said == "crash" and reasons:
+        worst = max(reasons, key=lambda one: (reasons[one], one))
+        look = [_ENDED[worst][1].format(broker=broker)]
+        start = [] if "disk" in reasons else start
     return [
         *look,
         *start,
         f"{context.commands.under_replicated()}   # does it hold its replicas in sync now?",
         _SPARE.format(broker=broker),
     ]
+
+
+def _reasons(context: DetectionContext, run: Sequence[Absence]) -> Counter[str]:
+    """Count why its processes ended, where their last lines say so."""
+    known = death_reasons(context)
+    keys = [(absence.broker, absence.begin) for absence in run]
+    return Counter(known[key][0] for key in keys if key in known)
+
+
+def _why_it_ended(context: DetectionContext, run: Sequence[Absence]) -> str:
+    return "".join(
+        f" {quantity(times, 'time')} {_ENDED[reason][0]}."
+        for reason, times in sorted(_reasons(context, run).items())
+    )
 
 
 def _isr_finding(context: DetectionContext, dropouts: IsrFlapping) -> Finding:
@@ -183,6 +207,21 @@ _CRASHED = (
     "journalctl -k | grep -i 'killed process'   # on the host of broker {broker}: was it out of"
     " memory at the times of the evidence?"
 )
+# Why a process ended by its last lines, and what to do about it.
+_ENDED = {
+    "disk": (
+        "its log directories had failed",
+        "See the finding about the log directory of broker {broker} before it is started again.",
+    ),
+    "memory": (
+        "it was out of memory",
+        "Look what filled the heap of broker {broker} before it gets more (KAFKA_HEAP_OPTS).",
+    ),
+    "error": (
+        "it ended itself after an error",
+        "Read the errors in the evidence: broker {broker} ends there again while they last.",
+    ),
+}
 _CUT_OFF = "Check the network of broker {broker} at these times, and the path to the controllers."
 _COLLECTED = (
     "Its GC log shows pauses at these times: give the heap of broker {broker} room "

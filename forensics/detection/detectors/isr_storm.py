@@ -103,13 +103,17 @@ def _explanation(
 
 
 def _actions(context: DetectionContext, brokers: Sequence[int]) -> list[str]:
+    was_cut_off = any(
+        one.broker == brokers[0] and one.kind == "isolated" for one in context.absences
+    )
     return [
         f"{context.commands.under_replicated()}   # does it name broker {brokers[0]} again?",
-        _LOOK.format(broker=brokers[0]),
+        (_NETWORK if was_cut_off else _LOOK).format(broker=brokers[0]),
         "Do not raise replica.lag.time.max.ms to silence it: acknowledgements then wait longer.",
     ]
 
 
+_NETWORK = "See the finding that broker {broker} was cut off: its network, not its disk."
 _LOOK = (
     "On the host of broker {broker}, for those minutes: disk latency (sar -d), network errors and "
     "throughput (sar -n EDEV,DEV), and the broker's garbage collection log."

@@ -17,7 +17,7 @@ from forensics.detection.shared.process_stalls import (
 )
 from forensics.lib.node_ids import broker_ids, broker_node
 from forensics.lib.sessionize import sessions, windows
-from forensics.lib.text_format import count
+from forensics.lib.text_format import count, seconds_text
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -122,9 +122,9 @@ def _finding(context: DetectionContext, run: Sequence[ProcessStall], *, is_host:
 def _title(nodes: Sequence[str], longest: float, pauses: int, *, is_host: bool) -> str:
     if is_host:
         more = f" and {len(nodes) - _MAX_NAMED} more" if len(nodes) > _MAX_NAMED else ""
-        return f"{', '.join(nodes[:_MAX_NAMED])}{more} froze together for {longest:.1f} s"
+        return f"{', '.join(nodes[:_MAX_NAMED])}{more} froze together for {seconds_text(longest)}"
     times = f" {pauses} times, up to" if pauses > 1 else " for"
-    return f"{nodes[0]} froze{times} {longest:.1f} s"
+    return f"{nodes[0]} froze{times} {seconds_text(longest)}"
 
 
 def _actions(

@@ -17,7 +17,7 @@ from forensics.detection.context import (
 )
 from forensics.detection.shared.absence_causes import brokers_with_failed_disks
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
-from forensics.lib.text_format import count
+from forensics.lib.text_format import count, seconds_text
 from forensics.lib.time_units import SECOND
 from forensics.run_output.findings import Finding
 
@@ -108,14 +108,14 @@ def _finding(
         {row["previous_leader"] for row in group if row["previous_leader"] is not None}
     )
     times = f", {losses} times" if losses > 1 else ""
-    open_end = f", {len(still)} of them to the end of these logs" if still else ""
+    open_end = f", {len(still)} of them still when the logs end" if still else ""
     subject = count(len(names), "partition")
     return context.finding(
         NAME,
         _severity(context, group, losses, is_planned=is_planned),
         f"{subject} unavailable while brokers were shut down"
         if is_planned
-        else f"{subject} unavailable{times}, for up to {longest:.1f} s{open_end}",
+        else f"{subject} unavailable{times}, for up to {seconds_text(longest)}{open_end}",
         begin,
         end,
         evidence,
@@ -156,7 +156,9 @@ def _severity(
     limits, longest = context.limits[NAME], max(_seconds(context, group))
     if is_planned:
         return str(limits["planned"])
-    if any(row["ended_at"] is None for row in group):
+    # What the logs show for a moment only may be over just after their end.
+    still = [row for row in group if row["ended_at"] is None]
+    if max(_seconds(context, still), default=0.0) >= limits["blink"]:
         return str(limits["open"])
     if longest < limits["blink"]:
         return str(limits["blinked"])

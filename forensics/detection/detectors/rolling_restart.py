@@ -92,7 +92,7 @@ def _describe_harm(leaderless: dict[str, int], refused: Sequence[Row]) -> str:
         count, longest = quantity(len(leaderless), "partition"), max(leaderless.values()) / SECOND
         said.append(f"{count} without a leader for up to {longest:.1f} s")
     if refused:
-        said.append(f"writes rejected during {_seconds(refused):.1f} s")
+        said.append(f"writes rejected within {_seconds(refused):.1f} s")
     return ", ".join(said)
 
 

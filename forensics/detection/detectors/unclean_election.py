@@ -465,7 +465,7 @@ def _explanation(
     if certain:
         parts.append(
             "Records that only the leader before had are truncated when it returns to follow: "
-            f"{len(certain)} of {len(losses)} partitions lost records, {_loss_words(losses)}. "
+            f"{_loss_words(losses)} on {len(certain)} of {quantity(len(losses), 'partition')}. "
             "Producers may hold acknowledgements for them; consumers that had already read them "
             "will see offsets reused."
         )
@@ -504,7 +504,8 @@ def _actions(
     if ordered:
         actions.append(_ASK)
     worst = next((loss for loss in losses if loss.lost_records_max != 0), losses[0])
-    lost = worst.lost_records_max != 0
+    # What was committed is there after an election of the last leader that was in sync.
+    lost = worst.lost_records_max != 0 and (worst.lost_records_max or set(by_manner) != {_LAST})
     return [*actions, worst.check, *([_SEND_AGAIN] if lost else [])]
 
 

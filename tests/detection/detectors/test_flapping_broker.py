@@ -8,7 +8,7 @@ import pytest
 
 from forensics.detection.detectors.broker_restart import find as find_restarts
 from forensics.detection.detectors.flapping_broker import find
-from tests.detection.cases import absence, case, epoch
+from tests.detection.cases import absence, case, epoch, event
 
 
 def test_three_crashes_within_an_hour_are_flapping(tmp_path: Path) -> None:
@@ -62,6 +62,17 @@ def test_how_it_left_is_said_as_the_lines_show_it(kind: str, verb: str, tmp_path
     [found] = find(case(tmp_path, away=away))
 
     assert found.title.startswith(f"Broker 2 {verb}")
+    assert not any("killed process" in action for action in found.actions)
+
+
+def test_why_its_process_ended_is_not_looked_for_where_it_is_logged(tmp_path: Path) -> None:
+    away = [absence(2, "crash", begin, begin + 4) for begin in (100, 200, 300)]
+    failed = [event(begin, "broker-2", "log_dir_failed", log_dir="/d1") for begin in (100, 200)]
+
+    [found] = find(case(tmp_path, away=away, events=failed))
+
+    assert "2 times its log directories had failed." in found.explanation
+    assert "See the finding about the log directory of broker 2" in found.actions[0]
     assert not any("killed process" in action for action in found.actions)
 
 

@@ -65,6 +65,16 @@ SCENARIOS = [
         [{"severity": "critical", "measures": {"still": 1}}],
     ),
     Scenario(
+        NAME, "boundary", "for a moment at the end of the logs",
+        partial(case, leadership=[lost(100, None)], files=[logs("broker-1", 100.9, role="broker")]),
+        [{"severity": "low", "measures": {"still": 1}}],
+    ),
+    Scenario(
+        NAME, "boundary", "for a second at the end of the logs",
+        partial(case, leadership=[lost(100, None)], files=[logs("broker-1", 101, role="broker")]),
+        [{"severity": "critical"}],
+    ),
+    Scenario(
         NAME, "boundary", "as short as clients bear", partial(case, leadership=[lost(100, 105)]),
         [{"severity": "medium"}],
     ),

@@ -1,0 +1,40 @@
+"""What an incident took from clients: those count that logged errors because of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from forensics import schemas
+from forensics.detection.impact import measure_impact
+from tests.detection.cases import SECOND, absence, case, epoch, row
+
+
+@pytest.mark.parametrize(
+    ("kind", "second", "hit"),
+    [
+        ("pause", 105, 1), ("pause", 99, 0),
+        # It was elected away at 110, and wakes at 120: those that waited for it hear so then.
+        ("pause", 122.9, 1), ("pause", 123.1, 0),
+        # A dead one keeps nobody waiting.
+        ("crash", 112.9, 1), ("crash", 113.1, 0),
+    ],
+)  # fmt: skip
+def test_a_client_is_hit_if_it_logs_errors_while_a_leader_is_away(
+    kind: str, second: float, hit: int, tmp_path: Path
+) -> None:
+    led = [epoch(1, 1, 1, 110), epoch(2, 2, 110, previous_leader=1)]
+    built = case(tmp_path, leadership=led, away=[absence(1, kind, 100, 120)])
+    at = int(second * SECOND)
+    lane = row("lanes", node="app", role="client", state="stale", started_at=at, ended_at=at)
+    (tmp_path / "lanes").mkdir()
+    table = pa.Table.from_pylist([lane], schema=schemas.LANES)
+    pq.write_table(table, tmp_path / "lanes/part-0.parquet")
+
+    found = measure_impact(built, [])
+
+    assert found["clients_affected"] == hit
+    assert found["longest_s"] == 10.0
