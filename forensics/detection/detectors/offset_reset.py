@@ -284,7 +284,7 @@ def _actions(context: DetectionContext, reset: _Reset) -> list[str]:
     if reset.fails and group and topic:
         command = context.commands.reset_offsets(group, topic)
         return [
-            f"{command}   # only once it is clear that what is missing is not wanted",
+            f"{command}   # while the group is stopped, and what is missing is not wanted",
             *commands,
         ]
     return [*commands, _CAUSES[reset.cause][2].format(quote(client or "the consumer"))][:3]
