@@ -19,7 +19,7 @@ _SETTINGS = (_ADVERTISED, _LISTENERS, _VOTERS, _BOOTSTRAP, _ZOOKEEPER, _DIRS, _D
 # Only what a shell takes as it is; a listener on every address names no host.
 _HOST = r"(?!0\.0\.0\.0:)(?:[A-Za-z0-9][\w.-]*|\[[0-9A-Fa-f:]*[0-9A-Fa-f][0-9A-Fa-f:]*\]):\d{1,5}"
 _LISTENER = re.compile(rf"(?:^|,\s*)([A-Za-z]\w*)://({_HOST})(?=,|$)")
-_VOTER = re.compile(rf"(?:^\[?|,\s*)(?:\d+@)?({_HOST})(?=,|\]|$)")
+_VOTER = re.compile(rf"(?:^|,\s*)(?:\d+@)?({_HOST})(?=,|$)")
 _ZOOKEEPERS = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/[\w./-]*)?")
 _PATH = re.compile(r"(?:/|[A-Za-z]:[\\/])[\w.\\/:-]*")
 # Enough to reach a cluster of which one node is down.
@@ -63,7 +63,7 @@ def read_places(tables: Tables) -> Places:
     columns = ["ts", "node", "setting", "value"]
     rows = list(iter_rows(tables.scan("events", columns, where), columns))
     for row in sorted(rows, key=lambda row: row["ts"] or 0):
-        known.setdefault(row["node"] or "", {})[row["setting"]] = row["value"] or ""
+        known.setdefault(row["node"] or "", {})[row["setting"]] = _strip(row["value"] or "")
     brokers = {broker: known[node] for node in known if (broker := broker_id(node)) is not None}
     voters = {one for settings in known.values() for one in _find_voters(settings)}
     addresses = {broker: _find_address(said, voters) for broker, said in brokers.items()}
@@ -75,6 +75,11 @@ def read_places(tables: Tables) -> Places:
         zookeeper if _ZOOKEEPERS.fullmatch(zookeeper) else Places.zookeeper,
         {broker: path for broker, said in brokers.items() if (path := _find_dir(said))},
     )
+
+
+def _strip(value: str) -> str:
+    """Take the brackets of a list away, which Kafka 4.3 writes around each."""
+    return value[1:-1] if value.startswith("[") and value.endswith("]") else value
 
 
 def _find_voters(settings: Mapping[str, str]) -> Iterator[str]:

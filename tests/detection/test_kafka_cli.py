@@ -289,6 +289,7 @@ def test_old_brokers_are_asked_by_way_of_the_zookeeper_that_they_name(tmp_path: 
         ("zookeeper_connect", "zk1:2181;id"),
         ("zookeeper_connect", "zk1"),
         ("log_dirs", "/data/a,/data/b"),
+        ("log_dirs", "[/data/a, /data/b]"),
         ("log_dirs", "/data/`id`"),
         ("controller_quorum_voters", "[]"),
         ("controller_quorum_voters", "[1@$(id):9093]"),
@@ -305,6 +306,14 @@ def test_brokers_that_name_two_zookeepers_leave_the_choice_to_the_reader(tmp_pat
     known = commands_after(tmp_path, started("broker-1", **one), started("broker-2", **other))
 
     assert known.places.zookeeper == "ZOOKEEPER:2181"
+
+
+def test_kafka_4_3_writes_brackets_around_lists(tmp_path: Path) -> None:
+    listeners = "[PLAINTEXT://b1:9092, SSL://b1:9094]"
+    lines = started("broker-1", advertised_listeners=listeners, log_dirs="[/data/b1]")
+    known = commands_after(tmp_path, lines, version="4.3.0").places
+
+    assert (known.broker(1), known.log_dir(1)) == ("b1:9092", "/data/b1")
 
 
 def test_the_last_start_of_a_broker_counts(tmp_path: Path) -> None:

@@ -369,3 +369,27 @@ def test_folders_and_files_are_called_otherwise_too(tmp_path: Path) -> None:
                      "path~.tar.gz!broker-1/kafkaServer-gc.log.0",
                      "path~.tar.gz!client~/client.log"]  # fmt: skip
     assert survivors([tmp_path / "out"], ["acme", "prod-eu7", "10.1.2.3", "app-metrics"]) == set()
+
+
+def test_hosts_in_commands_go_as_those_in_settings(tmp_path: Path) -> None:
+    """Commands name the addresses that brokers logged in their settings."""
+    hosts, run = ["b1-eu7", "10.1.2.3", "zoo-eu7"], tmp_path / "run"
+    listener, ensemble = "PLAINTEXT://b1-eu7:9092", "zoo-eu7:2181,10.1.2.3:2181/kafka"
+    said = {"kind": "setting_seen", "node": "broker-1", "file": "broker-1/server.log", "line": 7}
+    save(run, "files", [file("broker-1", "server", role="broker")])
+    save(run, "events", [
+        said | {"setting": name, "value": value, "text": f"\t{name} = {value}"}
+        for name, value in (("listeners", listener), ("zookeeper.connect", ensemble))
+    ])  # fmt: skip
+    actions = [
+        "kafka-topics.sh --bootstrap-server b1-eu7:9092,10.1.2.3:9092 --describe",
+        f"zookeeper-shell.sh {ensemble} get /controller",
+    ]
+    told = finding("F-00000001", "x", "low", actions=actions)
+    write_findings(document([told], "clear"), run / "findings.json")
+    redact_saved_run(run, tmp_path / "out", CLASSES, tmp_path / "map.json")
+
+    first, second = load_run(tmp_path / "out").findings[0].actions
+    assert re.fullmatch(r"kafka-topics.sh --bootstrap-server host-\w+:9092,ip-\w+:9092 .*", first)
+    assert re.fullmatch(r"zookeeper-shell.sh host-\w+:2181,ip-\w+:2181/kafka get .*", second)
+    assert survivors([tmp_path / "out"], hosts) == set()

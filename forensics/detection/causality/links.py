@@ -87,7 +87,7 @@ def _load_table() -> Mapping[str, Any]:
 _MAX_NODES, _MAX_INTERVALS = 250, 50
 # Findings of these detectors are about several times, each of which may have its own cause.
 _ROLL = "rolling-restart"
-_ABSENCES = ("broker-restart", "flapping-broker", _ROLL)
+_ABSENCES = ("broker-restart", "flapping-broker", "isolated-broker", _ROLL)
 _CONTROLLER_CHANGES = ("controller-churn", "controller-lost")
 _REPEATED = ("long-pause", "session-expiry")
 # A process that dies logs nothing; the cluster's word dates its death, some time later.
@@ -206,6 +206,8 @@ def _finding_intervals(
         return _controller_changes(context, finding) or [whole]
     if finding.detector in _REPEATED:
         return _repeated_intervals(finding, brokers) or [whole]
+    if finding.detector == "truncation":
+        return _cuts(context, finding) or [whole]
     if finding.detector == "offline-partitions":
         recovery = moves.recovery_line(finding.partitions, finding.end)
         return _losses_of_leaders(context, finding, recovery) or [replace(whole, recovery=recovery)]
@@ -298,6 +300,37 @@ def _losses_of_leaders(
             recovered = recovery if end == finding.end else None
             kind = "no_leader" if empty else "led"
             found.append(FindingInterval(begin, end, brokers, line, recovered, kind=kind))
+    return sorted(found, key=lambda one: (one.begin, sorted(one.brokers)))
+
+
+def _cuts(context: DetectionContext, finding: Finding) -> list[FindingInterval]:
+    """Return an interval for each time that a broker truncated its logs: each has its own move."""
+    where = in_topics({name.rpartition("-")[0] for name in finding.partitions})
+    where &= pc.field("started_at").is_valid()
+    columns = ("topic", "partition", "leader_epoch", "started_at")
+    starts = {
+        (partition_name(row), row["leader_epoch"]): row["started_at"]
+        for row in context.each("leadership", where, columns)
+    }
+    rows = [
+        row
+        for row in context.each("cuts", where & pc.field("broker").is_valid(), (*columns, "broker"))
+        if finding.begin <= row["started_at"] <= finding.end
+        and partition_name(row) in finding.partitions
+    ]
+    rows.sort(key=lambda row: (row["broker"], row["started_at"]))
+    found: list[FindingInterval] = []
+    for broker, own in groupby(rows, key=lambda row: int(row["broker"])):
+        for run in sessions(own, lambda row: int(row["started_at"]), _TOGETHER):
+            begin = run[0]["started_at"]
+            line = _nearest(finding.evidence, begin)
+            # Each log was truncated to follow the leader of one epoch.
+            epochs = {(partition_name(row), row["leader_epoch"]) for row in run}
+            moves = frozenset((key[0], starts[key]) for key in epochs if key in starts)
+            brokers = frozenset({broker})
+            found.append(
+                FindingInterval(begin, run[-1]["started_at"], brokers, line, preceding_moves=moves)
+            )
     return sorted(found, key=lambda one: (one.begin, sorted(one.brokers)))
 
 
@@ -516,7 +549,10 @@ SCOPES: Mapping[str, Scope] = {
     "led": lambda _one, begin, other, end: bool(begin.brokers & (end.brokers - other.elected)),
     "elected": lambda _one, begin, other, _end: bool(begin.brokers & other.elected),
     "moved": lambda _one, begin, _other, end: bool(begin.caused_moves & end.preceding_moves),
-    "cut": lambda _one, begin, other, _end: bool(begin.brokers & other.cut),
+    "all_moved": lambda _one, begin, _other, end: bool(
+        end.preceding_moves and end.preceding_moves <= begin.caused_moves
+    ),
+    "cut": lambda _one, begin, other, end: bool(begin.brokers & other.cut & end.brokers),
     "partition": lambda one, _begin, other, _end: bool(one.partitions & other.partitions),
     "topic": lambda one, _begin, other, _end: bool(one.topics & other.topics),
     "node": lambda one, _begin, other, _end: bool(one.nodes & other.nodes),

@@ -246,7 +246,7 @@ _EXPLANATIONS = {
 }
 _DOUBTS = {
     "controlled": ["The log does not say who asked for it: a person or an orchestrator."],
-    "crash": ["A log that lost its last lines, the orderly stop among them, looks the same."],
+    "crash": ["A log that lost its last lines, a clean shutdown among them, looks the same."],
     "fenced": ["A controller that was too busy to take heartbeats looks the same."],
     "gone": ["The log of this broker may have been collected too early."],
     "unknown": ["It may well have been planned."],

@@ -88,7 +88,7 @@ def _why(limits: Mapping[str, Any], row: Mapping[str, Any], kind: str) -> str:
     if kind == "zone":
         return "other nodes log in another time zone"
     return (
-        f"{row['offset_ms'] or 0} ms off; from {limits['least']} s on it is told, from"
+        f"{row['offset_ms'] or 0} ms off; from {limits['least']} s on it is reported, from"
         f" {limits['medium']} s on it misleads"
     )
 

@@ -87,7 +87,7 @@ def _finding(
 _SHOWN = 10
 _EXPLANATIONS = {
     "epochs never fall": "The leader epoch of a partition only grows, from one state to the next.",
-    "one leader per epoch": "In one leader epoch a partition has one leader, whoever tells of it.",
+    "one leader per epoch": "In one leader epoch a partition has one leader, in every log.",
     "ISR within replicas": "Only a replica of a partition can be in sync with its leader.",
     "leader in ISR": "A leader is in sync with itself; after an unclean election it is alone.",
     "high watermark within log": "What is committed lies in the log: the high watermark cannot be "
@@ -96,7 +96,7 @@ _EXPLANATIONS = {
     "one are two clusters, or a quorum that was torn apart.",
 }
 _DOUBTS = (
-    "Logs of two clusters in one archive, or of a topic before it was deleted and made anew.",
+    "Logs of two clusters in one archive, or of a topic before it was deleted and created again.",
     "A clock that is wrong by more than these logs tell brings lines into a wrong order.",
 )
 _UNREAD = " {:,} further rows of tables/breaches were not looked at, so there may be more."

@@ -89,7 +89,7 @@ def _own_finding(context: DetectionContext, session: EventSession, names: set[st
         },
         explanation=_MECHANISM + _MEANINGS[reason],
         actions=_actions(context, broker, log_dir, reason),
-        why=f"{session.count} lines tell that {log_dir} cannot be used",
+        why=f"{session.count} lines say that {log_dir} cannot be used",
         doubts=[_FIRST],
     )
 
@@ -114,7 +114,7 @@ def _controller_finding(context: DetectionContext, session: EventSession) -> Fin
         },
         explanation=_MECHANISM + "The broker's own log, which names the error, is not here.",
         actions=[context.commands.log_dirs(broker), f"Collect the server.log of broker {broker}."],
-        why=f"{session.count} lines of the controller tell of it",
+        why=f"{session.count} lines of the controller say so",
         doubts=[_FIRST],
     )
 

@@ -124,7 +124,7 @@ def _finding(context: DetectionContext, name: str, group: Sequence[EventSession]
         explanation=_EXPLANATIONS[name],
         actions=[
             context.commands.leader_epochs(topic, int(number)),
-            f"{context.commands.verify_replicas(topic)}   # reads the whole topic",
+            f"{context.commands.verify_replicas(topic)}   {_ALL}",
             _DO_NOT,
         ],
         why=_why(limits, name, group),
@@ -166,6 +166,7 @@ _EXPLANATIONS = {
     "behind": "The leader refuses followers, for it was told of an older epoch: it has not taken"
     " over what the controller decided. Until it does, nobody copies from it.",
 }
+_ALL = "# reads the whole topic, and reports each 30 s; all its brokers must be up"
 _DO_NOT = (
     "Do not delete a replica's log to repair it before you know which one has the records that "
     "consumers saw."

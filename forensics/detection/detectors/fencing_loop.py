@@ -130,12 +130,12 @@ def _find_common_fences(
         measures={"fences": len(fences), "hung": 0, "brokers": len(brokers)},
         explanation="Brokers that are fenced together have not all failed together: the controller"
         " was too busy to take their heartbeats, was cut off, had only just taken office, or the"
-        " host of all of them stood still.",
+        " host of all of them froze.",
         actions=[
             f"{context.commands.controller()}   # did the controller change just before?",
             "Look at the controller's log and host at that moment, not at the brokers'.",
         ],
         why=f"{len(brokers)} brokers fenced at once, {len(groups)} times,"
-        f" for up to {longest:.1f} s; {limits['brief']} s pass unnoticed",
+        f" for up to {longest:.1f} s; {limits['brief']} s is the limit",
         doubts=["A rack or a switch that failed takes several brokers at once, too."],
     )

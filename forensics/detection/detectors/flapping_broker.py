@@ -257,7 +257,9 @@ _EXPLANATIONS = {
 }
 _DOUBTS = {
     "crash": ["A broker that is killed on purpose leaves the same lines."],
-    "pause": ["A network that fails between broker and controller looks the same to the others."],
+    "pause": [
+        "A broker that is cut off from the controller, and has nothing to log, looks the same."
+    ],
     "isolated": ["A controller that does not answer one broker looks the same."],
     "mixed": ["A planned restart whose lines are missing here would count as an absence."],
     "isr": ["If it holds far more replicas than others do, it may be at its limit, not at fault."],

@@ -59,7 +59,7 @@ def _finding(context: DetectionContext, run: ShrinkRun, recovery: IsrRecovery) -
             "still_short": len(recovery.still_short),
         },
         explanation=_explanation(run, slow, cut_off, recovery) + lag_time_text(context),
-        actions=_actions(context, slow or cut_off),
+        actions=_actions(context, slow or cut_off, is_excused=2 * run.excused >= run.count),
         why=f"{run.count} times a leader dropped a follower, no two more than {limits['gap']} s"
         f" apart; limit: {limits['shrinks']}. After {seconds} s all were in sync again, or the logs"
         f" end; limit: {limits['lasting']} s",
@@ -102,17 +102,18 @@ def _explanation(
     return " ".join(parts)
 
 
-def _actions(context: DetectionContext, brokers: Sequence[int]) -> list[str]:
+def _actions(context: DetectionContext, brokers: Sequence[int], *, is_excused: bool) -> list[str]:
     was_cut_off = any(
         one.broker == brokers[0] and one.kind == "isolated" for one in context.absences
     )
     return [
         f"{context.commands.under_replicated()}   # does it name broker {brokers[0]} again?",
-        (_NETWORK if was_cut_off else _LOOK).format(broker=brokers[0]),
+        (_NETWORK if was_cut_off else _SEE if is_excused else _LOOK).format(broker=brokers[0]),
         "Do not raise replica.lag.time.max.ms to silence it: acknowledgements then wait longer.",
     ]
 
 
+_SEE = "See the finding about broker {broker}: its absences are behind this."
 _NETWORK = "See the finding that broker {broker} was cut off: its network, not its disk."
 _LOOK = (
     "On the host of broker {broker}, for those minutes: disk latency (sar -d), network errors and "
@@ -122,9 +123,9 @@ _LOOK = (
 
 _MECHANISM = (
     "A leader drops a follower that has not caught up for replica.lag.time.max.ms. Until it is "
-    "back, the partition has fewer copies, and writes with acks=all may be refused."
+    "back, the partition has fewer copies, and writes with acks=all may be rejected."
 )
-_SLOW = "Every leader that dropped followers dropped {who}: it was slow, frozen or cut off."
+_SLOW = "Other leaders dropped {who}: it was slow, frozen or cut off."
 _CUT_OFF = "{who} dropped several others at once: it froze or was cut off; they are well."
 _LEVEL = "The dropped followers had every record: they were frozen or cut off, not slow."
 _EXCUSED = (

@@ -237,7 +237,7 @@ _WHEN = (
     "while a broker is unstable: it would get leaders that it loses again."
 )
 _LOOK = "Look in the controller's log for why it does not give them back: it should by itself."
-_LEAVE = "Nothing is lost meanwhile: if the load is fine, it can stay so until the next restart."
+_LEAVE = "Nothing is lost by it: if the load is fine, it can stay so until the next restart."
 _DOUBTS = (
     "Tools such as Cruise Control put leadership elsewhere on purpose.",
     "Partitions differ in load: an even number of them is not an even load.",

@@ -169,27 +169,27 @@ def _actions(context: DetectionContext, topic: str | None, cause: str) -> list[s
 
 _WORDS = {
     "leaderless": "and it had none",
-    "refused": "it could not be made",
+    "refused": "it could not be created",
     "slow": "the cluster was slow, as under load",
     "led": "though it had one",
-    "unknown": "no broker's log tells of it",
+    "unknown": "no broker's log shows it",
 }
 _EXPLANATIONS = {
-    "leaderless": "The clients were right: the brokers' logs tell of partitions without a leader "
-    "meanwhile. What took the leaders away is a finding of its own.",
-    "refused": "The topic does not exist and could not be made; clients that ask for it are told "
-    "that it has no leader, and ask again.",
-    "slow": "The cluster was slow: a broker took up leadership late, a server stood still, or the "
+    "leaderless": "The clients were right: the brokers' logs show partitions without a leader "
+    "at that time. What took the leaders away is a finding of its own.",
+    "refused": "The topic does not exist and could not be created; clients that ask for it are "
+    "told that it has no leader, and ask again.",
+    "slow": "The cluster was slow: a broker took up leadership late, a server froze, or the "
     "controller took long for an event. Under load new topics and elections take longer, and "
     "clients ask again until they are over.",
     "led": "In the brokers' logs the partitions had leaders all the time. Either the leader has no "
     "listener of the name that these clients use, or the brokers they ask have old metadata.",
-    "unknown": "No broker's log here tells of this topic: whether it was ever made, and who led it,"
+    "unknown": "No broker's log here names this topic: whether it was ever created, and who led it,"
     " is not known.",
 }
 _ADVICE = {
     "leaderless": "Bring back a broker that is in sync; the clients then go on by themselves.",
-    "refused": "Make the topic by hand, with no more replicas than there are brokers.",
+    "refused": "Create the topic by hand, with no more replicas than there are brokers.",
     "slow": "Look at load, disks and pauses of the servers in the evidence; clients go on by "
     "themselves, if they may wait that long (delivery.timeout.ms, max.block.ms).",
     "led": "Compare advertised.listeners of all brokers with the bootstrap servers of the clients.",

@@ -131,7 +131,7 @@ def _explanation(broker: int, other_leaders: Mapping[str, int], session_rows: Se
         leaders = ", ".join(str(leader) for leader in sorted(set(other_leaders.values())))
         parts.append(
             f"For the cluster {len(other_leaders)} of these partitions were led by broker {leaders}"
-            " meanwhile."
+            " at that time."
         )
     if any(row["kind"] == "registration_failed" for row in session_rows):
         parts.append(_REFUSED)

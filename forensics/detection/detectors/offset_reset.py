@@ -271,6 +271,8 @@ def _what(reset: _Reset) -> str:
         return "its position is gone and it stops"
     if reset.skipped:
         return f"its position is gone, and it skipped {reset.skipped} records"
+    if reset.again and reset.cause == "topic_recreated":
+        return "its position is gone, and it starts over"
     if reset.again:
         return f"its position is gone, and it reads {reset.again} records again"
     return "its position is gone, and it went elsewhere"
@@ -284,14 +286,14 @@ def _actions(context: DetectionContext, reset: _Reset) -> list[str]:
     if reset.fails and group and topic:
         command = context.commands.reset_offsets(group, topic)
         return [
-            f"{command}   # only once it is clear that what is missing is not wanted",
+            f"{command}   # while the group is stopped, and what is missing is not wanted",
             *commands,
         ]
     return [*commands, _CAUSES[reset.cause][2].format(quote(client or "the consumer"))][:3]
 
 
 def _why(reset: _Reset) -> str:
-    text = f"{reset.session.count} lines of this client tell of it"
+    text = f"{reset.session.count} lines of this client say so"
     if reset.skipped or reset.again:
         text += (
             f": from the lost position to the new one it is {reset.skipped or reset.again} records"
@@ -302,11 +304,11 @@ def _why(reset: _Reset) -> str:
 def _doubts(reset: _Reset) -> list[str]:
     doubts = []
     if reset.cause == "unknown":
-        doubts.append("No line of a broker in the archive tells why the position was gone.")
+        doubts.append("No line of a broker in the archive says why the position was gone.")
     if reset.cause == "offsets_expired":
-        doubts.append("A group that somebody deleted on purpose looks the same.")
+        doubts.append("A group that was deleted on purpose looks the same.")
     if reset.cause == "truncation":
-        doubts.append("What the consumer had read of the cut part, nobody can read again.")
+        doubts.append("What the consumer had read of the truncated part cannot be read again.")
     return doubts
 
 
@@ -314,7 +316,7 @@ _END = {
     "fails": "auto.offset.reset is none, or the application does not handle it: the consumer stops "
     "with an exception, and does so again each time it is started.",
     "resets": "The consumer went where auto.offset.reset sends it: with latest it skips all that "
-    "came meanwhile, with earliest it reads again all that is there.",
+    "was written since, with earliest it reads all that is there.",
 }
 _CAUSES = {
     "retention": (
@@ -352,7 +354,7 @@ _CAUSES = {
     "topic_recreated": (
         " since the topic was deleted",
         "The topic was deleted, and the offsets of one of the same name begin anew.",
-        "Reset the offsets of the group of {} when a topic is made anew.",
+        "Reset the offsets of the group of {} when a topic is created again.",
     ),
     "unknown": (
         "",

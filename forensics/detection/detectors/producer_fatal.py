@@ -106,7 +106,7 @@ _MEANINGS = {
 _ACTIONS = {
     "fenced": "Look whether two instances with the transactional.id or group.instance.id of {} run "
     "at the same time.",
-    "fatal": "Look whether {} was made anew after this; if not, restart its application.",
+    "fatal": "Look whether {} was created again after this; if not, restart its application.",
     "aborted": "Compare how long a transaction of {} takes with transaction.timeout.ms, and look "
     "at the brokers at the time of the evidence.",
 }

@@ -172,7 +172,7 @@ def _lost_majority_finding(
             f"Start the other controllers. Do not restart broker {broker}: it is well.",
         ],
         why=f"{len(run)} times up for one session of {session:g} s and away for half of one;"
-        f" {limits['lone']} times are no chance",
+        f" {limits['lone']} times are not by chance",
         doubts=["A broker none of whose heartbeats gets through would show the same period."],
     )
 
@@ -182,12 +182,12 @@ _NAMES = (
     "that do not resolve yet are common when all start at once."
 )
 _OUTSIDE = (
-    "Another controller led all the while: those that found no leader were cut off from it, or "
-    "stood still. As long as a majority is left, the cluster goes on to work."
+    "Another controller led all that time: those that found no leader were cut off from it, or "
+    "froze. As long as a majority is left, the cluster keeps working."
 )
 _EXPLANATION = (
     "While no controller leads, no partition gets a new leader, no broker is let in or fenced, and"
-    " no topic is made. What has a leader goes on to work."
+    " no topic is created. Partitions with a leader keep working."
 )
 _REFUSED = (
     " Most candidates were refused: the voters reach each other, but they do not agree whose log is"

@@ -333,7 +333,9 @@ def _membership_advice(
 def _doubts(storm: _Storm) -> list[str]:
     doubts = []
     if not storm.by_coordinator:
-        doubts.append("Only members tell of it: what the coordinator saw is not in the archive.")
+        doubts.append(
+            "Only logs of members show it: what the coordinator saw is not in the archive."
+        )
     if storm.members > 1 and storm.failures <= storm.members:
         doubts.append("A deploy that replaces every member several times looks the same.")
     return doubts

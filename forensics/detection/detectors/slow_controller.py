@@ -108,7 +108,7 @@ def _finding(context: DetectionContext, run: Sequence[EventSession]) -> Finding:
         f" {limits['overloaded']} are too many",
         doubts=[
             "Events that wait for other voters to confirm look slow too.",
-            "A pause of the process, if another thread wrote a line meanwhile, looks the same.",
+            "A pause of the process, if another thread wrote a line in that time, looks the same.",
         ],
     )
 

@@ -201,7 +201,7 @@ def _why(assessment: Assessment, limits: Mapping[str, Any]) -> str:
         text += (
             f", the last one {words.seconds_text(episode.stale)} after the move of its partition"
         )
-    text += f"; up to {limits['settled']} s after the first error and the new leader are let pass"
+    text += f"; up to {limits['settled']} s after the first error and the new leader are normal"
     if assessment.verdict == "stuck":
         text += f", and errors for {limits['long']} s to the end of the log do not end"
     return text
@@ -270,13 +270,13 @@ _VERDICTS = {
     "frequent": "Each burst is transient, but they come too often: leaders keep moving.",
     "sustained": "Sustained: the errors went on well after a new leader was there: the client kept "
     "asking the wrong broker for longer than a refresh of its metadata takes.",
-    "stuck": "Stuck: the errors go on to the end of the client's log: it does not find the leader.",
+    "stuck": "Stuck: the errors last to the end of the client's log: it does not find the leader.",
 }
 _UNMOVED = {
     "transient": "Transient: the errors ended within seconds by themselves. No leader moved behind "
     "them",
     "sustained": "Sustained: the errors went on for a while, and no leader moved behind them",
-    "stuck": "Stuck: the errors go on to the end of the client's log, and no leader moved behind "
+    "stuck": "Stuck: the errors last to the end of the client's log, and no leader moved behind "
     "them",
 }
 _REPLICA_AWAY = (
@@ -286,7 +286,7 @@ _REPLICA_AWAY = (
 )
 _MEANINGS = {
     "topic_recreated": "until it was there again, nothing could answer for it.",
-    "topic_deleted": "who still writes to it or reads it is told that nobody knows it, for ever.",
+    "topic_deleted": "clients that still write to it or read it get errors until they stop.",
     "topic_just_created": "till all brokers know a new topic, some say that it does not exist or "
     "has no leader. That ends by itself.",
     "unreachable_broker": "see which address the metadata gives: what the client may reach "

@@ -102,7 +102,7 @@ def _finding(context: DetectionContext, group: list[Row]) -> Finding:
         brokers=sorted(leaders | previous),
         partitions=[partition_name(row) for row in group],
         losses=losses,
-        explanation=_explanation(context, losses, last_known, earliest[-1]["started_at"]),
+        explanation=_explanation(context, losses, last_known, earliest[0]["started_at"]),
         actions=_actions(context, losses, last_known),
         why=_why(context, group, losses),
         doubts=_doubts(losses),
@@ -416,7 +416,7 @@ def _loss_words(losses: Sequence[PartitionLoss]) -> str:
 
 
 # The controller falls back on the last leader that it knew to have been in sync (KIP-966).
-_LAST_KNOWN = re.compile(r"lastKnownElr: \[\d+\] -> \[\]")
+_LAST_KNOWN = re.compile(r"leader: -1 -> (\d+)\b.*lastKnownElr: \[\1\] -> \[\]")
 
 
 def _elected_as_last_known(evidence: Iterable[Row], names: Collection[str]) -> set[str]:

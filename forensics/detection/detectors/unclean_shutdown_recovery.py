@@ -159,7 +159,7 @@ def _finding(context: DetectionContext, run: Sequence[_Start]) -> Finding:
         explanation=_MECHANISM + (_BROKEN if is_repeated else ""),
         actions=[*([_PATIENCE] if is_repeated else []), *_actions(context, last.broker)],
         why=f"{longest} s of recovery, from {limits['long']} s on that is long; "
-        f"{len(broken_off)} starts were broken off, {limits['again']} are told",
+        f"{len(broken_off)} starts were broken off; limit: {limits['again']}",
         doubts=[] if last.outcome else ["These logs end before the broker was up."],
     )
 

@@ -144,7 +144,13 @@ def death_reasons(context: DetectionContext) -> dict[tuple[int, int], tuple[str,
     crashes = [absence for absence in context.absences if absence.kind == "crash"]
     rows = context.events(*kinds) if crashes else ()
     for absence in crashes:
-        last = (absence.begin - _LAST_WORDS, absence.begin + _LAST_WORDS)
+        # What it logs as it is started again is not why it ended.
+        starts = [
+            span.begin
+            for span in context.history.lanes.brokers.get(absence.broker, ())
+            if span.state in ("starting", "recovering") and span.begin >= absence.begin
+        ]
+        last = absence.begin - _LAST_WORDS, min([absence.begin + _LAST_WORDS, *starts])
         near = [
             row
             for row in rows

@@ -207,7 +207,7 @@ _COORDINATOR = "__consumer_offsets"
 _NEEDS_COORDINATORS = "rebalance-storm"
 # Detectors whose partitions are looked up.
 _NEEDS_MOVES = ("stale-metadata", "leader-not-available", "offline-partitions", "leader-imbalance",
-           "under-min-isr", "isr-storm", "isr-flapping")  # fmt: skip
+           "under-min-isr", "isr-storm", "isr-flapping", "truncation")  # fmt: skip
 
 
 # A partition, and when its leader moved.

@@ -15,7 +15,7 @@ from forensics.lib.time_units import SECOND, to_iso
 
 _LEFT = {
     "crash": "broker {broker} crashed at {at}",
-    "pause": "broker {broker} stood still and was given up at {noticed}",
+    "pause": "broker {broker} froze and was given up at {noticed}",
     "isolated": "broker {broker} was cut off from the network and was given up at {noticed}",
     "controlled": "broker {broker} was shut down at {at}",
 }
@@ -195,7 +195,7 @@ def age_text(account: Account, *, is_settled: bool, settled: float) -> str:
 def recovery_text(account: Account, verdict: str) -> str:
     """Say whether the errors stopped."""
     if verdict == "stuck":
-        return "Recovered: no, the errors go on to the end of its log."
+        return "Recovered: no, the errors last to the end of its log."
     if account.next_error is not None:
         return f"Recovered: yes, until the next burst at {clock_time(account.next_error)}."
     quiet = seconds_text(account.quiet)

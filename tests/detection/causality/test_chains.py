@@ -18,7 +18,7 @@ from forensics.history.nodes.broker_states import Absence
 from forensics.run_output.findings import Finding, PartitionLoss
 from forensics.sandbox import run_archives
 from forensics.settings import SEVERITIES
-from tests.detection.cases import SECOND, absence, case, epoch, logs, reign
+from tests.detection.cases import SECOND, absence, case, epoch, logs, reign, row
 
 SAMPLES = Path(__file__).parents[3] / "sample_logs"
 NODES = ("broker-1", "broker-2", "broker-3", "broker-9", "controller-1", "app")
@@ -187,6 +187,25 @@ def test_each_of_many_pauses_explains_only_what_came_of_it(tmp_path: Path) -> No
 
     assert [] == tied(tmp_path, pauses, later)
     assert tied(tmp_path / "other", pauses, then)
+
+
+def test_a_truncation_comes_of_the_move_just_before_it(tmp_path: Path) -> None:
+    loss = PartitionLoss("t-0", leader=1, cut_on=[2])
+    cut = finding("truncation", 201, 201, brokers=[2], partitions=["t-0"], losses=[loss])
+    table = row(
+        "cuts", topic="t", partition=0, broker=2, leader_epoch=3, started_at=201 * SECOND,
+        evidence=[],
+    )  # fmt: skip
+    led = [
+        epoch(1, 2, 1, 100),
+        epoch(2, 3, 100, 200, previous_leader=2),
+        epoch(3, 1, 200, previous_leader=3, election="preferred"),
+    ]
+
+    (chain,) = tied(tmp_path, crash(2, 98, 199, severity="high"), cut, leadership=led, cuts=[table])
+
+    (link,) = links(chain, "effect")
+    assert "Leadership was moved on purpose" in link["mechanism"]
 
 
 def test_a_planned_outage_has_no_cause(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from forensics.detection.detectors.broker_restart import find as find_restarts
 from forensics.detection.detectors.flapping_broker import find
-from tests.detection.cases import absence, case, epoch, event
+from forensics.history.nodes.broker_states import Span
+from tests.detection.cases import SECOND, absence, case, epoch, event
 
 
 def test_three_crashes_within_an_hour_are_flapping(tmp_path: Path) -> None:
@@ -74,6 +75,19 @@ def test_why_its_process_ended_is_not_looked_for_where_it_is_logged(tmp_path: Pa
     assert "2 times its log directories had failed." in found.explanation
     assert "See the finding about the log directory of broker 2" in found.actions[0]
     assert not any("killed process" in action for action in found.actions)
+
+
+def test_an_error_of_the_next_start_is_not_why_it_ended(tmp_path: Path) -> None:
+    away = [absence(2, "crash", begin, begin + 30) for begin in (100, 200, 300)]
+    failed = [event(begin + 6, "broker-2", "process_failed") for begin in (100, 200, 300)]
+    starts = [
+        Span("starting", (begin + 4) * SECOND, (begin + 6) * SECOND) for begin in (100, 200, 300)
+    ]
+
+    [found] = find(case(tmp_path, away=away, events=failed, brokers={2: starts}))
+
+    assert "ended itself" not in found.explanation
+    assert "killed process" in found.actions[0]
 
 
 def test_two_crashes_are_not(tmp_path: Path) -> None:

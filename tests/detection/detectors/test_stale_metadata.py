@@ -220,7 +220,7 @@ SAYS: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     ),
     "a pause": (
         {"leadership": [moved(100)], "away": [absence(1, "pause", 99, 130)]},
-        ["Cause: broker 1 stood still and was given up at 00:01:39.000 UTC."],
+        ["Cause: broker 1 froze and was given up at 00:01:39.000 UTC."],
         ["Nothing to do for the client"],
     ),
     "a broker cut off": (

@@ -278,7 +278,7 @@ def test_each_election_is_explained_by_its_own_lines(tmp_path: Path) -> None:
             "leader_elected",
             file="controller-1/controller.log",
             line=2,
-            text=text.format(1, "[]"),
+            text=text.format(1, "[1]"),
         ),
     ]
 
