@@ -190,7 +190,7 @@ def detector_label(detector: str) -> str:
         "flapping-broker": "Flapping",
         "isr-flapping": "Flapping of the ISR",
         "isr-storm": "ISR storm",
-        "offline-partitions": "No leader",
+        "offline-partitions": "Outage",
         "under-min-isr": "Too few replicas in sync",
     }
     return known.get(detector, detector.replace("-", " ").capitalize())

@@ -18,7 +18,7 @@ MAX_COLOURS = 8
 DARK, HATCH, UNCLEAN = "#2a2f37", "#8a929b", "#c00000"
 # How bad it is, in colours that no broker has.
 BAD, WORSE, WORST = "#a894d1", "#a0691f", "#b01045"
-DEBT = {"offline": WORST, "under min.insync": WORSE, "under-replicated": BAD}
+DEBT = {"unavailable": WORST, "under min.insync": WORSE, "under-replicated": BAD}
 VERDICT = {"stuck": WORST, "sustained": WORSE, "transient": BAD, "other": HATCH}
 LEVEL = {
     "critical": "#b3261e", "high": "#c2410c", "medium": "#a16207", "low": "#33658a",

@@ -243,7 +243,7 @@ def count_degraded_partitions(run: RunOutput) -> dict[str, Points]:
         return {}
     times = ["started_at", "ended_at"]
     unavailable = run.chunks("outages", times, ~ds.field("planned"))
-    debt = {"offline": _count_open(unavailable, window)}
+    debt = {"unavailable": _count_open(unavailable, window)}
     if {"isr", "replicas"} <= set(run.tables.column_names("isr")):
         min_isr = read_min_isr(run)
         if min_isr.largest:

@@ -102,7 +102,7 @@ def test_the_same_colour_is_the_same_broker_on_every_figure(figures: dict[str, A
 
 def test_a_count_of_partitions_is_right_at_each_point(out: Path) -> None:
     """Thinning keeps peaks, and does not stretch them over what comes after."""
-    points = time_bins.count_degraded_partitions(load_run(out))["offline"]
+    points = time_bins.count_degraded_partitions(load_run(out))["unavailable"]
     dark = sum(
         level * (after - moment)
         for (moment, level), (after, _) in zip(points, points[1:], strict=False)

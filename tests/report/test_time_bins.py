@@ -94,7 +94,7 @@ def test_debt_counts_partitions_at_each_moment(unclean: Path) -> None:
     """Three partitions without a leader, then none."""
     debt = time_bins.count_degraded_partitions(load_run(unclean))
 
-    assert [level for _, level in debt["offline"]] == [0, 3, 0, 0]
+    assert [level for _, level in debt["unavailable"]] == [0, 3, 0, 0]
     assert max(level for _, level in debt["under-replicated"]) == 3
 
 
@@ -104,7 +104,7 @@ def test_what_began_nobody_knows_when_is_not_counted(unclean: Path) -> None:
     begun = [row | {"started_at": None} if row["leader"] == -1 else row for row in rows]
     save(unclean, "leadership", begun)
 
-    offline = time_bins.count_degraded_partitions(load_run(unclean))["offline"]
+    offline = time_bins.count_degraded_partitions(load_run(unclean))["unavailable"]
     assert {level for _, level in offline} == {0}
 
 

@@ -5,6 +5,7 @@ Told wherever it lasts for several looks of the controller, which should give le
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,12 +122,16 @@ def _find_waits(context: DetectionContext) -> Iterator[_Wait]:
 
 def _at_worst(waits: Sequence[_Wait]) -> list[_Wait]:
     """Return those that went on at the moment at which most did."""
-    best: list[_Wait] = []
-    going: list[_Wait] = []
-    for wait in sorted(waits, key=lambda one: (one.begin, one.partition)):
-        going = [*(one for one in going if one.end > wait.begin), wait]
-        best = list(going) if len(going) > len(best) else best
-    return best
+    ordered = sorted(waits, key=lambda one: (one.begin, one.partition))
+    ends: list[int] = []
+    moment, most = 0, 0
+    for wait in ordered:
+        while ends and ends[0] <= wait.begin:
+            heapq.heappop(ends)
+        heapq.heappush(ends, wait.end)
+        if len(ends) > most:
+            moment, most = wait.begin, len(ends)
+    return [wait for wait in ordered if wait.begin <= moment < wait.end]
 
 
 def _count_leaders(context: DetectionContext, moment: int) -> Counter[int]:

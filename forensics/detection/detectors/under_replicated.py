@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.detection.context import DetectionContext, in_topics, partition_name
+from forensics.detection.context import DetectionContext, Row, in_topics, partition_name
 from forensics.detection.shared.assignments import read_assignments, replicas_of
+from forensics.lib.arrow_io import iter_rows
 from forensics.lib.text_format import quantity
-from forensics.lib.time_units import SECOND
+from forensics.lib.time_units import SECOND, to_arrow_timestamp
 from forensics.run_output.findings import Finding
 
 NAME = "under-replicated"
-_COLUMNS = ("topic", "partition", "isr", "replicas", "started_at", "ended_at", "ended", "evidence")
+# Without evidence: lists of places cost more to read than all else.
+_COLUMNS = ("topic", "partition", "isr", "replicas", "started_at", "ended_at", "ended")
 _SHOWN, _MAX_NAMES = 20, 10_000
 
 
@@ -27,7 +29,7 @@ class _Lack:
     begin: int
     end: int
     is_open: bool
-    line: Mapping[str, Any] | None
+    topic: str
 
 
 @dataclass
@@ -63,15 +65,15 @@ def _find_lacks(context: DetectionContext) -> Iterator[tuple[str, int, _Lack]]:
     begun, ended = pc.field("started_at"), pc.field("ended_at")
     least = pa.scalar(context.limits[NAME]["open"] * SECOND, pa.duration("us"))
     short &= begun.is_valid()
-    topics: set[str] = set()
+    long: set[str] = set()
     for batch in context.batches(
-        "isr", short & (ended.is_null() | (ended - begun > least)), ["topic"]
+        "isr", short & (ended.is_null() | (ended - begun > least)), ["topic", "partition"]
     ):
-        topics |= set(batch["topic"].unique().to_pylist())
-    short &= in_topics(topics)
+        long |= set(_names(batch).unique().to_pylist())
+    short &= in_topics({name.rpartition("-")[0] for name in long})
     open_lacks: dict[int, _Lack] = {}
     last: str | None = None
-    for row in context.each("isr", short, _COLUMNS):
+    for row in _rows_of(context, short, pa.array(sorted(long), pa.string())):
         name, begin = partition_name(row), row["started_at"]
         if name != last:
             yield from ((last or name, broker, lack) for broker, lack in open_lacks.items())
@@ -84,10 +86,21 @@ def _find_lacks(context: DetectionContext) -> Iterator[tuple[str, int, _Lack]]:
         is_open = row["ended"] == "open" or (row["ended"] is None and row["ended_at"] is None)
         end = context.logs_end if row["ended_at"] is None else row["ended_at"]
         for broker in absent:
-            line = next(iter(row["evidence"] or ()), None)
-            lack = open_lacks.setdefault(broker, _Lack(begin, end, is_open, line))
+            lack = open_lacks.setdefault(broker, _Lack(begin, end, is_open, row["topic"]))
             lack.end, lack.is_open = max(begin, end), is_open
     yield from ((last or "", broker, lack) for broker, lack in open_lacks.items())
+
+
+def _names(batch: pa.RecordBatch) -> pa.Array:
+    return pc.binary_join_element_wise(batch["topic"], batch["partition"].cast(pa.string()), "-")
+
+
+def _rows_of(
+    context: DetectionContext, where: pc.Expression, names: pa.Array
+) -> Iterator[Mapping[str, Any]]:
+    """Read the rows of some partitions, times as microseconds."""
+    for batch in context.batches("isr", where, _COLUMNS):
+        yield from iter_rows([batch.filter(pc.is_in(_names(batch), names))], _COLUMNS)
 
 
 def _absence_kind(context: DetectionContext, broker: int, lack: _Lack) -> str | None:
@@ -133,7 +146,7 @@ def _finding(
         f"{count} without broker {broker} in sync {until}",
         min(lack.begin for lack in lacks),
         max(lack.end for lack in lacks),
-        context.read_lines([lack.line for lack in lacks if lack.line][:_SHOWN]),
+        _read_lines(context, broker, lacks[:_SHOWN]),
         stated=True,
         brokers=[broker],
         partitions=sorted(missing.partitions),
@@ -152,6 +165,15 @@ def _finding(
         "logs",
         doubts=_DOUBTS,
     )
+
+
+def _read_lines(context: DetectionContext, broker: int, lacks: Sequence[_Lack]) -> list[Row]:
+    """Look up the lines by which some lacks began."""
+    begins = [to_arrow_timestamp(begin) for begin in sorted({lack.begin for lack in lacks})]
+    where = in_topics({lack.topic for lack in lacks}) & pc.field("started_at").isin(begins)
+    rows = context.each("isr", where, ["isr", "evidence"])
+    places = [row["evidence"][0] for row in rows if row["evidence"] and broker not in row["isr"]]
+    return context.read_lines(places[:_SHOWN])
 
 
 _MECHANISM = (

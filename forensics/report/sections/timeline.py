@@ -21,7 +21,6 @@ from forensics.run_output.reader import RunOutput
 
 TITLE = "Timeline"
 TROUBLED_STATES = frozenset({"stale", "disconnected"})
-DEBT_WORDS = {"offline": "unavailable"}
 MAX_FINDINGS, MAX_BROKERS, MAX_CLIENTS, MAX_ROWS = 200, 30, 12, 100
 MAX_BROKER_BARS, MAX_CLIENT_BARS, MAX_CONTROLLER_BARS = 500, 166, 100
 
@@ -81,7 +80,7 @@ def _caption(data: plotly_sheet.TimelineData) -> str:
     # The lanes come in the order of their numbers; a set would not keep it.
     away = list(dict.fromkeys(lane.name for lane in data.brokers if lane.state in AWAY_STATES))
     peaks = [
-        f"{count(level, 'partition')} {DEBT_WORDS.get(name, name)}"
+        f"{count(level, 'partition')} {name}"
         for name, points in data.debt.items()
         if (level := time_bins.max_level(points, data.view))
     ]

@@ -61,6 +61,10 @@ SCENARIOS = [
         [{"severity": "low", "measures": {"away": True}}],
     ),
     Scenario(
+        NAME, "quiet", "it had crashed, and is not back: that is told of the broker",
+        short(None, absence(2, "crash", 99)), [{"severity": "info", "measures": {"away": True}}],
+    ),
+    Scenario(
         NAME, "boundary", "it had crashed a minute after that",
         short(500, absence(2, "crash", 160, 300)), [{"severity": "low"}],
     ),

@@ -101,7 +101,7 @@ def test_of_many_of_one_detector_the_worst_stand_open_and_the_rest_is_folded(unc
 
     assert html.count('class="card ') == 201
     assert outside.count('class="card ') == 4
-    assert "197 more of No leader: 197 high" in html
+    assert "197 more of Outage: 197 high" in html
     assert "201. isr-storm" in outside
 
 
