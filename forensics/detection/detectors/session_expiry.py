@@ -31,6 +31,7 @@ _KINDS = (
 )  # fmt: skip
 # Errors by which a registration is refused if there is one of that id already.
 _TAKEN = ("NODEEXISTS", "DUPLICATE_BROKER_REGISTRATION")
+_LIFE = ("process_starting", "process_started", "process_stopping", "process_stopped")
 # ZooKeeper's client and Kafka each log that a session is over.
 _ECHO = 5 * SECOND
 # ZooKeeper ends sessions that are over in one tick, or as it wakes.
@@ -100,9 +101,9 @@ def find(context: DetectionContext) -> Iterator[Finding]:
         )
         if outage.seconds >= limits["unreachable"]
     ]
-    stops = context.events("process_stopping") if outages else []
+    lives = context.events(*_LIFE) if outages else []
     for outage in outages:
-        own = [row["at"] for row in stops if row["node"] in outage.nodes]
+        own = [row for row in lives if row["node"] in outage.nodes]
         yield _unreachable_finding(context, outage, own)
 
 
@@ -406,12 +407,16 @@ def _refused_finding(
 
 
 def _unreachable_finding(
-    context: DetectionContext, outage: Outage, stops: Sequence[int]
+    context: DetectionContext, outage: Outage, lives: Sequence[Row]
 ) -> Finding:
     """Build the finding on a ZooKeeper that is gone, or was only stopped first."""
     limits = context.limits[NAME]
     [node] = outage.nodes
-    is_stopping = any(outage.begin - limits["gap"] * SECOND <= at <= outage.end for at in stops)
+    stops = [row["at"] for row in lives if row["kind"] == "process_stopping"]
+    before = [row["kind"] for row in lives if row["at"] <= outage.begin]
+    # Who began to stop before, and did not end since, stops still.
+    is_stopping = before[-1:] == ["process_stopping"]
+    is_stopping |= any(outage.begin - limits["gap"] * SECOND <= at <= outage.end for at in stops)
     is_refused = outage.kinds["zookeeper_unreachable"] > 0
     what = "could not reach ZooKeeper" if is_refused else "got no answer from ZooKeeper"
     length, attempts = f"{outage.seconds:.1f} s", sum(outage.kinds.values())

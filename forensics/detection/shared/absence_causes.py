@@ -101,8 +101,10 @@ def _find_no_quorum_runs(
     session, slack = session_timeout(context) * SECOND, limits["slack"]
     run: list[Absence] = []
     for absence in absences:
-        length = None if absence.end is None else absence.end - absence.noticed
-        heard = absence.kind not in _MAY_HAVE_LIVED or not _is_near(length, session / 2, slack)
+        length = (absence.end or context.logs_end) - absence.noticed
+        # The logs may end before it is let in again.
+        fits = _is_near(length, session / 2, slack) or (not absence.end and length < session / 2)
+        heard = absence.kind not in _MAY_HAVE_LIVED or not fits
         last_end = run[-1].end if run else None
         apart = last_end is not None and not _is_near(absence.noticed - last_end, session, slack)
         if heard or apart:
@@ -115,8 +117,8 @@ def _find_no_quorum_runs(
         yield run
 
 
-def _is_near(length: int | None, wanted: float, slack: float) -> bool:
-    return length is not None and abs(length - wanted) <= slack * wanted
+def _is_near(length: int, wanted: float, slack: float) -> bool:
+    return abs(length - wanted) <= slack * wanted
 
 
 @once_per_run

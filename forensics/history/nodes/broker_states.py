@@ -29,6 +29,7 @@ _OWN = {
     "process_failed": "failed",
     "stopped_unclean": "unclean",
 }
+OWN_KINDS = frozenset(_OWN)
 _BY_CONTROLLER = {
     "broker_fenced": "fenced",
     "broker_unfenced": "up",

@@ -35,6 +35,8 @@ _FOREVER = 1 << 62
 _ECHO = 5 * SECOND
 # A controller goes on to apply what it has read for a while after it logs that it has caught up.
 _TRAILING = 10 * SECOND
+# Lines that come behind others of the same process.
+_ENDING = frozenset({"process_started", "process_stopped", "process_failed"})
 
 Row = dict[str, Any]
 Roles = Mapping[str, str | None]
@@ -175,9 +177,14 @@ def _select_news(
     live = {row["kind"] for row in rows if row["telling"] is None}
     last: dict[tuple[str, int | None], Row] = {}
     news: list[Row] = []
+    writers = _find_writers(rows)
     for row in rows:
         row["at"] = clocks.event_time(row)
         row["node_broker"] = _broker_id(row["node"], roles)
+        if row["node_broker"] is not None:
+            place = row["file"], row["line"]
+            row["is_shared"] = place in writers
+            row["node_broker"] = writers.get(place, row["node_broker"])
         if void.include(row, row["at"]):
             continue
         if row["telling"] is not None:
@@ -191,6 +198,29 @@ def _select_news(
             last[row["kind"], row["broker"]] = row
         news.append(row)
     return news
+
+
+def _find_writers(rows: Iterable[Row]) -> dict[tuple[str, int], int | None]:
+    """Tell the writers of lines on a process's life in files that several brokers write to.
+
+    Lines without an id belong to the next one that has it, those of an end to the one before.
+    """
+    files: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] in broker_states.OWN_KINDS:
+            files[row["file"]].append(row)
+    found: dict[tuple[str, int], int | None] = {}
+    for lines in files.values():
+        if len({row["broker"] for row in lines} - {None}) < 2:
+            continue
+        lines.sort(key=lambda row: row["line"])
+        for step, kinds in ((1, _ENDING), (-1, broker_states.OWN_KINDS - _ENDING)):
+            writer = None
+            for row in lines[::step]:
+                writer = writer if row["broker"] is None else row["broker"]
+                if row["kind"] in kinds:
+                    found[row["file"], row["line"]] = writer
+    return found
 
 
 def _build_client_lanes(events: Path, clocks: Clocks, roles: Roles) -> Mapping[str, Sequence[Span]]:
@@ -213,17 +243,21 @@ def _read_last_lines(
 ) -> dict[tuple[str, int], Row]:
     """Find the last line each process wrote before it was started again, in one streaming read."""
     last_lines: dict[tuple[str, int], Row] = {}
-    starts_of: dict[str, list[int]] = defaultdict(list)
+    starts_of: dict[str, list[tuple[int, int | None]]] = defaultdict(list)
     for row in starts:
-        starts_of[row["node"]].append(row["ts"])
-    columns = ["node", "ts", "file", "line", "text", "rule"]
+        # Of a file that several write to, only lines that name the broker are its own.
+        named = row["node_broker"] if row.get("is_shared") else None
+        starts_of[row["node"]].append((row["ts"], named))
+    columns = ["node", "ts", "file", "line", "text", "rule", "broker"]
     wanted = pc.field("node").isin(list(starts_of))
     for batch in read_batches(events, columns, wanted) if starts else ():
         times = batch["ts"].cast(pa.int64())
         for node in pc.unique(batch["node"]).to_pylist():
             own = pc.equal(batch["node"], node)
-            for start in starts_of[node]:
+            for start, named in starts_of[node]:
                 before = pc.and_(own, pc.less(times, start))
+                if named is not None:
+                    before = pc.and_(before, pc.equal(batch["broker"], named))
                 last = pc.max(times.filter(before)).as_py()
                 best = last_lines.get((node, start))
                 if last is None or (best and best["ts"] > last):

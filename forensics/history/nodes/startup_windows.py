@@ -13,13 +13,16 @@ from forensics.lib.intervals import Interval, contains
 from forensics.lib.time_units import SECOND
 
 _BEGINS = ("process_starting", "replaying")
-STARTUP_KINDS = (*_BEGINS, "caught_up", "controller_elected", "process_started")
+_CREATED = "controller_created"
+STARTUP_KINDS = (*_BEGINS, _CREATED, "caught_up", "controller_elected", "process_started")
 
 # A broker under ZooKeeper logs "started" before the controller tells it what it holds.
 _SETTLING = 30 * SECOND
 # A controller reads its metadata log in two threads, and only one of them logs that it has caught
 # up; the other may still be at it. A controller that is elected has read everything.
 _TRAILING = 2 * SECOND
+# Where only the controller.log is there, nothing but its first lines tells of a start.
+_UNTOLD = 30 * SECOND
 # No start takes longer; a file that ends in the middle of one must not silence what follows.
 _LONGEST = 900 * SECOND
 
@@ -38,15 +41,19 @@ class StartupWindows:
         """Collect windows from events of STARTUP_KINDS."""
         ordered = sorted(events, key=lambda e: (e["node"], e["ts"], e["file"], e["line"]))
         elected: dict[str, list[int]] = defaultdict(list)
+        created: dict[str, list[Interval]] = defaultdict(list)
         for event in ordered:
             if event["kind"] == "controller_elected":
                 elected[event["node"]].append(event["ts"])
+            elif event["kind"] == _CREATED:
+                created[event["node"]].append((event["ts"], event["ts"] + _UNTOLD))
+        found = {**created, **_find_windows(ordered, "caught_up", _TRAILING)}
         replaying = {
             node: [
                 (begin, min([end, *(at for at in elected[node] if begin < at < end)]))
                 for begin, end in windows
             ]
-            for node, windows in _find_windows(ordered, "caught_up", _TRAILING).items()
+            for node, windows in found.items()
         }
         return cls(_find_windows(ordered, "process_started", _SETTLING), replaying)
 

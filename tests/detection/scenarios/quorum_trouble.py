@@ -75,7 +75,7 @@ SCENARIOS = [
     Scenario(
         NAME, "fires", "a lost quorum looks like a broker that is fenced again and again",
         from_logs(ALONE),
-        [{"severity": "high", "brokers": [1], "measures": {"kind": "lost_majority", "cycles": 5}}],
+        [{"severity": "high", "brokers": [1], "measures": {"kind": "lost_majority", "cycles": 6}}],
     ),
     Scenario(
         NAME, "fires", "the votes are refused",

@@ -173,6 +173,17 @@ SCENARIOS = [
         [{"severity": "low", "measures": {"kind": "stopped_first"}}],
     ),
     Scenario(
+        NAME, "quiet", "ZooKeeper down, really stopped before a broker that still tries to stop",
+        zookeeper(*lost(range(300, 400, 2)), event(95, NODE, "process_stopping")),
+        [{"severity": "low", "measures": {"kind": "stopped_first"}}],
+    ),
+    Scenario(
+        NAME, "fires", "ZooKeeper is gone after a restart", zookeeper(
+            *lost(range(300, 400, 2)), event(95, NODE, "process_stopping"),
+            event(99, NODE, "process_starting")),
+        [{"severity": "medium", "measures": {"kind": "unreachable"}}],
+    ),
+    Scenario(
         NAME, "quiet", "registered again, as the controller tells",
         zookeeper(ended(100), again(104, "broker-1", "brokers_joined")), [{"severity": "low"}],
     ),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from forensics.history.log_coverage import Coverage, Log, LogGap
 from forensics.history.nodes.broker_states import EvidenceRow, Span
 from forensics.history.nodes.build_lanes import mark_unobserved
 from forensics.history.nodes.controller_terms import ControllerTerm
+from forensics.sandbox import run_lines
 from tests.history.log_lines import SECOND
 
 PLACE: EvidenceRow = {"file": "b/server.log", "line": 1}
@@ -80,3 +83,27 @@ def test_a_hole_in_the_middle_is_unknown_and_what_follows_is_not() -> None:
 
 def test_without_coverage_lanes_stay_as_they_are() -> None:
     assert LIFE == mark_unobserved("broker-1", LIFE, Coverage(), [])
+
+
+def test_each_of_several_brokers_that_write_to_one_file_has_its_own_life(tmp_path: Path) -> None:
+    begun = "Registered kafka:type=kafka.Log4jController MBean"
+    log = "".join(
+        f"[2026-11-18 11:3{minute}:00,000] INFO {text} ({logger})\n"
+        for minute, (text, logger) in enumerate([
+            (begun, "kafka.utils.Log4jControllerRegistration$"),
+            ("[KafkaServer id=1] started", "kafka.server.KafkaServer"),
+            (begun, "kafka.utils.Log4jControllerRegistration$"),
+            ("[KafkaServer id=2] started", "kafka.server.KafkaServer"),
+            ("[GroupCoordinator 1]: Elected as the group coordinator for partition 4 in epoch 2",
+             "kafka.coordinator.group.GroupCoordinator"),
+            (begun, "kafka.utils.Log4jControllerRegistration$"),
+            ("[KafkaServer id=2] started", "kafka.server.KafkaServer"),
+        ])
+    )  # fmt: skip
+    lanes = run_lines({"server.log": log}, tmp_path / "out").past.lanes
+
+    assert {1: ["starting", "up"], 2: ["starting", "up", "crashed", "starting", "up"]} == {
+        broker: [span.state for span in spans] for broker, spans in lanes.brokers.items()
+    }
+    # Its own last line, not the one that another wrote later.
+    assert [4] == [line["line"] for line in lanes.brokers[2][2].evidence]

@@ -30,6 +30,17 @@ def test_a_controller_replays_until_it_has_caught_up() -> None:
     ]
 
 
+def test_a_controller_without_its_server_log_replays_for_a_while() -> None:
+    """Its controller.log does not say when it has read everything."""
+    alone = windows((10, "controller_created"))
+    known = windows((5, "process_starting"), (10, "controller_created"), (15, "caught_up"))
+
+    assert [False, True, True, False] == [
+        alone.is_replaying("n", int(second * SECOND)) for second in (9.9, 10, 39.9, 40)
+    ]
+    assert not known.is_replaying("n", 20 * SECOND)
+
+
 def test_a_controller_that_takes_office_has_read_everything() -> None:
     found = windows(
         (10, "process_starting"), (15, "caught_up"), (16, "controller_elected"),
