@@ -178,6 +178,14 @@ def _as_output(text: bytes) -> bytes:
     return b"Java says something\n" + text + b"and something else\n"
 
 
+def _first_half(text: bytes) -> bytes:
+    return text[: text.index(b"\n[", len(text) // 2) + 1]
+
+
+def _second_half(text: bytes) -> bytes:
+    return text.removeprefix(_first_half(text))
+
+
 def _wrapped(text: bytes) -> bytes:
     return b"".join(b"kafka-1  | " + line for line in text.splitlines(keepends=True))
 
@@ -185,8 +193,8 @@ def _wrapped(text: bytes) -> bytes:
 COPIES = {
     "the same beside it, with lines of others": ("kafkaServer.out", _as_output),
     "with other line breaks": ("crlf.log", lambda text: text.replace(b"\n", b"\r\n")),
-    "its last lines": ("server.log.tail", lambda text: text[text.index(b"\n[", len(text) // 2) + 1 :]),
-    "as it was before": ("old/server.log", lambda text: text[: text.index(b"\n[", len(text) // 2) + 1]),
+    "its last lines": ("server.log.tail", _second_half),
+    "as it was before": ("old/server.log", _first_half),
     "in a wrapper": ("docker.log", _wrapped),
 }  # fmt: skip
 
