@@ -26,6 +26,8 @@ class Format:
 
     name: str
     read: Reader
+    # whether only so much of it is looked at as fits into memory
+    is_tree: bool = False
     is_host_log: bool = False
 
 
@@ -34,9 +36,10 @@ _COMMANDS = (
     rb"Filesystem\s|top - \d|\s+total\s+used\s+free|\s*(?:UID|USER|PID)\s+\S|Proto\s+Recv|"
     rb"Active Internet|Netid\s|NAME\s+[A-Z]|Linux \d|procs -"
 )
+_OF_TREES = (kubernetes.read_resources, docker.read_inspection)
 # What begins so is never a log.
 _BEGINNINGS = tuple(
-    (re.compile(pattern), Format(name, reader))
+    (re.compile(pattern), Format(name, reader, is_tree=reader in _OF_TREES))
     for pattern, name, reader in (
         (rb"\s*(?:(?:#[^\n]*|---[ \t]*)\n)*(?:apiVersion|items|kind): ?[\w./]*\s*\n(?:[ \w-])",
          "kubernetes yaml", kubernetes.read_resources),
