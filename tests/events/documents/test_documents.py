@@ -247,7 +247,7 @@ def test_what_is_no_log_is_named_and_what_may_be_one_is_not(
 
 
 def test_of_a_huge_document_the_beginning_is_read_and_that_is_said(tmp_path: Path) -> None:
-    more = f"# {'filler' * 5000}\n" * (MAX_WHOLE_BYTES // 30_000)
+    more = f"# {'filler' * 5000}\n" * (MAX_WHOLE_BYTES // 30_000 + 2)
     scanned = read(tmp_path, POD + more)
     account = scanned.files["saved"].to_row()
 
