@@ -34,6 +34,11 @@ class WindowedRun(RunOutput):
         return True
 
     @property
+    def logs_end(self) -> int | None:
+        """The time of the last line of the whole logs."""
+        return self.whole.logs_end
+
+    @property
     def notice(self) -> str:
         """Say what this is a part of."""
         findings = f"{len(self.findings):,} of {count(len(self.whole.findings), 'finding')}"
