@@ -14,6 +14,7 @@ from forensics.lib.text_format import (
 )
 from forensics.lib.time_zone import current_zone
 from forensics.report.coverage_advice import (
+    count_lines,
     describe_missing_logs,
     loss_would_be_visible,
     unanswered_detectors,
@@ -56,7 +57,7 @@ def headline(run: RunOutput) -> str:
     if verdict == "incident" and run.incidents:
         return _capitalise(_incident(run))
     if verdict == "clear":
-        return "No incident in these logs"
+        return "No incident in this window" if run.is_windowed else "No incident in these logs"
     archive = run.document.get("archive") or {}
     if not _count_lines(run) or not archive.get("events"):
         return "Cannot tell: nothing in the input could be used as a Kafka log"
@@ -130,8 +131,8 @@ def _records(number: int) -> str:
 def describe_reading(run: RunOutput) -> str:
     """Say how much was read, and how many checks were run on it."""
     lines = _count_lines(run)
-    unparsed = sum(row["unparsed_lines"] for row in run.files)
-    share = percent(lines - unparsed, lines) if lines else "an unknown share"
+    read_lines, unparsed = count_lines(run)
+    share = percent(read_lines - unparsed, read_lines) if read_lines else "an unknown share"
     asked = len(run.document.get("detectors") or ())
     unanswered = len(unanswered_detectors(run))
     read = f"{share} of {count(lines, 'line')} understood"
