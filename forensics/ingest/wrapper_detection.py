@@ -177,11 +177,14 @@ _CHECKED = ("line", "origin", "torn")
 
 
 def check_wrappers(
-    signatures: Sequence[Signature], plain: Sequence[str], paths: Sequence[Path] | None = None
+    signatures: Sequence[Signature],
+    plain: Sequence[str],
+    paths: Sequence[Path] | None = None,
+    wrappers: Sequence[Wrapper] | None = None,
 ) -> Iterator[Problem]:
     """Yield the problems of wrappers; no wrapper may open the `plain` lines."""
     try:
-        wrappers = load_wrappers(paths)
+        wrappers = load_wrappers(paths) if wrappers is None else wrappers
     except RuleError as error:
         yield from error.problems
         return
