@@ -192,6 +192,6 @@ def test_a_wrapper_that_does_not_hold_is_named(tmp_path: Path) -> None:
     )
     _, problems = merge_packs([own, bad])
 
-    assert ["id 'acme-shipper' is taken", "'json' must name the keys of 'message'"] == [
+    assert {"id 'acme-shipper' is taken", "'json' must name the keys of 'message'"} == {
         problem.message.partition(" by ")[0] for problem in problems
-    ]
+    }
