@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from forensics.ingest import archive_plan
 from forensics.ingest.limits import Budget, Limits
+from forensics.ingest.read_plan import plan_reading
 from forensics.ingest.tar_reader import TarReader
 from tests.ingest.sample_archives import LOG, TREE, tarred, write
 from tests.ingest.scans import Scanned, scan
@@ -185,9 +187,7 @@ def test_links_and_special_members_are_counted(compress: Compress, tmp_path: Pat
 
 
 @either
-def test_two_members_of_one_name_are_both_read_and_said(
-    compress: Compress, tmp_path: Path
-) -> None:
+def test_two_members_of_one_name_are_both_read_and_said(compress: Compress, tmp_path: Path) -> None:
     packed = tarred({"a.log": LOG[:5000]}).rstrip(b"\0")
     packed += bytes(-len(packed) % 512)
 
@@ -249,13 +249,26 @@ def test_a_hole_of_an_exabyte_is_left_out() -> None:
 
 
 def test_a_plan_does_not_grow_with_the_number_of_small_members(tmp_path: Path) -> None:
-    tree = {f"pod-{number}/server.log": LOG[:600] for number in range(3000)}
+    path = tmp_path / "logs"
+    path.write_bytes(tarred({f"pod-{number}/server.log": LOG[:600] for number in range(3000)}))
+
+    plan = plan_reading([str(path)])
+
+    assert len(plan.splits) < 300
+    assert 3000 == plan.containers[0].entries
+    assert 3000 == sum(max(1, split.entries) for split in plan.splits)
+
+
+def test_small_members_that_share_a_split_are_all_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_plan, "_ALONE", 3)
+    tree = {f"pod-{number}/server.log": LOG[: 600 + number] for number in range(12)}
 
     found = read(tarred(tree), tmp_path)
 
-    assert {1 + LOG[:600].count(b"\n")} == set(lines(found).values())
-    assert (3000, 3000) == (found.containers["logs"].entries, found.containers["logs"].read)
     assert set(tree) == set(lines(found))
+    assert (12, 12) == (found.containers["logs"].entries, found.containers["logs"].read)
 
 
 def test_more_entries_than_the_limit_are_not_read_and_said(tmp_path: Path) -> None:
