@@ -42,7 +42,7 @@ EXPECTED = {
 }
 
 
-def header_at(packed: bytes, name: str) -> int:
+def header_at(packed: bytes | bytearray, name: str) -> int:
     return packed.index(name.encode()) // 512 * 512
 
 
@@ -123,7 +123,7 @@ def test_sparse_members_are_read_with_their_holes(
     options = ["--format=gnu"]
     if form != "gnu":
         options = ["--format=posix", f"--sparse-version={form.removeprefix('posix')}"]
-    command = ["tar", "-S", *options, "-cf", tmp_path / "logs.tar", "-C", tree, "."]
+    command = ["tar", "-S", *options, "-cf", str(tmp_path / "logs.tar"), "-C", str(tree), "."]
     subprocess.run(command, check=True)
 
     found = read((tmp_path / "logs.tar").read_bytes(), tmp_path, compress)
