@@ -49,7 +49,8 @@ from forensics.ingest.container_accounts import (
     sum_containers,
     wrong_sums,
 )
-from forensics.ingest.read_plan import ReadPlan, plan_reading
+from forensics.ingest.inputs import gather_inputs
+from forensics.ingest.read_plan import ReadPlan, plan_inputs
 from forensics.lib.arrow_io import read_events, release_arrow_memory, write_table
 from forensics.quality.expectations import load_expectations
 from forensics.quality.gate import apply_gate, downgrade_results, run_checks
@@ -130,10 +131,11 @@ def finish_run(  # noqa: PLR0913, PLR0917
 
 def plan_archives(settings: Settings, notify: Notify) -> ReadPlan:
     """Plan which task reads what, and make the folders of the run."""
-    work = plan_reading(settings.archives, settings.split_size)
+    shutil.rmtree(settings.staging, ignore_errors=True)
+    inputs = gather_inputs(settings.archives, settings.commands, settings.staging, settings.limits)
+    work = plan_inputs(inputs, settings.split_size, settings.limits)
     for label, problem in work.problems:
         notify(f"warning: {label}: {problem}; the rest is read")
-    shutil.rmtree(settings.staging, ignore_errors=True)
     settings.tables.mkdir(parents=True, exist_ok=True)
     return work
 

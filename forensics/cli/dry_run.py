@@ -19,7 +19,8 @@ from forensics.events.file_accounts import FileAccount, assign_nodes, sum_accoun
 from forensics.events.packs import open_pack, packs_to_json
 from forensics.events.scan import load_scanner
 from forensics.ingest.archive_reader import open_parts
-from forensics.ingest.read_plan import ReadPlan, Split, bundle_splits, plan_reading
+from forensics.ingest.inputs import gather_inputs
+from forensics.ingest.read_plan import ReadPlan, Split, bundle_splits, plan_inputs
 from forensics.lib.text_format import format_bytes, quantity, rough_duration
 from forensics.settings import Settings
 
@@ -27,7 +28,7 @@ from forensics.settings import Settings
 HEAD_BYTES = 512 << 10
 _BLOCK = 64 << 10
 # So many files are looked at; more would only show more of the same.
-MAX_FILES = 1000
+MAX_FILES = 300
 # What Spark, rules and the page take at best and at worst, whatever is read.
 _STARTUP_SECONDS = (10.0, 60.0)
 # A scan of whole files takes less for each byte than one of heads; the history adds to it.
@@ -78,7 +79,12 @@ class Preview:
 
 def preview_run(settings: Settings) -> Preview:
     """Read the head of each file that a postmortem would read."""
-    work = plan_reading(settings.archives, settings.split_size)
+    with TemporaryDirectory(prefix="kafka-forensics-") as folder:
+        inputs = gather_inputs(settings.archives, settings.commands, Path(folder), settings.limits)
+        return _preview(plan_inputs(inputs, settings.split_size, settings.limits), settings)
+
+
+def _preview(work: ReadPlan, settings: Settings) -> Preview:
     scan = load_scanner(packs_to_json([open_pack(path) for path in settings.packs])).scan
     partly: list[str] = []
     sizes: dict[str, int | None] = {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from forensics.ingest.budget import Budget, DamageError
 from forensics.ingest.compression import Readable
 from forensics.ingest.forward_input import ForwardInput
-from forensics.ingest.limits import Budget, DamageError
 
 _MAGIC, _HEADER, _MARK = 8, 60, b"`\n"
 _TABLES = (b"/", b"//", b"/SYM64/", b"__.SYMDEF", b"__.SYMDEF SORTED")

@@ -9,9 +9,9 @@ from typing import IO
 
 import numpy as np
 
+from forensics.ingest.budget import Budget
 from forensics.ingest.container_accounts import ContainerAccount
 from forensics.ingest.formats import SNIFF_BYTES, sniff_format
-from forensics.ingest.limits import Budget
 from forensics.ingest.read_plan import FilePlanner, Split
 from forensics.ingest.tar_reader import TarMember, TarReader
 from forensics.ingest.unpacking import SAME_NAME, UniqueNames, name_text

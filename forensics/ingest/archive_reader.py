@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import IO
 
+from forensics.ingest.budget import DamageError
 from forensics.ingest.compression import Readable
 from forensics.ingest.container_accounts import ContainerAccount
-from forensics.ingest.limits import DamageError
 from forensics.ingest.read_counters import ReadCounter, count_reads
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import RecordSplitter, SplitterOptions

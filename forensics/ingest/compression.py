@@ -14,10 +14,10 @@ from typing import Any, Protocol, cast
 
 from isal import isal_zlib
 
+from forensics.ingest.budget import Budget, DamageError, OutputMeter
 from forensics.ingest.formats import SNIFF_BYTES, sniff_format
 from forensics.ingest.frames import ArrowStream
 from forensics.ingest.gzip_member import ChecksumError, GzipMember
-from forensics.ingest.limits import Budget, DamageError, OutputMeter
 from forensics.ingest.lzw import LzwStream
 
 _CHUNK = 256 << 10

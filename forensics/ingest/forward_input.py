@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from forensics.ingest.limits import DamageError
+from forensics.ingest.budget import DamageError
 
 _COPY = 256 << 10
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from forensics.errors import ArchiveError
-from forensics.ingest.limits import DEFAULT_LIMITS, Limits
 from forensics.lib import storage
+from forensics.lib.limits import DEFAULT_LIMITS, Limits
 
 STDIN = "-"
 _CHUNK = 1 << 20
@@ -128,7 +128,9 @@ class _Spool:
                     if self._left < 0:
                         self._left = 0
                         limit = f"{self._limits.spool_bytes:,} bytes (limit spool_bytes)"
-                        return str(path), f"cut off: inputs that are no files give more than {limit}"
+                        return str(
+                            path
+                        ), f"cut off: inputs that are no files give more than {limit}"
                     if time.monotonic() > deadline:
                         return str(path), "cut off: it took too long (limit seconds)"
             except OSError as error:

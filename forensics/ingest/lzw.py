@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from forensics.ingest.limits import Budget, DamageError, OutputMeter
+from forensics.ingest.budget import Budget, DamageError, OutputMeter
 
 _MAGIC = b"\x1f\x9d"
 _CLEAR = 256

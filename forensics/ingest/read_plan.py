@@ -7,7 +7,6 @@ a stretch of the archive.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO
@@ -20,10 +19,11 @@ from forensics.ingest.formats import (
     name_unread,
     sniff_format,
 )
-from forensics.ingest.limits import DEFAULT_LIMITS, Limits
-from forensics.ingest.unpacking import UnpackStep
+from forensics.ingest.inputs import Inputs
+from forensics.ingest.unpacking import UniqueNames, UnpackStep
 from forensics.ingest.zip_headers import END, END_RECORD
 from forensics.lib import storage
+from forensics.lib.limits import DEFAULT_LIMITS, Limits
 from forensics.lib.secrets import NameMasker, mask_text
 from forensics.settings import SPLIT_SIZE
 
@@ -106,11 +106,19 @@ def plan_reading(
     archives: Sequence[str], split_size: int = SPLIT_SIZE, limits: Limits = DEFAULT_LIMITS
 ) -> ReadPlan:
     """List the files of all archives and split the large plain ones."""
-    found = FoundFiles()
-    files = list_files(archives, found.problems, found.folders)
+    return plan_inputs(Inputs(list(archives)), split_size, limits)
+
+
+def plan_inputs(
+    inputs: Inputs, split_size: int = SPLIT_SIZE, limits: Limits = DEFAULT_LIMITS
+) -> ReadPlan:
+    """List the files of all inputs and split the large plain ones."""
+    found = FoundFiles(list(inputs.problems))
+    files = list_files(inputs.archives, found.problems, found.folders, inputs.spooled)
     plan = split_files(files, split_size, limits, found)
     if not plan.splits:
-        raise nothing_to_read_error(archives, plan.problems)
+        names = [*inputs.archives, *(name for name, _ in inputs.spooled)]
+        raise nothing_to_read_error(names or ["the inputs"], plan.problems)
     return plan
 
 
@@ -179,20 +187,19 @@ def list_files(
     archives: Sequence[str],
     problems: list[tuple[str, str]],
     folders: dict[str, ContainerAccount] | None = None,
+    spooled: Sequence[tuple[str, str]] = (),
 ) -> Iterator[tuple[str, str]]:
     """Yield name and path of every file; a name begins with that of its archive, made unique.
 
-    Folders get an account in `folders`, with what is left out of them.
+    Folders get an account in `folders`, with what is left out of them; `spooled` files have names.
     """
 
     def note(error: OSError) -> None:
         problems.append((str(error.filename), _reason(str(error.filename), error)))
 
-    taken = Counter[str]()
+    labels = UniqueNames()
     for archive in archives:
-        name = storage.base_name(archive)
-        taken[name] += 1
-        label = name if taken[name] == 1 else f"{name}#{taken[name]}"
+        label = labels.take(storage.base_name(archive))
         try:
             if not storage.is_folder(archive):
                 yield label, storage.absolute(archive)
@@ -205,6 +212,8 @@ def list_files(
                 yield f"{label}/{below}", path
         except OSError as error:
             note(error)
+    for name, path in spooled:
+        yield labels.take(name), path
 
 
 def _leave_out(account: ContainerAccount, problems: list[tuple[str, str]]) -> storage.LeaveOut:

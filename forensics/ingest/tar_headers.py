@@ -26,6 +26,8 @@ SPARSE, CONTINUED = b"S", b"M"
 _USTAR = b"ustar"
 _GNU = b"ustar  \0"
 _SPARSE_AT, _SPARSE_WIDTH = 386, 24
+# More records of a header say nothing of a log.
+_MAX_RECORDS = 20_000
 # (offset, length) of the parts of a file that are stored; all else are holes.
 SparseMap = tuple[tuple[int, int], ...]
 
@@ -101,7 +103,9 @@ def parse_pax(data: bytes) -> tuple[dict[str, bytes], list[tuple[str, bytes]], b
     found: dict[str, bytes] = {}
     sparse: list[tuple[str, bytes]] = []
     at = 0
-    while at < len(data) and data[at]:
+    for _ in range(_MAX_RECORDS):
+        if at >= len(data) or not data[at]:
+            return found, sparse, True
         blank = data.find(b" ", at, at + 20)
         digits = data[at:blank] if blank > 0 else b""
         end = at + int(digits) if digits.isdigit() else 0
@@ -113,7 +117,7 @@ def parse_pax(data: bytes) -> tuple[dict[str, bytes], list[tuple[str, bytes]], b
         if name in ("GNU.sparse.offset", "GNU.sparse.numbytes"):
             sparse.append((name, value))
         at = end
-    return found, sparse, True
+    return found, sparse, False
 
 
 def pax_sparse_map(pax: dict[str, bytes], ordered: list[tuple[str, bytes]]) -> SparseMap | None:

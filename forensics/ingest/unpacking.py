@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from forensics.ingest.ar_reader import ArReader
+from forensics.ingest.budget import Budget, DamageError
 from forensics.ingest.compression import COMPRESSIONS, PeekableStream, Readable, decompress
 from forensics.ingest.container_accounts import ContainerAccount
 from forensics.ingest.formats import TEXT_FORMATS, is_program, name_unread, sniff_format
-from forensics.ingest.limits import DEFAULT_LIMITS, Budget, DamageError, Limits
 from forensics.ingest.tar_reader import TarMember, TarReader
 from forensics.ingest.text_decoding import decode_text
 from forensics.ingest.zip_headers import ZipEntry
 from forensics.ingest.zip_reader import ZipStream, why_unread
+from forensics.lib.limits import DEFAULT_LIMITS, Limits
 
 # Small enough to stay in the processor's cache while it is looked at again and again.
 BLOCK = 4 << 20

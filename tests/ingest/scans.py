@@ -22,8 +22,8 @@ from forensics.ingest.container_accounts import (
     sum_containers,
     wrong_sums,
 )
-from forensics.ingest.limits import DEFAULT_LIMITS, Limits
 from forensics.ingest.read_plan import bundle_splits, plan_reading
+from forensics.lib.limits import DEFAULT_LIMITS, Limits
 from forensics.settings import SPLIT_SIZE
 
 __all__ = ["KINDS_OF_LINES", "Scanned", "scan"]

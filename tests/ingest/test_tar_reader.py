@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from forensics.ingest import archive_plan
-from forensics.ingest.limits import Budget, Limits
+from forensics.ingest.budget import Budget
 from forensics.ingest.read_plan import plan_reading
 from forensics.ingest.tar_reader import TarReader
+from forensics.lib.limits import Limits
 from tests.ingest.sample_archives import LOG, TREE, tarred, write
 from tests.ingest.scans import Scanned, scan
 
