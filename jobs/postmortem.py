@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     "commands",
     metavar="COMMAND",
     multiple=True,
-    help="Run this command and read its output, as in 'ssh broker-1 cat /var/log/kafka/server.log'.",
+    help="Run this command and read its output, as in 'ssh broker-1 cat server.log'.",
 )
 @click.option(
     "--limit",

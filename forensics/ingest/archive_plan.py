@@ -9,7 +9,7 @@ from typing import IO
 
 import numpy as np
 
-from forensics.ingest.budget import Budget
+from forensics.ingest.budget import ZEROS_WEIGH, Budget
 from forensics.ingest.container_accounts import ContainerAccount
 from forensics.ingest.formats import SNIFF_BYTES, sniff_format
 from forensics.ingest.read_plan import FilePlanner, Split
@@ -183,7 +183,7 @@ def plan_zip(planner: FilePlanner, file: IO[bytes], size: int) -> None:
         account.how = f"by its directory, behind {directory.shift:,} bytes of something else"
     budget = Budget(planner.limits)
     stretch = _Records(planner, account, directory.shift)
-    names = UniqueNames()
+    names, hollow = UniqueNames(), _Hollow(planner)
     for number, (at, entry) in enumerate(
         read_directory(file, directory.at, directory.size, directory.shift)
     ):
@@ -199,7 +199,7 @@ def plan_zip(planner: FilePlanner, file: IO[bytes], size: int) -> None:
             stretch.close()
             continue
         unique = names.take(name)
-        why = places.fault(number) or why_unread(entry)
+        why = places.fault(number) or why_unread(entry) or hollow.refuse(entry)
         if why:
             account.leave_out(why, name)
             planner.problems.append((f"{planner.label}!{unique}", why))
@@ -210,6 +210,21 @@ def plan_zip(planner: FilePlanner, file: IO[bytes], size: int) -> None:
     account.limits = budget.met
     if account.faults:
         planner.problems.append((planner.label, "; ".join(account.faults)))
+
+
+class _Hollow:
+    """Entries that unpack to far more than any log does; some may, but not all together."""
+
+    def __init__(self, planner: FilePlanner) -> None:
+        self._limits, self._size = planner.limits, 0
+
+    def refuse(self, entry: ZipEntry) -> str | None:
+        """Say why an entry is not read, if so."""
+        if entry.size > self._limits.ratio * max(1, entry.packed):
+            self._size += entry.size
+            if self._size > ZEROS_WEIGH * self._limits.repeated_bytes:
+                return f"it would unpack to {entry.size:,} bytes, of {entry.packed:,} (limit ratio)"
+        return None
 
 
 class _Places:

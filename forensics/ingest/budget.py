@@ -32,9 +32,10 @@ _SAMPLE, _SAMPLE_EVERY, _REPEATED_RATIO = 16 << 10, 1 << 20, 40
 
 
 # Where a file met that limit, so much more is looked at before all of it is given up.
-_MORE_REPEATED = 64 << 20
+_MORE_REPEATED = 16 << 20
+ZEROS_WEIGH = 16
 # No log packs so well that there are more entries than one for so many bytes on disk.
-_DENSE_ENTRIES, _ENTRY_BYTES = 5_000, 4
+_DENSE_ENTRIES, _ENTRY_BYTES = 1_000, 8
 
 
 class Budget:
@@ -58,16 +59,19 @@ class Budget:
         if time.monotonic() > self._deadline:
             raise self._stop("seconds", f"reading took more than {self.limits.seconds:,} s")
 
-    def take_repeated(self, size: int) -> None:
-        """Count bytes that only repeat others; raises LimitError if they are too many."""
-        self._repeated += size
+    def take_repeated(self, size: int, *, zeros: bool = False) -> None:
+        """Count bytes that only repeat others; raises LimitError if they are too many.
+
+        Zeros cost least, and stand in logs whose file was emptied under its writer.
+        """
+        self._repeated += size // ZEROS_WEIGH if zeros else size
         if self._repeated > self.limits.repeated_bytes:
             message = f"more than {self.limits.repeated_bytes:,} bytes only repeat a few"
             raise self._stop("repeated_bytes", message)
 
-    def repeated_left(self) -> int:
-        """Return how many bytes may still repeat others."""
-        return max(0, self.limits.repeated_bytes - self._repeated)
+    def zeros_left(self) -> int:
+        """Return how many zeros there may still be."""
+        return max(0, self.limits.repeated_bytes - self._repeated) * ZEROS_WEIGH
 
     def exhausted(self) -> str | None:
         """Count an entry; say why no more of the file is to be read, if so."""
@@ -115,4 +119,4 @@ class OutputMeter:
             self._budget.check_time()
             sample = out[:_SAMPLE]
             if len(sample) > _REPEATED_RATIO * len(zlib.compress(sample, 1)):
-                self._budget.take_repeated(_SAMPLE_EVERY)
+                self._budget.take_repeated(_SAMPLE_EVERY, zeros=not sample.strip(b"\0"))

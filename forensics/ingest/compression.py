@@ -97,12 +97,17 @@ class PeekableStream:
 class Decompressed:
     """A decompressed stream: returns every byte that can be had, and then raises what was wrong."""
 
-    def __init__(self, source: Readable, kind: str, budget: Budget | None = None) -> None:
-        """Decompress `source`, which has one of the formats of DECOMPRESSORS."""
+    def __init__(
+        self, source: Readable, kind: str, budget: Budget | None = None, *, single: bool = False
+    ) -> None:
+        """Decompress `source`, which has one of the formats of DECOMPRESSORS.
+
+        `single`: what follows the first member belongs to something else.
+        """
         self._source = source
         self._kind = kind
         self._make = DECOMPRESSORS[kind]
-        self._magic = _MEMBERS.get(kind)
+        self._magic = None if single else _MEMBERS.get(kind)
         self._decompressor: Any = None
         self._input = b""
         # What a decompressor was given last: in it the next member is looked for.
@@ -275,9 +280,11 @@ ARROW_FORMATS = frozenset(("zstd", "lz4"))
 COMPRESSIONS = (frozenset(DECOMPRESSORS) | ARROW_FORMATS | {"compress"}) - {"deflate"}
 
 
-def decompress(source: Readable, kind: str, budget: Budget | None = None) -> Readable:
-    """Open a compressed stream."""
+def decompress(
+    source: Readable, kind: str, budget: Budget | None = None, *, single: bool = False
+) -> Readable:
+    """Open a compressed stream; `single`: what follows its first member is something else."""
     if kind == "compress":
         return LzwStream(source, budget)
     opener = ArrowStream if kind in ARROW_FORMATS else Decompressed
-    return opener(source, kind, budget)
+    return opener(source, kind, budget, single=single)

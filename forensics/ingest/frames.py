@@ -31,9 +31,11 @@ class _Source(Protocol):
 class ArrowStream:
     """A stream of zstd or lz4 frames, unpacked; raises what was wrong at its end."""
 
-    def __init__(self, source: _Source, kind: str, budget: Budget | None = None) -> None:
-        """Decompress `source`, which is zstd or lz4."""
-        self._kind = kind
+    def __init__(
+        self, source: _Source, kind: str, budget: Budget | None = None, *, single: bool = False
+    ) -> None:
+        """Decompress `source`, which is zstd or lz4; `single`: what follows is something else."""
+        self._kind, self._single = kind, single
         self._walker = _FrameWalker(source, kind)
         self._meter = OutputMeter(budget or Budget())
         self._written = 0
@@ -84,7 +86,7 @@ class ArrowStream:
     def _finish(self) -> None:
         """Say what follows the last frame."""
         self._stream = None
-        count, found = self._walker.find_frame(behind=True)
+        count, found = (0, False) if self._single else self._walker.find_frame(behind=True)
         if found:
             self._note(f"{count} bytes skipped before the next {self._kind} frame")
             self._stream = self._open()

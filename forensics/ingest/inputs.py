@@ -128,9 +128,7 @@ class _Spool:
                     if self._left < 0:
                         self._left = 0
                         limit = f"{self._limits.spool_bytes:,} bytes (limit spool_bytes)"
-                        return str(
-                            path
-                        ), f"cut off: inputs that are no files give more than {limit}"
+                        return str(path), f"cut off: it gives more than {limit}"
                     if time.monotonic() > deadline:
                         return str(path), "cut off: it took too long (limit seconds)"
             except OSError as error:

@@ -307,13 +307,13 @@ class TarReader:
         yield from self._hole(member.size - at, member)
 
     def _hole(self, size: int, member: TarMember) -> Iterator[bytes]:
-        given = min(size, self._budget.repeated_left())
+        given = min(size, self._budget.zeros_left())
         if given < size:
             note = f"{size - given:,} bytes of a hole were left out (limit repeated_bytes)"
             member.notes.append(note)
         while given > 0:
             part = _HOLE[: min(given, len(_HOLE))]
-            self._budget.take_repeated(len(part))
+            self._budget.take_repeated(len(part), zeros=True)
             given -= len(part)
             yield part
 

@@ -67,8 +67,8 @@ def _unpack(raw: Readable, entry: ZipEntry, budget: Budget | None) -> Readable:
     if entry.method == STORED:
         return raw
     if entry.method == LZMA:
-        return Decompressed(_LzmaSource(raw, entry.size), "lzma", budget)
-    return decompress(raw, _METHODS[entry.method], budget)
+        return Decompressed(_LzmaSource(raw, entry.size), "lzma", budget, single=True)
+    return decompress(raw, _METHODS[entry.method], budget, single=True)
 
 
 class _LzmaSource:
@@ -113,6 +113,8 @@ class _Checked:
         part = self._source.read(size)
         self._crc = isal_zlib.crc32(part, self._crc)
         self._size += len(part)
+        if self._size > self._wanted[1] + _CHUNK:
+            raise DamageError(f"the entry has more than the {self._wanted[1]} bytes promised")
         if not part and size and (self._crc, self._size) != self._wanted:
             wanted, self._wanted = self._wanted, (self._crc, self._size)
             raise DamageError(_difference(wanted, self._size))

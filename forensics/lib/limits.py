@@ -16,15 +16,15 @@ from forensics.errors import ForensicsError, did_you_mean
 
 @dataclass(frozen=True)
 class Limits:
-    """All limits; the defaults let every log pass that people have, and stop what is made to hurt."""
+    """All limits: every log that people have passes, and what is made to hurt is stopped."""
 
     # text that may come out of one file on disk
     unpacked_bytes: int = 1 << 40
     # bytes of text for a byte of a compressed stream, counted once it gave `ratio_bytes`
     ratio: int = 500
     ratio_bytes: int = 8 << 30
-    # text of one file on disk that only repeats a few bytes
-    repeated_bytes: int = 256 << 20
+    # text of one file on disk that only repeats a few bytes; zeros count a sixteenth
+    repeated_bytes: int = 64 << 20
     # entries of one archive
     entries: int = 200_000
     # formats inside each other
