@@ -23,7 +23,7 @@ from forensics.ingest.container_accounts import (
     wrong_sums,
 )
 from forensics.ingest.read_plan import bundle_splits, plan_reading
-from forensics.lib.limits import DEFAULT_LIMITS, Limits
+from forensics.lib.limits import DEFAULT_LIMITS
 from forensics.settings import SPLIT_SIZE
 
 __all__ = ["KINDS_OF_LINES", "Scanned", "scan"]
@@ -71,7 +71,7 @@ def account_of(one: FileAccount) -> Row:
 
 
 def scan(
-    *archives: Path | str, split_size: int = SPLIT_SIZE, limits: Limits = DEFAULT_LIMITS
+    *archives: Path | str, split_size: int = SPLIT_SIZE, limits: Any = DEFAULT_LIMITS
 ) -> Scanned:
     """Read archives."""
     work = plan_reading([str(path) for path in archives], split_size, limits)
