@@ -15,7 +15,7 @@ from tests.ingest.scans import Scanned, account_of, scan
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Scanned:
     """The tree, read from a folder."""
-    return scan(write(tmp_path_factory.mktemp("plain")))
+    return scan(write(tmp_path_factory.mktemp("tree") / "plain0"))
 
 
 def test_a_folder_is_read_file_by_file(plain: Scanned) -> None:
