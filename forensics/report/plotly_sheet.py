@@ -421,8 +421,10 @@ def bar_trace(
         "textposition": "inside", "textangle": 0, "insidetextanchor": "start",
         "hovertemplate": "%{customdata}<extra></extra>",
         "textfont": {"color": _one_or_all([theme.text_colour(fill) for *_, fill in pieces])},
+        # On a dark ground what is dark is told by its edge.
         "marker": {"color": _one_or_all([fill for *_, fill in pieces]),
-                   "line": {"width": 0.5, "color": theme.HATCH}} | _pattern(pattern, fills[0]),
+                   "line": {"width": 1.5 if theme.DARK in fills else 0.5,
+                            "color": theme.HATCH}} | _pattern(pattern, fills[0]),
     } | more  # fmt: skip
 
 
