@@ -76,6 +76,7 @@ def postmortem(
 
 def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[str, Any]:
     rules = load_rule_set([open_pack(path) for path in settings.packs])
+    notify_of_programs(rules.overlays, notify)
     # Report faults in the user's own expectations before the work, not after it.
     load_checked_expectations(rules.overlays)
     with watch.stage("plan"):
@@ -91,6 +92,13 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
             history = rebuild_history(engine, files, settings, notify)
     release_arrow_memory()
     return finish_run(files, history, rules, settings, notify, watch)
+
+
+def notify_of_programs(packs: Sequence[Pack], notify: Notify) -> None:
+    """Say which packs hold Python that is about to run."""
+    for pack in packs:
+        if pack.programs:
+            notify(f"packs      runs Python of pack {pack.origin}")
 
 
 def finish_run(  # noqa: PLR0913, PLR0917

@@ -20,7 +20,13 @@ import click
 
 from forensics import __version__
 from forensics.cli.config_file import CommandPath
-from forensics.cli.option_sources import ENV_PREFIX, UNCONFIGURED, bind_sources, iter_commands
+from forensics.cli.option_sources import (
+    ENV_PREFIX,
+    UNCONFIGURED,
+    bind_sources,
+    iter_commands,
+    refuse_unnamed_programs,
+)
 from forensics.errors import ForensicsError
 from forensics.lib.package_data import data_folder
 
@@ -40,6 +46,7 @@ RULES_OPTION = click.option(
     multiple=True,
     metavar="DIR",
     type=click.Path(exists=True, path_type=Path),
+    callback=refuse_unnamed_programs,
     help="A pack of rules of your own, laid over the shipped ones by id; may be repeated.",
 )
 QUIET_OPTION = click.option(

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from forensics.events.file_accounts import WriterCounter
 from forensics.events.log_reader import LogReader
+from forensics.events.matcher import IMPOSSIBLE
 from forensics.events.packs import load_rule_set, packs_from_json
 from forensics.ingest.archive_reader import (
     FilePart,
@@ -102,6 +104,7 @@ class Scanner:
         summary.add_writers(self.writers.count(entries["message"], entries["client"]))
         events = self.reader.match(entries)
         summary.events += len(events)
+        summary.impossible += pc.sum(pc.equal(events["kind"], IMPOSSIBLE), min_count=0).as_py()
         if len(events):
             summary.regressions.add(events)
             yield _to_staged(events, piece)
@@ -112,6 +115,8 @@ class _PieceSummary:
 
     def __init__(self, piece: FilePart, opened: OpenedPart, groups: list[list[Layout]]) -> None:
         self.events = 0
+        # events with a number beyond its column
+        self.impossible = 0
         self.regressions = EpochRegressions()
         self._groups = groups
         self._times = TimeStatistics(groups)
@@ -173,6 +178,7 @@ class _PieceSummary:
             "fallen": self.regressions.count,
             "levels": dict(self._times.levels),
             "events": self.events,
+            "impossible": self.impossible,
             "writers": self._writers,
             "notes": self._notes,
             "wrapper": self._wrapper,

@@ -51,7 +51,7 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
     )
     reason, line = death_reasons(context).get((absence.broker, absence.begin), ("", None))
     stated = absence.kind == "controlled" or fenced or says_unclean or line is not None
-    way = f"{absence.kind} by {reason}" if reason else absence.kind
+    way = f"crash by {reason}" if reason and absence.kind == "crash" else absence.kind
     whole_at = in_sync_again(context, absence)
     in_sync = "" if whole_at is None else _IN_SYNC.format(at=to_iso(whole_at)[11:19])
     starts, ends = _count_starts(context, absence)
