@@ -182,6 +182,11 @@ class FileAccount:
     wrapper: str | None = None
     broken: bool = False
     duplicate_of: str | None = None
+    # its events by rule, and its lines that others of its node have already, by those others
+    rules: Counter[str] = field(default_factory=Counter)
+    repeats: Counter[str] = field(default_factory=Counter)
+    # the file that holds nearly all lines of this one, too, perhaps with others
+    copy_of: str | None = None
     version: str | None = None
     node: str | None = None
     role: str | None = None
@@ -190,6 +195,13 @@ class FileAccount:
     def logs_offsets(self) -> bool:
         """Return True if its times say how far they are from UTC, so that no zone is to be told."""
         return 2 * self.zoned > self.layouts.total()
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """Return from when to when it has lines, also where its time goes backwards."""
+        if self.first is None or self.last is None:
+            return None
+        return min(self.first, self.last), max(self.first, self.last)
 
     def confirm_open_steps(self, later: int) -> None:
         """Count the open steps that `later`, a later time, is still behind."""
@@ -208,6 +220,10 @@ class FileAccount:
         layout = max(self.layouts, key=lambda name: (self.layouts[name], name), default=None)
         strange = self.counts["impossible"]
         notes = [*self.notes, *([f"{strange} {IMPOSSIBLE_NOTE}"] if strange else [])]
+        # Of repeated lines those are known that state something; they are no records of their own.
+        repeated = 0 if duplicate else min(self.repeats.total(), lines["records"])
+        lines["records"] -= repeated
+        lines["events"] -= 0 if duplicate else counts.get("repeated_events", 0)
         return lines | {
             "file": self.file,
             "node": self.node,
@@ -217,10 +233,10 @@ class FileAccount:
             "first_ts": _moment(self.first),
             "last_ts": _moment(self.last),
             "bytes": counts.get("bytes", 0),
-            "duplicate_lines": counts.get("lines", 0) if duplicate else 0,
+            "duplicate_lines": counts.get("lines", 0) if duplicate else repeated,
             "damaged": mask_text("; ".join(dict.fromkeys(notes))) if notes else None,
             "sha256": self.sha256,
-            "duplicate_of": self.duplicate_of,
+            "duplicate_of": self.duplicate_of or self.copy_of,
         }
 
 
@@ -249,6 +265,7 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         total.layouts.update(account["layouts"])
         total.zoned += account.get("zoned", 0)
         total.writers.update(account["writers"])
+        total.rules.update(account.get("rules", {}))
         total.notes += account["notes"]
         total.broken = total.broken or account["broken"]
         total.first = account["first"] if total.first is None else total.first

@@ -103,9 +103,8 @@ class Scanner:
         entries = self.reader.parse(self.reader.prefilter(pa.concat_batches(extracted)))
         summary.add_writers(self.writers.count(entries["message"], entries["client"]))
         events = self.reader.match(entries)
-        summary.events += len(events)
-        summary.impossible += pc.sum(pc.equal(events["kind"], IMPOSSIBLE), min_count=0).as_py()
         if len(events):
+            summary.add_events(events)
             summary.regressions.add(events)
             yield _to_staged(events, piece)
 
@@ -124,6 +123,7 @@ class _PieceSummary:
         self._piece = piece
         self._digest = PrefixDigest() if piece.whole else None
         self._writers = Counter[str]()
+        self._rules = Counter[str]()
         self._layouts: dict[int, str | None] = {}
         self._first: int | None = None
         self._last: int | None = None
@@ -135,6 +135,12 @@ class _PieceSummary:
 
     def add_writers(self, counts: dict[str, int]) -> None:
         self._writers.update(counts)
+
+    def add_events(self, events: pa.RecordBatch) -> None:
+        self.events += len(events)
+        self.impossible += pc.sum(pc.equal(events["kind"], IMPOSSIBLE), min_count=0).as_py()
+        for count in events["rule"].value_counts().to_pylist():
+            self._rules[count["values"]] += count["counts"]
 
     def add_records(self, records: Records) -> None:
         self._times.add(records)
@@ -180,6 +186,7 @@ class _PieceSummary:
             "events": self.events,
             "impossible": self.impossible,
             "writers": self._writers,
+            "rules": self._rules,
             "notes": self._notes,
             "wrapper": self._wrapper,
             "broken": self._piece.unpacked.damaged is not None,
