@@ -44,6 +44,7 @@ from forensics.history.partitions.outages import build_outages
 from forensics.history.rebuild import History, build_clocks, build_fold_context, fold_batches
 from forensics.ingest.read_plan import ReadPlan, plan_reading
 from forensics.lib.arrow_io import read_events, release_arrow_memory, write_table
+from forensics.lib.folder_lock import lock_output
 from forensics.quality.expectations import load_expectations
 from forensics.quality.gate import apply_gate, downgrade_results, run_checks
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
@@ -66,13 +67,16 @@ def postmortem(
 
     Return what `_RESULT.json` says: the exit code, its reason, and the figures.
     """
-    with Stopwatch(listener) as watch:
+    with lock_output(settings.out), Stopwatch(listener) as watch:
         try:
             run_result.clear_result(settings.out)
             return _run_stages(settings, notify, watch)
         except BaseException as error:
-            run_result.save_failure(settings.out, error, settings.command, watch)
-            raise
+            # What is there of this run is half of it, and the disk may be full.
+            run_result.remove_half_run(settings)
+            told = run_result.name_folder(error, settings.out)
+            run_result.save_failure(settings.out, told, settings.command, watch)
+            raise told from error
 
 
 def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[str, Any]:
@@ -87,6 +91,7 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
         with watch.stage("start"):
             preload_library()
             engine = stack.enter_context(open_spark(settings.master, watch.listener))
+        run_result.begin_output(settings)
         with watch.stage("scan"):
             files = scan_archives(engine, work, rules.overlays, settings, notify)
         with watch.stage("history"):

@@ -27,8 +27,9 @@ from forensics.cli.option_sources import (
     iter_commands,
     refuse_unnamed_programs,
 )
-from forensics.errors import ForensicsError
+from forensics.errors import DISK_ERRORS, ForensicsError
 from forensics.lib.package_data import data_folder
+from forensics.lib.text_safety import printable
 
 PROGRAM_NAME = "kafka-forensics"
 INTERRUPTED = 130
@@ -172,12 +173,19 @@ def _translate_errors() -> Iterator[None]:
     try:
         yield
     except ForensicsError as error:
-        raise click.ClickException(str(error)) from error
+        # A message may quote names as they are in an archive, but each line of it stays one.
+        lines = (printable(line) for line in str(error).split("\n"))
+        raise click.ClickException("\n".join(lines)) from error
     except OSError as error:
-        # An error with a file name is the user's; any other is a bug, and keeps its traceback.
-        if error.filename is None:
+        # An error with a file name is the user's, and so is a full disk; any other is a bug, and
+        # keeps its traceback.
+        if error.filename is None and error.errno not in DISK_ERRORS:
             raise
-        message = f"{error.filename}: {error.strerror}"
+        place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        says = os.strerror(error.errno) if error.errno else str(error)
+        raise click.ClickException(printable(f"{place}{says}")) from error
+    except MemoryError as error:
+        message = "there is not enough memory; see `ulimit -v` and the limits of the container"
         raise click.ClickException(message) from error
     except KeyboardInterrupt as stop:
         raise click.exceptions.Exit(INTERRUPTED) from stop
