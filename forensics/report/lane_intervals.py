@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow.dataset as ds
 
-from forensics.lib.whole_numbers import whole_number
 from forensics.run_output.reader import Row, RunOutput
 
 COLUMNS = ("node", "broker", "state", "started_at", "ended_at")
@@ -155,8 +154,8 @@ def _lane_name(row: Row) -> str:
 
 def name_order(name: str) -> tuple[int, str]:
     """Return a key that sorts names that end in a number by it, and all others last."""
-    number = whole_number(name.rpartition(" ")[2])
-    return (1 << 31 if number is None else number, name)
+    number = name.rpartition(" ")[2]
+    return (int(number) if number.isdecimal() and len(number) <= 10 else 1 << 31, name)
 
 
 def _fill_gaps(lanes: list[LaneInterval], window: tuple[int, int]) -> list[LaneInterval]:
