@@ -29,6 +29,7 @@ from forensics.lib.arrow_io import read_batches
 from forensics.lib.secrets import mask_text
 from forensics.lib.storage import write_atomically
 from forensics.lib.text_format import format_bytes, quantity, rough_duration
+from forensics.lib.text_safety import printable_lines
 from forensics.run_output.damage import FINDINGS_FILE, RESULT_FILE
 from forensics.settings import SEVERITIES, Settings
 
@@ -213,15 +214,15 @@ def save_result(out: Path, outcome: RunOutcome, **figures: Any) -> dict[str, Any
         "version": __version__,
         "exit_code": int(outcome.code),
         # An error names paths as they are; all other reasons were made of masked text.
-        "reason": mask_text(outcome.reason) if failed else outcome.reason,
+        "reason": printable_lines(mask_text(outcome.reason) if failed else outcome.reason),
         **figures,
     }
     if "command" in figures:
-        result["command"] = [mask_text(word) for word in figures["command"]]
+        result["command"] = [printable_lines(mask_text(word)) for word in figures["command"]]
     out.mkdir(parents=True, exist_ok=True)
     with write_atomically(out / RESULT_FILE) as partial:
         text = json.dumps(result, indent=1, ensure_ascii=False)
-        partial.write_text(text + "\n", encoding="utf-8")
+        partial.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
     return result
 
 

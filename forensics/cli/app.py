@@ -29,7 +29,7 @@ from forensics.cli.option_sources import (
 )
 from forensics.errors import DISK_ERRORS, ForensicsError
 from forensics.lib.package_data import data_folder
-from forensics.lib.text_safety import printable
+from forensics.lib.text_safety import printable, printable_lines
 
 PROGRAM_NAME = "kafka-forensics"
 INTERRUPTED = 130
@@ -70,6 +70,7 @@ JSON_OPTION = click.option(
 def main(arguments: Sequence[str] | None = None, jobs: Path | None = None) -> None:
     """Run a command line, and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    print_any_character()
     top = make_group(jobs or jobs_folder())
     top.main(given, prog_name=PROGRAM_NAME, auto_envvar_prefix=ENV_PREFIX, obj=tuple(given))
 
@@ -90,9 +91,15 @@ def run_file(file: str) -> None:
 
 
 def print_any_character() -> None:
-    """Let standard output escape what its encoding does not have, as a log may hold any text."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    """Let the output escape what its encoding does not have: a log or a name may hold any text."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def tell(text: str, *, err: bool = False) -> None:
+    """Write lines in which names may stand: no terminal obeys what is in them."""
+    click.echo(printable_lines(text), err=err)
 
 
 def style_output(text: str, **style: Any) -> str:
@@ -174,8 +181,7 @@ def _translate_errors() -> Iterator[None]:
         yield
     except ForensicsError as error:
         # A message may quote names as they are in an archive, but each line of it stays one.
-        lines = (printable(line) for line in str(error).split("\n"))
-        raise click.ClickException("\n".join(lines)) from error
+        raise click.ClickException(printable_lines(str(error))) from error
     except OSError as error:
         # An error with a file name is the user's, and so is a full disk; any other is a bug, and
         # keeps its traceback.
