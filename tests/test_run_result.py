@@ -105,7 +105,7 @@ def test_a_run_that_fails_says_so_too(
     def fails(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(pipeline, "plan_reading", fails)
+    monkeypatch.setattr(pipeline, "plan_inputs", fails)
     save_result(tmp_path, RunOutcome(ExitCode.DONE, "an earlier run"))
 
     said = ("postmortem", "logs", "-o", "out")
@@ -130,7 +130,7 @@ def test_a_folder_that_cannot_be_written_is_what_went_wrong(tmp_path: Path) -> N
     )  # fmt: skip
 
     assert (1, "") == (done.returncode, done.stdout)
-    assert "Error: out/deep/_RESULT.json: Not a directory\n" == done.stderr
+    assert "Error: out/deep: Not a directory\n" == done.stderr
 
 
 def test_stages_are_timed_and_added_up() -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forensics.events.documents.years import find_window, settle_years
+from forensics.ingest.container_accounts import CONTAINER_SPLIT
 from forensics.lib.log_templates import compile_template
 from forensics.lib.secrets import mask_text
 from forensics.lib.time_units import to_datetime
@@ -142,6 +143,9 @@ def _folder(name: str) -> str:
     return head or name.rpartition("!")[0]
 
 
+# Follows a number in the notes of a file.
+IMPOSSIBLE_NOTE = "fact(s) with a number that Kafka cannot have written, left out"
+
 _SUMMED = (
     "bytes",
     "lines",
@@ -182,6 +186,8 @@ class FileAccount:
     heads: dict[str, str] = field(default_factory=dict)
     # the wrappers of its lines, the outermost first
     wrapper: str | None = None
+    # what it is an entry of: a folder, an archive, a compressed file
+    container: str | None = None
     broken: bool = False
     # whether it is no log, but something else that lies beside logs
     is_document: bool = False
@@ -224,6 +230,8 @@ class FileAccount:
             name: 0 if duplicate and name != "lines" else counts.get(name, 0) for name in _SUMMED
         }
         layout = max(self.layouts, key=lambda name: (self.layouts[name], name), default=None)
+        strange = self.counts["impossible"]
+        notes = [*self.notes, *([f"{strange} {IMPOSSIBLE_NOTE}"] if strange else [])]
         # Of repeated lines those are known that state something; they are no records of their own.
         repeated = 0 if duplicate else min(self.repeats.total(), lines["records"])
         lines["records"] -= repeated
@@ -238,7 +246,7 @@ class FileAccount:
             "last_ts": _moment(self.last),
             "bytes": counts.get("bytes", 0),
             "duplicate_lines": counts.get("lines", 0) if duplicate else repeated,
-            "damaged": mask_text("; ".join(dict.fromkeys(self.notes))) if self.notes else None,
+            "damaged": mask_text("; ".join(dict.fromkeys(notes))) if notes else None,
             "sha256": self.sha256,
             "duplicate_of": self.duplicate_of or self.copy_of,
         }
@@ -251,11 +259,14 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
     """
     files: dict[str, FileAccount] = {}
     for row in sorted(rows, key=lambda row: (row["file"], row["split"])):
+        if row["split"] == CONTAINER_SPLIT:
+            continue
         total = files.setdefault(row["file"], FileAccount(row["file"]))
         account = row["account"]
         total.sha256 = account.get("sha256") or total.sha256
         total.heads = account.get("heads") or total.heads
         total.wrapper = account.get("wrapper") or total.wrapper
+        total.container = account.get("container") or total.container
         if row["split"] < 0:
             continue
         total.bases[row["split"]] = base = total.counts["lines"]
@@ -265,6 +276,7 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         for name in _SUMMED:
             total.counts[name] += account[name]
         total.counts["stray_lines"] += account.get("stray_lines", 0)
+        total.counts["impossible"] += account.get("impossible", 0)
         total.layouts.update(account["layouts"])
         total.zoned += account.get("zoned", 0)
         total.writers.update(account["writers"])
