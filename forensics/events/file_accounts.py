@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.events.documents.years import find_window, settle_years
 from forensics.lib.log_templates import compile_template
 from forensics.lib.secrets import mask_text
 from forensics.lib.time_units import to_datetime
@@ -95,6 +96,10 @@ def assign_nodes(files: Mapping[str, FileAccount]) -> None:
             tenant for tenant in tenants if ("broker", tenant[1]) not in tenants - {tenant}
         }
     for name, file in files.items():
+        if file.is_document:
+            # It tells of others, and is nobody's log.
+            file.node = f"file:{name}"
+            continue
         tenants = folders[_folder(name)]
         writer = writers[name] or (next(iter(tenants)) if len(tenants) == 1 else None)
         file.role, file.node = _role_and_node(name, writer, alone=len(tenants) == 1)
@@ -178,6 +183,10 @@ class FileAccount:
     # the wrappers of its lines, the outermost first
     wrapper: str | None = None
     broken: bool = False
+    # whether it is no log, but something else that lies beside logs
+    is_document: bool = False
+    # whether its lines may have times without a year
+    is_yearless: bool = False
     duplicate_of: str | None = None
     # its events by rule, and its lines that others of its node have already, by those others
     rules: Counter[str] = field(default_factory=Counter)
@@ -262,6 +271,8 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         total.rules.update(account.get("rules", {}))
         total.notes += account["notes"]
         total.broken = total.broken or account["broken"]
+        total.is_yearless = total.is_yearless or account.get("yearless", False)
+        total.is_document = total.is_document or account.get("document", False)
         total.first = account["first"] if total.first is None else total.first
         total.last = total.last if account["last"] is None else account["last"]
     for total in files.values():
@@ -332,6 +343,9 @@ def make_event_finalizer(
                 bases.append(base)
                 nodes.append(file.node)
 
+    is_yearless = any(file.is_yearless for file in files.values())
+    window = find_window(edge for one in files.values() for edge in (one.first, one.last))
+
     def finalize(batches: Iterable[pa.RecordBatch]) -> Batches:
         known, starts, names = pa.array(keys), pa.array(bases, pa.int64()), pa.array(nodes)
         for staged in batches:
@@ -342,6 +356,8 @@ def make_event_finalizer(
             columns = {name: batch[name] for name in EVENTS.names}
             columns["line"] = pc.add(columns["line"], starts.take(index))
             columns["node"] = names.take(index).cast(pa.string())
+            if is_yearless:
+                columns["ts"] = settle_years(columns["ts"], window)
             yield pa.RecordBatch.from_arrays(list(columns.values()), schema=EVENTS)
 
     return finalize
