@@ -25,6 +25,7 @@ from tests.fuzz.invariants import (
 )
 from tests.ingest.sample_archives import tarred, write
 from tests.ingest.scans import Scanned, scan
+from tests.ingest.whole_runs import read
 
 Target = Callable[[Random, Path], None]
 
@@ -104,6 +105,33 @@ def odd_lines_do_no_harm(random: Random, folder: Path) -> None:
     packed = _read(write(folder / "packed", {"logs": gzip.compress(tarred(tree), mtime=0)}))
     if plain is not None and packed is not None and not plain.problems and not packed.problems:
         assert_same(plain, packed)
+
+
+def any_order_gives_the_same(random: Random, folder: Path) -> None:
+    """Files and archives give the same in whatever order they are named."""
+    tree = inputs.random_tree(random)
+    paths = [write(folder / name[:1], {name: tree[name]}) for name in sorted(tree)]
+    assert_same(scan(*paths), scan(*reversed(paths)))
+
+
+def copies_count_once(random: Random, folder: Path) -> None:
+    """Parts of a file under other names, in other forms, add no event."""
+    source = random.choice(("broker-1/server.log", "broker-2/server.log"))
+    lines = inputs.SOURCES[source][-300:]
+    begin = next(at for at, line in enumerate(lines) if line.startswith(b"["))
+    lines = lines[begin:]
+    plain = {source: b"".join(lines)}
+    expected = read(write(folder / "plain/logs", plain))
+    copies = {}
+    for at in range(random.randint(1, 3)):
+        first = random.randrange(len(lines) - 1)
+        part = b"".join(lines[first : random.randint(first + 1, len(lines))])
+        change = random.choice((bytes, gzip.compress, lambda text: text.replace(b"\n", b"\r\n")))
+        copies[f"{random.choice(('old', 'broker-1', 'x/y'))}/copy-{at}"] = change(part)
+
+    found = read(write(folder / "copied/logs", plain | copies))
+
+    assert expected.facts() == found.facts()
 
 
 def streams_give_a_true_beginning(random: Random, folder: Path) -> None:
@@ -206,6 +234,8 @@ TARGETS: dict[str, Target] = {
         damaged_streams_lose_nothing_in_silence,
         wrappers_change_no_event,
         odd_lines_do_no_harm,
+        any_order_gives_the_same,
+        copies_count_once,
         streams_give_a_true_beginning,
         rule_files_are_read_or_refused,
         layout_files_are_read_or_refused,
