@@ -61,10 +61,8 @@ def archives_are_as_their_files(random: Random, folder: Path) -> None:
 
 def damaged_archives_are_read_or_named(random: Random, folder: Path) -> None:
     """A damaged archive ends in no exception, and its lines add up."""
-    packed = tarred(inputs.random_tree(random))
-    if random.random() < 0.6:
-        packed = inputs.compress(random)(packed)
-    _read(write(folder, {"logs": inputs.damage(random, packed)}))
+    broken = inputs.damage(random, inputs.pack(random, inputs.random_tree(random)))
+    _read(write(folder, {"logs": broken}))
 
 
 def damaged_streams_lose_nothing_in_silence(random: Random, folder: Path) -> None:

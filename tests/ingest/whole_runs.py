@@ -42,6 +42,11 @@ class Run:
         """Return what is said to be damaged or left out."""
         return [line for line in self.said if line.startswith("warning")]
 
+    def is_told(self) -> bool:
+        """Whether anything is said to be damaged, left out, or no log at all."""
+        unread = (str(one["layout"]).endswith("not a log") for one in self.files)
+        return bool(self.notes()) or any(unread)
+
 
 def read(*archives: Path) -> Run:
     """Read archives into a folder beside the first, and check that the lines add up."""

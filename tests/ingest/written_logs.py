@@ -61,9 +61,9 @@ def _records(name: str, first: int, last: int) -> list[Record]:
 
 
 RECORDS: Mapping[str, list[Record]] = {
-    "broker-1/server.log": _records("broker-1/server.log", 950, 1040),
-    "broker-2/server.log": _records("broker-2/server.log", 700, 790),
-    "controller-1/controller.log": _records("controller-1/controller.log", 60, 134),
+    "broker-1/server.log": _records("broker-1/server.log", 270, 360),
+    "broker-2/server.log": _records("broker-2/server.log", 625, 715),
+    "controller-1/controller.log": _records("controller-1/controller.log", 40, 130),
 }
 
 
