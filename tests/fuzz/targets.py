@@ -5,20 +5,29 @@ A target draws everything from the Random that it is given, so that a seed gives
 
 from __future__ import annotations
 
+import atexit
+import functools
 import gzip
 import io
+import shutil
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 from forensics.errors import ForensicsError
+from forensics.events.packs import load_rule_set
 from forensics.events.rules import load_rules
 from forensics.ingest.budget import DamageError
 from forensics.ingest.compression import Decompressed
 from forensics.ingest.formats import sniff_format
 from forensics.lib.yaml_with_lines import FileText, rule_files
 from forensics.parsing.layouts import load_layouts
+from forensics.pipeline import finish_run
+from forensics.report.page import draw_report
+from forensics.sandbox import run_archives
+from forensics.settings import Settings
 from tests.fuzz import inputs
 from tests.fuzz.invariants import (
     assert_adds_up,
@@ -28,6 +37,7 @@ from tests.fuzz.invariants import (
 from tests.ingest.sample_archives import tarred, write
 from tests.ingest.scans import Scanned, scan
 from tests.ingest.whole_runs import read
+from tests.ingest.written_logs import PLAIN
 
 Target = Callable[[Random, Path], None]
 
@@ -135,6 +145,27 @@ def copies_count_once(random: Random, folder: Path) -> None:
     assert expected.facts() == found.facts()
 
 
+def saved_outputs_are_read_or_refused(random: Random, folder: Path) -> None:
+    """A damaged output folder is drawn, or refused by a sentence."""
+    out = folder / "out"
+    shutil.copytree(_saved_run(), out)
+    name = random.choice(sorted(path for path in out.rglob("*") if path.is_file()))
+    name.write_bytes(inputs.damage(random, name.read_bytes()))
+    says = _refusal(lambda: draw_report(out))
+    assert says is None or says.strip()
+
+
+@functools.cache
+def _saved_run() -> Path:
+    """Make a run of the plain tree, once; it goes with this process."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    logs, out = write(folder / "logs", PLAIN), folder / "out"
+    run = run_archives([str(logs)], out)
+    finish_run(run.files, run.past, load_rule_set(()), Settings((str(logs),), out), lambda _: None)
+    return out
+
+
 def streams_give_a_true_beginning(random: Random, folder: Path) -> None:
     """What a cut stream gives is the beginning of its text; a broken one says so."""
     del folder
@@ -237,6 +268,7 @@ TARGETS: dict[str, Target] = {
         odd_lines_do_no_harm,
         any_order_gives_the_same,
         copies_count_once,
+        saved_outputs_are_read_or_refused,
         streams_give_a_true_beginning,
         rule_files_are_read_or_refused,
         layout_files_are_read_or_refused,
