@@ -398,7 +398,8 @@ def _effect_lines(run: RunOutput, span: IncidentSpan) -> Iterator[SummaryLine]:
     worst = run.incidents[0]
     # The headline counts these; their titles say how each of them fared.
     rest = [one for one in span.findings if one.detector not in said]
-    if len([one for one in rest if one.detector == worst.detector]) == 1:
+    alone = len([one for one in rest if one.detector == worst.detector]) == 1
+    if alone or headline(run) == worst.title:
         rest = [one for one in rest if one.id != worst.id]
     for one in rest[:MAX_EFFECTS]:
         yield SummaryLine(f"{shorten_names(one.title)}.", one.id, "Evidence")
