@@ -25,6 +25,7 @@ from forensics import pipeline
 from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine
 from forensics.events.file_accounts import FileAccount, assign_nodes
+from forensics.events.file_parts import place_shared
 from forensics.events.packs import RuleSet
 from forensics.lib.arrow_io import release_arrow_memory, write_table
 from forensics.lib.deterministic_parquet import (
@@ -142,11 +143,14 @@ class WeekBuilder:
             _narrow_account(account, lines.get(log.id))
         accounts = {account.file: account for _, account in logs}
         assign_nodes(accounts)
+        for account in accounts.values():
+            account.parts = [clip_account(part, *week.padded_range) for part in account.parts]
         with watch.stage("history"):
             events = settings.tables / "events"
             self._write_events(week, {log.id: account for log, account in logs}, events)
             pipeline.assign_kafka_versions(accounts, events)
-            rows = [account.to_row() for _, account in sorted(accounts.items())]
+            pipeline.count_shared_events(accounts, events)
+            rows = [row for _, account in sorted(accounts.items()) for row in account.to_rows()]
             files = pa.Table.from_pylist(rows, schema=FILES)
             write_table(files, settings.tables / "files")
             # A week is reported when it is done, and not in between.
@@ -247,13 +251,19 @@ class WeekBuilder:
         ids = pa.array(list(accounts), pa.string())
         names = pa.array([account.file for account in accounts.values()], pa.string())
         nodes = pa.array([account.node for account in accounts.values()], pa.string())
+        placements = (account.placement for account in accounts.values())
+        shared = {number: one for number, one in enumerate(placements) if one}
         with DeterministicWriter(target / PART_FILE, EVENTS) as writer:
             for part in self._read_events(week, EVENTS.names):
                 # A log may have lines in those days, but far from all its others: it is left out.
                 rows = part.filter(pc.is_in(part["file"], ids))
                 index = pc.index_in(rows["file"], ids)
                 columns = {name: rows[name] for name in EVENTS.names}
-                columns |= {"file": names.take(index), "node": nodes.take(index)}
+                part_nodes = place_shared(
+                    nodes.take(index).combine_chunks(), index.combine_chunks(),
+                    rows["line"].combine_chunks(), rows["node"].combine_chunks(), shared,
+                )  # fmt: skip
+                columns |= {"file": names.take(index), "node": part_nodes}
                 writer.add(pa.table(columns))
 
 

@@ -111,8 +111,8 @@ def test_a_broker_is_named_by_its_id_wherever_its_file_lies() -> None:
     }
 
 
-def test_the_id_that_a_file_names_most_is_its_own() -> None:
-    assert named(account("x/server.log", broker_7=3, broker_12=30))["x/server.log"] == (
+def test_an_id_that_is_hardly_ever_named_beside_another_is_no_second_node() -> None:
+    assert named(account("x/server.log", broker_7=3, broker_12=3000))["x/server.log"] == (
         "broker-12",
         "broker",
     )
