@@ -35,9 +35,11 @@ from forensics.events.file_accounts import (
     sum_accounts,
 )
 from forensics.events.file_parts import list_node_accounts
+from forensics.events.node_map import find_unused, parse_node_map
 from forensics.events.packs import Pack, RuleSet, load_rule_set, open_pack, packs_to_json
 from forensics.history import log_coverage
 from forensics.history.clocks.anchors import ANCHORS, PAIRS, list_anchor_sources, make_pair_reducer
+from forensics.history.cluster_ids import find_cluster_ids, refuse_several_clusters
 from forensics.history.log_coverage import build_coverage_table, find_named_nodes
 from forensics.history.nodes import build_lanes
 from forensics.history.nodes.startup_windows import read_startup_windows
@@ -81,6 +83,7 @@ def _run_stages(settings: Settings, notify: Notify, watch: Stopwatch) -> dict[st
     rules = load_rule_set([open_pack(path) for path in settings.packs])
     # Report faults in the user's own expectations before the work, not after it.
     load_checked_expectations(rules.overlays)
+    parse_node_map(settings.node_map)
     with watch.stage("plan"):
         work = plan_archives(settings, notify)
     with ExitStack() as stack:
@@ -145,9 +148,13 @@ def scan_archives(
     engine.scan(work.splits, packs_to_json(packs), staged, context=settings.context)
     files = load_accounts(staged, work)
     mark_duplicates(files)
-    assign_nodes(files)
+    node_map = parse_node_map(settings.node_map)
+    assign_nodes(files, node_map)
+    for pattern in find_unused(((name, one.origins) for name, one in files.items()), node_map):
+        notify(f"warning: --map {pattern}: no file, pod or container has such a name")
     events = settings.tables / "events"
     settle_events(engine, staged, events, files, settings)
+    refuse_several_clusters(files, find_cluster_ids(events))
     assign_kafka_versions(files, events)
     count_shared_events(files, events)
     rows = [row for name in sorted(files) for row in files[name].to_rows()]

@@ -25,8 +25,10 @@ from forensics.events.file_parts import (
     is_shared,
     main_writer,
     place_shared,
+    role_of,
     split_file,
 )
+from forensics.events.node_map import NodeMap, find_mapped_node, map_origins
 from forensics.lib.secrets import mask_text
 from forensics.lib.time_units import to_datetime
 from forensics.parsing.time_statistics import (
@@ -44,8 +46,10 @@ from forensics.schemas import EVENTS
 _NODE_IN_NAME = re.compile(r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d+)", re.IGNORECASE)
 
 
-def assign_nodes(files: Mapping[str, FileAccount]) -> None:
+def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> None:
     """Set the node and role of every file, and the parts of files that several nodes share.
+
+    What the user says in `node_map` goes before all that lines and names say.
 
     A process that is broker and controller at once, with one folder for both, is one node.
     A broker is named by its id. Controllers and clients are named by their folder where no other
@@ -53,8 +57,11 @@ def assign_nodes(files: Mapping[str, FileAccount]) -> None:
     """
     writers: dict[str, Writer | None] = {}
     for name, file in files.items():
-        if is_shared(file):
-            split_file(file, {})
+        mapped = find_mapped_node(name, node_map)
+        if mapped:
+            file.node, file.role = mapped, role_of(mapped)
+        elif is_shared(file):
+            split_file(file, map_origins(file.origins, node_map))
         else:
             writers[name] = main_writer(file)
     folders: dict[str, set[Writer]] = defaultdict(set)

@@ -26,6 +26,7 @@ from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine
 from forensics.events.file_accounts import FileAccount, assign_nodes
 from forensics.events.file_parts import place_shared
+from forensics.events.node_map import parse_node_map
 from forensics.events.packs import RuleSet
 from forensics.lib.arrow_io import release_arrow_memory, write_table
 from forensics.lib.deterministic_parquet import (
@@ -114,6 +115,7 @@ class WeekBuilder:
     events: Mapping[Week, WeekEvents]
     rules: RulesDigest
     catalogue: RuleSet
+    node_map: tuple[str, ...] = ()
 
     def digest(self, week: Week) -> str:
         """Digest all that a week is made of."""
@@ -131,6 +133,8 @@ class WeekBuilder:
                 for log, account in self._choose_logs(week)
             ],
         }
+        if self.node_map:
+            content["node_map"] = self.node_map
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def build(self, week: Week, engine: Engine, watch: Stopwatch) -> dict[str, Any]:
@@ -142,7 +146,7 @@ class WeekBuilder:
         for log, account in logs:
             _narrow_account(account, lines.get(log.id))
         accounts = {account.file: account for _, account in logs}
-        assign_nodes(accounts)
+        assign_nodes(accounts, parse_node_map(self.node_map))
         for account in accounts.values():
             account.parts = [clip_account(part, *week.padded_range) for part in account.parts]
         with watch.stage("history"):
