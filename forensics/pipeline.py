@@ -31,7 +31,6 @@ from forensics.events.file_accounts import (
     FileAccount,
     assign_nodes,
     make_event_finalizer,
-    mark_duplicates,
     sum_accounts,
 )
 from forensics.events.file_parts import list_node_accounts
@@ -147,7 +146,7 @@ def scan_archives(
     staged = settings.staging / "scan"
     engine.scan(work.splits, packs_to_json(packs), staged, context=settings.context)
     files = load_accounts(staged, work)
-    mark_duplicates(files)
+    repeated_lines.mark_duplicates(files)
     node_map = parse_node_map(settings.node_map)
     assign_nodes(files, node_map)
     for pattern in find_unused(((name, one.origins) for name, one in files.items()), node_map):
@@ -157,6 +156,7 @@ def scan_archives(
     refuse_several_clusters(files, find_cluster_ids(events))
     assign_kafka_versions(files, events)
     count_shared_events(files, events)
+    repeated_lines.find_copies(files.values())
     rows = [row for name in sorted(files) for row in files[name].to_rows()]
     write_table(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
     lines, count = (sum(row[name] for row in rows) for name in ("lines", "events"))
@@ -189,7 +189,10 @@ def settle_events(
     engine.map_batches(marked, events, repeated_lines.keep_unrepeated, EVENTS)
     counts = engine.run_readers(marked, [counter], repeated_lines.REPEATED_LINES)
     repeats = engine.reduce_groups(
-        counts, ["file", "repeats"], repeated_lines.sum_counts, repeated_lines.REPEATED_LINES
+        counts,
+        list(repeated_lines.REPEATED_LINES.names[:3]),
+        repeated_lines.sum_counts,
+        repeated_lines.REPEATED_LINES,
     )
     repeated_lines.note_repeats(files, repeats)
 
@@ -226,7 +229,8 @@ def count_shared_events(files: Mapping[str, FileAccount], events: Path) -> None:
             counts[row["file"], row["node"]] += row["count_all"]
     for name in shared:
         for part in files[name].parts:
-            part.counts["events"] = counts[name, part.node]
+            # Repeats were counted before they were left out.
+            part.counts["events"] = counts[name, part.node] + part.counts["repeated_events"]
 
 
 # rebuild

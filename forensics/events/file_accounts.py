@@ -312,16 +312,6 @@ def _add_backward_jumps(total: FileAccount, account: Mapping[str, Any], base: in
     total.fallen += account.get("fallen", 0)
 
 
-def mark_duplicates(files: Mapping[str, FileAccount]) -> None:
-    """Mark all but the first of several files with the same content as its duplicates."""
-    originals: dict[str, str] = {}
-    for name in sorted(files):
-        file = files[name]
-        if file.sha256 and file.counts["bytes"]:
-            original = originals.setdefault(file.sha256, name)
-            file.duplicate_of = None if original == name else original
-
-
 def _moment(micros: int | None) -> datetime | None:
     return None if micros is None else to_datetime(micros)
 

@@ -12,9 +12,9 @@ from forensics.events.file_accounts import (
     FileAccount,
     assign_nodes,
     make_event_finalizer,
-    mark_duplicates,
     sum_accounts,
 )
+from forensics.events.repeated_lines import mark_duplicates
 from forensics.events.scan import STAGED_SCHEMA
 from forensics.schemas import EVENTS
 
