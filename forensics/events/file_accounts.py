@@ -64,6 +64,8 @@ def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> No
             split_file(file, map_origins(file.origins, node_map))
         else:
             writers[name] = main_writer(file)
+    # Of several archives each is a folder; of one the name says nothing about what is in it.
+    packed = len({name.rpartition("!")[0] for name in files}) > 1
     folders: dict[str, set[Writer]] = defaultdict(set)
     for name, writer in writers.items():
         if writer:
@@ -80,13 +82,19 @@ def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> No
     for name, own in writers.items():
         tenants = folders[_folder(name)]
         writer = own or (next(iter(tenants)) if len(tenants) == 1 else None)
-        files[name].role, files[name].node = _role_and_node(name, writer, alone=len(tenants) == 1)
+        alone = len(tenants) == 1
+        files[name].role, files[name].node = _role_and_node(
+            name, writer, alone=alone, packed=packed and alone
+        )
 
 
 def _role_and_node(
-    name: str, writer: tuple[str, str] | None, *, alone: bool
+    name: str, writer: tuple[str, str] | None, *, alone: bool, packed: bool = False
 ) -> tuple[str | None, str]:
-    folder = _folder(name).rpartition("/")[2].rpartition("!")[2]
+    folder = re.split(r"[/!]", _folder(name))[-1]
+    if name[len(_folder(name)) :].startswith("!"):
+        # The name of an archive, without its endings.
+        folder = folder.partition(".")[0]
     if writer is None:
         match = _NODE_IN_NAME.search(name.rpartition("!")[2])
         if not match:
@@ -99,15 +107,15 @@ def _role_and_node(
     if role == "client":
         # The top of an archive says nothing about one client; a folder inside it does.
         inside = name.rpartition("!")[2] if "!" in name else name.partition("/")[2]
-        own = alone and "/" in inside
+        own = (alone and "/" in inside) or (packed and "!" in name)
         stem = name.rpartition("/")[2].partition(".")[0]
         return role, folder if own else identity.rstrip(",") or stem
     return role, f"{role}-{identity}"
 
 
 def _folder(name: str) -> str:
-    head, _, _ = name.rpartition("/")
-    return head or name.rpartition("!")[0]
+    """Return the folder of a file, or the archive at whose top it lies."""
+    return name[: max(name.rfind("/"), name.rfind("!"), 0)]
 
 
 _SUMMED = (

@@ -211,3 +211,29 @@ def test_the_events_of_a_copy_are_left_out() -> None:
     (settled,) = make_event_finalizer(files)([batch])
 
     assert settled["file"].to_pylist() == ["a"]
+
+
+def test_a_client_has_the_same_name_whether_its_folder_is_packed_or_not() -> None:
+    plain = named(account("logs/app-a/client.log", client_x=2), account("logs/app-b/a.log"))
+    packed = named(
+        account("logs/app-a.tar.gz!client.log", client_x=2), account("logs/app-b.zip!a.log")
+    )
+    nested = named(
+        account("all.tgz!logs/app-a.tar.gz!client.log", client_x=2),
+        account("all.tgz!logs/app-b.zip!a.log"),
+    )
+
+    names = [next(iter(found.values())) for found in (plain, packed, nested)]
+    assert names == [("app-a", "client")] * 3
+
+
+def test_files_at_the_top_of_a_brokers_archive_are_that_brokers() -> None:
+    files = named(
+        account("logs/one.tar.gz!server.log", broker_1=5),
+        account("logs/one.tar.gz!kafkaServer-gc.log"),
+        account("logs/two.tar.gz!server.log", broker_2=5),
+        account("logs/two.tar.gz!kafkaServer-gc.log"),
+    )
+
+    assert files["logs/one.tar.gz!kafkaServer-gc.log"] == ("broker-1", "broker")
+    assert files["logs/two.tar.gz!kafkaServer-gc.log"] == ("broker-2", "broker")
