@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.events.documents.years import find_window, settle_years
 from forensics.events.file_parts import (
     Cut,
     Placement,
@@ -60,7 +61,7 @@ def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> No
         mapped = find_mapped_node(name, node_map)
         if mapped:
             file.node, file.role = mapped, role_of(mapped)
-        elif is_shared(file):
+        elif is_shared(file) and not file.is_document:
             split_file(file, map_origins(file.origins, node_map))
         else:
             writers[name] = main_writer(file)
@@ -80,6 +81,10 @@ def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> No
             tenant for tenant in tenants if ("broker", tenant[1]) not in tenants - {tenant}
         }
     for name, own in writers.items():
+        if files[name].is_document:
+            # It tells of others, and is nobody's log.
+            files[name].node = f"file:{name}"
+            continue
         tenants = folders[_folder(name)]
         writer = own or (next(iter(tenants)) if len(tenants) == 1 else None)
         alone = len(tenants) == 1
@@ -159,6 +164,10 @@ class FileAccount:
     # the wrappers of its lines, the outermost first
     wrapper: str | None = None
     broken: bool = False
+    # whether it is no log, but something else that lies beside logs
+    is_document: bool = False
+    # whether its lines may have times without a year
+    is_yearless: bool = False
     duplicate_of: str | None = None
     # its events by rule, and its lines that others of its node have already, by those others
     rules: Counter[str] = field(default_factory=Counter)
@@ -286,6 +295,8 @@ def _add_split(total: FileAccount, account: Mapping[str, Any], base: int) -> Non
     total.rules.update(account.get("rules", {}))
     total.notes += account["notes"]
     total.broken = total.broken or account["broken"]
+    total.is_yearless = total.is_yearless or account.get("yearless", False)
+    total.is_document = total.is_document or account.get("document", False)
     if total.first is None and account["first"] is not None:
         total.first, total.begins = account["first"], base + account.get("begins", 1)
     total.last = total.last if account["last"] is None else account["last"]
@@ -344,6 +355,9 @@ def make_event_finalizer(
                 bases.append(base)
                 nodes.append(file.node)
 
+    is_yearless = any(file.is_yearless for file in files.values())
+    window = find_window(edge for one in files.values() for edge in (one.first, one.last))
+
     def finalize(batches: Iterable[pa.RecordBatch]) -> Batches:
         known, starts, names = pa.array(keys), pa.array(bases, pa.int64()), pa.array(nodes)
         for staged in batches:
@@ -355,6 +369,8 @@ def make_event_finalizer(
             columns["line"] = pc.add(columns["line"], starts.take(index))
             voices, places = columns["node"], names.take(index).cast(pa.string())
             columns["node"] = place_shared(places, index, columns["line"], voices, shared)
+            if is_yearless:
+                columns["ts"] = settle_years(columns["ts"], window)
             yield pa.RecordBatch.from_arrays(list(columns.values()), schema=EVENTS)
 
     return finalize

@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from forensics.events.documents.formats import Format, find_host_reader, recognise
+from forensics.events.documents.host_lines import PROBE
+from forensics.events.documents.reading import DocumentLines, ProbedLines, read_events
 from forensics.events.log_reader import LogReader
 from forensics.events.packs import load_rule_set, packs_from_json
 from forensics.events.piece_parts import PieceParts
@@ -73,11 +76,22 @@ class Scanner:
 
     def _piece(self, piece: FilePart) -> Iterator[pa.RecordBatch]:
         opened = open_splitter(piece, self.reader.signatures)
+        if document := recognise(opened.head, headless=opened.headless):
+            yield from _read_document(document, piece, opened)
+            return
         summary, splitter = _PieceSummary(piece, opened, self.reader.groups), opened.splitter
         extracted: list[pa.RecordBatch] = []
         size = 0
+        # What the machine says between the lines of Kafka; a file is read for it as a whole.
+        host = find_host_reader(opened.head) if piece.number == 0 else None
+        probed = ProbedLines(PROBE)
+        summary.is_host_log = host is not None
         for block, final in opened.blocks:
             summary.add_block(block)
+            if host:
+                for events in read_events(host, probed.feed(block, final=final), piece.file):
+                    summary.events += len(events)
+                    yield _to_staged(events, piece)
             records = splitter.feed(block, final=final)
             if records is not None:
                 summary.add_records(records, splitter)
@@ -86,7 +100,7 @@ class Scanner:
             if size > _MATCH_BATCH_BYTES or summary.parts.is_full:
                 yield from self._match(extracted, piece, summary)
                 extracted, size = [], 0
-            if splitter.done:
+            if splitter.done and not host:
                 break
         yield from self._match(extracted, piece, summary)
         if opened.headless and splitter.counts.lines and piece.number == 0:
@@ -112,11 +126,29 @@ class Scanner:
         summary.parts.forget_matched()
 
 
+def _read_document(
+    document: Format, piece: FilePart, opened: OpenedPart
+) -> Iterator[pa.RecordBatch]:
+    """Read a document to its end as the first piece of its file; the other pieces have nothing."""
+    summary = _PieceSummary(piece, opened, [])
+    blocks = () if piece.number else (block for block, _ in summary.watch(opened.blocks))
+    lines = DocumentLines(blocks)
+    for events in read_events(document, lines, piece.file):
+        summary.events += len(events)
+        yield _to_staged(events, piece)
+    lines.drain()
+    account = summary.to_account(lines.counts)
+    account |= {"layouts": {document.name: lines.counts.records}, "document": True}
+    account |= {"yearless": document.is_host_log, "wrapper": None}
+    yield _account_row(piece.file, piece.number, account)
+
+
 class _PieceSummary:
     """Collects the account of one piece."""
 
     def __init__(self, piece: FilePart, opened: OpenedPart, groups: list[list[Layout]]) -> None:
         self.events = 0
+        self.is_host_log = False
         self.regressions = EpochRegressions()
         self._groups = groups
         self._times = TimeStatistics(groups)
@@ -129,6 +161,12 @@ class _PieceSummary:
         self._first: int | None = None
         self._last: int | None = None
         self._notes: list[str] = []
+
+    def watch(self, blocks: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[bytes, bool]]:
+        """Let blocks pass, and digest them."""
+        for block, final in blocks:
+            self.add_block(block)
+            yield block, final
 
     def add_block(self, block: bytes) -> None:
         if self._digest:
@@ -186,6 +224,7 @@ class _PieceSummary:
             "cuts": self.parts.cuts,
             "stretches": self.parts.stretches,
             "origins": self.parts.to_accounts(counts, layouts),
+            "yearless": self.is_host_log,
             "rules": self._rules,
             "notes": self._notes,
             "wrapper": self._wrapper,
@@ -195,13 +234,16 @@ class _PieceSummary:
         }
 
 
-def _to_staged(events: pa.RecordBatch, piece: FilePart, voices: pa.Array) -> pa.RecordBatch:
+def _to_staged(
+    events: pa.RecordBatch, piece: FilePart, voices: pa.Array | None = None
+) -> pa.RecordBatch:
     count = len(events)
     column = EVENTS.get_field_index("file")
     columns = list(events.columns)
     columns[column] = pa.repeat(pa.scalar(piece.file), count)
     # Which node that is can only be said when the whole file is read.
-    columns[EVENTS.get_field_index("node")] = voices
+    if voices is not None:
+        columns[EVENTS.get_field_index("node")] = voices
     columns += [pa.repeat(pa.scalar(piece.number, pa.int32()), count), pa.nulls(count, pa.string())]
     return pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA)
 

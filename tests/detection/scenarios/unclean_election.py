@@ -55,7 +55,8 @@ CHOSEN = CHANGE.format(
 )  # fmt: skip
 LAST_KNOWN = CHANGE.format(
     second=51, word="UNCLEAN ", change="isr: [] -> [2], leader: -1 -> 2, leaderRecoveryState:"
-    " RECOVERED -> RECOVERING, leaderEpoch: 1 -> 2, lastKnownElr: [2] -> [], partitionEpoch: 1 -> 2",
+    " RECOVERED -> RECOVERING, leaderEpoch: 1 -> 2, lastKnownElr: [2] -> [],"
+    " partitionEpoch: 1 -> 2",
 )  # fmt: skip
 ELIGIBLE = CHANGE.format(
     second=51, word="", change="isr: [] -> [1], leader: -1 -> 1, leaderEpoch: 1 -> 2, elr: [1] ->"
