@@ -91,6 +91,24 @@ def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> No
         files[name].role, files[name].node = _role_and_node(
             name, writer, alone=alone, packed=packed and alone
         )
+    _name_by_heads(files)
+
+
+def _name_by_heads(files: Mapping[str, FileAccount]) -> None:
+    """Give a file that names nobody to the node of one that begins with the same bytes.
+
+    It is an older copy, which ends before the first line that names somebody.
+    """
+    unknown = [file for file in files.values() if file.role is None and not file.is_document]
+    heads: dict[tuple[str, str], set[tuple[str, str | None]]] = defaultdict(set)
+    for file in files.values() if any(file.heads for file in unknown) else ():
+        for head in file.heads.items() if file.role and not file.parts else ():
+            heads[head].add((file.role or "", file.node))
+    for file in unknown:
+        length = max(file.heads, key=int, default="")
+        known = heads.get((length, file.heads.get(length, "")), set())
+        if len(known) == 1:
+            file.role, file.node = next(iter(known))
 
 
 def _role_and_node(

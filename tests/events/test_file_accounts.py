@@ -237,3 +237,14 @@ def test_files_at_the_top_of_a_brokers_archive_are_that_brokers() -> None:
 
     assert files["logs/one.tar.gz!kafkaServer-gc.log"] == ("broker-1", "broker")
     assert files["logs/two.tar.gz!kafkaServer-gc.log"] == ("broker-2", "broker")
+
+
+def test_an_older_copy_that_names_nobody_is_the_node_whose_file_begins_like_it() -> None:
+    longer, copy, other = account("a/x.log", broker_1=5), account("old/x.log"), account("b/y.log")
+    longer.heads = {"256": "d1", "512": "d2", "1024": "d3"}
+    copy.heads, other.heads = {"256": "d1", "512": "d2"}, {"256": "d1", "512": "e2"}
+
+    files = named(longer, copy, other)
+
+    assert files["old/x.log"] == ("broker-1", "broker")
+    assert files["b/y.log"] == ("file:b/y.log", None)
