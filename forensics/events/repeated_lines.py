@@ -83,7 +83,9 @@ def _overlapping_pairs(files: list[FileAccount]) -> Iterator[tuple[FileAccount, 
         first, last = file.span or (0, 0)
         # A rotated file begins where the one before it ends, which is no overlap.
         open_files = [
-            (span, other) for span, other in open_files if span[1] > first or span == (first, last)
+            (span, other)
+            for span, other in open_files
+            if span[1] > first or first in (last, span[0])
         ]
         for _, other in open_files:
             if other.file != file.file and _may_repeat(other, file):

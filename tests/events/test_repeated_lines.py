@@ -71,6 +71,19 @@ def test_files_with_the_same_times_are_compared_however_short_they_are() -> None
     assert find_comparable_files(files) == {"server.log", "copy/server.log"}
 
 
+@pytest.mark.parametrize("moment", [0, 10, 20])
+def test_a_file_of_one_moment_is_compared_with_those_around_it(moment: int) -> None:
+    files = [account("server.log", 0, 20, "start"), account("tail.log", moment, moment, "start")]
+
+    assert find_comparable_files(files) == {"server.log", "tail.log"}
+
+
+def test_a_file_of_one_moment_after_all_others_is_compared_with_none() -> None:
+    files = [account("server.log", 0, 20, "start"), account("tail.log", 30, 30, "start")]
+
+    assert not find_comparable_files(files)
+
+
 def test_of_equal_files_the_log_that_kafka_calls_so_counts() -> None:
     names = ("a/kafkaServer.out", "a/server.log")
     files = {name: FileAccount(name, counts=Counter(bytes=9), sha256="same") for name in names}
