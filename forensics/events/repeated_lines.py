@@ -85,7 +85,7 @@ def _overlapping_pairs(files: list[FileAccount]) -> Iterator[tuple[FileAccount, 
         open_files = [
             (span, other)
             for span, other in open_files
-            if span[1] > first or first in (last, span[0])
+            if span[1] > first or span[0] == first or span[1] == first == last
         ]
         for _, other in open_files:
             if other.file != file.file and _may_repeat(other, file):

@@ -32,8 +32,9 @@ def find_cluster_ids(events: Path) -> dict[Place, set[str]]:
     where = pc.field("kind").isin(_KINDS) | pc.starts_with(rule, pattern=_STARTING)
     for batch in read_batches(events, ["file", "node", "detail"], where):
         for row in batch.to_pylist():
-            if row["detail"]:
-                found[_folder(row["file"]), row["node"]].add(row["detail"])
+            # Kafka 3.x closes one of these lines with a full stop.
+            if cluster := (row["detail"] or "").rstrip("."):
+                found[_folder(row["file"]), row["node"]].add(cluster)
     return dict(found)
 
 

@@ -53,6 +53,14 @@ def test_logs_of_one_cluster_are_read_however_many_files_name_it(tmp_path: Path)
     assert len(run_lines(logs, tmp_path / "out").files) == 3
 
 
+def test_a_full_stop_is_no_part_of_an_id(tmp_path: Path) -> None:
+    created = f"[QuorumController id=3] Creating new QuorumController with clusterId {ONE}."
+    line = f"[2026-11-18 11:30:00,000] INFO {created} (kafka.controller.QuorumController)\n"
+    logs = {"broker-1/server.log": start(1, ONE), "controller-3/server.log": line}
+
+    assert len(run_lines(logs, tmp_path / "out").files) == 2
+
+
 def test_a_broker_that_moved_to_another_cluster_has_one_history() -> None:
     ids: dict[Place, set[str]] = {
         ("logs/broker-1", "broker-1"): {ONE, OTHER},
