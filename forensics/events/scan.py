@@ -54,7 +54,8 @@ def load_scanner(overlays: str = "", *, context: bool = False) -> Scanner:
     `context` asks for the events that only give context, too.
     """
     rules = load_rule_set(packs_from_json(overlays))
-    return Scanner(LogReader(rules.layouts, rules.active_rules(context=context)))
+    active = rules.active_rules(context=context)
+    return Scanner(LogReader(rules.layouts, active, rules.wrappers))
 
 
 class Scanner:
@@ -75,7 +76,7 @@ class Scanner:
             yield from self._piece(piece)
 
     def _piece(self, piece: FilePart) -> Iterator[pa.RecordBatch]:
-        opened = open_splitter(piece, self.reader.signatures)
+        opened = open_splitter(piece, self.reader.signatures, self.reader.wrappers)
         if document := recognise(opened.head, headless=opened.headless):
             yield from _read_document(document, piece, opened)
             return

@@ -14,7 +14,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import IO, cast
 
@@ -26,11 +26,13 @@ from forensics.ingest.compression import (
     Utf16Stream,
     sniff_format,
 )
+from forensics.ingest.documents import DocumentSplitter, Splitter, find_document, preview
 from forensics.ingest.read_counters import ReadCounter, count_reads
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import RecordSplitter, SplitterOptions
 from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, Signature
-from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers
+from forensics.ingest.wrapper_base import Wrapper
+from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers, shipped_wrappers
 from forensics.lib import storage
 from forensics.lib.secrets import NameMasker
 
@@ -290,14 +292,31 @@ class OpenedPart:
     head: bytes
     wrappers: WrapperStack | None
     headless: bool
-    splitter: RecordSplitter
+    splitter: Splitter
     blocks: Iterator[tuple[bytes, bool]]
 
 
-def open_splitter(part: FilePart, signatures: Sequence[Signature]) -> OpenedPart:
-    """Judge a part by the head of its file: how lines are wrapped, and if it has records at all."""
+def open_splitter(
+    part: FilePart, signatures: Sequence[Signature], wrappers: Sequence[Wrapper] | None = None
+) -> OpenedPart:
+    """Judge a part by the head of its file: whether its lines are a document, or a log's own."""
     head, blocks = (part.head, part.blocks) if part.head is not None else _peek(part.blocks)
-    wrappers = detect_wrappers(head, signatures)
+    known = shipped_wrappers() if wrappers is None else wrappers
+    document = find_document(head, known)
+    if document is None:
+        return _open_lines(replace(part, head=head, blocks=blocks), signatures, known)
+    text = preview(type(document)([*document.readers]), head)
+    inner = _open_lines(FilePart(part.file, iter(()), part.unpacked, head=text), signatures, known)
+    splitter = DocumentSplitter(document, inner.splitter, first=part.number == 0)
+    return replace(inner, head=head, splitter=splitter, blocks=_mark_last(blocks))
+
+
+def _open_lines(
+    part: FilePart, signatures: Sequence[Signature], known: Sequence[Wrapper]
+) -> OpenedPart:
+    """Judge a part by the head of its file: how lines are wrapped, and if it has records at all."""
+    head, blocks = part.head or b"", part.blocks
+    wrappers = detect_wrappers(head, signatures, known)
     probe = RecordSplitter(signatures, SplitterOptions(wrappers=wrappers))
     probe.feed(head[:HEAD_BYTES], final=True)
     headless = probe.counts.records == 0

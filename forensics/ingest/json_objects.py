@@ -65,6 +65,11 @@ _OBJECTS_AS_LINES = {"kafkajs"}
 _PAIR_NAMES, _PAIR_VALUES = ("key", "field", "name"), ("value",)
 
 
+def has_own_time(text: str) -> bool:
+    """Return True if a text begins with a time, as the lines of most logs do."""
+    return _OWN_HEAD.match(text) is not None
+
+
 def fold_key(key: str) -> str:
     """Reduce a key to what matters of it.
 
@@ -91,7 +96,7 @@ class ReadObject(NamedTuple):
 # their order counts, then their depth. The less the better.
 _Rank = tuple[int, int, int]
 _Roles = tuple[tuple[str, int], ...]
-_Plan = list[tuple[str, str, _Roles]]
+_Plan = list[tuple[str, str, int, _Roles]]
 
 
 @dataclass(slots=True)
@@ -122,6 +127,11 @@ class ObjectReader:
                 self._roles.setdefault(fold_key(key), []).append((role, rank))
         self._plans: dict[tuple[str, ...], _Plan] = {}
 
+    def has_message(self, keys: Sequence[str]) -> bool:
+        """Return True if one of some keys may hold a message."""
+        plan = self._make_plan("", dict.fromkeys(keys))
+        return any(role == "message" for *_, roles in plan for role, _ in roles)
+
     def read(
         self, node: Mapping[str, Any], context: Mapping[str, Any] | None = None
     ) -> ReadObject | None:
@@ -147,7 +157,7 @@ class ObjectReader:
         self, node: Mapping[str, Any], above: str, depth: int, found: _Found, *, aside: bool
     ) -> None:
         plan = self._plans.get((above, *node))
-        for key, folded, roles in plan if plan is not None else self._make_plan(above, node):
+        for key, folded, nests, roles in plan if plan is not None else self._make_plan(above, node):
             value = node[key]
             if type(value) is list:
                 value = _unlist(value)
@@ -158,7 +168,7 @@ class ObjectReader:
                     under = f"{above.rpartition('.')[2]}.{folded}"
                     self._collect(value, under, depth + 1, found, aside=aside or folded in _ASIDE)
             elif roles and value is not None:
-                _offer_value(found, roles, value, depth, aside=aside)
+                _offer_value(found, roles, value, depth + nests, aside=aside)
 
     def _make_plan(self, above: str, node: Mapping[str, Any]) -> _Plan:
         """Find what keys may hold; each is known by itself, or with those above it."""
@@ -166,11 +176,16 @@ class ObjectReader:
         near, far = above.rpartition(".")[2], above.replace(".", "")
         for key in node:
             folded = fold_key(key)
+            # A key with dots stands for nests: its last parts are known, too.
+            *outer, last = [fold_key(part) for part in key.split(".")]
+            paths = {folded, near + folded, far + folded, last, "".join([*outer[-1:], last])}
+            aside = not _ASIDE.isdisjoint(outer)
             best: dict[str, int] = {}
-            for path in {folded, near + folded, far + folded}:
+            for path in paths:
                 for role, rank in self._roles.get(path, ()):
-                    best[role] = min(rank, best.get(role, rank))
-            plan.append((key, folded, tuple(best.items())))
+                    if not aside or role in _OUTSIDE or path == folded:
+                        best[role] = min(rank, best.get(role, rank))
+            plan.append((key, folded, len(outer), tuple(best.items())))
         # Objects whose keys are values would fill the memory.
         if len(self._plans) < _MAX_PLANS:
             self._plans[above, *node] = plan

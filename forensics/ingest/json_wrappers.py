@@ -151,19 +151,29 @@ def to_bytes(text: str) -> bytes:
 
 def decode_or_salvage(body: bytes) -> dict[str, Any] | None:
     """Decode an object; of a broken one give the keys and values that can be read."""
+    node = decode_loosely(body)
+    return salvage(body) if node is None else node if isinstance(node, dict) else None
+
+
+def decode_loosely(body: bytes) -> object:
+    """Decode a value, also one with tabs or halves of characters in its strings; None if broken."""
+    # What follows an object in an array may follow it on its line.
+    body = body.rstrip(b", \t")
     try:
-        # What follows an object in an array may follow it on its line.
-        node = decode_object(body.rstrip(b",] \t"))
+        return decode_object(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # Some writers leave tabs or halves of characters in their strings.
-        try:
-            node = json.loads(body.rstrip(b",] \t").decode("utf-8", "replace"), strict=False)
-        except (ValueError, RecursionError):
-            return _salvage(body)
-    return node if isinstance(node, dict) else None
+        pass
+    try:
+        return json.loads(body.decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        pass
+    if body.endswith(b"]") and body.startswith(_OBJECT):
+        return decode_loosely(body.rstrip(b"] \t"))
+    return None
 
 
-def _salvage(body: bytes) -> dict[str, Any] | None:
+def salvage(body: bytes) -> dict[str, Any] | None:
+    """Read the keys and values of a broken object, at any depth."""
     if body[:1] != _OBJECT:
         return None
     pairs: dict[str, Any] = {}

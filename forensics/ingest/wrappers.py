@@ -50,6 +50,7 @@ _TYPES = {
     "unbracketed": r"[^ \n\[]+",
     "labels": r"\{[^\n]*?\}",
     "gap": " ?",
+    "writer": r"[^\x01\n]*",
 }
 # The fields that all wrappers have in common.
 _Shared = tuple[str, tuple[Any, ...], tuple[Any, ...], Problem, bool]

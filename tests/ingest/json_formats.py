@@ -389,6 +389,9 @@ PARTS: Mapping[str, Write] = {
             }
         }
     ),
+    "log4j2, complete": lambda records: (
+        "[\n" + ",\n".join(compact(log4j2(one)) for one in records) + "\n]\n"
+    ),
     "unknown": each_record(
         lambda one: {
             "eventTime": one.iso,
@@ -603,9 +606,6 @@ DOCUMENTS: Mapping[str, Write] = {
     "google list": lambda records: pretty(google_list(records)),
     "grafana": lambda records: pretty(grafana(records)),
     "log4j2, indented": lambda records: "".join(jackson(log4j2(one)) + "\n" for one in records),
-    "log4j2, complete": lambda records: (
-        "[\n" + ",\n".join(compact(log4j2(one)) for one in records) + "\n]\n"
-    ),
     "log4j2, complete and indented": lambda records: (
         "[\n" + "\n, ".join(jackson(log4j2(one)) for one in records) + "\n]\n"
     ),

@@ -63,6 +63,7 @@ WRAPS: dict[str, Wrap] = {
     "compose": before("kafka-1  | "),
     "cri": cri,
     "docker-json": docker_json,
+    "document": before("\x01kafka-0\x01"),
     "journal-json": objects("MESSAGE", PRIORITY="6"),
     "kubectl-prefix": before("[pod/kafka-0/kafka] "),
     "labels": before('2026-11-18T11:31:58Z {app="kafka", pod="kafka-0"} '),
