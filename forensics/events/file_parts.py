@@ -153,7 +153,7 @@ def split_file(account: FileAccount, mapped: Mapping[str, str]) -> None:
 
 def _share_bytes(account: FileAccount) -> None:
     """Share the bytes of a file among its nodes by their lines: nobody counts them one by one."""
-    left, lines = account.counts["bytes"], account.counts["lines"]
+    left, lines = account.counts["bytes"], sum(part.counts["lines"] for part in account.parts)
     for part in account.parts:
         part.counts["bytes"] = left * part.counts["lines"] // max(1, lines)
         left, lines = left - part.counts["bytes"], lines - part.counts["lines"]

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from forensics.events.file_parts import MAX_CUTS, Cut
 from forensics.events.writers import MAX_ORIGINS, NamedWriters, build_voices, decode_origins
+from forensics.ingest.documents import Splitter
 from forensics.ingest.record_splitter import LineCounts, Records, RecordSplitter
 from forensics.parsing.entries import read_times
 from forensics.parsing.layouts import Layout
@@ -40,24 +41,25 @@ class PieceParts:
         self._groups = groups
         self._origins: dict[str, _Origin] = {}
         self._counted = (0, 0, 0)
-        # the records that wait to be matched: their lines and who wrote them
-        self._lines: list[Numbers] = []
+        # the records that wait to be matched: where they are and who wrote them
+        self._offsets: list[Numbers] = []
         self._codes: list[Numbers] = []
         self._names: dict[str, int] = {}
         self._texts: list[str] = []
         self._named = NamedWriters(np.empty(0, np.int64), [])
-        self._named_lines = np.empty(0, np.int64)
+        self._named_at = np.empty(0, np.int64)
 
     @property
     def stretches(self) -> list[Counter[str]]:
         """Return the writers of each stretch, if there are several."""
         return self._stretches if self.cuts else []
 
-    def add_records(
-        self, records: Records, fallen_back: list[Gap], splitter: RecordSplitter
-    ) -> None:
-        """Take the records of a block, and the lines in it at which time falls back."""
-        if fallen_back:
+    def add_records(self, records: Records, fallen_back: list[Gap], splitter: Splitter) -> None:
+        """Take the records of a block, and the lines in it at which time falls back.
+
+        A document holds its records in any order: where time falls back says nothing of it.
+        """
+        if fallen_back and isinstance(splitter, RecordSplitter):
             self._add_cuts(records, fallen_back, splitter)
         counts = splitter.counts
         self._counted = counts.records, counts.blank_lines, counts.unparsed_lines
@@ -79,7 +81,7 @@ class PieceParts:
         names = coded.dictionary.to_pylist()
         known = np.array([self._number(name) for name in names], np.int64)
         codes = known[coded.indices.to_numpy()]
-        self._lines.append(records.lines)
+        self._offsets.append(records.offsets)
         self._codes.append(codes)
         for number in np.unique(codes).tolist():
             self._origin(self._texts[number]).add(_take(records, np.flatnonzero(codes == number)))
@@ -95,14 +97,14 @@ class PieceParts:
     @property
     def is_full(self) -> bool:
         """Return True if the records that wait to be matched take much memory."""
-        return sum(map(len, self._lines)) > _MAX_WAITING
+        return sum(map(len, self._offsets)) > _MAX_WAITING
 
     def _origin(self, name: str) -> _Origin:
         return self._origins.setdefault(name, _Origin(self._groups))
 
-    def add_writers(self, named: NamedWriters, lines: Numbers) -> None:
-        """Take who the entries at some lines name."""
-        self._named, self._named_lines = named, lines
+    def add_writers(self, named: NamedWriters, lines: Numbers, offsets: Numbers) -> None:
+        """Take who the entries at some lines and offsets name."""
+        self._named, self._named_at = named, offsets
         counts = named.count()
         self.writers.update(counts)
         if self.cuts:
@@ -112,30 +114,27 @@ class PieceParts:
                 self._stretches[number].update(named.count(stretches == number))
         else:
             self._stretches[0].update(counts)
-        codes = self._origins_of(lines)
+        codes = self._origins_of(offsets)
         for number in [] if codes is None else np.unique(codes).tolist():
             self._origin(self._texts[number]).writers.update(named.count(codes == number))
 
-    def _origins_of(self, lines: Numbers) -> Numbers | None:
-        if not self._lines:
+    def _origins_of(self, offsets: Numbers) -> Numbers | None:
+        if not self._offsets:
             return None
-        rows = np.searchsorted(np.concatenate(self._lines), lines, "right") - 1
-        codes: Numbers = np.concatenate(self._codes)[np.maximum(rows, 0)]
+        rows = _find_rows(np.concatenate(self._offsets), offsets)
+        codes: Numbers = np.concatenate(self._codes)[rows]
         return codes
 
-    def voices_of(self, lines: Numbers) -> pa.Array:
-        """Return the voices of events at some lines of the entries that were given last."""
-        order = np.argsort(self._named_lines, kind="stable")
-        rows = np.searchsorted(self._named_lines[order], lines, "right") - 1
-        codes = self._origins_of(lines)
-        origins = (
-            None if codes is None else pa.array(self._texts, pa.string()).take(pa.array(codes))
-        )
-        return build_voices(self._named, order[np.maximum(rows, 0)], origins)
+    def voices_of(self, offsets: Numbers) -> pa.Array:
+        """Return the voices of events at some offsets of the entries that were given last."""
+        codes = self._origins_of(offsets)
+        texts = pa.array(self._texts, pa.string())
+        origins = None if codes is None else texts.take(pa.array(codes))
+        return build_voices(self._named, _find_rows(self._named_at, offsets), origins)
 
     def forget_matched(self) -> None:
-        """Forget the lines of records that were matched."""
-        self._lines, self._codes = [], []
+        """Forget the places of records that were matched."""
+        self._offsets, self._codes = [], []
 
     def to_accounts(self, counts: LineCounts, layouts: Mapping[int, str]) -> dict[str, Any]:
         """Return the account of each origin, by the counts of their lines."""
@@ -188,6 +187,13 @@ class _Origin:
             "notes": [],
             "broken": False,
         }
+
+
+def _find_rows(places: Numbers, wanted: Numbers) -> Numbers:
+    """Return the row of each wanted place, or of the one before it; they may be in any order."""
+    order = np.argsort(places, kind="stable")
+    rows: Numbers = order[np.maximum(np.searchsorted(places[order], wanted, "right") - 1, 0)]
+    return rows
 
 
 def _take(records: Records, rows: Numbers) -> Records:

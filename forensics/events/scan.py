@@ -29,9 +29,10 @@ from forensics.ingest.archive_reader import (
     open_parts,
     open_splitter,
 )
+from forensics.ingest.documents import Splitter
 from forensics.ingest.read_counters import ReadCounter
 from forensics.ingest.read_plan import Split
-from forensics.ingest.record_splitter import LineCounts, Records, RecordSplitter
+from forensics.ingest.record_splitter import LineCounts, Records
 from forensics.parsing.entries import find_layout, read_times
 from forensics.parsing.layouts import Layout
 from forensics.parsing.time_statistics import EpochRegressions, TimeStatistics
@@ -117,12 +118,12 @@ class Scanner:
             return
         entries = self.reader.parse(self.reader.prefilter(pa.concat_batches(extracted)))
         named = self.writers.find(entries["message"], entries["client"])
-        summary.parts.add_writers(named, entries["line"].to_numpy())
+        summary.parts.add_writers(named, entries["line"].to_numpy(), entries["offset"].to_numpy())
         events = self.reader.match(entries)
         if len(events):
             summary.add_events(events)
             summary.regressions.add(events)
-            voices = summary.parts.voices_of(events["line"].to_numpy())
+            voices = summary.parts.voices_of(events["offset"].to_numpy())
             yield _to_staged(events, piece, voices)
         summary.parts.forget_matched()
 
@@ -178,7 +179,7 @@ class _PieceSummary:
         for count in events["rule"].value_counts().to_pylist():
             self._rules[count["values"]] += count["counts"]
 
-    def add_records(self, records: Records, splitter: RecordSplitter) -> None:
+    def add_records(self, records: Records, splitter: Splitter) -> None:
         self._times.add(records)
         self.parts.add_records(records, self._times.fallen_back, splitter)
         ends = read_times(records, np.array([0, len(records.starts) - 1], np.int64), self._groups)
