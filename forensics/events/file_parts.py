@@ -219,8 +219,16 @@ def _take_named(part: FileAccount, known: set[str]) -> Iterator[tuple[str, FileA
 
 
 def _origin_parts(account: FileAccount) -> Iterator[FileAccount]:
+    rest = replace(account.origins.get("", account.new_part()), origin="")
+    rest.counts, rest.writers = Counter(account.counts), Counter(account.writers)
     for origin, part in sorted(account.origins.items()):
-        yield replace(part, origin=origin, counts=Counter(part.counts))
+        if origin:
+            yield replace(part, origin=origin, counts=Counter(part.counts))
+            rest.counts -= part.counts
+            rest.writers -= part.writers
+    # Lines around which nothing stands.
+    if rest.counts["lines"] > 0:
+        yield rest
 
 
 def _stretches(account: FileAccount) -> Iterator[FileAccount]:

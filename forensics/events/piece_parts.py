@@ -121,9 +121,11 @@ class PieceParts:
     def _origins_of(self, offsets: Numbers) -> Numbers | None:
         if not self._offsets:
             return None
-        rows = _find_rows(np.concatenate(self._offsets), offsets)
-        codes: Numbers = np.concatenate(self._codes)[rows]
-        return codes
+        places = np.concatenate(self._offsets)
+        rows = _find_rows(places, offsets)
+        # Nothing stands around the other records of a file.
+        codes = np.concatenate(self._codes)[rows]
+        return np.where(places[rows] == offsets, codes, self._number(""))
 
     def voices_of(self, offsets: Numbers) -> pa.Array:
         """Return the voices of events at some offsets of the entries that were given last."""

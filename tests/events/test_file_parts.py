@@ -215,3 +215,20 @@ def test_a_start_belongs_to_nobody_while_another_broker_stops_or_starts(tmp_path
     ]
 
     assert _lanes(lines, tmp_path) == {1: ["up"], 2: ["up"]}
+
+
+def test_lines_without_an_origin_beside_those_that_have_one_are_placed_by_what_they_name(
+    tmp_path: Path,
+) -> None:
+    named = "INFO [KafkaServer id={}] started (kafka.server.KafkaServer)"
+    lines = [f"[2026-11-18 11:30:00,00{n % 10}] " for n in range(40)]
+    texts = [f"kafka{n % 2}-1  | {time}{named.format(n % 2)}\n" for n, time in enumerate(lines)]
+    texts += [f"{lines[1]}{named.format(1)}\n", f"{lines[2]}INFO nobody (kafka.Nobody)\n"]
+    path = tmp_path / "all.log"
+    path.write_text("".join(texts), encoding="utf-8")
+
+    parts = scan(path).files["all.log"].parts
+
+    assert {part.node for part in parts} == {"broker-0", "broker-1", None}
+    assert sum(part.counts["lines"] for part in parts) == 42
+    assert {part.node: part.counts["records"] for part in parts}["broker-0"] == 20
