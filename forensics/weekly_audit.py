@@ -21,7 +21,7 @@ from forensics.events.node_map import parse_node_map
 from forensics.events.packs import load_rule_set, open_pack, packs_to_json
 from forensics.ingest.read_plan import split_files
 from forensics.lib.storage import display, is_remote
-from forensics.pipeline import load_accounts
+from forensics.pipeline import load_accounts, notify_of_programs
 from forensics.quality.gx_runner import load_checked_expectations, preload_library
 from forensics.run_output.findings import WORST_FIRST
 from forensics.run_result import ExitCode, RunOutcome, Stopwatch
@@ -131,6 +131,7 @@ def _run(
         )
     parse_node_map(request.node_map)
     packs = [open_pack(path) for path in request.packs]
+    notify_of_programs(packs, notify)
     rules, digests = load_rule_set(packs), digest_rules(packs)
     # Report faults in the user's own expectations and notes before the work, not after it.
     load_checked_expectations(packs)

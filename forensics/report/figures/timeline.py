@@ -339,7 +339,7 @@ def _svg_leaders(canvas: _Canvas, grid: time_bins.Grid) -> None:
 
 def _svg_debt(canvas: _Canvas, data: TimelineData) -> None:
     height = 60
-    highest = max(level for points in data.debt.values() for _, level in points)
+    highest = max(1, *(level for points in data.debt.values() for _, level in points))
     for name in reversed(theme.DEBT):
         points = data.debt.get(name, ())
         for (start, level), (end, _) in zip(points, points[1:], strict=False):
