@@ -129,7 +129,13 @@ def split_file(account: FileAccount, mapped: Mapping[str, str]) -> None:
     known = {key for key in account.writers if key.startswith(SERVER_ROLES)}
     parts = list(_origin_parts(account) if len(account.origins) > 1 else _stretches(account))
     owners = [_owner(part, known, mapped) for part in parts]
-    if not account.origins:
+    if len(account.origins) > 1:
+        # Of what stands beside the lines of several, each line must name its node.
+        owners = [
+            owner if part.origin else (None, None)
+            for part, owner in zip(parts, owners, strict=True)
+        ]
+    else:
         owners = _between_equals(owners, [not _servers(part.writers) for part in parts])
     by_node: dict[NodeRole, list[FileAccount]] = defaultdict(list)
     writers: dict[str, str] = {}
