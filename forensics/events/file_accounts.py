@@ -45,6 +45,9 @@ from forensics.parsing.time_statistics import (
 )
 from forensics.schemas import EVENTS
 
+# The role of a file that is no log.
+DOCUMENT = "document"
+
 _NODE_IN_NAME = re.compile(r"(?P<role>broker|controller|kafka)[-_.]?(?P<id>\d+)", re.IGNORECASE)
 
 
@@ -84,7 +87,7 @@ def assign_nodes(files: Mapping[str, FileAccount], node_map: NodeMap = ()) -> No
     for name, own in writers.items():
         if files[name].is_document:
             # It tells of others, and is nobody's log.
-            files[name].node = f"file:{name}"
+            files[name].role, files[name].node = DOCUMENT, None
             continue
         tenants = folders[_folder(name)]
         writer = own or (next(iter(tenants)) if len(tenants) == 1 else None)
@@ -103,7 +106,7 @@ def _name_by_heads(files: Mapping[str, FileAccount]) -> None:
     unknown = [file for file in files.values() if file.role is None and not file.is_document]
     heads: dict[tuple[str, str], set[tuple[str, str | None]]] = defaultdict(set)
     for file in files.values() if any(file.heads for file in unknown) else ():
-        for head in file.heads.items() if file.role and not file.parts else ():
+        for head in file.heads.items() if file.node and file.role else ():
             heads[head].add((file.role or "", file.node))
     for file in unknown:
         length = max(file.heads, key=int, default="")
