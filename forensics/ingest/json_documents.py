@@ -131,8 +131,10 @@ class JsonDocument:
         if self._stack and is_object and self._stack[-1].is_object and self._starts_line(at):
             # No object stands directly in an object: the one before was cut off.
             self._close_all(at)
-        if not self._stack and (not is_object or not self._may_begin(at)):
-            return
+        if not self._stack:
+            if not is_object or not self._may_begin(at):
+                return
+            self._give_text(at, final=True)
         node = _Node(at, is_object)
         if self._stack:
             self._stack[-1].children.append(node)
@@ -174,10 +176,7 @@ class JsonDocument:
             self._read_inside(root, {})
         elif not self._read_element(root, {}):
             self._count_unread(root)
-        self._give_text(root.start, final=True)
         self._given = root.end
-        if not self._stack and root.end - self._base > MAX_RECORD:
-            self._forget()
 
     def _drain(self) -> None:
         """Give out the whole elements of what is too long to be a record itself."""

@@ -26,14 +26,14 @@ from forensics.ingest.record_starts import (
     match_starts,
 )
 from forensics.ingest.text_buffer import TextBuffer, gather_texts
-from forensics.ingest.wrappers import CodeWrapper, Wrapper, load_wrappers
+from forensics.ingest.wrappers import CodeWrapper, JsonWrapper, Wrapper, load_wrappers
 from forensics.lib.yaml_with_lines import line_of, line_of_refused
 
 # So many lines, spread over the head, decide how a file is wrapped.
 _SAMPLE = 64
 # More than three collectors, one behind the other, were never seen.
 _MAX_WRAPPERS = 4
-_LINE_FEED, _RETURN = 10, 13
+_LINE_FEED, _RETURN, _OBJECT = 10, 13, ord("{")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ def detect_wrappers(
             for begin, end in zip(sample.starts, sample.stops, strict=True)
         ]
         best: tuple[tuple[bool, int, bool], Wrapper, TextBuffer] | None = None
-        for wrapper in known:
+        learned = (one.learn(raw) for one in known if isinstance(one, JsonWrapper))
+        for wrapper in (*known, *(one for one in learned if one is not None)):
             if 2 * sum(map(wrapper.looks_wrapped, raw)) <= len(raw):
                 continue
             opened = wrapper.unwrap(sample)
@@ -131,10 +132,12 @@ def _is_wrapped(
         return False
     if isinstance(wrapper, CodeWrapper):
         return True
-    # A wrapper may begin with a time, as a layout does: then there must be records inside.
+    # A wrapper may begin with a time, as a layout does: then there must be records inside, or
+    # objects.
     outside = match_starts(before.data, before.starts, before.stops, signatures)[after.carried] > 0
     inside = match_starts(after.data, after.starts, after.stops, signatures)[after.carried] > 0
-    return 2 * int(outside.sum()) <= len(outside) or bool(inside.any())
+    objects = after.data[after.starts[after.carried]] == _OBJECT
+    return 2 * int(outside.sum()) <= len(outside) or bool(inside.any() or objects.all())
 
 
 def _sample(head: bytes) -> TextBuffer:

@@ -18,7 +18,7 @@ from tests.ingest.sample_archives import LOGS
 from tests.ingest.scans import KINDS_OF_LINES, Scanned, scan
 
 SEEN = ("kind", "ts", "topic", "partition", "leader", "leader_epoch", "isr", "setting", "value")
-RECORDS = [*read_records((LOGS / "broker-1/server.log").read_text("utf-8"))][:250]
+RECORDS = [*read_records((LOGS / "broker-1/server.log").read_text("utf-8"))][:150]
 
 
 def read(folder: Path, text: str | bytes, **more: int) -> Scanned:
@@ -53,7 +53,7 @@ def test_a_document_tells_what_the_plain_log_does(
     assert plain == told(found)
     assert lines == file.counts["lines"] == sum(file.counts[kind] for kind in KINDS_OF_LINES)
     assert len(text.encode()) == file.counts["bytes"]
-    assert "document+apache" == file.to_row()["layout"]
+    assert (file.to_row()["layout"] or "").startswith("document+")
     assert file.to_row()["damaged"] is None
     check_places(name, text, found)
 
@@ -140,7 +140,7 @@ def test_origins_come_from_what_stands_around_the_records() -> None:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_document_that_is_cut_off_is_read_up_to_there(name: str, tmp_path: Path) -> None:
-    text = DOCUMENTS[name](RECORDS[:150])
+    text = DOCUMENTS[name](RECORDS)
     cut = text[: int(len(text) * 0.62)]
     found = read(tmp_path, cut)
     (file,) = found.files.values()
@@ -169,8 +169,8 @@ def test_a_document_may_be_packed(plain: list[dict[str, Any]], tmp_path: Path) -
 
 
 def test_text_between_objects_is_kept(plain: list[dict[str, Any]], tmp_path: Path) -> None:
-    half = DOCUMENTS["log4j2, indented"](RECORDS[:120])
-    rest = "".join(f"{one.text}\n" for one in RECORDS[120:])
+    half = DOCUMENTS["log4j2, indented"](RECORDS[:70])
+    rest = "".join(f"{one.text}\n" for one in RECORDS[70:])
     found = read(tmp_path, half + rest)
 
     assert plain == told(found)
