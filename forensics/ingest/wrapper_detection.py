@@ -88,28 +88,43 @@ def detect_wrappers(
             sample.data[begin:end].tobytes()
             for begin, end in zip(sample.starts, sample.stops, strict=True)
         ]
-        best: tuple[tuple[bool, int, bool], Wrapper, TextBuffer] | None = None
-        learned = (one.learn(raw) for one in known if isinstance(one, JsonWrapper))
-        for wrapper in (*known, *(one for one in learned if one is not None)):
-            if 2 * sum(map(wrapper.looks_wrapped, raw)) <= len(raw):
-                continue
-            opened = wrapper.unwrap(sample)
-            saved = int(sample.bounds[-1] - opened.bounds[-1])
-            # An object may hold both a whole record and its parts: prefer the record.
-            worth = (
-                wrapper.makes_records or _are_records(opened, signatures),
-                saved,
-                wrapper.splits_lines,
-            )
-            if best is not None and worth <= best[0]:
-                continue
-            if _is_wrapped(wrapper, sample, opened, signatures):
-                best = (worth, wrapper, opened)
+        best = _find_best(known, sample, raw, signatures)
+        if best is None:
+            # No name tells where the lines are: perhaps what the objects hold does.
+            learned = [one.learn(raw) for one in known if isinstance(one, JsonWrapper)]
+            found = [one for one in learned if one is not None]
+            best = _find_best(found, sample, raw, signatures)
         if best is None:
             break
-        chosen.append(best[1])
-        sample = best[2]
+        chosen.append(best[0])
+        sample = best[1]
     return WrapperStack(tuple(chosen)) if chosen else None
+
+
+def _find_best(
+    wrappers: Sequence[Wrapper],
+    sample: TextBuffer,
+    raw: Sequence[bytes],
+    signatures: Sequence[Signature],
+) -> tuple[Wrapper, TextBuffer] | None:
+    """Find the wrapper that most lines have; of several the one that gives most."""
+    best: tuple[tuple[bool, int, bool], Wrapper, TextBuffer] | None = None
+    for wrapper in wrappers:
+        if 2 * sum(map(wrapper.looks_wrapped, raw)) <= len(raw):
+            continue
+        opened = wrapper.unwrap(sample)
+        saved = int(sample.bounds[-1] - opened.bounds[-1])
+        # An object may hold both a whole record and its parts: prefer the record.
+        worth = (
+            wrapper.makes_records or _are_records(opened, signatures),
+            saved,
+            wrapper.splits_lines,
+        )
+        if best is not None and worth <= best[0]:
+            continue
+        if _is_wrapped(wrapper, sample, opened, signatures):
+            best = (worth, wrapper, opened)
+    return None if best is None else best[1:]
 
 
 @functools.cache
