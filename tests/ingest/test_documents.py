@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,33 @@ def test_blocks_of_any_size_give_the_same_records(name: str) -> None:
         found.append(pieces_of(document, text, size))
 
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("name", ["loki", "otlp", "get-log-events", "log analytics"])
+def test_blocks_of_any_size_give_the_same_records_of_a_long_document(name: str) -> None:
+    """What stands around the records is known for all of them, however far away they are."""
+    one = json.loads(DOCUMENTS[name](RECORDS).partition("\n{")[0])
+    lists = [value for value in find_lists(one) if len(value) > 20]
+    lists[0] *= -(-1_400_000 // len(json.dumps(lists[0])))
+    text = json.dumps({"a": [one, one]}).encode()
+    found = []
+    for size in (len(text), 1 << 20, 100_000):
+        document = find_document(text, shipped_wrappers())
+        assert document is not None
+        found.append(pieces_of(document, text, size))
+
+    assert len(text) > 5 << 19
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) > 60 * 20
+    assert len({piece.origin for piece in found[0]}) == 1
+
+
+def find_lists(value: Any) -> Iterator[list[Any]]:
+    if isinstance(value, list):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value:
+        if isinstance(inner, dict | list):
+            yield from find_lists(inner)
 
 
 def pieces_of(document: Document, text: bytes, size: int) -> list[Piece]:
