@@ -103,7 +103,7 @@ def _layout(path: Path | FileText, node: Mapping[str, Any]) -> Layout:
         signature=Signature.of(shape, digits="\0"),
         logger=node.get("logger"),
         examples=tuple(node["examples"]),
-        refuses=tuple(node.get("refuses", ())),
+        refuses=tuple(node.get("refuses") or ()),
         origin=Problem(str(path), 1, node["id"]),
     )
 
