@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[2]
+RUN = """
 from forensics.engine.spark import open_spark
 
-pytestmark = pytest.mark.spark
+with open_spark("local[1]") as engine:
+    print(engine.session.range(2).mapInArrow(lambda batches: batches, "id long").count())
+"""
 
 
-def test_workers_do_not_import_from_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "traceback.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
-    monkeypatch.chdir(tmp_path)
+def test_workers_do_not_import_from_the_current_folder(tmp_path: Path) -> None:
+    logs, script = tmp_path / "logs", tmp_path / "run.py"
+    logs.mkdir()
+    (logs / "traceback.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    script.write_text(RUN)
 
-    with open_spark("local[1]") as engine:
-        rows = engine.session.range(2).mapInPandas(iter, "id long").collect()
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=logs, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
 
-    assert len(rows) == 2
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
     assert not (tmp_path / "ran").exists()
