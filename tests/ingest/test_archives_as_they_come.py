@@ -182,6 +182,34 @@ WRITTEN: dict[str, Callable[[], Tree]] = {
     "Kibana's CSV": lambda: _csv(
         ["@timestamp", "message"], lambda one: [one.at("%b %d, %Y @ %H:%M:%S.%L"), one.text]
     ),
+    "Loki's API": lambda: {
+        "loki.json": json.dumps(
+            {
+                "status": "success",
+                "data": {
+                    "resultType": "streams",
+                    "result": [
+                        {
+                            "stream": {"pod": name.partition("/")[0]},
+                            "values": [
+                                [f"{one.epoch_millis}000000", line]
+                                for one in records
+                                for line in one.text.split("\n")
+                            ],
+                        }
+                        for name, records in RECORDS.items()
+                    ],
+                },
+            }
+        ).encode()
+    },
+    "docker compose": lambda: {
+        "all.log": b"".join(
+            b"%-12s | %s" % (name.partition("/")[0].encode(), line)
+            for name, lines in LINES.items()
+            for line in lines
+        )
+    },
     "a copy of the output of a start script": lambda: (
         PLAIN | {"broker-1/kafkaServer.out": b"JVM warning\n" + PLAIN["broker-1/server.log"]}
     ),
