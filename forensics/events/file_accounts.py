@@ -175,13 +175,19 @@ class FileAccount:
     sha256: str | None = None
     # the digests of its first bytes, by their number
     heads: dict[str, str] = field(default_factory=dict)
-    # the wrappers of its lines, the outermost first
-    wrapper: str | None = None
+    # records by the wrappers of their lines, the outermost first; "" for those without
+    forms: Counter[str] = field(default_factory=Counter)
     broken: bool = False
     duplicate_of: str | None = None
     version: str | None = None
     node: str | None = None
     role: str | None = None
+
+    @property
+    def wrapper(self) -> str | None:
+        """The wrappers of most records, if they have any."""
+        forms = self.forms | {"": self.layouts.total() - self.forms.total() + self.forms[""]}
+        return max(forms, key=lambda name: (forms[name], name), default="") or None
 
     @property
     def logs_offsets(self) -> bool:
@@ -230,7 +236,6 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         account = row["account"]
         total.sha256 = account.get("sha256") or total.sha256
         total.heads = account.get("heads") or total.heads
-        total.wrapper = account.get("wrapper") or total.wrapper
         if row["split"] < 0:
             continue
         total.bases[row["split"]] = base = total.counts["lines"]
@@ -241,6 +246,7 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
             total.counts[name] += account[name]
         total.counts["stray_lines"] += account.get("stray_lines", 0)
         total.layouts.update(account["layouts"])
+        total.forms.update(account.get("forms", {}))
         total.zoned += account.get("zoned", 0)
         total.writers.update(account["writers"])
         total.notes += account["notes"]

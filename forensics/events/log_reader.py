@@ -17,6 +17,7 @@ from forensics.parsing.entries import (
     group_signatures,
     parse_extracted,
 )
+from forensics.parsing.layout_judge import LayoutJudge
 from forensics.parsing.layouts import Layout
 from forensics.parsing.prefilter import Prefilter
 
@@ -29,6 +30,7 @@ class LogReader:
         self.signatures = group_signatures(self.groups)
         self.rules = tuple(rules)
         self.matcher = Matcher(rules)
+        self.judge = LayoutJudge(self.groups, self.matcher.loggers)
         self._filter = Prefilter(
             self.matcher.probes, self.matcher.warn_only_loggers,
             has_wildcards=self.matcher.has_wildcard_rules,

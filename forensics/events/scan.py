@@ -71,7 +71,7 @@ class Scanner:
             yield from self._piece(piece)
 
     def _piece(self, piece: FilePart) -> Iterator[pa.RecordBatch]:
-        opened = open_splitter(piece, self.reader.signatures)
+        opened = open_splitter(piece, self.reader.signatures, self.reader.judge)
         summary, splitter = _PieceSummary(piece, opened, self.reader.groups), opened.splitter
         extracted: list[pa.RecordBatch] = []
         size = 0
@@ -115,7 +115,7 @@ class _PieceSummary:
         self.regressions = EpochRegressions()
         self._groups = groups
         self._times = TimeStatistics(groups)
-        self._wrapper = opened.wrappers.name if opened.wrappers else None
+        self._names = opened.windows.names if opened.windows else [""]
         self._piece = piece
         self._digest = PrefixDigest() if piece.whole else None
         self._writers = Counter[str]()
@@ -175,7 +175,7 @@ class _PieceSummary:
             "events": self.events,
             "writers": self._writers,
             "notes": self._notes,
-            "wrapper": self._wrapper,
+            "forms": {self._names[form]: count for form, count in sorted(counts.forms.items())},
             "broken": self._piece.unpacked.damaged is not None,
             "sha256": self._digest.hexdigest() if self._digest else None,
             "heads": self._digest.prefixes if self._digest else {},

@@ -13,8 +13,9 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import IO, cast
 
@@ -30,6 +31,7 @@ from forensics.ingest.read_counters import ReadCounter, count_reads
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import RecordSplitter, SplitterOptions
 from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, Signature
+from forensics.ingest.window_stacks import WINDOW, LineJudge, WindowReader
 from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers
 from forensics.lib import storage
 from forensics.lib.secrets import NameMasker
@@ -278,13 +280,15 @@ class FilePart:
     head: bytes | None = None
     whole: bool = True
     before: bytes = b""
+    # Reads a window of the file, if the blocks are only a part of it.
+    read_window: Callable[[int], tuple[bytes, bool]] | None = None
 
 
 @dataclass(frozen=True)
 class OpenedPart:
     """A part that is ready to be split: what its head tells, and its blocks, the last one marked.
 
-    `headless`: the head of the file has no record.
+    `headless`: the head of the file has no record. `windows` finds how the lines are written.
     """
 
     head: bytes
@@ -292,11 +296,32 @@ class OpenedPart:
     headless: bool
     splitter: RecordSplitter
     blocks: Iterator[tuple[bytes, bool]]
+    windows: WindowReader | None = None
 
 
-def open_splitter(part: FilePart, signatures: Sequence[Signature]) -> OpenedPart:
-    """Judge a part by the head of its file: how lines are wrapped, and if it has records at all."""
-    head, blocks = (part.head, part.blocks) if part.head is not None else _peek(part.blocks)
+def open_splitter(
+    part: FilePart, signatures: Sequence[Signature], judge: LineJudge | None = None
+) -> OpenedPart:
+    """Judge a part by the head of its file: how lines are wrapped, and if it has records at all.
+
+    With a `judge`, every window of the file is judged by itself.
+    """
+    blocks = part.blocks
+    if judge is not None and part.read_window is None:
+        blocks = _align(blocks)
+    head, blocks = (part.head, blocks) if part.head is not None else _peek(blocks)
+    if judge is not None:
+        windows = WindowReader(judge, head, part.read_window)
+        options = SplitterOptions(
+            offset=part.begin,
+            limit=part.limit,
+            continues_split=part.number > 0,
+            before=part.before,
+            windows=windows,
+        )
+        splitter = RecordSplitter(signatures, options)
+        marked = _mark_last(blocks)
+        return OpenedPart(head, windows.first_stack, windows.headless, splitter, marked, windows)
     wrappers = detect_wrappers(head, signatures)
     probe = RecordSplitter(signatures, SplitterOptions(wrappers=wrappers))
     probe.feed(head[:HEAD_BYTES], final=True)
@@ -349,6 +374,26 @@ def _peek(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     return head, chain([head], blocks)
 
 
+def _align(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Cut blocks anew, at the windows of the file."""
+    waiting: list[bytes] = []
+    size = 0
+    for block in blocks:
+        if not waiting and len(block) == WINDOW:
+            yield block
+            continue
+        waiting.append(block)
+        size += len(block)
+        while size >= WINDOW:
+            whole = b"".join(waiting)
+            yield whole[:WINDOW]
+            waiting, size = [whole[WINDOW:]], size - WINDOW
+            if not size:
+                waiting = []
+    if size:
+        yield b"".join(waiting)
+
+
 def _mark_last(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
     """Yield blocks, each with whether it is the last one; there is always one."""
     previous = b""
@@ -370,7 +415,16 @@ def _open_range(split: Split, file: IO[bytes]) -> FilePart:
     part.whole = split.end - split.begin == split.size
     if not part.whole:
         part.head = b"".join(_read_range(file, split.data_offset, min(split.size, HEAD_BYTES)))
+        part.read_window = partial(_read_window, file, split)
     return part
+
+
+def _read_window(file: IO[bytes], split: Split, number: int) -> tuple[bytes, bool]:
+    """Read one window of the whole file of a split, and say whether it is the last one."""
+    begin = number * WINDOW
+    size = min(WINDOW, split.size - begin)
+    text = b"".join(_read_range(file, split.data_offset + begin, size))
+    return text, begin + WINDOW >= split.size
 
 
 def _read_owned(file: IO[bytes], split: Split, begin: int) -> Iterator[bytes]:
