@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test test-fast digests lint docs bench bench-scale sparks lock examples dist dist-executors clean
+.PHONY: help setup java demo test test-fast fuzz digests lint docs bench bench-scale sparks lock examples dist dist-executors clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -53,6 +53,11 @@ test: test-fast ## Run all tests, the quick ones first
 
 test-fast: setup ## Run the tests that need neither Spark nor a browser nor much time
 	@$(PYTEST) -m 'not spark and not browser and not slow'
+
+SECONDS := 300
+
+fuzz: setup ## Read random broken inputs for SECONDS=300; keeps those that fail in fuzz-out/
+	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --keep fuzz-out
 
 digests: setup ## Say which recordings give other findings, tables or pages than before (tests/golden)
 	@$(BIN)/python -m tests.golden.digests
@@ -127,4 +132,4 @@ dist-executors: $(READY) ## Pack what executors import beside Spark, for spark-s
 	@echo "dist/executors.tar.gz: for $$($(BIN)/python -c 'import platform, sys; print("Python %d.%d on" % sys.version_info[:2], platform.system(), platform.machine())')"
 
 clean: ## Remove .venv and everything that was made
-	rm -rf $(VENV) $(VENV)-sparks $(EXAMPLES) $(DEMO) $(DEMO)-* bench-out dist build spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-sparks $(EXAMPLES) $(DEMO) $(DEMO)-* bench-out fuzz-out dist build spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -25,6 +25,7 @@ from forensics.detection.runner import DetectionResults
 from forensics.engine.base import Engine, Notify
 from forensics.engine.progress import SILENT, ProgressListener
 from forensics.engine.spark import open_spark
+from forensics.events import repeated_lines
 from forensics.events.file_accounts import (
     FileAccount,
     assign_nodes,
@@ -144,7 +145,7 @@ def scan_archives(
     mark_duplicates(files)
     assign_nodes(files)
     events = settings.tables / "events"
-    engine.map_batches(staged, events, make_event_finalizer(files), EVENTS)
+    settle_events(engine, staged, events, files, settings)
     assign_kafka_versions(files, events)
     rows = [files[name].to_row() for name in sorted(files)]
     write_table(pa.Table.from_pylist(rows, schema=FILES), settings.tables / "files")
@@ -155,6 +156,32 @@ def scan_archives(
         if row["damaged"] and row["file"] not in dict(work.problems):
             notify(f"warning: {row['file']}: {row['damaged']}; the rest is read")
     return files
+
+
+def settle_events(
+    engine: Engine, staged: Path, events: Path, files: Mapping[str, FileAccount], settings: Settings
+) -> None:
+    """Write the table of events: with lines and nodes of whole files, and what is repeated once."""
+    finalize = make_event_finalizer(files)
+    compared = repeated_lines.find_comparable_files(files.values())
+    if not compared:
+        engine.map_batches(staged, events, finalize, EVENTS)
+        return
+    digested, marked = settings.staging / "digested", settings.staging / "marked"
+    digest = repeated_lines.digest_events(compared)
+    engine.map_batches(
+        staged, digested, lambda batches: map(digest, finalize(batches)), repeated_lines.DIGESTED
+    )
+    order = repeated_lines.rank_files(files[name] for name in compared)
+    marker, counter = repeated_lines.RepeatMarker(order), repeated_lines.RepeatCounter()
+    rows = engine.run_readers(digested, [marker], repeated_lines.MARKED)
+    engine.write_temporary(rows, marked)
+    engine.map_batches(marked, events, repeated_lines.keep_unrepeated, EVENTS)
+    counts = engine.run_readers(marked, [counter], repeated_lines.REPEATED_LINES)
+    repeats = engine.reduce_groups(
+        counts, ["file", "repeats"], repeated_lines.sum_counts, repeated_lines.REPEATED_LINES
+    )
+    repeated_lines.note_repeats(files, repeats)
 
 
 def load_accounts(staged: Path, work: ReadPlan) -> dict[str, FileAccount]:
@@ -255,7 +282,7 @@ def _count_figures(
     """Count what the summary at the end of a run shows."""
     severities = Counter(finding["severity"] for finding in document["findings"])
     statuses = Counter(outcome.status for outcome in answers.outcomes)
-    lines = sum((file.counts for file in files.values()), Counter[str]())
+    rows = [file.to_row() for file in files.values()]
     buckets = ("records", "continuation_lines", "blank_lines", "unparsed_lines", "duplicate_lines")
     quality = document["quality"]
     failed = Counter(expectation["consequence"] for expectation in quality["failed"])
@@ -264,7 +291,7 @@ def _count_figures(
         "verdict": document["verdict"],
         "summary": document["summary"],
         "archive": document["archive"],
-        "lines": {name: lines[name] for name in buckets},
+        "lines": {name: sum(row[name] for row in rows) for name in buckets},
         "damaged": sum(file.broken for file in files.values()),
         "findings": {severity: severities[severity] for severity in WORST_FIRST},
         "suppressed": len(answers.suppressed),

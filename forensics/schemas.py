@@ -54,6 +54,8 @@ FACTS = pa.schema(
         ("position", pa.int64()),
         ("producer_id", pa.int64()),
         ("duration_ms", pa.int64()),
+        # what else it is about: `pod NAME`, `container NAME`, `host NAME`
+        ("subject", pa.string()),
     ]
 )
 

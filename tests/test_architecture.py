@@ -39,7 +39,7 @@ GUESTS = {
     "great_expectations": ("forensics/quality/gx_runner.py",),
     "plotly": ("forensics/report/plotly_sheet.py",),
     "pyspark": ("forensics/engine/spark.py",),
-    "yaml": ("forensics/lib/yaml_with_lines.py",),
+    "yaml": ("forensics/lib/lined_documents.py", "forensics/lib/yaml_with_lines.py"),
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -29,7 +29,7 @@ class EventReader(Protocol):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of events."""
+        """The kinds of events; all, if none is named."""
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ class LocalEngine:
         """Hand events to readers, each of which names its kinds, its columns and its keys."""
         tables = []
         for reader in readers:
-            chosen = pc.field("kind").isin(list(reader.kinds))
+            chosen = pc.field("kind").isin(list(reader.kinds)) if reader.kinds else pc.scalar(True)
             for key in reader.keys:
                 chosen &= pc.field(key).is_valid()
             events = pq.read_table(source, columns=list(reader.columns), filters=chosen)

@@ -209,7 +209,7 @@ class SparkEngine:
         events = self.session.read.parquet(_file_uri(source))
         parts = []
         for reader in readers:
-            chosen = events.where(F.col("kind").isin(*reader.kinds))
+            chosen = events.where(F.col("kind").isin(*reader.kinds)) if reader.kinds else events
             for key in reader.keys:
                 chosen = chosen.where(F.col(key).isNotNull())
             grouped = chosen.select(*reader.columns).repartition(*reader.keys)

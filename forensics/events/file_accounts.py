@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from forensics.events.documents.years import find_window, settle_years
 from forensics.lib.log_templates import compile_template
 from forensics.lib.secrets import mask_text
 from forensics.lib.time_units import to_datetime
@@ -95,6 +96,10 @@ def assign_nodes(files: Mapping[str, FileAccount]) -> None:
             tenant for tenant in tenants if ("broker", tenant[1]) not in tenants - {tenant}
         }
     for name, file in files.items():
+        if file.is_document:
+            # It tells of others, and is nobody's log.
+            file.node = f"file:{name}"
+            continue
         tenants = folders[_folder(name)]
         writer = writers[name] or (next(iter(tenants)) if len(tenants) == 1 else None)
         file.role, file.node = _role_and_node(name, writer, alone=len(tenants) == 1)
@@ -178,7 +183,16 @@ class FileAccount:
     # records by the wrappers of their lines, the outermost first; "" for those without
     forms: Counter[str] = field(default_factory=Counter)
     broken: bool = False
+    # whether it is no log, but something else that lies beside logs
+    is_document: bool = False
+    # whether its lines may have times without a year
+    is_yearless: bool = False
     duplicate_of: str | None = None
+    # its events by rule, and its lines that others of its node have already, by those others
+    rules: Counter[str] = field(default_factory=Counter)
+    repeats: Counter[str] = field(default_factory=Counter)
+    # the file that holds nearly all lines of this one, too, perhaps with others
+    copy_of: str | None = None
     version: str | None = None
     node: str | None = None
     role: str | None = None
@@ -193,6 +207,13 @@ class FileAccount:
     def logs_offsets(self) -> bool:
         """Return True if its times say how far they are from UTC, so that no zone is to be told."""
         return 2 * self.zoned > self.layouts.total()
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """Return from when to when it has lines, also where its time goes backwards."""
+        if self.first is None or self.last is None:
+            return None
+        return min(self.first, self.last), max(self.first, self.last)
 
     def confirm_open_steps(self, later: int) -> None:
         """Count the open steps that `later`, a later time, is still behind."""
@@ -209,6 +230,10 @@ class FileAccount:
             name: 0 if duplicate and name != "lines" else counts.get(name, 0) for name in _SUMMED
         }
         layout = max(self.layouts, key=lambda name: (self.layouts[name], name), default=None)
+        # Of repeated lines those are known that state something; they are no records of their own.
+        repeated = 0 if duplicate else min(self.repeats.total(), lines["records"])
+        lines["records"] -= repeated
+        lines["events"] -= 0 if duplicate else counts.get("repeated_events", 0)
         return lines | {
             "file": self.file,
             "node": self.node,
@@ -218,10 +243,10 @@ class FileAccount:
             "first_ts": _moment(self.first),
             "last_ts": _moment(self.last),
             "bytes": counts.get("bytes", 0),
-            "duplicate_lines": counts.get("lines", 0) if duplicate else 0,
+            "duplicate_lines": counts.get("lines", 0) if duplicate else repeated,
             "damaged": mask_text("; ".join(dict.fromkeys(self.notes))) if self.notes else None,
             "sha256": self.sha256,
-            "duplicate_of": self.duplicate_of,
+            "duplicate_of": self.duplicate_of or self.copy_of,
         }
 
 
@@ -249,8 +274,11 @@ def sum_accounts(rows: Iterable[Mapping[str, Any]]) -> dict[str, FileAccount]:
         total.forms.update(account.get("forms", {}))
         total.zoned += account.get("zoned", 0)
         total.writers.update(account["writers"])
+        total.rules.update(account.get("rules", {}))
         total.notes += account["notes"]
         total.broken = total.broken or account["broken"]
+        total.is_yearless = total.is_yearless or account.get("yearless", False)
+        total.is_document = total.is_document or account.get("document", False)
         total.first = account["first"] if total.first is None else total.first
         total.last = total.last if account["last"] is None else account["last"]
     for total in files.values():
@@ -321,6 +349,9 @@ def make_event_finalizer(
                 bases.append(base)
                 nodes.append(file.node)
 
+    is_yearless = any(file.is_yearless for file in files.values())
+    window = find_window(edge for one in files.values() for edge in (one.first, one.last))
+
     def finalize(batches: Iterable[pa.RecordBatch]) -> Batches:
         known, starts, names = pa.array(keys), pa.array(bases, pa.int64()), pa.array(nodes)
         for staged in batches:
@@ -331,6 +362,8 @@ def make_event_finalizer(
             columns = {name: batch[name] for name in EVENTS.names}
             columns["line"] = pc.add(columns["line"], starts.take(index))
             columns["node"] = names.take(index).cast(pa.string())
+            if is_yearless:
+                columns["ts"] = settle_years(columns["ts"], window)
             yield pa.RecordBatch.from_arrays(list(columns.values()), schema=EVENTS)
 
     return finalize

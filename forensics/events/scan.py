@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from forensics.events.documents.formats import Format, find_host_reader, recognise
+from forensics.events.documents.host_lines import PROBE
+from forensics.events.documents.reading import DocumentLines, ProbedLines, read_events
 from forensics.events.file_accounts import WriterCounter
 from forensics.events.log_reader import LogReader
 from forensics.events.packs import load_rule_set, packs_from_json
@@ -72,11 +75,26 @@ class Scanner:
 
     def _piece(self, piece: FilePart) -> Iterator[pa.RecordBatch]:
         opened = open_splitter(piece, self.reader.signatures, self.reader.judge)
+        # A document may have lines that look like those of an unknown log.
+        unknown = opened.wrappers is not None and opened.wrappers.is_found
+        if opened.headless and opened.windows:
+            unknown = not opened.windows.finds_records(opened.head)
+        if document := recognise(opened.head, headless=unknown):
+            yield from _read_document(document, piece, opened)
+            return
         summary, splitter = _PieceSummary(piece, opened, self.reader.groups), opened.splitter
         extracted: list[pa.RecordBatch] = []
         size = 0
+        # What the machine says between the lines of Kafka; a file is read for it as a whole.
+        host = find_host_reader(opened.head) if piece.number == 0 else None
+        probed = ProbedLines(PROBE)
+        summary.is_host_log = host is not None
         for block, final in opened.blocks:
             summary.add_block(block)
+            if host:
+                for events in read_events(host, probed.feed(block, final=final), piece.file):
+                    summary.events += len(events)
+                    yield _to_staged(events, piece)
             records = splitter.feed(block, final=final)
             if records is not None:
                 summary.add_records(records)
@@ -85,7 +103,7 @@ class Scanner:
             if size > _MATCH_BATCH_BYTES:
                 yield from self._match(extracted, piece, summary)
                 extracted, size = [], 0
-            if splitter.done:
+            if splitter.done and not host:
                 break
         yield from self._match(extracted, piece, summary)
         if opened.headless and splitter.counts.lines and piece.number == 0:
@@ -101,10 +119,27 @@ class Scanner:
         entries = self.reader.parse(self.reader.prefilter(pa.concat_batches(extracted)))
         summary.add_writers(self.writers.count(entries["message"], entries["client"]))
         events = self.reader.match(entries)
-        summary.events += len(events)
         if len(events):
+            summary.add_events(events)
             summary.regressions.add(events)
             yield _to_staged(events, piece)
+
+
+def _read_document(
+    document: Format, piece: FilePart, opened: OpenedPart
+) -> Iterator[pa.RecordBatch]:
+    """Read a document to its end as the first piece of its file; the other pieces have nothing."""
+    summary = _PieceSummary(piece, opened, [])
+    blocks = () if piece.number else (block for block, _ in summary.watch(opened.blocks))
+    lines = DocumentLines(blocks)
+    for events in read_events(document, lines, piece.file):
+        summary.events += len(events)
+        yield _to_staged(events, piece)
+    lines.drain()
+    account = summary.to_account(lines.counts)
+    account |= {"layouts": {document.name: lines.counts.records}, "document": True}
+    account |= {"yearless": document.is_host_log, "wrapper": None}
+    yield _account_row(piece.file, piece.number, account)
 
 
 class _PieceSummary:
@@ -112,6 +147,7 @@ class _PieceSummary:
 
     def __init__(self, piece: FilePart, opened: OpenedPart, groups: list[list[Layout]]) -> None:
         self.events = 0
+        self.is_host_log = False
         self.regressions = EpochRegressions()
         self._groups = groups
         self._times = TimeStatistics(groups)
@@ -119,10 +155,17 @@ class _PieceSummary:
         self._piece = piece
         self._digest = PrefixDigest() if piece.whole else None
         self._writers = Counter[str]()
+        self._rules = Counter[str]()
         self._layouts: dict[int, str | None] = {}
         self._first: int | None = None
         self._last: int | None = None
         self._notes: list[str] = []
+
+    def watch(self, blocks: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[bytes, bool]]:
+        """Let blocks pass, and digest them."""
+        for block, final in blocks:
+            self.add_block(block)
+            yield block, final
 
     def add_block(self, block: bytes) -> None:
         if self._digest:
@@ -130,6 +173,11 @@ class _PieceSummary:
 
     def add_writers(self, counts: dict[str, int]) -> None:
         self._writers.update(counts)
+
+    def add_events(self, events: pa.RecordBatch) -> None:
+        self.events += len(events)
+        for count in events["rule"].value_counts().to_pylist():
+            self._rules[count["values"]] += count["counts"]
 
     def add_records(self, records: Records) -> None:
         self._times.add(records)
@@ -174,6 +222,8 @@ class _PieceSummary:
             "levels": dict(self._times.levels),
             "events": self.events,
             "writers": self._writers,
+            "yearless": self.is_host_log,
+            "rules": self._rules,
             "notes": self._notes,
             "forms": {self._names[form]: count for form, count in sorted(counts.forms.items())},
             "broken": self._piece.unpacked.damaged is not None,

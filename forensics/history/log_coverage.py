@@ -174,7 +174,7 @@ def measure_coverage(files: Iterable[FileAccount], clocks: Clocks) -> Coverage:
     """Measure what the logs of brokers and controllers cover."""
     by_log: dict[tuple[str, str, str], list[FileAccount]] = defaultdict(list)
     for file in files:
-        if file.first is None or file.last is None or file.duplicate_of is not None:
+        if file.first is None or file.last is None or (file.duplicate_of or file.copy_of):
             continue
         if file.role in SERVER_ROLES and file.node is not None:
             by_log[file.node, file.role, classify_log_file(file.file)].append(file)

@@ -19,6 +19,7 @@ from functools import partial
 from itertools import chain
 from typing import IO, cast
 
+from forensics.ingest import window_stacks
 from forensics.ingest.compression import (
     DamageError,
     Decompressed,
@@ -31,7 +32,7 @@ from forensics.ingest.read_counters import ReadCounter, count_reads
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import RecordSplitter, SplitterOptions
 from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, Signature
-from forensics.ingest.window_stacks import WINDOW, LineJudge, WindowReader
+from forensics.ingest.window_stacks import LineJudge, WindowReader
 from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers
 from forensics.lib import storage
 from forensics.lib.secrets import NameMasker
@@ -379,15 +380,15 @@ def _align(blocks: Iterator[bytes]) -> Iterator[bytes]:
     waiting: list[bytes] = []
     size = 0
     for block in blocks:
-        if not waiting and len(block) == WINDOW:
+        if not waiting and len(block) == window_stacks.WINDOW:
             yield block
             continue
         waiting.append(block)
         size += len(block)
-        while size >= WINDOW:
+        while size >= window_stacks.WINDOW:
             whole = b"".join(waiting)
-            yield whole[:WINDOW]
-            waiting, size = [whole[WINDOW:]], size - WINDOW
+            yield whole[: window_stacks.WINDOW]
+            waiting, size = [whole[window_stacks.WINDOW :]], size - window_stacks.WINDOW
             if not size:
                 waiting = []
     if size:
@@ -421,10 +422,10 @@ def _open_range(split: Split, file: IO[bytes]) -> FilePart:
 
 def _read_window(file: IO[bytes], split: Split, number: int) -> tuple[bytes, bool]:
     """Read one window of the whole file of a split, and say whether it is the last one."""
-    begin = number * WINDOW
-    size = min(WINDOW, split.size - begin)
+    begin = number * window_stacks.WINDOW
+    size = min(window_stacks.WINDOW, split.size - begin)
     text = b"".join(_read_range(file, split.data_offset + begin, size))
-    return text, begin + WINDOW >= split.size
+    return text, begin + window_stacks.WINDOW >= split.size
 
 
 def _read_owned(file: IO[bytes], split: Split, begin: int) -> Iterator[bytes]:

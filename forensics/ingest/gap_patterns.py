@@ -95,6 +95,11 @@ def _align(cut: Sequence[Sequence[tuple[str, str]]], size: int) -> Iterator[GapP
             yield _merge(tokens[at])
 
 
+def gap_form(text: str) -> tuple[str, ...]:
+    """Return the classes of what stands in a gap, without the blanks."""
+    return _form(_tokens(text))
+
+
 def _tokens(text: str) -> list[tuple[str, str]]:
     return [(match.lastgroup or "other", match[0]) for match in _TOKENS.finditer(text)]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from forensics.ingest.found_layout import found_end, found_layout, found_prefix
-from forensics.ingest.gap_patterns import GapPart, common_prefix, gap_parts
+from forensics.ingest.gap_patterns import GapPart, common_prefix, gap_form, gap_parts
 from forensics.ingest.wrappers import Wrapper
 from forensics.ingest.written_levels import LEVEL, find_levels
 from forensics.ingest.written_times import TimeForm, choose_order, find_times, form_of
@@ -49,6 +49,7 @@ _OWN_BRACKET = re.compile(r"=|[a-z] (?:on |id )?.*[0-9]$")
 _MIN_LOGGERS, _MIN_SURE = 0.4, 0.5
 _MAX_TAIL = 100
 _REGULAR_PARTS = 12
+_MAX_GROUPS = 3
 _SOURCES = (".scala", ".java", ".kt", ".py", ".go")
 
 
@@ -101,6 +102,19 @@ class _Head:
     def texts(self, at: int) -> list[str]:
         """Return one element of each line."""
         return [line[elements[at].begin : elements[at].end] for line, elements in self.lines]
+
+
+def infer_layouts(lines: Sequence[str], loggers: Collection[str]) -> Iterator[tuple[Wrapper, ...]]:
+    """Find what reads all lines, or those that begin alike, if lines of several kinds are mixed."""
+    yield infer_layout(lines, loggers)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for line in lines:
+        if elements := _elements(line):
+            key = (elements[0].kind, *gap_form(line[: elements[0].begin]))
+            groups.setdefault(key, []).append(line)
+    if len(groups) > 1:
+        for some in sorted(groups.values(), key=len, reverse=True)[:_MAX_GROUPS]:
+            yield infer_layout(some, loggers)
 
 
 def infer_layout(lines: Sequence[str], loggers: Collection[str]) -> tuple[Wrapper, ...]:
@@ -175,8 +189,8 @@ def _find_head(rows: list[tuple[str, tuple[_Element, ...]]]) -> _Head | None:
     times = [at for at, kind in enumerate(kinds) if kind != "level"]
     levels = [at for at, kind in enumerate(kinds) if kind == "level"]
     own_level = levels[-1] if levels else None
-    if own_level == 0 and times:
-        own_time: int | None = times[0]
+    if own_level is not None and own_level + 1 in times:
+        own_time: int | None = own_level + 1
     else:
         before = [at for at in times if own_level is None or at < own_level] or times
         dated = [at for at in before if form_of(kinds[at]).has_date and form_of(kinds[at]).has_year]
@@ -216,6 +230,14 @@ def _is_complete(
             if len(row) > at and row[at].kind == kind and row[at].begin - row[at - 1].end <= _CLOSE
         ]  # fmt: skip
         return kinds[-1] == "level" or len(near) < _SHARE * len(some)
+    if kinds[-1] == "level" and len(kinds) > 1:
+        # A collector's time stands before a record that begins with its level.
+        near = [
+            row for _, row in some
+            if len(row) > at and row[at].kind == kind and row[at].begin - row[at - 1].end <= _CLOSE
+        ]  # fmt: skip
+        if len(near) >= _SHARE * len(some):
+            return False
     again = [
         row for _, row in some
         if len(row) > at + 1 and row[at].kind == kind and row[at + 1].kind == "level"
@@ -398,7 +420,9 @@ def _strip_thread(pattern: _Pattern, loggers: Collection[str]) -> None:
     named = sum(is_logger(one, loggers) for one in inside)
     if own > 0.2 * len(inside) or named > 0.2 * len(inside):
         return
-    pattern.add(r"\[[^\[\]\n]*\]", "[%t]")
+    # Kafka's own brackets hold an equals sign; lines of another layout may have those.
+    sign = "" if own else "="
+    pattern.add(rf"\[[^\[\]{sign}\n]*\](?:[ \t]+|$)", "[%t] ")
     pattern.rests = [
         rest[match.end() :] for rest, match in zip(pattern.rests, found, strict=True) if match
     ]
@@ -497,7 +521,10 @@ def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, 
 
 def _is_evident(head: _Head, pattern: _Pattern, sure: tuple[float, str | None]) -> bool:
     """Return True if there is enough that speaks for a log of Kafka or its clients."""
-    if head.own_time is not None and head.own_level is not None:
+    if head.own_time is None or not form_of(head.kinds[head.own_time]).has_year:
+        # Events without a date cannot be placed.
+        return False
+    if head.own_level is not None:
         return True
     if head.own_time is not None:
         return sure[0] >= _MIN_LOGGERS or pattern.has_logger

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.ingest.layout_inference import infer_layout
+from forensics.ingest.layout_inference import infer_layouts
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
     Bytes,
@@ -44,6 +44,8 @@ _LONGEST = 64 << 10
 # So few lines of a window that look like records are lines of a message.
 _FEW_LINES, _FEW_SHARE = 3, 0.05
 _MAX_STACKS = 4
+# So many lines make another layout beside those that are known.
+_MIN_FOUND = 5
 # Where a time or a level stands near its beginning, a line may be a record.
 _LOOKS = (
     r"[0-9]:[0-9]{2}:[0-9]{2}|\b1[0-9]{9}|\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|SEVERE)\b"
@@ -112,6 +114,11 @@ class WindowReader:
     def first_stack(self) -> WrapperStack | None:
         """The stack that reads the head, if any."""
         return self._guesses[0] if self._guesses else None
+
+    def finds_records(self, text: bytes) -> bool:
+        """Return True if some window's worth of text has records."""
+        lines = self._lines(text, final=True)
+        return self._has_records(lines, self._decide(lines))
 
     def learn(self, lines: Lines, offset: int, length: int, *, final: bool) -> None:
         """Decide about the windows that end in a text, which stands at this offset of the file."""
@@ -203,7 +210,8 @@ class WindowReader:
         for place, at in enumerate(order):
             if at == 0:
                 proved = place < len(order) - 1
-                records = np.isin(lines.kinds, window.plain) if proved else lines.kinds > 0
+                records = np.isin(lines.kinds, window.plain)
+                records = records if proved else (lines.kinds > 0) & (carriers == 0)
             else:
                 one = opened[at - 1]
                 kinds = match_starts(one.data, one.starts, one.stops, self._judge.signatures)
@@ -239,30 +247,41 @@ class WindowReader:
         if few and len(unread) < _FEW_LINES:
             return WindowStacks()
         sample = _cut(lines, rows[(lines.ends - lines.starts)[rows] <= _LONGEST])
-        stacks = tuple(self._find_stacks(sample, alone=not good.any()))
+        found = self._find_stacks(sample, alone=not good.any())
         kinds = lines.kinds[known]
-        plain = [
-            kind
-            for kind in np.unique(kinds).tolist()
-            if 2 * int(good[kinds == kind].sum()) >= int((kinds == kind).sum())
-        ]
-        return WindowStacks(stacks, tuple(plain))
+        plain = [kind for kind in np.unique(kinds).tolist() if good[kinds == kind].all()]
+        # Shipped wrappers come first: they are stricter.
+        stacks = sorted(found, key=lambda stack: stack.is_found)
+        return WindowStacks(tuple(stacks), tuple(plain))
 
-    def _find_stacks(self, sample: pa.Array, *, alone: bool) -> Iterator[WrapperStack]:
-        """Find stacks, one after the other, until they read all that can be read."""
+    def _find_stacks(self, sample: pa.Array, *, alone: bool) -> list[WrapperStack]:
+        """Find stacks, one after the other, until they read all that can be read.
+
+        One that would make records of lines that an earlier one reads is asked after that one.
+        """
         left = sample
         stacks: list[WrapperStack] = []
+        owned: list[pa.Array] = []
         while len(left) and len(stacks) < _MAX_STACKS:
             guesses = [one for one in self._guesses if one not in stacks]
             best = self._best_stack(left, guesses, alone=alone and not stacks)
             if best is None:
-                return
+                break
             stack, read, carried = best
-            yield stack
-            stacks.append(stack)
+            taken = [place for place, lines in enumerate(owned) if self._takes(stack, lines)]
+            place = max(taken, default=-1) + 1
+            stacks.insert(place, stack)
+            owned.insert(place, left.filter(pa.array(read)))
             inner = pc.binary_slice(self._opened(left, stack)[0], 0, _LOOKS_IN)
             looks = pc.match_substring_regex(inner, _HEADS).to_numpy(zero_copy_only=False)
             left = left.filter(pa.array(~read & (~carried | looks)))
+        return stacks
+
+    def _takes(self, stack: WrapperStack, lines: pa.Array) -> bool:
+        """Return True if a stack makes records of most lines, rightly or not."""
+        opened = stack.open(TextBuffer.unwrapped(*to_buffer(lines)))
+        kinds = match_starts(opened.data, opened.starts, opened.stops, self._judge.signatures)
+        return 2 * int(((kinds > 0) & opened.carried).sum()) > len(lines)
 
     def _best_stack(
         self, left: pa.Array, guesses: Sequence[WrapperStack], *, alone: bool
@@ -285,6 +304,8 @@ class WindowReader:
             read, carried, worth = self._try(left, stack)
             if stack.is_found and not alone and worth < 0.75 * read.sum():
                 # Lines without any time are only taken for records where nothing else is.
+                continue
+            if stack.is_found and not alone and read.sum() < _MIN_FOUND:
                 continue
             if read.any() or (carried.any() and not stack.is_found):
                 tried.append((worth, stack, read, carried))
@@ -312,9 +333,10 @@ class WindowReader:
             if base.wrappers:
                 inner = inner.filter(pa.array(carried))
             lines = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
-            found = infer_layout([line for line in lines if line.strip()], self._judge.loggers)
-            for size in range(1, len(found) + 1):
-                yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
+            lines = [line for line in lines if line.strip()]
+            for found in infer_layouts(lines, self._judge.loggers):
+                for size in range(1, len(found) + 1):
+                    yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
 
     def _opened(self, lines: pa.Array, stack: WrapperStack) -> tuple[pa.Array, Flags]:
         opened = stack.open(TextBuffer.unwrapped(*to_buffer(lines)))

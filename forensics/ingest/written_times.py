@@ -67,7 +67,7 @@ class TimeForm:
     @property
     def has_year(self) -> bool:
         """Whether it writes a year."""
-        return "<y>" in self.pattern or "<e>" in self.pattern or "y" in self.order
+        return any(name in self.pattern for name in ("<y>", "<e>", "<c>"))
 
 
 _Y4 = r"(?P<y>[12][0-9]{3})"

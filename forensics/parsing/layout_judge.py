@@ -18,6 +18,7 @@ _BRACKET = r"^\[(?P<inside>[^\[\]\n]*)\] "
 _OWN_BRACKET = re.compile(rb"=|[a-z] (?:on |id )?.*[0-9]$")
 _LIKELY_SHARE = 0.3
 _MIN_THREADS, _THREAD_SHARE, _OWN_SHARE = 8, 0.95, 0.2
+_RUN = 12
 
 
 class LayoutJudge:
@@ -35,7 +36,7 @@ class LayoutJudge:
         speak of another layout.
         """
         read = np.zeros(len(lines), np.bool_)
-        messages: list[bytes] = []
+        messages: list[bytes | None] = [None] * len(lines)
         for kind in np.unique(kinds[kinds > 0]).tolist():
             rows = np.flatnonzero(kinds == kind)
             some = lines.take(pa.array(rows))
@@ -43,10 +44,15 @@ class LayoutJudge:
             for layout in self._groups[kind - 1]:
                 fits, found = self._fitting(some, layout, followed[rows])
                 good |= fits
-                messages += found
+                for row, message in zip(rows[fits].tolist(), found, strict=False):
+                    messages[row] = message
             read[rows] = good
-        if _are_threads(messages):
-            read[:] = False
+        # Some lines may have threads, and the others none.
+        known = [row for row, message in enumerate(messages) if message is not None]
+        for begin in range(0, len(known), _RUN):
+            run = known[max(0, min(begin, len(known) - _RUN)) : begin + _RUN]
+            if _are_threads([messages[row] or b"" for row in run]):
+                read[run] = False
         return read
 
     def _fitting(
@@ -59,8 +65,6 @@ class LayoutJudge:
             texts = fields.field("message")
             padded = pc.fill_null(pc.starts_with(texts, b" "), False).to_numpy(zero_copy_only=False)
             fits &= ~padded
-            if layout.ends_with_logger:
-                messages = texts.filter(pa.array(fits)).to_pylist()
         if not layout.ends_with_logger and "logger" in layout.template.fields and fits.any():
             # Where the logger stands in front, any word could be taken for one.
             names = fields.field("logger").filter(pa.array(fits)).to_pylist()
@@ -69,6 +73,9 @@ class LayoutJudge:
         if layout.opening and (layout.ends_with_logger or fits.any()):
             opened = pc.extract_regex(lines, layout.opening.pattern).is_valid()
             fits |= opened.to_numpy(zero_copy_only=False) & followed & ~_closes(lines)
+        if layout.ends_with_logger:
+            texts = fields.field("message").filter(pa.array(fits))
+            messages = [text or b"" for text in texts.to_pylist()]
         return fits, messages
 
     def _is_likely(self, name: bytes) -> bool:

@@ -64,6 +64,7 @@ class ColumnPolicy:
             **dict.fromkeys(_NODES, self._nodes),
             **dict.fromkeys(_FILES, self._path),
             "member": self._member,
+            "subject": self._subject,
         }
 
     def redact_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -153,6 +154,10 @@ class ColumnPolicy:
     def _member(self, member: str) -> str:
         client, rest = split_member(member)
         return self._client(client) + rest
+
+    def _subject(self, subject: str) -> str:
+        kind, space, name = subject.partition(" ")
+        return kind + space + self._path_part(name)
 
     def _nodes(self, nodes: str) -> str:
         return ", ".join(map(self._node, nodes.split(", ")))

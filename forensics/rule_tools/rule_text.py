@@ -73,6 +73,7 @@ COLUMN_MEANINGS: Mapping[str, str] = {
     "position": "an offset that is neither a log's end nor a high watermark",
     "producer_id": "the id that a broker gave to an idempotent or transactional producer",
     "duration_ms": "how long it took, in milliseconds",
+    "subject": "what else it is about: `pod NAME`, `container NAME` or `host NAME`",
     "retriable": "whether Kafka itself tries again after the error; null where it does not say",
     "telling": "null where the line is news; otherwise it may re-tell an older fact under its own "
     "time: fresh, replay or always",

@@ -87,7 +87,7 @@ def test_a_broken_archive_is_no_reason_to_stop(tmp_path: Path) -> None:
     told = {line.split()[0].rpartition("/")[2]: line for line in done.stdout.splitlines()}
     assert "apache" in told["cut.log.gz"]
     assert "empty" in told["empty.log"]
-    assert "no known layout" in told["noise.bin"]
+    assert "binary, not a log" in told["noise.bin"]
 
 
 def test_it_writes_nothing_and_needs_no_folder(

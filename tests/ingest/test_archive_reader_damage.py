@@ -125,8 +125,6 @@ def test_an_empty_file_has_no_lines_and_is_not_damaged(tmp_path: Path) -> None:
     ("content", "says"),
     [
         (bytes(5000), "binary data, not a log"),
-        (bytes(range(32)) * 300, "binary data, not a log"),
-        (random.Random(1).randbytes(5000), "binary data, not a log"),
         (b"Dear diary,\nnothing happened.\n", "no known log layout at its beginning"),
     ],
 )
@@ -137,6 +135,17 @@ def test_what_is_no_log_is_counted_and_said(content: bytes, says: str, tmp_path:
     assert content.count(b"\n") + (content[-1:] != b"\n") == one.counts["lines"]
     assert one.counts["lines"] == one.counts["unparsed_lines"] + one.counts["blank_lines"]
     assert 0 == one.counts["events"]
+
+
+@pytest.mark.parametrize(
+    "content", [bytes(range(32)) * 300, random.Random(1).randbytes(5000), bytes(90) + b"ab" * 99]
+)
+def test_a_binary_file_is_a_row_of_the_table_and_no_damage(content: bytes, tmp_path: Path) -> None:
+    row = scan(save(tmp_path, "strange", content)).files["strange"].to_row()
+
+    assert (None, "binary, not a log") == (row["damaged"], row["layout"])
+    assert content.count(b"\n") + (content[-1:] != b"\n") == row["lines"]
+    assert 0 == row["events"] == row["unparsed_lines"]
 
 
 @pytest.mark.parametrize("split_size", [100_000, 1 << 20, 64 << 20])

@@ -58,7 +58,9 @@ def test_twenty_chips_of_the_page_lead_to_the_very_line(run: Run) -> None:
 
 def test_offsets_are_those_of_the_table_of_events(recorded: Callable[[str], Run]) -> None:
     run = recorded("430-unclean")
-    rows = load_run(run.out).rows("events", ["file", "line", "offset"])
+    rows = load_run(run.out).rows("events", ["file", "line", "offset", "kind"])
+    # A setting has a line of its own, and the offset of the record that it stands in.
+    rows = [row for row in rows if not row["kind"].endswith("setting_seen")]
     chosen = random.Random(7).sample(rows, 300)
     wanted: dict[str, list[int]] = {}
     for row in chosen:

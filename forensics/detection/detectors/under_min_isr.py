@@ -99,7 +99,7 @@ def _find_shortages(context: DetectionContext, min_isr: MinIsr) -> list[_Shortag
             continue
         end = max(begin, context.logs_end if row["ended_at"] is None else row["ended_at"])
         shortage = shortages.setdefault(begin // max(gap, 1), _Shortage(begin, end))
-        shortage.add(row, end, missing)
+        shortage.add(row, end, missing - stopped)
     return list(shortages.values())
 
 

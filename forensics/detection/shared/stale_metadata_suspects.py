@@ -103,7 +103,7 @@ def _read_related_lines(context: DetectionContext, episodes: Sequence[Episode]) 
     topics = sorted({topic for episode in episodes for topic in episode.topics})
     nodes = sorted({episode.node for episode in episodes})
     kind, node = pc.field("kind"), pc.field("node")
-    where = kind.isin(_TOPIC_KINDS) & pc.field("topic").isin(topics)
+    where = kind.isin(_TOPIC_KINDS) & in_topics(topics)
     where |= kind.isin(_CLIENT_KINDS) & node.isin(nodes)
     related = _RelatedLines(has_broker_logs=context.visibility.missing_logs(BROKERS) is None)
     for row in context.each("events", where & pc.field("ts").is_valid(), _COLUMNS):

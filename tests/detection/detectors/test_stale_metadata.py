@@ -340,3 +340,12 @@ def test_a_replica_that_is_not_available_is_told_as_informational(tmp_path: Path
 
     assert one.severity == "info"
     assert one.explanation.startswith("Mostly informational")
+
+
+def test_errors_that_name_no_topic_are_judged_too(tmp_path: Path) -> None:
+    errors = [error(100 + at, topic=None, partition=None) for at in range(5)]
+
+    assert ["no_broker_logs"] == [
+        one.measures["suspect"]
+        for one in find(case(tmp_path, events=errors, files=[logs("app", 10_000)]))
+    ]

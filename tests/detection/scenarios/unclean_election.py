@@ -53,6 +53,11 @@ CHOSEN = CHANGE.format(
     second=51, word="UNCLEAN ", change="isr: [] -> [2], leader: -1 -> 2, leaderRecoveryState:"
     " RECOVERED -> RECOVERING, leaderEpoch: 1 -> 2, elr: [1] -> [], partitionEpoch: 1 -> 2",
 )  # fmt: skip
+LAST_KNOWN = CHANGE.format(
+    second=51, word="UNCLEAN ", change="isr: [] -> [2], leader: -1 -> 2, leaderRecoveryState:"
+    " RECOVERED -> RECOVERING, leaderEpoch: 1 -> 2, lastKnownElr: [2] -> [],"
+    " partitionEpoch: 1 -> 2",
+)  # fmt: skip
 ELIGIBLE = CHANGE.format(
     second=51, word="", change="isr: [] -> [1], leader: -1 -> 1, leaderEpoch: 1 -> 2, elr: [1] ->"
     " [], partitionEpoch: 1 -> 2",
@@ -118,6 +123,11 @@ SCENARIOS = [
     Scenario(
         NAME, "fires", "nobody tells where the old log ended", elected(unclean()),
         [{"severity": "high", "confidence": "confirmed"}],
+    ),
+    Scenario(
+        NAME, "fires", "who was last known to be in sync leads again",
+        from_logs({"controller-3001/controller.log": CREATED + OFFLINE + LAST_KNOWN}),
+        [{"severity": "medium", "partitions": ["orders-0"]}],
     ),
     Scenario(
         NAME, "fires", "an election that was only inferred",

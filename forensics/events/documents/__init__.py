@@ -1,0 +1,1 @@
+"""What lies beside logs in a support bundle, read into the same events: state, settings, ends."""

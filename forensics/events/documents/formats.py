@@ -1,0 +1,154 @@
+"""Says by its content what a file is that is no log, and who reads it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import islice
+
+from forensics.events.documents import docker, host_lines, jvm, kafka_tools, kubernetes, settings
+from forensics.events.documents.facts import Reader
+from forensics.events.documents.metadata_log import read_metadata_log
+
+# So much of the head decides; the first lines of a document say what it is.
+_HEAD = 8 << 10
+_LINES = 60
+# Text has no zero bytes; one in a thousand is too many.
+_BINARY_SHARE = 0.001
+# A log that lost its bytes is all zeros: that is damage, and no other kind of file.
+_EMPTIED_SHARE = 0.9
+_COUNTED = kafka_tools.read_counted_only
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of document: its name in the table of files, and its reader."""
+
+    name: str
+    read: Reader
+    is_host_log: bool = False
+
+
+# What begins so is never a log.
+_BEGINNINGS = tuple(
+    (re.compile(pattern), Format(name, reader))
+    for pattern, name, reader in (
+        (rb"\s*(?:---\s*\n)?(?:#[^\n]*\n)*(?:apiVersion|items|kind): ?[\w./]*\s*\n(?:[ \w-])",
+         "kubernetes yaml", kubernetes.read_resources),
+        (rb'\s*\{\s*"(?:apiVersion|kind|items)":', "kubernetes json", kubernetes.read_resources),
+        (rb"Name:\s+\S+\s*\nNamespace:\s+\S+", "kubectl describe", kubernetes.read_description),
+        (rb"(?:NAMESPACE\s+)?LAST SEEN\s+(?:FIRST SEEN\s+COUNT\s+NAME|TYPE\s+REASON)",
+         "kubernetes events", kubernetes.read_event_list),
+        (rb"(?:NAMESPACE\s+)?NAME\s+READY\s+STATUS\s+RESTARTS\s+AGE",
+         "kubernetes pods", kubernetes.read_pod_list),
+        (rb'\s*\[?\s*\{\s*"Id": ?"[0-9a-f]{12,64}",\s*"(?:Created|Args|Path)":',
+         "docker inspect", docker.read_inspection),
+        (rb"\d{4}-\d\d-\d\dT\S+ (?:container|image|network|volume|plugin) [\w:]+[^(\n]{0,200} \(",
+         "docker events", docker.read_events),
+        (rb'\{"(?:status|Type|Action)":"[^"]*",(?:"id"|"Action"|"from"|"Actor")',
+         "docker events", docker.read_events),
+        (rb"#\s*\n# (?:A fatal error has been detected by|There is insufficient memory for)",
+         "jvm crash report", jvm.read_crash_report),
+        (rb"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*\n)?Full thread dump ", "thread dump", _COUNTED),
+        (rb"Attaching to process ID", "thread dump", _COUNTED),
+        (rb"JAVA PROFILE 1\.0", "heap dump", _COUNTED),
+        (rb" num +#instances +#bytes", "heap histogram", _COUNTED),
+        (rb"(?:[^\n]{0,120}\n){0,4}?\s*Topic: ?[\w.-]+\s+(?:TopicId: ?\S+\s+)?Partition(?:Count)?:",
+         "topic description", kafka_tools.read_described_topics),
+        (rb"ClusterId:\s+\S+\s*\nLeaderId:", "quorum description",
+         kafka_tools.read_described_quorum),
+        (rb"(?:NodeId|ReplicaId)\s+(?:DirectoryId\s+)?LogEndOffset\s+Lag", "quorum description",
+         kafka_tools.read_described_quorum),
+        (rb"(?:Dynamic|All|Default) configs for \S+ .{0,300}are:", "configuration",
+         settings.read_described_configs),
+        (rb'Querying brokers for log dir|Received log dir|\{"version":1,"brokers":',
+         "log directories", _COUNTED),
+        (rb"\S+:\d+ \(id: -?\d+ rack: \S+(?: isFenced: \w+)?\) -> \(", "api versions", _COUNTED),
+        (rb"\s*GROUP\s+(?:TOPIC|COORDINATOR)", "group description", _COUNTED),
+        (rb"#!", "script", _COUNTED),
+        (rb"\s*<(?:\?xml|!DOCTYPE|html|[Cc]onfiguration)\b", "xml or html", _COUNTED),
+        (rb"-----BEGIN [A-Z ]+-----", "certificate or key", _COUNTED),
+        (rb"SQLite format 3\0", "database", _COUNTED),
+        (rb"\x7fELF|\xca\xfe\xba\xbe|%PDF-|\x89PNG", "binary, not a log", _COUNTED),
+    )
+)  # fmt: skip
+_DUMP = re.compile(
+    rb"Dumping [^\n]+\n(?:[^\n]*\n)?(?:Log s|S)tarting offset: \d+|"
+    rb"(?:Dumping [^\n]+\n)?Snapshot end"
+)
+_METADATA = re.compile(rb'(?m)^\|? ?offset: .*payload: \{"type":"[A-Z_]+"')
+_SETTING = re.compile(rb"^\s*[A-Za-z][\w.\-/\[\]]*\s*[=:](?:\s*\S.*)?$")
+_INI = re.compile(rb"^\s*[\w.\-/ ]+=|^\[[^\]]*\]\s*$")
+_KEY = re.compile(rb"^(?: *- )* *(?:[\w./\"'-]+|\{.*\}):(?: .*)?$|^ *- .*$|^ +\S.*$")
+_TABLE_HEAD = re.compile(rb"^[A-Z][A-Z0-9()%#/-]+(?: [A-Z]+)?(?: {2,}[A-Z%][A-Z0-9()%#:/ -]*)+\s*$")
+_DATED = re.compile(rb"\d\d:\d\d:\d\d")
+# A journal that holds these in a layout that nobody knows is a log that is not read.
+_OF_KAFKA = re.compile(rb"org\.apache\.kafka|\(kafka\.|\bkafka\.(?:server|log|cluster|zk)\.")
+_HOST_LOG = Format("system journal", host_lines.read_host_lines, is_host_log=True)
+_BINARY = Format("binary, not a log", _COUNTED)
+_CONFIGURATION = Format("configuration", settings.read_properties)
+_OTHER_CONFIGURATION = Format("configuration", _COUNTED)
+
+
+def recognise(head: bytes, *, headless: bool) -> Format | None:
+    r"""Say what a file is by its head; None for a log, and for what nobody knows.
+
+    `headless`: no line of the head begins a record of a known layout.
+
+    >>> recognise(b"apiVersion: v1\nkind: Pod\n", headless=True).name
+    'kubernetes yaml'
+    >>> recognise(b"Dear diary,\nnothing happened.\n", headless=True)
+    """
+    begin = head[:_HEAD].removeprefix(b"\xef\xbb\xbf")
+    for pattern, known in _BEGINNINGS:
+        if pattern.match(begin):
+            return known
+    if _DUMP.match(begin):
+        return _METADATA_LOG if _METADATA.search(head) else _SEGMENT
+    return _recognise_headless(head) if headless and head else None
+
+
+def find_host_reader(head: bytes) -> Format | None:
+    """Return the reader of the host's own lines, if a log is a journal or a syslog."""
+    begin = head[:_HEAD].rpartition(b"\n")[0]
+    text = begin.decode("utf-8", "replace")
+    return _HOST_LOG if host_lines.looks_like_host_log(text) else None
+
+
+_METADATA_LOG = Format("metadata log", read_metadata_log)
+_SEGMENT = Format("log segment dump", _COUNTED)
+
+
+def _recognise_headless(head: bytes) -> Format | None:
+    zeros = head.count(0)
+    if zeros > len(head) * _BINARY_SHARE:
+        return None if zeros > len(head) * _EMPTIED_SHARE else _BINARY
+    host = find_host_reader(head)
+    if host and not _OF_KAFKA.search(head):
+        return host
+    lines = [line for line in islice(head[:_HEAD].splitlines(), _LINES) if line.strip()]
+    told = [line for line in lines if line.lstrip()[:1] not in (b"#", b"!", b";")]
+    # Comments may hold the time at which a file was written; all else with a time may be a log.
+    if any(_DATED.search(line) for line in told):
+        return None
+    if not told:
+        return _OTHER_CONFIGURATION if lines else None
+    return _recognise_lines(told, is_kafka=settings.KNOWN.search(head) is not None)
+
+
+def _recognise_lines(lines: list[bytes], *, is_kafka: bool) -> Format | None:
+    """Say what some lines are, none of which is a comment."""
+    if _all_match(_SETTING, lines) and (is_kafka or all(b"=" in line for line in lines)):
+        return _CONFIGURATION if is_kafka else _OTHER_CONFIGURATION
+    if _all_match(_INI, lines):
+        return _OTHER_CONFIGURATION
+    if len(lines) > 1 and _TABLE_HEAD.match(lines[0]):
+        return Format("command output", _COUNTED)
+    if len(lines) > 1 and b":" in lines[0] and _all_match(_KEY, lines):
+        return Format("yaml", _COUNTED)
+    return None
+
+
+def _all_match(pattern: re.Pattern[bytes], lines: list[bytes]) -> bool:
+    # The last line may be cut off.
+    return all(pattern.match(line) for line in lines[:-1] or lines)

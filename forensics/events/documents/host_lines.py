@@ -1,0 +1,176 @@
+"""Reads what a machine's kernel and systemd log: who was killed, and which disk failed.
+
+Such lines stand in a journal, in a syslog or in the kernel's own ring, alone or between those of
+Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from forensics.events.documents.facts import Line, Row, read_moment, state, whole_number
+from forensics.lib.time_units import SECOND
+
+_RULE = "host"
+_WHEN = (
+    r"(?P<when>(?:[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?"
+    r"(?: ?(?:Z|[+-]\d\d:?\d\d)| [A-Z]{3,4})?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
+    r"|\d{10}\.\d{6})"
+)
+# host, program and its process; RFC 5424 has the same in another order
+_JOURNAL = re.compile(
+    rf"^(?:<\d{{1,3}}>)?{_WHEN} (?P<host>[\w.-]+) (?P<program>[\w./@:-]+?)(?:\[(?P<pid>\d+)\])?: "
+    r"(?P<says>.*)$"
+)
+_RFC5424 = re.compile(
+    r"^(?:\d+ )?<\d{1,3}>1 (?P<when>\S+) (?P<host>\S+) (?P<program>\S+) (?P<pid>\S+) \S+ "
+    r"(?:-|\[.*?\]) ?(?P<says>.*)$"
+)
+_RING = re.compile(
+    r"^(?:<\d{1,3}>)?(?:\[ *\d+\.\d{6}\]"
+    r"|\[(?P<ctime>[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]"
+    r"|(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d)) (?P<says>\S.*)$"
+)
+_CLOCK = re.compile(r"^(?:\[ *\d+\.\d+\] )+")
+# A line that holds none of these is of no interest; nearly all are not.
+PROBE = re.compile(
+    rb"Kill(?:ed)? process|killed process|oom-kill|OOM killer|process exited|I/O error|EXT4-fs|XFS|"
+    rb"read-only|Linux version|due to memory pressure|segfault"
+)
+_PROBE = re.compile(PROBE.pattern.decode())
+_KILLED = re.compile(r"[Kk]ill(?:ed)? process (?P<pid>\d+)[, ]+\(?(?P<name>[^),]+)\)?")
+_OOM = re.compile(r"oom-kill:constraint=\w+,.*\btask=(?P<name>[^,]+),pid=(?P<pid>\d+)")
+_UNIT = re.compile(r"^(?P<unit>[\w@.:\\-]+\.(?:service|scope)): (?P<says>.*)$")
+_EXITED = re.compile(
+    r"Main process exited, code=(?P<code>\w+), status=(?P<status>\d+)/(?P<name>\S+)"
+)
+_OOMD = re.compile(r"Killed (?P<unit>\S+\.(?:service|scope)) due to memory pressure")
+_SEGFAULT = re.compile(r"^(?P<name>[^\[]+)\[(?P<pid>\d+)\]: segfault at ")
+_DISK = re.compile(
+    r"(?:blk_update_request: |Buffer )?I/O error|EXT4-fs error|"
+    r"[Rr]emounting filesystem read-only|XFS .*(?:[Ss]hutting down|metadata I/O error)"
+)
+_DEVICE = re.compile(
+    r"\bdev(?:ice)? (?P<one>[a-z][\w-]*)|\((?:device )?(?P<two>[a-z][\w-]*)\)", re.ASCII
+)
+# Processes that may be a broker's: a JVM, or the script that started one.
+_JVM = re.compile(r"java|kafka|jsvc", re.IGNORECASE)
+_UNITS = re.compile(r"kafka|confluent-(?:server|broker)|broker", re.IGNORECASE)
+_SAMPLE = 40
+# A longer line is none of these; a JSON object may be.
+_MAX_LINE = 8 << 10
+_SHARE = 0.8
+
+
+def looks_like_host_log(head: str) -> bool:
+    r"""Return True if most lines are a journal's, a syslog's or the kernel's.
+
+    >>> looks_like_host_log("Nov 18 11:38:25 kafka-2 kernel: Linux version 6.1\n")
+    True
+    >>> looks_like_host_log("[2026-11-18 11:38:25,123] INFO up (kafka.server.KafkaServer)\n")
+    False
+    """
+    lines = [line for line in head.splitlines() if line.strip()][:_SAMPLE]
+    if lines and lines[0].startswith("-- "):
+        lines = lines[1:]
+    allowed = len(lines) * (1 - _SHARE)
+    for line in lines:
+        allowed -= not _matches(line)
+        if allowed < 0:
+            return False
+    return bool(lines)
+
+
+def _matches(text: str) -> bool:
+    if text.startswith("{"):
+        return '"__REALTIME_TIMESTAMP"' in text
+    return any(pattern.match(text) for pattern in (_JOURNAL, _RFC5424, _RING))
+
+
+def read_host_lines(lines: Iterable[Line]) -> Iterator[Row]:
+    """Read the lines that tell of ends of processes, and of disks."""
+    for line in lines:
+        if not _PROBE.search(line.text):
+            continue
+        at, host, program, says = _take_apart(line.text[:_MAX_LINE])
+        if program == "kernel":
+            yield from _read_kernel(line, at, host, _CLOCK.sub("", says))
+        elif program.startswith("systemd"):
+            yield from _read_systemd(line, at, host, says)
+
+
+def _take_apart(text: str) -> tuple[int | None, str, str, str]:
+    """Return the time, the host, the program and the message of a line."""
+    if text.startswith("{"):
+        return _from_json(text)
+    if found := _JOURNAL.match(text) or _RFC5424.match(text):
+        when, host, program = found["when"], found["host"], found["program"]
+        at = round(float(when) * SECOND) if when[:10].isdigit() else read_moment(when)
+        return at, host, program.rpartition("/")[2], found["says"]
+    if found := _RING.match(text):
+        when = found["iso"] or found["ctime"] or ""
+        return read_moment(when), "", "kernel", found["says"]
+    return None, "", "", ""
+
+
+def _from_json(text: str) -> tuple[int | None, str, str, str]:
+    try:
+        entry: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return None, "", "", ""
+    if not isinstance(entry, dict):
+        return None, "", "", ""
+    at = str(entry.get("__REALTIME_TIMESTAMP", ""))
+    known = at.isdigit() and len(at) == 16
+    program = "kernel" if entry.get("_TRANSPORT") == "kernel" else entry.get("SYSLOG_IDENTIFIER")
+    return (
+        int(at) if known else None,
+        str(entry.get("_HOSTNAME") or ""),
+        str(program or ""),
+        str(entry.get("MESSAGE") or ""),
+    )
+
+
+def _read_kernel(line: Line, at: int | None, host: str, says: str) -> Iterator[Row]:
+    subject = f"host {host}".strip()
+    if found := _KILLED.search(says) or _OOM.search(says):
+        if _JVM.search(found["name"]):
+            yield state(
+                line, "kernel_killed", _RULE, at, subject=subject, error="OOMKilled",
+                detail=found["name"], position=whole_number(found["pid"], 62),
+            )  # fmt: skip
+    elif (found := _SEGFAULT.match(says)) and _JVM.search(found["name"]):
+        yield state(
+            line, "process_ended", _RULE, at, subject=subject, error="SIGSEGV",
+            detail=found["name"], position=whole_number(found["pid"], 62),
+        )  # fmt: skip
+    elif _DISK.search(says):
+        device = _DEVICE.search(says)
+        name = (device["one"] or device["two"]) if device else None
+        yield state(line, "host_disk_failed", _RULE, at, subject=subject, detail=name)
+    elif says.startswith("Linux version"):
+        yield state(line, "host_booted", _RULE, at, subject=subject)
+
+
+def _read_systemd(line: Line, at: int | None, host: str, says: str) -> Iterator[Row]:
+    if found := _OOMD.search(says):
+        unit = found["unit"].rpartition("/")[2]
+        says = "oom-kill"
+    elif found := _UNIT.match(says):
+        unit, says = found["unit"], found["says"]
+    else:
+        return
+    if not _UNITS.search(unit):
+        return
+    facts: Row = {"subject": f"host {host}".strip(), "detail": unit}
+    if exited := _EXITED.search(says):
+        killed = exited["code"] != "exited"
+        yield state(
+            line, "process_ended", _RULE, at, value=None if killed else exited["status"],
+            error=f"SIG{exited['name'].removeprefix('SIG')}" if killed else None, **facts,
+        )  # fmt: skip
+    elif "oom-kill" in says or "OOM killer" in says:
+        yield state(line, "kernel_killed", _RULE, at, error="OOMKilled", **facts)

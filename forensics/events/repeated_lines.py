@@ -1,0 +1,289 @@
+"""Counts once what several files of one node repeat, such as `kafkaServer.out` beside `server.log`.
+
+Two events are the same if one node logged the same facts by the same rule at the same time; of
+lines that a file itself repeats, the first is compared with the first, the second with the second.
+Neither layout nor wrapper nor line breaks matter, and files need not have the same length.
+Only files of one node that overlap in time and know the same rules are compared at all, which in
+most archives are none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.events.file_accounts import FileAccount
+from forensics.schemas import EVENTS, FACTS
+
+Batches = Iterator[pa.RecordBatch]
+Rows = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+# An event with a digest of what it states: repeats have the same.
+DIGESTED = pa.schema([*EVENTS, ("digest", pa.int64())])
+# Of a repeated event: the file that holds the one that counts.
+MARKED = pa.schema([*EVENTS, ("repeats", pa.string())])
+# One line of which an event is a repeat.
+REPEATED_LINES = pa.schema(
+    [("file", pa.string()), ("repeats", pa.string()), ("lines", pa.int64()), ("events", pa.int64())]
+)
+_OWN_LOG = re.compile(
+    r"(?P<name>server|controller|state-change|log-cleaner|kafka-request|kafka-authorizer)\.log"
+    r"(?:\.[-\d]+)*(?:\.(?:gz|bz2|xz|zst|lz4))?"
+)
+# A file of which so much is repeated is a copy: what it adds are odd lines, such as a JVM's.
+COPY_SHARE = 0.9
+_COMPARED = ("ts", "node", "kind", "rule", *FACTS.names)
+_MIX, _SPREAD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+
+
+def find_comparable_files(files: Iterable[FileAccount]) -> frozenset[str]:
+    """Return the files that may repeat lines of another file of their node."""
+    by_node: dict[str, list[FileAccount]] = defaultdict(list)
+    for file in files:
+        if file.node and file.rules and file.duplicate_of is None and file.span is not None:
+            by_node[file.node].append(file)
+    return frozenset(
+        one.file for owned in by_node.values() for pair in _overlapping_pairs(owned) for one in pair
+    )
+
+
+def _overlapping_pairs(files: list[FileAccount]) -> Iterator[tuple[FileAccount, FileAccount]]:
+    """Yield the pairs of files whose times overlap and that know the same rules."""
+    open_files: list[tuple[tuple[int, int], FileAccount]] = []
+    for file in sorted(files, key=lambda one: (one.span or (0, 0), one.file)):
+        first, last = file.span or (0, 0)
+        # A rotated file begins where the one before it ends, which is no overlap.
+        open_files = [
+            (span, other) for span, other in open_files if span[1] > first or span == (first, last)
+        ]
+        for _, other in open_files:
+            if _may_repeat(other, file):
+                yield other, file
+        open_files.append(((first, last), file))
+
+
+def _may_repeat(one: FileAccount, other: FileAccount) -> bool:
+    """Return True if files know the same rules, and are not two logs that Kafka keeps side by side.
+
+    From 3.0 on controllers log much into server.log and controller.log alike, and all who read
+    them know that; to compare these would cost every archive time.
+    """
+    kinds = {name_own_log(one.file), name_own_log(other.file)}
+    side_by_side = len(kinds - {None}) == 2
+    return not side_by_side and not one.rules.keys().isdisjoint(other.rules)
+
+
+def name_own_log(file: str) -> str | None:
+    """Name the log that Kafka itself calls so; None for what others made of its output.
+
+    >>> name_own_log("logs.tgz!broker-1/server.log.2026-11-18-11")
+    'server'
+    >>> name_own_log("broker-1/kafkaServer.out")
+    """
+    match = _OWN_LOG.fullmatch(re.split(r"[/!]", file)[-1])
+    return match["name"] if match else None
+
+
+def rank_files(files: Iterable[FileAccount]) -> tuple[str, ...]:
+    """Return files in the order in which they keep what they have in common.
+
+    Kafka's own log files come before copies of its output, then what holds more, then what lies
+    higher and has the shorter name.
+    """
+
+    def rank(file: FileAccount) -> tuple[bool, int, int, int, str]:
+        depth = len(re.findall(r"[/!]", file.file))
+        return (
+            name_own_log(file.file) is None,
+            -file.counts["events"],
+            depth,
+            len(file.file),
+            file.file,
+        )
+
+    return tuple(file.file for file in sorted(files, key=rank))
+
+
+def digest_events(compared: frozenset[str]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Return the function that adds digests to events; those of other files have their own each."""
+    names = pa.array(sorted(compared), pa.string())
+
+    def digest(events: pa.RecordBatch) -> pa.RecordBatch:
+        places = _hash_columns(events, ("file", "line", "offset", "rule"))
+        places += np.arange(len(events), dtype=np.uint64)
+        same = pc.and_(pc.is_in(events["file"], names), events["ts"].is_valid())
+        facts = _hash_columns(events, _COMPARED)
+        digests = np.where(same.to_numpy(zero_copy_only=False), facts, places).view(np.int64)
+        return pa.RecordBatch.from_arrays([*events.columns, pa.array(digests)], schema=DIGESTED)
+
+    return digest
+
+
+def _hash_columns(events: pa.RecordBatch, columns: Sequence[str]) -> Words:
+    """Hash rows, the same in any batch: each value that is there adds to its row's sum."""
+    total = np.zeros(len(events), np.uint64)
+    for name in columns:
+        column = events[name]
+        if column.null_count == len(column):
+            continue
+        values = _hash_values(column) + _salt(name)
+        values = (values ^ (values >> np.uint64(31))) * _MIX
+        values ^= values >> np.uint64(29)
+        total += np.where(column.is_valid().to_numpy(zero_copy_only=False), values, np.uint64(0))
+    return total
+
+
+def _salt(name: str) -> np.uint64:
+    return np.uint64((EVENTS.get_field_index(name) + 1) * int(_SPREAD) & 0xFFFFFFFFFFFFFFFF)
+
+
+def _hash_values(column: pa.Array) -> Words:
+    if pa.types.is_list(column.type):
+        column = pc.binary_join(column.cast(pa.list_(pa.string())), ",")
+    if pa.types.is_string(column.type):
+        coded = pc.fill_null(column, "").dictionary_encode()
+        words = pd.util.hash_array(
+            coded.dictionary.to_numpy(zero_copy_only=False), categorize=False
+        )
+        return np.asarray(words[coded.indices.to_numpy()], np.uint64)
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    numbers = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return np.asarray(numbers.astype(np.int64).view(np.uint64) * _SPREAD + np.uint64(1), np.uint64)
+
+
+@dataclass(frozen=True)
+class RepeatMarker:
+    """Marks repeats among events that come sorted by their digests; `order` ranks the files.
+
+    Of each event that several files have, the file that comes first in `order` keeps it.
+    """
+
+    order: tuple[str, ...]
+    keys: tuple[str, ...] = ("digest",)
+    kinds: tuple[str, ...] = ()
+    columns: tuple[str, ...] = tuple(DIGESTED.names)
+
+    def __call__(self, events: Batches) -> Batches:
+        """Mark what is repeated."""
+        order = pa.array(self.order, pa.string())
+        names = [name_own_log(file) or "" for file in self.order]
+        # Others have no kind, and files that are not compared have nothing to compare.
+        kinds = np.unique(["", *names, ""], return_inverse=True)[1][1:]
+        held: list[pa.RecordBatch] = []
+        for batch in events:
+            whole = pa.Table.from_batches([*held, batch]).combine_chunks().to_batches()[0]
+            digests = whole["digest"].to_numpy()
+            # More events of the last digest may follow.
+            end = int(np.searchsorted(digests, digests[-1]))
+            held = [whole.slice(end)]
+            if end:
+                yield _mark(whole.slice(0, end), order, kinds)
+        if held:
+            yield _mark(held[0], order, kinds)
+
+
+def _mark(events: pa.RecordBatch, order: pa.Array, kinds: Rows) -> pa.RecordBatch:
+    """Mark repeats within each of Kafka's own logs, and in other files those of all of them."""
+    digests = events["digest"].to_numpy()
+    groups = np.cumsum(np.append(0, _changes(digests)))
+    ranks = pc.fill_null(pc.index_in(events["file"], order), len(order)).to_numpy()
+    kind = kinds[ranks]
+    # The how manieth of its file an event is, among those that state the same.
+    rows = np.lexsort((events["offset"].to_numpy(), events["line"].to_numpy(), ranks, groups))
+    numbers = np.empty(len(rows), np.int64)
+    numbers[rows] = _count_within(groups[rows], ranks[rows])
+    rows = np.lexsort((ranks, numbers, kind, groups))
+    first = np.append(True, _changes(groups[rows], kind[rows], numbers[rows]))
+    keepers = np.empty(len(rows), np.int64)
+    keepers[rows] = rows[np.flatnonzero(first)[np.cumsum(first) - 1]]
+    # What is left of other files is compared with all that Kafka's own logs keep.
+    own = np.flatnonzero((keepers == np.arange(len(rows))) & (kind > 0))
+    owned = np.bincount(groups[own], minlength=int(groups[-1]) + 1)
+    found = np.zeros(len(owned), np.int64)
+    found[groups[own][::-1]] = own[::-1]
+    copies = np.flatnonzero((kind == 0) & (numbers < owned[groups]))
+    keepers[copies] = found[groups[copies]]
+    kept = pa.array(keepers == np.arange(len(rows)))
+    repeats = pc.if_else(kept, None, events["file"].take(pa.array(keepers)))
+    columns = [events[name] for name in EVENTS.names]
+    return pa.RecordBatch.from_arrays([*columns, repeats], schema=MARKED)
+
+
+def _count_within(*sorted_columns: Rows) -> Rows:
+    """Number the rows of each group from 0; columns are sorted."""
+    begins = np.flatnonzero(np.append(True, _changes(*sorted_columns)))
+    counts = np.diff(np.append(begins, len(sorted_columns[0])))
+    numbers: Rows = np.arange(len(sorted_columns[0])) - np.repeat(begins, counts)
+    return numbers
+
+
+def _changes(*columns: Rows) -> npt.NDArray[np.bool_]:
+    changes = np.zeros(max(0, len(columns[0]) - 1), np.bool_)
+    for values in columns:
+        changes |= values[1:] != values[:-1]
+    return changes
+
+
+def keep_unrepeated(batches: Iterable[pa.RecordBatch]) -> Batches:
+    """Leave out the events that are marked as repeats."""
+    for batch in batches:
+        kept = batch.filter(batch["repeats"].is_null())
+        yield pa.RecordBatch.from_arrays([kept[name] for name in EVENTS.names], schema=EVENTS)
+
+
+@dataclass(frozen=True)
+class RepeatCounter:
+    """Counts the lines and events of each file that others have already, and which others."""
+
+    keys: tuple[str, ...] = ("file", "repeats", "line")
+    kinds: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ("file", "repeats", "line")
+
+    def __call__(self, events: Batches) -> Batches:
+        """Count what is sorted by file and line."""
+        lines: Counter[tuple[str, str]] = Counter()
+        counts: Counter[tuple[str, str]] = Counter()
+        last: tuple[str, str, int] | None = None
+        for batch in events:
+            table = pa.Table.from_batches([batch.select(self.keys)])
+            grouped = table.group_by(list(self.keys), use_threads=False)
+            columns = grouped.aggregate([([], "count_all")]).to_pydict()
+            names = (*self.keys, "count_all")
+            for file, original, line, count in zip(*(columns[key] for key in names), strict=True):
+                lines[file, original] += last != (file, original, line)
+                counts[file, original] += count
+                last = file, original, line
+        rows = [
+            {"file": file, "repeats": original, "lines": count, "events": counts[file, original]}
+            for (file, original), count in sorted(lines.items())
+        ]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=REPEATED_LINES)
+
+
+def sum_counts(rows: pa.Table) -> pa.Table:
+    """Sum the counts of one file and one original."""
+    sums = {name: pc.sum(rows[name]) for name in ("lines", "events")}
+    names = {name: rows[name][0] for name in ("file", "repeats")}
+    return pa.Table.from_pylist([{k: v.as_py() for k, v in (names | sums).items()}], REPEATED_LINES)
+
+
+def note_repeats(files: Mapping[str, FileAccount], counted: pa.Table) -> None:
+    """Note in the accounts how many lines and events are repeats, and of which files."""
+    for row in counted.to_pylist():
+        file = files[row["file"]]
+        file.repeats[row["repeats"]] += row["lines"]
+        file.counts["repeated_events"] += row["events"]
+    for file in files.values():
+        if file.counts["repeated_events"] >= max(1.0, COPY_SHARE * file.counts["events"]):
+            file.copy_of = min(file.repeats, key=lambda name: (-file.repeats[name], name))

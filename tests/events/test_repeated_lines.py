@@ -1,0 +1,225 @@
+"""What several files of a node repeat counts once, and what one file repeats stays."""
+
+from __future__ import annotations
+
+import tarfile
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forensics.events.file_accounts import FileAccount
+from forensics.events.repeated_lines import (
+    RepeatCounter,
+    RepeatMarker,
+    digest_events,
+    find_comparable_files,
+    note_repeats,
+    rank_files,
+    sum_counts,
+)
+from forensics.sandbox import SandboxRun, run_archives
+from forensics.schemas import EVENTS
+
+ARCHIVE = Path(__file__).parents[2] / "sample_logs/430-listener/logs.tar.gz"
+FILES = ("server.log", "controller.log", "kafkaServer.out", "old.log")
+
+Row = dict[str, Any]
+
+
+def events(*rows: Row) -> pa.RecordBatch:
+    usual = {"node": "broker-1", "kind": "isr_shrink", "rule": "r", "offset": 0}
+    return pa.RecordBatch.from_pylist([usual | row for row in rows], schema=EVENTS)
+
+
+def digested(batch: pa.RecordBatch, *compared: str) -> pa.RecordBatch:
+    found = pa.Table.from_batches([digest_events(frozenset(compared))(batch)])
+    return found.sort_by("digest").combine_chunks().to_batches()[0]
+
+
+def account(file: str, first: int, last: int, *rules: str, node: str = "broker-1") -> FileAccount:
+    return FileAccount(file, first=first, last=last, rules=Counter(rules), node=node)
+
+
+def test_only_files_of_a_node_that_overlap_and_know_the_same_rules_are_compared() -> None:
+    files = [
+        account("a/server.log.1", 0, 10, "start"),
+        account("a/server.log", 10, 20, "start"),
+        account("a/controller.log", 0, 20, "start"),
+        account("b/server.log", 0, 20, "start", node="broker-2"),
+        account("b/state-change.log", 0, 20, "leader", node="broker-2"),
+        account("c/server.log", 0, 20, "start", node="broker-3"),
+        account("c/kafkaServer.out", 5, 30, "start", "leader", node="broker-3"),
+    ]
+
+    assert find_comparable_files(files) == {"c/server.log", "c/kafkaServer.out"}
+
+
+def test_files_with_the_same_times_are_compared_however_short_they_are() -> None:
+    files = [account("server.log", 5, 5, "start"), account("copy/server.log", 5, 5, "start")]
+
+    assert find_comparable_files(files) == {"server.log", "copy/server.log"}
+
+
+def test_kafkas_own_logs_keep_what_copies_have_too() -> None:
+    names = ["a/kafkaServer.out", "a/server.log.bak", "old/a/server.log", "a/server.log"]
+
+    assert rank_files(FileAccount(name) for name in names) == (
+        "a/server.log", "old/a/server.log", "a/server.log.bak", "a/kafkaServer.out",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "other", [{"ts": 2}, {"node": "broker-2"}, {"rule": "q"}, {"partition": 1}, {"isr": [1, 2]}]
+)
+def test_events_that_differ_in_anything_that_they_state_differ_in_their_digest(other: Row) -> None:
+    same: Row = {"ts": 1, "file": "x", "line": 1, "isr": [1], "partition": 0}
+    batch = events(same, {**same, "file": "y", "line": 9, "text": "z"}, {**same, **other})
+
+    digests = digest_events(frozenset({"x", "y"}))(batch)["digest"].to_pylist()
+
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_an_event_without_time_or_in_a_file_that_is_not_compared_has_a_digest_of_its_own() -> None:
+    rows: list[Row] = [{"ts": None, "file": "x"}, {"ts": None, "file": "y"}]
+    rows += [{"ts": 1, "file": "z"}, {"ts": 1, "file": "z"}]
+    batch = events(*(row | {"line": 1} for row in rows))
+
+    digests = digest_events(frozenset({"x", "y"}))(batch)["digest"]
+
+    assert len(pc.unique(digests)) == 4
+
+
+counts = st.dictionaries(
+    st.integers(0, 3),
+    st.dictionaries(st.sampled_from(FILES), st.integers(1, 3), min_size=1),
+    min_size=1,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(counts, st.lists(st.integers(0, 30), max_size=5))
+def test_the_most_of_one_log_and_of_copies_stays(
+    facts: Mapping[int, Mapping[str, int]], cuts: list[int]
+) -> None:
+    rows = [
+        {"ts": fact, "file": file, "line": 10 * fact + number, "offset": number}
+        for fact, files in facts.items()
+        for file, count in files.items()
+        for number in range(count)
+    ]
+    batch = digested(events(*rows), *FILES)
+    edges = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
+    parts = [batch.slice(begin, end - begin) for begin, end in pairwise(edges)]
+
+    marked = [row for part in RepeatMarker(FILES)(iter(parts)) for row in part.to_pylist()]
+
+    kept = Counter(row["line"] // 10 for row in marked if row["repeats"] is None)
+    assert len(marked) == len(rows)
+    assert dict(kept) == {
+        fact: max(
+            files.get("server.log", 0) + files.get("controller.log", 0),
+            files.get("kafkaServer.out", 0),
+            files.get("old.log", 0),
+        )
+        for fact, files in facts.items()
+    }
+
+
+def test_repeated_lines_are_counted_by_file_and_original_whatever_the_batches_are() -> None:
+    rows = [{"file": "b", "repeats": "a", "line": line} for line in (1, 1, 2, 3, 3)]
+    rows += [{"file": "c", "repeats": "a", "line": 3}]
+    schema = pa.schema([EVENTS.field("file"), ("repeats", pa.string()), EVENTS.field("line")])
+    batch = pa.RecordBatch.from_pylist(rows, schema=schema)
+    parts = [batch.slice(0, 1), batch.slice(1, 3), batch.slice(4)]
+
+    counted = pa.Table.from_batches(RepeatCounter()(iter(parts)))
+    accounts = {name: FileAccount(name, counts=Counter(records=9, lines=9)) for name in "abc"}
+    accounts["b"].counts["events"], accounts["c"].counts["events"] = 5, 5
+    note_repeats(accounts, pa.concat_tables([sum_counts(counted.slice(n, 1)) for n in (0, 1)]))
+
+    told = {name: one.to_row() for name, one in accounts.items()}
+    assert [told[name]["duplicate_lines"] for name in "abc"] == [0, 3, 1]
+    assert [told[name]["records"] for name in "abc"] == [9, 6, 8]
+    assert [told[name]["events"] for name in "abc"] == [0, 0, 4]
+    assert [told[name]["duplicate_of"] for name in "abc"] == [None, "a", None]
+
+
+def _unpack(target: Path) -> Path:
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(target, filter="data")
+    return target
+
+
+def _facts(run: SandboxRun) -> Counter[str]:
+    names = [name for name in EVENTS.names if name not in ("file", "line", "offset", "text")]
+    rows = ds.dataset(run.tables.folder / "events").to_table(names).to_pylist()
+    return Counter(map(repr, rows))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Counter[str]]:
+    """A tree as it was recorded, and its facts."""
+    folder = tmp_path_factory.mktemp("plain")
+    tree = _unpack(folder / "logs")
+    return tree, _facts(run_archives([str(tree)], folder / "out"))
+
+
+def _as_output(text: bytes) -> bytes:
+    return b"Java says something\n" + text + b"and something else\n"
+
+
+def _first_half(text: bytes) -> bytes:
+    return text[: text.index(b"\n[", len(text) // 2) + 1]
+
+
+def _second_half(text: bytes) -> bytes:
+    return text.removeprefix(_first_half(text))
+
+
+def _wrapped(text: bytes) -> bytes:
+    return b"".join(b"kafka-1  | " + line for line in text.splitlines(keepends=True))
+
+
+COPIES = {
+    "the same beside it, with lines of others": ("kafkaServer.out", _as_output),
+    "with other line breaks": ("crlf.log", lambda text: text.replace(b"\n", b"\r\n")),
+    "its last lines": ("server.log.tail", _second_half),
+    "as it was before": ("old/server.log", _first_half),
+    "in a wrapper": ("docker.log", _wrapped),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("which", COPIES)
+def test_a_copy_of_a_log_adds_nothing(
+    which: str, plain: tuple[Path, Counter[str]], tmp_path: Path
+) -> None:
+    tree, facts = plain
+    name, make = COPIES[which]
+    logs = tmp_path / "logs"
+    for path in sorted(tree.rglob("*.log")):
+        target = logs / path.relative_to(tree)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    log = next(iter(sorted(logs.rglob("broker-1/server.log"))))
+    copy = log.parent / name
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(make(log.read_bytes()))
+
+    run = run_archives([str(logs)], tmp_path / "out")
+
+    assert _facts(run) == facts
+    told = next(one.to_row() for one in run.files.values() if one.file.endswith(f"broker-1/{name}"))
+    assert told["duplicate_lines"] > 0
+    assert told["duplicate_of"].endswith("broker-1/server.log")
+    coverage = run.tables.read("coverage", ["log"]).to_pylist()
+    assert {row["log"] for row in coverage if row["log"]}.isdisjoint({"all"})

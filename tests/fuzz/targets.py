@@ -1,0 +1,213 @@
+"""The targets of fuzzing: each makes a random input in a folder, reads it, and checks what holds.
+
+A target draws everything from the Random that it is given, so that a seed gives the same input.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from forensics.errors import ForensicsError
+from forensics.events.rules import load_rules
+from forensics.ingest.compression import DamageError, Decompressed, sniff_format
+from forensics.lib.yaml_with_lines import FileText, rule_files
+from forensics.parsing.layouts import load_layouts
+from tests.fuzz import inputs
+from tests.fuzz.invariants import (
+    assert_adds_up,
+    assert_not_lost_in_silence,
+    assert_same,
+)
+from tests.ingest.sample_archives import tarred, write
+from tests.ingest.scans import Scanned, scan
+
+Target = Callable[[Random, Path], None]
+
+
+def any_split_gives_the_same(random: Random, folder: Path) -> None:
+    """A file is read in pieces of any size as it is read in one."""
+    text = b"".join(inputs.disturb(random, inputs.lines_of(random, "broker-1/server.log", 80)))
+    if random.random() < 0.4:
+        text = inputs.wrap(random, text.decode("utf-8", "replace").encode())
+    path = write(folder, {"broker-1/server.log": text})
+
+    whole = scan(path)
+    split = scan(path, split_size=random.randint(1, 2 * len(text) + 1))
+
+    assert_adds_up(whole)
+    assert_adds_up(split)
+    assert_same(whole, split)
+
+
+def archives_are_as_their_files(random: Random, folder: Path) -> None:
+    """An archive of archives gives the events of the files in it."""
+    tree = inputs.random_tree(random)
+    packed = inputs.pack(random, tree)
+
+    plain = scan(write(folder / "plain", tree))
+    found = scan(write(folder / "packed", {"logs": packed}) / "logs")
+
+    assert_adds_up(found)
+    assert_same(plain, found)
+
+
+def damaged_archives_are_read_or_named(random: Random, folder: Path) -> None:
+    """A damaged archive ends in no exception, and its lines add up."""
+    packed = tarred(inputs.random_tree(random))
+    if random.random() < 0.6:
+        packed = inputs.compress(random)(packed)
+    _read(write(folder, {"logs": inputs.damage(random, packed)}))
+
+
+def damaged_streams_lose_nothing_in_silence(random: Random, folder: Path) -> None:
+    """A compressed file that is damaged keeps its neighbours whole, and is named."""
+    tree = dict(inputs.random_tree(random))
+    name = random.choice(sorted(tree))
+    tree[name] = inputs.compress(random)(tree[name])
+    plain = scan(write(folder / "plain", tree))
+    tree[name] = random.choice((inputs.cut, inputs.flip))(random, tree[name])
+
+    found = _read(write(folder / "damaged", tree))
+
+    if found is not None and tree[name][:2] in {b"\x1f\x8b", b"BZ", b"\xfd7"}:
+        assert_not_lost_in_silence(plain, found)
+
+
+def wrappers_change_no_event(random: Random, folder: Path) -> None:
+    """Lines in a wrapper give the events of the bare lines."""
+    source = random.choice(("broker-1/server.log", "broker-2/server.log"))
+    text = b"".join(inputs.lines_of(random, source))
+    if not text.startswith(b"["):
+        return
+    plain = scan(write(folder / "plain", {source: text}))
+
+    found = scan(write(folder / "wrapped", {source: inputs.wrap(random, text)}))
+
+    assert_adds_up(found)
+    assert_same(plain, found, placed=False)
+
+
+def odd_lines_do_no_harm(random: Random, folder: Path) -> None:
+    """Whatever lines stand in whatever order, they are read and add up; so does their archive."""
+    tree = {}
+    for source in random.sample(sorted(inputs.SOURCES), 2):
+        lines = inputs.disturb(random, inputs.lines_of(random, source))
+        tree[source] = b"".join(lines)
+        if random.random() < 0.3:
+            tree[source] = inputs.damage(random, tree[source])
+    plain = _read(write(folder / "plain", tree))
+    packed = _read(write(folder / "packed", {"logs": gzip.compress(tarred(tree), mtime=0)}))
+    if plain is not None and packed is not None and not plain.problems and not packed.problems:
+        assert_same(plain, packed)
+
+
+def streams_give_a_true_beginning(random: Random, folder: Path) -> None:
+    """What a cut stream gives is the beginning of its text; a broken one says so."""
+    del folder
+    text = b"".join(inputs.lines_of(random, "broker-2/server.log"))
+    packed = inputs.compress(random)(text)
+    if random.random() < 0.5:
+        assert text.startswith(_unpack(inputs.cut(random, packed)))
+    else:
+        _unpack(inputs.damage(random, packed))
+
+
+def rule_files_are_read_or_refused(random: Random, folder: Path) -> None:
+    """A rule with random faults is read, or refused by a sentence that names the file."""
+    del folder
+    page = random.choice(_RULES)
+    data = _spoil_text(random, page.read_bytes())
+    says = _refusal(lambda: load_rules([FileText(page.name, data)]))
+    assert says is None or page.name in says, says
+
+
+def layout_files_are_read_or_refused(random: Random, folder: Path) -> None:
+    """The same for layouts."""
+    del folder
+    page = random.choice(_LAYOUTS)
+    data = _spoil_text(random, page.read_bytes())
+    says = _refusal(lambda: load_layouts([FileText(page.name, data)]))
+    assert says is None or page.name in says, says
+
+
+_RULES = sorted(rule_files("events"))
+_LAYOUTS = sorted(rule_files("layouts"))
+_WORDS = (
+    "{", "}", "[", "]", ":", "- ", "&a ", "*a", "!!python/object:os.system", "\t", "\x00", "|", ">",
+    "{x:int}", "{:tp}", "{x:nothing}", "null", "1e999", "-", "'", '"', "%", "\\", "(?P<x>",
+    "99999999999999999999",
+)  # fmt: skip
+
+
+def _spoil_text(random: Random, data: bytes) -> bytes:
+    """Spoil a text by its lines, its words or its bytes."""
+    for _ in range(random.randint(1, 4)):
+        lines = data.split(b"\n")
+        at = random.randrange(len(lines))
+        match random.randrange(5):
+            case 0:
+                del lines[at]
+            case 1:
+                lines.insert(at, lines[random.randrange(len(lines))])
+            case 2:
+                middle = random.randrange(len(lines[at]) + 1)
+                word = random.choice(_WORDS).encode()
+                lines[at] = lines[at][:middle] + word + lines[at][middle:]
+            case 3:
+                lines[at] = b" " * random.randint(0, 6) + lines[at].strip()
+            case _:
+                lines = [random.choice(inputs.DAMAGES)(random, data)]
+        data = b"\n".join(lines)
+    return data
+
+
+def _unpack(packed: bytes) -> bytes:
+    """Unpack as far as it goes."""
+    kind = sniff_format(packed[:512])
+    if kind not in {"gzip", "bzip2", "xz"}:
+        return b""
+    stream, parts = Decompressed(io.BytesIO(packed), kind), []
+    with suppress(DamageError):
+        while part := stream.read(10_000):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def _read(path: Path) -> Scanned | None:
+    """Read what may be refused as a whole, by a sentence."""
+    found: list[Scanned] = []
+    says = _refusal(lambda: found.append(scan(path)))
+    assert says is None or says.strip()
+    for one in found:
+        assert_adds_up(one)
+    return found[0] if found else None
+
+
+def _refusal(call: Callable[[], object]) -> str | None:
+    """Return the sentence by which a call refuses its input; None if it takes it."""
+    try:
+        call()
+    except ForensicsError as error:
+        return str(error)
+    return None
+
+
+TARGETS: dict[str, Target] = {
+    target.__name__: target
+    for target in (
+        any_split_gives_the_same,
+        archives_are_as_their_files,
+        damaged_archives_are_read_or_named,
+        damaged_streams_lose_nothing_in_silence,
+        wrappers_change_no_event,
+        odd_lines_do_no_harm,
+        streams_give_a_true_beginning,
+        rule_files_are_read_or_refused,
+        layout_files_are_read_or_refused,
+    )
+}
