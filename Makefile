@@ -120,7 +120,7 @@ dist: $(READY) ## Build into dist/: sdist, wheel, and the zip for spark-submit -
 	done
 
 # Beside Spark, which a cluster has, and this package, which --py-files brings.
-EXECUTORS := isal|numpy|pyarrow|pyyaml
+EXECUTORS := isal|msgspec|numpy|pyarrow|pyyaml
 
 dist-executors: $(READY) ## Pack what executors import beside Spark, for spark-submit --archives
 	@rm -rf build/executors && mkdir -p build dist

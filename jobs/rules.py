@@ -177,7 +177,7 @@ def docs(folder: Path) -> None:
 @command.command()
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 def schema(folder: Path) -> None:
-    """Write the JSON Schemas of rules, layouts and kinds into DIR.
+    """Write the JSON Schemas of rules, layouts, wrappers and kinds into DIR.
 
     Editors check and complete YAML by them. Let the first line of a rule be:
 
@@ -207,7 +207,7 @@ def schema(folder: Path) -> None:
 )
 @JSON_OPTION
 def check_(paths: Sequence[Path], *, samples: bool, as_json: bool) -> None:
-    """Try all layouts, event rules and detectors on their own examples.
+    """Try all layouts, wrappers, event rules and detectors on their own examples.
 
     PATH is a YAML file with an event rule, or a pack (a folder of them): they are checked together
     with the shipped rules, and one that has the id of a shipped rule takes its place. A pack's
@@ -228,7 +228,7 @@ def check_(paths: Sequence[Path], *, samples: bool, as_json: bool) -> None:
 
     packs = [open_pack(path) for path in paths]
     rules, problems = merge_packs(packs)
-    problems += check_rules(rules.layouts, rules.rules)
+    problems += check_rules(rules.layouts, rules.rules, rules.wrappers)
     if not problems and (samples or any(pack.pages_in("detectors") for pack in packs)):
         from forensics.rule_tools.check import find_detector_problems
 
@@ -246,7 +246,7 @@ def check_(paths: Sequence[Path], *, samples: bool, as_json: bool) -> None:
     examples = sum(len(wording.examples) for wording in wordings)
     print(
         f"{len(rules.rules)} rules, {len(wordings)} wordings, {examples} examples, "
-        f"{len(rules.layouts)} layouts: all hold"
+        f"{len(rules.layouts)} layouts, {len(rules.wrappers)} wrappers: all hold"
     )
 
 
@@ -308,7 +308,9 @@ def explain(file: str, limit: int | None, packs: Sequence[Path], *, unclaimed: b
     print_any_character()
     tally = RuleTally()
     rules = _load(packs)
-    lines = explain_matches(_plan_whole_files([file]), LogReader(rules.layouts, rules.rules), tally)
+    lines = explain_matches(
+        _plan_whole_files([file]), LogReader(rules.layouts, rules.rules, rules.wrappers), tally
+    )
     for line in islice(lines, 0 if unclaimed else limit):
         print(line)
     # The lines that are not shown count all the same.
@@ -351,7 +353,7 @@ def coverage_(archives: Sequence[str], limit: int, packs: Sequence[Path], *, as_
 
     rules = _load(packs)
     coverage = measure_rule_coverage(
-        _plan_whole_files(archives), LogReader(rules.layouts, rules.rules)
+        _plan_whole_files(archives), LogReader(rules.layouts, rules.rules, rules.wrappers)
     )
     _warn_of_damage(coverage)
     if as_json:

@@ -42,8 +42,16 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def node_log(logs: Path, node: str) -> str:
-    """Return all that a container would have printed: the server's log."""
-    return (logs / node / "server.log").read_text("utf-8")
+    """Return what a container prints: the records of all its logs, in the order of time."""
+    records: list[tuple[str, str]] = []
+    for name in ("server.log", "controller.log", "state-change.log"):
+        for line in (logs / node / name).read_text("utf-8").splitlines(keepends=True):
+            if line.startswith("[20"):
+                records.append((line[:24], line))
+            else:
+                at, text = records.pop()
+                records.append((at, text + line))
+    return "".join(text for _, text in sorted(records, key=lambda record: record[0]))
 
 
 def pod_yaml(
@@ -174,30 +182,28 @@ def must_gather(folder: Path) -> Path:
         "lastTimestamp": "2026-11-18T11:38:38Z",
         "count": 1,
     }
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "kafka-1", "namespace": "kafka"},
-        "spec": {"nodeName": "worker-1", "containers": [{"name": "kafka"}]},
-        "status": {
-            "containerStatuses": [
-                {
-                    "name": "kafka",
-                    "restartCount": 1,
-                    "lastState": {
-                        "terminated": {
-                            "exitCode": 137,
-                            "reason": "Error",
-                            "finishedAt": "2026-11-18T11:38:39Z",
-                        }
-                    },
-                }
-            ]
-        },
-    }
+    ended = {"exitCode": 137, "reason": "Error", "finishedAt": "2026-11-18T11:38:39Z"}
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"kafka-{broker}", "namespace": "kafka"},
+            "spec": {"nodeName": f"worker-{broker}", "containers": [{"name": "kafka"}]},
+            "status": {
+                "containerStatuses": [
+                    {
+                        "name": "kafka",
+                        "restartCount": 2 - broker,
+                        "lastState": {"terminated": ended} if broker == 1 else {},
+                    }
+                ]
+            },
+        }
+        for broker in (1, 2)
+    ]
     files = {
         f"{space}/core/events.json": _listed("EventList", [event]),
-        f"{space}/core/pods.json": _listed("PodList", [pod]),
+        f"{space}/core/pods.json": _listed("PodList", pods),
         "must-gather/host_service_logs/masters/kubelet_service.log": (
             "Nov 18 11:38:24.100000 worker-2 kubenswrapper[1402]: I1118 probe\n"
             "Nov 18 11:38:25.712000 worker-2 kernel: Memory cgroup out of memory: Killed process"
@@ -310,13 +316,22 @@ def confluent_bundle(folder: Path) -> Path:
     logs = unpack("391-failed-disk", folder.with_name("unpacked"))
     files = {}
     for node in sorted(path.name for path in logs.iterdir() if path.is_dir()):
-        for path in sorted((logs / node).glob("*.log")):
+        for path in sorted((logs / node).glob("*.log*")):
             files[f"hosts/{node}/logs/{path.name}"] = path.read_text("utf-8")
     files |= {
         "hosts/broker-2/dmesg.txt": (
             "[Thu Nov 19 19:00:00 2026] Linux version 6.1.0-18-amd64\n"
             "[Thu Nov 19 19:00:01 2026] sd 0:0:0:0: [sdb] Attached SCSI disk\n"
         ),
+        "hosts/broker-3/journal.json": json.dumps(
+            {
+                "__REALTIME_TIMESTAMP": "1795031906700000",
+                "_HOSTNAME": "h3",
+                "SYSLOG_IDENTIFIER": "systemd",
+                "MESSAGE": "kafka.service: Main process exited, code=killed, status=9/KILL",
+            }
+        )
+        + "\n",
         "hosts/broker-1/jstack.txt": (
             "2026-11-19 19:40:00\nFull thread dump OpenJDK 64-Bit Server VM (17.0.9+9 mixed mode):"
             '\n\n"main" #1 prio=5 os_prio=0 cpu=1.0ms elapsed=9s tid=0x1 nid=0x1 waiting\n'

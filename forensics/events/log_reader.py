@@ -10,6 +10,7 @@ import pyarrow as pa
 from forensics.events.matcher import Matcher
 from forensics.events.rules import Rule
 from forensics.ingest.record_splitter import Records, RecordSplitter
+from forensics.ingest.wrapper_base import Wrapper
 from forensics.lib.secrets import mask_column
 from forensics.parsing.entries import (
     extract_records,
@@ -25,10 +26,17 @@ from forensics.parsing.prefilter import Prefilter
 class LogReader:
     """Reads logs by some layouts and rules; scans and the checks of rules share it."""
 
-    def __init__(self, layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> None:
+    def __init__(
+        self,
+        layouts: tuple[Layout, ...],
+        rules: Sequence[Rule],
+        wrappers: Sequence[Wrapper] | None = None,
+    ) -> None:
+        """Read by these; without `wrappers`, by the shipped ones."""
         self.groups = group_layouts(layouts)
         self.signatures = group_signatures(self.groups)
         self.rules = tuple(rules)
+        self.wrappers = wrappers
         self.matcher = Matcher(rules)
         self.judge = LayoutJudge(self.groups, self.matcher.loggers)
         self._filter = Prefilter(

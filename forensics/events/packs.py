@@ -1,7 +1,8 @@
 """Packs of rules: the shipped one, and the user's own folders that are laid over it by id.
 
-A pack is a folder with `pack.yaml` (its name and version), event rules, and where wanted `layouts/`
-and `kinds/`. A rule or layout whose id is taken replaces the one below; `disable` takes ids away.
+A pack is a folder with `pack.yaml` (its name and version), event rules, and where wanted
+`layouts/`, `wrappers/` and `kinds/`. A rule, layout or wrapper whose id is taken replaces the one
+below; `disable` takes ids away.
 Nothing is ever fetched: a pack is what its folder holds.
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 from forensics import __version__
 from forensics.errors import Problem, RuleError, collect_problems, duplicate_ids
 from forensics.events.rules import Kind, Rule, load_rules, read_kinds
+from forensics.ingest.wrappers import Wrapper, load_wrappers
 from forensics.lib.yaml_with_lines import FileText, line_of, load_yaml, rules_folder
 from forensics.parsing.layouts import Layout, load_layouts, sort_layouts
 
@@ -56,11 +58,13 @@ class Pack:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """All layouts and rules in force, and the packs they come from."""
+    """All layouts, rules and wrappers in force, and the packs they come from."""
 
     layouts: tuple[Layout, ...]
     rules: tuple[Rule, ...]
     packs: tuple[Mapping[str, str], ...]
+    # those of packs first
+    wrappers: tuple[Wrapper, ...] = ()
     # the packs that lie over the shipped one
     overlays: tuple[Pack, ...] = ()
 
@@ -74,6 +78,7 @@ class RuleSet:
 @dataclass
 class _Merged:
     layouts: dict[str, Layout] = field(default_factory=dict)
+    wrappers: dict[str, Wrapper] = field(default_factory=dict)
     rules: dict[str, Rule] = field(default_factory=dict)
     kinds: dict[str, Kind] = field(default_factory=dict)
     packs: list[Mapping[str, str]] = field(default_factory=list)
@@ -117,7 +122,13 @@ def merge_packs(overlays: Sequence[Pack] = ()) -> tuple[RuleSet, list[Problem]]:
     for pack in (_shipped_pack(), *overlays):
         _merge_pack(pack, merged)
     layouts = sort_layouts(merged.layouts.values())
-    rules = RuleSet(layouts, tuple(merged.rules.values()), tuple(merged.packs), tuple(overlays))
+    rules = RuleSet(
+        layouts,
+        tuple(merged.rules.values()),
+        tuple(merged.packs),
+        tuple(merged.wrappers.values()),
+        tuple(overlays),
+    )
     return rules, sorted(merged.problems)
 
 
@@ -130,7 +141,7 @@ def load_rule_set(overlays: Sequence[Pack] = ()) -> RuleSet:
 
 
 def _shipped_pack() -> Pack:
-    folders = ("events", "layouts", "kinds", "detectors", "quality")
+    folders = ("events", "layouts", "wrappers", "kinds", "detectors", "quality")
     pack = open_pack(rules_folder())
     pages = {
         name: page
@@ -147,6 +158,7 @@ def _merge_pack(pack: Pack, merged: _Merged) -> None:
     for disabled in _read_manifest(pack, merged):
         merged.rules.pop(disabled, None)
         merged.layouts.pop(disabled, None)
+        merged.wrappers.pop(disabled, None)
     for page in pack.pages_in("kinds"):
         with collect_problems(problems):
             merged.kinds |= dict(read_kinds(page))
@@ -162,6 +174,18 @@ def _merge_pack(pack: Pack, merged: _Merged) -> None:
             layouts += load_layouts([page])
     problems += duplicate_ids((layout.id, layout.origin.file) for layout in layouts)
     merged.layouts |= {layout.id: layout for layout in layouts}
+    wrappers: dict[str, Wrapper] = {}
+    for page in pack.pages_in("wrappers"):
+        with collect_problems(problems):
+            (wrapper,) = load_wrappers([page])
+            problems += duplicate_ids(
+                (one.id, one.origin.file) for one in (*wrappers.values(), wrapper)
+            )
+            wrappers[wrapper.id] = wrapper
+    # Of two that read the same lines the first is taken: that of the pack.
+    merged.wrappers = wrappers | {
+        name: one for name, one in merged.wrappers.items() if name not in wrappers
+    }
 
 
 def _read_manifest(pack: Pack, merged: _Merged) -> list[str]:
@@ -190,8 +214,9 @@ def _manifest_faults(manifest: Mapping[str, Any], merged: _Merged) -> Iterator[t
         yield "'disable' must be a list of ids", "disable"
         return
     for disabled in disable:
-        if disabled not in merged.rules and disabled not in merged.layouts:
-            yield f"'disable' names {disabled!r}, which is no rule and no layout", "disable"
+        if not any(disabled in known for known in (merged.rules, merged.layouts, merged.wrappers)):
+            says = f"'disable' names {disabled!r}, which is no rule, layout or wrapper"
+            yield says, "disable"
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

@@ -53,7 +53,8 @@ def load_scanner(overlays: str = "", *, context: bool = False) -> Scanner:
     `context` asks for the events that only give context, too.
     """
     rules = load_rule_set(packs_from_json(overlays))
-    return Scanner(LogReader(rules.layouts, rules.active_rules(context=context)))
+    active = rules.active_rules(context=context)
+    return Scanner(LogReader(rules.layouts, active, rules.wrappers))
 
 
 class Scanner:
@@ -74,7 +75,8 @@ class Scanner:
             yield from self._piece(piece)
 
     def _piece(self, piece: FilePart) -> Iterator[pa.RecordBatch]:
-        opened = open_splitter(piece, self.reader.signatures, self.reader.judge)
+        reader = self.reader
+        opened = open_splitter(piece, reader.signatures, reader.wrappers, reader.judge)
         # A document may have lines that look like those of an unknown log.
         unknown = opened.wrappers is not None and opened.wrappers.is_found
         if opened.headless and opened.windows:
@@ -138,7 +140,7 @@ def _read_document(
     lines.drain()
     account = summary.to_account(lines.counts)
     account |= {"layouts": {document.name: lines.counts.records}, "document": True}
-    account |= {"yearless": document.is_host_log, "wrapper": None}
+    account |= {"yearless": document.is_host_log, "forms": {}}
     yield _account_row(piece.file, piece.number, account)
 
 

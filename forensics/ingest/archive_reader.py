@@ -14,7 +14,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import IO, cast
@@ -28,12 +28,14 @@ from forensics.ingest.compression import (
     Utf16Stream,
     sniff_format,
 )
+from forensics.ingest.documents import DocumentSplitter, Splitter, find_document, preview
 from forensics.ingest.read_counters import ReadCounter, count_reads
 from forensics.ingest.read_plan import Split
 from forensics.ingest.record_splitter import RecordSplitter, SplitterOptions
 from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, Signature
 from forensics.ingest.window_stacks import LineJudge, WindowReader
-from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers
+from forensics.ingest.wrapper_base import Wrapper
+from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers, shipped_wrappers
 from forensics.lib import storage
 from forensics.lib.secrets import NameMasker
 
@@ -295,24 +297,47 @@ class OpenedPart:
     head: bytes
     wrappers: WrapperStack | None
     headless: bool
-    splitter: RecordSplitter
+    splitter: Splitter
     blocks: Iterator[tuple[bytes, bool]]
     windows: WindowReader | None = None
 
 
 def open_splitter(
-    part: FilePart, signatures: Sequence[Signature], judge: LineJudge | None = None
+    part: FilePart,
+    signatures: Sequence[Signature],
+    wrappers: Sequence[Wrapper] | None = None,
+    judge: LineJudge | None = None,
 ) -> OpenedPart:
-    """Judge a part by the head of its file: how lines are wrapped, and if it has records at all.
+    """Judge a part by the head of its file: whether its lines are a document, or a log's own.
 
-    With a `judge`, every window of the file is judged by itself.
+    With a `judge`, every window of a log is judged by itself.
     """
     blocks = part.blocks
     if judge is not None and part.read_window is None:
         blocks = _align(blocks)
     head, blocks = (part.head, blocks) if part.head is not None else _peek(blocks)
+    known = shipped_wrappers() if wrappers is None else wrappers
+    document = find_document(head, known)
+    if document is None:
+        part = replace(part, head=head, blocks=blocks)
+        return _open_lines(part, signatures, known, judge)
+    text = preview(type(document)([*document.readers]), head)
+    inside = FilePart(part.file, iter(()), part.unpacked, head=text)
+    inner = _open_lines(inside, signatures, known, judge)
+    splitter = DocumentSplitter(document, inner.splitter, first=part.number == 0)
+    return replace(inner, head=head, splitter=splitter, blocks=_mark_last(blocks))
+
+
+def _open_lines(
+    part: FilePart,
+    signatures: Sequence[Signature],
+    known: Sequence[Wrapper],
+    judge: LineJudge | None,
+) -> OpenedPart:
+    """Judge a part by the head of its file: how lines are wrapped, and if it has records at all."""
+    head, blocks = part.head or b"", part.blocks
     if judge is not None:
-        windows = WindowReader(judge, head, part.read_window)
+        windows = WindowReader(judge, head, known, part.read_window)
         options = SplitterOptions(
             offset=part.begin,
             limit=part.limit,
@@ -323,7 +348,7 @@ def open_splitter(
         splitter = RecordSplitter(signatures, options)
         marked = _mark_last(blocks)
         return OpenedPart(head, windows.first_stack, windows.headless, splitter, marked, windows)
-    wrappers = detect_wrappers(head, signatures)
+    wrappers = detect_wrappers(head, signatures, known)
     probe = RecordSplitter(signatures, SplitterOptions(wrappers=wrappers))
     probe.feed(head[:HEAD_BYTES], final=True)
     headless = probe.counts.records == 0

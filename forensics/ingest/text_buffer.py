@@ -90,7 +90,7 @@ def to_buffer(texts: pa.Array) -> tuple[Bytes, Offsets]:
     return data, bounds - first
 
 
-_BACKSLASH, _QUOTE, _UNICODE = ord("\\"), ord('"'), ord("u")
+_BACKSLASH, _UNICODE = ord("\\"), ord("u")
 _HEX_DIGITS, _PAIR = 4, 6
 _HIGH, _LOW, _BEYOND, _REPLACEMENT = 0xD800, 0xDC00, 0xE000, 0xFFFD
 
@@ -119,15 +119,6 @@ def find_escapes(data: Bytes) -> Offsets:
     first = found[new][np.cumsum(new) - 1]
     leads: Offsets = found[(found - first) % 2 == 0]
     return leads
-
-
-def string_ends(data: Bytes, leads: Offsets, begins: Offsets) -> Offsets:
-    """Find the quote that ends each string; the end of the buffer if there is none."""
-    quoted = np.zeros(len(data) + 1, np.bool_)
-    quoted[leads + 1] = True
-    quotes = np.flatnonzero(data == _QUOTE)
-    quotes = np.append(quotes[~quoted[quotes]], len(data))
-    return quotes[np.searchsorted(quotes, begins)]
 
 
 def unescape(data: Bytes, bounds: Offsets, wanted: Flags) -> tuple[Bytes, Offsets]:

@@ -28,10 +28,12 @@ from forensics.ingest.record_starts import (
     match_starts,
 )
 from forensics.ingest.text_buffer import TextBuffer, slice_texts, to_buffer
+from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import (
     WrapperStack,
     detect_wrappers,
     find_wrapped,
+    shipped_wrappers,
     texts_to_lines,
     to_texts,
 )
@@ -93,6 +95,7 @@ class WindowReader:
         self,
         judge: LineJudge,
         head: bytes,
+        wrappers: Sequence[Wrapper] | None = None,
         read_window: Callable[[int], tuple[bytes, bool]] | None = None,
     ) -> None:
         """Judge the head.
@@ -102,6 +105,7 @@ class WindowReader:
         # The names of the stacks, by the numbers that lines carry; 0 is for lines as they are.
         self.names: list[str] = [""]
         self._judge = judge
+        self._wrappers = shipped_wrappers() if wrappers is None else wrappers
         self._read_window = read_window
         self._found: dict[int, WindowStacks] = {}
         self._guesses: tuple[WrapperStack, ...] = ()
@@ -290,7 +294,9 @@ class WindowReader:
             read, carried, _ = self._try(left, stack)
             if 2 * int(read.sum()) >= len(left):
                 return stack, read, carried
-        whole = detect_wrappers(b"\n".join(left.to_pylist()) + b"\n", self._judge.signatures)
+        whole = detect_wrappers(
+            b"\n".join(left.to_pylist()) + b"\n", self._judge.signatures, self._wrappers
+        )
         if whole is not None:
             read, carried, _ = self._try(left, whole)
             opened, _ = self._opened(left, whole)
@@ -317,12 +323,13 @@ class WindowReader:
     def _candidates(self, left: pa.Array) -> Iterator[WrapperStack]:
         """Yield stacks that may read some lines: known wrappers, and what is found inside them."""
         bases: list[WrapperStack] = []
-        text = b"\n".join(left.to_pylist()) + b"\n"
-        whole = detect_wrappers(text, self._judge.signatures)
+        whole = self._wrapping(left.to_pylist())
         if whole is None:
-            part = find_wrapped(left.to_pylist())
+            part = find_wrapped(left.to_pylist(), self._wrappers)
             if part:
-                whole = detect_wrappers(b"\n".join(part) + b"\n", self._judge.signatures)
+                whole = detect_wrappers(
+                    b"\n".join(part) + b"\n", self._judge.signatures, self._wrappers
+                )
         if whole is not None:
             bases = [
                 WrapperStack(whole.wrappers[:size]) for size in range(1, len(whole.wrappers) + 1)
@@ -337,6 +344,10 @@ class WindowReader:
             for found in infer_layouts(lines, self._judge.loggers):
                 for size in range(1, len(found) + 1):
                     yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
+
+    def _wrapping(self, lines: Sequence[bytes]) -> WrapperStack | None:
+        text = b"\n".join(lines) + b"\n"
+        return detect_wrappers(text, self._judge.signatures, self._wrappers)
 
     def _opened(self, lines: pa.Array, stack: WrapperStack) -> tuple[pa.Array, Flags]:
         opened = stack.open(TextBuffer.unwrapped(*to_buffer(lines)))

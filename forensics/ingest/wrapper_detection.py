@@ -87,10 +87,10 @@ def texts_to_lines(lines: Lines, texts: TextBuffer, *, torn_before: bool) -> Lin
     )
 
 
-def find_wrapped(lines: Sequence[bytes]) -> list[bytes]:
+def find_wrapped(lines: Sequence[bytes], wrappers: Sequence[Wrapper]) -> list[bytes]:
     """Return the lines that seem to be in the wrapper that most of them have, if any has one."""
     best: list[bytes] = []
-    for wrapper in _shipped():
+    for wrapper in wrappers:
         some = [line for line in lines if wrapper.looks_wrapped(line)]
         best = max(best, some, key=len)
     return best
@@ -100,7 +100,7 @@ def detect_wrappers(
     head: bytes, signatures: Sequence[Signature], wrappers: Sequence[Wrapper] | None = None
 ) -> WrapperStack | None:
     """Find the wrappers that most lines of a head have, if any."""
-    known = _shipped() if wrappers is None else wrappers
+    known = shipped_wrappers() if wrappers is None else wrappers
     sample = _sample(head[:HEAD_BYTES])
     chosen: list[Wrapper] = []
     while len(chosen) < _MAX_WRAPPERS:
@@ -132,7 +132,8 @@ def detect_wrappers(
 
 
 @functools.cache
-def _shipped() -> tuple[Wrapper, ...]:
+def shipped_wrappers() -> tuple[Wrapper, ...]:
+    """Return the wrappers of rules/wrappers/, read once."""
     return load_wrappers()
 
 
@@ -196,11 +197,14 @@ _CHECKED = ("line", "origin", "torn")
 
 
 def check_wrappers(
-    signatures: Sequence[Signature], plain: Sequence[str], paths: Sequence[Path] | None = None
+    signatures: Sequence[Signature],
+    plain: Sequence[str],
+    paths: Sequence[Path] | None = None,
+    wrappers: Sequence[Wrapper] | None = None,
 ) -> Iterator[Problem]:
     """Yield the problems of wrappers; no wrapper may open the `plain` lines."""
     try:
-        wrappers = load_wrappers(paths)
+        wrappers = load_wrappers(paths) if wrappers is None else wrappers
     except RuleError as error:
         yield from error.problems
         return

@@ -23,6 +23,7 @@ from forensics.events.log_reader import LogReader
 from forensics.events.matcher import MatchedEvents, build_events
 from forensics.events.packs import Pack
 from forensics.events.rules import Example, Rule, Wording
+from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import check_wrappers
 from forensics.lib.text_format import quantity
 from forensics.lib.yaml_with_lines import line_of_refused
@@ -43,13 +44,18 @@ class _ExampleRun:
     prefiltered: Collection[str] = ()
 
 
-def check_rules(layouts: tuple[Layout, ...], rules: Sequence[Rule]) -> list[Problem]:
-    """Find all faults of some layouts and rules, in the order of their files."""
+def check_rules(
+    layouts: tuple[Layout, ...], rules: Sequence[Rule], wrappers: Sequence[Wrapper] | None = None
+) -> list[Problem]:
+    """Find all faults of some layouts, rules and wrappers, in the order of their files.
+
+    Without `wrappers`, those that are shipped are checked.
+    """
     wordings = [(rule, wording) for rule in rules for wording in rule.wordings]
     reader = LogReader(layouts, rules)
     run = _run_examples(reader, wordings)
     plain = [str(example.get("line", "")) for layout in layouts for example in layout.examples]
-    problems = [*check_wrappers(reader.signatures, plain)]
+    problems = [*check_wrappers(reader.signatures, plain, wrappers=wrappers)]
     problems += [*check_layouts(layouts), *_find_missing_parts(rules)]
     for number, (rule, wording) in enumerate(wordings):
         for example in wording.examples:

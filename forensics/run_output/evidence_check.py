@@ -162,7 +162,8 @@ def _with_quote(run: RunOutput, cited: Evidence) -> Evidence:
 
 
 _REWRITTEN = re.compile(
-    r"^\[~?[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8},[0-9]{6}Z?\] \S+ (?P<message>.+?)(?: \([\w.$-]+\))?$"
+    r"^\[~?[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8},[0-9]{6}Z?\] \S+ "
+    r"(?P<message>.+?)(?: \([\w.$-]+\))?$"
 )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +19,11 @@ from forensics.events.packs import (
 )
 from forensics.events.rules import Rule
 from forensics.events.scan import load_scanner
+from forensics.ingest.read_plan import plan_reading
 from forensics.lib.yaml_with_lines import FileText
 from forensics.parsing.layouts import Layout
 from forensics.rule_tools.check import check_rules
+from tests.ingest.sample_archives import LOGS
 
 OWN = """\
 id: acme.flag
@@ -35,6 +39,18 @@ refuses:
   - "[2026-11-18 11:51:22,793] INFO flag late lowered for orders-3 (com.acme.AcmeInterceptor)"
 """  # noqa: E501
 HEAD = "name: acme\nversion: '7'\n"
+
+
+# An object whose keys no shipped wrapper knows.
+SHIPPER = """\
+id: acme-shipper
+json: {message: payload, host: machine}
+examples:
+  - line: '{"machine":"b1","payload":"[2026-11-18 11:31:58,423] INFO starting (kafka.server.KafkaServer)"}'
+    gives: {line: "[2026-11-18 11:31:58,423] INFO starting (kafka.server.KafkaServer)", origin: b1}
+refuses:
+  - '{"payload":7}'
+"""  # noqa: E501
 
 
 def pack(folder: Path, **pages: str) -> Pack:
@@ -132,3 +148,50 @@ def test_packs_travel_to_workers_that_do_not_have_their_folder(tmp_path: Path) -
     assert packs_from_json(text)[0].sha256 == own.sha256
     assert packs_from_json("") == []
     assert FileText("x", b"a: 1").read_text() == "a: 1"
+
+
+def test_a_pack_brings_wrappers(tmp_path: Path, layouts: tuple[Layout, ...]) -> None:
+    own = pack(tmp_path / "pack", pack=HEAD, wrappers__shipper=SHIPPER)
+    rules = load_rule_set(packs_from_json(packs_to_json([own])))
+    (lines,) = (
+        "".join(json.dumps({"machine": "b1", "payload": line}) + "\n" for line in text.splitlines())
+        for text in [(LOGS / "broker-1/server.log").read_text("utf-8")]
+    )
+    (tmp_path / "server.log").write_text(lines, encoding="utf-8")
+    (split,) = plan_reading([str(tmp_path / "server.log")], 64 << 20).splits
+    texts = packs_to_json([own])
+
+    def scanned(overlays: str) -> list[dict[str, Any]]:
+        batches = load_scanner(overlays).scan(split)
+        return [row for batch in batches for row in batch.to_pylist() if row["kind"]]
+
+    assert rules.wrappers[0].id == "acme-shipper"
+    assert check_rules(layouts, [], rules.wrappers) == []
+    assert scanned("") == []
+    assert len(scanned(texts)) > 100
+
+
+def test_a_pack_replaces_wrappers_and_takes_them_away(tmp_path: Path) -> None:
+    own = pack(
+        tmp_path,
+        pack=HEAD + "disable: [compose]\n",
+        wrappers__json=SHIPPER.replace("acme-shipper", "json"),
+    )
+    shipped = {one.id for one in load_rule_set().wrappers}
+    found = {one.id: one for one in load_rule_set([own]).wrappers}
+
+    assert set(found) == shipped - {"compose"}
+    assert found["json"].origin.file.startswith(str(tmp_path))
+
+
+def test_a_wrapper_that_does_not_hold_is_named(tmp_path: Path) -> None:
+    own = pack(tmp_path, pack=HEAD, wrappers__one=SHIPPER, wrappers__two=SHIPPER)
+    bad = pack(
+        tmp_path / "bad",
+        wrappers__bad=SHIPPER.replace("payload", "p").replace("{message: p", "{m: p"),
+    )
+    _, problems = merge_packs([own, bad])
+
+    assert {"id 'acme-shipper' is taken", "'json' must name the keys of 'message'"} == {
+        problem.message.partition(" by ")[0] for problem in problems
+    }

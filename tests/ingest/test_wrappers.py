@@ -58,7 +58,7 @@ def test_a_sound_wrapper_has_no_problems(tmp_path: Path) -> None:
         ("{origin:name}", "{host:name}", "2: 'match' must end with {line}"),
         ("{origin:name}", "{origin:nome}", "1: there is no type 'nome'"),
         ("torn: P\n", "tears: P\n", "3: wrapper: unknown key 'tears'"),
-        ("torn: P\n", "json: log\n", "1: wrapper: must have one of match, json, record, remove"),
+        ("torn: P\n", "json: log\n", "1: wrapper: must have one of match, json, remove"),
         ("match:", "remove: x\nabout:", "8: gives line"),
         ('match: "{origin:name} {torn:flag}| {line}"', 'remove: "("', "1: missing ), unterm"),
         ("id: bar\n", "", "1: wrapper: no 'id'"),
@@ -89,16 +89,17 @@ def test_an_id_may_be_taken_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "says"),
+    ("json", "says"),
     [
-        ("{level: l, logger: c, message: m}", "'record' must have one of time, millis, instant"),
-        ("{time: t, millis: n, level: l, logger: c, message: m}", "'record' must have one of"),
-        ("{time: t, level: l, message: m}", "'record' has no 'logger'"),
-        ("{time: t, level: l, logger: c, message: m, text: m}", "has an unknown key 'text'"),
+        ("log", "'json' must name the keys of 'message'"),
+        ("{time: t}", "'json' must name the keys of 'message'"),
+        ("{message: m, text: m}", "'json' has an unknown part 'text'"),
+        ("{message: [m, 7]}", "'json' must name keys of 'message'"),
+        ("{message: {a: b}}", "'json' must name keys of 'message'"),
     ],
 )
-def test_what_a_record_is_made_of_is_checked(tmp_path: Path, record: str, says: str) -> None:
-    text = f"id: foo\nrecord: {record}\nexamples: []\nrefuses: []\n"
+def test_what_an_object_holds_is_checked(tmp_path: Path, json: str, says: str) -> None:
+    text = f"id: foo\njson: {json}\nexamples: []\nrefuses: []\n"
     (found,) = problems(tmp_path, text)
 
     assert found.startswith("2: ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-__all__ = ["WRAPS", "cri", "docker_json"]
+__all__ = ["WRAPS", "cri", "docker_json", "wrapper_of"]
 
 STAMP = "2026-11-18T11:31:58.423111111Z"
 
@@ -63,6 +63,7 @@ WRAPS: dict[str, Wrap] = {
     "compose": before("kafka-1  | "),
     "cri": cri,
     "docker-json": docker_json,
+    "document": before("\x01kafka-0\x01"),
     "journal-json": objects("MESSAGE", PRIORITY="6"),
     "kubectl-prefix": before("[pod/kafka-0/kafka] "),
     "labels": before('2026-11-18T11:31:58Z {app="kafka", pod="kafka-0"} '),
@@ -75,3 +76,8 @@ WRAPS: dict[str, Wrap] = {
     "syslog-iso": before("2026-11-18T11:31:58+0000 host-1 kafka[1234]: "),
     "timestamps": before(STAMP + " "),
 }
+
+
+def wrapper_of(name: str) -> str:
+    """Name the wrapper that reads one of these."""
+    return "json" if name.endswith("-json") else name

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from forensics.events import rules
+from forensics.ingest import json_objects, wrappers
 from forensics.lib.yaml_with_lines import load_yaml, rule_files, rules_folder
 from forensics.parsing import layouts
 from forensics.rule_tools.generate_docs import generate_schemas
@@ -17,7 +18,12 @@ from forensics.rule_tools.rule_text import all_kinds
 from forensics.schemas import FACTS
 from tests.rule_tools.test_check import LAYOUT, RULE
 
-FOLDERS = {"event-rule.json": "events", "layout.json": "layouts", "kinds.json": "kinds"}
+FOLDERS = {
+    "event-rule.json": "events",
+    "layout.json": "layouts",
+    "kinds.json": "kinds",
+    "wrapper.json": "wrappers",
+}
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -76,6 +82,9 @@ def test_the_schemas_know_the_keys_that_the_loaders_know() -> None:
     assert set(parts["example"]["properties"]) == rules._EXAMPLE_KEYS
     assert list(parts["facts"]["properties"]) == FACTS.names
     assert set(schema("layout.json")["properties"]) == layouts._KEYS
+    wrapper = schema("wrapper.json")["properties"]
+    assert set(wrapper) == wrappers._KEYS
+    assert set(wrapper["json"]["properties"]) == set(json_objects.ROLES)
 
 
 def test_the_rule_and_the_layout_of_these_tests_fit(tmp_path: Path) -> None:

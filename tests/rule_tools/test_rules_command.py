@@ -326,9 +326,15 @@ def test_docs_never_writes_over_what_others_wrote(tmp_path: Path) -> None:
 def test_schema_writes_the_schemas(tmp_path: Path) -> None:
     done = rules("schema", tmp_path / "new")
 
-    assert done.stdout == f"4 schemas in {tmp_path / 'new'}\n"
+    assert done.stdout == f"5 schemas in {tmp_path / 'new'}\n"
     names = {path.name: json.loads(path.read_text()) for path in (tmp_path / "new").iterdir()}
-    assert set(names) == {"event-rule.json", "kinds.json", "layout.json", "quality.json"}
+    assert set(names) == {
+        "event-rule.json",
+        "kinds.json",
+        "layout.json",
+        "quality.json",
+        "wrapper.json",
+    }
 
 
 def test_a_check_leaves_pandas_and_arrow_to_whoever_wants_them_later(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from forensics.detection.shared.absence_causes import (
     host_wide_absences,
     no_quorum_absences,
 )
+from forensics.detection.shared.process_end_words import END_WORDS
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_node
 from forensics.lib.sessionize import sessions
@@ -54,6 +55,8 @@ class _Root:
     evidence: Sequence[Place]
     finding: str | None = None
     absence: Absence | None = None
+    # why its process ended, where those who ran it say so
+    reason: str | None = None
 
 
 def find_trigger(context: DetectionContext, findings: Sequence[Finding]) -> list[dict[str, Any]]:
@@ -88,6 +91,7 @@ def find_trigger(context: DetectionContext, findings: Sequence[Finding]) -> list
                 for line in root.evidence[:_MAX_LINES]
             ],
         }
+        | ({"reason": root.reason} if root.reason else {})
         for root in first.values()
     ]
 
@@ -105,10 +109,16 @@ def _roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_
         end = absence.end if absence.end is not None else context.logs_end
         node = broker_node(absence.broker)
         told = next((one for one in findings if _tells(one, absence)), None)
-        kind, begin, evidence = _KINDS.get(absence.kind, "unknown"), absence.begin, absence.evidence
-        if reasons.get((absence.broker, absence.begin), ("",))[0] == "disk":
+        kind, begin = _KINDS.get(absence.kind, "unknown"), absence.begin
+        evidence: Sequence[Place] = absence.evidence
+        why, line = reasons.get((absence.broker, absence.begin), ("", None))
+        if why == "disk":
             kind, told = "disk", disks.get(absence.broker, told)
-        yield _Root(kind, node, begin, end, evidence, told.id if told else None, absence)
+        if by_others := why in END_WORDS and line is not None:
+            kind = kind if absence.kind == "controlled" else "crash"
+            evidence = [line, *evidence]
+        known = why if by_others else None
+        yield _Root(kind, node, begin, end, evidence, told.id if told else None, absence, known)
 
 
 def _controller_roots(context: DetectionContext, findings: Sequence[Finding]) -> Iterator[_Root]:

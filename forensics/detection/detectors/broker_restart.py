@@ -14,6 +14,12 @@ from forensics.detection.shared.absence_causes import (
 )
 from forensics.detection.shared.flapping_brokers import find_flapping_absences
 from forensics.detection.shared.isr_returns import in_sync_again
+from forensics.detection.shared.process_end_words import END_WORDS, EndWords, quote
+from forensics.detection.shared.process_ends import (
+    disk_lines_of_absence,
+    ends_of_absence,
+    rows_of,
+)
 from forensics.detection.shared.rolling_restarts import rolled_absences
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_node
@@ -23,6 +29,8 @@ from forensics.lib.time_units import SECOND, to_iso
 from forensics.run_output.findings import Finding
 
 NAME = "broker-restart"
+# So many lines of others about the end of a process are quoted.
+_MAX_OTHERS = 8
 _LIFE = ("starting", "recovering", "stopping", "stopped", "crashed", "up")
 
 
@@ -51,7 +59,9 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
     )
     reason, line = death_reasons(context).get((absence.broker, absence.begin), ("", None))
     stated = absence.kind == "controlled" or fenced or says_unclean or line is not None
-    way = f"{absence.kind} by {reason}" if reason else absence.kind
+    ended = END_WORDS.get(reason)
+    way = f"{absence.kind} by {reason}" if reason and not ended else absence.kind
+    others = [*rows_of(ends_of_absence(context, absence)), *disk_lines_of_absence(context, absence)]
     whole_at = in_sync_again(context, absence)
     in_sync = "" if whole_at is None else _IN_SYNC.format(at=to_iso(whole_at)[11:19])
     starts, ends = _count_starts(context, absence)
@@ -60,26 +70,33 @@ def _finding(context: DetectionContext, absence: Absence, *, is_host_wide: bool)
     return context.finding(
         NAME,
         _severity(context, absence, is_host_wide=is_host_wide, is_loop=is_loop),
-        _title(absence, way, away) + (f", after {starts} starts" if is_loop else ""),
+        _title(absence, way, away, ended) + (f", after {starts} starts" if is_loop else ""),
         absence.begin,
         max(end, absence.begin),
-        [*absence.evidence, *([line] if line else [])],
+        [*absence.evidence, *([line] if line else []), *others[:_MAX_OTHERS]],
         stated=stated,
         brokers=[absence.broker],
         measures={
-            "kind": absence.kind if absence.kind in ("controlled", "crash") else "unknown",
+            "kind": _measured_kind(absence, ended),
             "away_s": away,
         }
+        | ({"reason": reason} if ended else {})
         | ({"starts": starts, "ended": ends} if is_loop else {}),
-        explanation=_EXPLANATIONS[way]
+        explanation=(f"{ended.why} {quote(line)}." if ended and line else _EXPLANATIONS[way])
         + (_HEARD_BY_OTHERS if absence.kind == "crash" and _is_seen(context, absence) else "")
         + in_sync
         + (_TOGETHER if is_host_wide else "")
         + (f" {loop_text}" if loop_text else ""),
-        actions=[*loop_actions, *_actions(context, absence, way)],
+        actions=[*loop_actions, *_actions(context, absence, way, ended)],
         why=_why(context, absence, away, starts if is_loop else 0),
-        doubts=_DOUBTS.get(way, []),
+        doubts=ended.doubts if ended else _DOUBTS.get(way, []),
     )
+
+
+def _measured_kind(absence: Absence, ended: EndWords | None) -> str:
+    if absence.kind == "controlled":
+        return "controlled"
+    return "crash" if ended or absence.kind == "crash" else "unknown"
 
 
 def _severity(
@@ -175,17 +192,21 @@ def _find_repeated_stops(context: DetectionContext, broker: int) -> Iterator[Fin
     )
 
 
-def _title(absence: Absence, way: str, away: float | None) -> str:
-    what = {
-        "controlled": "was shut down cleanly",
-        "crash": "crashed",
-        "crash by disk": "ended itself: its log directories failed",
-        "crash by memory": "ended: it was out of memory",
-        "crash by error": "ended itself after an error",
-        "fenced": "was fenced while its process went on",
-        "gone": "fell silent and was fenced",
-        "unknown": "was away; the logs do not say how it left",
-    }[way]
+def _title(absence: Absence, way: str, away: float | None, ended: EndWords | None) -> str:
+    what = (
+        ended.what
+        if ended
+        else {
+            "controlled": "was shut down cleanly",
+            "crash": "crashed",
+            "crash by disk": "ended itself: its log directories failed",
+            "crash by memory": "ended: it was out of memory",
+            "crash by error": "ended itself after an error",
+            "fenced": "was fenced while its process went on",
+            "gone": "fell silent and was fenced",
+            "unknown": "was away; the logs do not say how it left",
+        }[way]
+    )
     if away is None:
         return f"Broker {absence.broker} {what}; not back before the logs end"
     bracket = absence.begin_bracket
@@ -212,12 +233,15 @@ def _why(context: DetectionContext, absence: Absence, away: float | None, starts
     return f"broker {absence.broker} did not serve {length} ({absence.kind}){many}"
 
 
-def _actions(context: DetectionContext, absence: Absence, way: str) -> list[str]:
+def _actions(
+    context: DetectionContext, absence: Absence, way: str, ended: EndWords | None
+) -> list[str]:
     broker = absence.broker
     back = f"{context.commands.under_replicated()}   # are its replicas in sync again?"
     gone = absence.end is None and absence.kind != "controlled"
     start = [_START.format(broker=broker)] if gone and way != "crash by disk" else []
-    return [*start, _ACTIONS[way].format(broker=broker), back]
+    look = ended.action if ended else _ACTIONS[way]
+    return [*start, look.format(broker=broker), back]
 
 
 _HEARD_BY_OTHERS = " Other nodes lost their connections to it."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -19,6 +20,8 @@ from forensics.detection.shared.flapping_brokers import (
     find_flapping_absences,
     find_isr_flapping,
 )
+from forensics.detection.shared.process_end_words import END_WORDS
+from forensics.detection.shared.process_ends import ends_of_absence, rows_of
 from forensics.detection.shared.process_stalls import (
     find_stalls,
     gc_logs_cover,
@@ -57,7 +60,9 @@ def _absence_finding(
     said = "froze" if froze else how
     begin, is_back = run[0].begin, run[-1].end is not None
     end = run[-1].end if run[-1].end is not None else max(context.logs_end, run[-1].begin)
-    evidence = [place for absence in run for place in absence.evidence]
+    evidence: list[Mapping[str, Any]] = [place for one in run for place in one.evidence]
+    # Those who ran the processes may say why they ended.
+    evidence += [row for one in run for row in rows_of(ends_of_absence(context, one)[:1])]
     stated = all(absence.fencing is not None for absence in run)
     last = round((run[-1].begin - begin) / SECOND)
     long = f", down {seconds_text(median, 0)} each (median)" if median is not None else ""
@@ -145,7 +150,7 @@ def _actions(
     reasons = _reasons(context, run)
     if said == "crash" and reasons:
         worst = max(reasons, key=lambda one: (reasons[one], one))
-        look = [_ENDED[worst][1].format(broker=broker)]
+        look = [_ended(worst)[1].format(broker=broker)]
         start = [] if "disk" in reasons else start
     return [
         *look,
@@ -164,7 +169,7 @@ def _reasons(context: DetectionContext, run: Sequence[Absence]) -> Counter[str]:
 
 def _why_it_ended(context: DetectionContext, run: Sequence[Absence]) -> str:
     return "".join(
-        f" {quantity(times, 'time')} {_ENDED[reason][0]}."
+        f" {quantity(times, 'time')} {_ended(reason)[0]}."
         for reason, times in sorted(_reasons(context, run).items())
     )
 
@@ -207,7 +212,16 @@ _CRASHED = (
     "journalctl -k | grep -i 'killed process'   # on the host of broker {broker}: was it out of"
     " memory at the times of the evidence?"
 )
+
+
 # Why a process ended by its last lines, and what to do about it.
+def _ended(reason: str) -> tuple[str, str]:
+    """Return how a process ended, by its own lines or by those who ran it, and what to do."""
+    if reason in END_WORDS:
+        return f"it {END_WORDS[reason].what}", END_WORDS[reason].action
+    return _ENDED[reason]
+
+
 _ENDED = {
     "disk": (
         "its log directories had failed",

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow.compute as pc
 
 from forensics.detection.context import DetectionContext, Row, once_per_run
+from forensics.detection.shared.process_ends import ends_of_absence
 from forensics.history.nodes.broker_states import Absence
 from forensics.lib.node_ids import broker_id, broker_node
 from forensics.lib.sessionize import windows
@@ -137,11 +138,15 @@ def brokers_with_failed_disks(context: DetectionContext) -> frozenset[int]:
 def death_reasons(context: DetectionContext) -> dict[tuple[int, int], tuple[str, Row]]:
     """Return why processes died (disk, memory, error) where they logged it, each with the line.
 
-    The keys are broker and begin of their absences.
+    The keys are broker and begin of their absences. What a broker says itself comes first; where it
+    says nothing, those who ran it may (see `process_ends`).
     """
     kinds = ["process_failed", "log_dir_failed", "disk_error"]
     found: dict[tuple[int, int], tuple[str, Row]] = {}
     crashes = [absence for absence in context.absences if absence.kind == "crash"]
+    for absence in context.absences:
+        for end in ends_of_absence(context, absence)[:1]:
+            found[absence.broker, absence.begin] = end.reason, end.row
     rows = context.events(*kinds) if crashes else ()
     for absence in crashes:
         # What it logs as it is started again is not why it ended.
@@ -158,7 +163,8 @@ def death_reasons(context: DetectionContext) -> dict[tuple[int, int], tuple[str,
         ]
         for reason, row in ((_reason(row), row) for row in near):
             known = found.get((absence.broker, absence.begin))
-            if known is None or _REASONS.index(reason) < _REASONS.index(known[0]):
+            rank = _REASONS.index(known[0]) if known and known[0] in _REASONS else len(_REASONS)
+            if _REASONS.index(reason) < rank:
                 found[absence.broker, absence.begin] = reason, row
     return found
 

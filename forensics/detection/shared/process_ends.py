@@ -1,0 +1,268 @@
+"""Why processes ended, by those who ran them: Kubernetes, Docker, systemd, the kernel, the JVM.
+
+They name pods, containers and machines. Which broker that was is told by the names of its logs, by
+the id that its environment gives it, or by the folder in which both lie; where nothing tells, the
+line stands for itself and is nobody's reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow.compute as pc
+
+from forensics.detection.context import DetectionContext, Row, once_per_run
+from forensics.history.nodes.broker_states import Absence
+from forensics.lib.node_ids import broker_id, broker_node
+from forensics.lib.time_units import SECOND
+
+END_KINDS = (
+    "process_ended", "kernel_killed", "jvm_crashed", "pod_evicted", "pod_stopped", "host_lost",
+    "host_booted", "host_disk_failed",
+)  # fmt: skip
+# Why a process ended, the surest first; the others only say that somebody wanted it.
+REASONS = (
+    "oom", "jvm", "native", "evicted", "probe", "host", "heap", "killed", "exit", "asked",
+    "host-disk",
+)  # fmt: skip
+# Reasons of an end that nobody asked for.
+_OF_CRASHES = ("oom", "jvm", "native", "evicted", "probe", "host", "heap", "killed", "exit")
+_OF_STOPS = ("evicted", "probe")
+_AWAY = ("crash", "gone", "unknown", "fenced")
+_SIGNALS = {"SIGKILL": "killed", "SIGTERM": "asked", "SIGINT": "asked"}
+# The codes of processes that a signal ended, and of a JVM that is told to exit without memory.
+_CODES = {"137": "killed", "143": "asked", "130": "asked", "134": "jvm", "139": "jvm", "3": "heap"}
+# Tools round their times, and the clocks of machines are apart.
+_SLACK = 3 * SECOND
+# So long after the last sign of life a process may have ended, if nothing narrows it down.
+_AFTER = 10 * SECOND
+_NUMBERED = re.compile(r"(?:kafka|broker)s?[-_.]?(?P<id>\d{1,9})$", re.IGNORECASE)
+# What makes `kafka-1` of `kafka`; a date is none.
+_NEXT_NUMBER = re.compile(r"[-_]\d{1,3}(?!\d)")
+_NUMBER = re.compile(r"(?:kafka|broker)s?[-_.]?(?P<id>\d{1,9})(?!\d)", re.IGNORECASE)
+_PARTS = re.compile(r"[/!]")
+
+
+@dataclass(frozen=True)
+class ProcessEnd:
+    """One line that says why a process ended; `broker` is None where nothing tells whose."""
+
+    reason: str
+    broker: int | None
+    # when, on the clock of those who logged it, and if it is a broker's machine on the broker's
+    moments: tuple[int, ...]
+    row: Row
+
+    def is_between(self, low: int, high: int) -> bool:
+        """Return True if it was between two moments, by any of the clocks."""
+        return any(low <= moment <= high for moment in self.moments)
+
+
+@once_per_run
+def read_process_ends(context: DetectionContext) -> Sequence[ProcessEnd]:
+    """Read all lines that say why a process ended, in the order of time; undated ones come last."""
+    rows = list(context.each("events", pc.field("kind").isin(list(END_KINDS))))
+    if not rows:
+        return ()
+    names = _Names(context)
+    found = [
+        ProcessEnd(reason, broker, _moments(context, row, broker), row)
+        for row in rows
+        if (reason := _reason(row)) is not None
+        for broker in names.brokers_of(row)
+    ]
+    return sorted(found, key=_order)
+
+
+def _order(end: ProcessEnd) -> tuple[bool, int, str, int, int]:
+    first = min(end.moments, default=0)
+    broker = -1 if end.broker is None else end.broker
+    return not end.moments, first, end.row["file"], end.row["line"], broker
+
+
+def _moments(context: DetectionContext, row: Row, broker: int | None) -> tuple[int, ...]:
+    if row["ts"] is None:
+        return ()
+    own = [row["at"]]
+    if broker is not None:
+        # A journal is in the zone, and on the clock, of the machine that writes the broker's logs.
+        own.append(context.history.clocks.correct(broker_node(broker), row["ts"]))
+    return tuple(dict.fromkeys(own))
+
+
+def _reason(row: Row) -> str | None:
+    """Return why a process ended as a word of `REASONS`; None where the line does not say."""
+    kind, error = row["kind"], row["error"] or ""
+    if kind == "kernel_killed" or error == "OOMKilled":
+        return "oom"
+    if kind == "jvm_crashed":
+        return "native" if error == "out of memory" else "jvm"
+    if kind == "pod_stopped":
+        return "probe" if "probe" in (row["detail"] or "") else "asked"
+    simple = {"pod_evicted": "evicted", "host_lost": "host", "host_booted": "host",
+              "host_disk_failed": "host-disk"}  # fmt: skip
+    if kind in simple:
+        return simple[kind]
+    if error.startswith("SIG"):
+        return _SIGNALS.get(error, "jvm")
+    code = row["value"]
+    return None if code in (None, "0") else _CODES.get(code, "exit")
+
+
+class _Names:
+    """Which broker a pod, a container or a machine is."""
+
+    def __init__(self, context: DetectionContext) -> None:
+        """Look at the names of the logs."""
+        where = pc.field("role") == "broker"
+        self._files = [
+            (tuple(_PARTS.split(row["file"])), broker)
+            for row in context.each("files", where, ["file", "node"])
+            if (broker := broker_id(row["node"])) is not None
+        ]
+        self._known = set(context.history.lanes.brokers) | {broker for _, broker in self._files}
+        self._context = context
+
+    def brokers_of(self, row: Row) -> Sequence[int | None]:
+        """Return the brokers that a line is about: one, several on one machine, or [None]."""
+        if row["broker"] is not None:
+            return [row["broker"]]
+        kind, _, name = (row["subject"] or "").partition(" ")
+        if kind in {"pod", "container"}:
+            return [self._broker_named(name)]
+        on_host = self._on_host.get(name, ()) if name else ()
+        if on_host:
+            # A machine takes all its brokers along; the kernel kills one process.
+            together = row["kind"] in ("host_lost", "host_booted", "host_disk_failed")
+            return sorted(on_host) if together or len(on_host) == 1 else [None]
+        named = self._by_path(name) if name else None
+        return [named if named is not None else self._by_folder(row["file"])]
+
+    def _broker_named(self, name: str) -> int | None:
+        if (broker := self._by_path(name)) is not None:
+            return broker
+        found = _NUMBERED.search(name)
+        if found and not self._is_renumbered and int(found["id"]) in self._known:
+            return int(found["id"])
+        return None
+
+    def _by_path(self, name: str) -> int | None:
+        """Return the broker whose logs lie under a name, if there is one only."""
+        if not name:
+            return None
+        hits = {broker for parts, broker in self._files if any(_is_of(p, name) for p in parts)}
+        return next(iter(hits)) if len(hits) == 1 else None
+
+    def _by_folder(self, file: str) -> int | None:
+        """Return the only broker with logs in the nearest folder above a file that has any."""
+        folder = _PARTS.split(file)[:-1]
+        while folder:
+            own = tuple(folder)
+            near = {broker for parts, broker in self._files if parts[: len(own)] == own}
+            if near:
+                return next(iter(near)) if len(near) == 1 else None
+            folder.pop()
+        return None
+
+    @cached_property
+    def _is_renumbered(self) -> bool:
+        """Whether some pod's number is not the id of its broker, as where ids begin at 100."""
+        return any(
+            int(found["id"]) != broker
+            for parts, broker in self._files
+            for part in parts[1:]
+            if (found := _NUMBER.search(part))
+        )
+
+    @cached_property
+    def _on_host(self) -> Mapping[str, set[int]]:
+        """The brokers whose pods ran on each machine."""
+        found: dict[str, set[int]] = defaultdict(set)
+        where = pc.field("kind") == "pod_scheduled"
+        for row in self._context.each("events", where, ["subject", "detail", "broker"]):
+            pod = (row["subject"] or "").partition(" ")[2]
+            broker = row["broker"] if row["broker"] is not None else self._broker_named(pod)
+            if broker is not None and row["detail"]:
+                found[row["detail"]].add(broker)
+                found[row["detail"].partition(".")[0]].add(broker)
+        return found
+
+
+def _is_of(part: str, name: str) -> bool:
+    """Return True if a folder or a file is of a pod: `kafka-1` and `kafka-1.log`, not `kafka-10`.
+
+    >>> _is_of("kafka-1-kafka.log", "kafka-1"), _is_of("kafka-10.log", "kafka-1")
+    (True, False)
+    """
+    rest = part.removeprefix(name)
+    return rest != part and not rest[:1].isalnum() and not _NEXT_NUMBER.match(rest)
+
+
+def ends_of_absence(context: DetectionContext, absence: Absence) -> list[ProcessEnd]:
+    """Return what others say of the end that began an absence, the surest reason first."""
+    allowed = _OF_CRASHES if absence.kind in _AWAY else _OF_STOPS
+    if absence.kind not in (*_AWAY, "controlled"):
+        return []
+    low, high = _bracket(context, absence)
+    near = [
+        end
+        for end in read_process_ends(context)
+        if end.broker == absence.broker and end.reason in allowed and end.is_between(low, high)
+    ]
+    # That a machine was lost says nothing if the broker on it was stopped in order before.
+    return sorted(near, key=lambda end: (REASONS.index(end.reason), _order(end)))
+
+
+def disk_lines_of_absence(context: DetectionContext, absence: Absence) -> list[Row]:
+    """Return what the kernel says of the disks of a broker's machine as it went."""
+    low, high = _bracket(context, absence)
+    return [
+        end.row
+        for end in read_process_ends(context)
+        if end.broker == absence.broker
+        and end.reason == "host-disk"
+        and end.is_between(low - _AFTER, high)
+    ]
+
+
+def _bracket(context: DetectionContext, absence: Absence) -> tuple[int, int]:
+    """Return between which moments the process ended that an absence is about."""
+    low, high = absence.begin_bracket or (absence.begin, absence.begin + _AFTER)
+    high = max(high, absence.begin)
+    spans = context.history.lanes.brokers.get(absence.broker, ())
+    starts = [
+        span.begin
+        for span in spans
+        if span.state in ("starting", "recovering") and span.begin >= absence.begin
+    ]
+    first = min(starts, default=None)
+    high += _SLACK
+    return min(low, absence.begin) - _SLACK, high if first is None else min(high, first + SECOND)
+
+
+@once_per_run
+def unattributed_ends(context: DetectionContext) -> Sequence[ProcessEnd]:
+    """Return the ends that nobody asked for and that are no absence's reason."""
+    told = {id(end) for absence in context.absences for end in ends_of_absence(context, absence)}
+    return [
+        end
+        for end in read_process_ends(context)
+        if end.reason in _OF_CRASHES
+        and id(end) not in told
+        # A machine that starts is not the end of a process that anybody knows of.
+        and end.row["kind"] != "host_booted"
+    ]
+
+
+def rows_of(ends: Iterable[ProcessEnd]) -> Iterator[Row]:
+    """Yield the lines of some ends, each once."""
+    seen = set()
+    for end in ends:
+        key = end.row["file"], end.row["line"]
+        if key not in seen:
+            seen.add(key)
+            yield end.row

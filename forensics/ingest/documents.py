@@ -1,0 +1,227 @@
+"""Files that hold records in another way than one a line: documents, tables, or newest lines first.
+
+Such a file is read from its begin to its end by one task. Its records become the lines of a text,
+which is then read as any log is; each event keeps the place in the file where its record stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from forensics.ingest.csv_documents import JournalDocument, TableDocument, read_header
+from forensics.ingest.document_pieces import Document, Piece
+from forensics.ingest.json_documents import JsonDocument
+from forensics.ingest.json_objects import ObjectReader
+from forensics.ingest.json_wrappers import JsonWrapper, decode_object
+from forensics.ingest.record_splitter import LineCounts, Records
+from forensics.ingest.record_starts import HEAD_BYTES, PADDING
+from forensics.ingest.wrapper_base import Wrapper
+
+# Before each line of the text stands who wrote it; rules/wrappers/document.yaml takes it off.
+_MARK = b"\x01"
+# The text is handed on in blocks of this size, wherever the blocks of the file end.
+_BLOCK = 4 << 20
+# So much is held back of a file whose newest record comes first, to turn it around.
+_MAX_HELD = 256 << 20
+# So many moments that differ tell in which order a file is written.
+_ENOUGH = 32
+_SAMPLE = 24
+# An object begins on one of so many lines, if the file has any.
+_FIRST_LINES = 64
+_BEFORE_OBJECT = b"\xef\xbb\xbf \t\r["
+_JOURNAL = b"__CURSOR="
+
+
+class Splitter(Protocol):
+    """Splits the blocks of a file into records."""
+
+    counts: LineCounts
+    done: bool
+
+    def feed(self, block: bytes, *, final: bool = False) -> Records | None:
+        """Take the next block; return the records that are complete now, if any."""
+
+
+MakeDocument = Callable[[Sequence[ObjectReader]], Document]
+
+
+def find_document(head: bytes, wrappers: Sequence[Wrapper]) -> Document | None:
+    """Find how a file must be read as a whole, by its head; None if it is read line by line."""
+    readers = [one.reader for one in wrappers if isinstance(one, JsonWrapper)]
+    make = _judge(head[:HEAD_BYTES], readers) if readers else None
+    return make(readers) if make else None
+
+
+def preview(document: Document, head: bytes) -> bytes:
+    """Return the text that the head of a document gives."""
+    pieces = document.feed(head[:HEAD_BYTES], final=True)
+    if _is_newest_first(pieces):
+        pieces.reverse()
+    return b"".join(map(_to_text, pieces))[:HEAD_BYTES]
+
+
+def _judge(head: bytes, readers: Sequence[ObjectReader]) -> MakeDocument | None:
+    if head.startswith(_JOURNAL):
+        return JournalDocument
+    lines = head.split(b"\n", _FIRST_LINES)
+    if any(line.lstrip(_BEFORE_OBJECT)[:1] == b"{" for line in lines[:_FIRST_LINES]):
+        return _judge_objects(head, readers)
+    first, _, rest = head.partition(b"\n")
+    header = read_header(first) if rest else None
+    if header is not None and any(reader.has_message(header[1]) for reader in readers):
+        pieces = TableDocument(readers).feed(head, final=False)
+        return TableDocument if any(piece.whole for piece in pieces) else None
+    return None
+
+
+def _judge_objects(head: bytes, readers: Sequence[ObjectReader]) -> MakeDocument | None:
+    """Tell objects that take several lines, or hold many records, from those of a line each."""
+    lines = [line for line in head.split(b"\n")[:-1] if line.strip(b" \t\r[],")][:_SAMPLE]
+    sample = JsonDocument(readers).feed(head, final=True)
+    if not any(piece.whole for piece in sample):
+        return None
+    whole = [line for line in lines if _is_whole(line, readers)]
+    if 2 * len(whole) <= len(lines) or not lines:
+        return JsonDocument
+    return JsonDocument if _is_newest_first(sample) else None
+
+
+def _is_whole(line: bytes, readers: Sequence[ObjectReader]) -> bool:
+    """Return True if a line holds one record, or none because it is text."""
+    inside = line.strip(b" \t\r[,")
+    if inside[:1] not in (b"{", b"}", b'"', b"]"):
+        return True
+    try:
+        decode_object(inside.rstrip(b",]"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return len(JsonDocument(readers).feed(inside, final=True)) == 1
+
+
+def _to_text(piece: Piece) -> bytes:
+    prefix = _MARK + piece.origin.replace(_MARK, b"").replace(b"\n", b" ") + _MARK
+    return prefix + piece.text.replace(b"\n", b"\n" + prefix) + b"\n"
+
+
+def _is_newest_first(pieces: Sequence[Piece]) -> bool:
+    moments = [piece.sort_key for piece in pieces if piece.sort_key is not None]
+    pairs = list(zip(moments, moments[1:], strict=False))
+    falls, rises = (sum(b < a for a, b in pairs), sum(b > a for a, b in pairs))
+    return falls > 2 * rises and falls >= min(3, len(pairs)) > 0
+
+
+class DocumentSplitter:
+    """Splits a document into records, as a RecordSplitter does with lines."""
+
+    def __init__(self, document: Document, inner: Splitter, *, first: bool) -> None:
+        """Read a document; all of it belongs to the first split."""
+        self.counts = LineCounts()
+        self.done = not first
+        self._document, self._inner = document, inner
+        self._text = bytearray()
+        # For each piece: the number of its first line in the text; its place and its height.
+        self._firsts: list[int] = []
+        self._places: list[tuple[int, int, int]] = []
+        self._text_lines = 0
+        self._waiting: list[Piece] = []
+        self._held = 0
+        self._newest_first: bool | None = None
+        self._record_lines: set[int] = set()
+        self._breaks = 0
+        self._last = b"\n"
+
+    def feed(self, block: bytes, *, final: bool = False) -> Records | None:
+        """Take the next block; return the records that are complete now, if any."""
+        if self.done:
+            return None
+        self.counts.bytes += len(block)
+        self._breaks += block.count(b"\n")
+        self._last = block[-1:] or self._last
+        self._add(self._document.feed(block, final=final), final=final)
+        found = self._split(final=final)
+        if final:
+            self._count()
+        return found
+
+    def _add(self, pieces: list[Piece], *, final: bool) -> None:
+        """Put pieces into the text, in the order of time."""
+        self._waiting += pieces
+        self._held += sum(len(piece.text) for piece in pieces)
+        if self._newest_first is None and not final:
+            known = {piece.sort_key for piece in self._waiting}
+            if len(known) <= _ENOUGH and self._held < _MAX_HELD:
+                return
+        if self._newest_first is None:
+            self._newest_first = _is_newest_first(self._waiting)
+        if self._newest_first and not final and self._held < _MAX_HELD:
+            return
+        for piece in reversed(self._waiting) if self._newest_first else self._waiting:
+            text = _to_text(piece)
+            height = text.count(b"\n")
+            self._firsts.append(self._text_lines + 1)
+            in_lines = piece.last - piece.line + 1 == height
+            self._places.append((piece.offset, piece.line, height if in_lines else 1))
+            self._text_lines += height
+            self._text += text
+        self._waiting, self._held = [], 0
+
+    def _split(self, *, final: bool) -> Records | None:
+        parts: list[Records] = []
+        while len(self._text) >= _BLOCK or final:
+            block = bytes(self._text[:_BLOCK])
+            del self._text[:_BLOCK]
+            last = final and not self._text
+            records = self._inner.feed(block, final=last)
+            if records is not None:
+                parts.append(self._place(records))
+            if last or not self._text:
+                break
+        return _concat_records(parts) if len(parts) > 1 else (parts[0] if parts else None)
+
+    def _place(self, records: Records) -> Records:
+        """Give records the places that they have in the file."""
+        firsts = np.array(self._firsts, np.int64)
+        places = np.array(self._places, np.int64).reshape(-1, 3)
+        begins = np.searchsorted(firsts, records.lines, "right") - 1
+        ends = np.searchsorted(firsts, records.lines + records.heights - 1, "right") - 1
+        lines = places[begins, 1]
+        self._record_lines.update(lines.tolist())
+        # A later line of a record stands on a line of its own only where the whole record does so.
+        heights = np.where(begins == ends, places[begins, 2], 1)
+        return replace(records, offsets=places[begins, 0], lines=lines, heights=heights)
+
+    def _count(self) -> None:
+        """Count every line of the file once."""
+        own, inner = self.counts, self._inner.counts
+        own.lines = self._breaks + (self._last != b"\n")
+        own.records = len(self._record_lines)
+        others = own.lines - own.records
+        unread = self._document.unread_lines + inner.unparsed_lines
+        own.unparsed_lines = min(others, unread) if own.records else others
+        own.continuation_lines = others - own.unparsed_lines
+        own.stray_lines, own.long_lines = inner.stray_lines, inner.long_lines
+        own.layouts, own.forms = dict(inner.layouts), dict(inner.forms)
+
+
+def _concat_records(parts: Sequence[Records]) -> Records:
+    """Put the records of several blocks into one buffer."""
+    data = np.concatenate(
+        [part.data[: len(part.data)] for part in parts] + [np.zeros(PADDING, np.uint8)]
+    )
+    shifts = np.cumsum([0, *(len(part.data) for part in parts[:-1])])
+    moved = {
+        name: np.concatenate(
+            [getattr(part, name) + shift for part, shift in zip(parts, shifts, strict=True)]
+        )
+        for name in ("starts", "heads", "ends")
+    }
+    same = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("offsets", "lines", "heights", "kinds")
+    }
+    return Records(data=data, **moved, **same)

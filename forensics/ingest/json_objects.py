@@ -1,0 +1,377 @@
+"""Reads what a JSON object tells: a line of a log, or the parts of a record, and who wrote it.
+
+Nothing is assumed of the program that wrote an object. Keys are known by their names
+(rules/wrappers/json.yaml lists them), at any depth: of several with one name the nearest counts. A
+string that begins with a time of its own is a whole line; a message beside a time, a level and a
+logger becomes the plain record that Kafka would have written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+# Deeper nests hold nothing of a record; no hostile object costs more.
+_MAX_DEPTH = 8
+_MAX_PLANS = 4096
+# An origin longer than this names nobody.
+_MAX_NAME = 256
+# What names the writer holds no message, and what describes an error holds no record.
+_ORIGIN_NESTS = {"kubernetes", "labels", "resource", "host", "container", "docker", "agent"}
+_ASIDE = {
+    *_ORIGIN_NESTS, "annotations", "metadata", "cloud", "ecs", "tags", "error", "exception",
+    "thrown", "mdc", "contextmap", "sourcelocation", "fieldserror", "attrs", "input",
+}  # fmt: skip
+_PARTS = ("message", "time", "level", "logger", "component", "more")
+_WRITER = ("pod", "container", "host", "program")
+ROLES = (*_PARTS, *_WRITER)
+# What may also stand in a nest that holds no record.
+_OUTSIDE = {*_WRITER, "more"}
+
+# A line that brings its own time: up to a few signs, a date or a day's name, and a clock.
+_OWN_HEAD = re.compile(
+    r"(?:\x1b\[[0-9;]*m|[^\w\n]){0,4}(?:(?:[A-Z][a-z]{2}[ ,]{1,2}){0,2}[0-9][^\n]{0,24}?)?"
+    r"[0-9]{2}:[0-9]{2}:[0-9]{2}|%[0-7]\||\{\""
+)
+_ISO_TIME = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r"(?:[.,]([0-9]{1,9})[0-9]*)?\s?(Z|UTC|[+-][0-9]{2}:?[0-9]{2})?"
+)
+_ZERO_OFFSETS = (None, "Z", "UTC", "+00:00", "+0000", "-00:00", "-0000")
+_DIGITS = re.compile(r"[0-9]{9,19}(?:\.[0-9]{1,9})?")
+_LEVEL, _LOGGER = re.compile(r"[A-Za-z]{1,16}"), re.compile(r"[^\s()]{1,512}")
+_LEVEL_NAMES = {
+    "WARNING": "WARN", "ERR": "ERROR", "CRITICAL": "FATAL", "CRIT": "FATAL", "NOTICE": "INFO",
+    "INFORMATION": "INFO", "INFORMATIONAL": "INFO", "EMERGENCY": "FATAL", "ALERT": "FATAL",
+}  # fmt: skip
+# The numbers of syslog, and from 10 on those of bunyan and pino.
+_SYSLOG = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
+_BUNYAN = {10: "TRACE", 20: "DEBUG", 30: "INFO", 40: "WARN", 50: "ERROR", 60: "FATAL"}
+# Numbers of seconds, milli-, micro- and nanoseconds since 1970 differ by their size: each range is
+# of the years 2001 to 2128.
+_EPOCHS = tuple((10**size, 5 * 10**size, 10.0 ** (15 - size)) for size in (9, 12, 15, 18))
+_IGNORED_IN_KEYS = str.maketrans("", "", " ._-@#/$")
+_GUESSED_LEVELS = {"severity", "status"}
+_STORED_LINES = {"log", "textpayload", "logmessage", "logentry", "raw", "line"}
+# Stands where a record names no logger.
+_NO_LOGGER = "-"
+# kafkajs writes its own lines as objects, and rules read them as they are.
+_OBJECTS_AS_LINES = {"kafkajs"}
+_PAIR_NAMES, _PAIR_VALUES = ("key", "field", "name"), ("value",)
+
+
+def has_own_time(text: str) -> bool:
+    """Return True if a text begins with a time, as the lines of most logs do."""
+    return _OWN_HEAD.match(text) is not None
+
+
+def fold_key(key: str) -> str:
+    """Reduce a key to what matters of it.
+
+    >>> fold_key("log.level"), fold_key("@timestamp"), fold_key("loggerName")
+    ('loglevel', 'timestamp', 'loggername')
+    """
+    return key.translate(_IGNORED_IN_KEYS).lower()
+
+
+class ReadObject(NamedTuple):
+    """What an object tells: its text without the last line break, and who wrote it.
+
+    `is_record`: the text was put together from the parts of a record; `time` is what the store or
+    the writer says of when it was.
+    """
+
+    text: str
+    origin: str
+    is_record: bool
+    time: object
+
+
+# How good a key is for a role: those of the object itself are better than those around it, then
+# their order counts, then their depth. The less the better.
+_Rank = tuple[int, int, int]
+_Roles = tuple[tuple[str, int], ...]
+_Plan = list[tuple[str, str, int, _Roles]]
+
+
+@dataclass(slots=True)
+class _Found:
+    """The best value of each role so far."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    ranks: dict[str, _Rank] = field(default_factory=dict)
+
+    def offer(self, role: str, rank: _Rank, value: object) -> None:
+        if role not in self.ranks or rank < self.ranks[role]:
+            self.ranks[role], self.values[role] = rank, value
+
+
+class ObjectReader:
+    """Reads objects by the names that keys have.
+
+    What each key of an object may hold is remembered by the object's keys, so that a file's next
+    objects cost little; nothing else is remembered, so an object says the same wherever it stands.
+    """
+
+    def __init__(self, names: Mapping[str, Sequence[str]]) -> None:
+        """Read by these names, for each role the best first."""
+        self.names = {role: tuple(names.get(role, ())) for role in ROLES}
+        self._roles: dict[str, list[tuple[str, int]]] = {}
+        for role, keys in self.names.items():
+            for rank, key in enumerate(keys):
+                self._roles.setdefault(fold_key(key), []).append((role, rank))
+        self._plans: dict[tuple[str, ...], _Plan] = {}
+
+    def has_message(self, keys: Sequence[str]) -> bool:
+        """Return True if one of some keys may hold a message."""
+        plan = self._make_plan("", dict.fromkeys(keys))
+        return any(role == "message" for *_, roles in plan for role, _ in roles)
+
+    def read(
+        self, node: Mapping[str, Any], context: Mapping[str, Any] | None = None
+    ) -> ReadObject | None:
+        """Read an object; `context` is what stands around it in its document."""
+        found = _Found()
+        if context:
+            self._collect(context, "", 0, found, aside=True)
+            found.ranks = {role: (1, rank[1], rank[2]) for role, rank in found.ranks.items()}
+        self._collect(node, "", 0, found, aside=False)
+        values = found.values
+        message = values.get("message")
+        if message is None:
+            return None
+        # With one of these it cannot be but a line.
+        whole = found.ranks["message"][1] == 0 or "level" not in values
+        record = None if whole else self._write_record(node, message, found)
+        if record is None and values.get("logger") in _OBJECTS_AS_LINES:
+            return None
+        origin = _join_origin(values) if not values.keys().isdisjoint(_WRITER) else ""
+        return ReadObject(record or message, origin, record is not None, values.get("time"))
+
+    def _collect(
+        self, node: Mapping[str, Any], above: str, depth: int, found: _Found, *, aside: bool
+    ) -> None:
+        plan = self._plans.get((above, *node))
+        for key, folded, nests, roles in plan if plan is not None else self._make_plan(above, node):
+            value = node[key]
+            if type(value) is list:
+                value = _unlist(value)
+            if type(value) is dict:
+                if roles and roles[0][0] in ("more", "time"):
+                    found.offer(roles[0][0], (0, roles[0][1], depth), value)
+                if depth < _MAX_DEPTH:
+                    under = f"{above.rpartition('.')[2]}.{folded}"
+                    self._collect(value, under, depth + 1, found, aside=aside or folded in _ASIDE)
+            elif roles and value is not None:
+                _offer_value(found, roles, value, depth + nests, aside=aside)
+
+    def _make_plan(self, above: str, node: Mapping[str, Any]) -> _Plan:
+        """Find what keys may hold; each is known by itself, or with those above it."""
+        plan: _Plan = []
+        near, far = above.rpartition(".")[2], above.replace(".", "")
+        for key in node:
+            folded = fold_key(key)
+            # A key with dots stands for nests: its last parts are known, too.
+            *outer, last = [fold_key(part) for part in key.split(".")]
+            paths = {folded, near + folded, far + folded, last, "".join([*outer[-1:], last])}
+            aside = not _ASIDE.isdisjoint(outer)
+            best: dict[str, int] = {}
+            for path in paths:
+                for role, rank in self._roles.get(path, ()):
+                    if not aside or role in _OUTSIDE or path == folded:
+                        best[role] = min(rank, best.get(role, rank))
+            plan.append((key, folded, len(outer), tuple(best.items())))
+        # Objects whose keys are values would fill the memory.
+        if len(self._plans) < _MAX_PLANS:
+            self._plans[above, *node] = plan
+        return plan
+
+    def _write_record(self, node: Mapping[str, Any], message: str, found: _Found) -> str | None:
+        """Write the parts of a record as Kafka's own layout does; None if one is missing."""
+        values = found.values
+        stamp, level = format_time(values.get("time")), read_level(values.get("level"))
+        if stamp is None or level is None:
+            return None
+        logger = values.get("logger")
+        if logger is None:
+            # Stores guess a level for any line: only one that its program gave makes a record.
+            guessed = fold_key(self.names["level"][found.ranks["level"][1]]) in _GUESSED_LEVELS
+            stored = fold_key(self.names["message"][found.ranks["message"][1] - 1]) in _STORED_LINES
+            if guessed or stored or found.ranks["level"][0] or message[:1].isspace():
+                return None
+            logger = _NO_LOGGER
+        if not isinstance(logger, str) or not _LOGGER.fullmatch(logger):
+            return None
+        if logger in _OBJECTS_AS_LINES:
+            return _write_object(node, stamp, level, logger, message)
+        component = values.get("component")
+        if isinstance(component, str) and not message.startswith("["):
+            message = f"[{component}] {message}"
+        first, line_break, rest = message.partition("\n")
+        below = (line_break + rest).rstrip("\n")
+        stack = _write_trace(values.get("more"))
+        if stack and stack not in message:
+            below += f"\n{stack}"
+        return f"[{stamp}] {level} {first.rstrip(chr(13))} ({logger}){below}"
+
+
+def _offer_value(found: _Found, roles: _Roles, value: object, depth: int, *, aside: bool) -> None:
+    for role, rank in roles:
+        if role == "message":
+            if type(value) is str and not aside:
+                found.offer(role, (0, _rate_message(value, rank), depth), value)
+        elif value != "" and (not aside or role in _OUTSIDE):
+            found.offer(role, (0, rank, depth), value)
+
+
+def _rate_message(value: str, rank: int) -> int:
+    """Rate a message: a whole line is better than any other, and any is better than none."""
+    if not value:
+        return 1000 + rank
+    return 0 if _OWN_HEAD.match(value) else 1 + rank
+
+
+def _unlist(value: list[Any]) -> object:
+    """Return the one value of a list, its bytes as text, or its pairs of names and values."""
+    if len(value) == 1 and not isinstance(value[0], dict):
+        return value[0]
+    if value and all(type(one) is int and 0 <= one < 256 for one in value):
+        return bytes(value).decode("utf-8", "replace")
+    return dict(read_pairs(value))
+
+
+def read_pairs(values: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the pairs of a list such as [{"key": "host", "value": {"stringValue": "b1"}}]."""
+    for one in values:
+        if not isinstance(one, dict) or not 2 <= len(one) <= 3:
+            return
+        name = next((one[key] for key in _PAIR_NAMES if isinstance(one.get(key), str)), None)
+        if name is None or "value" not in one:
+            return
+        value = one["value"]
+        if isinstance(value, dict) and len(value) == 1:
+            (value,) = value.values()
+        yield name, value
+
+
+def _join_origin(values: Mapping[str, Any]) -> str:
+    """Name who wrote a line: the pod and its container, the container, or the host."""
+    pod, container, host, program = (
+        one.strip("/") if isinstance(one, str) and len(one) <= _MAX_NAME else ""
+        for one in (values.get(role) for role in _WRITER)
+    )
+    if pod:
+        return f"{pod}/{container}" if container else pod
+    if container:
+        return container
+    return " ".join(one for one in (host, program) if one)
+
+
+def read_level(value: object) -> str | None:
+    """Read a level: a name, or a number of syslog, bunyan or pino."""
+    if isinstance(value, str) and _LEVEL.fullmatch(value):
+        name = value.upper()
+        return _LEVEL_NAMES.get(name, name)
+    if type(value) is int:
+        return _SYSLOG[value] if 0 <= value < len(_SYSLOG) else _BUNYAN.get(value)
+    return None
+
+
+def read_moment(value: object) -> int | None:
+    """Read a time as microseconds; one without an offset is taken for UTC."""
+    if isinstance(value, str):
+        match = _ISO_TIME.fullmatch(value)
+        if match:
+            return _iso_micros(match)
+        return _epoch_micros(float(value)) if _DIGITS.fullmatch(value) else None
+    if isinstance(value, dict):
+        seconds, nanos = value.get("epochSecond"), value.get("nanoOfSecond", 0)
+        if isinstance(seconds, int) and isinstance(nanos, int) and seconds < _EPOCHS[0][1]:
+            return seconds * 1_000_000 + nanos // 1000
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return _epoch_micros(value)
+
+
+def _epoch_micros(value: float) -> int | None:
+    """Read a number by its size: seconds, milli-, micro- or nanoseconds since 1970."""
+    for low, high, factor in _EPOCHS:
+        if low <= value < high:
+            return round(value * factor)
+    return None
+
+
+def _iso_micros(match: re.Match[str]) -> int | None:
+    day, clock, part, zone = match.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{clock}").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    micros = int(moment.timestamp()) * 1_000_000 + int((part or "0").ljust(6, "0")[:6])
+    if zone not in _ZERO_OFFSETS:
+        digits = zone[1:].replace(":", "")
+        minutes = int(digits[:2]) * 60 + int(digits[2:])
+        micros += minutes * 60_000_000 * (1 if zone[0] == "-" else -1)
+    return micros
+
+
+def format_time(value: object) -> str | None:
+    """Write a time as Kafka's own layout does; one with an offset is brought to UTC."""
+    if isinstance(value, str):
+        match = _ISO_TIME.fullmatch(value)
+        if match and match[4] in _ZERO_OFFSETS:
+            return f"{match[1]} {match[2]},{(match[3] or '').ljust(3, '0')[:3]}"
+    micros = read_moment(value)
+    if micros is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(micros // 1_000_000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+    return f"{moment:%Y-%m-%d %H:%M:%S},{micros // 1000 % 1000:03}"
+
+
+def _write_trace(value: object) -> str:
+    """Write a stack trace: as it is, or from its parts as Java prints it."""
+    if isinstance(value, str):
+        return value.strip("\n")
+    if not isinstance(value, dict):
+        return ""
+    name = _first_string(value, ("name", "exceptionType", "type", "class", "exception_class"))
+    says = _first_string(value, ("message", "exception_message"))
+    for key in ("extendedStackTrace", "stackTrace", "stacktrace", "frames", "stack_trace"):
+        frames = value.get(key)
+        if isinstance(frames, str):
+            return frames.strip("\n")
+        if isinstance(frames, list):
+            lines = [f"{name}: {says}" if says else name]
+            lines += (
+                f"\tat {one.get('class', '')}.{one.get('method', '')}"
+                f"({one.get('file') or 'Unknown Source'}:{one.get('line', '')})"
+                for one in frames
+                if isinstance(one, dict)
+            )
+            return "\n".join(lines)
+    return f"{name}: {says}" if name and says else name
+
+
+def _first_string(node: Mapping[str, Any], keys: Sequence[str]) -> str:
+    return next((node[key] for key in keys if isinstance(node.get(key), str)), "")
+
+
+def _write_object(
+    node: Mapping[str, Any], stamp: str, level: str, logger: str, message: str
+) -> str | None:
+    """Write an object in the order of its writer; None if that is how it stands there."""
+    parts = {"level": level, "timestamp": f"{stamp[:10]}T{stamp[11:19]}.{stamp[20:]}Z",
+             "logger": logger, "message": message}  # fmt: skip
+    if list(node)[:4] == [*parts]:
+        return None
+    others = {key: value for key, value in node.items() if key not in parts}
+    return msgspec.json.encode(parts | others).decode()

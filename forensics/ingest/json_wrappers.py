@@ -1,0 +1,229 @@
+"""Takes lines of logs out of JSON objects, one object a line.
+
+Objects are parsed; of one that is cut off, what can still be read is read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forensics.ingest.json_objects import ObjectReader, ReadObject
+from forensics.ingest.record_starts import PADDING
+from forensics.ingest.text_buffer import TextBuffer, to_buffer, unescape
+from forensics.ingest.wrapper_base import Wrapper
+
+_OBJECT, _ARRAY = b"{", b"["
+# Something may stand before an object: the time and the tag of Fluentd, or the begin of an array.
+_BEFORE = re.compile(rb"[^\n{\"]{0,256}?[\t,\[ ](?=\{\s*\")")
+_FLUENTD = re.compile(rb"\[\s*(?:[0-9.]+|\"[^\"\n]{0,256}\")\s*,")
+# The pairs of a cut object: keys and their strings or numbers. A string may have no end.
+_PAIR = re.compile(
+    rb'"((?:[^"\\\n]|\\.){1,128})"\s*:\s*(?:("(?:[^"\\\n]|\\[^\n])*(?:"|\\?\n?\Z))|(-?[0-9][0-9.]{0,30}))'
+)
+# What says that a line goes on in the next one, as CRI, journald and Docker's drivers write it.
+_PARTIAL_FLAGS: Mapping[str, tuple[object, ...]] = {
+    "logtag": ("P",),
+    "partial_message": ("true", True),
+    "CONTAINER_PARTIAL_MESSAGE": ("true", True),
+}
+decode_object = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True)
+class JsonWrapper(Wrapper):
+    """Each line is an object that holds a line, or the parts of a record."""
+
+    names: Mapping[str, Sequence[str]]
+    # A string under Docker's key that is so long, and has no line break, goes on in the next line.
+    min_split_length: int | None = None
+    reader: ObjectReader = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Prepare the names."""
+        object.__setattr__(self, "reader", ObjectReader(self.names))
+
+    def looks_wrapped(self, line: bytes) -> bool:
+        """Return True if the line may be an object, or hold one."""
+        return _may_hold(line)
+
+    def unwrap(self, texts: TextBuffer) -> TextBuffer:
+        """Write what the objects hold; all other lines stay as they are."""
+        firsts = texts.data[texts.starts]
+        lasts = texts.stops - 1
+        for line_break in b"\n\r":
+            lasts -= texts.data[np.maximum(lasts, 0)] == line_break
+        closed = texts.data[np.maximum(lasts, 0)]
+        maybe = texts.stops - texts.starts > 2
+        maybe &= (firsts == _OBJECT[0]) | (firsts == _ARRAY[0]) | np.isin(closed, _CLOSERS)
+        rows = np.flatnonzero(maybe)
+        lines = texts.to_arrow()
+        carried, torn = (np.zeros(len(texts), np.bool_) for _ in range(2))
+        written: dict[int, bytes] = {}
+        origins: dict[int, bytes] = {}
+        read = self.reader.read
+        for row, line in zip(rows.tolist(), lines.take(pa.array(rows)).to_pylist(), strict=True):
+            try:
+                node = decode_object(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                node = find_object(line)
+            if type(node) is not dict:
+                node = find_object(line)
+            told = read(node) if node is not None else None
+            if told is None:
+                continue
+            carried[row] = True
+            text = to_bytes(told.text)
+            if text[-1:] != b"\n":
+                if self.splits_lines and self._goes_on(node, told, len(text)):
+                    torn[row] = True
+                else:
+                    text += b"\n"
+            written[row] = text
+            if told.origin:
+                origins[row] = to_bytes(told.origin)
+        if not written:
+            return replace(texts, carried=carried)
+        data, bounds = to_buffer(_replace_rows(lines, written))
+        return TextBuffer(
+            data,
+            bounds,
+            carried,
+            texts.continues | torn,
+            _join_origins(texts.origins, origins, len(texts)),
+        )
+
+    def open(self, line: bytes) -> ReadObject | None:
+        """Read a line; None if it holds nothing of a log."""
+        node = find_object(line)
+        return None if node is None else self.reader.read(node)
+
+    def _goes_on(self, node: Mapping[str, Any], told: ReadObject, length: int) -> bool:
+        """Return True if what an object holds is a line that goes on in the next one."""
+        for key, values in _PARTIAL_FLAGS.items():
+            if key in node:
+                return node[key] in values
+        size = self.min_split_length
+        is_docker = node.get("log") == told.text and "stream" in node
+        return size is not None and length >= size and is_docker
+
+
+_CLOSERS = np.frombuffer(b"}]", np.uint8)
+
+
+def _may_hold(line: bytes) -> bool:
+    if line[:1] == _OBJECT:
+        return b'"' in line[:64]
+    return b'{"' in line[:512] and line[-4:].rstrip()[-1:] in (b"}", b"]", b",")
+
+
+def find_object(line: bytes) -> dict[str, Any] | None:
+    """Read the object of a line, which may be cut off or stand behind something."""
+    if not _may_hold(line):
+        return None
+    begin = 0
+    if line[:1] != _OBJECT:
+        before = _FLUENTD.match(line) or _BEFORE.match(line)
+        begin = before.end() if before else 0
+    return decode_or_salvage(line[begin:].rstrip(b"\r\n"))
+
+
+def to_bytes(text: str) -> bytes:
+    r"""Write text as UTF-8; half of a pair of surrogates becomes the sign for what is not readable.
+
+    >>> to_bytes("\ud83d|").decode()
+    '\ufffd|'
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        pairs = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return pairs.encode("utf-8", "replace")
+
+
+def decode_or_salvage(body: bytes) -> dict[str, Any] | None:
+    """Decode an object; of a broken one give the keys and values that can be read."""
+    node = decode_loosely(body)
+    return salvage(body) if node is None else node if isinstance(node, dict) else None
+
+
+def decode_loosely(body: bytes) -> object:
+    """Decode a value, also one with tabs or halves of characters in its strings; None if broken."""
+    # What follows an object in an array may follow it on its line.
+    body = body.rstrip(b", \t")
+    try:
+        return decode_object(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return json.loads(body.decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        pass
+    if body.endswith(b"]") and body.startswith(_OBJECT):
+        return decode_loosely(body.rstrip(b"] \t"))
+    return None
+
+
+def salvage(body: bytes) -> dict[str, Any] | None:
+    """Read the keys and values of a broken object, at any depth."""
+    if body[:1] != _OBJECT:
+        return None
+    pairs: dict[str, Any] = {}
+    for match in _PAIR.finditer(body):
+        key, text, number = match.groups()
+        value = _read_string(text) if text else _read_number(number)
+        if value is not None:
+            pairs.setdefault(key.decode("utf-8", "replace"), value)
+    return pairs or None
+
+
+def _read_string(text: bytes) -> str | None:
+    r"""Read a string that may be cut off, even in the middle of an escape.
+
+    >>> _read_string(rb'"a\"b\u00')
+    'a"b'
+    """
+    inside = text[1:].rstrip(b"\n")
+    if len(text) > 1 and text.endswith(b'"'):
+        inside = inside[:-1]
+    else:
+        inside = re.sub(rb"(?<!\\)((?:\\\\)*)\\(?:u[0-9A-Fa-f]{0,3})?\Z", rb"\1", inside)
+    data = np.frombuffer(inside.ljust(len(inside) + PADDING, b"\0"), np.uint8).copy()
+    data, bounds = unescape(data, np.array([0, len(inside)], np.int64), np.ones(1, np.bool_))
+    return data[: int(bounds[-1])].tobytes().decode("utf-8", "replace")
+
+
+def _read_number(number: bytes) -> int | float | None:
+    try:
+        return float(number) if b"." in number else int(number)
+    except ValueError:
+        return None
+
+
+def _replace_rows(lines: pa.Array, written: Mapping[int, bytes]) -> pa.Array:
+    if len(written) == len(lines):
+        return pa.array([*written.values()], pa.binary())
+    rows = np.fromiter(written, np.int64, len(written))
+    mask = np.zeros(len(lines), np.bool_)
+    mask[rows] = True
+    return pc.replace_with_mask(lines, pa.array(mask), pa.array([*written.values()], pa.binary()))
+
+
+def _join_origins(
+    before: pa.Array | None, origins: Mapping[int, bytes], count: int
+) -> pa.Array | None:
+    if not origins:
+        return before
+    named = pa.array([origins.get(row, b"") for row in range(count)], pa.binary())
+    if before is None:
+        return named
+    joined = pc.binary_join_element_wise(before, named, b" ")
+    return pc.ascii_trim_whitespace(joined.cast(pa.string())).cast(pa.binary())

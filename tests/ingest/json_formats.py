@@ -1,0 +1,661 @@
+"""Writes the records of a plain log as collectors, stores and JSON layouts write them.
+
+Each writer has the shape that its program gives; all texts are ours.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+__all__ = ["DOCUMENTS", "LINES", "PARTS", "Record", "read_records"]
+
+START = re.compile(r"\[([-\d]+ [:\d]+),(\d{3})\] (\w+) ")
+LOGGER = re.compile(r" \(([\w.$]+)\)$", re.MULTILINE)
+KOLKATA = timezone(timedelta(hours=5, minutes=30))
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of a plain log, and its parts; `message` has what stands below, too."""
+
+    text: str
+    at: datetime
+    level: str
+    logger: str
+    message: str
+
+    @property
+    def iso(self) -> str:
+        return f"{self.at:%Y-%m-%dT%H:%M:%S}.{self.at.microsecond // 1000:03}Z"
+
+    @property
+    def nanos(self) -> str:
+        return f"{int(self.at.timestamp())}{self.at.microsecond:06}000"
+
+    @property
+    def millis(self) -> int:
+        return int(self.at.timestamp()) * 1000 + self.at.microsecond // 1000
+
+
+Object = dict[str, Any]
+Write = Callable[[Sequence[Record]], str]
+
+
+def read_records(text: str) -> Iterator[Record]:
+    """Take a log of Kafka's own layout apart."""
+    starts = [*(found.start() for found in START.finditer(text)), len(text)]
+    for begin, end in zip(starts, starts[1:], strict=False):
+        record = text[begin:end].rstrip("\n")
+        head, logger = START.match(record), LOGGER.search(record)
+        if head and logger:
+            at = datetime.strptime(head[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+            message = record[head.end() : logger.start()] + record[logger.end() :]
+            moment = at + timedelta(milliseconds=int(head[2]))
+            yield Record(record, moment, head[3], logger[1], message)
+
+
+def compact(node: object) -> str:
+    return json.dumps(node, separators=(",", ":"), ensure_ascii=False)
+
+
+def each_line(make: Callable[[Record, str], Object]) -> Write:
+    """Write one object for each line of the plain log."""
+    return lambda records: "".join(
+        compact(make(one, line)) + "\n" for one in records for line in one.text.split("\n")
+    )
+
+
+def each_record(make: Callable[[Record], Object], dump: Callable[[object], str] = compact) -> Write:
+    """Write one object for each record."""
+    return lambda records: "".join(dump(make(one)) + "\n" for one in records)
+
+
+POD = {
+    "pod_name": "kafka-0",
+    "namespace_name": "kafka",
+    "container_name": "kafka",
+    "labels": {"message": "none", "log": "none"},
+}
+
+# Collectors and stores: each line of a log is a string somewhere in an object on a line.
+LINES: Mapping[str, Write] = {
+    "docker": each_line(
+        lambda one, line: {"log": line + "\n", "stream": "stdout", "time": one.iso}
+    ),
+    "docker with attributes": each_line(
+        lambda one, line: {
+            "log": line + "\n",
+            "stream": "stdout",
+            "attrs": {"tag": "kafka-1", "log": "none"},
+            "time": one.iso,
+        }
+    ),
+    "fluent bit": each_line(
+        lambda one, line: {
+            "date": one.millis / 1000,
+            "stream": "stdout",
+            "logtag": "F",
+            "kubernetes": POD,
+            "log": line,
+        }
+    ),
+    "fluentd": lambda records: "".join(
+        f"{one.at:%Y-%m-%dT%H:%M:%S+00:00}\tkube.kafka\t"
+        + compact({"container_name": "/kafka-1", "log": line})
+        + "\n"
+        for one in records
+        for line in one.text.split("\n")
+    ),
+    "fluentd forward": lambda records: "".join(
+        compact([one.millis / 1000, {"kubernetes": POD, "log": line}]) + "\n"
+        for one in records
+        for line in one.text.split("\n")
+    ),
+    "filebeat": each_line(
+        lambda one, line: {
+            "@timestamp": one.iso,
+            "@metadata": {"beat": "filebeat"},
+            "error": {"message": "none"},
+            "log": {"offset": 1, "file": {"path": "a"}},
+            "message": line,
+            "host": {"name": "b1"},
+        }
+    ),
+    "vector": each_line(
+        lambda one, line: {
+            "file": "/logs/server.log",
+            "host": "b1",
+            "message": line,
+            "source_type": "file",
+            "timestamp": one.iso,
+        }
+    ),
+    "elasticsearch": each_line(
+        lambda one, line: {
+            "_index": "kafka-2026",
+            "_id": "1",
+            "_score": 1,
+            "_source": {
+                "message": line,
+                "@timestamp": one.iso,
+                "kubernetes": {"pod": {"name": "kafka-0"}},
+            },
+        }
+    ),
+    "elasticsearch fields": each_line(
+        lambda one, line: {
+            "_index": "kafka",
+            "fields": {"message": [line], "@timestamp": [one.iso]},
+        }
+    ),
+    "splunk": each_line(
+        lambda one, line: {
+            "preview": False,
+            "offset": 1,
+            "result": {"_raw": line, "_time": one.iso, "host": "b1"},
+        }
+    ),
+    "splunk hec": each_line(
+        lambda one, line: {
+            "time": one.millis / 1000,
+            "host": "b1",
+            "sourcetype": "kafka",
+            "event": line,
+        }
+    ),
+    "google": each_line(
+        lambda one, line: {
+            "insertId": "1",
+            "logName": "projects/p/logs/stdout",
+            "severity": "INFO",
+            "resource": {"type": "k8s_container", "labels": {"pod_name": "kafka-0"}},
+            "textPayload": line,
+            "timestamp": one.iso,
+        }
+    ),
+    "google json": each_line(
+        lambda one, line: {
+            "severity": "INFO",
+            "jsonPayload": {"message": line},
+            "timestamp": one.iso,
+            "resource": {"labels": {"pod_name": "kafka-0", "message": "none"}},
+        }
+    ),
+    "logcli": each_line(
+        lambda one, line: {
+            "labels": {"pod": "kafka-0", "level": "info"},
+            "line": line,
+            "timestamp": one.iso,
+        }
+    ),
+    "azure": each_line(
+        lambda one, line: {
+            "TimeGenerated": one.iso,
+            "Computer": "aks-1",
+            "LogLevel": "INFO",
+            "PodName": "kafka-0",
+            "ContainerName": "kafka",
+            "LogMessage": line,
+        }
+    ),
+    "datadog": each_line(
+        lambda one, line: {
+            "id": "A",
+            "type": "log",
+            "attributes": {
+                "status": "info",
+                "service": "kafka",
+                "host": "b1",
+                "message": line,
+                "timestamp": one.iso,
+            },
+        }
+    ),
+    "journal": each_line(
+        lambda one, line: {
+            "__CURSOR": "s=1",
+            "__REALTIME_TIMESTAMP": str(one.millis * 1000),
+            "_HOSTNAME": "b1",
+            "MESSAGE": line,
+            "_PID": "7",
+        }
+    ),
+    "journal in bytes": each_line(
+        lambda one, line: {
+            "__REALTIME_TIMESTAMP": str(one.millis * 1000),
+            "_HOSTNAME": "b1",
+            "MESSAGE": list(line.encode()),
+        }
+    ),
+    "victorialogs": each_line(
+        lambda one, line: {"_time": one.iso, "_stream": '{pod="kafka-0"}', "_msg": line}
+    ),
+}
+
+
+def ecs(one: Record) -> Object:
+    return {
+        "@timestamp": one.iso,
+        "ecs.version": "1.2.0",
+        "log.level": one.level,
+        "message": one.message,
+        "process.thread.name": "main",
+        "log.logger": one.logger,
+    }
+
+
+def log4j2(one: Record) -> Object:
+    instant = {"epochSecond": int(one.at.timestamp()), "nanoOfSecond": one.at.microsecond * 1000}
+    return {
+        "instant": instant,
+        "thread": "main",
+        "level": one.level,
+        "loggerName": one.logger,
+        "message": one.message,
+        "endOfBatch": False,
+        "loggerFqcn": "org.apache.logging.X",
+        "contextMap": {"message": "none"},
+        "threadId": 1,
+    }
+
+
+def spaced(node: object) -> str:
+    return json.dumps(node)
+
+
+# Layouts that write a record in its parts.
+PARTS: Mapping[str, Write] = {
+    "ecs": each_record(ecs),
+    "ecs nested": each_record(
+        lambda one: {
+            "@timestamp": one.iso,
+            "log": {"level": one.level, "logger": one.logger},
+            "process": {"thread": {"name": "main"}},
+            "error": {"message": "none"},
+            "message": one.message,
+        }
+    ),
+    "logstash": each_record(
+        lambda one: {
+            "@timestamp": one.at.astimezone(KOLKATA).isoformat(),
+            "@version": "1",
+            "message": one.message,
+            "logger_name": one.logger,
+            "thread_name": "main",
+            "level": one.level,
+            "level_value": 20000,
+        },
+        spaced,
+    ),
+    "log4j2": each_record(log4j2),
+    "log4j2 millis": each_record(
+        lambda one: {
+            "timeMillis": one.millis,
+            "level": one.level,
+            "loggerName": one.logger,
+            "message": one.message,
+        }
+    ),
+    "gelf": each_record(
+        lambda one: {
+            "version": "1.1",
+            "host": "b1",
+            "short_message": one.message,
+            "full_message": one.message,
+            "timestamp": one.millis / 1000,
+            "level": {"ERROR": 3, "WARN": 4, "INFO": 6}.get(one.level, 7),
+            "_thread": "main",
+            "_logger": one.logger,
+        }
+    ),
+    "gcp": each_record(
+        lambda one: {
+            "timestamp": one.iso,
+            "severity": one.level,
+            "message": one.message,
+            "logging.googleapis.com/sourceLocation": {"function": "a.b.c"},
+            "_thread": "main",
+            "_logger": one.logger,
+        }
+    ),
+    "jboss": each_record(
+        lambda one: {
+            "timestamp": one.at.isoformat(),
+            "sequence": 1,
+            "loggerClassName": "org.X",
+            "loggerName": one.logger,
+            "level": one.level,
+            "message": one.message,
+            "threadName": "main",
+            "mdc": {"message": "none"},
+        }
+    ),
+    "python": each_record(
+        lambda one: {
+            "asctime": f"{one.at:%Y-%m-%d %H:%M:%S},{one.at.microsecond // 1000:03}",
+            "levelname": one.level,
+            "name": one.logger,
+            "message": one.message,
+        },
+        spaced,
+    ),
+    "zap": each_record(
+        lambda one: {
+            "level": one.level.lower(),
+            "ts": one.millis / 1000,
+            "logger": one.logger,
+            "caller": "a/b.go:7",
+            "msg": one.message,
+        }
+    ),
+    "slog": each_record(
+        lambda one: {"time": one.iso, "level": one.level, "msg": one.message, "logger": one.logger}
+    ),
+    "pino": each_record(
+        lambda one: {
+            "level": {"ERROR": 50, "WARN": 40, "INFO": 30}.get(one.level, 20),
+            "time": one.millis,
+            "pid": 1,
+            "hostname": "b1",
+            "name": one.logger,
+            "msg": one.message,
+        }
+    ),
+    "filebeat's kafka module": each_record(
+        lambda one: {
+            "@timestamp": one.iso,
+            "log": {"level": one.level, "offset": 7},
+            "kafka": {"log": module_parts(one)},
+            "message": module_message(one),
+        }
+    ),
+    "datadog": each_record(
+        lambda one: {
+            "content": {
+                "timestamp": one.iso,
+                "host": "b1",
+                "message": one.message,
+                "attributes": {
+                    "level": one.level,
+                    "logger": {"name": one.logger, "thread_name": "x"},
+                },
+            }
+        }
+    ),
+    "log4j2, complete": lambda records: (
+        "[\n" + ",\n".join(compact(log4j2(one)) for one in records) + "\n]\n"
+    ),
+    "unknown": each_record(
+        lambda one: {
+            "eventTime": one.iso,
+            "lvl": one.level,
+            "loggerName": one.logger,
+            "threadName": "main",
+            "rawMessage": one.message,
+        }
+    ),
+}
+
+
+def module_parts(one: Record) -> Object:
+    component = re.match(r"\[([^\]]+)\] ", one.message)
+    return {"class": one.logger} | ({"component": component[1]} if component else {})
+
+
+def module_message(one: Record) -> str:
+    return re.sub(r"^\[[^\]]+\] ", "", one.message)
+
+
+def pretty(node: object) -> str:
+    return json.dumps(node, indent=2)
+
+
+def hits(records: Sequence[Record]) -> Object:
+    found = [
+        {
+            "_index": "kafka",
+            "_id": str(at),
+            "_source": {
+                "@timestamp": one.iso,
+                "message": one.text,
+                "host": {"name": "b1"},
+                "tags": ["a", "b"],
+            },
+            "sort": [one.millis],
+        }
+        for at, one in enumerate(records)
+    ]
+    return {"took": 7, "timed_out": False, "hits": {"total": {"value": len(found)}, "hits": found}}
+
+
+def loki(records: Sequence[Record]) -> Object:
+    values = [[one.nanos, line] for one in records for line in one.text.split("\n")]
+    stream = {"stream": {"pod": "kafka-0", "level": "info"}, "values": values}
+    return {
+        "status": "success",
+        "data": {
+            "resultType": "streams",
+            "result": [stream],
+            "stats": {"summary": {"execTime": 0.1}},
+        },
+    }
+
+
+def otlp(records: Sequence[Record]) -> Object:
+    entries = [
+        {
+            "timeUnixNano": one.nanos,
+            "severityText": one.level,
+            "body": {"stringValue": one.text},
+            "attributes": [{"key": "log.file.name", "value": {"stringValue": "server.log"}}],
+        }
+        for one in records
+    ]
+    attributes = [{"key": "k8s.pod.name", "value": {"stringValue": "kafka-0"}}]
+    scopes = [{"scope": {}, "logRecords": entries}]
+    return {"resourceLogs": [{"resource": {"attributes": attributes}, "scopeLogs": scopes}]}
+
+
+def otlp_parts(records: Sequence[Record]) -> Object:
+    scopes = [
+        {
+            "scope": {"name": one.logger},
+            "logRecords": [
+                {
+                    "timeUnixNano": one.nanos,
+                    "severityText": one.level,
+                    "severityNumber": 9,
+                    "body": {"stringValue": one.message},
+                }
+            ],
+        }
+        for one in records
+    ]
+    return {"resourceLogs": [{"resource": {"attributes": []}, "scopeLogs": scopes}]}
+
+
+def log_events(records: Sequence[Record]) -> Object:
+    events = [
+        {"timestamp": one.millis, "message": one.text, "ingestionTime": one.millis + 9}
+        for one in records
+    ]
+    return {"events": events, "nextForwardToken": "f/1", "nextBackwardToken": "b/1"}
+
+
+def filtered(records: Sequence[Record]) -> Object:
+    events = [
+        {"logStreamName": "b1", "timestamp": one.millis, "message": one.text, "eventId": "1"}
+        for one in records
+    ]
+    return {"events": events, "searchedLogStreams": []}
+
+
+def firehose(records: Sequence[Record]) -> str:
+    batches = [records[at : at + 20] for at in range(0, len(records), 20)]
+    return "".join(
+        compact(
+            {
+                "messageType": "DATA_MESSAGE",
+                "owner": "1",
+                "logGroup": "msk",
+                "logStream": "b1",
+                "subscriptionFilters": ["all"],
+                "logEvents": [
+                    {"id": "1", "timestamp": one.millis, "message": one.text} for one in batch
+                ],
+            }
+        )
+        for batch in batches
+    )
+
+
+def insights(records: Sequence[Record]) -> Object:
+    rows = [
+        [
+            {"field": "@timestamp", "value": f"{one.at:%Y-%m-%d %H:%M:%S.%f}"[:-3]},
+            {"field": "@message", "value": one.text},
+            {"field": "@ptr", "value": "x"},
+        ]
+        for one in reversed(records)
+    ]
+    return {"results": rows, "statistics": {"recordsMatched": 7.0}, "status": "Complete"}
+
+
+def azure_tables(records: Sequence[Record]) -> Object:
+    columns = [
+        {"name": "TimeGenerated", "type": "datetime"},
+        {"name": "PodName", "type": "string"},
+        {"name": "LogMessage", "type": "string"},
+    ]
+    rows = [[one.iso, "kafka-0", one.text] for one in records]
+    return {"tables": [{"name": "PrimaryResult", "columns": columns, "rows": rows}]}
+
+
+def google_list(records: Sequence[Record]) -> list[Object]:
+    return [
+        {
+            "insertId": "1",
+            "resource": {"labels": {"pod_name": "kafka-0"}},
+            "textPayload": one.text,
+            "timestamp": one.iso,
+        }
+        for one in reversed(records)
+    ]
+
+
+def grafana(records: Sequence[Record]) -> list[Object]:
+    return [
+        {"line": line, "timestamp": one.nanos, "date": one.iso, "fields": {"pod": "kafka-0"}}
+        for one in reversed(records)
+        for line in reversed(one.text.split("\n"))
+    ]
+
+
+def as_csv(
+    header: Sequence[str], row: Callable[[Record], Sequence[object]], *, newest_first: bool
+) -> Write:
+    """Write a table with quotes where they are needed; messages may take several lines."""
+
+    def write(records: Sequence[Record]) -> str:
+        page = io.StringIO()
+        table = csv.writer(page, lineterminator="\n")
+        table.writerow(header)
+        table.writerows(row(one) for one in (reversed(records) if newest_first else records))
+        return page.getvalue()
+
+    return write
+
+
+def jackson(node: Mapping[str, Any]) -> str:
+    """Write an object as Jackson prints it for people."""
+    return json.dumps(node, indent=2, separators=(",", " : "))
+
+
+# Documents that hold many records in one line, or each over several lines.
+DOCUMENTS: Mapping[str, Write] = {
+    "search response": lambda records: compact(hits(records)),
+    "search response, newest first": lambda records: compact(hits([*reversed(records)])),
+    "search response, indented": lambda records: pretty(hits(records)),
+    "loki": lambda records: compact(loki(records)),
+    "loki, newest first": lambda records: compact(
+        {
+            "data": {
+                "result": [
+                    {**one, "values": one["values"][::-1]}
+                    for one in loki(records)["data"]["result"]
+                ]
+            }
+        }
+    ),
+    "otlp": lambda records: "".join(
+        compact(otlp(records[at : at + 30])) + "\n" for at in range(0, len(records), 30)
+    ),
+    "otlp in parts": lambda records: pretty(otlp_parts(records)),
+    "get-log-events": lambda records: json.dumps(log_events(records), indent=4),
+    "filter-log-events": lambda records: json.dumps(filtered(records), indent=4),
+    "firehose": firehose,
+    "insights": lambda records: json.dumps(insights(records), indent=4),
+    "log analytics": lambda records: compact(azure_tables(records)),
+    "google list": lambda records: pretty(google_list(records)),
+    "grafana": lambda records: pretty(grafana(records)),
+    "log4j2, indented": lambda records: "".join(jackson(log4j2(one)) + "\n" for one in records),
+    "log4j2, complete and indented": lambda records: (
+        "[\n" + "\n, ".join(jackson(log4j2(one)) for one in records) + "\n]\n"
+    ),
+    "journal, indented": lambda records: "".join(
+        json.dumps(
+            {
+                "__REALTIME_TIMESTAMP": str(one.millis * 1000),
+                "_HOSTNAME": "b1",
+                "MESSAGE": one.text,
+            },
+            indent="\t",
+        )
+        + "\n"
+        for one in records
+    ),
+    "logcli, newest first": lambda records: "".join(
+        compact({"labels": {"pod": "kafka-0"}, "line": line, "timestamp": one.iso}) + "\n"
+        for one in reversed(records)
+        for line in reversed(one.text.split("\n"))
+    ),
+    "kibana csv": as_csv(
+        ["@timestamp", "host.name", "message"],
+        lambda one: [f"{one.at:%b %d, %Y @ %H:%M:%S.000}", "b1", one.text],
+        newest_first=True,
+    ),
+    "splunk csv": as_csv(
+        ["_raw", "_time", "host", "source"],
+        lambda one: [one.text, one.iso, "b1", "server.log"],
+        newest_first=True,
+    ),
+    "insights csv": as_csv(
+        ["@timestamp", "@message", "@logStream"],
+        lambda one: [f"{one.at:%Y-%m-%d %H:%M:%S.%f}"[:-3], one.text, "b1"],
+        newest_first=True,
+    ),
+    "google csv": as_csv(
+        [
+            "insertId",
+            "labels.x",
+            "resource.labels.pod_name",
+            "severity",
+            "textPayload",
+            "timestamp",
+        ],
+        lambda one: ["1", "y", "kafka-0", "INFO", one.text, one.iso],
+        newest_first=False,
+    ),
+    "csv in parts": as_csv(
+        ["timestamp", "level", "logger", "message"],
+        lambda one: [one.iso, one.level, one.logger, one.message],
+        newest_first=False,
+    ),
+}
