@@ -109,7 +109,8 @@ class Scanner:
                 break
         yield from self._match(extracted, piece, summary)
         if opened.headless and splitter.counts.lines and piece.number == 0:
-            summary.note_unreadable(opened.head)
+            undated = opened.windows is not None and opened.windows.lacks_date
+            summary.note_unreadable(opened.head, undated=undated)
         yield _account_row(piece.file, piece.number, summary.to_account(splitter.counts))
 
     def _match(
@@ -192,8 +193,12 @@ class _PieceSummary:
             row = int(np.flatnonzero(records.kinds == kind)[0])
             self._layouts[kind] = find_layout(records, row, self._groups[kind - 1])
 
-    def note_unreadable(self, head: bytes) -> None:
-        if head.count(0) > len(head) * _BINARY_SHARE:
+    def note_unreadable(self, head: bytes, *, undated: bool) -> None:
+        if undated:
+            self._notes.append(
+                "times without a date: put the day into the file's name (server.log.2026-11-18)"
+            )
+        elif head.count(0) > len(head) * _BINARY_SHARE:
             self._notes.append("binary data, not a log")
         else:
             self._notes.append("no known log layout at its beginning")

@@ -36,6 +36,7 @@ from forensics.ingest.record_starts import HEAD_BYTES, MAX_RECORD, Signature
 from forensics.ingest.window_stacks import LineJudge, WindowReader
 from forensics.ingest.wrapper_base import Wrapper
 from forensics.ingest.wrapper_detection import WrapperStack, detect_wrappers, shipped_wrappers
+from forensics.ingest.written_times import day_in_name
 from forensics.lib import storage
 from forensics.lib.secrets import NameMasker
 
@@ -337,7 +338,7 @@ def _open_lines(
     """Judge a part by the head of its file: how lines are wrapped, and if it has records at all."""
     head, blocks = part.head or b"", part.blocks
     if judge is not None:
-        windows = WindowReader(judge, head, known, part.read_window)
+        windows = WindowReader(judge, head, known, part.read_window, day_in_name(part.file))
         options = SplitterOptions(
             offset=part.begin,
             limit=part.limit,

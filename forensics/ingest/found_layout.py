@@ -18,7 +18,6 @@ from forensics.ingest.written_times import TimeForm, write_times
 # The logger of records whose layout names none; rules decide by the message alone.
 UNNAMED = "unnamed"
 _BLANKS, _END = r"[ \t]*", r"(\r*\n?)$"
-_NO_TIME = b"~0000-00-00 00:00:00,000000"
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class FoundLayout(Wrapper):
     makes_records = True
 
     pattern: str
-    time: TimeForm | None
+    time: TimeForm
     tail: str | None
     hint: re.Pattern[str]
 
@@ -95,15 +94,9 @@ class FoundLayout(Wrapper):
         def constant(value: bytes) -> pa.Array:
             return pa.repeat(pa.scalar(value, pa.binary()), count)
 
-        if self.time is None:
-            times = constant(_NO_TIME)
-        else:
-            times, zoned = write_times(fields, self.time)
-            complete = self.time.has_date and self.time.has_year
-            utc = pc.if_else(pa.array(zoned), pa.scalar(b"Z", pa.binary()), b"")
-            times = pc.binary_join_element_wise(
-                b"" if complete else b"~", times, utc if complete else b"", b""
-            )
+        times, zoned = write_times(fields, self.time)
+        utc = pc.if_else(pa.array(zoned), pa.scalar(b"Z", pa.binary()), b"")
+        times = pc.binary_join_element_wise(times, utc, b"")
         levels = fields.field("level") if "level" in names else constant(b"")
         message = fields.field("message")
         if self.tail:
@@ -131,9 +124,7 @@ def found_end(text: str) -> FoundEnd:
     return FoundEnd(text, (), (), Problem("", 1, text), False, rf"{re.escape(text)}(\r*\n?)$")
 
 
-def found_layout(
-    pattern: str, shown: str, time: TimeForm | None, tail: str | None = None
-) -> FoundLayout:
+def found_layout(pattern: str, shown: str, time: TimeForm, tail: str | None = None) -> FoundLayout:
     """Build a layout from the pattern of a record's line, without the line's end."""
     whole = rf"^{pattern}(?P<end>\r*\n?)$"
     return FoundLayout(

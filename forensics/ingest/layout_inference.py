@@ -104,9 +104,17 @@ class _Head:
         return [line[elements[at].begin : elements[at].end] for line, elements in self.lines]
 
 
-def infer_layouts(lines: Sequence[str], loggers: Collection[str]) -> Iterator[tuple[Wrapper, ...]]:
-    """Find what reads all lines, or those that begin alike, if lines of several kinds are mixed."""
-    yield infer_layout(lines, loggers)
+Day = tuple[int, int, int]
+
+
+def infer_layouts(
+    lines: Sequence[str], loggers: Collection[str], day: Day | None = None
+) -> Iterator[tuple[Wrapper, ...]]:
+    """Find what reads all lines, or those that begin alike, if lines of several kinds are mixed.
+
+    `day` is that of the file, for times without a date.
+    """
+    yield infer_layout(lines, loggers, day)
     groups: dict[tuple[str, ...], list[str]] = {}
     for line in lines:
         if elements := _elements(line):
@@ -114,10 +122,20 @@ def infer_layouts(lines: Sequence[str], loggers: Collection[str]) -> Iterator[tu
             groups.setdefault(key, []).append(line)
     if len(groups) > 1:
         for some in sorted(groups.values(), key=len, reverse=True)[:_MAX_GROUPS]:
-            yield infer_layout(some, loggers)
+            yield infer_layout(some, loggers, day)
 
 
-def infer_layout(lines: Sequence[str], loggers: Collection[str]) -> tuple[Wrapper, ...]:
+def lacks_date(lines: Sequence[str]) -> bool:
+    """Return True if lines are records of a log, but their times have no date."""
+    head = _find_head([(line, _elements(line)) for line in lines])
+    if head is None or head.own_time is None or head.own_level is None:
+        return False
+    return not form_of(head.kinds[head.own_time]).has_year
+
+
+def infer_layout(
+    lines: Sequence[str], loggers: Collection[str], day: Day | None = None
+) -> tuple[Wrapper, ...]:
     """Find what reads most of some lines: a prefix, a layout, or both; empty if nothing does.
 
     `loggers` are the last parts of the names of Kafka's loggers.
@@ -137,11 +155,12 @@ def infer_layout(lines: Sequence[str], loggers: Collection[str]) -> tuple[Wrappe
     else:
         pattern.rests = head.rests()
     sure = _read_rest(pattern, loggers)
-    if not _is_evident(head, pattern, sure):
+    if time is None or not _is_evident(head, pattern, sure, day):
         return ()
+    time = time.on(day)
     if prefix.source.endswith('"') and (end := _shared_end(lines)):
         cut = [line.rstrip().removesuffix(end) for line in lines]
-        return (found_end(end), *infer_layout(cut, loggers))
+        return (found_end(end), *infer_layout(cut, loggers, day))
     found: list[Wrapper] = []
     if prefix.source:
         found.append(found_prefix(prefix.source, prefix.shown))
@@ -519,9 +538,11 @@ def _find_front(rests: Sequence[str], loggers: Collection[str]) -> tuple[float, 
     return share, pattern
 
 
-def _is_evident(head: _Head, pattern: _Pattern, sure: tuple[float, str | None]) -> bool:
+def _is_evident(
+    head: _Head, pattern: _Pattern, sure: tuple[float, str | None], day: Day | None
+) -> bool:
     """Return True if there is enough that speaks for a log of Kafka or its clients."""
-    if head.own_time is None or not form_of(head.kinds[head.own_time]).has_year:
+    if head.own_time is None or not (day or form_of(head.kinds[head.own_time]).has_year):
         # Events without a date cannot be placed.
         return False
     if head.own_level is not None:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forensics.ingest.layout_inference import infer_layouts
+from forensics.ingest.layout_inference import Day, infer_layouts, lacks_date
 from forensics.ingest.record_starts import (
     HEAD_BYTES,
     Bytes,
@@ -58,7 +58,6 @@ _HEADS = (
 )
 _LOOKS_IN = 400
 _SPACE = 32
-_UNTIMED = b"[~0000"
 
 
 class LineJudge(Protocol):
@@ -97,14 +96,19 @@ class WindowReader:
         head: bytes,
         wrappers: Sequence[Wrapper] | None = None,
         read_window: Callable[[int], tuple[bytes, bool]] | None = None,
+        day: Day | None = None,
     ) -> None:
         """Judge the head.
 
-        `read_window` reads a window of a file that is read in parts, and says if it is the last.
+        `read_window` reads a window of a file that is read in parts, and says if it is the last;
+        `day` is that of the file, if its name tells it.
         """
         # The names of the stacks, by the numbers that lines carry; 0 is for lines as they are.
         self.names: list[str] = [""]
+        # Whether some lines are records that cannot be placed, since their times have no date.
+        self.lacks_date = False
         self._judge = judge
+        self._day = day
         self._wrappers = shipped_wrappers() if wrappers is None else wrappers
         self._read_window = read_window
         self._found: dict[int, WindowStacks] = {}
@@ -308,9 +312,6 @@ class WindowReader:
         tried: list[tuple[float, WrapperStack, Flags, Flags]] = []
         for stack in [*guesses, *self._candidates(left)]:
             read, carried, worth = self._try(left, stack)
-            if stack.is_found and not alone and worth < 0.75 * read.sum():
-                # Lines without any time are only taken for records where nothing else is.
-                continue
             if stack.is_found and not alone and read.sum() < _MIN_FOUND:
                 continue
             if read.any() or (carried.any() and not stack.is_found):
@@ -341,7 +342,9 @@ class WindowReader:
                 inner = inner.filter(pa.array(carried))
             lines = [line.decode("utf-8", "replace") for line in inner.to_pylist()]
             lines = [line for line in lines if line.strip()]
-            for found in infer_layouts(lines, self._judge.loggers):
+            if not base.wrappers and self._day is None and lacks_date(lines):
+                self.lacks_date = True
+            for found in infer_layouts(lines, self._judge.loggers, self._day):
                 for size in range(1, len(found) + 1):
                     yield WrapperStack((*base.wrappers, *found[:size]), is_found=True)
 
@@ -364,8 +367,7 @@ class WindowReader:
         if len(rows):
             everywhere = np.ones(len(rows), np.bool_)
             read[rows] = self._judge.reads(trimmed.take(pa.array(rows)), kinds[rows], everywhere)
-        untimed = pc.starts_with(trimmed, _UNTIMED).to_numpy(zero_copy_only=False)
-        worth = float((read & carried).sum()) - 0.5 * float((read & untimed).sum())
+        worth = float((read & carried).sum())
         return read & carried, carried, worth
 
 

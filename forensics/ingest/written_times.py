@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,6 @@ _MONTH = rf"(?P<mon>(?i:{_NAMES})[a-z]{{0,6}})\.?"
 _WEEKDAY = r"(?:(?i:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6},? )?"
 _GAP = r"(?:T|[ _]+|, ?| ?- ?|:)"
 _NAMED_GROUP = re.compile(r"\(\?P<\w+>")
-# A leap year, for dates without a year: it has every day.
-NO_YEAR = 1972
 _PIVOT = 70
 _WIDTH = 26
 _EMPTY_TIME = b"0000-00-00 00:00:00,000000"
@@ -53,6 +51,8 @@ class TimeForm:
     id: str
     pattern: str
     order: str = ""
+    # The day that its file tells, for times that have no date or no year.
+    day: tuple[int, int, int] | None = None
 
     @property
     def unnamed(self) -> str:
@@ -63,6 +63,10 @@ class TimeForm:
     def has_date(self) -> bool:
         """Whether it writes a date."""
         return self.id != "clock"
+
+    def on(self, day: tuple[int, int, int] | None) -> TimeForm:
+        """Return the form for a file of one day."""
+        return self if self.has_year else replace(self, day=day)
 
     @property
     def has_year(self) -> bool:
@@ -114,6 +118,9 @@ _FINDER = re.compile(
     + r")(?![0-9A-Za-z])|(?<=\b[TDIWEFVC])"
     + f"(?P<f{len(_FORMS)}>{_BY_ID['no-year'].unnamed})"
 )
+_DAY_IN_NAME = re.compile(
+    r"(?<![0-9])(20[0-9]{2})[-_.]?(0[1-9]|1[0-2])[-_.]?(0[1-9]|[12][0-9]|3[01])(?:[0-9]{2})?(?![0-9])"
+)
 _ORDERS = {"numeric": ("dmy", "mdy"), "short-year": ("ymd", "dmy", "mdy"), "no-year": ("md", "dm")}
 _MAX_MONTH, _MAX_DAY = 12, 31
 
@@ -125,6 +132,17 @@ class FoundTime:
     form: str
     begin: int
     end: int
+
+
+def day_in_name(name: str) -> tuple[int, int, int] | None:
+    """Return the day in the name of a rotated log.
+
+    >>> day_in_name("logs.zip!broker-1/server.log.2026-11-18-11")
+    (2026, 11, 18)
+    """
+    found = _DAY_IN_NAME.findall(name.rpartition("!")[2].rpartition("/")[2])
+    days = {(int(year), int(month), int(day)) for year, month, day in found}
+    return days.pop() if len(days) == 1 else None
 
 
 def find_times(line: str) -> Iterator[FoundTime]:
@@ -174,8 +192,8 @@ def _exists(date: dict[str, int]) -> bool:
 def write_times(fields: pa.StructArray, form: TimeForm) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     """Write times as `yyyy-MM-dd HH:mm:ss,SSSSSS`, and say which had an offset, brought to UTC.
 
-    A part that is missing is that of the first day of 1970 (of NO_YEAR, if only the year is). An
-    impossible date becomes zeros, which no layout takes for a time.
+    A part that is missing is that of the form's day, or of the first day of 1970. An impossible
+    date becomes zeros, which no layout takes for a time.
     """
     names = {field.name for field in fields.type}
     count = len(fields)
@@ -187,7 +205,10 @@ def write_times(fields: pa.StructArray, form: TimeForm) -> tuple[pa.Array, npt.N
     if "e" in names:
         total = number("e", 0) * 1_000_000 + micros
         return _render(total, np.ones(count, np.bool_)), np.ones(count, np.bool_)
-    year, month, day = number("y", 1970), number("mo", 1), number("d", 1)
+    known = form.day or (1970, 1, 1)
+    year, month, day = (
+        number(name, default) for name, default in zip(("y", "mo", "d"), known, strict=True)
+    )
     for part, letter in zip("abc", form.order, strict=False):
         value = number(part, 0)
         year, month, day = (
@@ -196,8 +217,6 @@ def write_times(fields: pa.StructArray, form: TimeForm) -> tuple[pa.Array, npt.N
         )
     if "mon" in names:
         month = _months(fields.field("mon"))
-    if form.has_date and not form.has_year:
-        year = np.full(count, NO_YEAR)
     year = np.where(year < _PIVOT, year + 2000, np.where(year < 100, year + 1900, year))
     hour, minute, second = number("h", 0), number("mi", 0), number("s", 0)
     if "ap" in names:

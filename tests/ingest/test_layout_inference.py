@@ -27,9 +27,9 @@ ROUNDED = {
 }
 
 
-def read(text: str, split_size: int = 64 << 20) -> Scanned:
+def read(text: str, split_size: int = 64 << 20, name: str = "server.log") -> Scanned:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "broker-1" / "server.log"
+        path = Path(folder) / "broker-1" / name
         path.parent.mkdir()
         path.write_text(text)
         return scan(path.parent, split_size=split_size)
@@ -114,6 +114,48 @@ def test_where_a_file_is_split_changes_nothing(
     assert facts(whole) == facts(split)
     assert [account_row(whole)] == [account_row(split)]
     assert len(whole.events) > 0
+
+
+UNDATED = {
+    "clock": lambda r: r.tail(f"[{r.written('%H:%M:%S')},{r.millis}] {r.level} "),
+    "glog": lambda r: r.lead(
+        f"{r.level[0]}{r.written('%m%d %H:%M:%S.%f')} 1 {r.logger.rpartition('.')[2]}.scala:7] "
+    ),
+    "month and day": lambda r: r.tail(f"{r.written('%b %d %H:%M:%S.%f')} {r.level} "),
+}
+
+
+@pytest.mark.parametrize("form", UNDATED)
+def test_a_file_without_dates_takes_the_day_from_its_name(form: str) -> None:
+    text = written(RECORDS, UNDATED[form])
+
+    assert facts(read(text, name="server.log.2026-11-18-11")) == bare()
+    unplaced = read(text)
+    assert unplaced.events == []
+    [account] = unplaced.files.values()
+    assert "times without a date" in "; ".join(account.notes)
+
+
+def test_a_date_that_does_not_exist_is_no_time() -> None:
+    records = written(RECORDS, LAYOUTS["whole seconds"]).splitlines(keepends=True)
+    records[20] = records[20].replace("2026-11-18", "2026-13-45")
+    found = read("".join(records))
+
+    assert len(found.events) == len(bare())
+    assert sum(row["ts"] is None for row in found.events) <= 1
+
+
+def test_without_loggers_the_message_decides_if_it_is_unmistakable() -> None:
+    """What two rules could take gives nothing; nothing is taken for something else."""
+    text = "".join(
+        "\n".join([f"[{r.written('%Y-%m-%d %H:%M:%S')},{r.millis}] {r.level} {r.message[0]}",
+                   *r.message[1:], *r.more]) + "\n"
+        for r in RECORDS
+    )  # fmt: skip
+    found = facts(read(text))
+
+    assert not set(found) - set(bare())
+    assert len(found) > 0.9 * len(bare())
 
 
 def account_row(found: Scanned) -> dict[str, Any]:
